@@ -1,0 +1,1 @@
+"""Running kernels: memory, warps, grids, and the two backends ``lanes`` (NumPy) and ``native`` (LLVM)."""

@@ -1,0 +1,245 @@
+"""Device memory: one arena with virtual, fixed addresses, and the messages for accesses that miss it.
+
+Global addresses do not depend on the host: the first allocation of every device starts at ``GLOBAL_BASE``, each further
+one at the next multiple of 256 behind a gap of one page, so that an overrun lands in no allocation. Constant banks, kernel
+parameters and module variables are allocations too. ``host address = arena base + (device address − GLOBAL_BASE)``.
+
+Generic addresses (PTX manual, "Generic Addressing"): the shared and local windows lie outside the arena, so a generic
+address belongs to exactly one state space.
+"""
+
+from __future__ import annotations
+
+import bisect
+import mmap
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LaunchError, MemoryFault
+from ..ptx.syntax import Instruction
+from ..source import Span
+
+__all__ = [
+    "ALIGNMENT",
+    "DEFAULT_BYTES",
+    "GLOBAL_BASE",
+    "LOCAL_WINDOW",
+    "SHARED_WINDOW",
+    "WINDOW_BYTES",
+    "Access",
+    "Allocation",
+    "Memory",
+]
+
+GLOBAL_BASE = 0x7F00_0000_0000
+SHARED_WINDOW = 0x0000_7E00_0000_0000
+LOCAL_WINDOW = 0x0000_7E80_0000_0000
+#: size of the shared and of the local window; a generic address belongs to a window if it is less than this above its base
+WINDOW_BYTES = 1 << 32
+ALIGNMENT = 256
+GAP = 4096
+DEFAULT_BYTES = 4 << 30
+
+
+@dataclass(slots=True, eq=False)
+class Allocation:
+    """A named piece of the arena: ``[address, address + size)``. ``kind`` is ``global``, ``const`` or ``param``; the last two
+    cannot be stored to. ``initialized`` is true once every byte has been written."""
+
+    name: str
+    address: int
+    size: int
+    kind: str = "global"
+    initialized: bool = False
+    index: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.address + self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One faulting access, for the message: which thread did what where."""
+
+    instruction: Instruction
+    kernel: str
+    kind: str  # load, store, atomic, reduction
+    space: str  # state space that was accessed: global shared local const param
+    address: int  # as the instruction gave it (window addresses are offsets)
+    size: int  # bytes per lane
+    thread: tuple[int, int, int]
+    block: tuple[int, int, int]
+    limit: int = 0  # size in bytes of the shared or local space
+
+
+class Memory:
+    """The arena of one device: ``bytes`` (uint8, the arena), ``shadow`` (uint8, 1 = written), allocations in address order.
+
+    The host pages are reserved, not committed: an arena of 4 GiB costs what is touched. Raises ``LaunchError`` when an
+    allocation does not fit.
+    """
+
+    def __init__(self, capacity: int = DEFAULT_BYTES) -> None:
+        self.capacity = capacity
+        self.bytes: NDArray[np.uint8] = _reserve(capacity)
+        self.shadow: NDArray[np.uint8] = _reserve(capacity)
+        self.allocations: list[Allocation] = []
+        self._starts: list[int] = []
+        self._next = GLOBAL_BASE
+        #: raised whenever an allocation is made or its ``initialized`` changes: caches keyed by it stay right
+        self.generation = 0
+
+    def allocate(self, size: int, name: str, kind: str = "global", align: int = ALIGNMENT) -> Allocation:
+        """A new allocation of ``size`` bytes (0 is allowed), 256-byte aligned, contents zero but uninitialised."""
+        step = max(ALIGNMENT, align)
+        address = -(-self._next // step) * step
+        if size < 0 or address + size - GLOBAL_BASE > self.capacity:
+            used = self._next - GLOBAL_BASE
+            raise LaunchError(
+                f"{name!r} needs {size:,} bytes, but {max(0, self.capacity - used):,} of {self.capacity:,} bytes of device memory are left",
+                hint="give the device more with memory_bytes=",
+            )
+        made = Allocation(name, address, size, kind, size == 0, len(self.allocations))
+        self.allocations.append(made)
+        self._starts.append(address)
+        self._next = address + size + GAP
+        self.generation += 1
+        return made
+
+    def view(self, allocation: Allocation) -> NDArray[np.uint8]:
+        """The allocation's bytes, writable."""
+        start = allocation.address - GLOBAL_BASE
+        return self.bytes[start : start + allocation.size]
+
+    def shadow_of(self, allocation: Allocation) -> NDArray[np.uint8]:
+        """One byte per byte of the allocation: 1 where it was written."""
+        start = allocation.address - GLOBAL_BASE
+        return self.shadow[start : start + allocation.size]
+
+    def write(self, allocation: Allocation, offset: int, data: bytes | NDArray[np.uint8]) -> None:
+        """Copy from the host. The range must lie inside the allocation."""
+        raw = np.frombuffer(data, dtype=np.uint8) if isinstance(data, bytes) else data
+        self.view(allocation)[offset : offset + raw.size] = raw
+        self.mark(allocation, offset, raw.size)
+
+    def mark(self, allocation: Allocation, offset: int, size: int) -> None:
+        """Note that the host or a kernel wrote these bytes."""
+        if allocation.initialized:
+            return
+        if offset == 0 and size == allocation.size:
+            allocation.initialized = True
+            self.shadow_of(allocation)[:] = 1
+        else:
+            shadow = self.shadow_of(allocation)
+            shadow[offset : offset + size] = 1
+        self.generation += 1
+
+    def settle(self) -> None:
+        """Raise ``initialized`` on allocations that a kernel has filled completely meanwhile."""
+        for allocation in self.allocations:
+            if not allocation.initialized and bool(self.shadow_of(allocation).all()):
+                allocation.initialized = True
+                self.generation += 1
+
+    def resolve(self, address: int, size: int = 1) -> Allocation | None:
+        """The allocation that holds ``[address, address + size)`` whole, or ``None``."""
+        found = self.below(address)
+        return found if found is not None and address + size <= found.end else None
+
+    def below(self, address: int) -> Allocation | None:
+        """The allocation with the highest start that is not above ``address``."""
+        place = bisect.bisect_right(self._starts, address) - 1
+        return self.allocations[place] if place >= 0 else None
+
+    def table(self) -> NDArray[np.int64]:
+        """Shape ``(allocations, 4)``, dtype int64, in address order: start, end, 1 if read-only, 1 if initialised."""
+        rows = [
+            (item.address, item.end, int(item.kind != "global"), int(item.initialized)) for item in self.allocations
+        ]
+        return np.array(rows, dtype=np.int64).reshape(len(rows), 4)
+
+    def fault(self, access: Access) -> MemoryFault:
+        """The error for an access that was refused; finds out why from the address."""
+        return _fault(self, access)
+
+
+def _reserve(size: int) -> NDArray[np.uint8]:
+    flags = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0) | getattr(mmap, "MAP_NORESERVE", 0)
+    try:
+        pages = mmap.mmap(-1, max(size, 1), flags=flags) if flags else mmap.mmap(-1, max(size, 1))
+    except (OSError, OverflowError, ValueError) as error:
+        raise LaunchError(
+            f"cannot reserve {size:,} bytes for device memory: {error}", hint="give the device less with memory_bytes="
+        ) from None
+    return np.frombuffer(pages, dtype=np.uint8)
+
+
+def _where(access: Access) -> list[str]:
+    x, y, z = access.thread
+    bx, by, bz = access.block
+    lines = [f"thread ({x}, {y}, {z}) of block ({bx}, {by}, {bz}) of kernel {access.kernel!r}"]
+    location = access.instruction.location
+    if location is not None:
+        lines[0] += f", source line {location}"
+    return lines
+
+
+def _fault(memory: Memory, access: Access) -> MemoryFault:
+    span: Span = access.instruction.span
+    verb = {"load": "load from", "store": "store to", "atomic": "atomic on", "reduction": "reduction on"}[access.kind]
+    what = f"{access.instruction.opcode}: {access.size}-byte {verb}"
+    details = _where(access)
+    address = access.address
+    if access.space in ("shared", "local"):
+        place = f"{access.space} address {address:#x}"
+        if address % access.size:
+            return MemoryFault(
+                f"misaligned {what} {place}",
+                span=span,
+                details=details,
+                hint=f"the address must be a multiple of {access.size}",
+            )
+        owner = "of the block's shared memory (static + dynamic)" if access.space == "shared" else "of the thread's local memory"
+        hint = "pass shared_bytes= at launch if the kernel uses dynamic shared memory" if access.space == "shared" else None
+        return MemoryFault(
+            f"out-of-bounds {what} {place}: beyond the {access.limit:,} bytes {owner}", span=span, details=details, hint=hint
+        )
+    place = f"{address:#x}"
+    if address < 4096:
+        return MemoryFault(
+            f"{what} {place}: null pointer",
+            span=span,
+            details=details,
+            hint="a pointer argument is None, or was computed from one",
+        )
+    holder = memory.resolve(address, access.size)
+    if holder is not None and access.kind != "load" and holder.kind != "global":
+        word = "constant" if holder.kind == "const" else "parameter"
+        return MemoryFault(f"{what} {place}: {holder.name!r} is {word} memory", span=span, details=details)
+    if address % access.size and (memory.below(address) is not None and address < (memory.below(address) or _NOWHERE).end):
+        return MemoryFault(
+            f"misaligned {what} {place}",
+            span=span,
+            details=details,
+            hint=f"the address must be a multiple of {access.size}",
+        )
+    details.append(_neighbour(memory, address, access.size))
+    return MemoryFault(f"out-of-bounds {what} {place}", span=span, details=details)
+
+
+_NOWHERE = Allocation("", 0, 0)
+
+
+def _neighbour(memory: Memory, address: int, size: int) -> str:
+    """Where the address lies relative to the nearest allocation."""
+    below = memory.below(address)
+    above = next((item for item in memory.allocations if item.address > address), None)
+    if below is not None and below.size and (above is None or address - below.end <= above.address - address):
+        over = address + size - below.end
+        return f"{over:,} bytes past the end of {below.name!r} ({below.size:,} bytes at {below.address:#x})"
+    if above is not None:
+        return f"{above.address - address:,} bytes before {above.name!r} ({above.size:,} bytes at {above.address:#x})"
+    return "no allocation is near"

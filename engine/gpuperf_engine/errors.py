@@ -1,0 +1,114 @@
+"""Every error that the engine raises on purpose: what was found, where, what would be accepted, what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from .source import Span
+
+__all__ = [
+    "BudgetExceeded",
+    "Deadlock",
+    "EngineError",
+    "LaunchError",
+    "MachineError",
+    "MemoryFault",
+    "NotObserved",
+    "PtxError",
+    "PtxSyntaxError",
+    "TrapError",
+    "UnknownName",
+    "Unsupported",
+    "nearest",
+]
+
+
+class EngineError(Exception):
+    """Base of all errors raised on purpose.
+
+    ``message`` says in one line what was found; ``details`` are further lines (kernel, thread, address, who waits where);
+    ``hint`` says what would be accepted or what to do. ``str()`` gives one to five lines for people, beginning with the
+    position where one is known.
+    """
+
+    def __init__(
+        self, message: str, *, span: Span | None = None, details: Iterable[str] = (), hint: str | None = None
+    ) -> None:
+        self.message = message
+        self.span = span
+        self.details = tuple(details)
+        self.hint = hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        lines = [f"{self.span}: {self.message}" if self.span is not None else self.message]
+        lines += [f"  {detail}" for detail in self.details]
+        if self.hint:
+            lines.append(f"  {self.hint}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.span, self.details, self.hint)
+
+
+def _rebuild(
+    kind: type[EngineError], message: str, span: Span | None, details: tuple[str, ...], hint: str | None
+) -> EngineError:
+    return kind(message, span=span, details=details, hint=hint)
+
+
+class PtxSyntaxError(EngineError):
+    """The text is not PTX: found and expected, with position."""
+
+
+class PtxError(EngineError):
+    """The text is PTX, but means nothing: undeclared name, wrong operand type, version or target too low."""
+
+
+class UnknownName(EngineError):
+    """A kernel, variable, machine, metric or option that does not exist; the hint names the nearest that does."""
+
+
+class Unsupported(EngineError):
+    """An instruction that is known, checked and counted, but whose meaning is not built; raised when it would run."""
+
+
+class LaunchError(EngineError):
+    """Grid, block, shared memory or arguments that no launch could have."""
+
+
+class MemoryFault(EngineError):
+    """An access out of bounds, misaligned, to a null pointer, to memory of the wrong kind or (if asked) uninitialised."""
+
+
+class TrapError(EngineError):
+    """The kernel executed ``trap``, ``brkpt`` or a failing device assertion."""
+
+
+class Deadlock(EngineError):
+    """Threads wait for what cannot come: the details name who waits where."""
+
+
+class BudgetExceeded(EngineError):
+    """A warp executed more than ``max_instructions`` warp instructions."""
+
+
+class NotObserved(EngineError):
+    """A result was asked for that the run was not told to observe."""
+
+
+class MachineError(EngineError):
+    """A machine description that is missing, malformed or not able to run the kernel."""
+
+
+def nearest(name: str, known: Iterable[str], *, noun: str = "name") -> str:
+    """A hint: the closest known name, or the whole list where it is short."""
+    candidates = sorted(set(known))
+    close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    if not candidates:
+        return f"there is no {noun} at all"
+    shown = ", ".join(candidates[:12]) + (f", … ({len(candidates)} in all)" if len(candidates) > 12 else "")
+    return f"known {noun}s: {shown}"

@@ -1,0 +1,261 @@
+"""What the engine tells its users: plain immutable records, free of engine objects, ready for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .errors import NotObserved
+
+__all__ = [
+    "BlockProfile",
+    "BranchProfile",
+    "Branches",
+    "Estimate",
+    "Finding",
+    "LineProfile",
+    "Memory",
+    "Profile",
+    "Resources",
+    "SiteProfile",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """Branch metrics per warp over guarded ``bra``, guarded ``ret``/``exit`` and ``brx.idx``; an unguarded ``bra`` is not
+    counted; one divergence whatever the number of targets."""
+
+    executed: int = 0
+    divergent: int = 0
+
+    @property
+    def efficiency(self) -> float:
+        """``100·(executed − divergent)/executed`` (HyPA), 100 when none executed."""
+        return 100.0 if not self.executed else 100.0 * (self.executed - self.divergent) / self.executed
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory behaviour of all warps. A request is one warp instruction with at least one active lane; a sector is one
+    distinct 32-byte piece of one request; a wavefront is one pass of shared memory; a conflict is a wavefront beyond those
+    that the width alone needs. ``accesses`` counts lanes per ``<kind>.<space>.<bits>`` such as ``load.global.128``."""
+
+    global_load_requests: int = 0
+    global_load_sectors: int = 0
+    global_store_requests: int = 0
+    global_store_sectors: int = 0
+    global_atomic_requests: int = 0
+    global_atomic_sectors: int = 0
+    shared_load_requests: int = 0
+    shared_load_wavefronts: int = 0
+    shared_store_requests: int = 0
+    shared_store_wavefronts: int = 0
+    shared_conflicts: int = 0
+    local_bytes: int = 0
+    global_load_bytes: int = 0
+    global_store_bytes: int = 0
+    accesses: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Per thread registers (32-bit) and local bytes, per CTA shared bytes (static + dynamic). ``source`` is ``estimate``
+    (from liveness) or ``ptxas <version>``."""
+
+    registers: int
+    shared_bytes: int
+    local_bytes: int
+    source: str = "estimate"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockProfile:
+    """One basic block: where it stands, its static instructions and how often warps and lanes executed it."""
+
+    function: str
+    index: int
+    label: str
+    first_line: int
+    last_line: int
+    instructions: int
+    warp_executions: int
+    thread_executions: int
+
+
+@dataclass(frozen=True, slots=True)
+class BranchProfile:
+    """One counted branch: warp executions and those in which lanes went to more than one target."""
+
+    function: str
+    line: int
+    opcode: str
+    executed: int
+    divergent: int
+
+
+@dataclass(frozen=True, slots=True)
+class SiteProfile:
+    """One memory instruction: what it asked for and what that cost. ``wavefronts`` and ``ideal_wavefronts`` are of shared
+    memory, ``sectors`` of global and local memory."""
+
+    function: str
+    line: int
+    opcode: str
+    space: str
+    kind: str  # load, store, atomic, reduction
+    bytes_per_lane: int
+    requests: int
+    lanes: int
+    sectors: int
+    wavefronts: int
+    ideal_wavefronts: int
+
+
+@dataclass(frozen=True, slots=True)
+class LineProfile:
+    """All instructions of one line, of the PTX text or of the source program."""
+
+    path: str
+    line: int
+    instructions: int
+    warp_instructions: int
+    thread_instructions: int
+    sectors: int = 0
+    conflicts: int = 0
+    divergent: int = 0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Everything counted in one launch (or several added up, see ``launches``). Counts are exact.
+
+    ``opcodes`` is thread level, keyed by the opcode as written without guard and operands, ``warp_opcodes`` beside it;
+    ``by_category`` thread level; ``units`` warp level by execution unit; ``flops`` thread level by precision (``hp sp dp``).
+    """
+
+    kernel: str
+    path: str
+    target: str
+    version: tuple[int, int]
+    address_size: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    launches: int
+    demand: str
+    share_executed: float
+    thread_instructions: int
+    warp_instructions: int
+    thread_instructions_predicated_on: int
+    opcodes: Mapping[str, int]
+    warp_opcodes: Mapping[str, int]
+    by_category: Mapping[str, int]
+    units: Mapping[str, int]
+    flops: Mapping[str, int]
+    branches: Branches
+    resources: Resources
+    blocks: tuple[BlockProfile, ...]
+    branch_sites: tuple[BranchProfile, ...]
+    by_line: tuple[LineProfile, ...]
+    by_source_line: tuple[LineProfile, ...]
+    static_instructions: int
+    observed_memory: Memory | None
+    sites: tuple[SiteProfile, ...] = ()
+    timing: Any = None  # timing.inputs.TimingInput of the launch; opaque here
+    notes: tuple[str, ...] = ()
+
+    @property
+    def memory(self) -> Memory:
+        """Memory behaviour. Raises ``NotObserved`` if the device did not observe ``memory``."""
+        if self.observed_memory is None:
+            raise NotObserved(
+                f"the memory behaviour of {self.kernel!r} was not observed", hint='use Device(observe={"memory"})'
+            )
+        return self.observed_memory
+
+    @property
+    def ctas(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def threads(self) -> int:
+        return self.ctas * self.block[0] * self.block[1] * self.block[2]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready dictionary in a fixed key order."""
+        data = {name: getattr(self, name) for name in _PROFILE_KEYS}
+        data["branches"] = {**asdict(self.branches), "efficiency": self.branches.efficiency}
+        data["resources"] = asdict(self.resources)
+        data["memory"] = asdict(self.observed_memory) if self.observed_memory is not None else None
+        for name in ("blocks", "branch_sites", "by_line", "by_source_line", "sites"):
+            data[name] = [asdict(record) for record in getattr(self, name)]
+        for name in ("opcodes", "warp_opcodes", "by_category", "units", "flops"):
+            data[name] = dict(sorted(getattr(self, name).items()))
+        data["version"] = list(self.version)
+        data["grid"], data["block"] = list(self.grid), list(self.block)
+        data["notes"] = list(self.notes)
+        return data
+
+
+_PROFILE_KEYS = (
+    "kernel",
+    "path",
+    "target",
+    "version",
+    "address_size",
+    "grid",
+    "block",
+    "launches",
+    "demand",
+    "share_executed",
+    "static_instructions",
+    "thread_instructions",
+    "warp_instructions",
+    "thread_instructions_predicated_on",
+)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Predicted time of one profile on one machine. ``bounds`` maps each resource to the time in µs below which it cannot
+    go; ``time_us`` includes ``launch_us`` and is never below any bound; ``limiter`` names what decides."""
+
+    machine: str
+    machine_revision: int
+    model: str
+    time_us: float
+    launch_us: float
+    cycles: float
+    limiter: str
+    bounds: Mapping[str, float]
+    occupancy: float
+    ctas_per_sm: int
+    occupancy_limiter: str
+    waves: float
+    notes: tuple[str, ...] = ()
+    timeline: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One value pattern. Its identity is (rule, object, call); ``evidence`` is outside the identity.
+
+    ``rule`` is e.g. ``redundant-values``; ``object`` the name of the allocation; ``call`` the source line's text with an
+    ordinal among equals; ``path``/``line`` where that call stands; ``kernel`` the kernel if the call is a launch.
+    """
+
+    rule: str
+    object: str
+    call: str
+    message: str
+    severity: str = "warning"
+    path: str = ""
+    line: int = 0
+    kernel: str = ""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        """One line for the baseline: ``redundant-values out "y = gpuperf.zeros(n, np.float32)"``."""
+        return f'{self.rule} {self.object} "{self.call}"'

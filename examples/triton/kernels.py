@@ -1,0 +1,54 @@
+"""Three Triton kernels: vector addition, row softmax and layer normalisation."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """out = x + y; one program adds BLOCK elements. n is a multiple of 16."""
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = index < n
+    x = tl.load(x_ptr + index, mask=mask)
+    y = tl.load(y_ptr + index, mask=mask)
+    tl.store(out_ptr + index, x + y, mask=mask)
+
+
+@triton.jit
+def softmax_kernel(out_ptr, in_ptr, row_stride, cols, BLOCK: tl.constexpr):
+    """Softmax of one row per program; BLOCK is a power of two of at least cols."""
+    row = tl.program_id(0)
+    index = tl.arange(0, BLOCK)
+    mask = index < cols
+    values = tl.load(in_ptr + row * row_stride + index, mask=mask, other=-float("inf"))
+    powers = tl.exp(values - tl.max(values, axis=0))
+    tl.store(out_ptr + row * row_stride + index, powers / tl.sum(powers, axis=0), mask=mask)
+
+
+@triton.jit
+def layernorm_kernel(in_ptr, gamma_ptr, beta_ptr, out_ptr, row_stride, cols, epsilon, BLOCK: tl.constexpr):
+    """Layer normalisation of one row per program, in steps of BLOCK columns; row_stride is a multiple of 16."""
+    in_ptr += tl.program_id(0) * row_stride
+    out_ptr += tl.program_id(0) * row_stride
+
+    total = tl.zeros([BLOCK], dtype=tl.float32)
+    for start in range(0, cols, BLOCK):
+        index = start + tl.arange(0, BLOCK)
+        total += tl.load(in_ptr + index, mask=index < cols, other=0.0)
+    mean = tl.sum(total, axis=0) / cols
+
+    squares = tl.zeros([BLOCK], dtype=tl.float32)
+    for start in range(0, cols, BLOCK):
+        index = start + tl.arange(0, BLOCK)
+        values = tl.load(in_ptr + index, mask=index < cols, other=0.0)
+        deviation = tl.where(index < cols, values - mean, 0.0)
+        squares += deviation * deviation
+    scale = 1 / tl.sqrt(tl.sum(squares, axis=0) / cols + epsilon)
+
+    for start in range(0, cols, BLOCK):
+        index = start + tl.arange(0, BLOCK)
+        mask = index < cols
+        gamma = tl.load(gamma_ptr + index, mask=mask)
+        beta = tl.load(beta_ptr + index, mask=mask)
+        values = tl.load(in_ptr + index, mask=mask)
+        tl.store(out_ptr + index, (values - mean) * scale * gamma + beta, mask=mask)

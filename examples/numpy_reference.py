@@ -1,7 +1,8 @@
 """What the example kernels compute, in NumPy alone.
 
-Where a kernel's order of operations is defined (fused multiply-adds in index order, pairwise trees), the reference
-follows it and the comparison is bit for bit; elsewhere it works in double precision and is compared with a tolerance.
+Where a kernel's order of operations is defined (fused multiply-adds in index order, pairwise trees), the
+reference follows it and the comparison is bit for bit; elsewhere it works in double precision and is compared
+with a tolerance.
 Nothing here knows of PTX or of an emulator.
 """
 
@@ -16,7 +17,7 @@ Array = npt.NDArray[Any]
 
 
 def fma(a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> Array:
-    """a * b + c rounded once (to nearest, ties to even), elementwise, for float16 or float32 operands of one dtype.
+    """a * b + c rounded once (nearest, ties to even), elementwise, for float16 or float32 operands of one dtype.
 
     The product is exact in float64. The sum is rounded to odd there, which makes the second rounding harmless
     (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", IEEE Trans. Computers 57(4), 2008).
@@ -33,7 +34,7 @@ def fma(a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> Array:
 
 
 def pairwise_tree(values: Array) -> Array:
-    """Sum over the last axis (a power of two) by adding the upper half to the lower half until one is left."""
+    """Sum over the last axis (a power of two) by adding upper half and lower half until one is left."""
     while values.shape[-1] > 1:
         half = values.shape[-1] // 2
         values = values[..., :half] + values[..., half:]
@@ -52,7 +53,7 @@ def reduce_shared(values: Array, block: int = 256) -> Array:
 
 
 def reduce_shuffle(values: Array, grid: int, block: int = 256, warp: int = 32) -> Array:
-    """Partial sums of the shuffle reduction: per thread in order, per warp by a tree, then a tree over the warps."""
+    """Partial sums of the shuffle reduction: per thread in order, then a tree per warp and one over the warps."""
     per_thread = np.zeros(grid * block, values.dtype)
     for step in padded(values, grid * block).reshape(-1, grid * block):
         per_thread = per_thread + step
@@ -69,7 +70,7 @@ def sgemm(a: Array, b: Array) -> Array:
 
 
 def heat_step(field: Array) -> Array:
-    """One step of the five-point stencil; border cells are kept. The weights are powers of two: products are exact."""
+    """One step of the five-point stencil; border cells are kept. Weights are powers of two: products are exact."""
     around = (field[1:-1, :-2] + field[1:-1, 2:]) + (field[:-2, 1:-1] + field[2:, 1:-1])
     after = field.copy()
     after[1:-1, 1:-1] = np.float32(0.5) * field[1:-1, 1:-1] + np.float32(0.125) * around
@@ -110,7 +111,9 @@ def mandelbrot(view: np.void) -> Array:
     """Escape times, shape (height, width), int32; every operation in float32 in the kernel's order."""
     height, width = int(view["height"]), int(view["width"])
     cx = np.broadcast_to(fma(np.arange(width, dtype=np.float32), view["dx"], view["left"]), (height, width))
-    cy = np.broadcast_to(fma(np.arange(height, dtype=np.float32), view["dy"], view["top"])[:, None], (height, width))
+    cy = np.broadcast_to(
+        fma(np.arange(height, dtype=np.float32), view["dy"], view["top"])[:, None], (height, width)
+    )
     x = np.zeros((height, width), np.float32)
     y = np.zeros((height, width), np.float32)
     times = np.zeros((height, width), np.int32)
@@ -125,7 +128,7 @@ def mandelbrot(view: np.void) -> Array:
 
 
 def random_csr(rows: int, columns: int, mean: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Offsets (rows + 1) and column indices of a random sparse matrix, int32; row lengths are skewed, some are zero."""
+    """Offsets (rows + 1) and columns of a random sparse matrix, int32; row lengths are skewed, some are zero."""
     lengths = np.minimum(rng.geometric(1 / (mean + 1), rows) - 1, columns)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     picks = [np.sort(rng.choice(columns, length, replace=False)) for length in lengths]
@@ -133,7 +136,7 @@ def random_csr(rows: int, columns: int, mean: float, rng: np.random.Generator) -
 
 
 def random_graph(vertices: int, edges: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Offsets (vertices + 1) and neighbours of a random undirected graph without loops or double edges, int32."""
+    """Offsets (vertices + 1) and neighbours of a random undirected graph, no loops or double edges, int32."""
     pairs = rng.integers(0, vertices, (edges, 2))
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     both = np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0)

@@ -1,18 +1,17 @@
-"""Compiles the Triton kernels to the committed PTX, one file per kernel and architecture. Needs no GPU and no PyTorch.
+"""Compiles the Triton kernels to the committed PTX, one file per kernel and architecture. Needs no GPU, no PyTorch.
 
     python3 -m venv /tmp/triton && /tmp/triton/bin/pip install triton==3.9.0
     make -C examples triton TRITON_PYTHON=/tmp/triton/bin/python
 
-A program is launched as a block of 32 * num_warps threads. After the arguments that are not compile-time constants the
-entry takes two more pointers, to scratch memory and to profiling memory; these kernels use neither, and null will do.
+A program is launched as a block of 32 * num_warps threads. After the arguments that are not compile-time
+constants the entry takes two more pointers, to scratch memory and to profiling memory; these kernels use
+neither, and null will do.
 """
 
 import os
 import re
 from pathlib import Path
 
-os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"  # stated, since the default changes between Triton releases
-os.environ["TRITON_ALWAYS_COMPILE"] = "1"  # a cached result would carry the folder it was compiled in
 
 import kernels
 import triton
@@ -22,8 +21,9 @@ from triton.compiler import ASTSource
 HERE = Path(__file__).resolve().parent
 PTX_VERSION = 87  # one that the ptxas of CUDA 12.9 and later accepts
 
-# Kernel, types of its parameters, compile-time constants, and the integers that callers keep at multiples of 16. Triton's
-# launcher specialises on such values when it sees them (and on pointers, which are always so): loads become vectors.
+# Kernel, types of its parameters, compile-time constants, and the integers that callers keep at multiples of 16.
+# Triton's launcher specialises on such values when it sees them (and on pointers, which are always so): loads
+# become vectors.
 KERNELS = {
     "vector_add": (
         kernels.add_kernel,
@@ -51,6 +51,8 @@ KERNELS = {
 
 def main() -> None:
     """Write every kernel for every architecture beside this file."""
+    os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"  # stated, since the default changes between Triton releases
+    os.environ["TRITON_ALWAYS_COMPILE"] = "1"  # a cached result would carry the folder it was compiled in
     for stem, (kernel, signature, constants, multiples) in KERNELS.items():
         aligned = {
             (i,): [["tt.divisibility", 16]]
@@ -66,7 +68,7 @@ def main() -> None:
             text = re.sub(r'(\.file\s+\d+ )"[^"]*/', r'\1"', compiled.asm["ptx"])
             path = HERE / f"{stem}.sm_{capability}.ptx"
             path.write_text(text, encoding="utf-8", newline="\n")
-            print(f"{path.name}: {kernel.__name__}, block 128, {compiled.metadata.shared} bytes of shared memory")
+            print(f"{path.name}: {kernel.__name__}, block 128, shared_bytes {compiled.metadata.shared}")
 
 
 if __name__ == "__main__":

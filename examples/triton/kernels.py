@@ -27,7 +27,7 @@ def softmax_kernel(out_ptr, in_ptr, row_stride, cols, BLOCK: tl.constexpr):
 
 @triton.jit
 def layernorm_kernel(in_ptr, gamma_ptr, beta_ptr, out_ptr, row_stride, cols, epsilon, BLOCK: tl.constexpr):
-    """Layer normalisation of one row per program, in steps of BLOCK columns; row_stride is a multiple of 16."""
+    """Layer normalisation of one row per program, BLOCK columns at a time; row_stride is a multiple of 16."""
     in_ptr += tl.program_id(0) * row_stride
     out_ptr += tl.program_id(0) * row_stride
 

@@ -5,8 +5,8 @@ this catalogue; it imports NumPy and nothing of the product. The dataclasses (in
 
 ``Case``
     One kernel at one size. ``name`` is unique (``"saxpy-1000"``); ``ptx`` is the path of the PTX file and
-    ``text`` its contents; ``kind`` is ``"small"`` (at most about 2 000 threads per launch) or ``"bench"`` (the
-    sizes of the benchmark). ``fixed_schedule`` is False where *warp-level* counts and the order inside some
+    ``text`` its contents; ``kind`` is ``"small"`` (at most about 2 000 threads per launch) or ``"bench"``
+    (the sizes of the benchmark). ``fixed_schedule`` is False where *warp-level* counts and the order inside some
     buffer depend on the order in which blocks and warps run (atomics whose result decides where to write).
     ``program()`` builds the launches with data from a generator seeded by the case's name: equal everywhere.
 
@@ -19,7 +19,7 @@ this catalogue; it imports NumPy and nothing of the product. The dataclasses (in
 ``Launch``
     ``entry``, ``grid``, ``block`` (int or tuple of up to three), ``args`` and ``shared_bytes`` (dynamic
     shared memory). An argument is an array (a device buffer; the *same object* in two launches is the same
-    buffer), a NumPy scalar of the parameter's width, a ``np.void`` (structure by value) or None (null pointer).
+    buffer), a NumPy scalar of the parameter's width, a ``np.void`` (structure by value) or None (null).
 
 ``SMALL`` and ``BENCH`` are the two halves of ``CASES``; ``execute`` runs a program through any function that
 launches one kernel on arrays in place::

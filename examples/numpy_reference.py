@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 
 def fma(a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> Array:
-    """a * b + c rounded once (nearest, ties to even), elementwise, for float16 or float32 operands of one dtype.
+    """a * b + c rounded once (nearest, ties to even), elementwise, for float16 or float32 operands.
 
     The product is exact in float64. The sum is rounded to odd there, which makes the second rounding harmless
     (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", IEEE Trans. Computers 57(4), 2008).
@@ -53,7 +53,7 @@ def reduce_shared(values: Array, block: int = 256) -> Array:
 
 
 def reduce_shuffle(values: Array, grid: int, block: int = 256, warp: int = 32) -> Array:
-    """Partial sums of the shuffle reduction: per thread in order, then a tree per warp and one over the warps."""
+    """Partial sums of the shuffle reduction: in order per thread, then a tree per warp and over the warps."""
     per_thread = np.zeros(grid * block, values.dtype)
     for step in padded(values, grid * block).reshape(-1, grid * block):
         per_thread = per_thread + step
@@ -70,7 +70,7 @@ def sgemm(a: Array, b: Array) -> Array:
 
 
 def heat_step(field: Array) -> Array:
-    """One step of the five-point stencil; border cells are kept. Weights are powers of two: products are exact."""
+    """One step of the five-point stencil; the border is kept. Weights are powers of two: products are exact."""
     around = (field[1:-1, :-2] + field[1:-1, 2:]) + (field[:-2, 1:-1] + field[2:, 1:-1])
     after = field.copy()
     after[1:-1, 1:-1] = np.float32(0.5) * field[1:-1, 1:-1] + np.float32(0.125) * around
@@ -128,7 +128,7 @@ def mandelbrot(view: np.void) -> Array:
 
 
 def random_csr(rows: int, columns: int, mean: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Offsets (rows + 1) and columns of a random sparse matrix, int32; row lengths are skewed, some are zero."""
+    """Offsets (rows + 1) and columns of a random sparse matrix, int32; row lengths are skewed, some zero."""
     lengths = np.minimum(rng.geometric(1 / (mean + 1), rows) - 1, columns)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     picks = [np.sort(rng.choice(columns, length, replace=False)) for length in lengths]

@@ -1,4 +1,4 @@
-"""Compiles the Triton kernels to the committed PTX, one file per kernel and architecture. Needs no GPU, no PyTorch.
+"""Compiles the Triton kernels to the committed PTX, one file per kernel and architecture. Needs no GPU.
 
     python3 -m venv /tmp/triton && /tmp/triton/bin/pip install triton==3.9.0
     make -C examples triton TRITON_PYTHON=/tmp/triton/bin/python
@@ -12,7 +12,6 @@ import os
 import re
 from pathlib import Path
 
-
 import kernels
 import triton
 from triton.backends.compiler import GPUTarget
@@ -21,9 +20,9 @@ from triton.compiler import ASTSource
 HERE = Path(__file__).resolve().parent
 PTX_VERSION = 87  # one that the ptxas of CUDA 12.9 and later accepts
 
-# Kernel, types of its parameters, compile-time constants, and the integers that callers keep at multiples of 16.
-# Triton's launcher specialises on such values when it sees them (and on pointers, which are always so): loads
-# become vectors.
+# Kernel, types of its parameters, compile-time constants, and the integers that callers keep at multiples of
+# 16. Triton's launcher specialises on such values when it sees them (and on pointers, which are always so):
+# loads become vectors.
 KERNELS = {
     "vector_add": (
         kernels.add_kernel,

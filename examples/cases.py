@@ -6,8 +6,8 @@ this catalogue; it imports NumPy and nothing of the product. The dataclasses (in
 ``Case``
     One kernel at one size. ``name`` is unique (``"saxpy-1000"``); ``ptx`` is the path of the PTX file and
     ``text`` its contents; ``kind`` is ``"small"`` (at most about 2 000 threads per launch) or ``"bench"``
-    (the sizes of the benchmark). ``fixed_schedule`` is False where *warp-level* counts and the order inside some
-    buffer depend on the order in which blocks and warps run (atomics whose result decides where to write).
+    (the sizes of the benchmark). ``fixed_schedule`` is False where *warp-level* counts and the order inside
+    some buffer depend on the order in which blocks and warps run (atomics whose result decides a branch).
     ``program()`` builds the launches with data from a generator seeded by the case's name: equal everywhere.
 
 ``Program``

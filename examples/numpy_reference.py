@@ -70,7 +70,7 @@ def sgemm(a: Array, b: Array) -> Array:
 
 
 def heat_step(field: Array) -> Array:
-    """One step of the five-point stencil; the border is kept. Weights are powers of two: products are exact."""
+    """One step of the five-point stencil; the border is kept. Weights are powers of two: exact products."""
     around = (field[1:-1, :-2] + field[1:-1, 2:]) + (field[:-2, 1:-1] + field[2:, 1:-1])
     after = field.copy()
     after[1:-1, 1:-1] = np.float32(0.5) * field[1:-1, 1:-1] + np.float32(0.125) * around

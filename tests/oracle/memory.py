@@ -1,0 +1,84 @@
+"""Device memory: host-visible buffers, module variables and the windows of the generic address space.
+
+Global and constant memory share one address map of exact, 256-byte aligned allocations. Shared, local and
+parameter memory start at 0 in their own spaces and appear in the generic space through windows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+HEAP = 0x7F0000000000
+SHARED_WINDOW = 0x10_0000_0000
+LOCAL_WINDOW = 0x20_0000_0000
+PARAM_WINDOW = 0x30_0000_0000
+WINDOW_BYTES = 0x1_0000_0000
+WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+
+
+class OracleError(Exception):
+    """The kernel did something that PTX does not allow, or that the oracle does not know."""
+
+
+class Buffer:
+    """A device allocation over a mutable ``bytearray``; it gets an address at its first launch.
+
+    ``source`` is a NumPy array (copied), ``bytes`` or a number of zero bytes.
+    """
+
+    def __init__(self, source: NDArray[Any] | bytes | bytearray | int) -> None:
+        self.dtype: np.dtype[Any] = np.dtype(np.uint8)
+        self.shape: tuple[int, ...] | None = None
+        if isinstance(source, np.ndarray):
+            self.dtype, self.shape = source.dtype, source.shape
+            self.data = bytearray(np.ascontiguousarray(source).tobytes())
+        else:
+            self.data = bytearray(source)
+        self.address = 0
+
+    def numpy(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
+        """A copy of the contents, in the dtype and shape it was made with unless another dtype is given."""
+        kind = self.dtype if dtype is None else np.dtype(dtype)
+        array = np.frombuffer(bytes(self.data), dtype=kind)
+        return array.reshape(self.shape) if self.shape is not None and kind == self.dtype else array
+
+
+class AddressMap:
+    """The allocations of global and constant memory by address."""
+
+    def __init__(self) -> None:
+        self.next = HEAP
+        self.starts: list[int] = []
+        self.buffers: list[Buffer] = []
+
+    def place(self, buffer: Buffer) -> None:
+        """Give the buffer an address, or re-enter it under the one that an earlier launch gave it."""
+        if buffer in self.buffers:
+            return
+        if not buffer.address:
+            buffer.address = self.next
+        at = bisect_right(self.starts, buffer.address)
+        self.starts.insert(at, buffer.address)
+        self.buffers.insert(at, buffer)
+        self.next = max(self.next, (buffer.address + len(buffer.data) + 255) // 256 * 256 + 256)
+
+    def find(self, address: int, size: int) -> tuple[bytearray, int]:
+        at = bisect_right(self.starts, address) - 1
+        if at >= 0:
+            buffer = self.buffers[at]
+            offset = address - buffer.address
+            if offset + size <= len(buffer.data):
+                return buffer.data, offset
+        raise OracleError(f"no allocation holds {size} bytes at 0x{address:x}")
+
+
+def window_of(address: int) -> tuple[str, int]:
+    """The space a generic address lies in, and the address inside that space."""
+    for space, start in WINDOWS.items():
+        if start <= address < start + WINDOW_BYTES:
+            return space, address - start
+    return "global", address

@@ -1,0 +1,209 @@
+"""Reading and writing operands: from parsed operands to small closures over one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from . import floats
+from .integers import mask, signed
+from .memory import WINDOWS, OracleError
+from .syntax import (
+    WIDTHS,
+    Address,
+    Arguments,
+    Function,
+    Not,
+    Number,
+    Pair,
+    Register,
+    Sink,
+    Statement,
+    Symbol,
+    Variable,
+    Vector,
+)
+
+if TYPE_CHECKING:
+    from .machine import Machine, Thread
+
+Get = Callable[["Thread"], int]
+Put = Callable[["Thread", int], None]
+Step = Callable[["Thread"], None]
+
+ROUNDINGS = ("rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi")
+
+
+def _vector(read: Callable[[Thread], tuple[int, ...]]) -> dict[str, Get]:
+    return {axis: (lambda t, i=i: read(t)[i]) for i, axis in enumerate("xyz")}  # type: ignore[misc]
+
+
+SPECIAL: dict[str, Get] = {
+    "%laneid": lambda t: t.lane,
+    "%warpid": lambda t: t.number // 32,
+    "%nwarpid": lambda t: 64,
+    "%smid": lambda t: 0,
+    "%nsmid": lambda t: 1,
+    "%gridid": lambda t: 0,
+    "%lanemask_eq": lambda t: 1 << t.lane,
+    "%lanemask_lt": lambda t: (1 << t.lane) - 1,
+    "%lanemask_le": lambda t: (2 << t.lane) - 1,
+    "%lanemask_gt": lambda t: 0xFFFFFFFF & -(2 << t.lane),
+    "%lanemask_ge": lambda t: 0xFFFFFFFF & -(1 << t.lane),
+    "%clock": lambda t: t.steps & 0xFFFFFFFF,
+    "%clock_hi": lambda t: 0,
+    "%clock64": lambda t: t.steps,
+    "%globaltimer": lambda t: t.steps,
+    "%globaltimer_lo": lambda t: t.steps & 0xFFFFFFFF,
+    "%globaltimer_hi": lambda t: 0,
+    "%dynamic_smem_size": lambda t: t.cta.machine.dynamic_shared,
+    "%total_smem_size": lambda t: len(t.cta.shared),
+    "%aggr_smem_size": lambda t: len(t.cta.shared),
+    "%cluster_ctarank": lambda t: 0,
+    "%cluster_nctarank": lambda t: 1,
+    "%is_explicit_cluster": lambda t: 0,
+}
+for _name, _read in {
+    "%tid": lambda t: t.tid,
+    "%ntid": lambda t: t.cta.machine.block,
+    "%ctaid": lambda t: t.cta.index,
+    "%nctaid": lambda t: t.cta.machine.grid,
+    "%clusterid": lambda t: t.cta.index,
+    "%nclusterid": lambda t: t.cta.machine.grid,
+    "%cluster_ctaid": lambda t: (0, 0, 0),
+    "%cluster_nctaid": lambda t: (1, 1, 1),
+}.items():
+    SPECIAL.update({f"{_name}.{axis}": get for axis, get in _vector(_read).items()})
+
+
+class Builder:
+    """One statement about to become a closure: its modifiers, types and operand accessors."""
+
+    def __init__(self, machine: Machine, function: Function, statement: Statement) -> None:
+        self.machine, self.function, self.statement = machine, function, statement
+        self.operands = statement.operands
+        self.mods = [word.split("::")[0] for word in statement.modifiers]
+        self.types = [word for word in self.mods if word in WIDTHS]
+        self.type = self.types[0] if self.types else ""
+        self.width = WIDTHS[self.type] if self.types else 0
+        self.signed = self.type.startswith("s")
+        self.float = floats.FORMATS.get(self.type.removesuffix("x2")) if self.types else None
+        self.mode = next((word for word in self.mods if word in ROUNDINGS), "")
+
+    def has(self, word: str) -> bool:
+        return word in self.mods
+
+    def fail(self, why: str) -> OracleError:
+        return OracleError(f"line {self.statement.line}: {self.statement.opcode}: {why}")
+
+    def get(self, at: int | object, width: int | None = None, is_signed: bool = False) -> Get:
+        """A reader of an operand's low ``width`` bits (this statement's type if not given)."""
+        operand = self.operands[at] if isinstance(at, int) else at
+        width = self.width if width is None else width
+        if is_signed:
+            raw = self.get(operand, width)
+            return lambda t: signed(raw(t), width)
+        if isinstance(operand, Register):
+            index, bits = operand.index, mask(width)
+            if operand.width <= width:
+                return lambda t: t.regs[index]
+            return lambda t: t.regs[index] & bits
+        if isinstance(operand, Number):
+            value = self.literal(operand, width)
+            return lambda t: value
+        if isinstance(operand, Not):
+            inner = self.get(operand.operand, width)
+            return lambda t: inner(t) ^ 1
+        if isinstance(operand, Symbol):
+            return self.symbol(operand, width)
+        if isinstance(operand, Vector):
+            return self.packed(operand, width)
+        raise self.fail(f"cannot read the operand {operand!r}")
+
+    def literal(self, number: Number, width: int) -> int:
+        if number.width in (0, width):
+            return number.value & mask(width)
+        source = floats.F32 if number.width == 32 else floats.F64
+        target = self.float or {32: floats.F32, 64: floats.F64}.get(width)
+        if target is None:
+            raise self.fail("a float literal does not fit the type")
+        return floats.convert(source, target, number.value)
+
+    def packed(self, vector: Vector, width: int) -> Get:
+        part = width // len(vector.items)
+        parts = [self.get(item, part) for item in vector.items]
+        return lambda t: sum(read(t) << part * i for i, read in enumerate(parts))
+
+    def symbol(self, symbol: Symbol, width: int) -> Get:
+        bits = mask(width)
+        target = symbol.target
+        if isinstance(target, Variable):
+            offset = target.offset + symbol.offset
+            if target.space == "local":
+                return lambda t: (t.frame.local_base + offset) & bits
+            if target.space == "param":
+                return lambda t: (t.frame.param_base + offset) & bits
+            return lambda t: offset & bits
+        if symbol.name in SPECIAL:
+            read = SPECIAL[symbol.name]
+            return lambda t: read(t) & bits
+        if symbol.name in self.machine.function_addresses:
+            address = self.machine.function_addresses[symbol.name]
+            return lambda t: address
+        if symbol.name.startswith("%envreg") or symbol.name.startswith("%pm"):
+            return lambda t: 0
+        raise self.fail(f"unknown name {symbol.name!r}")
+
+    def put(self, at: int | object, width: int | None = None, is_signed: bool = False) -> Put:
+        """A writer of ``width`` bits; a wider register is sign- or zero-extended."""
+        operand = self.operands[at] if isinstance(at, int) else at
+        width = self.width if width is None else width
+        if isinstance(operand, Sink):
+            return lambda t, value: None
+        if isinstance(operand, Vector):
+            part = width // len(operand.items)
+            parts = [self.put(item, part) for item in operand.items]
+
+            def unpack(t: Thread, value: int) -> None:
+                for i, write in enumerate(parts):
+                    write(t, value >> part * i)
+
+            return unpack
+        if not isinstance(operand, Register):
+            raise self.fail("the destination is not a register")
+        index, bits = operand.index, mask(min(width, operand.width))
+        if is_signed and operand.width > width:
+            wide = mask(operand.width)
+
+            def extend(t: Thread, value: int) -> None:
+                t.regs[index] = signed(value, width) & wide
+
+            return extend
+
+        def write(t: Thread, value: int) -> None:
+            t.regs[index] = value & bits
+
+        return write
+
+    def pair(self, at: int) -> tuple[object, object]:
+        """The two destinations of ``d|p``; a sink where the second is not written."""
+        operand = self.operands[at]
+        return (operand.first, operand.second) if isinstance(operand, Pair) else (operand, Sink())
+
+    def address(self, at: int) -> Get:
+        operand = self.operands[at]
+        if not isinstance(operand, Address):
+            raise self.fail("expected an address in brackets")
+        offset = operand.offset
+        if operand.base is None:
+            return lambda t: offset
+        base = self.get(operand.base, 64)
+        return (lambda t: (base(t) + offset) & mask(64)) if offset else base
+
+    def space(self) -> str:
+        return next((word for word in self.mods if word in ("global", "const", *WINDOWS)), "generic")
+
+    def arguments(self, at: int) -> tuple[object, ...]:
+        operand = self.operands[at]
+        assert isinstance(operand, Arguments)
+        return operand.items

@@ -22,6 +22,11 @@ def floats(rng: np.random.Generator, *shape: int) -> Array:
     return rng.standard_normal(shape, np.float32)
 
 
+def blank(shape: int | tuple[int, ...], dtype: type[np.generic] = np.float32) -> Array:
+    """A buffer that is to be written whole: filled with what no kernel here computes."""
+    return np.full(shape, np.nan if issubclass(dtype, np.floating) else 0x5A5A5A5A, dtype)
+
+
 def saxpy(n: int, rng: np.random.Generator) -> Program:
     a, x, y = np.float32(2.5), floats(rng, n), floats(rng, n)
     launch = Launch("saxpy", blocks(n, 256), 256, (np.int32(n), a, x, y))
@@ -48,7 +53,7 @@ def reduce_shared(n: int, launches: int, rng: np.random.Generator) -> Program:
     value = data
     for _ in range(launches):
         value = reference.reduce_shared(value)
-        partial_sums = np.zeros(value.size, np.float32)
+        partial_sums = blank(value.size)
         steps.append(Launch("reduce_shared", value.size, 256, (np.int32(data.size), data, partial_sums)))
         expected.append((partial_sums, exactly(value)))
         data = partial_sums
@@ -56,7 +61,7 @@ def reduce_shared(n: int, launches: int, rng: np.random.Generator) -> Program:
 
 
 def reduce_shuffle(n: int, grid: int, rng: np.random.Generator) -> Program:
-    x, partial_sums, total = floats(rng, n), np.zeros(grid, np.float32), np.zeros(1, np.float32)
+    x, partial_sums, total = floats(rng, n), blank(grid), blank(1)
     first = reference.reduce_shuffle(x, grid)
     second = reference.reduce_shuffle(first, 1)
     launches = (
@@ -69,7 +74,7 @@ def reduce_shuffle(n: int, grid: int, rng: np.random.Generator) -> Program:
 def scan(n: int, rng: np.random.Generator) -> Program:
     """Block scans, the totals scanned by the same steps, and on the way back the totals added."""
     data = rng.integers(-100, 100, n, np.int32)
-    out = np.zeros_like(data)
+    out = blank(n, np.int32)
     down: list[Launch] = []
     up: list[Launch] = []
     expected: list[tuple[Array, Verify]] = []
@@ -80,7 +85,7 @@ def scan(n: int, rng: np.random.Generator) -> Program:
         if grid == 1:
             down.append(Launch("scan_block", 1, 256, (length, source, target, None)))
             break
-        totals = np.zeros(grid, np.int32)
+        totals = blank(grid, np.int32)
         down.append(Launch("scan_block", grid, 256, (length, source, target, totals)))
         up.insert(0, Launch("scan_add_totals", grid, 256, (length, target, totals)))
         sums = np.append(sums[255::256], sums[-1:] if target.size % 256 else sums[:0])
@@ -98,7 +103,7 @@ SGEMM: dict[str, Callable[[int, int], tuple[Dim, Dim]]] = {
 
 
 def sgemm(entry: str, m: int, n: int, k: int, rng: np.random.Generator) -> Program:
-    a, b, c = floats(rng, m, k), floats(rng, k, n), np.zeros((m, n), np.float32)
+    a, b, c = floats(rng, m, k), floats(rng, k, n), blank((m, n))
     grid, block = SGEMM[entry](m, n)
     launch = Launch(entry, grid, block, (np.int32(m), np.int32(n), np.int32(k), a, b, c))
     return Program((launch,), ((c, exactly(reference.sgemm(a, b))),))
@@ -106,7 +111,7 @@ def sgemm(entry: str, m: int, n: int, k: int, rng: np.random.Generator) -> Progr
 
 def scaled_sgemm(m: int, n: int, k: int, rng: np.random.Generator) -> Program:
     """The demo's product with a diagonal between the factors; its variants round differently."""
-    a, d, b, c = floats(rng, m, k), floats(rng, k), floats(rng, k, n), np.zeros((m, n), np.float32)
+    a, d, b, c = floats(rng, m, k), floats(rng, k), floats(rng, k, n), blank((m, n))
     sizes = (np.int32(m), np.int32(n), np.int32(k))
     launch = Launch("sgemm_tiled", (blocks(n, 16), blocks(m, 16)), (16, 16), (*sizes, a, d, b, c))
     product = (a.astype(np.float64) * d) @ b
@@ -114,7 +119,7 @@ def scaled_sgemm(m: int, n: int, k: int, rng: np.random.Generator) -> Program:
 
 
 def transpose(entry: str, rows: int, cols: int, rng: np.random.Generator) -> Program:
-    matrix, out = floats(rng, rows, cols), np.zeros((cols, rows), np.float32)
+    matrix, out = floats(rng, rows, cols), blank((cols, rows))
     grid = (blocks(cols, 32), blocks(rows, 32))
     launch = Launch(entry, grid, (32, 8), (np.int32(rows), np.int32(cols), matrix, out))
     return Program((launch,), ((out, exactly(np.ascontiguousarray(matrix.T))),))
@@ -129,7 +134,7 @@ def histogram(entry: str, n: int, grid: int, rng: np.random.Generator) -> Progra
 
 def heat(entry: str, width: int, height: int, rng: np.random.Generator) -> Program:
     """Two steps, there and back between two fields."""
-    field, other = floats(rng, height, width), np.zeros((height, width), np.float32)
+    field, other = floats(rng, height, width), blank((height, width))
     once = reference.heat_step(field)
     size = (np.int32(width), np.int32(height))
     grid = (blocks(width, 32), blocks(height, 8))
@@ -202,20 +207,20 @@ def bfs_frontier(vertices: int, edges: int, rng: np.random.Generator) -> Program
 
 def spmv(entry: str, rows: int, cols: int, mean: float, rng: np.random.Generator) -> Program:
     offsets, columns = reference.random_csr(rows, cols, mean, rng)
-    values, x, y = floats(rng, columns.size), floats(rng, cols), np.full(rows, np.nan, np.float32)
+    values, x, y = floats(rng, columns.size), floats(rng, cols), blank(rows)
     grid = blocks(rows * (32 if entry == "spmv_vector" else 1), 128)
     launch = Launch(entry, grid, 128, (np.int32(rows), offsets, columns, values, x, y))
     return Program((launch,), ((y, close(reference.spmv(offsets, columns, values, x), 1e-5, 1e-5)),))
 
 
 def softmax(rows: int, cols: int, rng: np.random.Generator) -> Program:
-    data, out = 4 * floats(rng, rows, cols), np.zeros((rows, cols), np.float32)
+    data, out = 4 * floats(rng, rows, cols), blank((rows, cols))
     launch = Launch("softmax", rows, 128, (np.int32(cols), data, out), shared_bytes=4 * cols)
     return Program((launch,), ((out, close(reference.softmax(data), 1e-5, 1e-9)),))
 
 
 def layernorm(rows: int, cols: int, rng: np.random.Generator) -> Program:
-    data, out = 2 * floats(rng, rows, cols) + 3, np.zeros((rows, cols), np.float32)
+    data, out = 2 * floats(rng, rows, cols) + 3, blank((rows, cols))
     gamma, beta, epsilon = floats(rng, cols), floats(rng, cols), np.float32(1e-5)
     launch = Launch("layernorm", rows, 128, (np.int32(cols), epsilon, data, gamma, beta, out))
     return Program((launch,), ((out, close(reference.layernorm(data, gamma, beta, 1e-5), 1e-5, 2e-5)),))
@@ -230,7 +235,7 @@ def fft512(transforms: int, rng: np.random.Generator) -> Program:
 
 
 def collatz(n: int, rng: np.random.Generator) -> Program:
-    length = np.zeros(n, np.uint32)
+    length = blank(n, np.uint32)
     launch = Launch("collatz", blocks(n, 256), 256, (np.uint32(n), length))
     return Program((launch,), ((length, exactly(reference.collatz(n))),))
 
@@ -239,7 +244,7 @@ def mandelbrot(width: int, height: int, max_iterations: int, rng: np.random.Gene
     view = np.array([(-2.1, -1.2, 2.8 / width, 2.4 / height, width, height, max_iterations)], reference.VIEW)[
         0
     ]
-    out = np.zeros((height, width), np.int32)
+    out = blank((height, width), np.int32)
     launch = Launch("mandelbrot", (blocks(width, 16), blocks(height, 16)), (16, 16), (view, out))
     return Program((launch,), ((out, exactly(reference.mandelbrot(view))),))
 
@@ -265,13 +270,13 @@ TRITON_HIDDEN: tuple[Arg, ...] = (None, None)
 
 
 def triton_vector_add(n: int, rng: np.random.Generator) -> Program:
-    x, y, out = floats(rng, n), floats(rng, n), np.zeros(n, np.float32)
+    x, y, out = floats(rng, n), floats(rng, n), blank(n)
     launch = Launch("add_kernel", blocks(n, 1024), 128, (x, y, out, np.int32(n), *TRITON_HIDDEN))
     return Program((launch,), ((out, exactly(x + y)),))
 
 
 def triton_softmax(rows: int, cols: int, rng: np.random.Generator) -> Program:
-    data, out = 4 * floats(rng, rows, cols), np.zeros((rows, cols), np.float32)
+    data, out = 4 * floats(rng, rows, cols), blank((rows, cols))
     args = (out, data, np.int32(cols), np.int32(cols), *TRITON_HIDDEN)
     launch = Launch("softmax_kernel", rows, 128, args, shared_bytes=16)
     return Program((launch,), ((out, close(reference.softmax(data), 1e-5, 1e-9)),))

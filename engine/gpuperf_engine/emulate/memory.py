@@ -4,6 +4,10 @@ Global addresses do not depend on the host: the first allocation of every device
 one at the next multiple of 256 behind a gap of one page, so that an overrun lands in no allocation. Constant banks, kernel
 parameters and module variables are allocations too. ``host address = arena base + (device address − GLOBAL_BASE)``.
 
+The shadow has one byte per byte of the arena: 0 means never written. A kernel's store writes 1 there unless its allocation
+is ``initialized``. While values are observed a launch starts with 2 in all written bytes and ``initialized`` false
+everywhere, so that 1 afterwards means written by this launch.
+
 Generic addresses (PTX manual, "Generic Addressing"): the shared and local windows lie outside the arena, so a generic
 address belongs to exactly one state space.
 """

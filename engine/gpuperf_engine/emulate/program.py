@@ -1,85 +1,57 @@
-"""A kernel with all it calls, cut into basic blocks that both backends run.
+"""A kernel with all it calls, laid out for running: blocks, counters, memory sites, shared and local variables.
 
-Blocks are numbered densely over the whole program (the entry's first, then each reachable device function's). A block
-ends at a branch, return, exit or call, before a label that is a target, *after* every CTA barrier and *before* every
-warp-synchronising instruction, so that a warp can stop there with all its registers in their slots. An instruction whose
-guard cannot be applied as a mask (``@p call``, ``@p bar.sync``, ``@p shfl.sync``) gets a block of its own, entered by an
-uncounted branch on the guard.
+Blocks are numbered densely over the whole program: the kernel's first, then each reachable device function's. How they
+are cut is told in ``flow.blocks``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Union
 
-from ..ptx.syntax import Function, Guard, Instruction, Register, Variable
+from ..errors import PtxError
+from ..flow.blocks import EXIT, BasicBlock, cut
+from ..flow.liveness import live_sets, pressure
+from ..flow.operands import reads, writes
+from ..flow.uniformity import Uniformity, analyse_uniformity, mark_waiting_loops, observes_others
+from ..isa.types import scalar_type
+from ..ptx.syntax import (
+    Address,
+    CallTarget,
+    Function,
+    Instruction,
+    Operand,
+    Register,
+    Sink,
+    Symbol,
+    Variable,
+    Vector,
+)
 
-__all__ = ["EXIT", "BasicBlock", "Program", "Site"]
+__all__ = ["EXIT", "BasicBlock", "Program", "Site", "access_bytes", "build_program"]
 
-#: As a reconvergence point or successor: the (virtual) exit of the block's own function.
-EXIT = -1
-
-
-@dataclass(slots=True, eq=False)
-class BasicBlock:
-    """``instructions`` execute in order under the warp's active mask; the terminator decides what follows.
-
-    ``kind`` is one of
-    ``fall``      → ``successors[0]``
-    ``jump``      unguarded ``bra`` (last of ``instructions``) → ``successors[0]``
-    ``branch``    on ``guard``: lanes where it holds → ``successors[0]``, others → ``successors[1]``; ``terminator`` is the guarded
-                  ``bra``/``ret``/``exit`` if ``counted``, and the last of ``instructions``; a guarded ``ret``/``exit`` has
-                  ``successors[0] == EXIT`` and ``leaves`` set to ``"return"`` or ``"exit"``
-    ``indirect``  ``brx.idx``: lane value of its index operand i → ``successors[i]``
-    ``call``      ``terminator`` is the call; continues at ``successors[0]``
-    ``return``    → the function's exit;  ``exit`` → the lanes end;  ``trap`` → error
-    ``barrier``   ``terminator`` is a CTA barrier (last of ``instructions``), continues at ``successors[0]``
-    ``sync``      ``instructions[0]`` is a warp-synchronising instruction (``exchange`` with ``.sync`` or ``bar.warp.sync``), and the
-                  only block kind that may start by waiting; otherwise it ends like ``fall``/``branch``/… see ``ends``
-    A block that *starts* with a warp-synchronising instruction has ``synchronises`` set, whatever its kind.
-    """
-
-    index: int
-    function: int
-    label: str
-    instructions: tuple[Instruction, ...]
-    kind: str
-    successors: tuple[int, ...]
-    terminator: Instruction | None = None
-    guard: Guard | None = None
-    counted: bool = False
-    leaves: str = ""
-    synchronises: bool = False
-    #: block where the lanes of a divergent branch meet again (immediate post-dominator), or EXIT
-    reconvergence: int = EXIT
-    #: successors that are reached by a back edge of this block
-    back_edges: frozenset[int] = frozenset()
-    #: a back edge from here costs this much fuel: 64 in loops that may wait for other threads, else 1
-    fuel: int = 1
-    #: registers (of this function) live at the start and at the end
-    live_in: frozenset[Register] = frozenset()
-    live_out: frozenset[Register] = frozenset()
-    #: instructions that count in this block (0 for the blocks made for guarded calls and barriers)
-    counts: int = 0
+MEMORY_EFFECTS = {"load": "load", "store": "store", "atomic": "atomic", "reduction": "reduction"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Site:
-    """One memory instruction: its place among the per-site counters."""
+    """One memory instruction: its place among the per-site counters. ``bytes`` is per lane, all elements of a vector."""
 
     index: int
     block: int
     instruction: Instruction
     space: str  # as written: global shared local const param generic
     kind: str  # load store atomic reduction
-    bytes: int  # per lane, all elements of a vector
+    bytes: int
 
 
 @dataclass(eq=False)
 class Program:
     """What a backend runs. ``entries[i]`` is the first block of ``functions[i]``; function 0 is the kernel.
 
-    ``predicated`` lists the guarded instructions that are executed under a mask within blocks (the position is their
-    counter); ``uniform`` holds the registers proved equal in all lanes of a warp, per function.
+    ``predicated`` lists the guarded instructions that run under a mask within blocks; the position is their counter.
+    ``sites`` has no entry for ``ld.param``/``st.param``, which are no memory traffic.
     """
 
     kernel: Function
@@ -88,19 +60,266 @@ class Program:
     blocks: tuple[BasicBlock, ...]
     sites: tuple[Site, ...]
     predicated: tuple[Instruction, ...]
-    uniform: tuple[frozenset[Register], ...]
-    #: call graph is recursive: functions that may be active more than once per lane
+    #: per function
+    uniformity: tuple[Uniformity, ...]
+    #: functions that may be active more than once per lane
     recursive: frozenset[int]
     #: no CTA can observe the order in which CTAs run: they may run in parallel
     order_free: bool
     #: static shared variables with their offsets; dynamic shared memory begins at ``shared_static``
     shared: dict[Variable, int] = field(default_factory=dict)
     shared_static: int = 0
-    #: per-thread local variables with their offsets, all functions side by side; bytes in all
+    #: ``.extern .shared`` arrays: all start at ``shared_static``
+    dynamic_shared: tuple[Variable, ...] = ()
+    #: local variables of all functions with their offsets in the thread's local memory, and its size in bytes
     local: dict[Variable, int] = field(default_factory=dict)
     local_bytes: int = 0
-    #: the variable of ``.extern .shared`` arrays; all start at ``shared_static``
-    dynamic_shared: tuple[Variable, ...] = ()
+    #: variables in device memory (global, const) and functions whose address is used, in order of first use
+    symbols: tuple[Union[Variable, Function], ...] = ()
     site_of: dict[Instruction, int] = field(default_factory=dict)
     predicated_of: dict[Instruction, int] = field(default_factory=dict)
+    symbol_of: dict[Union[Variable, Function], int] = field(default_factory=dict)
     function_of: dict[str, int] = field(default_factory=dict)
+    block_of: dict[Instruction, int] = field(default_factory=dict)
+
+    @property
+    def uniform(self) -> tuple[frozenset[Register], ...]:
+        """Registers proved equal in all lanes that can read them, per function."""
+        return tuple(item.uniform for item in self.uniformity)
+
+    def registers(self) -> int:
+        """Estimated 32-bit registers per thread: the highest pressure of any function, plus what the ABI and addressing
+        keep aside (two), at least 8; ptxas is exact (``gpuperf_resources = ptxas``)."""
+        most = 0
+        for number in range(len(self.functions)):
+            words, flags = pressure(self.blocks_of(number))
+            most = max(most, words + (flags > 7) * ((flags - 7 + 31) // 32))
+        return min(255, max(8, most + 2))
+
+    def blocks_of(self, function: int) -> tuple[BasicBlock, ...]:
+        """The blocks of one function, in order."""
+        start = self.entries[function]
+        end = self.entries[function + 1] if function + 1 < len(self.entries) else len(self.blocks)
+        return self.blocks[start:end]
+
+
+def build_program(kernel: Function) -> Program:
+    """Lay out a kernel for running. Raises ``PtxError`` for variables that are declared but defined nowhere."""
+    functions = _reachable(kernel)
+    number_of = {function.name: number for number, function in enumerate(functions)}
+    blocks: list[BasicBlock] = []
+    entries: list[int] = []
+    per_function: list[list[BasicBlock]] = []
+    for number, function in enumerate(functions):
+        entries.append(len(blocks))
+        made = cut(function, number, len(blocks))
+        mark_waiting_loops(made)
+        live_sets(function, made)
+        per_function.append(made)
+        blocks += made
+    recursive = _recursive(functions, number_of)
+    waits = any(block.synchronises or block.fuel > 1 for block in blocks)
+    several = len(functions) > 1
+    uniformity = tuple(
+        analyse_uniformity(function, made, assume_split=(several and waits) or number in recursive)
+        for number, (function, made) in enumerate(zip(functions, per_function))
+    )
+    program = Program(
+        kernel=kernel,
+        functions=functions,
+        entries=tuple(entries),
+        blocks=tuple(blocks),
+        sites=(),
+        predicated=(),
+        uniformity=uniformity,
+        recursive=recursive,
+        order_free=False,
+        function_of=number_of,
+    )
+    _number_counters(program)
+    _lay_out_variables(program)
+    program.order_free = all(
+        _order_free(instruction, program) for block in blocks for instruction in block.instructions
+    )
+    return program
+
+
+def _reachable(kernel: Function) -> tuple[Function, ...]:
+    found: dict[str, Function] = {kernel.name: kernel}
+    queue = [kernel]
+    while queue:
+        function = queue.pop(0)
+        for instruction in function.instructions:
+            for target in _called(instruction):
+                if target.name in found:
+                    continue
+                if not target.defined:
+                    continue
+                loaded = kernel.module.function(target.name)
+                found[target.name] = loaded
+                queue.append(loaded)
+    return tuple(found.values())
+
+
+def _called(instruction: Instruction) -> Iterable[Function]:
+    for operand in instruction.operands:
+        if isinstance(operand, CallTarget):
+            if operand.function is not None:
+                yield operand.function
+            yield from operand.candidates
+        elif isinstance(operand, Symbol) and isinstance(operand.target, Function) and not operand.target.is_entry:
+            yield operand.target
+
+
+def _recursive(functions: tuple[Function, ...], number_of: dict[str, int]) -> frozenset[int]:
+    calls: list[set[int]] = []
+    for function in functions:
+        targets: set[int] = set()
+        for instruction in function.instructions:
+            for operand in instruction.operands:
+                if isinstance(operand, CallTarget):
+                    names = [item.name for item in operand.candidates]
+                    if operand.function is not None:
+                        names.append(operand.function.name)
+                    elif not names:
+                        names = [item.name for item in functions if not item.is_entry]
+                    targets.update(number_of[name] for name in names if name in number_of)
+        calls.append(targets)
+    found = set()
+    for start in range(len(functions)):
+        seen: set[int] = set()
+        stack = list(calls[start])
+        while stack:
+            node = stack.pop()
+            if node not in seen:
+                seen.add(node)
+                stack += calls[node]
+        if start in seen:
+            found.add(start)
+    return frozenset(found)
+
+
+def access_bytes(instruction: Instruction) -> int:
+    """Bytes that one lane of a memory instruction touches, all elements of a vector."""
+    spelling = instruction.spelling
+    width = spelling.modifier("type")
+    elements = 1
+    for operand in instruction.operands:
+        if isinstance(operand, Vector):
+            elements = max(elements, len(operand.elements))
+    return scalar_type(str(width)).bytes * elements
+
+
+def _number_counters(program: Program) -> None:
+    sites: list[Site] = []
+    predicated: list[Instruction] = []
+    for block in program.blocks:
+        for instruction in block.instructions:
+            program.block_of[instruction] = block.index
+            if instruction.effect in MEMORY_EFFECTS and instruction.spelling.space != "param":
+                site = Site(
+                    len(sites),
+                    block.index,
+                    instruction,
+                    instruction.spelling.space or "generic",
+                    MEMORY_EFFECTS[instruction.effect],
+                    access_bytes(instruction),
+                )
+                program.site_of[instruction] = site.index
+                sites.append(site)
+            under_mask = not block.guard_applied and (not block.counted or instruction is not block.terminator)
+            if instruction.guard is not None and under_mask:
+                program.predicated_of[instruction] = len(predicated)
+                predicated.append(instruction)
+    program.sites = tuple(sites)
+    program.predicated = tuple(predicated)
+
+
+def _variables(operand: Operand) -> Iterable[Union[Variable, Function]]:
+    if isinstance(operand, Variable):
+        yield operand
+    elif isinstance(operand, Symbol):
+        yield operand.target
+    elif isinstance(operand, Address) and isinstance(operand.base, Variable):
+        yield operand.base
+    elif isinstance(operand, Vector):
+        for element in operand.elements:
+            yield from _variables(element)
+
+
+def _align(offset: int, alignment: int) -> int:
+    return -(-offset // alignment) * alignment
+
+
+def _lay_out_variables(program: Program) -> None:
+    used: dict[Union[Variable, Function], None] = {}
+    for block in program.blocks:
+        for instruction in block.instructions:
+            for operand in instruction.operands:
+                for target in _variables(operand):
+                    used.setdefault(target)
+    dynamic: list[Variable] = []
+    shared = local = 0
+    symbols: list[Union[Variable, Function]] = []
+    for target in used:
+        if isinstance(target, Function):
+            symbols.append(target)
+        elif target.space == "shared":
+            if target.linkage == "extern" and target.size == 0:
+                dynamic.append(target)
+            else:
+                program.shared[target] = _align(shared, target.align)
+                shared = program.shared[target] + target.size
+        elif target.space == "local":
+            program.local[target] = _align(local, target.align)
+            local = program.local[target] + target.size
+        elif target.space in ("global", "const"):
+            if target.linkage == "extern":
+                raise PtxError(
+                    f"{target.space} variable {target.name!r} is declared extern and defined in no module given",
+                    span=target.span,
+                    hint="link the modules into one PTX file",
+                )
+            symbols.append(target)
+    alignment = max((item.align for item in dynamic), default=16)
+    program.shared_static = _align(shared, alignment) if dynamic else shared
+    program.dynamic_shared = tuple(dynamic)
+    program.local_bytes = _align(local, 16)
+    _close_over_initialisers(symbols)
+    program.symbols = tuple(symbols)
+    program.symbol_of = {target: index for index, target in enumerate(symbols)}
+
+
+def _close_over_initialisers(symbols: list[Union[Variable, Function]]) -> None:
+    """Add what the initial values of used variables point to."""
+    known = set(symbols)
+    for target in symbols:
+        if isinstance(target, Variable):
+            for relocation in target.relocations:
+                if relocation[2] not in known:
+                    known.add(relocation[2])
+                    symbols.append(relocation[2])
+
+
+def _order_free(instruction: Instruction, program: Program) -> bool:
+    """Whether no CTA can tell from this instruction in which order CTAs ran."""
+    if instruction.effect in ("load", "store"):
+        return instruction.spelling.space in ("shared", "local", "param", "const") or not observes_others(instruction)
+    if instruction.effect not in ("atomic", "reduction"):
+        return instruction.effect not in ("special", "texture")
+    if instruction.spelling.space == "shared":
+        return True
+    if instruction.effect == "atomic" and any(_is_used(register, program) for register in writes(instruction)):
+        return False
+    if instruction.effect == "atomic" and not isinstance(instruction.operands[0], (Sink, Register)):
+        return False
+    parts = set(instruction.opcode.split("."))
+    element = instruction.spelling.type
+    commutes = bool(parts & {"add", "min", "max", "and", "or", "xor"})
+    return commutes and (element is None or not element.is_float)
+
+
+def _is_used(register: Register, program: Program) -> bool:
+    return any(register in reads(item) for block in program.blocks for item in block.instructions)
+
+

@@ -1,1 +1,1 @@
-"""TBD."""
+"""Structure without values: basic blocks, dominators, loops, liveness, uniformity."""

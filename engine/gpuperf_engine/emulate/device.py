@@ -1,0 +1,469 @@
+"""A device: its memory, the arrays in it, and the program of allocations, copies, memsets and launches made on it.
+
+Everything that the host does is recorded in order, with the source line that asked for it, for the value patterns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..errors import LaunchError, UnknownName, Unsupported, nearest
+from ..ptx.syntax import Function, Variable
+from .launch import MAX_INSTRUCTIONS, RESIDENT_THREADS, LaunchPlan, check_shape, host_threads, marshal
+from .memory import DEFAULT_BYTES, Allocation, Memory
+from .observe import Observation
+from .program import Program, build_program
+
+__all__ = ["OBSERVABLE", "CallSite", "DeviceArray", "Event", "Runtime", "Write", "program_of"]
+
+OBSERVABLE = ("memory", "trace", "values")
+BACKENDS = ("native", "lanes")
+#: functions are given addresses of their own, outside every window, for indirect calls
+FUNCTION_BASE = 0x0000_7D00_0000_0000
+FUNCTION_STEP = 16
+
+
+class Backend(Protocol):
+    """What runs a program. Counters and memory must not depend on which one it is."""
+
+    def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """The line of the host program that asked for something: its text without indentation, path and number."""
+
+    text: str
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What one event did to one object. Digests are of the whole object; counts are in elements of its dtype.
+
+    ``written`` elements were stored to (in part or whole), ``unchanged`` of them held the same bits before. ``known_before`` is
+    false for the first write of an object. ``single`` is the one value that all elements hold afterwards, or ``None``.
+    """
+
+    object: str
+    elements: int
+    written: int
+    unchanged: int
+    known_before: bool
+    single: str | None
+    zero: bool
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One step of the recorded program. ``kind`` is ``allocate copy-in copy memset launch copy-out``; ``objects`` are the
+    arrays concerned, the destination first; ``writes`` is filled while values are observed."""
+
+    kind: str
+    site: CallSite
+    objects: tuple[DeviceArray, ...] = ()
+    kernel: str = ""
+    bytes: int = 0
+    writes: tuple[Write, ...] = ()
+
+
+@dataclass(eq=False)
+class DeviceArray:
+    """An array in device memory, or a view of one. ``shape`` and ``dtype`` as NumPy's; ``address`` is the device address of
+    its first element. ``numpy()`` copies out."""
+
+    runtime: Runtime = field(repr=False)
+    allocation: Allocation = field(repr=False)
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def address(self) -> int:
+        return self.allocation.address + self.offset
+
+    @property
+    def name(self) -> str:
+        return self.allocation.name
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a zero-dimensional device array has no length")
+        return self.shape[0]
+
+    def __getitem__(self, key: slice | int) -> DeviceArray:
+        """A view of consecutive elements along the first axis; ``x[128:]``, ``x[8:16]``, ``x[3]``. No steps."""
+        if not self.shape:
+            raise LaunchError("a zero-dimensional device array cannot be sliced")
+        if isinstance(key, slice):
+            start, stop, step = key.indices(self.shape[0])
+            if step != 1:
+                raise LaunchError(f"a view with step {step}", hint="device views are consecutive: use steps of 1")
+            shape = (max(0, stop - start), *self.shape[1:])
+        else:
+            start = int(key) + (self.shape[0] if int(key) < 0 else 0)
+            if not 0 <= start < self.shape[0]:
+                raise LaunchError(f"index {int(key)} of an array of length {self.shape[0]}")
+            shape = self.shape[1:]
+        row = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+        return DeviceArray(self.runtime, self.allocation, self.offset + start * row, shape, self.dtype)
+
+    def numpy(self) -> NDArray[Any]:
+        """A copy on the host, shape and dtype as made."""
+        return self.runtime.read(self)
+
+    def fill(self, value: object) -> None:
+        """Set every element, recorded as a memset."""
+        self.runtime.memset(self, value)
+
+    def copy_from(self, source: NDArray[Any] | DeviceArray) -> None:
+        """Overwrite with host data or another device array of the same size in bytes."""
+        self.runtime.copy(self, source)
+
+    def bytes(self) -> NDArray[np.uint8]:
+        """The bytes themselves in the arena (not a copy, not recorded)."""
+        return self.runtime.memory.view(self.allocation)[self.offset : self.offset + self.nbytes]
+
+
+def program_of(kernel: Function) -> Program:
+    """The kernel laid out for running, made once per kernel object."""
+    found = kernel.memo.get("program")
+    if not isinstance(found, Program):
+        found = kernel.memo["program"] = build_program(kernel)
+    return found
+
+
+def call_site() -> CallSite:
+    """The innermost line outside this project on the call stack."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(("gpuperf_engine", "pytest_gpuperf")):
+            path, line = frame.f_code.co_filename, frame.f_lineno
+            return CallSite(linecache.getline(path, line).strip(), path, line)
+        frame = frame.f_back
+    return CallSite("", "", 0)
+
+
+def _backend(name: str) -> Backend:
+    if name == "native":
+        from .native import NativeBackend
+
+        return NativeBackend()
+    from .lanes import LanesBackend
+
+    return LanesBackend()
+
+
+class Runtime:
+    """The parts of a device below profiles: memory, arrays, the recorded program, and running a kernel.
+
+    ``observe`` is a subset of ``OBSERVABLE``; ``uninitialized`` is ``warn``, ``error`` or ``ignore``.
+    """
+
+    def __init__(
+        self,
+        observe: Iterable[str] = ("memory",),
+        *,
+        memory_bytes: int = DEFAULT_BYTES,
+        backend: str = "native",
+        max_instructions: int = MAX_INSTRUCTIONS,
+    ) -> None:
+        self.observe = frozenset(observe)
+        for name in sorted(self.observe - set(OBSERVABLE)):
+            raise UnknownName(f"cannot observe {name!r}", hint=nearest(name, OBSERVABLE, noun="observation"))
+        if backend not in BACKENDS:
+            raise UnknownName(f"no backend {backend!r}", hint=nearest(backend, BACKENDS, noun="backend"))
+        self.memory = Memory(memory_bytes)
+        self.max_instructions = max_instructions
+        self.events: list[Event] = []
+        self.arrays: list[DeviceArray] = []
+        self._backend = _backend(backend)
+        self._variables: dict[Variable, DeviceArray] = {}
+        self._parameters: dict[Function, Allocation] = {}
+        self._names: dict[str, int] = {}
+
+    # -- arrays ---------------------------------------------------------------------------------------------------------
+
+    def array(self, values: object, *, name: str | None = None) -> DeviceArray:
+        """Device memory with a copy of a host array (anything ``np.asarray`` takes)."""
+        host = np.ascontiguousarray(values)
+        if host.dtype.hasobject:
+            raise LaunchError(f"an array of dtype {host.dtype} has no device representation")
+        made = self._allocate(host.shape, host.dtype, name)
+        self.memory.write(made.allocation, 0, host.reshape(-1).view(np.uint8))
+        self._record("copy-in", (made,), made.nbytes, known_before=False)
+        return made
+
+    def empty(self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *, name: str | None = None) -> DeviceArray:
+        """Uninitialised device memory. Reading it before a write is reported."""
+        made = self._allocate(_shape(shape), np.dtype(dtype), name)
+        self.events.append(Event("allocate", call_site(), (made,), bytes=made.nbytes))
+        return made
+
+    def zeros(self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *, name: str | None = None) -> DeviceArray:
+        """Device memory set to zero, recorded as an allocation and a memset."""
+        made = self._allocate(_shape(shape), np.dtype(dtype), name)
+        self.memory.mark(made.allocation, 0, made.nbytes)
+        self._record("memset", (made,), made.nbytes, known_before=False)
+        return made
+
+    def _allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str | None) -> DeviceArray:
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        allocation = self.memory.allocate(size, name or "")
+        made = DeviceArray(self, allocation, 0, shape, dtype)
+        self.arrays.append(made)
+        return made
+
+    def memset(self, array: DeviceArray, value: object) -> None:
+        """Set every element of an array or view to one value."""
+        before = self._before(array)
+        array.bytes()[:] = np.full(array.size, value, dtype=array.dtype).view(np.uint8)
+        self.memory.mark(array.allocation, array.offset, array.nbytes)
+        self._record("memset", (array,), array.nbytes, before=before)
+
+    def copy(self, target: DeviceArray, source: NDArray[Any] | DeviceArray) -> None:
+        """Copy host → device or device → device; both sides must have the same number of bytes."""
+        before = self._before(target)
+        if isinstance(source, DeviceArray):
+            raw, kind, objects = source.bytes().copy(), "copy", (target, source)
+        else:
+            host = np.ascontiguousarray(source, dtype=target.dtype)
+            raw, kind, objects = host.reshape(-1).view(np.uint8), "copy-in", (target,)
+        if raw.size != target.nbytes:
+            raise LaunchError(f"copy of {raw.size:,} bytes to an array of {target.nbytes:,} bytes")
+        array_bytes = target.bytes()
+        array_bytes[:] = raw
+        self.memory.mark(target.allocation, target.offset, target.nbytes)
+        self._record(kind, objects, target.nbytes, before=before)
+
+    def read(self, array: DeviceArray) -> NDArray[Any]:
+        """Copy out, recorded."""
+        self.events.append(Event("copy-out", call_site(), (array,), bytes=array.nbytes))
+        return array.bytes().copy().view(array.dtype).reshape(array.shape)
+
+    def symbol(self, kernel: Function, name: str) -> DeviceArray:
+        """The array of a ``__constant__`` or ``__device__`` variable of the kernel's module. Raises ``UnknownName``."""
+        return self._variable(kernel.module.variable(name))
+
+    def _variable(self, variable: Variable) -> DeviceArray:
+        found = self._variables.get(variable)
+        if found is not None:
+            return found
+        kind = "const" if variable.space == "const" else "global"
+        allocation = self.memory.allocate(variable.size, variable.name, kind, variable.align)
+        dims = tuple(int(size or 0) for size in variable.dims)
+        dtype = _variable_dtype(variable)
+        shape = (*dims, variable.vector) if variable.vector > 1 else dims
+        if int(np.prod(shape, dtype=np.int64)) * dtype.itemsize != variable.size:
+            dtype, shape = np.dtype(np.uint8), (variable.size,)
+        made = self._variables[variable] = DeviceArray(self, allocation, 0, shape, dtype)
+        image = bytearray(variable.initial or bytes(variable.size))
+        for offset, width, target, addend, _generic in variable.relocations:
+            image[offset : offset + width] = (self._symbol_address(target) + addend).to_bytes(8, "little")[:width]
+        self.memory.write(allocation, 0, bytes(image))
+        return made
+
+    def _symbol_address(self, target: Variable | Function) -> int:
+        if isinstance(target, Variable):
+            return self._variable(target).address
+        return FUNCTION_BASE + FUNCTION_STEP * list(target.module.functions).index(target.name)
+
+    # -- launches -------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        kernel: Function,
+        grid: object,
+        block: object,
+        args: Sequence[object] = (),
+        *,
+        shared_bytes: int = 0,
+        cluster: object = None,
+        cooperative: bool = False,
+        demand: str = "values",
+        max_instructions: int | None = None,
+    ) -> tuple[Program, LaunchPlan, Observation]:
+        """Run a kernel on this memory. See ``api.Device.launch`` for the arguments and errors."""
+        if not isinstance(kernel, Function):
+            raise LaunchError(f"a {type(kernel).__name__} is no kernel", hint='launch module["name"]')
+        if demand != "values":
+            raise UnknownName(f"no demand {demand!r}", hint=nearest(demand, ("values",), noun="demand"))
+        if cluster is not None:
+            raise Unsupported("thread block clusters are not run yet", span=kernel.span)
+        program = program_of(kernel)
+        shape, threads, total = check_shape(program, grid, block, shared_bytes)
+        raw = marshal(kernel, args, self._address_of)
+        self._name_by_parameter(kernel, args)
+        count = int(np.prod(shape, dtype=np.int64))
+        per_cta = int(np.prod(threads))
+        resident = count if cooperative else max(1, min(count, RESIDENT_THREADS // per_cta))
+        plan = LaunchPlan(
+            grid=shape,
+            block=threads,
+            shared_bytes=total,
+            dynamic_shared=total - program.shared_static,
+            parameters=raw,
+            parameter_address=self._parameter_memory(kernel, raw),
+            symbols=np.array([self._symbol_address(target) for target in program.symbols], dtype=np.uint64),
+            max_instructions=self.max_instructions if max_instructions is None else int(max_instructions),
+            resident=resident,
+            cooperative=cooperative,
+            threads=host_threads() if program.order_free else 1,
+        )
+        before = self._start_values()
+        try:
+            observation = self._backend.run(program, plan, self.memory, self.observe)
+        finally:
+            written = self._end_values(before)
+        objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
+        writes = tuple(self._written(array, mask, before[array.allocation]) for array, mask in written)
+        self.events.append(Event("launch", call_site(), objects, kernel.name, 0, writes))
+        return program, plan, observation
+
+    def _address_of(self, argument: object) -> int | None:
+        if not isinstance(argument, DeviceArray):
+            return None
+        if argument.runtime is not self:
+            raise LaunchError(f"array {argument.name!r} is on another device")
+        return argument.address
+
+    def _name_by_parameter(self, kernel: Function, args: Sequence[object]) -> None:
+        prefix = f"{kernel.name}_param_"
+        for index, (param, argument) in enumerate(zip(kernel.params, args)):
+            if isinstance(argument, DeviceArray) and not argument.allocation.name:
+                plain = param.name
+                if not plain or plain.startswith(prefix) or plain == f"{kernel.name}_{index}":
+                    plain = f"{kernel.name}[{index}]"
+                argument.allocation.name = self._unique(plain)
+
+    def _unique(self, name: str) -> str:
+        taken = {array.allocation.name for array in self.arrays}
+        number, fresh = 1, name
+        while fresh in taken:
+            number += 1
+            fresh = f"{name}#{number}"
+        return fresh
+
+    def _parameter_memory(self, kernel: Function, raw: bytes) -> int:
+        if not raw:
+            return 0
+        found = self._parameters.get(kernel)
+        if found is None:
+            name = f"parameters of {kernel.name}"
+            found = self._parameters[kernel] = self.memory.allocate(len(raw), name, "param")
+        self.memory.write(found, 0, raw)
+        return found.address
+
+    # -- values ---------------------------------------------------------------------------------------------------------
+
+    def _before(self, array: DeviceArray) -> NDArray[np.uint8] | None:
+        return self.memory.view(array.allocation).copy() if "values" in self.observe else None
+
+    def _start_values(self) -> dict[Allocation, NDArray[np.uint8]]:
+        """Snapshot all arrays, and set the shadow so that the launch's own writes can be told (see ``memory``)."""
+        if "values" not in self.observe:
+            return {}
+        saved: dict[Allocation, NDArray[np.uint8]] = {}
+        for array in self.arrays:
+            allocation = array.allocation
+            saved[allocation] = self.memory.view(allocation).copy()
+            shadow = self.memory.shadow_of(allocation)
+            shadow[shadow != 0] = 2
+            allocation.initialized = allocation.size == 0
+        self.memory.generation += 1
+        return saved
+
+    def _end_values(
+        self, before: dict[Allocation, NDArray[np.uint8]]
+    ) -> list[tuple[DeviceArray, NDArray[np.bool_]]]:
+        found = []
+        for array in self.arrays:
+            allocation = array.allocation
+            if allocation not in before:
+                continue
+            shadow = self.memory.shadow_of(allocation)
+            mask = shadow == 1
+            if mask.any():
+                found.append((array, mask))
+            shadow[shadow != 0] = 1
+        self.memory.settle()
+        return found
+
+    def _written(
+        self, array: DeviceArray, mask: NDArray[np.bool_], before: NDArray[np.uint8], *, known_before: bool = True
+    ) -> Write:
+        now = self.memory.view(array.allocation)
+        width = array.dtype.itemsize
+        whole = now.size // width * width
+        touched = mask[:whole].reshape(-1, width).any(axis=1)
+        same = (now[:whole] == before[:whole]).reshape(-1, width).all(axis=1)
+        elements = now[:whole].reshape(-1, width)
+        first = elements[:1]
+        single = bool(whole) and bool((elements == first).all())
+        value = first.tobytes()
+        shown = str(np.frombuffer(value, dtype=array.dtype)[0]) if single else None
+        return Write(
+            object=array.name,
+            elements=len(elements),
+            written=int(touched.sum()),
+            unchanged=int((touched & same).sum()) if known_before else 0,
+            known_before=known_before,
+            single=shown,
+            zero=single and not any(value),
+            digest=hashlib.blake2b(now.tobytes(), digest_size=8).hexdigest(),
+        )
+
+    def _record(
+        self,
+        kind: str,
+        objects: tuple[DeviceArray, ...],
+        size: int,
+        *,
+        before: NDArray[np.uint8] | None = None,
+        known_before: bool = True,
+    ) -> None:
+        writes: tuple[Write, ...] = ()
+        target = objects[0]
+        if "values" in self.observe:
+            mask = np.zeros(target.allocation.size, dtype=np.bool_)
+            mask[target.offset : target.offset + target.nbytes] = True
+            old = before if before is not None else np.zeros(target.allocation.size, dtype=np.uint8)
+            whole = next((array for array in self.arrays if array.allocation is target.allocation), target)
+            writes = (self._written(whole, mask, old, known_before=known_before),)
+        self.events.append(Event(kind, call_site(), objects, bytes=size, writes=writes))
+
+
+def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    parts = (shape,) if not isinstance(shape, (tuple, list)) else tuple(shape)
+    for part in parts:
+        if isinstance(part, bool) or not hasattr(part, "__index__") or int(part) < 0:
+            raise LaunchError(f"shape {shape!r}", hint="accepted: an int or a tuple of ints, 0 or more")
+    return tuple(int(part) for part in parts)
+
+
+def _variable_dtype(variable: Variable) -> np.dtype[Any]:
+    kind, size = variable.type.kind, variable.type.bytes
+    if kind == "f" and size in (2, 4, 8) and variable.type.lanes == 1:
+        return np.dtype(f"f{size}")
+    if kind in "su" and size <= 8:
+        return np.dtype(f"{'i' if kind == 's' else 'u'}{size}")
+    return np.dtype(f"u{size}") if size <= 8 else np.dtype(np.uint8)

@@ -1,0 +1,258 @@
+"""A launch made ready: shapes and limits checked, arguments turned into the bytes of the parameter buffer.
+
+Limits are those of the CUDA programming guide's table "Technical Specifications per Compute Capability".
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LaunchError
+from ..ptx.syntax import Function, Variable
+from .program import Program
+
+__all__ = ["MAX_INSTRUCTIONS", "Dim3", "LaunchPlan", "check_shape", "marshal", "shared_limit"]
+
+Dim3 = tuple[int, int, int]
+MAX_GRID: Dim3 = (2**31 - 1, 65535, 65535)
+MAX_BLOCK: Dim3 = (1024, 1024, 64)
+MAX_THREADS = 1024
+#: warp instructions that one warp may execute
+MAX_INSTRUCTIONS = 10**8
+#: threads that are resident at once on the deterministic schedule unless the launch is cooperative
+RESIDENT_THREADS = 1 << 16
+STATIC_SHARED = 48 << 10
+_SHARED_LIMITS = {50: 48, 52: 48, 53: 48, 60: 48, 61: 48, 62: 48, 70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99}
+_SHARED_LIMITS |= {90: 227, 100: 227, 101: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """What a backend needs beside the program.
+
+    ``parameters`` is the kernel's parameter buffer, ``parameter_address`` where it lies in device memory;
+    ``symbols`` (uint64) the device addresses of ``Program.symbols``; ``shared_bytes`` static + dynamic; ``resident`` how many CTAs are
+    co-resident on the deterministic schedule; ``threads`` how many host threads may run CTAs of order-free programs.
+    """
+
+    grid: Dim3
+    block: Dim3
+    shared_bytes: int
+    dynamic_shared: int
+    parameters: bytes
+    parameter_address: int
+    symbols: NDArray[np.uint64]
+    max_instructions: int
+    resident: int
+    cooperative: bool
+    threads: int
+
+    @property
+    def ctas(self) -> int:
+        return math.prod(self.grid)
+
+    @property
+    def threads_per_cta(self) -> int:
+        return math.prod(self.block)
+
+    @property
+    def warps_per_cta(self) -> int:
+        return -(-self.threads_per_cta // 32)
+
+
+def _dim3(value: object, what: str, limits: Dim3) -> Dim3:
+    parts: Sequence[Any] = value if isinstance(value, (tuple, list)) else (value,)
+    accepted = f"an int or a tuple of up to three ints, 1 to {limits[0]:,} × {limits[1]:,} × {limits[2]:,}"
+    if not 1 <= len(parts) <= 3 or any(isinstance(part, bool) or not hasattr(part, "__index__") for part in parts):
+        raise LaunchError(f"{what} is {value!r}", hint=f"accepted: {accepted}")
+    shape = tuple(int(part.__index__()) for part in parts) + (1,) * (3 - len(parts))
+    for axis, size, limit in zip("xyz", shape, limits):
+        if not 1 <= size <= limit:
+            raise LaunchError(f"{what}.{axis} is {size:,}", hint=f"accepted: {accepted}")
+    return shape[0], shape[1], shape[2]
+
+
+def shared_limit(target: str) -> int:
+    """Bytes of shared memory that a CTA may have on a target (opt-in maximum); 227 KiB for unknown ones."""
+    number = int("".join(filter(str.isdigit, target)) or 0)
+    known = [key for key in _SHARED_LIMITS if key <= number]
+    return _SHARED_LIMITS[max(known)] << 10 if known else 48 << 10
+
+
+def check_shape(program: Program, grid: object, block: object, shared_bytes: int) -> tuple[Dim3, Dim3, int]:
+    """The launch shape as three-tuples and the whole shared memory in bytes. Raises ``LaunchError``."""
+    kernel = program.kernel
+    shape = _dim3(grid, "grid", MAX_GRID)
+    threads = _dim3(block, "block", MAX_BLOCK)
+    count = math.prod(threads)
+    if count > MAX_THREADS:
+        raise LaunchError(f"block {threads} has {count:,} threads", hint=f"a block has at most {MAX_THREADS:,} threads")
+    for bound, exact, name in ((kernel.reqntid, True, ".reqntid"), (kernel.maxntid, False, ".maxntid")):
+        if bound is None:
+            continue
+        full = (*bound, *(1,) * (3 - len(bound)))
+        if exact and threads != full:
+            raise LaunchError(f"block {threads} for kernel {kernel.name!r}", span=kernel.span, hint=f"{name} requires {full}")
+        if not exact and count > math.prod(full):
+            raise LaunchError(
+                f"block {threads} for kernel {kernel.name!r}",
+                span=kernel.span,
+                hint=f"{name} allows {math.prod(full):,} threads per block",
+            )
+    if isinstance(shared_bytes, bool) or not hasattr(shared_bytes, "__index__") or shared_bytes < 0:
+        raise LaunchError(f"shared_bytes is {shared_bytes!r}", hint="accepted: bytes of dynamic shared memory, 0 or more")
+    limit = shared_limit(kernel.module.target)
+    if program.shared_static > max(STATIC_SHARED, limit if program.dynamic_shared else STATIC_SHARED):
+        raise LaunchError(
+            f"kernel {kernel.name!r} declares {program.shared_static:,} bytes of static shared memory",
+            span=kernel.span,
+            hint=f"at most {STATIC_SHARED:,} bytes may be static; use dynamic shared memory for more",
+        )
+    total = program.shared_static + int(shared_bytes)
+    if total > limit:
+        raise LaunchError(
+            f"kernel {kernel.name!r} needs {total:,} bytes of shared memory "
+            f"({program.shared_static:,} static + {int(shared_bytes):,} dynamic)",
+            span=kernel.span,
+            hint=f"{kernel.module.target} has at most {limit:,} bytes per block",
+        )
+    return shape, threads, total
+
+
+def host_threads() -> int:
+    """Cores ÷ xdist workers, at least one."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:
+        cores = os.cpu_count() or 1
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") or 1)
+    return max(1, cores // max(1, workers))
+
+
+#: turns an argument that stands for device memory into its address, or returns None for other arguments
+AddressOf = Callable[[object], Union[int, None]]
+
+
+def marshal(kernel: Function, arguments: Sequence[object], address_of: AddressOf) -> bytes:
+    """The parameter buffer. Raises ``LaunchError`` for a wrong number, type, width or range of arguments."""
+    params = kernel.params
+    if len(arguments) != len(params):
+        listed = ", ".join(_describe(param) for param in params) or "none"
+        raise LaunchError(
+            f"kernel {kernel.name!r} takes {len(params)} argument{'s' * (len(params) != 1)}, {len(arguments)} given",
+            span=kernel.span,
+            hint=f"its parameters: {listed}",
+        )
+    buffer = bytearray(kernel.param_bytes)
+    for index, (param, argument) in enumerate(zip(params, arguments)):
+        try:
+            raw = _bytes_of(param, argument, address_of)
+        except (LaunchError, OverflowError, TypeError, ValueError) as error:
+            reason = error.message if isinstance(error, LaunchError) else str(error)
+            raise LaunchError(
+                f"argument {index} of kernel {kernel.name!r} ({_describe(param)}): {reason}",
+                span=param.span,
+                hint=_accepted(param),
+            ) from None
+        buffer[param.offset : param.offset + param.size] = raw
+    return bytes(buffer)
+
+
+def _describe(param: Variable) -> str:
+    dims = "".join(f"[{size}]" for size in param.dims)
+    return f".{param.type} {param.name}{dims}"
+
+
+def _accepted(param: Variable) -> str:
+    if param.dims:
+        return f"accepted: {param.size} bytes: bytes, a NumPy structured scalar or array of that size"
+    if param.type.is_float:
+        return f"accepted: a Python float or a NumPy scalar of {param.type.bits} bits"
+    extra = ", an array, a view, an address or None" if param.type.bits == 64 else ""
+    return f"accepted: a Python int in range, a NumPy integer of {param.type.bits} bits{extra}"
+
+
+def _bytes_of(param: Variable, argument: object, address_of: AddressOf) -> bytes:
+    address = address_of(argument)
+    bits = param.type.bits
+    if param.dims:
+        return _aggregate(param, argument)
+    if address is not None or argument is None:
+        if bits != 64 or param.type.is_float:
+            raise LaunchError("device memory given for a parameter that is no pointer")
+        return int(address or 0).to_bytes(8, "little")
+    if isinstance(argument, (bytes, bytearray)):
+        return _aggregate(param, argument)
+    if isinstance(argument, (bool, np.bool_)):
+        if param.type.is_float:
+            raise LaunchError("a bool for a floating-point parameter")
+        return int(argument).to_bytes(param.size, "little")
+    if isinstance(argument, np.ndarray) and argument.shape != ():
+        raise LaunchError(
+            f"a NumPy array of shape {argument.shape} given; kernels see device memory only: make it with array(), zeros() or empty()"
+        )
+    if isinstance(argument, (np.generic, np.ndarray)):
+        return _scalar(param, np.asarray(argument))
+    if isinstance(argument, int):
+        return _python_int(param, argument)
+    if isinstance(argument, float):
+        if not param.type.is_float and not param.type.is_bits:
+            raise LaunchError(f"a float ({argument!r}) for an integer parameter")
+        return _python_float(param, argument)
+    raise LaunchError(f"cannot pass a {type(argument).__name__}")
+
+
+def _aggregate(param: Variable, argument: object) -> bytes:
+    if isinstance(argument, (bytes, bytearray)):
+        raw = bytes(argument)
+    elif isinstance(argument, (np.generic, np.ndarray)):
+        raw = np.ascontiguousarray(argument).tobytes()
+    else:
+        raise LaunchError(f"a {type(argument).__name__} for a by-value struct or array of {param.size} bytes")
+    if len(raw) != param.size:
+        raise LaunchError(f"{len(raw)} bytes given, {param.size} expected")
+    return raw
+
+
+def _scalar(param: Variable, value: NDArray[Any]) -> bytes:
+    kind, bits = value.dtype.kind, value.dtype.itemsize * 8
+    if bits != param.type.bits:
+        raise LaunchError(f"a {value.dtype} has {bits} bits, the parameter has {param.type.bits}")
+    if kind in "iu" and param.type.is_float:
+        raise LaunchError(f"an integer ({value.dtype}) for a floating-point parameter")
+    if kind == "f" and param.type.is_integer:
+        # nvcc declares float and double parameters .f32 and .f64, Triton declares .u32 only for integers
+        raise LaunchError(f"a {value.dtype} for an integer parameter")
+    if kind not in "iufVb" and value.dtype.name not in ("bfloat16",):
+        raise LaunchError(f"a {value.dtype} is no kernel argument")
+    return value.tobytes()
+
+
+def _python_int(param: Variable, value: int) -> bytes:
+    if param.type.is_float:
+        return _python_float(param, float(value))
+    bits = param.type.bits
+    # nvcc writes .u32 and .u64 for signed integers too, so both ranges are right
+    low, high = -(1 << (bits - 1)), (1 << bits) - 1
+    if not low <= value <= high:
+        raise LaunchError(f"{value} is outside {low} … {high}")
+    return (value & high).to_bytes(param.size, "little")
+
+
+def _python_float(param: Variable, value: float) -> bytes:
+    types = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "b32": np.float32, "b64": np.float64}
+    dtype = types.get(param.type.name)
+    if dtype is None:
+        raise LaunchError(f"a Python float for a .{param.type} parameter; pass a NumPy scalar")
+    with np.errstate(over="ignore"):
+        made = dtype(value)
+    if math.isfinite(value) and not np.isfinite(made):
+        raise LaunchError(f"{value!r} does not fit .{param.type}")
+    return bytes(made.tobytes())

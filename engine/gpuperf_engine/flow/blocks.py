@@ -1,0 +1,219 @@
+"""Basic blocks of one function, cut where control can change and where a warp may have to stop.
+
+A block ends at a branch, return, exit or call, before a label that is a target, *after* every CTA barrier and *before*
+every warp-synchronising instruction, so that a warp can stop there with all its registers in their slots. An instruction
+whose guard cannot be applied as a mask (``@p call``, ``@p bar.sync``, ``@p shfl.sync``) gets a block of its own, entered by
+an uncounted branch on the guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ptx.syntax import Function, Guard, Instruction, Register
+from .dominators import immediate_dominators, immediate_post_dominators, postorder
+
+__all__ = ["EXIT", "BasicBlock", "cut", "natural_loop", "synchronises"]
+
+#: As a reconvergence point or successor: the (virtual) exit of the block's own function.
+EXIT = -1
+
+
+@dataclass(slots=True, eq=False)
+class BasicBlock:
+    """``instructions`` execute in order under the warp's active mask; then ``kind`` decides what follows:
+
+    ``fall``      → ``successors[0]``
+    ``jump``      unguarded ``bra`` (the last of ``instructions``) → ``successors[0]``
+    ``branch``    on ``guard``: lanes where it holds → ``successors[0]``, the others → ``successors[1]``. If ``counted``, ``terminator`` is the
+                  guarded ``bra``, ``ret`` or ``exit`` and the last of ``instructions``; a ``ret``/``exit`` has ``successors[0] == EXIT`` and
+                  ``leaves`` set to ``"return"`` or ``"exit"``. Uncounted branches lead to the block of a guarded call or barrier.
+    ``indirect``  ``brx.idx`` (last of ``instructions``): index i → ``successors[i]``; lanes are grouped by distinct successor
+    ``call``      ``terminator`` is the call, the last of ``instructions``; continues at ``successors[0]``
+    ``return``    → the function's exit (``terminator`` is ``None`` where control falls off the end of the text)
+    ``exit``      the lanes end; ``trap``: an error
+    ``barrier``   ``terminator`` is a CTA barrier, the last of ``instructions``; continues at ``successors[0]``
+
+    ``synchronises``: ``instructions[0]`` is a warp-synchronising instruction (``shfl.sync``, ``bar.warp.sync`` …), where the lanes may
+    have to wait; all other instructions of a block run through. ``guard_applied``: the guard of ``instructions[0]`` has already been
+    turned into the mask by the uncounted branch before.
+    """
+
+    index: int
+    function: int
+    label: str
+    instructions: tuple[Instruction, ...]
+    kind: str
+    successors: tuple[int, ...]
+    terminator: Instruction | None = None
+    guard: Guard | None = None
+    counted: bool = False
+    leaves: str = ""
+    synchronises: bool = False
+    guard_applied: bool = False
+    #: what one execution of the block counts; differs from ``instructions`` around guarded calls and barriers, which count
+    #: for all lanes active before their guard
+    tally: tuple[Instruction, ...] = ()
+    #: block where the lanes of a divergent branch meet again (immediate post-dominator), or EXIT
+    reconvergence: int = EXIT
+    #: successors that are reached by a back edge of this block
+    back_edges: frozenset[int] = frozenset()
+    #: a back edge from here costs this much fuel: 64 in loops that may wait for other threads, else 1
+    fuel: int = 1
+    live_in: frozenset[Register] = frozenset()
+    live_out: frozenset[Register] = frozenset()
+
+    @property
+    def counts(self) -> int:
+        """Instructions that one execution counts."""
+        return len(self.tally)
+
+
+def synchronises(instruction: Instruction) -> bool:
+    """Whether lanes wait for each other there: ``.sync`` exchanges, matrix instructions, ``bar.warp.sync``."""
+    return instruction.effect in ("exchange", "warp_barrier", "matrix") and "sync" in instruction.opcode.split(".")
+
+
+def _needs_own_block(instruction: Instruction) -> bool:
+    return instruction.guard is not None and (
+        instruction.effect in ("call", "barrier") or synchronises(instruction)
+    )
+
+
+def _ends_block(instruction: Instruction) -> bool:
+    if instruction.effect in ("branch", "indirect_branch", "return", "exit", "call", "barrier"):
+        return True
+    return instruction.effect == "trap" and instruction.guard is None
+
+
+def cut(function: Function, number: int = 0, first: int = 0) -> list[BasicBlock]:
+    """The blocks of one function that its first instruction reaches, in text order, numbered from ``first``.
+
+    ``number`` is the function's index in its program. Reconvergence points and back edges are filled in; loops that may
+    wait are marked by the caller, which knows the dependences.
+    """
+    text = function.instructions
+    labels = {index: name for name, index in reversed(list(function.labels.items()))}
+    leaders = _leaders(function)
+    pieces: list[BasicBlock] = []
+    start_of: dict[int, int] = {}
+    for begin, end in zip(leaders, [*leaders[1:], len(text)]):
+        start_of[begin] = len(pieces)
+        pieces += _piece(text[begin:end], labels.get(begin, ""), number, end)
+    last = BasicBlock(0, number, labels.get(len(text), ""), (), "return", ())
+    start_of[len(text)] = len(pieces)
+    pieces.append(last)
+    return _number(pieces, start_of, first)
+
+
+def _leaders(function: Function) -> list[int]:
+    text = function.instructions
+    found = {0}
+    for instruction in text:
+        for target in instruction.targets:
+            found.add(target.index)
+        if _ends_block(instruction):
+            found.add(instruction.index + 1)
+        if synchronises(instruction) or _needs_own_block(instruction):
+            found.add(instruction.index)
+        if _needs_own_block(instruction):
+            found.add(instruction.index + 1)
+    return sorted(index for index in found if index < len(text))
+
+
+def _piece(part: Sequence[Instruction], label: str, number: int, end: int) -> list[BasicBlock]:
+    """One or two blocks; successors are text positions (EXIT excepted) until ``_number``; −2 is the block right after."""
+    instructions = tuple(part)
+    last = instructions[-1]
+    effect, guard = last.effect, last.guard
+    made = BasicBlock(0, number, label, instructions, "fall", (end,), tally=instructions)
+    made.synchronises = synchronises(instructions[0])
+    if _needs_own_block(last):
+        before = BasicBlock(0, number, label, (), "branch", (-2, end), guard=guard, tally=instructions)
+        made.label, made.tally, made.guard_applied = "", (), True
+        if effect == "call":
+            made.kind, made.terminator = "call", last
+        elif effect == "barrier":
+            made.kind, made.terminator = "barrier", last
+        return [before, made]
+    if effect == "branch":
+        target = last.targets[0].index
+        if guard is None:
+            made.kind, made.successors, made.terminator = "jump", (target,), last
+        else:
+            made.counted, made.terminator = True, last
+            if target != end:
+                made.kind, made.successors, made.guard = "branch", (target, end), guard
+    elif effect in ("return", "exit"):
+        made.terminator = last
+        if guard is None:
+            made.kind, made.successors = effect, ()
+        else:
+            made.kind, made.successors, made.guard, made.counted, made.leaves = "branch", (EXIT, end), guard, True, effect
+    elif effect == "indirect_branch":
+        made.kind, made.successors, made.terminator = "indirect", tuple(target.index for target in last.targets), last
+        made.counted = True
+    elif effect in ("call", "barrier"):
+        made.kind, made.terminator = effect, last
+    elif effect == "trap" and guard is None:
+        made.kind, made.successors, made.terminator = "trap", (), last
+    return [made]
+
+
+def _number(pieces: list[BasicBlock], start_of: dict[int, int], first: int) -> list[BasicBlock]:
+    def place(position: int, here: int) -> int:
+        if position == -2:
+            return here + 1
+        return position if position == EXIT else start_of[position]
+
+    graph = [[place(position, here) for position in piece.successors] for here, piece in enumerate(pieces)]
+    inner = [[target for target in targets if target >= 0] for targets in graph]
+    order = postorder(inner, 0)
+    kept = sorted(order)
+    fresh = {old: index for index, old in enumerate(kept)}
+    local = [[fresh[target] if target >= 0 else EXIT for target in graph[old]] for old in kept]
+    exits = [targets or [EXIT] for targets in local]
+    points = immediate_post_dominators(exits)
+    back = _back_edges([[target for target in targets if target >= 0] for targets in local])
+    blocks = [pieces[old] for old in kept]
+    for index, block in enumerate(blocks):
+        block.index = first + index
+        block.successors = tuple(first + target if target >= 0 else EXIT for target in local[index])
+        block.reconvergence = first + points[index] if points[index] >= 0 else EXIT
+        block.back_edges = frozenset(first + target for target in back[index])
+    return blocks
+
+
+def _back_edges(successors: list[list[int]]) -> list[set[int]]:
+    """Retreating edges of a depth-first walk: every cycle holds at least one."""
+    finished = {node: place for place, node in enumerate(postorder(successors, 0))}
+    return [
+        {target for target in targets if finished[target] >= finished[node]} for node, targets in enumerate(successors)
+    ]
+
+
+def natural_loop(blocks: Sequence[BasicBlock], source: int, head: int, first: int = 0) -> set[int]:
+    """Blocks of the loop that the back edge ``source → head`` closes (all indices are block indices).
+
+    If ``head`` does not dominate ``source`` (an irreducible loop), all blocks between them both ways.
+    """
+    inner = [[target - first for target in block.successors if target >= 0] for block in blocks]
+    dominator = immediate_dominators(inner, 0)
+    node = source - first
+    while node not in (0, head - first):
+        node = dominator[node]
+    before: list[list[int]] = [[] for _ in blocks]
+    for place, targets in enumerate(inner):
+        for target in targets:
+            before[target].append(place)
+    found = {head - first} if node == head - first else set()
+    stack = [source - first]
+    while stack:
+        place = stack.pop()
+        if place not in found:
+            found.add(place)
+            stack += before[place]
+    if node != head - first:
+        found &= set(postorder(inner, head - first))
+    return {place + first for place in found}

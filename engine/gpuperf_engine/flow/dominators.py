@@ -1,0 +1,88 @@
+"""Dominators of a graph by the iterative algorithm of Cooper, Harvey and Kennedy ("A Simple, Fast Dominance Algorithm", 2001)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["immediate_dominators", "immediate_post_dominators", "postorder", "predecessors"]
+
+Graph = Sequence[Sequence[int]]
+
+
+def predecessors(successors: Graph) -> list[list[int]]:
+    """The graph with its edges turned round."""
+    result: list[list[int]] = [[] for _ in successors]
+    for node, targets in enumerate(successors):
+        for target in targets:
+            result[target].append(node)
+    return result
+
+
+def postorder(successors: Graph, root: int) -> list[int]:
+    """Nodes reachable from ``root``, each after all it reaches first (depth first, without recursion)."""
+    seen = {root}
+    order: list[int] = []
+    stack = [(root, iter(successors[root]))]
+    while stack:
+        node, targets = stack[-1]
+        for target in targets:
+            if target not in seen:
+                seen.add(target)
+                stack.append((target, iter(successors[target])))
+                break
+        else:
+            order.append(node)
+            stack.pop()
+    return order
+
+
+def immediate_dominators(successors: Graph, root: int) -> list[int]:
+    """For each node its immediate dominator; ``root`` is its own; −1 for nodes that ``root`` does not reach."""
+    order = postorder(successors, root)
+    number = {node: place for place, node in enumerate(order)}
+    before = predecessors(successors)
+    dominator = [-1] * len(successors)
+    dominator[root] = root
+    changed = True
+    while changed:
+        changed = False
+        for node in reversed(order[:-1]):
+            best = -1
+            for source in before[node]:
+                if dominator[source] < 0:
+                    continue
+                best = source if best < 0 else _meet(best, source, dominator, number)
+            if dominator[node] != best:
+                dominator[node] = best
+                changed = True
+    return dominator
+
+
+def _meet(a: int, b: int, dominator: list[int], number: dict[int, int]) -> int:
+    while a != b:
+        while number[a] < number[b]:
+            a = dominator[a]
+        while number[b] < number[a]:
+            b = dominator[b]
+    return a
+
+
+def immediate_post_dominators(successors: Graph) -> list[int]:
+    """For each node its immediate post-dominator, ``-1`` for the virtual exit.
+
+    A successor of −1 is the virtual exit. Nodes from which no path leads to the exit (endless loops) are given an edge to
+    it, so that every node has an answer: for nodes of one endless loop the point is where the loop's own paths meet, or
+    the exit.
+    """
+    count = len(successors)
+    exit_node = count
+    forward = [[exit_node if target < 0 else target for target in targets] for targets in successors]
+    forward.append([])
+    reverse = predecessors(forward)
+    reached = set(postorder(reverse, exit_node))
+    for node in range(count):
+        if node not in reached:
+            reverse[exit_node].append(node)
+            reached.update(postorder(reverse, node))
+    found = immediate_dominators(reverse, exit_node)[:count]
+    return [-1 if node == exit_node else node for node in found]

@@ -1,0 +1,95 @@
+"""Live registers, lane by lane: what a thread may still read. Sets are kept as bits of Python integers, one per register."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ptx.syntax import Function
+from .blocks import BasicBlock
+from .operands import reads, writes
+
+__all__ = ["live_sets", "pressure"]
+
+
+def live_sets(function: Function, blocks: Sequence[BasicBlock]) -> None:
+    """Fill ``live_in`` and ``live_out`` of the blocks of one function.
+
+    A guarded write does not end a register's life before it, since lanes without the guard keep the old value.
+    """
+    first = blocks[0].index
+    used: list[int] = []
+    killed: list[int] = []
+    for block in blocks:
+        use = kill = 0
+        if block.guard is not None:
+            use |= 1 << block.guard.register.index if not block.instructions else 0
+        for instruction in block.instructions:
+            for register in reads(instruction):
+                use |= (1 << register.index) & ~kill
+            if instruction.guard is None or block.guard_applied:
+                for register in writes(instruction):
+                    kill |= 1 << register.index
+        used.append(use)
+        killed.append(kill)
+    live_in = list(used)
+    live_out = [0] * len(blocks)
+    changed = True
+    while changed:
+        changed = False
+        for place in range(len(blocks) - 1, -1, -1):
+            out = 0
+            for target in blocks[place].successors:
+                if target >= 0:
+                    out |= live_in[target - first]
+            into = used[place] | (out & ~killed[place])
+            if out != live_out[place] or into != live_in[place]:
+                live_out[place], live_in[place] = out, into
+                changed = True
+    registers = function.registers
+    for place, block in enumerate(blocks):
+        block.live_in = frozenset(registers[bit] for bit in _bits(live_in[place]))
+        block.live_out = frozenset(registers[bit] for bit in _bits(live_out[place]))
+
+
+def _bits(mask: int) -> list[int]:
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
+def pressure(blocks: Sequence[BasicBlock]) -> tuple[int, int]:
+    """The most 32-bit registers and the most predicates live at one point of a function.
+
+    64-bit registers count two, 128-bit four, narrower ones one: ptxas gives each at least a register.
+    """
+    most = predicates = 0
+    for block in blocks:
+        live = set(block.live_out)
+        words = sum(_words(register.type.bits) for register in live if not register.type.is_predicate)
+        flags = sum(register.type.is_predicate for register in live)
+        most, predicates = max(most, words), max(predicates, flags)
+        for instruction in reversed(block.instructions):
+            if instruction.guard is None:
+                for register in writes(instruction):
+                    if register in live:
+                        live.discard(register)
+                        if register.type.is_predicate:
+                            flags -= 1
+                        else:
+                            words -= _words(register.type.bits)
+            for register in reads(instruction):
+                if register not in live:
+                    live.add(register)
+                    if register.type.is_predicate:
+                        flags += 1
+                    else:
+                        words += _words(register.type.bits)
+            most, predicates = max(most, words), max(predicates, flags)
+    return most, predicates
+
+
+def _words(bits: int) -> int:
+    return max(1, bits // 32)

@@ -1,0 +1,70 @@
+"""Which registers an instruction reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..isa.table import OperandForm
+from ..ptx.syntax import Address, CallTarget, Instruction, Negated, Operand, Pair, Register, Vector
+
+__all__ = ["matched", "reads", "registers_in", "writes"]
+
+
+def registers_in(operand: Operand) -> Iterator[Register]:
+    """All registers that stand in an operand, in order of writing."""
+    if isinstance(operand, Register):
+        yield operand
+    elif isinstance(operand, Vector):
+        for element in operand.elements:
+            yield from registers_in(element)
+    elif isinstance(operand, Pair):
+        yield from registers_in(operand.first)
+        yield from registers_in(operand.second)
+    elif isinstance(operand, Negated):
+        yield from registers_in(operand.operand)
+    elif isinstance(operand, Address):
+        if isinstance(operand.base, Register):
+            yield operand.base
+
+
+def matched(instruction: Instruction) -> Iterator[tuple[OperandForm, Operand]]:
+    """Operands beside the forms of the spelling; the two halves of ``d|p`` come one by one, like their forms."""
+    forms = iter(instruction.spelling.operands)
+    for operand in instruction.operands:
+        form = next(forms, None)
+        if form is None:
+            return
+        if isinstance(operand, Pair):
+            yield form, operand.first
+            form = next(forms, form)
+            yield form, operand.second
+        else:
+            yield form, operand
+
+
+def writes(instruction: Instruction) -> tuple[Register, ...]:
+    """Destination registers. A guarded instruction writes them only in lanes where the guard holds."""
+    found: list[Register] = []
+    for form, operand in matched(instruction):
+        if isinstance(operand, CallTarget):
+            for result in operand.returns:
+                found += registers_in(result)
+        elif form.role == "destination" and not isinstance(operand, Address):
+            found += registers_in(operand)
+    return tuple(found)
+
+
+def reads(instruction: Instruction) -> tuple[Register, ...]:
+    """Source registers: value sources, address bases, the guard, and arguments of calls."""
+    found: list[Register] = []
+    if instruction.guard is not None:
+        found.append(instruction.guard.register)
+    for form, operand in matched(instruction):
+        if isinstance(operand, CallTarget):
+            if operand.register is not None:
+                found.append(operand.register)
+            for argument in operand.arguments:
+                found += registers_in(argument)
+        elif form.role != "destination" or isinstance(operand, Address):
+            found += registers_in(operand)
+    return tuple(found)

@@ -1,0 +1,294 @@
+"""Registers that hold one value in all lanes of a warp that matter, and loops in which threads may wait for others.
+
+A register is *constant* if its one definition depends on nothing but the launch and the CTA: it may be kept once per warp
+whatever the warp does. It is *uniform* if at any time all lanes that can still read it hold one value, provided the lanes
+of the warp only ever part at branches and meet at their reconvergence points. In a function where lanes may get ahead of
+each other otherwise (a spin loop, a ``.sync`` instruction reached from different branches), only constants qualify.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..ptx.syntax import Address, CallTarget, Function, Instruction, Operand, Register, SpecialRegister, Variable
+from .blocks import EXIT, BasicBlock, natural_loop
+from .operands import reads, writes
+
+__all__ = ["Uniformity", "analyse_uniformity", "mark_waiting_loops", "observes_others"]
+
+_CTA_CONSTANT = (
+    "ntid",
+    "ctaid",
+    "nctaid",
+    "gridid",
+    "nwarpid",
+    "nsmid",
+    "smid",
+    "dynamic_smem_size",
+    "total_smem_size",
+    "reserved_smem_offset",
+    "envreg",
+    "cluster",
+    "is_explicit_cluster",
+    "nclusterid",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Uniformity:
+    """``uniform`` registers of one function (constants included), the ``constant`` ones, and ``may_split``: lanes of a warp may
+    get ahead of each other outside the reconvergence discipline."""
+
+    uniform: frozenset[Register]
+    constant: frozenset[Register]
+    may_split: bool
+
+
+def observes_others(instruction: Instruction) -> bool:
+    """Whether the value read can be one that another thread writes meanwhile: atomics with a result, volatile, relaxed,
+    acquire and mmio loads."""
+    if instruction.effect == "atomic":
+        return True
+    if instruction.effect != "load":
+        return False
+    parts = instruction.opcode.split(".")
+    return any(word in parts for word in ("volatile", "relaxed", "acquire", "mmio"))
+
+
+def mark_waiting_loops(blocks: Sequence[BasicBlock]) -> None:
+    """Set ``fuel`` to 64 on back edges of loops whose exits depend on what other threads may write."""
+    if not any(observes_others(instruction) for block in blocks for instruction in block.instructions):
+        return
+    first = blocks[0].index
+    for block in blocks:
+        for head in block.back_edges:
+            body = [blocks[index - first] for index in natural_loop(blocks, block.index, head, first)]
+            if _waits(body):
+                block.fuel = 64
+
+
+def _waits(body: Sequence[BasicBlock]) -> bool:
+    inside = {block.index for block in body}
+    tainted: set[Register] = set()
+    changed = True
+    while changed:
+        changed = False
+        for block in body:
+            for instruction in block.instructions:
+                if observes_others(instruction) or any(register in tainted for register in reads(instruction)):
+                    fresh = [register for register in writes(instruction) if register not in tainted]
+                    if fresh:
+                        tainted.update(fresh)
+                        changed = True
+    for block in body:
+        leaving = any(target not in inside for target in block.successors)
+        if leaving and block.guard is not None and block.guard.register in tainted:
+            return True
+        if leaving and block.kind == "indirect" and block.terminator and tainted.intersection(reads(block.terminator)):
+            return True
+    return False
+
+
+def analyse_uniformity(
+    function: Function, blocks: Sequence[BasicBlock], *, assume_split: bool = False
+) -> Uniformity:
+    """Needs ``live_in``/``live_out`` and the fuel marks of the blocks. ``assume_split``: the caller knows that lanes may get
+    ahead of each other, in another function of the program for example. Source: the usual divergence analysis (Karrenberg and
+    Hack, "Improving Performance of OpenCL on CPUs", 2012), with regions bounded by the reconvergence points."""
+    constant = _constants(function, blocks)
+    everything = {register for block in blocks for item in block.instructions for register in writes(item)}
+    varying: set[Register] = set()
+    regions: dict[int, list[set[int]]] = {}
+    while True:
+        before = len(varying)
+        divergent = [block for block in blocks if _diverges(block, varying)]
+        for block in divergent:
+            if block.index not in regions:
+                regions[block.index] = _sides(block, blocks)
+        split = assume_split or _may_split(blocks, divergent, regions)
+        _spread(blocks, varying)
+        for block in divergent:
+            _part(block, regions[block.index], blocks, varying, everything)
+        if split:
+            varying |= everything - constant
+        if len(varying) == before:
+            return Uniformity(frozenset(everything - varying), constant, split)
+
+
+def _constants(function: Function, blocks: Sequence[BasicBlock]) -> frozenset[Register]:
+    definitions: dict[Register, list[Instruction]] = {}
+    for block in blocks:
+        for instruction in block.instructions:
+            for register in writes(instruction):
+                definitions.setdefault(register, []).append(instruction)
+    found: set[Register] = set()
+    candidates = {
+        register: made[0] for register, made in definitions.items() if len(made) == 1 and made[0].guard is None
+    }
+    changed = True
+    while changed:
+        changed = False
+        for register, instruction in candidates.items():
+            if register not in found and _is_constant(instruction, found, function):
+                found.add(register)
+                changed = True
+    return frozenset(found)
+
+
+def _is_constant(instruction: Instruction, constant: Iterable[Register], function: Function) -> bool:
+    if any(register not in constant for register in reads(instruction)):
+        return False
+    if instruction.effect == "load":
+        return instruction.spelling.space in ("param", "const") and _uniform_parameters(instruction, function)
+    return instruction.effect == "" and _uniform_specials(instruction) and not _carries(instruction)
+
+
+def _uniform_parameters(instruction: Instruction, function: Function) -> bool:
+    """Parameters of an entry are the same for all threads; those of device functions and of calls are not."""
+    return instruction.spelling.space == "const" or (function.is_entry and _entry_parameter(instruction))
+
+
+def _entry_parameter(instruction: Instruction) -> bool:
+    """Whether a load of an entry reads the kernel's own parameters, not the ``.param`` variables of a call."""
+    for operand in instruction.operands:
+        if isinstance(operand, Address) and isinstance(operand.base, Variable):
+            owner = operand.base.function
+            return owner is not None and operand.base in owner.params
+    return True
+
+
+def _uniform_specials(instruction: Instruction) -> bool:
+    return all(
+        operand.name.startswith(_CTA_CONSTANT) for operand in _flat(instruction) if isinstance(operand, SpecialRegister)
+    )
+
+
+def _flat(instruction: Instruction) -> Iterable[Operand]:
+    for operand in instruction.operands:
+        elements = getattr(operand, "elements", None)
+        if elements is not None:
+            yield from elements
+        else:
+            yield operand
+
+
+def _carries(instruction: Instruction) -> bool:
+    parts = instruction.opcode.split(".")
+    return "cc" in parts or parts[0] in ("addc", "subc", "madc")
+
+
+def _instruction_varies(instruction: Instruction, varying: set[Register], in_entry: bool) -> bool:
+    if instruction.effect == "load":
+        # one address gives one value only where the lanes share the memory: not local, not parameters of calls
+        space = instruction.spelling.space
+        if space in ("local", "generic") or (space == "param" and not (in_entry and _entry_parameter(instruction))):
+            return True
+    elif instruction.effect in ("atomic", "call", "special", "exchange", "matrix", "texture", "async_copy"):
+        return True
+    elif not _uniform_specials(instruction) or _carries(instruction):
+        return True
+    return any(register in varying for register in reads(instruction))
+
+
+def _spread(blocks: Sequence[BasicBlock], varying: set[Register]) -> None:
+    changed = True
+    while changed:
+        changed = False
+        for block in blocks:
+            for instruction in block.instructions:
+                fresh = [register for register in writes(instruction) if register not in varying]
+                if not fresh:
+                    continue
+                if _instruction_varies(instruction, varying, block.function == 0):
+                    varying.update(fresh)
+                    changed = True
+
+
+def _diverges(block: BasicBlock, varying: set[Register]) -> bool:
+    if block.kind == "branch" and block.guard is not None:
+        return block.guard.register in varying
+    if block.kind == "indirect" and block.terminator is not None:
+        return any(register in varying for register in reads(block.terminator))
+    if block.kind == "call" and block.terminator is not None:
+        target = next(item for item in block.terminator.operands if isinstance(item, CallTarget))
+        return target.register is not None and target.register in varying
+    return False
+
+
+def _sides(block: BasicBlock, blocks: Sequence[BasicBlock]) -> list[set[int]]:
+    """For each successor of a divergent branch, the blocks its lanes may run before they reach the reconvergence point."""
+    first = blocks[0].index
+    sides = []
+    for target in dict.fromkeys(block.successors):
+        side: set[int] = set()
+        stack = [target]
+        while stack:
+            index = stack.pop()
+            if index in (EXIT, block.reconvergence) or index in side:
+                continue
+            side.add(index)
+            stack += blocks[index - first].successors
+        sides.append(side)
+    return sides
+
+
+def _part(
+    block: BasicBlock,
+    sides: list[set[int]],
+    blocks: Sequence[BasicBlock],
+    varying: set[Register],
+    everything: set[Register],
+) -> None:
+    """Registers that hold different values in lanes that went to different sides of ``block``."""
+    first = blocks[0].index
+    meeting: frozenset[Register] = frozenset()
+    if block.reconvergence != EXIT:
+        meeting = blocks[block.reconvergence - first].live_in
+    written = [_touched(side, blocks, first, written_only=True) for side in sides]
+    touched = [_touched(side, blocks, first, written_only=False) for side in sides]
+    for index, registers in enumerate(written):
+        varying.update(registers & meeting)
+        for other in range(len(sides)):
+            if other != index:
+                varying.update(registers & touched[other])
+    # a loop's lanes leave it on different trips, so what they carry out of it differs, their own branch's loop included
+    if any(block.index in side for side in sides):
+        for side, registers in zip(sides, written):
+            if block.index in side:
+                varying.update(registers & meeting)
+
+
+def _touched(side: set[int], blocks: Sequence[BasicBlock], first: int, *, written_only: bool) -> set[Register]:
+    found: set[Register] = set()
+    for index in side:
+        block = blocks[index - first]
+        for instruction in block.instructions:
+            found.update(writes(instruction))
+            if not written_only:
+                found.update(reads(instruction))
+        if not written_only:
+            found |= block.live_in
+            if block.guard is not None:
+                found.add(block.guard.register)
+    return found
+
+
+def _may_split(
+    blocks: Sequence[BasicBlock], divergent: Sequence[BasicBlock], regions: dict[int, list[set[int]]]
+) -> bool:
+    """Spin loops whose lanes part, or warp-synchronising instructions where not all lanes of the warp may have come along."""
+    if not any(block.fuel > 1 or block.synchronises for block in blocks):
+        return False
+    first = blocks[0].index
+    for branch in divergent:
+        for target, side in zip(dict.fromkeys(branch.successors), regions[branch.index]):
+            if branch.leaves and target != EXIT:
+                continue
+            if any(blocks[index - first].synchronises or blocks[index - first].fuel > 1 for index in side):
+                return True
+        if branch.fuel > 1:
+            return True
+    return False
+
+

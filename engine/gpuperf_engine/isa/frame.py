@@ -1,0 +1,178 @@
+"""Applying a meaning: what every instruction has in common is done here, once.
+
+``evaluate(spelling, sources)`` gives the destinations of an instruction from its sources. Around the meaning it flushes
+subnormals (``.ftz``: inputs and results), clamps (``.sat`` of floating point, ``.relu``), and runs packed types
+(``f16x2`` …) lane by lane. A meaning receives the sources positionally and, as keywords, the modifiers that it names; one
+that asks for ``ftz``, ``sat`` or ``relu`` applies it itself.
+
+Sources are the *value* operands in the order of ``Spelling.sources``: registers, immediates, special registers and symbols,
+typed by their form (a ``.b32`` register read by ``add.s32`` arrives as ``s32``); the elements of a ``{…}`` operand one after
+the other; addresses, labels and call operands are not among them. ``{!}`` has been applied. If ``spelling.reads_carry`` the
+condition code CC.CF (``pred``) is the last source, if ``spelling.writes_carry`` it is the last result. Results are in the
+order of ``Spelling.destinations``, vectors flattened, each of its form's type; for a sink ``_`` and an absent pair part
+results beyond those written are to be dropped by the caller. Operands that must be integer constants
+(``OperandForm.constant``) are Python ``int``.
+
+Where an instruction has an effect, the backend's handler for that effect does it, and the meaning, if the row has one,
+is its pure part, with sources and results that are *not* those of the operands:
+
+=========================== ===========================================================================================
+effect                      ``evaluate(spelling, sources)``
+=========================== ===========================================================================================
+``load``, ``store``         none: the handler moves the bits of ``spelling.type``; ``ld`` of a narrow type into a wider
+                            register extends by the signedness of the instruction's type (``extend`` below)
+``atomic``, ``reduction``   ``(old, b[, c]) → (new,)``, all of the element type: the value to store. Vectors: once for each
+                            element. ``atom`` gives the program ``old``
+``exchange`` shfl           ``(lane, b, c) → (source lane, in range)``, ``u32`` and ``pred``; where *in range* is false the
+                            source lane is the lane itself. The handler fetches ``a`` from that lane
+``exchange`` redux          ``(x, y) → (x op y,)``: the handler folds it over the member lanes in ascending order
+``exchange`` vote, match,   none: the handler reads ``spelling.modifiers`` (``mode``)
+activemask, elect
+``barrier`` with ``.red``   none: ``modifiers["op"]`` is ``popc``, ``and`` or ``or``
+all others                  none
+=========================== ===========================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ..errors import Unsupported
+from .table import OperandForm, Spelling
+from .types import SCALAR_TYPES, ScalarType, scalar_type
+from .words import Value, concat, maximum, minimum, split
+
+__all__ = ["evaluate", "extend", "has_meaning"]
+
+_TYPE_MODIFIERS = frozenset(("type", "dtype", "atype", "btype", "ctype", "stype", "itype"))
+_FOLDED_EFFECTS = frozenset(("atomic", "reduction", "exchange"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What ``evaluate`` does for one spelling, worked out once."""
+
+    meaning: Callable[..., object]
+    keywords: dict[str, object]
+    flushed: frozenset[str]
+    lanes: int
+    lane_type: ScalarType | None
+    saturate: bool
+    relu: bool
+    results: tuple[OperandForm, ...]
+
+
+def has_meaning(spelling: Spelling) -> bool:
+    """Whether ``evaluate`` can be asked for this spelling."""
+    return spelling.row.meaning is not None
+
+
+def evaluate(spelling: Spelling, sources: Sequence[Value | int]) -> tuple[Value, ...]:
+    """The results of the instruction's meaning on these sources; see the module's text for both orders.
+
+    Raises ``Unsupported`` if the row has no meaning.
+    """
+    plan = _PLANS.get(spelling)
+    if plan is None:
+        plan = _PLANS[spelling] = _make_plan(spelling)
+    if plan.lanes == 1:
+        return _finish(plan, _once(plan, sources))
+    pieces = [_lanes(source, plan.lanes) for source in sources]
+    by_lane = [_once(plan, lane) for lane in zip(*pieces)]
+    joined: list[Value] = []
+    if len(plan.results) == plan.lanes and all(form.type is not None and form.type.is_predicate for form in plan.results):
+        joined = [results[0] for results in by_lane]  # setp.f16x2: the predicate of each lane has a destination of its own
+    else:
+        joined = [concat(results) for results in zip(*by_lane)]
+    return _finish(plan, tuple(joined))
+
+
+def extend(value: Value, register: ScalarType) -> Value:
+    """A loaded or converted value as the content of a possibly wider register, extended by the value's signedness (manual:
+    "Operand Size Exceeding Instruction-Type Size"); floats and equal widths keep their bits."""
+    if value.type.bits == register.bits or value.type.is_predicate:
+        return value if value.type == register else value.bits(register)
+    if value.type.is_float:
+        value = value.bits(scalar_type(f"b{value.type.bits}"))
+    wide = scalar_type(f"{'s' if value.type.is_signed else 'u'}{register.bits}")
+    return value.convert(wide).bits(register)
+
+
+_PLANS: dict[Spelling, _Plan] = {}
+
+
+def _make_plan(spelling: Spelling) -> _Plan:
+    row, modifiers = spelling.row, spelling.modifiers
+    if row.meaning is None:
+        raise Unsupported(f"{spelling.opcode} has no meaning yet: it can be parsed and counted, but not run")
+    packed = spelling.type if spelling.type is not None and spelling.type.lanes > 1 and not row.whole else None
+    lanes = packed.lanes if packed is not None else 1
+    keywords: dict[str, object] = {}
+    for name in row.asks:
+        value = modifiers.get(name)
+        if name in _TYPE_MODIFIERS:
+            found = SCALAR_TYPES[str(value)]
+            value_type = _lane_type(found) if lanes > 1 and found.lanes > 1 else found
+            keywords[name] = value_type
+        elif name == "rnd":
+            keywords[name] = value or "rn"
+        else:
+            keywords[name] = value
+    lane_type = _lane_type(packed) if packed is not None else None
+    flushed: frozenset[str] = frozenset()
+    if modifiers.get("ftz") and "ftz" not in row.asks:
+        flushed = frozenset(("f32", "f16") if str(modifiers.get("type")).startswith("f16") else ("f32",))
+    folded = spelling.effect in _FOLDED_EFFECTS
+    return _Plan(
+        row.meaning,
+        keywords,
+        flushed,
+        lanes,
+        lane_type,
+        bool(modifiers.get("sat")) and "sat" not in row.asks,
+        bool(modifiers.get("relu")) and "relu" not in row.asks,
+        () if folded else spelling.destinations,
+    )
+
+
+def _once(plan: _Plan, sources: Sequence[Value | int]) -> tuple[Value, ...]:
+    """The meaning on scalar sources, with the modifiers that act around it."""
+    if plan.flushed:
+        sources = [
+            source.flush() if not isinstance(source, int) and source.type.name in plan.flushed else source
+            for source in sources
+        ]
+    found = plan.meaning(*sources, **plan.keywords)
+    results = cast("tuple[Value, ...]", found if isinstance(found, tuple) else (found,))
+    if plan.flushed:
+        results = tuple(result.flush() if result.type.name in plan.flushed else result for result in results)
+    if plan.saturate:
+        results = tuple(minimum(maximum(result, 0.0), 1.0) if result.type.is_float else result for result in results)
+    if plan.relu:
+        results = tuple(maximum(result, 0.0, nan=True) for result in results)
+    return results
+
+
+def _finish(plan: _Plan, results: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Results in the types of their operands: the same bits under another name."""
+    forms: list[Any] = [form for form in plan.results for _ in range(form.vector)]
+    if not forms:
+        return results
+    return tuple(
+        result if form.type is None or form.type == result.type else result.bits(form.type)
+        for result, form in zip(results, forms)
+    ) + results[len(forms) :]
+
+
+def _lanes(source: Value | int, count: int) -> tuple[Value | int, ...]:
+    """A packed source lane by lane, low lane first; others for each lane."""
+    if isinstance(source, int) or source.type.lanes == 1:
+        return (source,) * count
+    element = _lane_type(source.type)
+    return tuple(piece.bits(element) for piece in split(source, count))
+
+
+def _lane_type(packed: ScalarType) -> ScalarType:
+    return scalar_type(packed.name.split("x2")[0])

@@ -1,0 +1,152 @@
+"""The notation of syntax lines: what an opcode and its operands look like.
+
+The syntax line is the manual's: ``add{.rnd}{.ftz}{.sat}.f32 d, a, b``. Dotted names with a value set (a keyword argument
+of ``instruction``; ``::`` becomes ``_``) are slots, all others are literals; braces make what they hold optional. An
+operand is ``name`` of the instruction's type, with these additions:
+
+=============== =====================================================================================================
+``a:u32``       another type; a slot's name means the type bound there; ``wide`` doubles the type's width, ``half``
+                halves it, ``raw`` is the ``b`` type of its width, ``element`` the type of one lane of a packed type
+``b:imm``       an integer constant (type ``u32``)
+``t:label``     a label; ``list`` a table of labels; ``f:call`` everything of a call
+``d*vec``       a ``{…}`` operand with as many elements as the slot says (``v2`` → 2; scalar if absent); ``a:b32*2`` two
+``[a]``         an address
+``d|p:pred``    a pair; ``d{|p:pred}`` its second part may be absent
+``{!}c:pred``   a predicate that may be negated
+``a:b32+``      registers wider than the type are allowed (manual: "Operand Size Exceeding Instruction-Type Size")
+``{, b}``       may be absent: one spelling for each choice
+``c:b64?slot``  present exactly when that modifier is
+=============== =====================================================================================================
+
+The operand named ``d``, ``f`` or ``p`` at the start, and the other part of its pair, are destinations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["Item", "Operand", "bind", "names", "parse_operands", "parse_pattern", "strangers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One element of an opcode pattern: a literal, a slot (``values``), or an optional group (``group``)."""
+
+    name: str
+    values: tuple[str, ...] = ()
+    group: tuple[Item, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One operand as the syntax line has it, types and vector length still by name."""
+
+    name: str
+    role: str
+    type: str
+    vector: str
+    pair: bool
+    wider: bool
+    when: str
+
+
+_DESTINATIONS = frozenset("dpf")
+_OPERAND = re.compile(
+    r"(?P<negatable>\{!\})?(?P<address>\[)?(?P<name>\w+)\]?"
+    r"(?::(?P<type>\w+))?(?P<wider>\+)?(?:\*(?P<vector>\w+))?(?:\?(?P<when>\w+))?$"
+)
+
+
+def parse_pattern(text: str, sets: Mapping[str, tuple[str, ...]], syntax: str) -> tuple[Item, ...]:
+    items: list[Item] = []
+    position = 0
+    while position < len(text):
+        if text[position] == "{":
+            end = text.index("}", position)
+            items.append(Item("", group=parse_pattern(text[position + 1 : end], sets, syntax)))
+            position = end + 1
+            continue
+        found = re.compile(r"\.([\w:]+)").match(text, position)
+        if found is None:
+            raise ValueError(f"{syntax!r}: cannot read {text[position:]!r}")
+        name = found.group(1)
+        slot = name.replace("::", "_")
+        items.append(Item(slot, sets[slot]) if slot in sets else Item(name))
+        position = found.end()
+    return tuple(items)
+
+
+def names(pattern: tuple[Item, ...]) -> Iterator[str]:
+    """The names of all literals and slots, in order."""
+    return (item.name for item in flatten(pattern))
+
+
+def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
+    """All choices of operands; ``{…}`` other than ``{!}`` is there or not."""
+    opening = re.search(r"\{(?!!)", text)
+    if opening:
+        depth, end = 1, opening.end()
+        while depth:
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            end += 1
+        yield from parse_operands(text[: opening.start()] + text[opening.end() : end - 1] + text[end:], syntax)
+        yield from parse_operands(text[: opening.start()] + text[end:], syntax)
+        return
+    operands: list[Operand] = []
+    for position, written in enumerate(filter(None, (part.strip() for part in text.split(",")))):
+        first, *others = written.split("|")
+        for pair, part in enumerate((first, *others)):
+            found = _OPERAND.match(part)
+            if found is None:
+                raise ValueError(f"{syntax!r}: cannot read operand {part!r}")
+            type_name = found["type"] or "type"
+            role = "source"
+            if found["address"]:
+                role = "address"
+            elif type_name in ("label", "list", "call"):
+                role = "call" if type_name == "call" else "label"
+            elif position == 0 and re.split(r"\W", first)[0] in _DESTINATIONS:
+                role = "destination"
+            elif found["negatable"]:
+                role = "predicate_source"
+            wider = found["wider"] is not None
+            operands.append(
+                Operand(found["name"], role, type_name, found["vector"] or "", bool(pair), wider, found["when"] or "")
+            )
+    yield tuple(operands)
+
+
+
+def bind(items: tuple[Item, ...], tokens: Sequence[str]) -> dict[str, str | bool] | None:
+    """The modifiers bound by the tokens of an opcode, or ``None`` if they are not of this pattern.
+
+    As ptxas does, tokens are taken in any order, as long as those that fit the same place come in the pattern's order.
+    """
+    if not items:
+        return None if tokens else {}
+    item, rest = items[0], items[1:]
+    if item.group:
+        present = bind(item.group + rest, tokens)
+        return present if present is not None else bind(rest, tokens)
+    for position, token in enumerate(tokens):
+        if (token in item.values) if item.values else (token == item.name):
+            found = bind(rest, [*tokens[:position], *tokens[position + 1 :]])
+            return None if found is None else {item.name: token if item.values else True, **found}
+    return None
+
+
+def strangers(items: tuple[Item, ...], tokens: Sequence[str]) -> list[str]:
+    """The tokens that no place of the pattern takes."""
+    known = {value for item in flatten(items) for value in item.values or (item.name,)}
+    return [token for token in tokens if token not in known]
+
+
+def flatten(items: tuple[Item, ...]) -> Iterator[Item]:
+    """The literals and slots of a pattern, in order, braces removed."""
+    for item in items:
+        if item.group:
+            yield from flatten(item.group)
+        else:
+            yield item

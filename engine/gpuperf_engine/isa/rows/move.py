@@ -1,0 +1,88 @@
+"""Moves, packing and address conversion (manual: "Data Movement and Conversion Instructions": mov, cvta, isspacep)."""
+
+from __future__ import annotations
+
+from ..spaces import WINDOWS
+from ..table import instruction
+from ..words import Value, concat, split
+
+SCALARS = "pred b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
+#: Pieces that a mov packs or unpacks: type, elements, element.
+PACKINGS = (("b16", 2, "b8"), ("b32", 2, "b16"), ("b32", 4, "b8"), ("b64", 2, "b32"), ("b64", 4, "b16"))
+
+
+@instruction("mov.type d, a", type=SCALARS, category="move", unit="alu")
+def mov(a: Value) -> Value:
+    """a: a register, constant, special register, or the address of a variable or function in its space."""
+    return a
+
+
+def pack(*pieces: Value) -> Value:
+    """The elements side by side, the first least significant."""
+    return concat(pieces)
+
+
+def unpack_two(a: Value) -> tuple[Value, ...]:
+    """The bits of a in two elements, the first least significant."""
+    return split(a, 2)
+
+
+def unpack_four(a: Value) -> tuple[Value, ...]:
+    """The bits of a in four elements, the first least significant."""
+    return split(a, 4)
+
+
+for _whole, _count, _piece in PACKINGS:
+    instruction(f"mov.{_whole} d, a:{_piece}*{_count}", category="move", unit="alu")(pack)
+    instruction(f"mov.{_whole} d:{_piece}*{_count}, a", category="move", unit="alu")(
+        unpack_two if _count == 2 else unpack_four
+    )
+for _count, _piece in ((2, "b64"), (4, "b32")):
+    instruction(f"mov.b128 d, a:{_piece}*{_count}", category="move", unit="alu", since=(8, 3), target=70)(pack)
+    instruction(f"mov.b128 d:{_piece}*{_count}, a", category="move", unit="alu", since=(8, 3), target=70)(
+        unpack_two if _count == 2 else unpack_four
+    )
+
+SPACES = "const global local shared param shared::cta shared::cluster param::entry"
+NEEDS = {
+    "const": ((3, 1), 20),
+    "param": ((7, 7), 70),
+    "param::entry": ((8, 3), 70),
+    "shared::cta": ((7, 8), 30),
+    "shared::cluster": ((7, 8), 90),
+}
+
+
+@instruction(
+    "cvta.space.type d, a", space=SPACES, type="u32 u64", category="move", unit="alu", since=(2, 0), target=20, requires=NEEDS
+)
+def cvta(a: Value, *, space: str) -> Value:
+    """The generic address of a, an address in the space."""
+    base, _ = WINDOWS[space.split("::")[0]]
+    return a if base == 0 else a + base
+
+
+@instruction(
+    "cvta.to.space.type d, a", space=SPACES, type="u32 u64", category="move", unit="alu", since=(2, 0), target=20,
+    requires=NEEDS,
+)  # fmt: skip
+def cvta_to(a: Value, *, space: str) -> Value:
+    """The address in the space of a, a generic address that lies there."""
+    base, _ = WINDOWS[space.split("::")[0]]
+    return a if base == 0 else a - base
+
+
+@instruction(
+    "isspacep.space p:pred, a:u64", space=SPACES, category="compare_select", unit="alu", since=(2, 0), target=20, requires=NEEDS
+)
+def isspacep(a: Value, *, space: str) -> Value:
+    """Whether a, a generic address, lies in the window of the space."""
+    name = space.split("::")[0]
+    base, size = WINDOWS[name]
+    if name != "global":
+        return (a - base).compare("lt", size)
+    inside = [isspacep(a, space=other) for other in WINDOWS if other not in ("global", "const", "param")]
+    windows = inside[0]
+    for window in inside[1:]:
+        windows = windows | window
+    return ~windows

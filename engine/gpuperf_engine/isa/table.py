@@ -1,0 +1,504 @@
+"""The instruction table: rows, the decorator that makes them, and the lookup of an opcode as written.
+
+A row is the PTX manual's own syntax line, the value sets of its modifiers, the version and target it needs, what it
+costs and does (category, unit, effect), and its meaning. See ``rows/`` for the rows themselves and ``frame`` for what
+applying a meaning does, ``notation`` for how syntax
+lines are written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from ..errors import PtxError, nearest
+from .notation import (
+    Item,
+    Operand,
+    bind,
+    names,
+    parse_operands,
+    parse_pattern,
+    strangers,
+)
+from .types import SCALAR_TYPES, ScalarType, scalar_type
+
+__all__ = [
+    "CATEGORIES",
+    "EFFECTS",
+    "UNITS",
+    "Modifier",
+    "OperandForm",
+    "Row",
+    "Spelling",
+    "check_available",
+    "declare",
+    "instruction",
+    "lookup",
+    "mnemonics",
+    "rows",
+]
+
+#: What an instruction does beyond computing its destinations from its sources. Analyses ask for effects, never for names.
+EFFECTS: dict[str, str] = {
+    "": "none: destinations are a function of the sources",
+    "special": "reads a special register that is not a constant of the thread (clock, activemask …)",
+    "load": "reads memory",
+    "store": "writes memory",
+    "atomic": "reads, changes and returns memory (atom)",
+    "reduction": "changes memory, returns nothing (red)",
+    "exchange": "reads registers of other lanes of the warp (shfl, vote, match, redux, elect, activemask)",
+    "warp_barrier": "waits for lanes of the warp (bar.warp.sync)",
+    "barrier": "waits for warps of the CTA or announces arrival (bar, barrier)",
+    "fence": "orders memory (membar, fence)",
+    "branch": "bra",
+    "indirect_branch": "brx.idx",
+    "call": "call",
+    "return": "ret",
+    "exit": "exit",
+    "trap": "trap, brkpt",
+    "hint": "changes nothing that can be observed (prefetch, discard, nanosleep, pmevent …)",
+    "async_copy": "copies memory asynchronously (cp.async …)",
+    "matrix": "matrix multiply or fragment movement of a whole warp (mma, wmma, ldmatrix …)",
+    "texture": "tex, tld4, suld, sust, txq …",
+}
+
+CATEGORIES: tuple[str, ...] = (
+    "integer",
+    "fp16",
+    "fp32",
+    "fp64",
+    "bit_convert",
+    "compare_select",
+    "logic",
+    "move",
+    "load_store",
+    "atomic",
+    "control",
+    "inter_thread",
+    "barrier",
+    "special_function",
+    "matrix",
+    "texture",
+    "misc",
+)
+
+#: Execution units by the names Nsight Compute gives the pipes; ``none`` costs no issue slot by itself.
+UNITS: tuple[str, ...] = ("alu", "imad", "fma", "fp16", "fp64", "xu", "lsu", "tensor", "tex", "cbu", "adu", "none")
+
+Modifier = str | bool | None
+Version = tuple[int, int]
+#: A category or unit: a name, or names by modifier value (first slot that has one wins) with ``""`` for the others.
+ByModifier = str | Mapping[str, str]
+#: Why a combination of modifiers is not allowed, ``""`` if it is.
+Constraint = Callable[[Mapping[str, Modifier]], str]
+_Meaning = TypeVar("_Meaning", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, slots=True)
+class OperandForm:
+    """One operand of a spelling.
+
+    ``role`` is ``destination source predicate_source address label call``; ``type`` its scalar type (of an address: the
+    type accessed; ``None`` for labels, calls and addresses of nothing in particular), ``vector`` the number of elements
+    of a ``{…}`` operand (1 = scalar). ``predicate_source`` may be negated (``!p``). ``pair``: written after the previous
+    operand and a bar (``d|p``). ``wider``: registers wider than the type are allowed. ``constant``: must be an integer
+    constant.
+    """
+
+    name: str
+    role: str
+    type: ScalarType | None
+    vector: int = 1
+    optional: bool = False
+    pair: bool = False
+    wider: bool = False
+    constant: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One instruction of the manual, all spellings of one syntax line.
+
+    ``modifiers`` maps slot names to their value sets, ``requires`` maps modifier values to the ``(version, target)`` they
+    need beyond the row's own ``since`` and ``target``; ``removed`` is the ``(version, target)`` from which on, both, the
+    instruction is no longer there. ``flops`` is the number of floating-point operations per thread and lane of the type.
+    ``asks`` are the modifiers that the meaning takes as keywords; ``whole`` says that it takes packed
+    values whole, not lane by lane.
+    """
+
+    name: str
+    syntax: str
+    modifiers: Mapping[str, tuple[str, ...]]
+    category: str
+    unit: str
+    effect: str
+    meaning: Callable[..., object] | None
+    since: Version
+    target: int
+    requires: Mapping[str, tuple[Version, int]]
+    documentation: str
+    flops: int = 0
+    removed: tuple[Version, int] | None = None
+    variant: str = ""
+    reads_carry: bool = False
+    whole: bool = False
+    asks: tuple[str, ...] = ()
+    pattern: tuple[Item, ...] = field(default=(), repr=False)
+    operand_choices: tuple[tuple[Operand, ...], ...] = field(default=(), repr=False)
+    categories: ByModifier = ""
+    units: ByModifier = ""
+    valid: Constraint | None = field(default=None, repr=False)
+
+    @property
+    def runs(self) -> bool:
+        """Whether instructions of this row can be run: a meaning, or an effect that needs none."""
+        return self.meaning is not None or self.effect in _MEANINGLESS
+
+
+#: Effects that a handler carries out without a meaning.
+_MEANINGLESS = frozenset(
+    ["special", "load", "store", "warp_barrier", "barrier", "fence", "branch", "indirect_branch", "call", "return", "exit", "trap", "hint", "exchange"]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Spelling:
+    """A row with its modifiers bound: what one opcode as written means.
+
+    ``modifiers`` maps slot names to the value found (without dots), literals to ``True``, absent ones to ``None``. If the
+    row has a type in its syntax line instead of a ``type`` slot (``add.f16``), ``modifiers["type"]`` is that type; so with
+    a state space and ``modifiers["space"]`` (``ld.global.nc``).
+    """
+
+    row: Row
+    opcode: str
+    modifiers: Mapping[str, Modifier]
+    operands: tuple[OperandForm, ...]
+    category: str
+    unit: str
+    effect: str
+    flops: int
+
+    def modifier(self, name: str) -> Modifier:
+        """The bound value of a slot, ``None`` if absent or not a slot of this row."""
+        return self.modifiers.get(name)
+
+    @cached_property
+    def type(self) -> ScalarType | None:
+        """The instruction's type: that of the ``type`` slot, else ``dtype``, else of the first destination."""
+        name = self.modifiers.get("type") or self.modifiers.get("dtype")
+        if name in SCALAR_TYPES:
+            return SCALAR_TYPES[str(name)]
+        return next((form.type for form in self.operands if form.type is not None), None)
+
+    @cached_property
+    def space(self) -> str | None:
+        """State space of a memory instruction: ``global shared local const param generic``; ``None`` for others."""
+        if not any(form.role == "address" for form in self.operands):
+            return None
+        space = self.modifiers.get("space")
+        return str(space).split("::")[0] if space else "generic"
+
+    @cached_property
+    def vector(self) -> int:
+        """Elements of a vector access (``.v2`` → 2), else 1."""
+        return max((form.vector for form in self.operands), default=1)
+
+    @cached_property
+    def reads_carry(self) -> bool:
+        """Whether the condition code CC.CF is a source, after those written."""
+        return self.row.reads_carry
+
+    @cached_property
+    def writes_carry(self) -> bool:
+        """Whether the condition code CC.CF is a destination, after those written."""
+        return bool(self.modifiers.get("cc"))
+
+    @cached_property
+    def destinations(self) -> tuple[OperandForm, ...]:
+        """Operands that are written, in order."""
+        return tuple(form for form in self.operands if form.role == "destination")
+
+    @cached_property
+    def sources(self) -> tuple[OperandForm, ...]:
+        """Operands that are read as values, in order: no addresses, labels and calls."""
+        return tuple(form for form in self.operands if form.role in ("source", "predicate_source"))
+
+
+_SPACES = ("global", "shared", "local", "const", "param")
+_ROWS: dict[str, list[Row]] = {}
+_SPELLINGS: dict[str, tuple[Spelling, ...]] = {}
+def instruction(
+    syntax: str,
+    *,
+    category: ByModifier,
+    unit: ByModifier,
+    effect: str = "",
+    since: Version = (1, 0),
+    target: int = 0,
+    requires: Mapping[str, tuple[Version, int]] | None = None,
+    removed: tuple[Version, int] | None = None,
+    variant: str = "",
+    flops: int = 0,
+    reads_carry: bool = False,
+    whole: bool = False,
+    valid: Constraint | None = None,
+    documentation: str = "",
+    **value_sets: str | tuple[str, ...],
+) -> Callable[[_Meaning], _Meaning]:
+    """Adds a row whose meaning is the decorated function; may be stacked for several syntax lines of one meaning.
+
+    ``since`` is the PTX version, ``target`` the SM number (80 for ``sm_80``) that introduced the line; ``requires`` gives
+    both for single modifier values; ``removed`` where it ended; ``variant`` is ``a`` if only ``sm_90a``-like targets have
+    it. ``valid`` says why a combination of modifiers is not allowed. Value sets are tuples or words in one string. Raises
+    ``ValueError`` for a row that contradicts itself.
+    """
+    sets = {name: tuple(values.split()) if isinstance(values, str) else values for name, values in value_sets.items()}
+
+    def add(meaning: _Meaning) -> _Meaning:
+        row = _make_row(
+            syntax,
+            sets,
+            meaning if callable(meaning) else None,
+            category=category,
+            unit=unit,
+            effect=effect,
+            since=since,
+            target=target,
+            requires=dict(requires or {}),
+            documentation=documentation or (meaning.__doc__ or "").strip(),
+            flops=flops,
+            removed=removed,
+            variant=variant,
+            reads_carry=reads_carry,
+            whole=whole,
+            valid=valid,
+        )
+        _ROWS.setdefault(row.name, []).append(row)
+        return meaning
+
+    return add
+
+
+def declare(syntax: str, documentation: str, **options: Any) -> None:
+    """Adds a row without meaning: its effect says what it does, or it parses and counts only. Options as ``instruction``."""
+    add: Callable[[Any], Any] = instruction(syntax, documentation=documentation, **options)
+    add(None)
+
+
+def _make_row(
+    syntax: str,
+    sets: dict[str, tuple[str, ...]],
+    meaning: Callable[..., object] | None,
+    *,
+    category: ByModifier,
+    unit: ByModifier,
+    **fields: Any,
+) -> Row:
+    """The row, checked: every name in it is known and nothing is left over."""
+    opcode, _, operands = syntax.partition(" ")
+    name = re.match(r"\w+", opcode)
+    if name is None:
+        raise ValueError(f"row without a name: {syntax!r}")
+    pattern = parse_pattern(opcode[name.end() :], sets, syntax)
+    known = set(names(pattern))
+    for used, allowed, what in (
+        (set(sets), known, "value set without slot"),
+        ({fields["effect"]}, set(EFFECTS), "effect"),
+        (set(category.values() if isinstance(category, Mapping) else (category,)), set(CATEGORIES), "category"),
+        (set(unit.values() if isinstance(unit, Mapping) else (unit,)), set(UNITS), "unit"),
+        (set(fields["requires"]), known.union(*sets.values()), "requirement"),
+    ):
+        if not used <= allowed:
+            raise ValueError(f"{syntax!r}: {what} {sorted(used - allowed)} is not known")
+    asks: tuple[str, ...] = ()
+    if meaning is not None:
+        code = meaning.__code__
+        asks = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    return Row(
+        name=name.group(),
+        syntax=syntax,
+        modifiers=sets,
+        category=category if isinstance(category, str) else category[""],
+        unit=unit if isinstance(unit, str) else unit[""],
+        meaning=meaning,
+        asks=asks,
+        pattern=pattern,
+        operand_choices=tuple(parse_operands(operands.strip(), syntax)),
+        categories=category,
+        units=unit,
+        **fields,
+    )
+
+
+def _choose(by: ByModifier, bound: Mapping[str, Modifier]) -> str:
+    if isinstance(by, str):
+        return by
+    return next((by[value] for value in bound.values() if isinstance(value, str) and value in by), by[""])
+
+
+def _resolve_type(name: str, bound: Mapping[str, Modifier]) -> ScalarType | None:
+    if name in ("label", "list", "call"):
+        return None
+    if name == "imm":
+        return scalar_type("u32")
+    own = bound.get("type")
+    if name in ("wide", "half", "raw", "element"):
+        base = scalar_type(str(own))
+        if name == "raw":
+            return scalar_type(f"b{base.bits}")
+        if name == "element":
+            return scalar_type(base.name.split("x2")[0])
+        return scalar_type(f"{base.kind}{base.bits * 2 if name == 'wide' else base.bits // 2}")
+    value = bound.get(name, name) if name != "type" else own
+    return SCALAR_TYPES.get(str(value))
+
+
+def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spelling]:
+    modifiers: dict[str, Modifier] = dict.fromkeys(names(row.pattern))
+    modifiers.update(bound)
+    if "type" not in modifiers:
+        written = [name for name, value in bound.items() if value is True and name in SCALAR_TYPES]
+        modifiers["type"] = written[-1] if written else None
+    if "space" not in modifiers:
+        modifiers["space"] = next((name for name in _SPACES if bound.get(name) is True), None)
+    for choice in row.operand_choices:
+        if any(operand.when and not modifiers.get(operand.when) for operand in choice):
+            continue
+        forms = []
+        for operand in choice:
+            length = str(modifiers.get(operand.vector, operand.vector) or "1").lstrip("v")
+            forms.append(
+                OperandForm(
+                    operand.name,
+                    operand.role,
+                    _resolve_type(operand.type, modifiers),
+                    int(length),
+                    pair=operand.pair,
+                    wider=operand.wider,
+                    constant=operand.type == "imm",
+                )
+            )
+        spelling = Spelling(
+            row,
+            opcode,
+            modifiers,
+            tuple(forms),
+            _choose(row.categories, bound),
+            _choose(row.units, bound),
+            row.effect,
+            row.flops,
+        )
+        lanes = spelling.type.lanes if spelling.type is not None else 1
+        if row.flops and lanes > 1:
+            object.__setattr__(spelling, "flops", row.flops * lanes)
+        yield spelling
+
+
+def _table() -> dict[str, list[Row]]:
+    from . import rows  # noqa: F401  (rows import this module; importing them adds them)
+
+    return _ROWS
+
+
+def lookup(opcode: str) -> tuple[Spelling, ...]:
+    """All spellings that an opcode as written (``fma.rn.f32``) can mean; they differ in their operands.
+
+    Raises ``PtxError`` without position for an unknown instruction (naming the nearest) and for modifiers that do not
+    belong to it (naming the syntax line that comes closest and what it accepts).
+    """
+    found = _SPELLINGS.get(opcode)
+    if found is None:
+        found = _SPELLINGS[opcode] = _lookup(opcode)
+    return found
+
+
+def _lookup(opcode: str) -> tuple[Spelling, ...]:
+    mnemonic, *tokens = opcode.split(".")
+    candidates = _table().get(mnemonic)
+    if not candidates:
+        raise PtxError(f"unknown instruction {mnemonic!r}", hint=nearest(mnemonic, _table(), noun="instruction"))
+    spellings: list[Spelling] = []
+    reason = ""
+    for row in candidates:
+        bound = bind(row.pattern, tokens)
+        if bound is None:
+            continue
+        if row.valid is not None and (refusal := row.valid({**dict.fromkeys(names(row.pattern)), **bound})):
+            reason = refusal
+        else:
+            spellings.extend(_spell(row, opcode, bound))
+    if spellings:
+        return tuple(spellings)
+    if reason:
+        raise PtxError(f"{opcode!r}: {reason}")
+    raise _refusal(opcode, mnemonic, tokens, candidates)
+
+
+def _refusal(opcode: str, mnemonic: str, tokens: list[str], candidates: list[Row]) -> PtxError:
+    """What to say about modifiers that no row takes: the stranger among them and the lines that come closest."""
+    unknown = {row: strangers(row.pattern, tokens) for row in candidates}
+    fewest = min(len(found) for found in unknown.values())
+    near = [row for row, found in unknown.items() if len(found) == fewest]
+    if fewest:
+        message = f"{opcode!r}: {mnemonic} has no modifier '.{unknown[near[0]][0]}' here"
+    else:
+        message = f"{opcode!r}: {mnemonic} does not combine these modifiers, or lacks one"
+    return PtxError(message, details=[f"accepted: {row.syntax}{_value_sets(row)}" for row in near[:3]])
+
+
+def _value_sets(row: Row) -> str:
+    sets = [f".{name} = " + " ".join(f".{value}" for value in values) for name, values in row.modifiers.items()]
+    return "; " + "; ".join(sets) if sets else ""
+
+
+def rows() -> tuple[Row, ...]:
+    """All rows, in the order of the families and of the manual inside them."""
+    return tuple(row for group in _table().values() for row in group)
+
+
+def mnemonics() -> tuple[str, ...]:
+    """All instruction names."""
+    return tuple(_table())
+
+
+def needs(spelling: Spelling) -> tuple[Version, int]:
+    """The lowest PTX version and SM number that have this spelling."""
+    version, target = spelling.row.since, spelling.row.target
+    for name, value in spelling.modifiers.items():
+        for key in (name if value is True else None, value):
+            if isinstance(key, str) and key in spelling.row.requires:
+                other_version, other_target = spelling.row.requires[key]
+                version, target = max(version, other_version), max(target, other_target)
+    return version, target
+
+
+def check_available(spelling: Spelling, version: Version, target: int, variant: str = "") -> None:
+    """Raises ``PtxError`` (without position) if the module's ``.version`` or ``.target`` lacks this spelling.
+
+    ``target`` is the SM number and ``variant`` its suffix: ``sm_90a`` is ``90, "a"``.
+    """
+    need_version, need_target = needs(spelling)
+    if version < need_version:
+        raise PtxError(
+            f"{spelling.opcode} needs .version {need_version[0]}.{need_version[1]}, "
+            f"this module has {version[0]}.{version[1]}",
+            hint=f"write .version {need_version[0]}.{need_version[1]} or higher",
+        )
+    if target < need_target or (spelling.row.variant and not variant):
+        suffix = spelling.row.variant
+        raise PtxError(
+            f"{spelling.opcode} needs .target sm_{need_target}{suffix}, this module has sm_{target}{variant}",
+            hint=f"compile for sm_{need_target}{suffix}{'' if suffix else ' or higher'}",
+        )
+    removed = spelling.row.removed
+    if removed is not None and version >= removed[0] and target >= removed[1]:
+        raise PtxError(
+            f"{spelling.opcode} is not available on sm_{removed[1]} and higher from .version "
+            f"{removed[0][0]}.{removed[0][1]} on, this module has sm_{target}, {version[0]}.{version[1]}",
+            hint=f"use the .sync form of {spelling.row.name}",
+        )

@@ -1,0 +1,71 @@
+"""Scalar types of PTX (manual section "Fundamental Types") and what they have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["BITS", "FLOAT", "INT", "SCALAR_TYPES", "SIGNED", "UNSIGNED", "ScalarType", "scalar_type"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """One scalar type: ``kind`` is ``s``, ``u``, ``b``, ``f`` (IEEE), ``bf`` (bfloat16), ``tf`` (tf32), ``x`` (other narrow
+    floats and packed formats) or ``pred``; ``bits`` its width; ``lanes`` 2 or 4 for packed types such as ``f16x2``."""
+
+    name: str
+    kind: str
+    bits: int
+    lanes: int = 1
+
+    @property
+    def bytes(self) -> int:
+        return max(1, self.bits // 8)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind in ("f", "bf", "tf", "x")
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind == "s"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("s", "u")
+
+    @property
+    def is_bits(self) -> bool:
+        return self.kind == "b"
+
+    @property
+    def is_predicate(self) -> bool:
+        return self.kind == "pred"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _types() -> dict[str, ScalarType]:
+    made = [ScalarType(f"{kind}{bits}", kind, bits) for kind in "sub" for bits in (8, 16, 32, 64)]
+    made += [ScalarType("b128", "b", 128), ScalarType("pred", "pred", 1)]
+    made += [ScalarType(f"f{bits}", "f", bits) for bits in (16, 32, 64)]
+    made += [ScalarType("f16x2", "f", 32, 2), ScalarType("bf16", "bf", 16), ScalarType("bf16x2", "bf", 32, 2)]
+    made += [ScalarType("f32x2", "f", 64, 2), ScalarType("tf32", "tf", 32)]
+    made += [ScalarType(name, "x", 8) for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "ue8m0")]
+    made += [ScalarType("e4m3x2", "x", 16, 2), ScalarType("e5m2x2", "x", 16, 2)]
+    made += [ScalarType("u16x2", "u", 32, 2), ScalarType("s16x2", "s", 32, 2)]
+    return {made_type.name: made_type for made_type in made}
+
+
+SCALAR_TYPES: dict[str, ScalarType] = _types()
+
+SIGNED = ("s16", "s32", "s64")
+UNSIGNED = ("u16", "u32", "u64")
+INT = UNSIGNED + SIGNED
+BITS = ("b16", "b32", "b64")
+FLOAT = ("f32", "f64")
+
+
+def scalar_type(name: str) -> ScalarType:
+    """The type of that PTX name, without the dot. Raises ``KeyError`` for names that are no type."""
+    return SCALAR_TYPES[name]

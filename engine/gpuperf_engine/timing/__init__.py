@@ -1,0 +1,1 @@
+"""Predicted time: machine descriptions, occupancy, caches, the models and the estimate."""

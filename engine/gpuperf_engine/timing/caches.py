@@ -1,0 +1,73 @@
+"""Where loads are served, estimated from sectors and footprints (exact addresses are not simulated here).
+
+Assumptions, all stated so that a prediction can be judged:
+
+- both caches are cold when the kernel starts (Nsight Compute's default, ``--cache-control all``);
+- every distinct sector of a launch comes from DRAM once; every distinct written sector goes back to DRAM once;
+- L1: a sector that a CTA reads again hits if the resident CTAs' distinct sectors fit into the L1 that their shared memory
+  leaves, else in the share that fits. Reuse between CTAs is not counted. Where the distinct sectors per CTA are not known, they
+  are taken as the launch's footprint divided evenly, but not less than one read of it;
+- L2: of the reads that miss L1 and are not the first of their sector, that share hits which the L2 can hold of the footprint of
+  the CTAs running at once (the whole footprint divided evenly over the grid);
+- stores write through to L2; atomics are done there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .inputs import TimingInput
+from .machine import Machine
+from .occupancy import Occupancy
+
+__all__ = ["SECTOR", "CacheEstimate", "estimate_caches"]
+
+SECTOR = 32
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEstimate:
+    """Hit rates of loads (0 to 1) and bytes moved between the levels over the whole launch."""
+
+    l1_hit: float
+    l2_hit: float
+    l2_read_bytes: float
+    l2_write_bytes: float
+    dram_read_bytes: float
+    dram_write_bytes: float
+
+    @property
+    def l2_bytes(self) -> float:
+        return self.l2_read_bytes + self.l2_write_bytes
+
+    @property
+    def dram_bytes(self) -> float:
+        return self.dram_read_bytes + self.dram_write_bytes
+
+
+def estimate_caches(given: TimingInput, machine: Machine, resident: Occupancy) -> CacheEstimate:
+    memory = given.memory
+    read = memory.load_sectors * SECTOR
+    first = min(memory.read_footprint, read)
+
+    per_cta = memory.cta_read_sectors * SECTOR if memory.cta_read_sectors is not None else first
+    per_cta = min(max(per_cta, first), read)
+    l1_room = max(0, machine.l1_bytes - resident.ctas_per_sm * resident.shared_per_cta)
+    l1_needed = resident.ctas_per_sm * per_cta / given.ctas
+    kept = min(1.0, l1_room / l1_needed) if l1_needed > 0.0 else 1.0
+    missed = read - (read - per_cta) * kept
+
+    running = min(given.ctas, resident.ctas_per_sm * machine.sm_count)
+    l2_needed = (first + memory.write_footprint) * running / given.ctas
+    kept = min(1.0, machine.l2_bytes / l2_needed) if l2_needed > 0.0 else 1.0
+    from_dram = first + (missed - first) * (1.0 - kept)
+
+    written = (memory.store_sectors + memory.atomic_sectors) * SECTOR
+    return CacheEstimate(
+        l1_hit=1.0 - missed / read if read else 0.0,
+        l2_hit=1.0 - from_dram / missed if missed else 0.0,
+        l2_read_bytes=missed,
+        l2_write_bytes=written,
+        dram_read_bytes=from_dram,
+        dram_write_bytes=min(memory.write_footprint, written) if written else 0.0,
+    )

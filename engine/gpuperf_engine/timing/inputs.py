@@ -1,0 +1,102 @@
+"""What the models of time need to know about a launch, apart from everything that the emulator knows besides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import TypeAlias
+
+from .occupancy import WARP_SIZE
+
+__all__ = ["Block", "Instruction", "Loop", "MemoryTraffic", "Path", "TimingInput"]
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One machine instruction on the path of a warp.
+
+    ``unit`` is the unit it occupies (``timing.schema.UNITS``, or ``none`` for what the hardware does not execute);
+    ``latency`` names the cycles until its result can be used: a name of ``timing.schema.LATENCIES``, ``global`` (a load
+    served by L1, L2 or DRAM), ``local``, ``constant``, ``atomic`` (a global atomic whose result is used) or ``none``.
+    ``reads`` and ``writes`` number registers, predicates and anything else that orders instructions.
+    """
+
+    unit: str
+    latency: str = "none"
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instructions in order, executed ``weight`` times (0 to 1) whenever the path comes past: its share of the branch."""
+
+    instructions: tuple[Instruction, ...]
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A part of the path that is executed ``trips`` times on average whenever the path comes past."""
+
+    body: Path
+    trips: float
+
+
+Path: TypeAlias = "tuple[Block | Loop, ...]"
+"""The way of the longest warp through the kernel: blocks and loops in the order of execution."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTraffic:
+    """Memory traffic of the whole launch, in warp requests, 32-byte sectors, wavefronts and bytes.
+
+    ``read_footprint`` and ``write_footprint`` are distinct bytes of global memory touched (in whole sectors);
+    ``cta_read_sectors`` is the sum over CTAs of the distinct sectors that each of them reads, ``None`` if not known.
+    ``shared_wavefronts`` counts passes through shared memory, bank conflicts included (one per conflict-free request).
+    ``atomic_sectors`` are sectors of global atomics and reductions, one per distinct sector of a request.
+    """
+
+    load_requests: float = 0
+    load_sectors: float = 0
+    store_requests: float = 0
+    store_sectors: float = 0
+    read_footprint: float = 0
+    write_footprint: float = 0
+    cta_read_sectors: float | None = None
+    shared_wavefronts: float = 0
+    local_sectors: float = 0
+    atomic_sectors: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TimingInput:
+    """A launch as the models see it.
+
+    ``grid`` and ``block`` are CTAs and threads along x, y, z; ``warp_instructions`` are machine instructions issued by all
+    warps of the launch, by unit; ``path`` is the way of the longest warp; ``barriers`` counts the CTA barriers on it.
+    ``resources`` says where ``registers_per_thread`` and ``shared_bytes`` (per CTA) come from.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    registers_per_thread: int
+    shared_bytes: int
+    warp_instructions: Mapping[str, float]
+    path: Path
+    memory: MemoryTraffic = field(default_factory=MemoryTraffic)
+    barriers: float = 0
+    resources: str = "estimate"
+
+    @property
+    def ctas(self) -> int:
+        return prod(self.grid)
+
+    @property
+    def threads_per_cta(self) -> int:
+        return prod(self.block)
+
+    @property
+    def warps_per_cta(self) -> int:
+        return -(-self.threads_per_cta // WARP_SIZE)

@@ -1,0 +1,82 @@
+"""The fix-points of Kleimenov and Popova (2021): how a latency rises until the bandwidth asked for is there.
+
+Each iteration multiplies the latency of a level by how many times its bandwidth is exceeded. As printed the rule is wrong in
+two ways. A factor below one lowers the latency under the hardware's; and the iteration ends when the *time* stands still, which
+it also does while something else than this latency limits it. ``as_printed=False`` corrects both: the factor is at least one,
+and the end is reached when the bandwidth is no longer exceeded. What it reaches is then
+``max(time(latency), traffic / bandwidth)``: a bandwidth roof on a latency bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["FixPoint", "closed_form", "fix_point", "loaded_latency"]
+
+
+@dataclass(frozen=True, slots=True)
+class FixPoint:
+    """Where the iteration ended: ``time`` in cycles, the effective ``latency`` in cycles, and the number of iterations."""
+
+    time: float
+    latency: float
+    iterations: int
+
+
+def closed_form(time: Callable[[float], float], latency: float, traffic: float, bandwidth: float) -> float:
+    """The time that the corrected fix-point reaches."""
+    return max(time(latency), traffic / bandwidth)
+
+
+def fix_point(
+    time: Callable[[float], float],
+    latency: float,
+    traffic: float,
+    bandwidth: float,
+    *,
+    as_printed: bool = False,
+    tolerance: float = 1e-9,
+    max_iterations: int = 1000,
+) -> FixPoint:
+    """Raise ``latency`` (cycles) until ``traffic`` (bytes) fits through ``bandwidth`` (bytes per cycle).
+
+    ``time`` gives the cycles of the work for a latency and does not fall as it rises. Where it does not rise at all (no load
+    waits), the latency has no fix-point: the time is then the roof itself and the latency the unloaded one.
+    """
+    started = latency
+    roof = traffic / bandwidth
+    now = time(latency)
+    for iteration in range(1, max_iterations + 1):
+        factor = roof / now if now > 0.0 else 0.0
+        if not as_printed:
+            if factor <= 1.0 + tolerance:
+                return FixPoint(now, latency, iteration)
+            if latency > 1e18:
+                return FixPoint(max(now, roof), started, iteration)
+        latency *= factor
+        previous, now = now, time(latency)
+        if as_printed and abs(now - previous) <= tolerance * max(1.0, now):
+            return FixPoint(now, latency, iteration)
+    return FixPoint(now if as_printed else max(now, roof), latency, max_iterations)
+
+
+def loaded_latency(
+    time: Callable[[float], tuple[float, float]], latency: float, traffic: float, bandwidth: float
+) -> FixPoint:
+    """The corrected fix-point in few evaluations: Newton's method on a convex, piecewise linear ``time``.
+
+    ``time`` gives the cycles for a latency and how many of these latencies lie one after the other on the critical path
+    (the slope). Where that is zero, no latency reaches the roof and the unloaded one stays.
+    """
+    roof = traffic / bandwidth
+    now, slope = time(latency)
+    unloaded = latency
+    for iteration in range(1, 33):
+        if (latency == unloaded and now >= roof) or abs(now - roof) <= 1e-9 * max(1.0, roof):
+            return FixPoint(max(now, roof), latency, iteration)
+        if slope <= 0.0:
+            return FixPoint(max(now, roof), unloaded, iteration)
+        latency = max(unloaded, latency + (roof - now) / slope)
+        now, slope = time(latency)
+    return FixPoint(max(time(unloaded)[0], roof), latency, 32)

@@ -1,0 +1,252 @@
+"""Machine descriptions: one YAML file per GPU, every number with its unit and its source, checked strictly when read.
+
+A file is a mapping with ``schema``, ``id``, ``name``, ``revision`` (raised by hand whenever a number changes, so that a
+baseline can tell a change of the machine from a change of the kernel), ``compute_capability``, ``sources`` (key → what it
+is) and groups of quantities, each ``{value:, unit:, source:, note:}``. ``source: assumed`` needs a note that says why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+
+from ..errors import MachineError, UnknownName, nearest
+from .schema import LATENCIES, QUANTITIES, SCHEMA_VERSION, UNITS
+from .yaml_nodes import Entry, read_yaml
+
+__all__ = ["Machine", "Quantity", "load_machine", "machine_ids"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One number of a machine description with its unit, the text of its source and a note (empty where there is none)."""
+
+    value: float
+    unit: str
+    source: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One GPU as the models see it.
+
+    Cycles are those of the SM clock, ``clock_mhz``; ``lanes`` are lanes per sub-partition of each unit (a warp
+    instruction occupies a unit of *n* lanes for 32/*n* cycles); ``latencies`` are cycles from issue to use of the result;
+    ``shared_pipes`` maps a unit to the unit whose pipe it also occupies; bandwidths and sizes have the units named in
+    ``quantities``, which holds every number with its source under its path in the file (``"sm.max_warps"``).
+    """
+
+    id: str
+    name: str
+    revision: int
+    compute_capability: tuple[int, int]
+    sm_count: int
+    clock_mhz: float
+    sub_partitions: int
+    issue_rate: float
+    max_warps_per_sm: int
+    max_threads_per_sm: int
+    max_ctas_per_sm: int
+    max_threads_per_cta: int
+    registers_per_sm: int
+    registers_per_cta: int
+    max_registers_per_thread: int
+    register_allocation_unit: int
+    shared_per_sm: int
+    shared_per_cta: int
+    shared_reserved_per_cta: int
+    shared_allocation_unit: int
+    l1_bytes: int
+    l1_bandwidth: float
+    l2_bytes: int
+    l2_bandwidth: float
+    l2_sm_bandwidth: float
+    dram_bandwidth: float
+    dram_sustained_one_way: float
+    dram_sustained_mixed: float
+    launch_overhead_us: float
+    cta_turnaround: int
+    lanes: Mapping[str, float]
+    latencies: Mapping[str, int]
+    shared_pipes: Mapping[str, str]
+    quantities: Mapping[str, Quantity]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """``.target`` names of exactly this architecture: plain, then (from 9.0) ``a`` and (from 10.0) ``f``."""
+        major, minor = self.compute_capability
+        suffixes = [""] + (["a"] if major >= 9 else []) + (["f"] if major >= 10 else [])
+        return tuple(f"sm_{major}{minor}{suffix}" for suffix in suffixes)
+
+    def dram_bytes_per_cycle(self, gigabytes_per_second: float) -> float:
+        """A rate in GB/s (10⁹ bytes) as bytes per SM clock cycle."""
+        return gigabytes_per_second * 1e3 / self.clock_mhz
+
+    def microseconds(self, cycles: float) -> float:
+        return cycles / self.clock_mhz
+
+
+def _directory() -> Path:
+    return Path(str(files("gpuperf_engine") / "machines"))
+
+
+def _candidates(search: Iterable[str | Path]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for folder in (_directory(), *map(Path, search)):
+        for path in sorted(folder.glob("*.yaml")):
+            if path.stem != "expansion":
+                found.setdefault(path.stem, path)
+    return found
+
+
+def machine_ids(search: Iterable[str | Path] = ()) -> tuple[str, ...]:
+    """Ids of all machines described in the package and in the folders of ``search``, sorted."""
+    return tuple(sorted(_candidates(search)))
+
+
+def load_machine(id_or_path: str | Path, search: Iterable[str | Path] = ()) -> Machine:
+    """Read the machine of this id, or the file at this path (anything that ends in ``.yaml``).
+
+    Raises :class:`UnknownName` for an id that is in no folder, naming the nearest that is, and :class:`MachineError`, with
+    position, for a file that is missing or malformed.
+    """
+    if str(id_or_path).endswith((".yaml", ".yml")):
+        path = Path(id_or_path)
+    else:
+        known = _candidates(search)
+        if str(id_or_path) not in known:
+            raise UnknownName(f"unknown machine {str(id_or_path)!r}", hint=nearest(str(id_or_path), known, noun="machine"))
+        path = known[str(id_or_path)]
+    try:
+        stamp = path.stat()
+    except OSError as problem:
+        raise MachineError(
+            f"cannot read machine description {path}: {problem.strerror}",
+            hint=nearest(path.stem, _candidates(search), noun="machine"),
+        ) from None
+    return _load(path, stamp.st_mtime_ns, stamp.st_size)
+
+
+@lru_cache(maxsize=64)
+def _load(path: Path, _modified: int, _size: int) -> Machine:
+    top = read_yaml(path).mapping()
+    schema = top.take("schema").integer(minimum=1)
+    if schema != SCHEMA_VERSION:
+        raise top.at("schema").fault(f"schema {schema} is not known", f"this version reads schema {SCHEMA_VERSION}")
+    identifier = top.take("id")
+    name = top.take("name").text()
+    revision = top.take("revision").integer(minimum=1)
+    if identifier.text() != path.stem:
+        raise identifier.fault(f"id {identifier.text()!r} in a file named {path.name!r}", f"write: id: {path.stem}")
+    capability = _capability(top.take("compute_capability"))
+    sources = {key: entry.text() for key, entry in top.take("sources").mapping().items()}
+
+    quantities: dict[str, Quantity] = {}
+    values: dict[str, int | float] = {}
+    groups: dict[str, list[str]] = {}
+    for rule in QUANTITIES:
+        groups.setdefault(rule.group, []).append(rule.key)
+    rules = {rule.path: rule for rule in QUANTITIES}
+    for group, keys in groups.items():
+        entries = top.take(group).mapping()
+        for key in keys:
+            rule = rules[f"{group}.{key}"]
+            quantity = _quantity(entries.take(key), rule.unit, sources, whole=rule.whole, minimum=rule.minimum)
+            quantities[rule.path] = quantity
+            values[rule.attribute] = int(quantity.value) if rule.whole else quantity.value
+        entries.finish(keys)
+
+    lanes = _table(top.take("lanes"), "lanes", UNITS, "lanes/sub-partition", sources, quantities, whole=False, minimum=0.01)
+    latencies = _table(top.take("latency"), "latency", LATENCIES, "cycles", sources, quantities, whole=True, minimum=1)
+    shared_pipes = _pipes(top.take("shared_pipes"), lanes, sources)
+    top.finish(
+        ["schema", "id", "name", "revision", "compute_capability", "sources", *groups, "lanes", "latency", "shared_pipes"]
+    )
+    return Machine(
+        id=identifier.text(),
+        name=name,
+        revision=revision,
+        compute_capability=capability,
+        lanes=MappingProxyType(lanes),
+        latencies=MappingProxyType({key: int(value) for key, value in latencies.items()}),
+        shared_pipes=MappingProxyType(shared_pipes),
+        quantities=MappingProxyType(quantities),
+        **values,  # type: ignore[arg-type]
+    )
+
+
+def _capability(entry: Entry) -> tuple[int, int]:
+    major, dot, minor = entry.text().partition(".")
+    if not (dot and major.isdigit() and minor.isdigit()):
+        raise entry.fault(f"{entry.text()!r} is no compute capability", 'write it as a string, like "9.0"')
+    return int(major), int(minor)
+
+
+def _quantity(
+    entry: Entry, unit: str, sources: Mapping[str, str], *, whole: bool, minimum: float
+) -> Quantity:
+    fields = entry.mapping()
+    value = fields.take("value").number(minimum=minimum)
+    if not math.isfinite(value) or (whole and value != int(value)):
+        raise fields.at("value").fault(f"{value!r} is no {'whole' if whole else 'finite'} number")
+    stated = fields.take("unit")
+    if stated.text() != unit:
+        raise stated.fault(f"unit {stated.text()!r}", f"this quantity is given in {unit!r}")
+    note = fields.take("note").text() if "note" in fields else ""
+    source = _source(fields.take("source"), sources, note)
+    fields.finish(["value", "unit", "source", "note"])
+    return Quantity(value, unit, source, note)
+
+
+def _source(entry: Entry, sources: Mapping[str, str], note: str) -> str:
+    key = entry.text()
+    if key == "assumed":
+        if not note:
+            raise entry.fault("an assumed number without a note", "say in note: what it was taken from")
+        return "assumed"
+    if key not in sources:
+        raise entry.fault(f"unknown source {key!r}", nearest(key, [*sources, "assumed"], noun="source"))
+    return sources[key]
+
+
+def _table(
+    entry: Entry,
+    group: str,
+    known: Iterable[str],
+    unit: str,
+    sources: Mapping[str, str],
+    quantities: dict[str, Quantity],
+    *,
+    whole: bool,
+    minimum: float,
+) -> dict[str, float]:
+    entries = entry.mapping()
+    table: dict[str, float] = {}
+    for key in known:
+        if key in entries:
+            quantity = _quantity(entries.take(key), unit, sources, whole=whole, minimum=minimum)
+            quantities[f"{group}.{key}"] = quantity
+            table[key] = quantity.value
+    entries.finish(known)
+    return table
+
+
+def _pipes(entry: Entry, lanes: Mapping[str, float], sources: Mapping[str, str]) -> dict[str, str]:
+    entries = entry.mapping()
+    pipes: dict[str, str] = {}
+    for unit, given in entries.items():
+        fields = given.mapping()
+        pipe = fields.take("pipe")
+        _source(fields.take("source"), sources, fields.take("note").text() if "note" in fields else "")
+        fields.finish(["pipe", "source", "note"])
+        for name, where in ((unit, given), (pipe.text(), pipe)):
+            if name not in lanes:
+                raise where.fault(f"{name!r} has no lanes here", nearest(name, lanes, noun="unit"))
+        pipes[unit] = pipe.text()
+    return pipes

@@ -1,0 +1,152 @@
+"""How long the longest warp would take alone: dependences, issue and pipes (Kleimenov and Popova's ``time(th, lat)``).
+
+    issue(1) = 0
+    issue(i) = max(issue(i-1) + 1, pipe of its unit free, max over the instructions it depends on of issue + latency)
+    time     = max over i of issue(i) + latency(i)
+
+A warp instruction keeps the pipe of its unit for 32 / lanes cycles. The paper lets the *next* instruction wait for that,
+whatever its unit (``as_printed``); hardware lets it wait only if it needs the same pipe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .inputs import Block, Instruction, Loop, Path
+from .occupancy import WARP_SIZE
+
+__all__ = ["PathTime", "path_time"]
+
+_FOLLOWED_TRIPS = 8
+"""Iterations of a loop that are followed at most; what each of its moments moved by in the last, it goes on moving by."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathTime:
+    """Cycles of the path, the ``global`` latencies that lie one after the other on its critical part, and how many
+    global loads the path executes in all."""
+
+    cycles: float
+    global_latencies: float
+    global_loads: float
+
+
+# A moment is (cycles, global latencies on the chain that leads to it): tuples compare by cycles first.
+_Moment = tuple[float, float]
+
+# What limits the next instruction: the moment at which each register is ready (int), the pipe of each unit is free (str), the
+# issue port is free (_PORT), and the last result of all so far is there (_END).
+_Front = dict["int | str", _Moment]
+
+_PORT, _END = ".port", ".end"
+_ZERO: _Moment = (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    lanes: Mapping[str, float]
+    latencies: Mapping[str, float]
+    issue_cycles: float
+    as_printed: bool
+
+
+def path_time(
+    path: Path,
+    lanes: Mapping[str, float],
+    latencies: Mapping[str, float],
+    *,
+    issue_rate: float = 1.0,
+    as_printed: bool = False,
+) -> PathTime:
+    """Time of the path for one warp alone on its sub-partition.
+
+    ``lanes`` are lanes per sub-partition by unit, ``latencies`` cycles by latency name (``none`` is 0 and may be left
+    out; ``global`` must be there if the path loads). ``KeyError`` for a unit or latency that is not given.
+    """
+    rules = _Rules(lanes, latencies, 1.0 / issue_rate, as_printed)
+    front: _Front = {_PORT: _ZERO, _END: _ZERO}
+    _follow(path, front, rules)
+    end = max(front[_END], front[_PORT])
+    return PathTime(end[0], end[1], _loads(path))
+
+
+def _loads(path: Path) -> float:
+    count = 0.0
+    for part in path:
+        if isinstance(part, Loop):
+            count += part.trips * _loads(part.body)
+        else:
+            count += part.weight * sum(item.latency == "global" for item in part.instructions)
+    return count
+
+
+def _follow(path: Path, front: _Front, rules: _Rules) -> None:
+    for part in path:
+        if isinstance(part, Loop):
+            _loop(part, front, rules)
+        elif part.weight >= 1.0:
+            _issue(part.instructions, front, rules)
+        elif part.weight > 0.0:
+            _mix(Block(part.instructions), part.weight, front, rules)
+
+
+def _issue(instructions: tuple[Instruction, ...], front: _Front, rules: _Rules) -> None:
+    port, end = front[_PORT], front[_END]
+    for item in instructions:
+        unit = item.unit
+        start = port if unit != "none" else _ZERO
+        for register in item.reads:
+            start = max(start, front.get(register, _ZERO))
+        if unit != "none":
+            start = max(start, front.get(unit, _ZERO))
+            busy = WARP_SIZE / rules.lanes[unit]
+            if rules.as_printed:
+                port = (start[0] + max(busy, rules.issue_cycles), start[1])
+            else:
+                port = (start[0] + rules.issue_cycles, start[1])
+                front[unit] = (start[0] + busy, start[1])
+        latency = 0.0 if item.latency == "none" else rules.latencies[item.latency]
+        done = (start[0] + latency, start[1] + (item.latency == "global"))
+        for register in item.writes:
+            front[register] = done
+        end = max(end, done)
+    front[_PORT], front[_END] = port, end
+
+
+def _mix(part: Block | Loop, weight: float, front: _Front, rules: _Rules) -> None:
+    """Follow a part that is executed only in a share of the cases: everything moves by that share of its way."""
+    taken = dict(front)
+    _follow((part,), taken, rules)
+    start = front[_PORT]
+    for key, after in taken.items():
+        before = front.get(key, start)
+        front[key] = before[0] + weight * (after[0] - before[0]), before[1] + weight * (after[1] - before[1])
+
+
+def _loop(loop: Loop, front: _Front, rules: _Rules) -> None:
+    whole = int(loop.trips)
+    steps: _Front = {}
+    done = 0
+    while done < min(whole, _FOLLOWED_TRIPS):
+        before = dict(front)
+        _follow(loop.body, front, rules)
+        done += 1
+        last, steps = steps, {key: _step(before.get(key, _ZERO), now) for key, now in front.items()}
+        if done < whole and _same(steps, last):
+            break
+    for key, step in steps.items():
+        now = front[key]
+        front[key] = now[0] + step[0] * (whole - done), now[1] + step[1] * (whole - done)
+    if loop.trips > whole:
+        _mix(Loop(loop.body, 1.0), loop.trips - whole, front, rules)
+
+
+def _step(before: _Moment, now: _Moment) -> _Moment:
+    return now[0] - before[0], now[1] - before[1]
+
+
+def _same(steps: _Front, last: _Front) -> bool:
+    return steps.keys() == last.keys() and all(
+        abs(step[0] - last[key][0]) <= 1e-9 * max(1.0, abs(step[0])) for key, step in steps.items()
+    )

@@ -1,0 +1,89 @@
+"""The roofs of a launch: issue slots, pipes, L1 and shared memory per SM, L2 and DRAM for the whole machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .caches import SECTOR, CacheEstimate
+from .inputs import TimingInput
+from .machine import Machine
+from .occupancy import WARP_SIZE
+from .schema import UNITS
+
+__all__ = ["Roof", "dram_rate", "roofs"]
+
+_SM_WIDE = frozenset({"lsu", "tex"})
+"""Units that the sub-partitions of an SM share: one warp alone can use all of their lanes."""
+
+_SHARED_PASS = 128
+"""Bytes of one wavefront of shared memory: 32 banks of 4 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """The time that one resource needs: ``sm_cycles`` of an SM per CTA that it runs, ``chip_cycles`` per CTA of the wave.
+
+    ``split`` marks work that is bound to sub-partitions, so that warps which do not fill them all leave lanes idle.
+    """
+
+    name: str
+    sm_cycles: float = 0.0
+    chip_cycles: float = 0.0
+    split: bool = False
+
+    def cycles(self, ctas: int, machine: Machine, given: TimingInput) -> float:
+        """Cycles for a wave of ``ctas`` CTAs, dealt to the SMs in turn."""
+        on_busiest = -(-ctas // machine.sm_count)
+        cycles = on_busiest * self.sm_cycles
+        if self.split:
+            warps = on_busiest * given.warps_per_cta
+            cycles *= -(-warps // machine.sub_partitions) * machine.sub_partitions / warps
+        return max(cycles, ctas * self.chip_cycles)
+
+
+def roofs(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[Roof]:
+    """All roofs with work, in a fixed order: DRAM, L2, L1, shared memory, LSU, issue, then the other units."""
+    ctas, memory = given.ctas, given.memory
+    counts = {unit: count for unit, count in given.warp_instructions.items() if count and unit != "none"}
+    shared = memory.shared_wavefronts * _SHARED_PASS
+    through_l1 = (memory.load_sectors + memory.store_sectors + memory.local_sectors + memory.atomic_sectors) * SECTOR
+    found = [
+        Roof("dram", chip_cycles=caches.dram_bytes / dram_rate(caches, machine) / ctas),
+        Roof(
+            "l2",
+            sm_cycles=caches.l2_bytes / machine.l2_sm_bandwidth / ctas,
+            chip_cycles=caches.l2_bytes / machine.l2_bandwidth / ctas,
+        ),
+        Roof("l1", sm_cycles=(through_l1 + shared) / machine.l1_bandwidth / ctas),
+        Roof("shared", sm_cycles=shared / machine.l1_bandwidth / ctas),
+    ]
+    if "lsu" in counts:
+        found.append(_pipe("lsu", counts["lsu"], machine, ctas))
+    issued = sum(counts[unit] for unit in UNITS if unit in counts)
+    found.append(Roof("issue", sm_cycles=issued / (machine.sub_partitions * machine.issue_rate) / ctas, split=True))
+    for unit in UNITS:
+        if unit != "lsu":
+            guests = sum(counts.get(guest, 0) for guest, pipe in machine.shared_pipes.items() if pipe == unit)
+            if unit in counts or guests:
+                found.append(_pipe(unit, counts.get(unit, 0) + guests, machine, ctas))
+    return [roof for roof in found if roof.sm_cycles or roof.chip_cycles]
+
+
+def _pipe(unit: str, count: float, machine: Machine, ctas: int) -> Roof:
+    lanes = machine.lanes[unit] * machine.sub_partitions
+    return Roof(unit, sm_cycles=count * WARP_SIZE / lanes / ctas, split=unit not in _SM_WIDE)
+
+
+def dram_rate(caches: CacheEstimate, machine: Machine) -> float:
+    """Sustained bytes per cycle for the launch's mix of reads and writes.
+
+    Traffic in one direction reaches ``sustained_one_way``; from a quarter of the bytes in the lesser direction on, the
+    turning of the bus costs what ``sustained_mixed`` shows; between them the time per byte goes linearly.
+    """
+    one_way = machine.dram_bytes_per_cycle(machine.dram_sustained_one_way)
+    mixed = machine.dram_bytes_per_cycle(machine.dram_sustained_mixed)
+    if not caches.dram_bytes:
+        return one_way
+    lesser = min(caches.dram_read_bytes, caches.dram_write_bytes) / caches.dram_bytes
+    mix = min(1.0, 4.0 * lesser)
+    return 1.0 / ((1.0 - mix) / one_way + mix / mixed)

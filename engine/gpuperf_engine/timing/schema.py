@@ -1,0 +1,68 @@
+"""What a machine description may say: every quantity, its unit, its range and the attribute that it becomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["LATENCIES", "QUANTITIES", "SCHEMA_VERSION", "UNITS", "QuantityRule"]
+
+SCHEMA_VERSION = 1
+
+UNITS = ("fma", "alu", "imad", "fp64", "fp16", "xu", "lsu", "cbu", "adu", "uniform", "tensor", "tex")
+"""Names of execution units that an instruction can occupy (Nsight Compute's pipelines); ``none`` costs nothing."""
+
+LATENCIES = (
+    "fma", "alu", "imad", "fp64", "fp16", "xu", "cbu", "adu", "uniform", "tensor", "tex",
+    "shuffle", "shared", "l1", "l2", "dram",
+)  # fmt: skip
+"""Names of latencies: of a result of a unit, of a warp shuffle, and of a load served at a level of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuantityRule:
+    """One quantity of a machine description.
+
+    ``group`` and ``key`` are its place in the file, ``attribute`` its name in :class:`Machine`, ``unit`` the only unit
+    accepted, ``whole`` whether it must be an integer, ``minimum`` the least value accepted.
+    """
+
+    group: str
+    key: str
+    attribute: str
+    unit: str
+    whole: bool = True
+    minimum: float = 1
+
+    @property
+    def path(self) -> str:
+        return f"{self.group}.{self.key}"
+
+
+QUANTITIES = (
+    QuantityRule("chip", "sm_count", "sm_count", "SMs"),
+    QuantityRule("chip", "clock", "clock_mhz", "MHz", whole=False),
+    QuantityRule("sm", "sub_partitions", "sub_partitions", "sub-partitions"),
+    QuantityRule("sm", "issue_rate", "issue_rate", "warp instructions/clk/sub-partition", whole=False, minimum=0.01),
+    QuantityRule("sm", "max_warps", "max_warps_per_sm", "warps"),
+    QuantityRule("sm", "max_threads", "max_threads_per_sm", "threads"),
+    QuantityRule("sm", "max_ctas", "max_ctas_per_sm", "CTAs"),
+    QuantityRule("sm", "max_threads_per_cta", "max_threads_per_cta", "threads"),
+    QuantityRule("registers", "per_sm", "registers_per_sm", "registers"),
+    QuantityRule("registers", "per_cta", "registers_per_cta", "registers"),
+    QuantityRule("registers", "per_thread", "max_registers_per_thread", "registers"),
+    QuantityRule("registers", "allocation_unit", "register_allocation_unit", "registers/warp"),
+    QuantityRule("shared", "per_sm", "shared_per_sm", "B"),
+    QuantityRule("shared", "per_cta", "shared_per_cta", "B"),
+    QuantityRule("shared", "reserved_per_cta", "shared_reserved_per_cta", "B", minimum=0),
+    QuantityRule("shared", "allocation_unit", "shared_allocation_unit", "B"),
+    QuantityRule("cache", "l1", "l1_bytes", "B"),
+    QuantityRule("cache", "l1_bandwidth", "l1_bandwidth", "B/clk/SM", whole=False),
+    QuantityRule("cache", "l2", "l2_bytes", "B"),
+    QuantityRule("cache", "l2_bandwidth", "l2_bandwidth", "B/clk", whole=False),
+    QuantityRule("cache", "l2_sm_bandwidth", "l2_sm_bandwidth", "B/clk/SM", whole=False),
+    QuantityRule("dram", "bandwidth", "dram_bandwidth", "GB/s", whole=False),
+    QuantityRule("dram", "sustained_one_way", "dram_sustained_one_way", "GB/s", whole=False),
+    QuantityRule("dram", "sustained_mixed", "dram_sustained_mixed", "GB/s", whole=False),
+    QuantityRule("launch", "overhead", "launch_overhead_us", "us", whole=False, minimum=0),
+    QuantityRule("launch", "cta_turnaround", "cta_turnaround", "cycles", minimum=0),
+)

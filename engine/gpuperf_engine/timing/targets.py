@@ -1,0 +1,50 @@
+"""Which PTX runs on which machine: the rules of ``.target`` (PTX manual, "PTX Module Directives: .target")."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+__all__ = ["can_run", "parse_target"]
+
+_TARGET = re.compile(r"(?:sm|compute)_(\d+)(\d)([af]?)")
+
+
+def parse_target(target: str) -> tuple[int, int, str] | None:
+    """``sm_90a`` → ``(9, 0, "a")``; the suffix is ``""``, ``"a"`` (architecture-specific) or ``"f"`` (family-specific).
+
+    ``None`` for text that names no architecture (``texmode_unified``, ``debug``, …).
+    """
+    match = _TARGET.fullmatch(target.strip())
+    return (int(match[1]), int(match[2]), match[3]) if match else None
+
+
+def _family(capability: tuple[int, int]) -> int:
+    return 11 if capability == (10, 1) else capability[0]
+
+
+def can_run(target: str, machine: Machine) -> bool:
+    """Whether PTX of this ``.target`` can be compiled for and run on the machine.
+
+    - ``sm_XY``: on every machine of compute capability X.Y or higher;
+    - ``sm_XYa``: on X.Y alone;
+    - ``sm_XYf``: from X.Y on in the same family, which is that of the same major version (10.1 is of the family of 11.x).
+
+    ``target`` may be the whole operand list of the directive (``sm_90a, debug``): options that name no architecture are
+    passed over. False if no architecture is named at all.
+    """
+    for part in target.split(","):
+        parsed = parse_target(part)
+        if parsed is None:
+            continue
+        major, minor, suffix = parsed
+        have = machine.compute_capability
+        if suffix == "a":
+            return have == (major, minor)
+        if suffix == "f":
+            return _family((major, minor)) == _family(have) and have >= (major, minor)
+        return have >= (major, minor)
+    return False

@@ -1,0 +1,163 @@
+"""Machine descriptions: every shipped one is complete and sourced, and every fault in one is named with its position."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuperf_engine.errors import MachineError, UnknownName
+from gpuperf_engine.timing.machine import Machine, load_machine, machine_ids
+from gpuperf_engine.timing.schema import QUANTITIES
+from gpuperf_engine.timing.targets import can_run, parse_target
+
+
+def test_required_machines_are_there() -> None:
+    assert {"v100-sxm2", "a100-sxm-80gb", "h100-sxm", "rtx-4090"} <= set(machine_ids())
+
+
+def test_toy_is_found_only_where_tests_look(machines: Path) -> None:
+    assert "toy" not in machine_ids()
+    assert "toy" in machine_ids([machines])
+    with pytest.raises(UnknownName):
+        load_machine("toy")
+
+
+@pytest.mark.parametrize("identifier", machine_ids())
+def test_shipped_machine_is_complete(identifier: str) -> None:
+    machine = load_machine(identifier)
+    assert machine.id == identifier
+    assert {rule.path for rule in QUANTITIES} <= set(machine.quantities)
+    for path, quantity in machine.quantities.items():
+        assert quantity.source, path
+        assert quantity.source != "assumed" or quantity.note, path
+    assert {"fma", "alu", "imad", "fp64", "fp16", "xu", "lsu", "cbu", "adu"} <= set(machine.lanes)
+    assert {"fma", "alu", "imad", "fp64", "fp16", "xu", "shuffle", "shared", "l1", "l2", "dram"} <= set(machine.latencies)
+    assert machine.dram_bandwidth >= machine.dram_sustained_one_way >= machine.dram_sustained_mixed
+    assert machine.latencies["l1"] < machine.latencies["l2"] < machine.latencies["dram"]
+    assert machine.max_threads_per_sm == 32 * machine.max_warps_per_sm
+
+
+@pytest.mark.parametrize(
+    ("identifier", "teraflops", "gigabytes"),
+    # Peak FP32 and memory bandwidth as NVIDIA's data sheets state them.
+    [("v100-sxm2", 15.7, 900), ("a100-sxm-80gb", 19.5, 2039), ("h100-sxm", 67, 3350), ("rtx-4090", 82.6, 1008)],
+)
+def test_peak_rates_are_those_of_the_data_sheet(identifier: str, teraflops: float, gigabytes: float) -> None:
+    machine = load_machine(identifier)
+    lanes = machine.lanes["fma"] * machine.sub_partitions * machine.sm_count
+    assert 2 * lanes * machine.clock_mhz * 1e-6 == pytest.approx(teraflops, rel=0.01)
+    assert machine.dram_bandwidth == gigabytes
+
+
+def test_every_number_keeps_unit_and_source(toy: Machine) -> None:
+    quantity = toy.quantities["latency.dram"]
+    assert (quantity.value, quantity.unit, quantity.source) == (400, "cycles", "made up: round numbers")
+    assert toy.quantities["chip.clock"].note == "a cycle is a nanosecond"
+
+
+def test_unknown_id_names_the_nearest() -> None:
+    with pytest.raises(UnknownName, match=r"unknown machine 'h100_sxm'") as caught:
+        load_machine("h100_sxm")
+    assert "did you mean 'h100-sxm'?" in str(caught.value)
+
+
+def test_missing_file_is_named() -> None:
+    with pytest.raises(MachineError, match="cannot read machine description .*nowhere.yaml"):
+        load_machine("/nowhere.yaml")
+
+
+@pytest.fixture
+def edited(tmp_path: Path, machines: Path):
+    text = (machines / "toy.yaml").read_text()
+
+    def edit(old: str, new: str) -> Path:
+        assert text.count(old) == 1, old
+        path = tmp_path / "toy.yaml"
+        path.write_text(text.replace(old, new))
+        return path
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message", "hint"),
+    [
+        ("sm_count:", "sm_cout:", 13, "chip: missing key 'sm_count'", "is it 'sm_cout'?"),
+        ("  max_ctas:", "  ctas: 1\n  max_ctas:", 21, "sm.ctas: unknown key 'ctas'", "did you mean 'max_ctas'?"),
+        ("value: 2, unit: SMs", "value: two, unit: SMs", 13, "chip.sm_count.value: expected a number", ""),
+        ("value: 2, unit: SMs", "value: 2.5, unit: SMs", 13, "2.5 is no whole number", ""),
+        ("value: 2, unit: SMs", "value: 0, unit: SMs", 13, "chip.sm_count.value: 0 is too small", "least value accepted is 1"),
+        ("value: 2, unit: SMs", "value: .nan, unit: SMs", 13, "chip.sm_count.value: .* no decimal number", ""),
+        ("unit: SMs,", "unit: SM,", 13, "chip.sm_count.unit: unit 'SM'", "given in 'SMs'"),
+        ("unit: SMs, source: TOY", "unit: SMs, source: TAY", 13, "unknown source 'TAY'", "did you mean 'TOY'?"),
+        ("unit: SMs, source: TOY", "unit: SMs, source: assumed", 13, "an assumed number without a note", "say in note"),
+        ("unit: SMs, source: TOY", "unit: SMs", 13, "chip.sm_count: missing key 'source'", ""),
+        ("  alu: {value: 32", "  alw: {value: 32", 38, "lanes.alw: unknown key 'alw'", "did you mean 'alu'?"),
+        ("imad: {pipe: fma,", "imad: {pipe: fna,", 48, "'fna' has no lanes here", "did you mean 'fma'?"),
+        ("id: toy", "id: tay", 4, "id: id 'tay' in a file named 'toy.yaml'", "write: id: toy"),
+        ('"8.0"', "eight", 7, "'eight' is no compute capability", "9.0"),
+        ("schema: 1", "schema: 2", 3, "schema 2 is not known", "reads schema 1"),
+        ("revision: 1", "revision: 1\nrevision: 2", 7, "revision: this key is given twice", "remove one"),
+        ("chip:\n", "chip: [\n", 14, "not YAML", ""),
+    ],
+)
+def test_faults_are_named_with_position(edited, old: str, new: str, line: int, message: str, hint: str) -> None:
+    with pytest.raises(MachineError, match=message) as caught:
+        load_machine(edited(old, new))
+    text = str(caught.value)
+    assert f"toy.yaml:{line}:" in text
+    assert hint in text
+    assert len(text.splitlines()) <= 5
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "just text", "\x00", "a: &x [*x]\n", "{" * 3000, "!!python/object:os.system {}"])
+def test_hostile_files_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "toy.yaml"
+    path.write_text(text)
+    with pytest.raises(MachineError):
+        load_machine(path)
+
+
+def test_a_changed_file_is_read_again(edited) -> None:
+    path = edited("value: 400,", "value: 401,")
+    assert load_machine(path).latencies["dram"] == 401
+    path.write_text(path.read_text().replace("value: 401,", "value: 4020,"))
+    assert load_machine(path).latencies["dram"] == 4020
+
+
+@pytest.mark.parametrize(
+    ("target", "runs_on"),
+    [
+        ("sm_50", "7.0 8.0 8.9 9.0 10.0 10.3 12.0"),
+        ("sm_80", "8.0 8.9 9.0 10.0 10.3 12.0"),
+        ("sm_89", "8.9 9.0 10.0 10.3 12.0"),
+        ("sm_90", "9.0 10.0 10.3 12.0"),
+        ("sm_90a", "9.0"),
+        ("sm_100", "10.0 10.3 12.0"),
+        ("sm_100a", "10.0"),
+        ("sm_100f", "10.0 10.3"),
+        ("sm_103f", "10.3"),
+        ("sm_120a", "12.0"),
+        ("sm_90a, texmode_independent", "9.0"),
+        ("texmode_unified", ""),
+        ("sm_9", ""),
+    ],
+)
+def test_targets(toy: Machine, target: str, runs_on: str) -> None:
+    from dataclasses import replace
+
+    for capability in ("7.0", "8.0", "8.9", "9.0", "10.0", "10.3", "12.0"):
+        major, minor = map(int, capability.split("."))
+        assert can_run(target, replace(toy, compute_capability=(major, minor))) == (capability in runs_on.split()), capability
+
+
+def test_parse_target() -> None:
+    assert parse_target("sm_121a") == (12, 1, "a")
+    assert parse_target("sm_100f") == (10, 0, "f")
+    assert parse_target("sm_90b") is None
+
+
+def test_a_machine_knows_its_targets() -> None:
+    assert load_machine("h100-sxm").targets == ("sm_90", "sm_90a")
+    assert load_machine("v100-sxm2").targets == ("sm_70",)

@@ -140,7 +140,9 @@ def warp_step(b: Builder, mask_at: int | None, gets: list[Get], puts: list[Put],
         key = (opcode, wanted) if members is not None else (f"{t.frame.function.name}:{index}", 0)
         values = tuple(get(t) for get in gets)
         # Deeper calls first, then the lowest instruction: who stands there cannot be waiting for later ones.
-        t.waiting = WarpWait(key, wanted, values, puts, exchange, (-len(t.frames), index), members is not None)
+        t.waiting = WarpWait(
+            key, wanted, values, puts, exchange, (-len(t.frames), index), members is not None
+        )
         settle_warp(t.cta.warps[t.number // 32])
 
     return step
@@ -289,5 +291,3 @@ def activemask(b: Builder) -> Callable[[Thread], None]:
         return dict.fromkeys(waits, (sum(1 << lane for lane in waits),))
 
     return warp_step(b, None, [], [b.put(0, 32)], exchange)
-
-

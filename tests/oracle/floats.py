@@ -336,5 +336,7 @@ def approximate(f: Format, name: str, x: int) -> int:
     if name in ("sin", "cos"):
         if math.isinf(v):
             return f.nan
-        return x if name == "sin" and v == 0 else from_python(f, math.sin(v) if name == "sin" else math.cos(v))
+        return (
+            x if name == "sin" and v == 0 else from_python(f, math.sin(v) if name == "sin" else math.cos(v))
+        )
     raise ValueError(f"no approximate function {name!r}")

@@ -139,7 +139,9 @@ class Cta:
                 moved |= settle_unmasked(warp)
         left = [thread for thread in self.threads if not thread.done]
         if left and not moved:
-            stuck = ", ".join(f"{t.tid} at line {t.frame.function.code[t.frame.pc - 1].line}" for t in left[:4])
+            stuck = ", ".join(
+                f"{t.tid} at line {t.frame.function.code[t.frame.pc - 1].line}" for t in left[:4]
+            )
             raise OracleError(f"deadlock: {len(left)} threads wait for what cannot come: {stuck}")
         return bool(left)
 
@@ -172,7 +174,8 @@ class Machine:
     def __init__(self, module: Module, entry: str, grid: tuple[int, int, int], block: tuple[int, int, int],
                  shared_bytes: int, symbols: Mapping[str, bytes], quantum: int, budget: int) -> None:  # fmt: skip
         self.module, self.grid, self.block = module, grid, block
-        self.dynamic_shared, self.quantum, self.budget = shared_bytes, quantum, budget
+        self.dynamic_shared: int = shared_bytes
+        self.quantum, self.budget = quantum, budget
         self.map = AddressMap()
         self.symbols: dict[str, Buffer] = {}
         self.heap: list[Buffer] = []
@@ -218,8 +221,7 @@ class Machine:
 
     def fill(self, variable: Variable) -> None:
         data = self.symbols[variable.name].data
-        for item in variable.values:
-            at, size, value = item  # type: ignore[misc]
+        for at, size, value in variable.values:
             if isinstance(value, Number):
                 number = value.value
                 if value.width and value.width != size * 8:
@@ -229,6 +231,7 @@ class Machine:
                 number, symbol = value
                 number = (self.address_of(symbol) & number) >> ((number & -number).bit_length() - 1)
             else:
+                assert isinstance(value, Symbol)
                 number = self.address_of(value)
             data[at : at + size] = (number & mask(size * 8)).to_bytes(size, "little")
 
@@ -389,7 +392,11 @@ class Machine:
 
     def read_actual(self, t: Thread, b: Builder, operand: object, formal: Variable | Register) -> int:
         size = formal.size if isinstance(formal, Variable) else formal.width // 8 or 1
-        if isinstance(operand, Symbol) and isinstance(operand.target, Variable) and operand.target.space == "param":
+        if (
+            isinstance(operand, Symbol)
+            and isinstance(operand.target, Variable)
+            and operand.target.space == "param"
+        ):
             at = t.frame.param_base + operand.target.offset
             size = min(size, operand.target.size)
             return int.from_bytes(t.param[at : at + size], "little")
@@ -500,5 +507,3 @@ def allot(variables: Sequence[Variable], start: int) -> int:
         variable.offset = -(-start // variable.align) * variable.align
         start = variable.offset + variable.size
     return start
-
-

@@ -44,7 +44,9 @@ def sources(b: Builder, count: int, is_signed: bool = False, first: int = 1) -> 
 
 def half_lanes(function: Callable[..., int], count: int = 2) -> Callable[..., int]:
     """The function on each 16-bit half of packed operands."""
-    return lambda *xs: sum((function(*[x >> 16 * i & 0xFFFF for x in xs]) & 0xFFFF) << 16 * i for i in range(count))
+    return lambda *xs: sum(
+        (function(*[x >> 16 * i & 0xFFFF for x in xs]) & 0xFFFF) << 16 * i for i in range(count)
+    )
 
 
 def floating(b: Builder, function: Callable[..., int], count: int) -> Step:
@@ -273,12 +275,12 @@ def lop3(b: Builder) -> Step:
     booleans = [word for word in b.mods if word in ("or", "and")]
     d, p = b.pair(0)
     put, put_p = b.put(d), b.put(p, 1)
-    gets = sources(b, 3)
+    x, y, z = sources(b, 3)
     table = b.get(4, 8)
     q = b.get(5, 1) if booleans else None
 
     def step(t: Thread) -> None:
-        result = integers.logic3(*[get(t) for get in gets], table(t))
+        result = integers.logic3(x(t), y(t), z(t), table(t))
         put(t, result)
         if q is not None:
             put_p(t, int(result != 0) | q(t) if booleans[0] == "or" else int(result != 0) & q(t))
@@ -580,7 +582,9 @@ def integer_atomic(b: Builder, op: str) -> Callable[[int, int], int]:
 @meaning("atom", "red")
 def atom(b: Builder) -> Step:
     at = 0 if b.statement.base == "red" else 1
-    op = next(w for w in b.mods if w in ("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"))
+    op = next(
+        w for w in b.mods if w in ("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas")
+    )
     space, address, size, width = b.space(), b.address(at), b.width // 8, b.width
     target = b.operands[0]
     source = b.operands[at + 1]
@@ -664,7 +668,9 @@ def float_to_integer(b: Builder, source: floats.Format, target: str) -> Callable
             return 1 << (width - 1) if source is floats.F64 or width == 64 else 0
         if floats.is_infinite(source, x):
             return clamp(-(1 << 200) if x & source.sign_bit else 1 << 200, width, is_signed)
-        return clamp(floats.to_integer(source, floats.flush(source, x) if flush else x, mode), width, is_signed)
+        return clamp(
+            floats.to_integer(source, floats.flush(source, x) if flush else x, mode), width, is_signed
+        )
 
     return one
 

@@ -54,7 +54,7 @@ class Variable:
     type: str
     align: int
     size: int
-    values: list[object] = field(default_factory=list)  # (offset, size, value) triples
+    values: list[tuple[int, int, object]] = field(default_factory=list)  # offset, size, value
     external: bool = False
     unsized: bool = False
     offset: int = 0
@@ -242,10 +242,7 @@ class Reader:
     def read(self) -> Module:
         while self.at < len(self.tokens):
             word = self.peek()
-            if word == ".version":
-                self.take()
-                self.take()
-            elif word == ".address_size":
+            if word in (".version", ".address_size"):
                 self.take()
                 self.take()
             elif word == ".target":
@@ -368,7 +365,7 @@ class Reader:
         while self.accept("["):
             dimensions.append(0 if self.peek() == "]" else self.expression())
             self.expect("]")
-        values: list[object] = []
+        values: list[tuple[int, int, object]] = []
         if self.accept("="):
             length = self.initialiser(values, 0, dimensions, element, type_name, lanes)
             if dimensions and dimensions[0] == 0:
@@ -386,8 +383,8 @@ class Reader:
             self.function.variables.append(variable)
         return variable
 
-    def initialiser(self, values: list[object], at: int, dimensions: list[int], element: int, type_name: str,
-                    lanes: int) -> int:  # fmt: skip
+    def initialiser(self, values: list[tuple[int, int, object]], at: int, dimensions: list[int], element: int,
+                    type_name: str, lanes: int) -> int:  # fmt: skip
         """Collect ``(offset, size, value)`` of a braced initialiser from byte ``at``; returns where it ends."""
         if not self.accept("{"):
             size = element // lanes
@@ -490,9 +487,9 @@ class Reader:
 
         text = self.take()
         if text[:2] in ("0f", "0F"):
-            return Number(int(text[2:], 16), 32)
+            return Number(int.from_bytes(bytes.fromhex(text[2:]), "big"), 32)
         if text[:2] in ("0d", "0D"):
-            return Number(int(text[2:], 16), 64)
+            return Number(int.from_bytes(bytes.fromhex(text[2:]), "big"), 64)
         return Number(from_python(F64, float(text)), 64)
 
     # -- bodies
@@ -615,7 +612,7 @@ class Reader:
             statement.operands = [self.bind(operand, scope) for operand in statement.operands]
 
     def bind(self, operand: object, scope: Scope) -> object:
-        if isinstance(operand, Symbol) and operand.target is None:
+        if isinstance(operand, Symbol) and (operand.target is None or isinstance(operand.target, Label)):
             found = scope.find(operand.name)
             if isinstance(found, Label) and found.targets is not None:
                 positions = []

@@ -127,7 +127,7 @@ CASES: list[Case] = [
         cuda("mandelbrot", f"mandelbrot-{w}x{h}x{limit}", programs.mandelbrot, w, h, limit)
         for w, h, limit in ((16, 16, 1), (35, 20, 40))
     ),
-    *(cuda("bitonic", f"bitonic-{n}", programs.bitonic, n) for n in (1024, 4096)),
+    *(cuda("bitonic", f"bitonic-{n}", programs.bitonic, n) for n in (1024, 2048)),
     *(
         Case(
             f"demo_{stem}-33x17x20",

@@ -1,0 +1,41 @@
+"""Every example kernel, run thread by thread from its committed PTX, computes what NumPy computes.
+
+This checks kernels, catalogue and interpreter against each other; none of them knows the emulator.
+"""
+
+from __future__ import annotations
+
+import closed_forms
+import pytest
+from cases import SMALL, Case, execute
+from interpreter import Interpreter
+
+
+@pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
+def test_result(case: Case):
+    program = case.program()
+    program.check(execute(program, Interpreter(case.text)))
+
+
+FORMULAS = {
+    "saxpy-1": closed_forms.saxpy(1),
+    "saxpy-256": closed_forms.saxpy(256),
+    "saxpy-1000": closed_forms.saxpy(1000),
+    "transpose_conflicts-32x64": closed_forms.transpose("transpose_conflicts", 32, 64),
+    "transpose_padded-32x64": closed_forms.transpose("transpose_padded", 32, 64),
+    "sgemm_tiled-16x32x16": closed_forms.sgemm_tiled(16, 32, 16),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_counts_equal_the_closed_form(name: str):
+    (case,) = (case for case in SMALL if case.name == name)
+    interpreter, expected = Interpreter(case.text), FORMULAS[name]
+    execute(case.program(), interpreter)
+    (result,) = interpreter.results
+
+    assert result.thread_instructions == expected.thread_instructions
+    assert result.warp_instructions == expected.warp_instructions
+    assert result.branches_executed == expected.branches_executed
+    assert result.branches_divergent == expected.branches_divergent
+    assert {opcode: result.opcodes[opcode] for opcode in expected.opcodes} == expected.opcodes

@@ -111,6 +111,9 @@ class SiteProfile:
     sectors: int
     wavefronts: int
     ideal_wavefronts: int
+    #: of ``lanes``, those that went to shared and to local memory (a generic access may go anywhere)
+    shared_lanes: int = 0
+    local_lanes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

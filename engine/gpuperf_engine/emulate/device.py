@@ -50,15 +50,14 @@ class CallSite:
 class Write:
     """What one event did to one object. Digests are of the whole object; counts are in elements of its dtype.
 
-    ``written`` elements were stored to (in part or whole), ``unchanged`` of them held the same bits before. ``known_before`` is
-    false for the first write of an object. ``single`` is the one value that all elements hold afterwards, or ``None``.
+    ``written`` elements were stored to (in part or whole), ``unchanged`` of them had been written before and hold the same bits
+    as then. ``single`` is the one value that all elements hold afterwards, or ``None``; ``zero`` says that its bits are 0.
     """
 
-    object: str
+    array: DeviceArray
     elements: int
     written: int
     unchanged: int
-    known_before: bool
     single: str | None
     zero: bool
     digest: str
@@ -210,7 +209,7 @@ class Runtime:
             raise LaunchError(f"an array of dtype {host.dtype} has no device representation")
         made = self._allocate(host.shape, host.dtype, name)
         self.memory.write(made.allocation, 0, host.reshape(-1).view(np.uint8))
-        self._record("copy-in", (made,), made.nbytes, known_before=False)
+        self._record("copy-in", (made,), made.nbytes)
         return made
 
     def empty(self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *, name: str | None = None) -> DeviceArray:
@@ -223,7 +222,7 @@ class Runtime:
         """Device memory set to zero, recorded as an allocation and a memset."""
         made = self._allocate(_shape(shape), np.dtype(dtype), name)
         self.memory.mark(made.allocation, 0, made.nbytes)
-        self._record("memset", (made,), made.nbytes, known_before=False)
+        self._record("memset", (made,), made.nbytes)
         return made
 
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str | None) -> DeviceArray:
@@ -238,7 +237,7 @@ class Runtime:
         before = self._before(array)
         array.bytes()[:] = np.full(array.size, value, dtype=array.dtype).view(np.uint8)
         self.memory.mark(array.allocation, array.offset, array.nbytes)
-        self._record("memset", (array,), array.nbytes, before=before)
+        self._record("memset", (array,), array.nbytes, before)
 
     def copy(self, target: DeviceArray, source: NDArray[Any] | DeviceArray) -> None:
         """Copy host → device or device → device; both sides must have the same number of bytes."""
@@ -253,7 +252,7 @@ class Runtime:
         array_bytes = target.bytes()
         array_bytes[:] = raw
         self.memory.mark(target.allocation, target.offset, target.nbytes)
-        self._record(kind, objects, target.nbytes, before=before)
+        self._record(kind, objects, target.nbytes, before)
 
     def read(self, array: DeviceArray) -> NDArray[Any]:
         """Copy out, recorded."""
@@ -333,9 +332,8 @@ class Runtime:
         try:
             observation = self._backend.run(program, plan, self.memory, self.observe)
         finally:
-            written = self._end_values(before)
+            writes = self._end_values(before)
         objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
-        writes = tuple(self._written(array, mask, before[array.allocation]) for array, mask in written)
         self.events.append(Event("launch", call_site(), objects, kernel.name, 0, writes))
         return program, plan, observation
 
@@ -375,81 +373,78 @@ class Runtime:
 
     # -- values ---------------------------------------------------------------------------------------------------------
 
-    def _before(self, array: DeviceArray) -> NDArray[np.uint8] | None:
-        return self.memory.view(array.allocation).copy() if "values" in self.observe else None
+    def _snapshot(self, allocation: Allocation) -> _Snapshot:
+        return _Snapshot(self.memory.view(allocation).copy(), self.memory.shadow_of(allocation) != 0)
 
-    def _start_values(self) -> dict[Allocation, NDArray[np.uint8]]:
+    def _before(self, array: DeviceArray) -> _Snapshot | None:
+        return self._snapshot(array.allocation) if "values" in self.observe else None
+
+    def _start_values(self) -> dict[Allocation, _Snapshot]:
         """Snapshot all arrays, and set the shadow so that the launch's own writes can be told (see ``memory``)."""
         if "values" not in self.observe:
             return {}
-        saved: dict[Allocation, NDArray[np.uint8]] = {}
+        saved: dict[Allocation, _Snapshot] = {}
         for array in self.arrays:
             allocation = array.allocation
-            saved[allocation] = self.memory.view(allocation).copy()
+            saved[allocation] = self._snapshot(allocation)
             shadow = self.memory.shadow_of(allocation)
             shadow[shadow != 0] = 2
             allocation.initialized = allocation.size == 0
         self.memory.generation += 1
         return saved
 
-    def _end_values(
-        self, before: dict[Allocation, NDArray[np.uint8]]
-    ) -> list[tuple[DeviceArray, NDArray[np.bool_]]]:
+    def _end_values(self, before: dict[Allocation, _Snapshot]) -> tuple[Write, ...]:
         found = []
         for array in self.arrays:
-            allocation = array.allocation
-            if allocation not in before:
+            snapshot = before.get(array.allocation)
+            if snapshot is None:
                 continue
-            shadow = self.memory.shadow_of(allocation)
+            shadow = self.memory.shadow_of(array.allocation)
             mask = shadow == 1
             if mask.any():
-                found.append((array, mask))
+                found.append(self._written(array, mask, snapshot))
             shadow[shadow != 0] = 1
         self.memory.settle()
-        return found
+        return tuple(found)
 
-    def _written(
-        self, array: DeviceArray, mask: NDArray[np.bool_], before: NDArray[np.uint8], *, known_before: bool = True
-    ) -> Write:
+    def _written(self, array: DeviceArray, mask: NDArray[np.bool_], before: _Snapshot) -> Write:
         now = self.memory.view(array.allocation)
         width = array.dtype.itemsize
         whole = now.size // width * width
         touched = mask[:whole].reshape(-1, width).any(axis=1)
-        same = (now[:whole] == before[:whole]).reshape(-1, width).all(axis=1)
+        same = ((now == before.bytes) & before.written)[:whole].reshape(-1, width).all(axis=1)
         elements = now[:whole].reshape(-1, width)
-        first = elements[:1]
-        single = bool(whole) and bool((elements == first).all())
-        value = first.tobytes()
-        shown = str(np.frombuffer(value, dtype=array.dtype)[0]) if single else None
+        single = bool(whole) and bool((elements == elements[:1]).all())
+        value = elements[:1].tobytes()
         return Write(
-            object=array.name,
+            array=array,
             elements=len(elements),
             written=int(touched.sum()),
-            unchanged=int((touched & same).sum()) if known_before else 0,
-            known_before=known_before,
-            single=shown,
+            unchanged=int((touched & same).sum()),
+            single=str(np.frombuffer(value, dtype=array.dtype)[0]) if single else None,
             zero=single and not any(value),
             digest=hashlib.blake2b(now.tobytes(), digest_size=8).hexdigest(),
         )
 
-    def _record(
-        self,
-        kind: str,
-        objects: tuple[DeviceArray, ...],
-        size: int,
-        *,
-        before: NDArray[np.uint8] | None = None,
-        known_before: bool = True,
-    ) -> None:
+    def _record(self, kind: str, objects: tuple[DeviceArray, ...], size: int, before: _Snapshot | None = None) -> None:
         writes: tuple[Write, ...] = ()
         target = objects[0]
         if "values" in self.observe:
             mask = np.zeros(target.allocation.size, dtype=np.bool_)
             mask[target.offset : target.offset + target.nbytes] = True
-            old = before if before is not None else np.zeros(target.allocation.size, dtype=np.uint8)
+            if before is None:
+                before = _Snapshot(np.zeros(mask.size, dtype=np.uint8), np.zeros(mask.size, dtype=np.bool_))
             whole = next((array for array in self.arrays if array.allocation is target.allocation), target)
-            writes = (self._written(whole, mask, old, known_before=known_before),)
+            writes = (self._written(whole, mask, before),)
         self.events.append(Event(kind, call_site(), objects, bytes=size, writes=writes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """An object before an event: its bytes, and which of them had been written."""
+
+    bytes: NDArray[np.uint8]
+    written: NDArray[np.bool_]
 
 
 def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:

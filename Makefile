@@ -1,0 +1,38 @@
+# Every target sets up its own .venv on first use; nothing but Python ≥ 3.10, make and a network to PyPI is needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check bench docs hardware clean
+
+demo: $(READY)
+	$(BIN)/python examples/demo/demo.py
+
+test: $(READY)
+	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --gpuperf examples --gpuperf-report=build/gpuperf
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m benchmarks.docs --check
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+# Renders the generated pages of docs/ and the tables in the README from the code.
+docs: $(READY)
+	$(BIN)/python -m benchmarks.docs
+
+clean:
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed; set PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check]'
+	@touch $@

@@ -1,0 +1,73 @@
+"""Runs PTX kernels on the CPU and counts exactly what they do. No GPU, no network, no pytest.
+
+>>> import gpuperf_engine as ge
+>>> module = ge.parse(text, path="saxpy.ptx")
+>>> device = ge.Device()
+>>> profile = device.launch(module["saxpy"], grid=4096, block=256, args=[...])
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .errors import (
+    BudgetExceeded,
+    Deadlock,
+    EngineError,
+    LaunchError,
+    MachineError,
+    MemoryFault,
+    NotObserved,
+    PtxError,
+    PtxSyntaxError,
+    TrapError,
+    UnknownName,
+    Unsupported,
+)
+
+if TYPE_CHECKING:
+    from .api import Device, Kernel, Module, add_profiles, estimate, find_patterns, machine_ids, parse
+    from .results import Branches, Estimate, Finding, Memory, Profile, Resources
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Branches",
+    "BudgetExceeded",
+    "Deadlock",
+    "Device",
+    "EngineError",
+    "Estimate",
+    "Finding",
+    "Kernel",
+    "LaunchError",
+    "MachineError",
+    "Memory",
+    "MemoryFault",
+    "Module",
+    "NotObserved",
+    "Profile",
+    "PtxError",
+    "PtxSyntaxError",
+    "Resources",
+    "TrapError",
+    "UnknownName",
+    "Unsupported",
+    "__version__",
+    "add_profiles",
+    "estimate",
+    "find_patterns",
+    "machine_ids",
+    "parse",
+]
+
+_RESULTS = ("Branches", "Estimate", "Finding", "Memory", "Profile", "Resources")
+
+
+def __getattr__(name: str) -> Any:
+    """Load the engine on first use: importing the package alone costs nothing."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import api, results
+
+    return getattr(results if name in _RESULTS else api, name)

@@ -1,0 +1,90 @@
+"""The public interface: parse, device, launch, estimate, patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .emulate.device import DeviceArray, Runtime
+from .emulate.launch import Dim3
+from .patterns.coarse import find_patterns as _find_patterns
+from .profile import add_profiles, build_profile
+from .ptx.parse import parse
+from .ptx.syntax import Function, Kernel, Module
+from .results import Estimate, Finding, Profile
+from .timing import Machine, machine_ids
+from .timing import estimate as _estimate
+from .timing.adapt import timing_input
+
+__all__ = [
+    "Device",
+    "DeviceArray",
+    "Kernel",
+    "Module",
+    "add_profiles",
+    "estimate",
+    "find_patterns",
+    "machine_ids",
+    "parse",
+]
+
+Shape = int | tuple[int, ...]
+
+
+class Device(Runtime):
+    """A GPU on the CPU: memory with named arrays, and launches that count exactly.
+
+    ``Device(observe={"memory"}, memory_bytes=4 << 30, backend="native")``: ``observe`` is a subset of ``memory`` (the default), ``trace``
+    and ``values``; ``backend`` is ``native`` (LLVM) or ``lanes`` (NumPy, the reference: slow, same results).
+    """
+
+    def launch(
+        self,
+        kernel: Function,
+        grid: Shape,
+        block: Shape,
+        args: Sequence[object] = (),
+        *,
+        shared_bytes: int = 0,
+        cluster: Dim3 | None = None,
+        cooperative: bool = False,
+        demand: str = "values",
+        max_instructions: int | None = None,
+    ) -> Profile:
+        """Run a kernel and count what it does.
+
+        ``args``: arrays, views, device addresses, ``None`` (null), NumPy scalars (integers match by width), Python numbers
+        (range-checked), NumPy structured scalars or ``bytes`` for by-value structs. ``shared_bytes`` is dynamic shared memory per
+        CTA; ``cooperative`` makes all CTAs co-resident; ``max_instructions`` bounds the warp instructions of one warp.
+
+        Raises ``LaunchError`` for shapes and arguments, ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError`` and
+        ``Unsupported`` for what the kernel does.
+        """
+        program, plan, observation = self.run(
+            kernel,
+            grid,
+            block,
+            args,
+            shared_bytes=shared_bytes,
+            cluster=cluster,
+            cooperative=cooperative,
+            demand=demand,
+            max_instructions=max_instructions,
+        )
+        profile = build_profile(program, plan, observation)
+        object.__setattr__(profile, "timing", timing_input(program, plan, observation, profile))
+        return profile
+
+    @property
+    def program(self) -> Device:
+        """The recorded program of allocations, copies, memsets and launches, for ``find_patterns``."""
+        return self
+
+
+def estimate(profile: Profile, machine: str | Machine, **options: object) -> Estimate:
+    """Predicted time of a profile on a machine (an id of ``machine_ids()`` or a loaded one). Raises ``MachineError``."""
+    return _estimate(profile, machine, **options)
+
+
+def find_patterns(program: Device) -> tuple[Finding, ...]:
+    """Value patterns of everything recorded on a device. Raises ``NotObserved`` unless it observes ``values``."""
+    return _find_patterns(program)

@@ -1,0 +1,6 @@
+"""Counting: what a run observed, turned into the profile that users read."""
+
+from .build import build_profile
+from .total import add_profiles
+
+__all__ = ["add_profiles", "build_profile"]

@@ -1,0 +1,252 @@
+"""From the counters of one launch to its profile.
+
+The identity of CUDA Flux: the executions of an opcode are the sum over basic blocks of the block's executions times the
+block's static instructions, exact here because every warp's and lane's blocks are counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..emulate.launch import LaunchPlan
+from ..emulate.observe import Observation
+from ..emulate.program import BasicBlock, Program
+from ..ptx.syntax import Instruction
+from ..results import (
+    BlockProfile,
+    BranchProfile,
+    Branches,
+    LineProfile,
+    Memory,
+    Profile,
+    Resources,
+    SiteProfile,
+)
+
+__all__ = ["build_profile"]
+
+PRECISIONS = {"f16": "hp", "f16x2": "hp", "bf16": "hp", "bf16x2": "hp", "f32": "sp", "f32x2": "sp", "f64": "dp"}
+
+
+@dataclass
+class _Line:
+    instructions: int = 0
+    warps: int = 0
+    lanes: int = 0
+    sectors: int = 0
+    conflicts: int = 0
+    divergent: int = 0
+
+
+@dataclass
+class _Totals:
+    opcodes: Counter[str] = field(default_factory=Counter)
+    warp_opcodes: Counter[str] = field(default_factory=Counter)
+    categories: Counter[str] = field(default_factory=Counter)
+    units: Counter[str] = field(default_factory=Counter)
+    flops: Counter[str] = field(default_factory=Counter)
+    off: int = 0
+
+
+def build_profile(program: Program, plan: LaunchPlan, observation: Observation) -> Profile:
+    """The profile of one launch of the whole program (demand ``values``)."""
+    totals = _Totals(flops=Counter({"hp": 0, "sp": 0, "dp": 0}))
+    lines: dict[tuple[str, int], _Line] = {}
+    sources: dict[tuple[str, int], _Line] = {}
+    for block in program.blocks:
+        _count_block(block, program, observation, totals, lines, sources)
+    branches = list(_branches(program, observation, lines, sources))
+    sites = _sites(program, observation, lines, sources) if observation.sites is not None else ()
+    kernel = program.kernel
+    return Profile(
+        kernel=kernel.name,
+        path=kernel.module.path,
+        target=kernel.module.target,
+        version=kernel.module.version,
+        address_size=kernel.module.address_size,
+        grid=plan.grid,
+        block=plan.block,
+        launches=1,
+        demand="values",
+        share_executed=1.0,
+        thread_instructions=sum(totals.opcodes.values()),
+        warp_instructions=sum(totals.warp_opcodes.values()),
+        thread_instructions_predicated_on=sum(totals.opcodes.values()) - totals.off,
+        opcodes=dict(sorted(totals.opcodes.items())),
+        warp_opcodes=dict(sorted(totals.warp_opcodes.items())),
+        by_category=dict(sorted(totals.categories.items())),
+        units=dict(sorted(totals.units.items())),
+        flops=dict(totals.flops),
+        branches=Branches(sum(item.executed for item in branches), sum(item.divergent for item in branches)),
+        resources=Resources(program.registers(), plan.shared_bytes, program.local_bytes),
+        blocks=tuple(_block(block, program, observation) for block in program.blocks if block.tally),
+        branch_sites=tuple(branches),
+        by_line=_listed(lines),
+        by_source_line=_listed(sources),
+        static_instructions=sum(len(function.instructions) for function in program.functions),
+        observed_memory=_memory(sites) if observation.sites is not None else None,
+        sites=sites,
+        notes=(*kernel.module.notes, *_uninitialized(program, observation)),
+    )
+
+
+def _count_block(
+    block: BasicBlock,
+    program: Program,
+    observation: Observation,
+    totals: _Totals,
+    lines: dict[tuple[str, int], _Line],
+    sources: dict[tuple[str, int], _Line],
+) -> None:
+    warps, lanes = int(observation.block_warps[block.index]), int(observation.block_lanes[block.index])
+    for instruction in block.tally:
+        spelling = instruction.spelling
+        on = _lanes_on(instruction, block, program, observation, lanes)
+        for line in _lines_of(instruction, lines, sources):
+            line.instructions += 1
+            line.warps += warps
+            line.lanes += lanes
+        if not warps:
+            continue
+        totals.opcodes[instruction.opcode] += lanes
+        totals.warp_opcodes[instruction.opcode] += warps
+        totals.categories[spelling.category] += lanes
+        totals.units[spelling.unit] += warps
+        totals.off += lanes - on
+        if spelling.flops and spelling.type is not None:
+            precision = PRECISIONS.get(spelling.type.name)
+            if precision is not None:
+                totals.flops[precision] += on * spelling.flops * spelling.type.lanes
+
+
+def _lanes_on(
+    instruction: Instruction, block: BasicBlock, program: Program, observation: Observation, lanes: int
+) -> int:
+    """Lanes whose guard held."""
+    if instruction.guard is None:
+        return lanes
+    counter = program.predicated_of.get(instruction)
+    if counter is not None:
+        return int(observation.predicated[counter])
+    if block.counted and instruction is block.terminator:
+        return int(observation.taken[block.index])
+    # a guarded call or barrier: the lanes of the block of its own, which the uncounted branch leads to
+    return int(observation.block_lanes[program.block_of[instruction]])
+
+
+def _lines_of(
+    instruction: Instruction, lines: dict[tuple[str, int], _Line], sources: dict[tuple[str, int], _Line]
+) -> Iterable[_Line]:
+    yield lines.setdefault((instruction.span.path, instruction.span.line), _Line())
+    if instruction.location is not None:
+        yield sources.setdefault((instruction.location.path, instruction.location.line), _Line())
+
+
+def _branches(
+    program: Program,
+    observation: Observation,
+    lines: dict[tuple[str, int], _Line],
+    sources: dict[tuple[str, int], _Line],
+) -> Iterable[BranchProfile]:
+    for block in program.blocks:
+        if not block.counted or block.terminator is None:
+            continue
+        divergent = int(observation.divergent[block.index])
+        for line in _lines_of(block.terminator, lines, sources):
+            line.divergent += divergent
+        yield BranchProfile(
+            program.functions[block.function].name,
+            block.terminator.span.line,
+            block.terminator.opcode,
+            int(observation.block_warps[block.index]),
+            divergent,
+        )
+
+
+def _sites(
+    program: Program,
+    observation: Observation,
+    lines: dict[tuple[str, int], _Line],
+    sources: dict[tuple[str, int], _Line],
+) -> tuple[SiteProfile, ...]:
+    assert observation.sites is not None
+    found = []
+    for site in program.sites:
+        requests, lanes, sectors, wavefronts, ideal, shared, local = (int(n) for n in observation.sites[site.index])
+        for line in _lines_of(site.instruction, lines, sources):
+            line.sectors += sectors
+            line.conflicts += wavefronts - ideal
+        found.append(
+            SiteProfile(
+                program.functions[program.blocks[site.block].function].name,
+                site.instruction.span.line,
+                site.instruction.opcode,
+                site.space,
+                site.kind,
+                site.bytes,
+                requests,
+                lanes,
+                sectors,
+                wavefronts,
+                ideal,
+                shared if site.space == "generic" else lanes * (site.space == "shared"),
+                local if site.space == "generic" else lanes * (site.space == "local"),
+            )
+        )
+    return tuple(found)
+
+
+def _memory(sites: tuple[SiteProfile, ...]) -> Memory:
+    """Totals by space. A generic site counts its lanes where they went, its requests as global ones."""
+    total: Counter[str] = Counter()
+    accesses: Counter[str] = Counter()
+    for site in sites:
+        kind = "atomic" if site.kind in ("atomic", "reduction") else site.kind
+        elsewhere = {"shared": site.shared_lanes, "local": site.local_lanes}
+        by_space = {site.space if site.space != "generic" else "global": site.lanes - sum(elsewhere.values())}
+        by_space = {"const": 0, **by_space, **{space: lanes for space, lanes in elsewhere.items() if lanes}}
+        for space, lanes in by_space.items():
+            if lanes:
+                accesses[f"{site.kind}.{space}.{site.bytes_per_lane * 8}"] += lanes
+        total["local_bytes"] += site.local_lanes * site.bytes_per_lane
+        if site.space in ("global", "generic"):
+            total[f"global_{kind}_requests"] += site.requests
+            total[f"global_{kind}_sectors"] += site.sectors
+            if kind != "atomic":
+                total[f"global_{kind}_bytes"] += by_space.get("global", 0) * site.bytes_per_lane
+        if site.shared_lanes:
+            total["shared_conflicts"] += site.wavefronts - site.ideal_wavefronts
+            if kind != "atomic":
+                total[f"shared_{kind}_requests"] += site.requests if site.space == "shared" else 0
+                total[f"shared_{kind}_wavefronts"] += site.wavefronts
+    return Memory(accesses=dict(sorted(accesses.items())), **total)
+
+
+def _block(block: BasicBlock, program: Program, observation: Observation) -> BlockProfile:
+    return BlockProfile(
+        function=program.functions[block.function].name,
+        index=block.index,
+        label=block.label,
+        first_line=block.tally[0].span.line,
+        last_line=block.tally[-1].span.end_line,
+        instructions=len(block.tally),
+        warp_executions=int(observation.block_warps[block.index]),
+        thread_executions=int(observation.block_lanes[block.index]),
+    )
+
+
+def _listed(lines: dict[tuple[str, int], _Line]) -> tuple[LineProfile, ...]:
+    return tuple(
+        LineProfile(path, number, line.instructions, line.warps, line.lanes, line.sectors, line.conflicts, line.divergent)
+        for (path, number), line in sorted(lines.items())
+    )
+
+
+def _uninitialized(program: Program, observation: Observation) -> tuple[str, ...]:
+    """One note per memory instruction that read bytes nobody had written."""
+    return tuple(
+        f"{program.sites[index].instruction.span}: {program.sites[index].instruction.opcode} reads uninitialised memory"
+        for index in sorted(observation.uninitialized)
+    )

@@ -1,0 +1,80 @@
+"""Several launches of one kernel added up: a gate case is judged by the sum."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, fields, replace
+from typing import Any
+
+from ..results import BlockProfile, BranchProfile, Branches, LineProfile, Memory, Profile, Resources, SiteProfile
+
+__all__ = ["add_profiles"]
+
+
+def add_profiles(profiles: Sequence[Profile]) -> Profile:
+    """The sum of the profiles of launches of the same kernel, in launch order; shapes are those of the first launch,
+    resources the largest. Raises ``ValueError`` if there are none."""
+    if not profiles:
+        raise ValueError("no profiles to add")
+    if len(profiles) == 1:
+        return profiles[0]
+    first = profiles[0]
+    memories = [profile.observed_memory for profile in profiles]
+    return replace(
+        first,
+        launches=sum(profile.launches for profile in profiles),
+        thread_instructions=sum(profile.thread_instructions for profile in profiles),
+        warp_instructions=sum(profile.warp_instructions for profile in profiles),
+        thread_instructions_predicated_on=sum(profile.thread_instructions_predicated_on for profile in profiles),
+        opcodes=_counts([profile.opcodes for profile in profiles]),
+        warp_opcodes=_counts([profile.warp_opcodes for profile in profiles]),
+        by_category=_counts([profile.by_category for profile in profiles]),
+        units=_counts([profile.units for profile in profiles]),
+        flops=_counts([profile.flops for profile in profiles]),
+        branches=Branches(
+            sum(profile.branches.executed for profile in profiles), sum(profile.branches.divergent for profile in profiles)
+        ),
+        resources=Resources(
+            max(profile.resources.registers for profile in profiles),
+            max(profile.resources.shared_bytes for profile in profiles),
+            max(profile.resources.local_bytes for profile in profiles),
+            first.resources.source,
+        ),
+        blocks=_rows([profile.blocks for profile in profiles], BlockProfile, 6),
+        branch_sites=_rows([profile.branch_sites for profile in profiles], BranchProfile, 3),
+        by_line=_rows([profile.by_line for profile in profiles], LineProfile, 3),
+        by_source_line=_rows([profile.by_source_line for profile in profiles], LineProfile, 3),
+        sites=_rows([profile.sites for profile in profiles], SiteProfile, 6),
+        observed_memory=None if any(memory is None for memory in memories) else _memories(memories),
+        notes=tuple(dict.fromkeys(note for profile in profiles for note in profile.notes)),
+        timing=None,
+    )
+
+
+def _counts(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for part in parts:
+        for key, count in part.items():
+            total[key] += count
+    return dict(sorted(total.items()))
+
+
+def _rows(parts: Sequence[tuple[Any, ...]], kind: type[Any], identity: int) -> tuple[Any, ...]:
+    """Records with equal first ``identity`` fields become one, the other fields added."""
+    total: dict[tuple[Any, ...], list[int]] = {}
+    for row in (row for part in parts for row in part):
+        values = astuple(row)
+        key = values[:identity]
+        sums = total.setdefault(key, [0] * (len(values) - identity))
+        for index, value in enumerate(values[identity:]):
+            sums[index] += value
+    return tuple(kind(*key, *sums) for key, sums in total.items())
+
+
+def _memories(parts: Sequence[Memory | None]) -> Memory:
+    kept = [part for part in parts if part is not None]
+    sums = {
+        item.name: sum(getattr(part, item.name) for part in kept) for item in fields(Memory) if item.name != "accesses"
+    }
+    return Memory(**sums, accesses=_counts([part.accesses for part in kept]))

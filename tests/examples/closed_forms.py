@@ -49,9 +49,9 @@ def saxpy(n: int) -> Counts:
 def transpose(entry: str, rows: int, cols: int) -> Counts:
     """Sides are multiples of 32, so every guard lets every thread pass; four elements per thread.
 
-    4 ld.param, 17 up to the first branch (where the pitch is 32 words there is a shift and an addition for the
-    mad, here and after the barrier), 5 per element moved in and 4 between two of them, 11 across the barrier,
-    5 per element moved out and 4 between, ret.
+    4 ld.param, 17 up to the first branch, 5 per element moved in and 4 between two of them, 11 across the
+    barrier, 5 per element moved out and 4 between, ret. With a pitch of 32 words a shift and an addition take
+    the place of the multiply-add, before the first branch and after the barrier.
     """
     threads = rows * cols // 4
     each = 4 + 17 + 4 * 5 + 3 * 4 + 11 + 4 * 5 + 3 * 4 + 1 + (2 if entry == "transpose_conflicts" else 0)

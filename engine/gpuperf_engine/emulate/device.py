@@ -242,11 +242,12 @@ class Runtime:
     def copy(self, target: DeviceArray, source: NDArray[Any] | DeviceArray) -> None:
         """Copy host → device or device → device; both sides must have the same number of bytes."""
         before = self._before(target)
+        kind = "copy-in"
+        objects: tuple[DeviceArray, ...] = (target,)
         if isinstance(source, DeviceArray):
             raw, kind, objects = source.bytes().copy(), "copy", (target, source)
         else:
-            host = np.ascontiguousarray(source, dtype=target.dtype)
-            raw, kind, objects = host.reshape(-1).view(np.uint8), "copy-in", (target,)
+            raw = np.ascontiguousarray(source, dtype=target.dtype).reshape(-1).view(np.uint8)
         if raw.size != target.nbytes:
             raise LaunchError(f"copy of {raw.size:,} bytes to an array of {target.nbytes:,} bytes")
         array_bytes = target.bytes()
@@ -257,7 +258,8 @@ class Runtime:
     def read(self, array: DeviceArray) -> NDArray[Any]:
         """Copy out, recorded."""
         self.events.append(Event("copy-out", call_site(), (array,), bytes=array.nbytes))
-        return array.bytes().copy().view(array.dtype).reshape(array.shape)
+        copied: NDArray[Any] = array.bytes().copy().view(array.dtype).reshape(array.shape)
+        return copied
 
     def symbol(self, kernel: Function, name: str) -> DeviceArray:
         """The array of a ``__constant__`` or ``__device__`` variable of the kernel's module. Raises ``UnknownName``."""

@@ -5,8 +5,8 @@ Assumptions, all stated so that a prediction can be judged:
 - both caches are cold when the kernel starts (Nsight Compute's default, ``--cache-control all``);
 - every distinct sector of a launch comes from DRAM once; every distinct written sector goes back to DRAM once;
 - L1: a sector that a CTA reads again hits if the resident CTAs' distinct sectors fit into the L1 that their shared memory
-  leaves, else in the share that fits. Reuse between CTAs is not counted. Where the distinct sectors per CTA are not known, they
-  are taken as the launch's footprint divided evenly, but not less than one read of it;
+  leaves, else in the share that fits. Reuse between CTAs is not counted. Where the distinct sectors per CTA are not known, no
+  reuse in L1 is counted at all;
 - L2: of the reads that miss L1 and are not the first of their sector, that share hits which the L2 can hold of the footprint of
   the CTAs running at once (the whole footprint divided evenly over the grid);
 - stores write through to L2; atomics are done there.
@@ -50,7 +50,7 @@ def estimate_caches(given: TimingInput, machine: Machine, resident: Occupancy) -
     read = memory.load_sectors * SECTOR
     first = min(memory.read_footprint, read)
 
-    per_cta = memory.cta_read_sectors * SECTOR if memory.cta_read_sectors is not None else first
+    per_cta = memory.cta_read_sectors * SECTOR if memory.cta_read_sectors is not None else read
     per_cta = min(max(per_cta, first), read)
     l1_room = max(0, machine.l1_bytes - resident.ctas_per_sm * resident.shared_per_cta)
     l1_needed = resident.ctas_per_sm * per_cta / given.ctas

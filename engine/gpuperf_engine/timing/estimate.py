@@ -1,7 +1,7 @@
 """Predicted time of a launch on a machine: latency, issue, pipes and memory of each wave, and what limits it.
 
-The default model is Kleimenov and Popova's in its corrected form (``timing.kleimenov_popova``): a wave of resident CTAs takes as
-long as the slowest of what it needs. It starts from exact counts; what it assumes is listed in ``docs/timing.md``.
+The default model is Kleimenov and Popova's in its corrected form (``timing.kleimenov_popova``): a wave of resident CTAs
+takes as long as the slowest of what it needs. It starts from exact counts; what it assumes stands in ``docs/timing.md``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import MachineError, UnknownName, nearest
+from ..results import Estimate
 from .caches import SECTOR, CacheEstimate, estimate_caches
 from .inputs import TimingInput
 from .kleimenov_popova import loaded_latency
@@ -19,36 +20,9 @@ from .occupancy import Occupancy, occupancy
 from .path_time import PathTime, path_time
 from .roofs import Roof, dram_rate, roofs
 
-__all__ = ["MODELS", "Estimate", "estimate"]
+__all__ = ["MODELS", "estimate"]
 
 MODELS = ("kleimenov-popova", "kleimenov-popova-as-printed", "roofline")
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """Predicted time of one launch.
-
-    ``time_us`` is never less than any of ``bounds`` (µs by resource: ``launch``, ``latency``, ``issue``, a unit, ``l1``,
-    ``shared``, ``l2``, ``dram``), each the time that this resource alone would allow. ``limiter`` is the resource that
-    decides the largest part. ``cycles`` are SM clock cycles without ``launch_us``. ``waves`` is how often the grid fills the
-    machine (CTAs over CTAs resident at once). ``load_latency`` is the mean latency of a global load, unloaded, in cycles, and
-    ``loaded_latency`` what it rises to until bandwidth suffices. ``occupancy`` is resident over possible warps, 0 to 1.
-    """
-
-    machine: str
-    model: str
-    time_us: float
-    cycles: float
-    launch_us: float
-    limiter: str
-    bounds: Mapping[str, float]
-    occupancy: float
-    residency: Occupancy
-    waves: float
-    caches: CacheEstimate
-    load_latency: float
-    loaded_latency: float
-    resources: str
 
 
 def estimate(
@@ -59,11 +33,15 @@ def estimate(
     model: str = "kleimenov-popova",
     search: Iterable[str] = (),
 ) -> Estimate:
-    """Predict the time of a launch.
+    """Predict the time of a launch (of all launches, if the profile is a sum of several).
 
     ``profile`` is what ``Device.launch`` returned, or a :class:`TimingInput`; ``machine`` an id or a loaded machine;
-    ``resources`` replaces registers and shared memory of the profile where given (attributes ``registers``,
-    ``shared_bytes``, ``source``); ``search`` adds folders of machine files.
+    ``resources`` replaces the profile's registers and shared memory where given; ``search`` adds folders of machine files.
+
+    In the result ``bounds`` are µs by resource: ``launch``, ``latency``, ``issue``, a unit, ``l1`` (with ``shared``, the
+    part of shared memory in it), ``l2``, ``dram``, each the time that this resource alone would allow; ``time_us`` is never
+    less than any of them, and ``limiter`` is the resource that decides the largest part of it. ``cycles`` are SM clock
+    cycles without ``launch_us``. ``waves`` is how often the grid fills the machine.
 
     Raises :class:`UnknownName` for an unknown machine or model, :class:`MachineError` for a unit that the machine does not
     describe, and :class:`LaunchError` where no CTA fits on an SM.
@@ -137,20 +115,27 @@ class _Model:
         in_us = {name: machine.microseconds(part) for name, part in bounds.items() if part > 0.0}
         return Estimate(
             machine=machine.id,
+            machine_revision=machine.revision,
             model=self.model,
             time_us=launch_us + exec_us,
-            cycles=cycles,
             launch_us=launch_us,
+            cycles=cycles,
             limiter=limiter,
             bounds={"launch": launch_us, **in_us},
             occupancy=self.resident.ratio,
-            residency=self.resident,
+            ctas_per_sm=self.resident.ctas_per_sm,
+            occupancy_limiter=self.resident.limiter,
             waves=given.ctas / (self.resident.ctas_per_sm * machine.sm_count),
-            caches=self.caches,
-            load_latency=base,
-            loaded_latency=self.loaded_latency(base, waves[0][1], found),
-            resources=given.resources,
+            notes=self.notes(base, alone, waves[0][1], found),
         )
+
+    def notes(self, base: float, alone: PathTime, ctas: int, found: list[Roof]) -> tuple[str, ...]:
+        """Remarks for people: where the inputs come from, and what loads wait for."""
+        notes = [f"registers and shared memory: {self.given.resources}", *self.given.notes]
+        if alone.global_latencies:
+            loaded = self.loaded_latency(base, ctas, found)
+            notes.append(f"a wait for global loads takes {base:.0f} cycles, {loaded:.0f} under this load")
+        return tuple(notes)
 
     def waves(self) -> list[tuple[int, int]]:
         """(how many, CTAs in each): the full waves and the tail."""
@@ -184,7 +169,7 @@ class _Model:
 
     def path(self, global_latency: float) -> PathTime:
         machine = self.machine
-        latencies: dict[str, float] = dict(machine.latencies)
+        latencies: dict[str, float] = {**machine.latencies, **self.given.latencies}
         latencies["global"] = global_latency
         latencies["local"] = latencies["constant"] = latencies["l1"]
         latencies["atomic"] = latencies["l2"]

@@ -76,7 +76,8 @@ class TimingInput:
 
     ``grid`` and ``block`` are CTAs and threads along x, y, z; ``warp_instructions`` are machine instructions issued by all
     warps of the launch, by unit; ``path`` is the way of the longest warp; ``barriers`` counts the CTA barriers on it.
-    ``resources`` says where ``registers_per_thread`` and ``shared_bytes`` (per CTA) come from.
+    ``resources`` says where ``registers_per_thread`` and ``shared_bytes`` (per CTA) come from; ``latencies`` are further
+    latencies, in cycles, that instructions of the path name; ``notes`` are remarks for people.
     """
 
     grid: tuple[int, int, int]
@@ -88,6 +89,8 @@ class TimingInput:
     memory: MemoryTraffic = field(default_factory=MemoryTraffic)
     barriers: float = 0
     resources: str = "estimate"
+    latencies: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def ctas(self) -> int:

@@ -1,0 +1,279 @@
+"""Predictions on the toy machine, each worked out by hand: one cycle is one nanosecond, so 1000 cycles are 1 µs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuperf_engine.errors import LaunchError, MachineError, UnknownName
+from gpuperf_engine.timing.estimate import MODELS, estimate
+from gpuperf_engine.timing.inputs import Block, Instruction, Loop, MemoryTraffic, TimingInput
+from gpuperf_engine.timing.machine import Machine
+
+LOAD = Instruction("lsu", "global", (0,), (1,))
+FMA = Instruction("fma", "fma", (1,), (1,))
+STORE = Instruction("lsu", "none", (1,))
+
+
+def launch(ctas: int, threads: int, *path: Block | Loop, **more) -> TimingInput:
+    counts: dict[str, float] = {}
+
+    def count(parts, times: float) -> None:
+        for part in parts:
+            if isinstance(part, Loop):
+                count(part.body, times * part.trips)
+            else:
+                for item in part.instructions:
+                    counts[item.unit] = counts.get(item.unit, 0) + times * part.weight
+
+    count(path, ctas * -(-threads // 32))
+    return TimingInput((ctas, 1, 1), (threads, 1, 1), 16, 0, counts, path, **more)
+
+
+def streaming(ctas: int, *, loads: int = 1, stores: int = 1) -> TimingInput:
+    """CTAs of 256 threads, each of which reads and writes 4 bytes per load and store: 1 KiB per CTA."""
+    warps = ctas * 8
+    return launch(
+        ctas,
+        256,
+        Block((LOAD,) * loads + (FMA,) + (STORE,) * stores),
+        memory=MemoryTraffic(
+            load_requests=warps * loads,
+            load_sectors=warps * loads * 4,
+            store_requests=warps * stores,
+            store_sectors=warps * stores * 4,
+            read_footprint=ctas * loads * 1024,
+            write_footprint=ctas * stores * 1024,
+            cta_read_sectors=ctas * loads * 32,
+        ),
+    )
+
+
+def test_one_small_cta_is_all_latency(toy: Machine) -> None:
+    # launch 1 µs; turnaround 100 + load 400 + fma 5 + the store's issue 1 = 506 cycles.
+    found = estimate(streaming(1), toy)
+    assert found.cycles == pytest.approx(506)
+    assert found.time_us == pytest.approx(1.506)
+    assert found.launch_us == 1
+    assert found.bounds["latency"] == pytest.approx(0.506)
+    assert found.limiter == "launch"
+    assert (found.machine, found.machine_revision, found.model) == ("toy", 1, "kleimenov-popova")
+
+
+def test_a_long_stream_is_bound_by_dram(toy: Machine) -> None:
+    # 2 CTAs per SM, 4 per wave. A wave moves 4 KiB in and 4 KiB out at 80 bytes per cycle: 102.4 cycles, hidden behind the
+    # 506 of latency. With 64 loads per warp in flight it is 4 * 65 KiB / 80 = 3328 cycles.
+    assert estimate(streaming(4000), toy).limiter == "latency"
+    found = estimate(streaming(4000, loads=64, stores=64), toy)
+    wave = 4 * 128 * 1024 / 80
+    assert found.limiter == "dram"
+    assert found.cycles == pytest.approx(1000 * wave)
+    assert found.bounds["dram"] == pytest.approx(1000 * wave / 1000)
+    assert found.time_us == pytest.approx(1 + wave)
+    assert (found.occupancy, found.ctas_per_sm, found.occupancy_limiter, found.waves) == (1.0, 2, "warps", 1000)
+
+
+def test_one_way_traffic_is_faster_than_mixed(toy: Machine) -> None:
+    # Reads alone at 100 bytes per cycle.
+    found = estimate(streaming(4000, loads=64, stores=0), toy)
+    assert found.bounds["dram"] == pytest.approx(4000 * 64 * 1024 / 100 / 1000)
+
+
+def test_waves_and_their_tail(toy: Machine) -> None:
+    # 4 CTAs fill the machine: 5 take two waves, each with the latency of 506.
+    assert estimate(streaming(4), toy).cycles == pytest.approx(506)
+    assert estimate(streaming(5), toy).cycles == pytest.approx(1012)
+    assert estimate(streaming(8), toy).cycles == pytest.approx(1012)
+    assert estimate(streaming(8), toy).waves == 2
+
+
+def test_dependent_fmas_wait_and_independent_ones_issue(toy: Machine) -> None:
+    # One warp: 1000 dependent fmas of 5 cycles, and the turnaround.
+    chain = Loop((Block((FMA,)),), 1000)
+    alone = estimate(launch(1, 32, chain), toy)
+    assert (alone.cycles, alone.limiter) == (pytest.approx(5100), "latency")
+    # 16 warps on an SM are 4 per sub-partition: 4000 issue cycles still hide behind 5000; wider ones do not.
+    assert estimate(launch(4, 256, chain), toy).cycles == pytest.approx(5100)
+    four = tuple(Instruction("fma", "fma", (register,), (register,)) for register in range(4))
+    wide = estimate(launch(4, 256, Loop((Block(four),), 1000)), toy)
+    assert wide.bounds["fma"] == pytest.approx(16)
+    assert wide.bounds["issue"] == pytest.approx(16)
+    assert (wide.cycles, wide.limiter) == (pytest.approx(16_000), "issue")
+
+
+def test_a_narrow_unit_is_named(toy: Machine) -> None:
+    # fp64: 8 cycles per warp instruction; 4 warps per sub-partition * 1000.
+    item = Instruction("fp64", "fp64", (1,), (1,))
+    found = estimate(launch(4, 256, Loop((Block((item,)),), 1000)), toy)
+    assert (found.limiter, found.cycles) == ("fp64", pytest.approx(32_000))
+
+
+def test_a_warp_that_leaves_sub_partitions_idle_gains_nothing_from_them(toy: Machine) -> None:
+    item = Instruction("fp64", "fp64", (), (1,))
+    found = estimate(launch(1, 32, Loop((Block((item,)),), 1000)), toy)
+    assert found.bounds["fp64"] == pytest.approx(8)
+
+
+def test_multiply_adds_share_the_pipe_of_the_fmas(toy: Machine) -> None:
+    both = Block((Instruction("fma", "fma", (), (1,)), Instruction("imad", "imad", (), (2,))))
+    found = estimate(launch(4, 256, Loop((both,), 1000)), toy)
+    assert found.bounds["imad"] == pytest.approx(8)
+    assert found.bounds["fma"] == pytest.approx(8)
+
+
+def test_shared_memory_conflicts(toy: Machine) -> None:
+    # 1000 shared loads per warp, 16 warps per SM: 16 000 wavefronts; with 8-way conflicts 128 000.
+    loads = Block((Instruction("lsu", "shared", (), (1,)),))
+    for ways, limiter in ((1, "shared"), (8, "shared")):
+        memory = MemoryTraffic(shared_wavefronts=4 * 8 * 1000 * ways)
+        found = estimate(launch(4, 256, Loop((loads,), 1000), memory=memory), toy)
+        assert found.bounds["shared"] == found.bounds["l1"] == pytest.approx(16 * ways)
+        assert found.bounds["lsu"] == pytest.approx(16)
+        assert (found.limiter, found.cycles) == (limiter, pytest.approx(max(16_000 * ways, 100 + 4 * 1000)))
+
+
+def test_barriers_let_one_warp_after_the_other_pass(toy: Machine) -> None:
+    # 8 warps, 4 cycles of 8 lanes each on 4 sub-partitions: one cycle per warp, 8 cycles per barrier.
+    quiet = launch(1, 256, Block((FMA,)))
+    assert estimate(replace(quiet, barriers=10), toy).cycles - estimate(quiet, toy).cycles == pytest.approx(80)
+
+
+def test_what_l2_serves(toy: Machine) -> None:
+    # Every CTA reads the same 1 KiB 64 times: DRAM gives it once, L2 the first read of each CTA, L1 the rest.
+    ctas = 4000
+    given_ = replace(
+        streaming(ctas, loads=64, stores=0),
+        memory=MemoryTraffic(
+            load_requests=ctas * 8 * 64, load_sectors=ctas * 32 * 64, read_footprint=1024, cta_read_sectors=ctas * 32
+        ),
+    )
+    found = estimate(given_, toy)
+    assert found.bounds["dram"] == pytest.approx(1024 / 100 / 1000)
+    assert found.bounds["l2"] == pytest.approx(ctas * 1024 / 200 / 1000)
+    assert found.bounds["l1"] == pytest.approx(ctas / 2 * 64 * 1024 / 128 / 1000)
+    assert found.limiter == "l1"
+    unknown = replace(given_, memory=replace(given_.memory, cta_read_sectors=None))
+    assert estimate(unknown, toy).bounds["l2"] == pytest.approx(ctas * 64 * 1024 / 200 / 1000)
+
+
+def test_roofline_leaves_latency_out(toy: Machine) -> None:
+    found = estimate(streaming(4000), toy, model="roofline")
+    assert "latency" not in found.bounds
+    assert found.limiter == "dram"
+    assert found.cycles == pytest.approx(4000 * 2048 / 80)
+
+
+def test_as_printed_lowers_what_the_corrected_form_keeps(toy: Machine) -> None:
+    # Little traffic: the printed rule drives the latency of the load down to what the bandwidth asks for.
+    printed = estimate(streaming(4000), toy, model="kleimenov-popova-as-printed")
+    assert printed.cycles < estimate(streaming(4000), toy).cycles
+
+
+def test_a_wait_for_several_loads_is_for_the_slowest(toy: Machine) -> None:
+    # Three loads of the same sectors side by side: one of them misses, so the warp waits for DRAM, not for a mean.
+    several = (LOAD, replace(LOAD, writes=(2,)), replace(LOAD, writes=(3,)), replace(FMA, reads=(1, 2, 3)))
+    warps = 8
+    memory = MemoryTraffic(
+        load_requests=3 * warps, load_sectors=3 * warps * 4, read_footprint=1024, cta_read_sectors=32
+    )
+    found = estimate(launch(1, 256, Block(several), memory=memory), toy)
+    # The third load issues at 8, its data is there at 408, the fma's at 413.
+    assert found.cycles == pytest.approx(100 + 413)
+
+
+def test_errors(toy: Machine) -> None:
+    with pytest.raises(UnknownName, match="unknown model of time 'rofline'") as caught:
+        estimate(streaming(1), toy, model="rofline")
+    assert "roofline" in str(caught.value)
+    with pytest.raises(UnknownName, match="unknown machine 'h100'"):
+        estimate(streaming(1), "h100")
+    with pytest.raises(MachineError, match="does not describe the unit 'tensor'"):
+        estimate(launch(1, 32, Block((Instruction("tensor"),))), toy)
+    with pytest.raises(LaunchError, match="no CTA of 1024 threads"):
+        estimate(launch(1, 1024, Block((FMA,))), toy)
+
+
+counts = st.integers(0, 64)
+
+
+@st.composite
+def launches(draw: st.DrawFn) -> TimingInput:
+    ctas = draw(st.integers(1, 500))
+    threads = draw(st.integers(1, 512))
+    items = draw(
+        st.lists(
+            st.builds(
+                Instruction,
+                st.sampled_from(["fma", "alu", "imad", "fp64", "xu", "lsu"]),
+                st.sampled_from(["fma", "global", "shared", "none"]),
+                st.lists(st.integers(0, 3), max_size=2).map(tuple),
+                st.lists(st.integers(0, 3), max_size=1).map(tuple),
+            ),
+            min_size=1,
+            max_size=6,
+        ).map(tuple)
+    )
+    sectors = draw(st.integers(0, 10_000))
+    stored = draw(st.integers(0, 10_000))
+    memory = MemoryTraffic(
+        load_requests=draw(st.integers(1, 1000)),
+        load_sectors=sectors,
+        store_requests=1,
+        store_sectors=stored,
+        read_footprint=draw(st.integers(0, sectors * 32)),
+        write_footprint=draw(st.integers(0, stored * 32)),
+        cta_read_sectors=draw(st.none() | st.integers(0, sectors)),
+        shared_wavefronts=draw(st.integers(0, 10_000)),
+        atomic_sectors=draw(st.integers(0, 1000)),
+    )
+    return launch(ctas, threads, Loop((Block(items),), draw(st.integers(1, 30))), memory=memory, barriers=draw(counts))
+
+
+@settings(deadline=None, max_examples=150)
+@given(work=launches(), model=st.sampled_from(MODELS))
+def test_time_is_never_under_a_bound(toy: Machine, work: TimingInput, model: str) -> None:
+    found = estimate(work, toy, model=model)
+    if model != "kleimenov-popova-as-printed":
+        assert found.time_us >= max(found.bounds.values()) * (1 - 1e-12)
+        assert found.limiter in found.bounds
+    assert found.time_us > 0
+    assert found == estimate(work, toy, model=model)
+
+
+@settings(deadline=None, max_examples=100)
+@given(work=launches(), more=st.sampled_from(["fma", "alu", "lsu", "fp64"]))
+def test_more_never_takes_less_and_more_machine_never_longer(toy: Machine, work: TimingInput, more: str) -> None:
+    time = estimate(work, toy).time_us
+    issued = {**work.warp_instructions, more: work.warp_instructions.get(more, 0) + 1000}
+    assert estimate(replace(work, warp_instructions=issued), toy).time_us >= time
+    assert estimate(replace(work, barriers=work.barriers + 1), toy).time_us >= time
+    for field, factor in (
+        ("clock_mhz", 2.0), ("l2_bandwidth", 2.0), ("l1_bandwidth", 2.0), ("dram_sustained_one_way", 2.0),
+        ("dram_sustained_mixed", 1.2), ("l2_bytes", 2),
+    ):  # fmt: skip
+        better = replace(toy, **{field: getattr(toy, field) * factor})
+        assert estimate(work, better).time_us <= time * (1 + 1e-12), field
+
+
+@settings(deadline=None, max_examples=60)
+@given(work=launches())
+def test_a_larger_grid_never_takes_less(toy: Machine, work: TimingInput) -> None:
+    def scaled(factor: int) -> TimingInput:
+        memory = work.memory
+        sizes = {
+            name: getattr(memory, name) * factor
+            for name in memory.__dataclass_fields__
+            if getattr(memory, name) is not None
+        }
+        return replace(
+            work,
+            grid=(work.grid[0] * factor, 1, 1),
+            warp_instructions={unit: count * factor for unit, count in work.warp_instructions.items()},
+            memory=MemoryTraffic(**sizes),
+        )
+
+    times = [estimate(scaled(factor), toy).time_us for factor in (1, 2, 5)]
+    assert times == sorted(times)

@@ -1,0 +1,1 @@
+"""The benchmark table (``python -m benchmarks``) and the generated documentation (``python -m benchmarks.docs``)."""

@@ -1,0 +1,132 @@
+"""``make bench``: how fast the engine is, as a Markdown table.
+
+Every figure is the median of several runs in this one process or in fresh ones as said; the machine's plain 32-lane add
+rate, measured in the same run, tells how fast the machine is. Counts are checked against closed forms while timing: a
+fast wrong answer stops the benchmark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "examples"))
+
+from benchmarks import kernels, machine  # noqa: E402
+
+RUNS = 7
+
+
+def median(action: Callable[[], float], runs: int = RUNS) -> float:
+    """Median of what ``action`` returns."""
+    return statistics.median(action() for _ in range(runs))
+
+
+def fresh(code: str, **environment: str) -> dict[str, float]:
+    """Run a snippet of this package in a process of its own; it prints one JSON object last."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(done.stderr)
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def first_and_cached(case: str) -> tuple[float, float]:
+    """Milliseconds from PTX text to results with an empty cache, and again in a new process with the cache filled."""
+    with tempfile.TemporaryDirectory() as cache:
+        code = f"from benchmarks import kernels; kernels.print_first_run({case!r})"
+        # the runtime functions, compiled once per installation, are made by another kernel first
+        fresh("from benchmarks import kernels; kernels.print_first_run('warm-up')", XDG_CACHE_HOME=cache)
+        first = fresh(code, XDG_CACHE_HOME=cache)["ms"]
+        cached = fresh(code, XDG_CACHE_HOME=cache)["ms"]
+    return first, cached
+
+
+def engine_rows() -> list[str]:
+    """The four kernels that other emulators publish."""
+    rows = [
+        "| kernel | thread instructions | warm run, ms | M thread instr/s | gpuocelot JIT, ms | first run, ms | cached start, ms |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for case, jit in kernels.PUBLISHED.items():
+        bench = kernels.Bench(case)
+        bench.run()
+        bench.settle()
+        seconds = median(bench.run)
+        first, cached = first_and_cached(case)
+        rows.append(
+            f"| {bench.title} | {bench.thread_instructions:,} | {seconds * 1e3:.2f} "
+            f"| {bench.thread_instructions / seconds / 1e6:,.0f} | {jit} | {first:.0f} | {cached:.0f} |"
+        )
+    return rows
+
+
+def other_rows() -> list[str]:
+    """Parsing, large kernels, and what a test suite feels."""
+    rows = ["| what | figure |", "|---|---:|"]
+    rows.append(f"| parse and resolve 100 000 instructions | {kernels.parse_seconds(100_000):.2f} s |")
+    large = fresh("from benchmarks import kernels; kernels.print_large(3000)", GPUPERF_CACHE="off")
+    rows.append(f"| compile and run a 3 000-instruction kernel, no cache | {large['ms'] / 1e3:.2f} s |")
+    with tempfile.TemporaryDirectory() as cache:
+        cold, peak = suite(cache)
+        warm, _ = suite(cache)
+    rows.append(f"| `pytest --gpuperf examples`, empty cache | {cold:.1f} s |")
+    rows.append(f"| `pytest --gpuperf examples`, again | {warm:.1f} s |")
+    rows.append(f"| its peak memory | {peak / 2**20:.0f} MiB |")
+    return rows
+
+
+def suite(cache: str) -> tuple[float, int]:
+    """Seconds and peak resident bytes of the gate on the examples in one process."""
+    import resource
+
+    start = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--gpuperf", "-p", "no:cacheprovider", "examples"],
+        cwd=ROOT,
+        env={**os.environ, "XDG_CACHE_HOME": cache},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    seconds = time.perf_counter() - start
+    if done.returncode:
+        sys.exit(done.stdout)
+    return seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.split("\n")[0])
+    parser.add_argument("--engine-only", action="store_true", help="only the four kernels")
+    options = parser.parse_args()
+    print(
+        f"Machine: {platform.machine()}, {os.cpu_count()} cores, {machine.cpu_name()}; "
+        f"plain 32-lane f32 add: {machine.add_rate() / 1e9:.1f} G lane operations/s on one core. "
+        f"Python {platform.python_version()}. Medians of {RUNS} runs.\n"
+    )
+    print("\n".join(engine_rows()))
+    if not options.engine_only:
+        print()
+        print("\n".join(other_rows()))
+
+
+if __name__ == "__main__":
+    main()

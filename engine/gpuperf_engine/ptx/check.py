@@ -1,0 +1,195 @@
+"""Whether operands fit an instruction (PTX manual, "Operand Type Checking" and "Operand Size Exceeding Instruction-Type
+Size").
+
+Operands are compared by *shape*: a small tuple that says everything the check needs, so that one verdict serves every
+instruction of the same opcode with operands of the same shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..isa.table import OperandForm, Spelling
+from ..isa.types import SCALAR_TYPES, ScalarType
+
+__all__ = ["Shape", "agree", "explain", "fits"]
+
+#: ``(kind, …)``; kinds: ``register type``, ``special type``, ``integer``, ``f32``, ``f64``, ``symbol``, ``function``, ``address
+#: space-or-None base-type-or-None``, ``vector shape…``, ``pair shape shape``, ``not shape``, ``sink``, ``call``, ``name`` (not declared).
+Shape = tuple[Any, ...]
+
+_CONSTANTS = frozenset(["integer", "f32", "f64"])
+
+
+def agree(instruction: ScalarType, register: ScalarType, wider: bool) -> bool:
+    """Whether a register of one type may stand where an instruction wants another."""
+    if instruction.is_predicate or register.is_predicate:
+        return instruction.is_predicate and register.is_predicate
+    if register.bits != instruction.bits:
+        if not wider or register.bits < instruction.bits:
+            return False
+        if register.is_float:  # floating-point registers are never taken for wider ones
+            return False
+    if instruction.is_bits or register.is_bits:
+        return True
+    if instruction.is_float or register.is_float:
+        return instruction.is_float and register.is_float and _same_float(instruction, register)
+    return True
+
+
+def _same_float(instruction: ScalarType, register: ScalarType) -> bool:
+    return instruction.kind == register.kind and (instruction.lanes == register.lanes or instruction.kind == "x")
+
+
+def fits(spelling: Spelling, shapes: Sequence[Shape]) -> str:
+    """``""`` if operands of these shapes fit the spelling, else why not."""
+    forms = spelling.operands
+    position = 0
+    for shape in shapes:
+        if position >= len(forms):
+            return f"takes {_count(forms)}, found {len(shapes)}"
+        form = forms[position]
+        paired = position + 1 < len(forms) and forms[position + 1].pair
+        position += 1
+        if paired:
+            second = forms[position]
+            position += 1
+            if shape[0] == "pair":
+                reason = _fits(spelling, form, shape[1]) or _fits(spelling, second, shape[2])
+            else:
+                reason = _fits(spelling, form, shape)
+        else:
+            reason = _fits(spelling, form, shape)
+        if reason:
+            return reason
+    if position < len(forms) and not all(form.optional or form.pair for form in forms[position:]):
+        return f"takes {_count(forms)}, found {len(shapes)}"
+    return ""
+
+
+def _count(forms: Sequence[OperandForm]) -> str:
+    number = sum(not form.pair for form in forms)
+    return f"{number} operand{'s' if number != 1 else ''}"
+
+
+def _fits(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
+    kind = shape[0]
+    role = form.role
+    if role == "label":
+        return "" if kind == "name" else f"{form.name} must be a label, found {explain(shape)}"
+    if role == "call":
+        return "" if kind == "call" else f"{form.name} must be a function, found {explain(shape)}"
+    if kind == "name":
+        return f"{form.name} is {shape[1]!r}, which is not declared"
+    if role == "address":
+        return _address(spelling, form, shape)
+    if kind == "vector":
+        if form.vector == 1:
+            return f"{form.name} is one value, found {explain(shape)}"
+        if len(shape) - 1 != form.vector:
+            return f"{form.name} has {form.vector} elements, found {len(shape) - 1}"
+        for element in shape[1:]:
+            reason = _scalar(spelling, form, element)
+            if reason:
+                return reason
+        return ""
+    if form.vector > 1:
+        return f"{form.name} must be a vector of {form.vector}, found {explain(shape)}"
+    return _scalar(spelling, form, shape)
+
+
+def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
+    kind, type, name = shape[0], form.type, form.name
+    if kind == "not":
+        if form.role != "predicate_source":
+            return f"{name} cannot be negated"
+        return _scalar(spelling, form, shape[1])
+    if form.constant and kind != "integer":
+        return f"{name} must be an integer constant, found {explain(shape)}"
+    if kind == "register":
+        register = SCALAR_TYPES[shape[1]]
+        if type is None or agree(type, register, form.wider):
+            return ""
+        return f"{name} must be {_wanted(type, form.wider)}, found {explain(shape)}"
+    if kind == "sink":
+        if form.role == "destination" and (form.vector > 1 or form.pair or spelling.effect):
+            return ""
+        if form.role == "source" and form.vector > 1:
+            return ""
+        return f"{name} cannot be discarded with '_'"
+    if form.role == "destination":
+        return f"{name} must be a register, found {explain(shape)}"
+    if kind == "special":
+        register = SCALAR_TYPES[shape[1]]
+        if spelling.category not in ("move", "bit_convert"):
+            return f"{name} cannot be a special register; move it to a register first"
+        if type is None or agree(type, register, form.wider) or (type.bits == 16 and register.bits == 32 and not type.is_float):
+            return ""
+        return f"{name} must be {_wanted(type, form.wider)}, found {explain(shape)}"
+    if type is None:
+        return ""
+    if kind == "integer":
+        if not type.is_float:
+            return ""
+        return f"{name} is .{type}: an integer constant does not fit, write 0f…, 0d… or a decimal point"
+    if kind in ("f32", "f64"):
+        if type.name in ("f32", "f64"):
+            return ""
+        if type.is_bits and type.bits == (32 if kind == "f32" else 64):
+            return ""
+        return f"{name} is .{type}: a floating-point constant does not fit"
+    if kind in ("symbol", "function"):
+        if not type.is_float and type.bits in (32, 64):
+            return ""
+        return f"{name} is .{type}: an address does not fit"
+    return f"{name} must be a register or constant, found {explain(shape)}"
+
+
+def _address(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
+    if shape[0] != "address":
+        return f"{form.name} must be an address in brackets, found {explain(shape)}"
+    _, space, base = shape
+    if base is not None:
+        register = SCALAR_TYPES[base]
+        if register.is_float or register.is_predicate or register.bits not in (32, 64):
+            return f"the base of an address must be a 32- or 64-bit integer register, found .{register}"
+        return ""
+    wanted = spelling.space
+    if space is None or wanted is None or wanted == space or form.type is None:
+        return ""
+    if wanted == "generic":
+        return "" if space in ("global", "shared", "local", "const", "param") else f"a variable in .{space} has no address"
+    return f"the variable is in .{space}, the instruction accesses .{wanted}"
+
+
+def _wanted(type: ScalarType, wider: bool) -> str:
+    if type.is_predicate:
+        return "a predicate register"
+    return f"a .{type} value" + (" or a wider register" if wider and not type.is_float else "")
+
+
+def explain(shape: Shape) -> str:
+    """A shape in words."""
+    kind = shape[0]
+    if kind == "register":
+        return f"a .{shape[1]} register"
+    if kind == "special":
+        return f"a .{shape[1]} special register"
+    if kind == "integer":
+        return "an integer constant"
+    if kind in _CONSTANTS:
+        return "a floating-point constant"
+    if kind == "vector":
+        return f"a vector of {len(shape) - 1}"
+    if kind == "name":
+        return f"{shape[1]!r}, which is not declared"
+    return {
+        "symbol": "the address of a variable",
+        "function": "a function",
+        "address": "an address in brackets",
+        "pair": "a pair",
+        "not": "a negated operand",
+        "sink": "'_'",
+        "call": "a call",
+    }[kind]

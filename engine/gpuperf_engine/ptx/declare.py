@@ -1,0 +1,207 @@
+"""Declarations given their meaning: variables with space, type, alignment, size and initial bytes (PTX manual, "State
+Spaces, Types, and Variables")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import prod
+from typing import Protocol
+
+from ..errors import PtxError, nearest
+from ..isa.types import SCALAR_TYPES, ScalarType, scalar_type
+from . import raw
+from .syntax import Function, Variable
+from .text import Text
+
+__all__ = ["Grammar", "Lookup", "Specified", "declaration_of", "parameters", "specify", "variables"]
+
+#: What a name in an initialiser means, or ``None``.
+Lookup = Callable[[str], "Variable | Function | None"]
+
+SPACES = frozenset(".reg .sreg .const .global .local .param .shared .tex".split())
+LINKAGE = frozenset(".extern .visible .weak .common".split())
+_VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
+_OPAQUE = {".texref": "b64", ".samplerref": "b64", ".surfref": "b64"}
+_POINTER_SPACES = frozenset(".const .global .local .shared".split())
+_LARGEST = 1 << 48
+_LARGEST_INITIALISED = 1 << 28
+
+
+class Grammar(Protocol):
+    """What reads the statements that ``shapes`` does not know."""
+
+    def instruction(self, text: Text, start: int, end: int) -> raw.Instruction: ...
+
+    def declaration(self, text: Text, start: int, end: int) -> raw.Declaration: ...
+
+    def directive(self, text: Text, start: int, end: int) -> raw.Directive: ...
+
+
+class Specified:
+    """The words in front of a declaration's names."""
+
+    __slots__ = ("align", "attributes", "linkage", "pointer", "pointer_align", "pointer_space", "space", "type", "vector")
+
+    def __init__(self) -> None:
+        self.space = ""
+        self.type: ScalarType | None = None
+        self.vector = 1
+        self.align: int | None = None
+        self.linkage = ""
+        self.attributes: tuple[str, ...] = ()
+        self.pointer = False
+        self.pointer_space: str | None = None
+        self.pointer_align: int | None = None
+
+
+def declaration_of(text: Text, start: int, end: int, grammar: Grammar) -> raw.Declaration:
+    """The raw declaration between two offsets, by its common form or by the grammar."""
+    from . import shapes
+
+    return shapes.declaration(text.code, start, end) or grammar.declaration(text, start, end)
+
+
+def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | raw.Group]) -> Specified:
+    """Space, type, vector, alignment, linkage and attributes. Raises ``PtxError`` for words that are none of these."""
+    result = Specified()
+    words = list(specifiers)
+    position = 0
+    while position < len(words):
+        word = words[position]
+        position += 1
+        if not isinstance(word, raw.Word):
+            raise PtxError("a number or list here belongs to nothing", span=text.span(base + word.start, base + word.end))
+        name, place = word.text, text.span(base + word.start, base + word.end)
+        following = words[position] if position < len(words) else None
+        if name == ".ptr":
+            result.pointer = True
+        elif result.pointer and name in _POINTER_SPACES and result.pointer_space is None:
+            result.pointer_space = name[1:]
+        elif name in SPACES or name.split("::")[0] in SPACES:
+            if result.space:
+                raise PtxError(f"two state spaces, .{result.space} and {name}", span=place)
+            result.space = name[1:]
+        elif name == ".align":
+            if not isinstance(following, raw.Number):
+                raise PtxError("'.align' needs a number of bytes", span=place)
+            position += 1
+            if following.value < 1 or following.value & (following.value - 1) or following.value > 1 << 20:
+                raise PtxError(f"alignment {following.value} is not a power of two", span=place)
+            if result.pointer:
+                result.pointer_align = following.value
+            else:
+                result.align = following.value
+        elif name in _VECTORS:
+            result.vector = _VECTORS[name]
+        elif name in LINKAGE:
+            result.linkage = name[1:]
+        elif name == ".attribute":
+            if not isinstance(following, raw.Group):
+                raise PtxError("'.attribute' needs a list in parentheses", span=place)
+            position += 1
+            start, end = base + following.start + 1, base + following.end - 1
+            result.attributes += tuple(part.strip() for part in _outer_commas(text.code[start:end]))
+        elif name[1:] in SCALAR_TYPES or name in _OPAQUE:
+            if result.type is not None:
+                raise PtxError(f"two types, .{result.type} and {name}", span=place)
+            result.type = scalar_type(_OPAQUE.get(name, name[1:]))
+            if name in _OPAQUE:
+                result.attributes += (name,)
+        else:
+            known = [*SPACES, *LINKAGE, *(f".{known}" for known in SCALAR_TYPES), ".align", ".ptr", ".attribute"]
+            raise PtxError(f"{name!r} has no place in a declaration", span=place, hint=nearest(name, known, noun="word"))
+    return result
+
+
+def _outer_commas(inside: str) -> list[str]:
+    depth, parts = 0, [""]
+    for character in inside:
+        depth += (character == "(") - (character == ")")
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def variables(text: Text, base: int, raw_declaration: raw.Declaration, lookup: Lookup, owner: Function | None) -> list[Variable]:
+    """The variables of one declaration outside ``.reg``. Raises ``PtxError``."""
+    specified = specify(text, base, raw_declaration.specifiers)
+    return [_variable(text, base, specified, declarator, lookup, owner) for declarator in raw_declaration.declarators]
+
+
+def _variable(
+    text: Text, base: int, specified: Specified, declarator: raw.Declarator, lookup: Lookup, owner: Function | None
+) -> Variable:
+    from .initial import Image
+
+    name = declarator.name
+    span = text.span(base + name.start, base + name.end)
+    kind, space = specified.type, specified.space
+    if kind is None:
+        raise PtxError(f"variable {name.text!r} has no type", span=span, hint="write one, e.g. .b8 or .u32")
+    if any(word in _OPAQUE for word in specified.attributes):
+        space = "tex"
+    if not space:
+        raise PtxError(f"variable {name.text!r} has no state space", span=span, hint="write one, e.g. .global or .shared")
+    if kind.is_predicate:
+        raise PtxError(f"{name.text!r}: predicates live in registers only", span=span, hint="use .b8 or .u8 in memory")
+    if declarator.count is not None:
+        raise PtxError(f"{name.text!r}: '<{declarator.count}>' is for registers only", span=span)
+    dims = declarator.dims
+    if any(size is None for size in dims[1:]):
+        raise PtxError(f"array {name.text!r}: only the first dimension may be left open", span=span)
+    if any(size is not None and size < 0 for size in dims):
+        raise PtxError(f"array {name.text!r} has a negative dimension", span=span)
+    element = kind.bytes * specified.vector
+    natural = element if specified.vector > 1 else kind.bytes
+    image = None
+    if declarator.initial is not None:
+        if space not in ("global", "const"):
+            raise PtxError(f"{name.text!r}: only .global and .const variables have initialisers", span=span)
+        if prod(size for size in dims if size is not None) * element > _LARGEST_INITIALISED:
+            raise PtxError(f"{name.text!r}: an initialised array may have at most 2**28 bytes", span=span)
+        image = Image(text, base, kind, specified.vector, dims, lookup)
+        dims = image.fill(declarator.initial)
+    size = element * prod(0 if size is None else size for size in dims)
+    if size > _LARGEST:
+        raise PtxError(f"{name.text!r} has {size} bytes, no memory is that large", span=span)
+    return Variable(
+        name=name.text,
+        space=space.split("::")[0],
+        type=kind,
+        align=specified.align or natural,
+        dims=dims,
+        size=size,
+        span=span,
+        vector=specified.vector,
+        linkage=specified.linkage,
+        initial=None if image is None else bytes(image.data),
+        relocations=() if image is None else tuple(image.relocations),
+        pointer_space=(specified.pointer_space or "generic") if specified.pointer else None,
+        pointer_align=specified.pointer_align,
+        attributes=specified.attributes,
+        function=owner,
+    )
+
+
+def parameters(text: Text, base: int, group: raw.Group | None, owner: Function | None) -> tuple[Variable, ...]:
+    """The parameters of a header or prototype with their byte offsets in the parameter buffer; registers count as such."""
+    result: list[Variable] = []
+    offset = 0
+    for position, item in enumerate(group.items if group is not None else ()):
+        nameless = not item.declarators or item.declarators[0].name.text == "_"
+        if not item.declarators:
+            first, last = item.specifiers[0], item.specifiers[-1]
+            item = item._replace(declarators=(raw.Declarator(raw.Name("_", first.start, last.end), None, (), None),))
+        (found,) = variables(text, base, item, lambda _: None, owner)
+        if found.space not in ("param", "reg", "tex"):
+            raise PtxError(f"parameter {found.name!r} is in .{found.space}, parameters are in .param", span=found.span)
+        if nameless:
+            found.name = f"_{position}"
+        elif any(found.name == other.name for other in result):
+            raise PtxError(f"parameter {found.name!r} is declared twice", span=found.span)
+        found.offset = offset = -(-offset // found.align) * found.align
+        offset += found.size
+        result.append(found)
+    return tuple(result)

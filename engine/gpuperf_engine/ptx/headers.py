@@ -1,0 +1,139 @@
+"""Function headers and call prototypes (PTX manual, "Kernel and Function Directives", "Performance-Tuning Directives")."""
+
+from __future__ import annotations
+
+from ..errors import PtxError, nearest
+from . import raw
+from .declare import parameters
+from .syntax import Function, Module, Prototype
+from .text import Text
+
+__all__ = ["function_of", "prototype_of"]
+
+#: Directives with numbers, by how many they take.
+_NUMBERED = {
+    ".maxntid": (1, 3),
+    ".reqntid": (1, 3),
+    ".minnctapersm": (1, 1),
+    ".maxnctapersm": (1, 1),
+    ".maxnreg": (1, 1),
+    ".reqnctapercluster": (1, 3),
+    ".maxclusterrank": (1, 1),
+    ".abi_preserve": (1, 1),
+    ".abi_preserve_control": (1, 1),
+}
+_PLAIN = frozenset([".explicitcluster", ".noreturn", ".blocksareclusters"])
+_LINKAGE = frozenset([".visible", ".extern", ".weak"])
+
+
+def function_of(module: Module, text: Text, base: int, directive: raw.Directive) -> Function:
+    """The function that a header declares, without its body. Raises ``PtxError``."""
+    parts = list(directive.parts)
+    linkage, position = "", 0
+    while position < len(parts) and isinstance(part := parts[position], raw.Word) and part.text in _LINKAGE:
+        linkage = part.text[1:]
+        position += 1
+    kind = parts[position]
+    if not isinstance(kind, raw.Word) or kind.text not in (".entry", ".func"):
+        raise PtxError("expected '.entry' or '.func'", span=text.span(base + kind.start, base + kind.end))
+    position += 1
+    while position < len(parts) and isinstance(part := parts[position], raw.Word) and part.text == ".attribute":
+        position += 2
+    returns, name, params, position = _signature(text, base, parts, position)
+    if name is None:
+        raise PtxError(f"'{kind.text}' has no name", span=text.span(base + kind.start, base + kind.end))
+    is_entry = kind.text == ".entry"
+    span = text.span(base + name.start, base + name.end)
+    if returns is not None and is_entry:
+        raise PtxError(f"kernel {name.text!r} has return parameters, only .func may", span=span)
+    function = Function(name.text, is_entry, (), (), span, module, linkage)
+    function.params = parameters(text, base, params, function)
+    function.returns = parameters(text, base, returns, function)
+    _tune(text, base, function, parts[position:])
+    return function
+
+
+def prototype_of(name: str, text: Text, base: int, directive: raw.Directive) -> Prototype:
+    """The signature of ``.callprototype``. Raises ``PtxError``."""
+    parts = [part for part in directive.parts if not (isinstance(part, raw.Word) and part.text == ";")]
+    returns, _, params, position = _signature(text, base, parts, 1)
+    if position < len(parts) and isinstance(extra := parts[position], raw.Name):
+        raise PtxError("a prototype has one name, '_'", span=text.span(base + extra.start, base + extra.end))
+    span = text.span(base + parts[0].start, base + parts[-1].end)
+    return Prototype(name, parameters(text, base, returns, None), parameters(text, base, params, None), span)
+
+
+def _signature(
+    text: Text, base: int, parts: list[raw.Word | raw.Number | raw.Group | raw.String | raw.Name], position: int
+) -> tuple[raw.Group | None, raw.Name | None, raw.Group | None, int]:
+    """``[(returns)] name [(parameters)]`` from ``position``, and the position behind."""
+
+    def group() -> raw.Group | None:
+        nonlocal position
+        if position < len(parts) and isinstance(found := parts[position], raw.Group):
+            position += 1
+            return found
+        return None
+
+    returns = group()
+    name = parts[position] if position < len(parts) else None
+    if not isinstance(name, raw.Name):
+        return returns, None, None, position
+    position += 1
+    return returns, name, group(), position
+
+
+def _tune(
+    text: Text, base: int, function: Function, parts: list[raw.Word | raw.Number | raw.Group | raw.String | raw.Name]
+) -> None:
+    """Performance-tuning directives and pragmas behind the parameters."""
+    position = 0
+    while position < len(parts):
+        word = parts[position]
+        span = text.span(base + word.start, base + word.end)
+        position += 1
+        if isinstance(word, raw.Word) and word.text in (";", ","):
+            continue
+        if not isinstance(word, raw.Word):
+            raise PtxError(f"the header of {function.name!r} goes on unexpectedly", span=span, hint="expected '{' or ';'")
+        if word.text == ".pragma":
+            while position < len(parts) and isinstance(part := parts[position], raw.String):
+                function.directives += (f'.pragma "{text.string(base + part.start, base + part.end)}"',)
+                position += 1
+                if position < len(parts) and isinstance(comma := parts[position], raw.Word) and comma.text == ",":
+                    position += 1
+            continue
+        if word.text in _PLAIN:
+            function.directives += (word.text,)
+            continue
+        if word.text not in _NUMBERED:
+            known = [*_NUMBERED, *_PLAIN, ".pragma"]
+            raise PtxError(f"directive {word.text!r} in the header of {function.name!r}", span=span,
+                           hint=nearest(word.text, known, noun="directive"))  # fmt: skip
+        numbers: list[int] = []
+        while position < len(parts):
+            part = parts[position]
+            if isinstance(part, raw.Number):
+                numbers.append(part.value)
+            elif not (isinstance(part, raw.Word) and part.text == ","):
+                break
+            position += 1
+        least, most = _NUMBERED[word.text]
+        if not least <= len(numbers) <= most or any(not 0 < number < 1 << 32 for number in numbers):
+            raise PtxError(f"'{word.text}' takes {least} to {most} positive numbers", span=span)
+        _apply(function, word.text, tuple(numbers))
+
+
+def _apply(function: Function, word: str, numbers: tuple[int, ...]) -> None:
+    if word == ".maxntid":
+        function.maxntid = numbers
+    elif word == ".reqntid":
+        function.reqntid = numbers
+    elif word == ".minnctapersm":
+        function.minnctapersm = numbers[0]
+    elif word == ".maxnreg":
+        function.maxnreg = numbers[0]
+    elif word == ".reqnctapercluster":
+        function.cluster = numbers
+    else:
+        function.directives += (f"{word} {', '.join(map(str, numbers))}",)

@@ -1,0 +1,44 @@
+"""Debugging directives: ``.file``, ``.loc`` and the strings of ``.section .debug_str`` (PTX manual, "Debugging Directives")."""
+
+from __future__ import annotations
+
+import re
+
+from .text import Text
+
+__all__ = ["FILE", "LOC", "SECTION", "debug_labels", "file_entry"]
+
+FILE = re.compile(r'\.file\s+(\d{1,9})\s+("_*")(?:\s*,\s*\d+\s*,\s*\d+)?', re.ASCII)
+SECTION = re.compile(r"\.section\s+([.\w$]+)\s*\{", re.ASCII)
+#: file, line, column; function_name label and offset; inlined_at file, line, column
+LOC = re.compile(
+    r"\.loc\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})"
+    r"(?:\s*,\s*function_name\s+([\w$]+)(?:\s*\+\s*(\d{1,9}))?)?"
+    r"(?:\s*,\s*inlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9}))?[ \t]*;?",
+    re.ASCII,
+)
+_LINE = re.compile(r"([\w$]+)\s*:|\.b8\s+((?:\d{1,3}|0[xX][0-9a-fA-F]{1,2})(?:\s*,\s*(?:\d{1,3}|0[xX][0-9a-fA-F]{1,2}))*)", re.ASCII)
+
+
+def file_entry(text: Text, found: re.Match[str]) -> tuple[int, str]:
+    """Index and path of a ``.file``."""
+    return int(found[1]), text.string(*found.span(2))
+
+
+def debug_labels(code: str, start: int, end: int) -> dict[str, str]:
+    """The zero-terminated strings of a section by the labels before them; other contents are passed over."""
+    strings: dict[str, str] = {}
+    label, data = "", bytearray()
+
+    def close() -> None:
+        if label and data:
+            strings[label] = bytes(data).split(b"\0")[0].decode("utf-8", "replace")
+
+    for found in _LINE.finditer(code, start, end):
+        if found[1]:
+            close()
+            label, data = found[1], bytearray()
+        else:
+            data.extend(int(byte, 0) & 255 for byte in found[2].split(","))
+    close()
+    return strings

@@ -1,0 +1,295 @@
+"""PTX text to ``Module``; the only place that knows lark.
+
+The grammar (``grammar.lark``) defines every statement. Most statements never reach it: ``shapes`` reads the common forms
+with regular expressions into the same raw nodes, some fifty times faster, and whatever it does not recognise comes here,
+wrong input included, so that one place words the errors.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..errors import PtxSyntaxError
+from . import constants, raw
+from .reader import read_module
+from .syntax import Module
+from .text import Text, shorten
+
+if TYPE_CHECKING:
+    from lark import Lark, Token
+
+__all__ = ["parse"]
+
+#: What a token is called in messages.
+_SPOKEN = {
+    "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "LBRACE": "'{'", "RBRACE": "'}'", "COMMA": "','",
+    "SEMICOLON": "';'", "COLON": "':'", "AT": "'@'", "MORE": "'>'", "LESS": "'<'",
+    "NAME": "a name",
+    "WORD": "a dotted word",
+    "INTEGER": "an integer",
+    "FLOAT": "a number",
+    "FLOAT_BITS": "a number",
+    "DOUBLE_BITS": "a number",
+    "STRING": "a string",
+    "$END": "the end of the statement",
+}  # fmt: skip
+_OPERATORS = frozenset(
+    "LOGICAL_OR LOGICAL_AND OR XOR AND EQUAL UNEQUAL LESS_EQUAL MORE_EQUAL LEFT RIGHT LESS MORE PLUS MINUS TIMES "
+    "DIVIDE REMAINDER INVERT QMARK".split()
+)
+
+
+def parse(text: str | bytes, path: str = "<string>") -> Module:
+    """The module that a PTX text describes.
+
+    Module scope is read at once; the body of a function when it is first asked for (``module["kernel"]``,
+    ``module.function("name")``), and errors in it are raised then. ``path`` is used in positions only. Bytes are
+    decoded as UTF-8, else as Latin-1.
+
+    Raises ``PtxSyntaxError`` where the text is not PTX and ``PtxError`` where it is, but means nothing.
+    """
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError:
+            text = text.decode("latin-1")
+    return read_module(Text(text.removeprefix("\ufeff"), path), _Grammar())
+
+
+class _Grammar:
+    """The three start symbols of the grammar, as functions from a piece of a text to its raw node."""
+
+    def instruction(self, text: Text, start: int, end: int) -> raw.Instruction:
+        node: raw.Instruction = _run("instruction", text, start, end)
+        return node
+
+    def declaration(self, text: Text, start: int, end: int) -> raw.Declaration:
+        node: raw.Declaration = _run("declaration", text, start, end)
+        return node
+
+    def directive(self, text: Text, start: int, end: int) -> raw.Directive:
+        node: raw.Directive = _run("directive", text, start, end)
+        return node
+
+
+_lock = threading.Lock()
+_parsers: dict[str, Lark] = {}
+
+
+def _parser(start: str) -> Lark:
+    with _lock:
+        found = _parsers.get(start)
+        if found is None:
+            from lark import Lark
+
+            grammar = (Path(__file__).parent / "grammar.lark").read_text(encoding="utf-8")
+            found = _parsers[start] = Lark(grammar, start=start, parser="lalr", transformer=_Build())  # type: ignore[arg-type]
+        return found
+
+
+def _run(rule: str, text: Text, start: int, end: int) -> Any:
+    from lark import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
+
+    try:
+        return _parser(rule).parse(text.code[start:end])
+    except UnexpectedToken as error:
+        expected = _speak(error.accepts or error.expected)
+        if error.token.type == "$END":
+            text.fail("the statement ends too early", max(start, end - 1), hint=expected)
+        place = start + (error.token.start_pos or 0)
+        text.fail(f"unexpected {shorten(str(error.token))!r}", place, place + len(error.token), hint=expected)
+    except UnexpectedCharacters as error:
+        place = start + error.pos_in_stream
+        text.fail(f"unexpected {shorten(text.code[place:end].split(maxsplit=1)[0])!r}", place, hint=_speak(error.allowed or ()))
+    except UnexpectedEOF as error:
+        text.fail("the statement ends too early", max(start, end - 1), hint=_speak(error.expected))
+    except _Misplaced as error:
+        text.fail(str(error), start + error.start, start + error.end)
+
+
+def _speak(terminals: Iterable[str]) -> str | None:
+    """``expected …`` in words; operators may stand almost anywhere and are left out where anything else may."""
+    names = sorted(set(terminals) - _OPERATORS) or sorted(terminals)
+    words = list(dict.fromkeys(_SPOKEN[name] for name in names if name in _SPOKEN))
+    return f"expected {' or '.join(words)}" if words else None
+
+
+class _Misplaced(Exception):
+    """A constant expression that makes no sense, with the offsets of the place inside the statement."""
+
+    def __init__(self, message: str, start: int, end: int) -> None:
+        super().__init__(message)
+        self.start = start
+        self.end = end
+
+
+
+class _Build:
+    """What the parser calls for each rule it has recognised; lexing and parsing need no tree in between."""
+
+    def instruction(self, parts: Sequence[Any]) -> raw.Instruction:
+        guard, name, *rest = parts
+        words = [part for part in rest if _is_token(part)]
+        end = words[-1].end_pos if words else name.end_pos
+        operands = tuple(part for part in rest if part is not None and not _is_token(part))
+        negated, predicate = guard if guard is not None else (False, None)
+        return raw.Instruction(predicate, negated, "".join([name, *words]), name.start_pos, end, operands)
+
+    def guard(self, parts: Sequence[Any]) -> tuple[bool, raw.Name]:
+        return parts[0] is not None, _name(parts[1])
+
+    def declaration(self, parts: Sequence[Any]) -> raw.Declaration:
+        declarators = tuple(part for part in parts if isinstance(part, raw.Declarator))
+        return raw.Declaration(tuple(_part(part) for part in parts[: len(parts) - len(declarators)]), declarators)
+
+    def item(self, parts: Sequence[Any]) -> raw.Declaration:
+        return self.declaration([part for part in parts if part is not None])
+
+    def directive(self, parts: Sequence[Any]) -> raw.Directive:
+        return raw.Directive(tuple(_part(part) for part in parts))
+
+    def group(self, parts: Sequence[Any]) -> raw.Group:
+        items = tuple(part for part in parts[1:-1] if part is not None)
+        return raw.Group(items, parts[0].start_pos, parts[-1].end_pos)
+
+    def declarator(self, parts: Sequence[Any]) -> raw.Declarator:
+        name, _, count, _, *dims, initial = parts
+        number = None if count is None else _constant(constants.integer, count).value
+        return raw.Declarator(_name(name), number, tuple(dims), initial)
+
+    def dimension(self, parts: Sequence[Any]) -> int | None:
+        opening, size, closing = parts
+        if size is None:
+            return None
+        if not isinstance(size, raw.Number) or size.kind[0] == "f":
+            raise _Misplaced("an array dimension must be an integer constant", opening.start_pos, closing.end_pos)
+        return size.value
+
+    def choice(self, parts: Sequence[Any]) -> raw.Node:
+        condition, yes, no = parts
+        if not all(isinstance(part, raw.Number) for part in parts):
+            raise _Misplaced("'? :' takes constants only", condition.start, no.end)
+        return raw.Number(*(yes if condition.value else no)[:2], condition.start, no.end)
+
+    def binary(self, parts: Sequence[Any]) -> raw.Node:
+        left, operator, right = parts
+        start, end = left.start, right.end
+        if isinstance(left, raw.Number) and isinstance(right, raw.Number):
+            try:
+                return raw.Number(*constants.binary(str(operator), left[:2], right[:2]), start, end)
+            except constants.ConstantError as error:
+                raise _Misplaced(str(error), start, end) from None
+        if operator == "|" and not isinstance(left, raw.Number) and not isinstance(right, raw.Number):
+            return raw.Or(left, right, start, end)
+        if operator in ("+", "-"):
+            if operator == "+" and isinstance(left, raw.Number):
+                left, right = right, left
+            if isinstance(left, (raw.Name, raw.Offset, raw.Element, raw.Apply)) and _is_integer(right):
+                base, before = (left.base, left.amount) if isinstance(left, raw.Offset) else (left, 0)
+                return raw.Offset(base, before + (right.value if operator == "+" else -right.value), start, end)
+        raise _Misplaced(f"operator {str(operator)!r} cannot be applied to these operands", start, end)
+
+    def unary(self, parts: Sequence[Any]) -> raw.Node:
+        operator, operand = parts
+        start, end = operator.start_pos, operand.end
+        if isinstance(operand, raw.Number):
+            try:
+                return raw.Number(*constants.unary(str(operator), operand[:2]), start, end)
+            except constants.ConstantError as error:
+                raise _Misplaced(str(error), start, end) from None
+        if isinstance(operand, raw.Name) and operator in ("!", "-"):
+            return raw.Not(operand, start, end) if operator == "!" else raw.Minus(operand, start, end)
+        raise _Misplaced(f"operator {str(operator)!r} cannot be applied to this operand", start, end)
+
+    def cast(self, parts: Sequence[Any]) -> raw.Node:
+        opening, word, operand = parts
+        if not isinstance(operand, raw.Number):
+            raise _Misplaced("only constants can be cast", opening.start_pos, operand.end)
+        try:
+            return raw.Number(*constants.cast(str(word), operand[:2]), opening.start_pos, operand.end)
+        except constants.ConstantError as error:
+            raise _Misplaced(str(error), opening.start_pos, operand.end) from None
+
+    def integer(self, parts: Sequence[Any]) -> raw.Number:
+        return _constant(constants.integer, parts[0])
+
+    def decimal(self, parts: Sequence[Any]) -> raw.Number:
+        return _constant(constants.decimal, parts[0])
+
+    def single_bits(self, parts: Sequence[Any]) -> raw.Number:
+        return _constant(constants.single_bits, parts[0])
+
+    def double_bits(self, parts: Sequence[Any]) -> raw.Number:
+        return _constant(constants.double_bits, parts[0])
+
+    def name(self, parts: Sequence[Any]) -> raw.Name:
+        return _name(parts[0])
+
+    def component(self, parts: Sequence[Any]) -> raw.Name:
+        return raw.Name(parts[0] + parts[1], parts[0].start_pos, parts[1].end_pos)
+
+    def element(self, parts: Sequence[Any]) -> raw.Element:
+        name, index, closing = parts
+        if not _is_integer(index):
+            raise _Misplaced("an array index must be an integer constant", index.start, index.end)
+        return raw.Element(_name(name), index.value, name.start_pos, closing.end_pos)
+
+    def apply(self, parts: Sequence[Any]) -> raw.Apply:
+        name, argument, closing = parts
+        return raw.Apply(_name(name), argument, name.start_pos, closing.end_pos)
+
+    def mask(self, parts: Sequence[Any]) -> raw.Mask:
+        number, argument, closing = parts
+        return raw.Mask(_constant(constants.integer, number).value, argument, number.start_pos, closing.end_pos)
+
+    def braces(self, parts: Sequence[Any]) -> raw.Braces:
+        return raw.Braces(_items(parts), parts[0].start_pos, parts[-1].end_pos)
+
+    def brackets(self, parts: Sequence[Any]) -> raw.Brackets:
+        return raw.Brackets(_items(parts), parts[0].start_pos, parts[-1].end_pos)
+
+    def parens(self, parts: Sequence[Any]) -> raw.Node:
+        items = _items(parts)
+        if len(items) == 1 and isinstance(items[0], raw.Number):
+            return items[0]._replace(start=parts[0].start_pos, end=parts[-1].end_pos)
+        return raw.Parens(items, parts[0].start_pos, parts[-1].end_pos)
+
+
+def _is_token(part: Any) -> bool:
+    return isinstance(part, str)
+
+
+def _is_integer(node: Any) -> bool:
+    return isinstance(node, raw.Number) and node.kind[0] != "f"
+
+
+def _items(parts: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(part for part in parts[1:-1] if part is not None)
+
+
+def _name(token: Any) -> raw.Name:
+    return raw.Name(str(token), token.start_pos, token.end_pos)
+
+
+def _constant(read: Callable[[str], constants.Constant], token: Any) -> raw.Number:
+    try:
+        value, kind = read(str(token))
+    except constants.ConstantError as error:
+        raise _Misplaced(str(error), token.start_pos, token.end_pos) from None
+    return raw.Number(value, kind, token.start_pos, token.end_pos)
+
+
+def _part(part: Any) -> Any:
+    if not _is_token(part):
+        return part
+    start, end = part.start_pos, part.end_pos
+    if part.type == "INTEGER":
+        return _constant(constants.integer, part)
+    if part.type == "FLOAT":
+        return raw.Word(str(part), start, end)
+    if part.type == "STRING":
+        return raw.String(start, end)
+    return _name(part) if part.type == "NAME" else raw.Word(str(part), start, end)

@@ -1,0 +1,293 @@
+"""Module scope: directives, variables and function headers; bodies are only delimited here and resolved on first use."""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+from ..errors import PtxError, PtxSyntaxError
+from ..isa.table import Spelling
+from . import raw, shapes
+from .check import Shape
+from .declare import Grammar, declaration_of, variables
+from .headers import function_of
+from .locations import FILE, SECTION, debug_labels, file_entry
+from .syntax import Function, Module, Variable
+from .text import Text, shorten
+
+__all__ = ["read_module"]
+
+_SPACE = re.compile(r"\s*", re.ASCII)
+_VERSION = re.compile(r"\.version\s+(\d{1,4})\.(\d{1,4})(?![\w.])", re.ASCII)
+_TARGET = re.compile(r"\.target\s+(\w+(?:\s*,\s*\w+)*)", re.ASCII)
+_ADDRESS_SIZE = re.compile(r"\.address_size\s+(\d+)", re.ASCII)
+_DWARF = re.compile(r"@@DWARF\b[^\n]*", re.ASCII)
+_PROCESSOR = re.compile(r"sm_(\d{2,3})([af]?)$|compute_(\d{2,3})([af]?)$", re.ASCII)
+_FUNCTION = re.compile(r"\.(?:entry|func)\b", re.ASCII)
+_WORD = re.compile(r"\.\w+", re.ASCII)
+
+#: The newest ``.version`` whose manual the instruction table follows.
+NEWEST = (9, 1)
+_OLDEST_MAJOR = 1
+_TARGET_OPTIONS = frozenset("texmode_unified texmode_independent debug map_f64_to_f32".split())
+
+
+class LazyModule(Module):
+    """A module that resolves a function's body when the function is first asked for."""
+
+    __slots__ = ("_text", "bodies", "debug", "grammar", "verdicts")
+
+    def __init__(self, text: Text, grammar: Grammar) -> None:
+        super().__init__(text.original, text.path, (0, 0), "")
+        self._text = text
+        self.grammar = grammar
+        self.bodies: dict[str, tuple[int, int]] = {}
+        self.debug: dict[str, str] = {}
+        self.verdicts: dict[tuple[str, tuple[Shape, ...]], tuple[Spelling, bool]] = {}
+        self.files = {}
+
+    def debug_name(self, label: str, offset: int) -> str:
+        """The string of a debug section that a label and an offset denote; the label itself if there is none."""
+        return self.debug.get(label, label)
+
+    def _load(self, function: Function) -> Function:
+        place = self.bodies.pop(function.name, None)
+        if place is not None:
+            from .resolve import resolve_body
+
+            try:
+                resolve_body(self, self._text, self.grammar, function, *place)
+            except BaseException:
+                self.bodies[function.name] = place
+                function.instructions, function.registers = [], []
+                function.variables, function.labels = [], {}
+                raise
+        return function
+
+
+def read_module(text: Text, grammar: Grammar) -> LazyModule:
+    """Reads everything outside function bodies. Raises ``PtxSyntaxError`` and ``PtxError``."""
+    return _Reader(text, grammar).read()
+
+
+class _Reader:
+    def __init__(self, text: Text, grammar: Grammar) -> None:
+        self.text = text
+        self.code = text.code
+        self.grammar = grammar
+        self.module = LazyModule(text, grammar)
+        self.files: dict[int, str] = {}
+        self.versioned = False
+        self.initialised: list[tuple[raw.Declaration, int]] = []
+
+    def read(self) -> LazyModule:
+        code, module = self.code, self.module
+        if not code.strip():
+            raise PtxSyntaxError(f"{self.text.path}: the text is empty", hint="a PTX module begins with .version and .target")
+        place = self._header(self._skip(0))
+        while place < len(code):
+            place = self._skip(self._item(place))
+        module.files = self.files
+        return module
+
+    def _skip(self, place: int) -> int:
+        found = _SPACE.match(self.code, place)
+        return found.end() if found else place
+
+    def _header(self, place: int) -> int:
+        """``.version``, ``.target`` and ``.address_size``, in this order."""
+        text, code, module = self.text, self.code, self.module
+        found = _DWARF.match(code, place)
+        version = _VERSION.match(code, place)
+        if version is None or found:
+            rest = code[place : place + 400]
+            word = rest.split(maxsplit=1)[0]
+            what = "binary data" if "\0" in rest[:200] else shorten(word)
+            text.fail(
+                f"a PTX module begins with '.version', found {what!r}", place, place + len(word),
+                hint="write .version MAJOR.MINOR, e.g. .version 8.0",
+            )  # fmt: skip
+        major, minor = int(version[1]), int(version[2])
+        module.version = (major, minor)
+        if not _OLDEST_MAJOR <= major <= NEWEST[0]:
+            raise PtxError(
+                f".version {major}.{minor} is not known", span=text.span(*version.span()),
+                hint=f"known are versions {_OLDEST_MAJOR}.0 to {NEWEST[0]}.x",
+            )  # fmt: skip
+        if (major, minor) > NEWEST:
+            module.notes += (f".version {major}.{minor} is newer than {NEWEST[0]}.{NEWEST[1]}: new instructions are unknown",)
+        place = self._skip(version.end())
+        target = _TARGET.match(code, place)
+        if target is None:
+            text.fail("expected '.target' after '.version'", min(place, len(code) - 1), hint="write e.g. .target sm_80")
+        self._target(target)
+        place = self._skip(target.end())
+        size = _ADDRESS_SIZE.match(code, place)
+        if size is not None:
+            if size[1] not in ("32", "64"):
+                raise PtxError(f".address_size {shorten(size[1])}", span=text.span(*size.span()), hint="it is 32 or 64")
+            module.address_size = int(size[1])
+            place = size.end()
+        else:
+            module.address_size = 32
+        return self._skip(place)
+
+    def _target(self, found: re.Match[str]) -> None:
+        options = []
+        for word in re.split(r"\s*,\s*", found[1]):
+            if _PROCESSOR.match(word):
+                self.module.target = self.module.target or word.replace("compute_", "sm_")
+            elif word in _TARGET_OPTIONS:
+                options.append(word)
+            else:
+                raise PtxError(
+                    f".target {shorten(word)!r} is not known", span=self.text.span(*found.span(1)),
+                    hint="write sm_ and the number of an architecture, e.g. sm_80 or sm_90a",
+                )  # fmt: skip
+        self.module.target_options = tuple(options)
+        if not self.module.target:
+            raise PtxError("'.target' names no architecture", span=self.text.span(*found.span()), hint="e.g. .target sm_80")
+
+    def _item(self, place: int) -> int:
+        """One item of module scope; returns the place behind it."""
+        code = self.code
+        if code[place] == ";":
+            return place + 1
+        if code.startswith("@@", place):
+            found = _DWARF.match(code, place)
+            if found:
+                return found.end()
+        word = _WORD.match(code, place)
+        if word is None:
+            self._unexpected(place)
+        name = word.group()
+        if name == ".file":
+            return self._file(place)
+        if name == ".section":
+            return self._section(place)
+        if name in (".version", ".target", ".address_size"):
+            self.text.fail(f"'{name}' stands twice or not at the beginning", place, word.end())
+        return self._statement(place, name)
+
+    def _file(self, place: int) -> int:
+        found = FILE.match(self.code, place)
+        if found is None:
+            self.text.fail("cannot read this '.file'", place, place + 5, hint='write .file INDEX "path"')
+        index, path = file_entry(self.text, found)
+        self.files[index] = path
+        return found.end()
+
+    def _section(self, place: int) -> int:
+        found = SECTION.match(self.code, place)
+        end = -1 if found is None else self.code.find("}", found.end())
+        if found is None or end < 0:
+            self.text.fail("cannot read this '.section'", place, place + 8, hint="write .section NAME { … }")
+        self.module.debug.update(debug_labels(self.code, found.end(), end))
+        return end + 1
+
+    def _statement(self, place: int, word: str) -> int:
+        """A variable, a function or another directive, up to its semicolon or body."""
+        code = self.code
+        end = self._end(place)
+        if word == ".pragma" or word == ".alias":
+            return self._other(place, end, word)
+        front = re.search(r"[;{=]", code[place : end + 1])
+        header = code[place : place + (front.start() if front else 0)]
+        if _FUNCTION.search(header):
+            return self._function(place)
+        if code[end - 1] != ";":
+            self.text.fail("expected ';'", min(end, len(code)) - 1, hint="module scope holds variables, functions and directives")
+        declaration = declaration_of(self.text, place, end, self.grammar)
+        for variable in variables(self.text, place, declaration, self._lookup, None):
+            self._declare(variable)
+        return end
+
+    def _end(self, place: int) -> int:
+        """Behind the semicolon of a statement whose braces, if any, are an initialiser's."""
+        end = self.code.find(";", place)
+        return len(self.code) if end < 0 else end + 1
+
+    def _lookup(self, name: str) -> Variable | Function | None:
+        return self.module.variables.get(name) or self.module.functions.get(name)
+
+    def _declare(self, variable: Variable) -> None:
+        before = self.module.variables.get(variable.name)
+        if variable.name in self.module.functions:
+            raise PtxError(f"{variable.name!r} is declared as a function already", span=variable.span)
+        if before is not None and "extern" not in (before.linkage, variable.linkage) and variable.linkage not in ("weak", "common"):
+            raise PtxError(
+                f"variable {variable.name!r} is declared twice", span=variable.span, details=[f"first at {before.span}"]
+            )
+        if before is None or before.linkage == "extern" or before.initial is None:
+            self.module.variables[variable.name] = variable
+
+    def _function(self, place: int) -> int:
+        code = self.code
+        end = place
+        while True:  # a header may hold `.pragma "…";`
+            found = re.compile(r"[;{]").search(code, end)
+            if found is None:
+                self.text.fail("function without body or ';'", place, place + 1)
+            end = found.end()
+            if found.group() == "{" or not re.search(r'\.pragma\s+"_*"(?:\s*,\s*"_*")*\s*;$', code[place:end]):
+                break
+        directive = shapes.directive(code, place, end - 1) or self.grammar.directive(self.text, place, end - 1)
+        function = function_of(self.module, self.text, place, directive)
+        known = self.module.functions.get(function.name)
+        if function.name in self.module.variables:
+            raise PtxError(f"{function.name!r} is declared as a variable already", span=function.span)
+        if found.group() == ";":
+            function.defined = False
+            if known is None:
+                self.module.functions[function.name] = function
+            return end
+        if known is not None and (known.defined or known.is_entry != function.is_entry):
+            raise PtxError(
+                f"function {function.name!r} is defined twice", span=function.span, details=[f"first at {known.span}"]
+            )
+        if known is not None:  # declared before: calls already refer to that object
+            for slot in ("params", "returns", "span", "linkage", "maxntid", "reqntid", "minnctapersm", "maxnreg", "cluster"):
+                setattr(known, slot, getattr(function, slot))
+            known.directives, known.defined = function.directives, True
+            for variable in (*known.params, *known.returns):
+                variable.function = known
+            function = known
+        self.module.functions[function.name] = function
+        closing = self._closing(end, function)
+        self.module.bodies[function.name] = (end, closing)
+        return closing + 1
+
+    def _closing(self, place: int, function: Function) -> int:
+        """The offset of the brace that closes the body beginning at ``place``."""
+        code, depth = self.code, 1
+        while True:
+            closing = code.find("}", place)
+            if closing < 0:
+                raise PtxSyntaxError(
+                    f"the body of {function.name!r} has no closing brace", span=function.span,
+                    hint="the text may have been cut off",
+                )  # fmt: skip
+            depth += code.count("{", place, closing) - 1
+            if not depth:
+                return closing
+            place = closing + 1
+
+    def _other(self, place: int, end: int, word: str) -> int:
+        directive = shapes.directive(self.code, place, end) or self.grammar.directive(self.text, place, end)
+        if word == ".alias":
+            names = [part for part in directive.parts if isinstance(part, raw.Name)]
+            if len(names) != 2:
+                self.text.fail("'.alias' takes two function names", place, end)
+            target = self.module.functions.get(names[1].text)
+            if target is None:
+                span = self.text.span(place + names[1].start, place + names[1].end)
+                raise PtxError(f"'.alias' of {names[1].text!r}, which is no function", span=span)
+            self.module.aliases[names[0].text] = target
+        return end
+
+    def _unexpected(self, place: int) -> NoReturn:
+        word = self.code[place : place + 200].split(maxsplit=1)[0]
+        self.text.fail(
+            f"unexpected {shorten(word)!r} at module scope", place, place + len(word),
+            hint="module scope holds variables, functions and directives",
+        )  # fmt: skip

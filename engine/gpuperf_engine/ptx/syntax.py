@@ -1,0 +1,321 @@
+"""A PTX module after parsing and name resolution: what the rest of the engine reads.
+
+``ptx.parse.parse`` makes these from text; registers of nested ``{ }`` scopes are already flattened into one namespace per
+function, labels into instruction indices, symbols into objects. Spans point into the PTX text, ``location`` into the
+program that was compiled to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Union
+
+from ..errors import UnknownName, nearest
+from ..isa.types import ScalarType
+from ..source import SourcePosition, Span
+
+if TYPE_CHECKING:
+    from ..isa.table import Spelling
+
+__all__ = [
+    "Address",
+    "CallTarget",
+    "Function",
+    "Guard",
+    "Immediate",
+    "Instruction",
+    "LabelOperand",
+    "Module",
+    "Negated",
+    "Operand",
+    "Pair",
+    "Prototype",
+    "Register",
+    "Sink",
+    "SpecialRegister",
+    "Symbol",
+    "Variable",
+    "Vector",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Register:
+    """A virtual register of one function. ``index`` is dense from 0 within the function; ``vector`` registers
+    (``.reg .v4 .f32 v``) are flattened into one register per component, named ``v.x`` …"""
+
+    name: str
+    type: ScalarType
+    index: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A constant. ``value`` is an ``int`` for integer constants (already folded), or the raw bit pattern for ``0f``/``0d``
+    and decimal floating-point constants; ``kind`` is ``"int"``, ``"f32"`` or ``"f64"`` accordingly."""
+
+    value: int
+    kind: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialRegister:
+    """``%tid.x``, ``%laneid``, ``%clock64`` …: ``name`` is without the percent sign, with the component."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """The address of a variable or function used as a value (``mov.u64 %rd1, table+8``)."""
+
+    target: Union[Variable, Function]
+    offset: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """``[base+offset]``. ``base`` is a register, a variable (any space, parameters included) or ``None`` (absolute);
+    ``further`` are the other operands inside the brackets (``[texture, {x, y}]``)."""
+
+    base: Union[Register, Variable, None]
+    offset: int
+    span: Span
+    further: tuple[Operand, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """``{a, b, …}``."""
+
+    elements: tuple[Operand, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """``d|p``."""
+
+    first: Operand
+    second: Operand
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """``!p`` as a source operand."""
+
+    operand: Operand
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """``_`` where a destination or source is not wanted."""
+
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class LabelOperand:
+    """A label as target; ``index`` is the position in ``Function.instructions`` it stands before (may be one past the end)."""
+
+    name: str
+    index: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Prototype:
+    """``.callprototype`` signature: parameter variables (nameless ones get positional names)."""
+
+    name: str
+    returns: tuple[Variable, ...]
+    params: tuple[Variable, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CallTarget:
+    """Everything of a ``call``: ``function`` for direct calls, else ``register`` and the functions it may mean.
+
+    ``returns`` and ``arguments`` are ``.param`` variables, registers or immediates as written.
+    """
+
+    function: Function | None
+    register: Register | None
+    candidates: tuple[Function, ...]
+    prototype: Prototype | None
+    returns: tuple[Operand, ...]
+    arguments: tuple[Operand, ...]
+    span: Span
+
+
+@dataclass(slots=True, eq=False)
+class Variable:
+    """A declared variable or parameter. ``space`` is ``global shared const local param reg tex``; ``dims`` are the array
+    dimensions, outermost first, ``()`` for scalars; the first may be ``None`` for ``[]``. ``size`` is in bytes (0 for
+    ``[]``). ``initial`` holds the initial bytes (zero-padded to ``size``) or ``None``; ``relocations`` are ``(offset, width in
+    bytes, target, addend, generic)`` for symbols in the initialiser. ``vector`` is 2, 4 or 8 for ``.v2`` …, else 1."""
+
+    name: str
+    space: str
+    type: ScalarType
+    align: int
+    dims: tuple[int | None, ...]
+    size: int
+    span: Span
+    vector: int = 1
+    linkage: str = ""  # "", "extern", "visible", "weak", "common"
+    initial: bytes | None = None
+    relocations: tuple[tuple[int, int, Union[Variable, Function], int, bool], ...] = ()
+    pointer_space: str | None = None  # of `.ptr .global .align 16` parameters
+    pointer_align: int | None = None
+    attributes: tuple[str, ...] = ()
+    function: Function | None = None  # owner of locals and parameters
+    offset: int = 0  # parameters of entries: byte offset in the parameter buffer
+
+
+Operand = Union[
+    Register,
+    Immediate,
+    SpecialRegister,
+    Symbol,
+    Address,
+    Vector,
+    Pair,
+    Negated,
+    Sink,
+    LabelOperand,
+    CallTarget,
+    Prototype,
+    Variable,
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """``@p`` or ``@!p``."""
+
+    register: Register
+    negated: bool
+
+
+@dataclass(slots=True, eq=False)
+class Instruction:
+    """One instruction. ``opcode`` is as written with all modifiers; ``spelling`` is its row with the modifiers bound.
+
+    ``index`` is the position in ``Function.instructions``. ``targets`` are the possible targets of ``brx.idx`` in table
+    order (or the single target of ``bra``).
+    """
+
+    opcode: str
+    spelling: Spelling
+    operands: tuple[Operand, ...]
+    guard: Guard | None
+    span: Span
+    index: int
+    location: SourcePosition | None = None
+    targets: tuple[LabelOperand, ...] = ()
+    pragmas: tuple[str, ...] = ()
+
+    @property
+    def effect(self) -> str:
+        return self.spelling.effect
+
+
+@dataclass(slots=True, eq=False)
+class Function:
+    """An ``.entry`` or ``.func``. Without body (``.extern .func``) ``instructions`` is empty and ``defined`` false."""
+
+    name: str
+    is_entry: bool
+    params: tuple[Variable, ...]
+    returns: tuple[Variable, ...]
+    span: Span
+    module: Module
+    linkage: str = ""
+    defined: bool = True
+    registers: list[Register] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)  # declared in the body: shared, local, const, param of calls
+    instructions: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+    maxntid: tuple[int, ...] | None = None
+    reqntid: tuple[int, ...] | None = None
+    minnctapersm: int | None = None
+    maxnreg: int | None = None
+    cluster: tuple[int, ...] | None = None
+    directives: tuple[str, ...] = ()  # further performance directives and pragmas, as written
+    #: what analyses derived from the function, by their own keys; never compared or printed
+    memo: dict[str, object] = field(default_factory=dict, repr=False)
+
+    @property
+    def param_bytes(self) -> int:
+        """Size of the parameter buffer of an entry in bytes."""
+        return max((param.offset + param.size for param in self.params), default=0)
+
+    def symbol(self, name: str) -> Variable:
+        """A ``__device__``/``__constant__`` variable of the kernel's module. Raises ``UnknownName``."""
+        return self.module.variable(name)
+
+
+Kernel = Function
+
+
+@dataclass(slots=True, eq=False)
+class Module:
+    """One PTX module. ``module["name"]`` is a kernel (an ``.entry``); bodies are parsed on first use.
+
+    ``version`` is ``(major, minor)``, ``target`` the ``sm_…`` name, ``target_options`` e.g. ``debug`` or ``texmode_unified``.
+    ``notes`` are remarks for people, e.g. a newer minor version than the table knows.
+    """
+
+    text: str
+    path: str
+    version: tuple[int, int]
+    target: str
+    target_options: tuple[str, ...] = ()
+    address_size: int = 64
+    functions: dict[str, Function] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    files: Mapping[int, str] = field(default_factory=dict)
+    aliases: dict[str, Function] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def kernels(self) -> dict[str, Function]:
+        """Entries by name, in the order of the text."""
+        return {name: function for name, function in self.functions.items() if function.is_entry}
+
+    def __getitem__(self, name: str) -> Function:
+        found = self.functions.get(name)
+        if found is None or not found.is_entry:
+            raise UnknownName(
+                f"no kernel {name!r} in {self.path}", hint=nearest(name, self.kernels, noun="kernel")
+            )
+        return self._load(found)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.kernels)
+
+    def function(self, name: str) -> Function:
+        """Any function, device functions included, with its body. Raises ``UnknownName``."""
+        found = self.functions.get(name)
+        if found is None:
+            raise UnknownName(f"no function {name!r} in {self.path}", hint=nearest(name, self.functions, noun="function"))
+        return self._load(found)
+
+    def variable(self, name: str) -> Variable:
+        """A module-scope variable. Raises ``UnknownName``."""
+        found = self.variables.get(name)
+        if found is None:
+            raise UnknownName(f"no variable {name!r} in {self.path}", hint=nearest(name, self.variables, noun="variable"))
+        return found
+
+    def _load(self, function: Function) -> Function:
+        return function

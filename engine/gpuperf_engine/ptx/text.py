@@ -1,0 +1,75 @@
+"""A PTX text with comments blanked out, and the way from offsets in it to lines and columns."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from itertools import accumulate
+from typing import NoReturn
+
+from ..errors import PtxSyntaxError
+from ..source import Span
+
+__all__ = ["Text", "shorten"]
+
+_COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|/\*|"(?:[^"\\\n]|\\[^\n])*"|"', re.DOTALL)
+_NOT_NEWLINE = re.compile(r"[^\n]")
+
+
+def shorten(piece: str, limit: int = 40) -> str:
+    """A piece of text fit for a message: one line, unprintable characters escaped, at most ``limit`` characters."""
+    flat = " ".join(piece[: 4 * limit].split())
+    cut = flat[:limit] + ("…" if len(flat) > limit else "")
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in cut)
+
+
+class Text:
+    """One PTX file. ``original`` is what was given; ``code`` has the same length and the same newlines, with comments
+    replaced by blanks and the insides of strings by underscores, so that structure can be searched for directly."""
+
+    __slots__ = ("_starts", "code", "original", "path")
+
+    def __init__(self, original: str, path: str) -> None:
+        self.original = original
+        self.path = path
+        self._starts: list[int] | None = None
+        self.code = _COMMENT_OR_STRING.sub(self._blank, original) if "/" in original or '"' in original else original
+
+    def _blank(self, match: re.Match[str]) -> str:
+        piece = match.group()
+        if piece[0] == '"':
+            if len(piece) == 1:
+                self.fail("string without its closing quote", match.start(), hint="strings end on the line they begin on")
+            return '"' + "_" * (len(piece) - 2) + '"'
+        if piece == "/*":
+            self.fail("comment without its closing '*/'", match.start())
+        return " " * len(piece) if piece[1] == "/" else _NOT_NEWLINE.sub(" ", piece)
+
+    @property
+    def starts(self) -> list[int]:
+        """Offset of the first character of every line."""
+        if self._starts is None:
+            lengths = map(len, self.original.split("\n"))
+            self._starts = [0, *accumulate(length + 1 for length in lengths)]
+        return self._starts
+
+    def span(self, start: int, end: int) -> Span:
+        """Lines and columns of the characters from ``start`` up to, not including, ``end``."""
+        starts = self._starts or self.starts
+        line = bisect_right(starts, start)
+        begin = starts[line - 1]
+        if end < starts[line]:
+            return Span(self.path, line, start - begin + 1, line, end - begin + 1)
+        last = bisect_right(starts, end)
+        if last >= len(starts):  # one past the last character
+            last = len(starts) - 1
+        return Span(self.path, line, start - begin + 1, last, end - starts[last - 1] + 1)
+
+    def string(self, start: int, end: int) -> str:
+        """The characters of a string literal, quotes removed and escapes resolved."""
+        inside = self.original[start + 1 : end - 1]
+        return re.sub(r"\\(.)", r"\1", inside) if "\\" in inside else inside
+
+    def fail(self, message: str, start: int, end: int | None = None, *, hint: str | None = None) -> NoReturn:
+        """Raises ``PtxSyntaxError`` at that place."""
+        raise PtxSyntaxError(message, span=self.span(start, start + 1 if end is None else end), hint=hint)

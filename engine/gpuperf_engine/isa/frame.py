@@ -9,8 +9,7 @@ Sources are the *value* operands in the order of ``Spelling.sources``: registers
 typed by their form (a ``.b32`` register read by ``add.s32`` arrives as ``s32``); the elements of a ``{…}`` operand one after
 the other; addresses, labels and call operands are not among them. ``{!}`` has been applied. If ``spelling.reads_carry`` the
 condition code CC.CF (``pred``) is the last source, if ``spelling.writes_carry`` it is the last result. Results are in the
-order of ``Spelling.destinations``, vectors flattened, each of its form's type; for a sink ``_`` and an absent pair part
-results beyond those written are to be dropped by the caller. Operands that must be integer constants
+order of ``Spelling.destinations``, vectors flattened, each of its form's type; those of sinks ``_`` are the caller's to drop. Operands that must be integer constants
 (``OperandForm.constant``) are Python ``int``.
 
 Where an instruction has an effect, the backend's handler for that effect does it, and the meaning, if the row has one,
@@ -37,10 +36,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from ..errors import Unsupported
-from .table import OperandForm, Spelling
+from .table import Spelling
 from .types import SCALAR_TYPES, ScalarType, scalar_type
 from .words import Value, concat, maximum, minimum, split
 
@@ -58,10 +57,9 @@ class _Plan:
     keywords: dict[str, object]
     flushed: frozenset[str]
     lanes: int
-    lane_type: ScalarType | None
     saturate: bool
     relu: bool
-    results: tuple[OperandForm, ...]
+    results: tuple[ScalarType | None, ...] | None  #: types of the results, None: as they come
 
 
 def has_meaning(spelling: Spelling) -> bool:
@@ -82,7 +80,7 @@ def evaluate(spelling: Spelling, sources: Sequence[Value | int]) -> tuple[Value,
     pieces = [_lanes(source, plan.lanes) for source in sources]
     by_lane = [_once(plan, lane) for lane in zip(*pieces)]
     joined: list[Value] = []
-    if len(plan.results) == plan.lanes and all(form.type is not None and form.type.is_predicate for form in plan.results):
+    if plan.results and len(plan.results) == plan.lanes and by_lane[0][0].type.is_predicate:
         joined = [results[0] for results in by_lane]  # setp.f16x2: the predicate of each lane has a destination of its own
     else:
         joined = [concat(results) for results in zip(*by_lane)]
@@ -107,8 +105,7 @@ def _make_plan(spelling: Spelling) -> _Plan:
     row, modifiers = spelling.row, spelling.modifiers
     if row.meaning is None:
         raise Unsupported(f"{spelling.opcode} has no meaning yet: it can be parsed and counted, but not run")
-    packed = spelling.type if spelling.type is not None and spelling.type.lanes > 1 and not row.whole else None
-    lanes = packed.lanes if packed is not None else 1
+    lanes = 1 if row.whole else spelling.lanes
     keywords: dict[str, object] = {}
     for name in row.asks:
         value = modifiers.get(name)
@@ -120,20 +117,22 @@ def _make_plan(spelling: Spelling) -> _Plan:
             keywords[name] = value or "rn"
         else:
             keywords[name] = value
-    lane_type = _lane_type(packed) if packed is not None else None
     flushed: frozenset[str] = frozenset()
     if modifiers.get("ftz") and "ftz" not in row.asks:
-        flushed = frozenset(("f32", "f16") if str(modifiers.get("type")).startswith("f16") else ("f32",))
+        own = str(modifiers.get("type") or modifiers.get("stype") or "f32").split("x2")[0]
+        flushed = frozenset((own if SCALAR_TYPES[own].is_float else "f32",))
     folded = spelling.effect in _FOLDED_EFFECTS
+    types = [form.type for form in spelling.destinations for _ in range(form.vector)]
+    if spelling.writes_carry:
+        types.append(scalar_type("pred"))
     return _Plan(
         row.meaning,
         keywords,
         flushed,
         lanes,
-        lane_type,
         bool(modifiers.get("sat")) and "sat" not in row.asks,
         bool(modifiers.get("relu")) and "relu" not in row.asks,
-        () if folded else spelling.destinations,
+        None if folded else tuple(types),
     )
 
 
@@ -157,13 +156,12 @@ def _once(plan: _Plan, sources: Sequence[Value | int]) -> tuple[Value, ...]:
 
 def _finish(plan: _Plan, results: tuple[Value, ...]) -> tuple[Value, ...]:
     """Results in the types of their operands: the same bits under another name."""
-    forms: list[Any] = [form for form in plan.results for _ in range(form.vector)]
-    if not forms:
+    if plan.results is None:
         return results
     return tuple(
-        result if form.type is None or form.type == result.type else result.bits(form.type)
-        for result, form in zip(results, forms)
-    ) + results[len(forms) :]
+        result if form is None or form == result.type else result.bits(form)
+        for result, form in zip(results, plan.results)
+    )
 
 
 def _lanes(source: Value | int, count: int) -> tuple[Value | int, ...]:

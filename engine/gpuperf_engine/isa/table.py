@@ -160,9 +160,7 @@ class Row:
 
 
 #: Effects that a handler carries out without a meaning.
-_MEANINGLESS = frozenset(
-    ["special", "load", "store", "warp_barrier", "barrier", "fence", "branch", "indirect_branch", "call", "return", "exit", "trap", "hint", "exchange"]
-)
+_MEANINGLESS = frozenset(EFFECTS) - {"", "atomic", "reduction", "async_copy", "matrix", "texture"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,11 +187,16 @@ class Spelling:
 
     @cached_property
     def type(self) -> ScalarType | None:
-        """The instruction's type: that of the ``type`` slot, else ``dtype``, else of the first destination."""
-        name = self.modifiers.get("type") or self.modifiers.get("dtype")
+        """The instruction's type: the first of two (``cvt.dtype.atype``), else of the first operand that has one."""
+        name = self.modifiers.get("dtype") or self.modifiers.get("type")
         if name in SCALAR_TYPES:
             return SCALAR_TYPES[str(name)]
         return next((form.type for form in self.operands if form.type is not None), None)
+
+    @cached_property
+    def lanes(self) -> int:
+        """Lanes of a packed instruction (``f16x2`` → 2), else 1."""
+        return max((form.type.lanes for form in self.operands if form.type is not None), default=1)
 
     @cached_property
     def space(self) -> str | None:
@@ -311,7 +314,6 @@ def _make_row(
         ({fields["effect"]}, set(EFFECTS), "effect"),
         (set(category.values() if isinstance(category, Mapping) else (category,)), set(CATEGORIES), "category"),
         (set(unit.values() if isinstance(unit, Mapping) else (unit,)), set(UNITS), "unit"),
-        (set(fields["requires"]), known.union(*sets.values()), "requirement"),
     ):
         if not used <= allowed:
             raise ValueError(f"{syntax!r}: {what} {sorted(used - allowed)} is not known")
@@ -354,8 +356,8 @@ def _resolve_type(name: str, bound: Mapping[str, Modifier]) -> ScalarType | None
         if name == "element":
             return scalar_type(base.name.split("x2")[0])
         return scalar_type(f"{base.kind}{base.bits * 2 if name == 'wide' else base.bits // 2}")
-    value = bound.get(name, name) if name != "type" else own
-    return SCALAR_TYPES.get(str(value))
+    value = own if name == "type" else bound.get(name)
+    return SCALAR_TYPES.get(value if isinstance(value, str) else name)
 
 
 def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spelling]:
@@ -393,9 +395,8 @@ def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spe
             row.effect,
             row.flops,
         )
-        lanes = spelling.type.lanes if spelling.type is not None else 1
-        if row.flops and lanes > 1:
-            object.__setattr__(spelling, "flops", row.flops * lanes)
+        if row.flops and spelling.lanes > 1:
+            object.__setattr__(spelling, "flops", row.flops * spelling.lanes)
         yield spelling
 
 

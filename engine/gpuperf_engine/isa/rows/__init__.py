@@ -1,5 +1,37 @@
 """The rows of the instruction table, one family a file. Importing this package fills the table."""
 
-from . import barrier, compare, control, convert, floating, integer, logic, memory, move
+from . import (
+    atomic,
+    barrier,
+    compare,
+    control,
+    convert,
+    extended,
+    floating,
+    half,
+    integer,
+    logic,
+    memory,
+    move,
+    narrow,
+    special_function,
+    warp,
+)
 
-__all__ = ["barrier", "compare", "control", "convert", "floating", "integer", "logic", "memory", "move"]
+__all__ = [
+    "atomic",
+    "barrier",
+    "compare",
+    "control",
+    "convert",
+    "extended",
+    "floating",
+    "half",
+    "integer",
+    "logic",
+    "memory",
+    "move",
+    "narrow",
+    "special_function",
+    "warp",
+]

@@ -17,7 +17,8 @@ INTEGERS = "b16 b32 b64 u16 u32 u64 s16 s32 s64"
 UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
-def _comparable(modifiers: Mapping[str, Modifier]) -> str:
+def comparable(modifiers: Mapping[str, Modifier]) -> str:
+    """Why integers of that type are not compared so."""
     kind, op = str(modifiers.get("stype") or modifiers["type"])[0], modifiers["cmp"]
     if kind == "b" and op not in ("eq", "ne"):
         return f"bit-size types have no order, '.{op}' needs a signed or unsigned type"
@@ -27,19 +28,19 @@ def _comparable(modifiers: Mapping[str, Modifier]) -> str:
 
 
 @instruction(
-    "setp.cmp.type p:pred{|q:pred}, a, b", cmp=INTEGER_OPS, type=INTEGERS, valid=_comparable, category="compare_select",
+    "setp.cmp.type p:pred{|q:pred}, a, b", cmp=INTEGER_OPS, type=INTEGERS, valid=comparable, category="compare_select",
     unit="alu",
 )  # fmt: skip
 @instruction("setp.cmp{.ftz}.f32 p:pred{|q:pred}, a, b", cmp=FLOAT_OPS, category="compare_select", unit="alu")
 @instruction("setp.cmp.f64 p:pred{|q:pred}, a, b", cmp=FLOAT_OPS, category="compare_select", unit="fp64", target=13)
 def setp(a: Value, b: Value, *, cmp: str) -> tuple[Value, Value]:
     """Whether a cmp b, and its complement."""
-    truth = _compare(cmp, a, b)
+    truth = compare_values(cmp, a, b)
     return truth, ~truth
 
 
 @instruction(
-    "setp.cmp.op.type p:pred{|q:pred}, a, b, {!}c:pred", cmp=INTEGER_OPS, op=BOOL_OPS, type=INTEGERS, valid=_comparable,
+    "setp.cmp.op.type p:pred{|q:pred}, a, b, {!}c:pred", cmp=INTEGER_OPS, op=BOOL_OPS, type=INTEGERS, valid=comparable,
     category="compare_select", unit="alu",
 )  # fmt: skip
 @instruction(
@@ -52,15 +53,15 @@ def setp(a: Value, b: Value, *, cmp: str) -> tuple[Value, Value]:
 )  # fmt: skip
 def setp_combined(a: Value, b: Value, c: Value, *, cmp: str, op: str) -> tuple[Value, Value]:
     """(a cmp b) op c, and its complement's (not (a cmp b)) op c."""
-    truth = _compare(cmp, a, b)
-    return _combine(op, truth, c), _combine(op, ~truth, c)
+    truth = compare_values(cmp, a, b)
+    return combine_predicates(op, truth, c), combine_predicates(op, ~truth, c)
 
 
 SET_TYPES = "u32 s32 f32"
 
 
 @instruction(
-    "set.cmp.dtype.stype d:dtype, a:stype, b:stype", cmp=INTEGER_OPS, dtype=SET_TYPES, stype=INTEGERS, valid=_comparable,
+    "set.cmp.dtype.stype d:dtype, a:stype, b:stype", cmp=INTEGER_OPS, dtype=SET_TYPES, stype=INTEGERS, valid=comparable,
     category="compare_select", unit="alu",
 )  # fmt: skip
 @instruction(
@@ -72,12 +73,12 @@ SET_TYPES = "u32 s32 f32"
 )  # fmt: skip
 def set_number(a: Value, b: Value, *, cmp: str, dtype: ScalarType) -> Value:
     """All ones (1.0 for f32) if a cmp b, else 0."""
-    return _as_number(_compare(cmp, a, b), dtype)
+    return _as_number(compare_values(cmp, a, b), dtype)
 
 
 @instruction(
     "set.cmp.op.dtype.stype d:dtype, a:stype, b:stype, {!}c:pred", cmp=INTEGER_OPS, op=BOOL_OPS, dtype=SET_TYPES,
-    stype=INTEGERS, valid=_comparable, category="compare_select", unit="alu",
+    stype=INTEGERS, valid=comparable, category="compare_select", unit="alu",
 )  # fmt: skip
 @instruction(
     "set.cmp.op{.ftz}.dtype.f32 d:dtype, a:f32, b:f32, {!}c:pred", cmp=FLOAT_OPS, op=BOOL_OPS, dtype=SET_TYPES,
@@ -89,7 +90,7 @@ def set_number(a: Value, b: Value, *, cmp: str, dtype: ScalarType) -> Value:
 )  # fmt: skip
 def set_number_combined(a: Value, b: Value, c: Value, *, cmp: str, op: str, dtype: ScalarType) -> Value:
     """All ones (1.0 for f32) if (a cmp b) op c, else 0."""
-    return _as_number(_combine(op, _compare(cmp, a, b), c), dtype)
+    return _as_number(combine_predicates(op, compare_values(cmp, a, b), c), dtype)
 
 
 SELECTED = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
@@ -112,11 +113,13 @@ def slct(a: Value, b: Value, c: Value, *, ftz: bool | None) -> Value:
     return select(c.compare("ge", 0), a, b)
 
 
-def _compare(cmp: str, a: Value, b: Value) -> Value:
+def compare_values(cmp: str, a: Value, b: Value) -> Value:
+    """a cmp b under any of the operator's names."""
     return a.compare(UNSIGNED_NAMES.get(cmp, cmp), b)
 
 
-def _combine(op: str, truth: Value, c: Value) -> Value:
+def combine_predicates(op: str, truth: Value, c: Value) -> Value:
+    """truth op c."""
     return truth & c if op == "and" else truth | c if op == "or" else truth ^ c
 
 

@@ -1,10 +1,13 @@
-"""Control flow (manual: "Control Flow Instructions" and "Miscellaneous Instructions")."""
+"""Control flow and the rest (manual: "Control Flow Instructions", "Miscellaneous Instructions")."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..table import declare
 
-CONTROL = {"category": "control", "unit": "cbu"}
+CONTROL: dict[str, Any] = {"category": "control", "unit": "cbu"}
+MISC: dict[str, Any] = {"category": "misc", "unit": "alu", "effect": "hint"}
 
 declare("bra{.uni} t:label", "Continues at the label.", effect="branch", **CONTROL)
 declare(
@@ -16,3 +19,15 @@ declare("ret{.uni}", "Returns from the function; in an entry, ends the thread.",
 declare("exit", "Ends the thread.", effect="exit", **CONTROL)
 declare("trap", "Aborts the launch with an error.", effect="trap", **CONTROL)
 declare("brkpt", "Stops for a debugger.", effect="trap", target=11, **CONTROL)
+
+declare("nanosleep.u32 t", "Sleeps for about t nanoseconds.", since=(6, 3), target=70, **MISC)
+declare("pmevent a:imm", "Triggers performance-monitor event a.", since=(1, 4), **MISC)
+declare("pmevent.mask a:imm", "Triggers the performance-monitor events of the mask.", since=(3, 0), target=20, **MISC)
+declare(
+    "griddepcontrol.action", "Lets dependent grids start, or waits for the grids that this one depends on.",
+    action="launch_dependents wait", since=(7, 8), target=90, **MISC,
+)  # fmt: skip
+declare(
+    "setmaxnreg.action.sync.aligned.u32 count:imm", "Changes the number of registers that the warp may use.", action="inc dec",
+    since=(8, 0), target=90, variant="a", **MISC,
+)  # fmt: skip

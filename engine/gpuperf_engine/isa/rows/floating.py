@@ -130,7 +130,7 @@ def smaller(a: Value, b: Value, *, NaN: bool | None, xorsign: bool | None) -> Va
     """The smaller of a and b, −0 below +0; one NaN loses (.NaN: wins). .xorsign.abs: of the magnitudes, with the exclusive
     or of the signs."""
     if xorsign:
-        return copysign(minimum(abs(a), abs(b), nan=bool(NaN)), _sign_product(a, b))
+        return copysign(minimum(abs(a), abs(b), nan=bool(NaN)), sign_product(a, b))
     return minimum(a, b, nan=bool(NaN))
 
 
@@ -139,7 +139,7 @@ def smaller(a: Value, b: Value, *, NaN: bool | None, xorsign: bool | None) -> Va
 def larger(a: Value, b: Value, *, NaN: bool | None, xorsign: bool | None) -> Value:
     """The larger of a and b, as min."""
     if xorsign:
-        return copysign(maximum(abs(a), abs(b), nan=bool(NaN)), _sign_product(a, b))
+        return copysign(maximum(abs(a), abs(b), nan=bool(NaN)), sign_product(a, b))
     return maximum(a, b, nan=bool(NaN))
 
 
@@ -173,7 +173,8 @@ def square_root(a: Value, *, rnd: str) -> Value:
     return sqrt(a, rounding=rnd)
 
 
-def _sign_product(a: Value, b: Value) -> Value:
+def sign_product(a: Value, b: Value) -> Value:
+    """A value whose sign is the exclusive or of both signs."""
     raw = scalar_type(f"b{a.type.bits}")
     return (a.bits(raw) ^ b.bits(raw)).bits(a.type)
 

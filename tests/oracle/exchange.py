@@ -108,7 +108,7 @@ def barrier_step(b: Builder) -> Callable[[Thread], None]:
 
 
 def settle_barrier(cta: Cta, number: int) -> None:
-    """Release the barrier if all have arrived. A warp counts whole: lanes it lacks or that exited count too."""
+    """Release the barrier if all have arrived. A warp counts whole: lanes it lacks or that exited too."""
     barrier = cta.barriers[number]
     arrived = 0
     for warp, lanes in barrier.arrived.items():

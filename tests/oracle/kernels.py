@@ -1,4 +1,4 @@
-"""Small kernels for the oracle's own tests: a wrapper for bodies, and single instructions on given operands."""
+"""Small kernels for the oracle's own tests: a wrapper for bodies, single instructions on given operands."""
 
 from __future__ import annotations
 
@@ -51,13 +51,17 @@ def collect(body: str, block: int = 32, grid: int = 1, before: str = "", shared_
     return [int(x) for x in run(text, "k", grid, block, [out], shared_bytes).memory[0]]
 
 
-def evaluate(instruction: str, widths: Sequence[int], inputs: Sequence[Sequence[int]], result: int = 32) -> list[int]:
+def evaluate(
+    instruction: str, widths: Sequence[int], inputs: Sequence[Sequence[int]], result: int = 32
+) -> list[int]:
     """Run one instruction on each row of ``inputs``, one thread per row.
 
     In the text ``$d`` is the destination of ``result`` bits and ``$0 $1 …`` are sources of ``widths`` bits.
     """
     rows = len(inputs)
-    table = np.array([[x & 0xFFFFFFFFFFFFFFFF for x in row] for row in inputs], np.uint64).reshape(rows, len(widths))
+    table = np.array([[x & 0xFFFFFFFFFFFFFFFF for x in row] for row in inputs], np.uint64).reshape(
+        rows, len(widths)
+    )
     source, out = Buffer(table), Buffer(np.zeros(rows, np.uint64))
     body = f"""
     .reg .pred %dp; .reg .b16 %dh; .reg .b32 %dr; .reg .b64 %drd; .reg .b64 %in, %out, %row, %wide;
@@ -78,7 +82,11 @@ def evaluate(instruction: str, widths: Sequence[int], inputs: Sequence[Sequence[
         instruction = instruction.replace(f"${i}", register)
     target = PREFIX[result].replace("%", "%d")
     body += "    " + instruction.replace("$d", target) + "\n"
-    body += f"    selp.b64 %wide, 1, 0, {target};\n" if result == 1 else f"    cvt.u64.u{result} %wide, {target};\n"
+    body += (
+        f"    selp.b64 %wide, 1, 0, {target};\n"
+        if result == 1
+        else f"    cvt.u64.u{result} %wide, {target};\n"
+    )
     body += "    st.global.u64 [%out], %wide;\n    ret;"
     text = module(body, ".param .u64 source, .param .u64 out")
     return [int(x) for x in run(text, "k", 1, rows, [source, out]).memory[1]]

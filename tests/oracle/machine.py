@@ -171,8 +171,17 @@ class Plan:
 class Machine:
     """One launch. ``advance`` is the interpreter's loop."""
 
-    def __init__(self, module: Module, entry: str, grid: tuple[int, int, int], block: tuple[int, int, int],
-                 shared_bytes: int, symbols: Mapping[str, bytes], quantum: int, budget: int) -> None:  # fmt: skip
+    def __init__(
+        self,
+        module: Module,
+        entry: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        symbols: Mapping[str, bytes],
+        quantum: int,
+        budget: int,
+    ) -> None:
         self.module, self.grid, self.block = module, grid, block
         self.dynamic_shared: int = shared_bytes
         self.quantum, self.budget = quantum, budget

@@ -572,10 +572,16 @@ def integer_atomic(b: Builder, op: str) -> Callable[[int, int], int]:
         return signed(x, width) if is_signed else x
 
     table: dict[str, Callable[[int, int], int]] = {
-        "add": lambda x, y: x + y, "and": lambda x, y: x & y, "or": lambda x, y: x | y, "xor": lambda x, y: x ^ y,
-        "exch": lambda x, y: y, "min": lambda x, y: min(x, y, key=value), "max": lambda x, y: max(x, y, key=value),
-        "inc": lambda x, y: 0 if x >= y else x + 1, "dec": lambda x, y: y if x == 0 or x > y else x - 1,
-    }  # fmt: skip
+        "add": lambda x, y: x + y,
+        "and": lambda x, y: x & y,
+        "or": lambda x, y: x | y,
+        "xor": lambda x, y: x ^ y,
+        "exch": lambda x, y: y,
+        "min": lambda x, y: min(x, y, key=value),
+        "max": lambda x, y: max(x, y, key=value),
+        "inc": lambda x, y: 0 if x >= y else x + 1,
+        "dec": lambda x, y: y if x == 0 or x > y else x - 1,
+    }
     return table[op]
 
 

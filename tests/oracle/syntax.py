@@ -188,6 +188,23 @@ def tokenize(text: str) -> list[Token]:
     return tokens
 
 
+def constant(operator: str, left: int, right: int) -> int:
+    """A binary operator of constant expressions; division truncates."""
+    if operator in ("<<", ">>"):
+        return left << right if operator == "<<" else left >> right
+    if operator in ("/", "%"):
+        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+        return quotient if operator == "/" else left - quotient * right
+    return {
+        "|": left | right,
+        "^": left ^ right,
+        "&": left & right,
+        "+": left + right,
+        "-": left - right,
+        "*": left * right,
+    }[operator]
+
+
 def integer(text: str) -> int:
     text = text.rstrip("U")
     if len(text) > 1 and text[0] == "0" and text[1].isdigit():
@@ -293,7 +310,8 @@ class Reader:
             known.variables = function.variables
             self.function = function = known
         while self.peek() not in ("{", ";"):
-            self.take()
+            if self.take() == ".pragma":
+                self.skip_past(";")
         if not self.accept(";"):
             function.defined = True
             self.pending = []
@@ -331,6 +349,8 @@ class Reader:
             elif word in ("texref", "samplerref", "surfref"):
                 type_name = "u64"
             pointee |= word == "ptr"  # what follows describes what the parameter points to
+        if not space or not type_name:
+            raise PtxError(f"line {self.tokens[self.at - 1].line}: neither a declaration nor a directive")
         result: list[Variable | Register] = []
         while True:
             name = self.take()
@@ -385,7 +405,7 @@ class Reader:
 
     def initialiser(self, values: list[tuple[int, int, object]], at: int, dimensions: list[int], element: int,
                     type_name: str, lanes: int) -> int:  # fmt: skip
-        """Collect ``(offset, size, value)`` of a braced initialiser from byte ``at``; returns where it ends."""
+        """Collect ``(offset, size, value)`` of an initialiser that starts at byte ``at``; returns its end."""
         if not self.accept("{"):
             size = element // lanes
             values.append((at, size, self.initial_value(type_name)))
@@ -449,13 +469,7 @@ class Reader:
         while self.peek() in self.LEVELS[level]:
             operator = self.take()
             right = self.expression(level + 1)
-            left = {"|": left | right, "^": left ^ right, "&": left & right, "+": left + right, "-": left - right,
-                    "*": left * right}.get(operator, left)  # fmt: skip
-            if operator in ("<<", ">>"):
-                left = left << right if operator == "<<" else left >> right
-            elif operator in ("/", "%"):
-                quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-                left = quotient if operator == "/" else left - quotient * right
+            left = constant(operator, left, right)
         return left
 
     def atom(self) -> int:

@@ -333,7 +333,7 @@ def test_recursion_to_a_depth_per_lane() -> None:
     # Depths 0…3, eight lanes each. F0 is entered by 32, 24, 16, 8 lanes = 80 in 4 warp executions (the last
     # uniform: 3 of 4 diverge); F1 and F2 by 24 + 16 + 8 = 48 in 3; F3 by 8 in each of 4; F4 like F0.
     # Warp: A 4 + 4·3 + 3·3 + 3·3 + 4·1 + 4·2 + B 1 + ret 1 = 48.
-    # Threads: 32·4 + 80·3 + 48·3 + 48·3 + 32·1 + 80·2 + 32 + 32 = 128 + 240 + 144 + 144 + 32 + 160 + 64 = 912.
+    # Threads: 32·4 + 80·3 + 48·3 + 48·3 + 32·1 + 80·2 + 32 + 32 = 912.
     assert counts(launch(RECURSIVE_BODY + "    ret;", before=RECURSION)) == (912, 48, 4, 3)
 
 

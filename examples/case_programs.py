@@ -249,6 +249,22 @@ def mandelbrot(width: int, height: int, max_iterations: int, rng: np.random.Gene
     return Program((launch,), ((out, exactly(reference.mandelbrot(view))),))
 
 
+def carrier(n: int, rng: np.random.Generator) -> Program:
+    """Phases from a fraction of a turn to 10 ** 18: short and long argument reductions in the same warp."""
+    omega = np.float64(6.25)
+    t = rng.standard_normal(n) * 10.0 ** rng.integers(-3, 18, n)
+    y = blank(n, np.float64)
+    launch = Launch("carrier", blocks(n, 128), 128, (np.int32(n), omega, t, y))
+    return Program((launch,), ((y, close(np.sin(omega * t), 1e-15, 2e-16)),))
+
+
+def expressions(count: int, longest: int, rng: np.random.Generator) -> Program:
+    starts, code = reference.random_expressions(count, longest, rng)
+    x, values = np.float32(0.7), blank(count)
+    launch = Launch("evaluate", blocks(count, 128), 128, (np.int32(count), starts, code, x, values))
+    return Program((launch,), ((values, exactly(reference.evaluate(starts, code, 0.7))),))
+
+
 def bitonic(n: int, rng: np.random.Generator) -> Program:
     """Sorted blocks, then merges: wide steps one launch each, the rest of each merge in one."""
     data = rng.integers(0, 1 << 32, n, np.uint32)

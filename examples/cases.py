@@ -127,6 +127,11 @@ CASES: list[Case] = [
         cuda("mandelbrot", f"mandelbrot-{w}x{h}x{limit}", programs.mandelbrot, w, h, limit)
         for w, h, limit in ((16, 16, 1), (35, 20, 40))
     ),
+    *(cuda("carrier", f"carrier-{n}", programs.carrier, n) for n in (1, 300)),
+    *(
+        cuda("expressions", f"expressions-{n}x{longest}", programs.expressions, n, longest)
+        for n, longest in ((1, 1), (200, 40))
+    ),
     *(cuda("bitonic", f"bitonic-{n}", programs.bitonic, n) for n in (1024, 2048)),
     *(
         Case(

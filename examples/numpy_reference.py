@@ -8,6 +8,8 @@ Nothing here knows of PTX or of an emulator.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -98,6 +100,52 @@ def collatz(n: int) -> Array:
         steps += running
         value = np.where(running, np.where(value % 2 == 0, value // 2, 3 * value + 1), value)
     return steps
+
+
+INSTRUCTION = np.dtype([("operation", np.int32), ("constant", np.float32)])
+"""One step of an expression in postfix form: struct Instruction of expressions.cu."""
+
+
+def random_expressions(count: int, longest: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Starts (count + 1, int32) and instructions of valid expressions that never hold over eight values."""
+    code: list[tuple[int, float]] = []
+    starts = [0]
+    for _ in range(count):
+        depth, target = 0, len(code) + int(rng.integers(1, longest + 1))
+        while len(code) < target or depth != 1:
+            push = depth == 0 or (depth < 8 and len(code) < target and rng.random() < 0.45)
+            fold = depth > 1 and (len(code) >= target or rng.random() < 0.6)
+            operation = int(
+                rng.integers(0, 2) if push else rng.integers(2, 6) if fold else rng.integers(6, 9)
+            )
+            depth += push - (fold and not push)
+            code.append((operation, float(rng.normal())))
+        starts.append(len(code))
+    return np.array(starts, np.int32), np.array(code, INSTRUCTION)
+
+
+def evaluate(starts: Array, code: Array, x: float) -> Array:
+    """Values of the expressions, every operation in float32; NaN and infinity as IEEE 754 has them."""
+    binary: dict[int, Callable[..., Any]] = {2: np.add, 3: np.subtract, 4: np.multiply, 5: np.divide}
+    unary: dict[int, Callable[..., Any]] = {
+        6: np.negative,
+        7: np.abs,
+        8: lambda value: np.sqrt(np.abs(value)),
+    }
+    values = []
+    with np.errstate(all="ignore"):
+        for first, last in pairwise(starts):
+            stack: list[np.float32] = []
+            for operation, constant in code[first:last]:
+                if operation < 2:
+                    stack.append(np.float32(x) if operation else constant)
+                elif operation in binary:
+                    right, left = stack.pop(), stack.pop()
+                    stack.append(binary[operation](left, right))
+                else:
+                    stack.append(unary[operation](stack.pop()))
+            values.append(stack.pop())
+    return np.array(values, np.float32)
 
 
 VIEW = np.dtype(

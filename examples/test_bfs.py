@@ -34,11 +34,11 @@ def test_bfs(gpuperf, graph):
     commit = gpuperf.kernel("kernels/bfs.ptx", entry="bfs_commit")
     offsets, neighbours = (gpuperf.array(part) for part in graph)
     distance = gpuperf.array(np.where(np.arange(VERTICES) == 0, 0, -1).astype(np.int32))
-    marked = gpuperf.zeros(VERTICES, np.uint8)
+    marked, found = gpuperf.zeros(VERTICES, np.uint8), gpuperf.empty(1, np.int32)
 
     n, blocks, level, more = np.int32(VERTICES), (VERTICES + BLOCK - 1) // BLOCK, 0, True
     while more:
-        found = gpuperf.zeros(1, np.int32)
+        gpuperf.memset(found, 0)
         expand[blocks, BLOCK](n, np.int32(level), offsets, neighbours, distance, marked)
         commit[blocks, BLOCK](n, np.int32(level), distance, marked, found)
         level, more = level + 1, found.numpy()[0] == 1

@@ -1,4 +1,4 @@
-"""Loops whose trip counts differ from lane to lane: Collatz lengths and the Mandelbrot set."""
+"""Lanes that go their own ways: Collatz lengths, the Mandelbrot set, interpreted expressions, a slow path."""
 
 import numpy as np
 import pytest
@@ -55,3 +55,43 @@ def test_mandelbrot(gpuperf, width, height):
     mandelbrot[((width + 15) // 16, (height + 15) // 16), (16, 16)](view, times)
 
     assert np.mean(times.numpy() != escape_times(view)) < 0.01
+
+
+@pytest.mark.gpuperf(targets=["a100-sxm-80gb", "h100-sxm"])
+def test_carrier(gpuperf):
+    """One phase in eight is large: its lane calls the long argument reduction while the others wait."""
+    n, omega = 10_000, 6.25
+    rng = np.random.default_rng(19)
+    host = rng.random(n) * np.where(rng.random(n) < 1 / 8, 1e15, 1e2)
+    t, y = gpuperf.array(host), gpuperf.empty(n, np.float64)
+
+    carrier = gpuperf.kernel("kernels/carrier.ptx", entry="carrier")
+    carrier[(n + 127) // 128, 128](np.int32(n), np.float64(omega), t, y)
+
+    np.testing.assert_allclose(y.numpy(), np.sin(omega * host), rtol=1e-15, atol=2e-16)
+
+
+INSTRUCTION = np.dtype([("operation", np.int32), ("constant", np.float32)])
+CONSTANT, VARIABLE, ADD, SUBTRACT, MULTIPLY = range(5)
+
+
+@pytest.mark.gpuperf(targets=["a100-sxm-80gb", "h100-sxm"])
+def test_expressions(gpuperf):
+    """A population of polynomials by Horner's rule, each with its own degree, interpreted one per thread."""
+    count, x = 5000, np.float32(0.7)
+    rng = np.random.default_rng(20)
+    coefficients = [rng.standard_normal(rng.integers(1, 12)) for _ in range(count)]
+    code, starts = [], [0]
+    for first, *rest in coefficients:
+        code.append((CONSTANT, first))
+        for coefficient in rest:
+            code += [(VARIABLE, 0), (MULTIPLY, 0), (CONSTANT, coefficient), (ADD, 0)]
+        starts.append(len(code))
+    instructions, values = gpuperf.array(np.array(code, INSTRUCTION)), gpuperf.empty(count, np.float32)
+
+    evaluate = gpuperf.kernel("kernels/expressions.ptx", entry="evaluate")
+    first = gpuperf.array(np.array(starts, np.int32))
+    evaluate[(count + 127) // 128, 128](np.int32(count), first, instructions, x, values)
+
+    expected = [np.polyval(polynomial, 0.7) for polynomial in coefficients]
+    np.testing.assert_allclose(values.numpy(), expected, rtol=1e-4, atol=1e-5)

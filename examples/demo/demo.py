@@ -23,7 +23,10 @@ def step(text: str) -> None:
 
 def run(arguments: list[str], folder: Path, *, expect: int) -> str:
     """Run pytest, show its output, and stop the demo if it ends otherwise than expected."""
-    print(f"$ cd {folder.relative_to(ROOT) if folder != ROOT else '.'} && pytest {' '.join(arguments)}", flush=True)
+    print(
+        f"$ cd {folder.relative_to(ROOT) if folder != ROOT else '.'} && pytest {' '.join(arguments)}",
+        flush=True,
+    )
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
         cwd=folder,
@@ -41,7 +44,9 @@ def run(arguments: list[str], folder: Path, *, expect: int) -> str:
 
 def main() -> None:
     """The four steps."""
-    step("1. The gate on the example kernels: CUDA C++ and Triton, counted exactly, compared with the committed baselines")
+    step(
+        "1. The gate on the example kernels: CUDA C++ and Triton, counted exactly, compared with the committed baselines"
+    )
     run(["--gpuperf", "-q", "examples"], ROOT, expect=0)
 
     shutil.rmtree(WORK, ignore_errors=True)
@@ -50,7 +55,9 @@ def main() -> None:
     for name in ("test_sgemm.py", "sgemm_tiled.ptx", "sgemm_tiled.cu", "sgemm_tiled_slow.cu"):
         shutil.copy(HERE / name, WORK / name)
 
-    step("2. A repository of your own: a test that declares a tiled matrix product; its baseline is written once")
+    step(
+        "2. A repository of your own: a test that declares a tiled matrix product; its baseline is written once"
+    )
     run(["--gpuperf-update", "-q", "test_sgemm.py"], WORK, expect=0)
 
     step("3. Somebody changes the kernel: one more load in the inner loop. The result is still right, but")

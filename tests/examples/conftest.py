@@ -1,9 +1,8 @@
-"""Makes the catalogue of example kernels and the interpreter importable, wherever pytest was started."""
+"""Makes the catalogue of example kernels importable."""
 
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1]
-for folder in (TESTS, TESTS.parent / "examples"):
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
+EXAMPLES = str(Path(__file__).resolve().parents[2] / "examples")
+if EXAMPLES not in sys.path:
+    sys.path.append(EXAMPLES)

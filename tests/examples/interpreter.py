@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from cases import Arg, Launch
-from oracle.scalar import Buffer, Result, run
+
+from tests.oracle.scalar import Buffer, Result, run
 
 
 @dataclass

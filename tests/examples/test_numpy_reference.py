@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
@@ -118,3 +119,19 @@ def test_normalisations_have_their_defining_properties():
     np.testing.assert_allclose((normal**2).mean(axis=1), 1, rtol=1e-12)
     doubled = reference.layernorm(rows, 2 * ones, ones, 0.0)
     np.testing.assert_allclose(doubled, 2 * normal + 1, rtol=1e-12)
+
+
+def test_expressions_by_hand():
+    steps = [(1, 0), (0, 3), (4, 0), (0, 10), (3, 0), (7, 0), (8, 0), (6, 0), (0, 0.5), (1, 0), (5, 0)]
+    code = np.array(steps, reference.INSTRUCTION)
+    values = reference.evaluate(np.array([0, 8, 11], np.int32), code, 2.0)
+    assert values.tolist() == [-2, 0.25]  # -sqrt(|2 * 3 - 10|) and 0.5 / 2
+
+
+def test_random_expressions_are_valid():
+    starts, code = reference.random_expressions(100, 30, np.random.default_rng(5))
+    effect = np.select([code["operation"] < 2, code["operation"] < 6], [1, -1], 0)
+    for first, last in pairwise(starts):
+        depth = np.cumsum(effect[first:last])
+        assert depth[-1] == 1 and depth.min() >= 1 and depth.max() <= 8
+    assert set(code["operation"].tolist()) == set(range(9))

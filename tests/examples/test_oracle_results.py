@@ -5,10 +5,11 @@ This checks kernels, catalogue and interpreter against each other; none of them 
 
 from __future__ import annotations
 
-import closed_forms
 import pytest
 from cases import SMALL, Case, execute
-from interpreter import Interpreter
+
+from tests.examples import closed_forms
+from tests.examples.interpreter import Interpreter
 
 
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)

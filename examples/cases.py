@@ -145,10 +145,10 @@ CASES: list[Case] = [
     *both("vector_add", programs.triton_vector_add, 1008),
     *both("softmax", programs.triton_softmax, 2, 300),
     *both("layernorm", programs.triton_layernorm, 2, 700, 704),
-    cuda("saxpy", "bench-saxpy", programs.saxpy, 1 << 20, kind="bench"),
-    cuda("sgemm", "bench-sgemm_tiled", programs.sgemm, "sgemm_tiled", 256, 256, 256, kind="bench"),
-    cuda("collatz", "bench-collatz", programs.collatz, 1 << 16, kind="bench"),
-    cuda("reduce", "bench-reduce_shared", programs.reduce_shared, 1 << 20, 1, kind="bench"),
+    cuda("saxpy", "saxpy-1048576", programs.saxpy, 1 << 20, kind="bench"),
+    cuda("sgemm", "sgemm_tiled-256x256x256", programs.sgemm, "sgemm_tiled", 256, 256, 256, kind="bench"),
+    cuda("collatz", "collatz-65536", programs.collatz, 1 << 16, kind="bench"),
+    cuda("reduce", "reduce_shared-1048576", programs.reduce_shared, 1 << 20, 1, kind="bench"),
 ]
 SMALL = [case for case in CASES if case.kind == "small"]
 BENCH = [case for case in CASES if case.kind == "bench"]

@@ -13,9 +13,8 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
-from cases import BENCH  # noqa: E402
-
 import gpuperf_engine as ge  # noqa: E402
+from cases import BENCH  # noqa: E402
 
 __all__ = ["PUBLISHED", "Bench", "parse_seconds", "print_first_run", "print_large"]
 
@@ -55,7 +54,9 @@ class Bench:
         self._arrays = {id(buffer): self._device.array(buffer) for buffer in self._program.buffers}
 
     def _arguments(self, launch: Any) -> list[object]:
-        return [self._arrays.get(id(item), item) if isinstance(item, np.ndarray) else item for item in launch.args]
+        return [
+            self._arrays.get(id(item), item) if isinstance(item, np.ndarray) else item for item in launch.args
+        ]
 
     def run(self) -> float:
         """Seconds of all launches, counting included."""
@@ -101,8 +102,12 @@ def print_first_run(name: str) -> None:
     module = ge.parse(case.text, path=case.ptx.name)
     arrays = {id(buffer): device.array(buffer) for buffer in program.buffers}
     for launch in program.launches:
-        arguments = [arrays.get(id(item), item) if isinstance(item, np.ndarray) else item for item in launch.args]
-        device.launch(module[launch.entry], launch.grid, launch.block, arguments, shared_bytes=launch.shared_bytes)
+        arguments = [
+            arrays.get(id(item), item) if isinstance(item, np.ndarray) else item for item in launch.args
+        ]
+        device.launch(
+            module[launch.entry], launch.grid, launch.block, arguments, shared_bytes=launch.shared_bytes
+        )
     seconds = time.perf_counter() - start
     program.check([arrays[id(buffer)].numpy() for buffer in program.buffers])
     print(json.dumps({"ms": seconds * 1e3}))

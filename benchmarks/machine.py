@@ -51,7 +51,8 @@ def add_rate() -> float:
     target = llvm.Target.from_default_triple()
     features = llvm.get_host_cpu_features().flatten()
     engine = llvm.create_mcjit_compiler(
-        llvm.parse_assembly(_LOOP), target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2)
+        llvm.parse_assembly(_LOOP),
+        target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2),
     )
     engine.finalize_object()
     adds = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(engine.get_function_address("adds"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from .emulate.device import DeviceArray, Runtime
 from .emulate.launch import Dim3
@@ -11,9 +12,9 @@ from .profile import add_profiles, build_profile
 from .ptx.parse import parse
 from .ptx.syntax import Function, Kernel, Module
 from .results import Estimate, Finding, Profile
-from .timing import Machine, machine_ids
-from .timing import estimate as _estimate
-from .timing.adapt import timing_input
+
+if TYPE_CHECKING:
+    from .timing.machine import Machine
 
 __all__ = [
     "Device",
@@ -33,8 +34,8 @@ Shape = int | tuple[int, ...]
 class Device(Runtime):
     """A GPU on the CPU: memory with named arrays, and launches that count exactly.
 
-    ``Device(observe={"memory"}, memory_bytes=4 << 30, backend="native")``: ``observe`` is a subset of ``memory`` (the default), ``trace``
-    and ``values``; ``backend`` is ``native`` (LLVM) or ``lanes`` (NumPy, the reference: slow, same results).
+    ``Device(observe={"memory"}, memory_bytes=4 << 30, backend="native")``: ``observe`` is a subset of
+    ``memory`` (the default), ``trace`` and ``values``; ``backend`` is ``native`` (LLVM) or ``lanes`` (NumPy, the reference: slow, same results).
     """
 
     def launch(
@@ -70,9 +71,7 @@ class Device(Runtime):
             demand=demand,
             max_instructions=max_instructions,
         )
-        profile = build_profile(program, plan, observation)
-        object.__setattr__(profile, "timing", timing_input(program, plan, observation, profile))
-        return profile
+        return build_profile(program, plan, observation)
 
     @property
     def program(self) -> Device:
@@ -80,9 +79,18 @@ class Device(Runtime):
         return self
 
 
-def estimate(profile: Profile, machine: str | Machine, **options: object) -> Estimate:
-    """Predicted time of a profile on a machine (an id of ``machine_ids()`` or a loaded one). Raises ``MachineError``."""
-    return _estimate(profile, machine, **options)
+def estimate(profile: Profile, machine: str | Machine, **options: Any) -> Estimate:
+    """Predicted time of a launch (or of all launches of a sum) on a machine; see ``timing.estimate.estimate``."""
+    from .timing.estimate import estimate as predict
+
+    return predict(profile, machine, **options)
+
+
+def machine_ids() -> tuple[str, ...]:
+    """The ids of all machines described."""
+    from .timing.machine import machine_ids as listed
+
+    return tuple(listed())
 
 
 def find_patterns(program: Device) -> tuple[Finding, ...]:

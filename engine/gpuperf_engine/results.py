@@ -165,7 +165,8 @@ class Profile:
     static_instructions: int
     observed_memory: Memory | None
     sites: tuple[SiteProfile, ...] = ()
-    timing: Any = None  # timing.inputs.TimingInput of the launch; opaque here
+    #: the launches themselves (``profile.build.LaunchRecord``), for analyses that need more than totals
+    records: tuple[Any, ...] = field(default=(), repr=False, compare=False)
     notes: tuple[str, ...] = ()
 
     @property
@@ -173,7 +174,8 @@ class Profile:
         """Memory behaviour. Raises ``NotObserved`` if the device did not observe ``memory``."""
         if self.observed_memory is None:
             raise NotObserved(
-                f"the memory behaviour of {self.kernel!r} was not observed", hint='use Device(observe={"memory"})'
+                f"the memory behaviour of {self.kernel!r} was not observed",
+                hint='use Device(observe={"memory"})',
             )
         return self.observed_memory
 

@@ -34,7 +34,9 @@ FUNCTION_STEP = 16
 class Backend(Protocol):
     """What runs a program. Counters and memory must not depend on which one it is."""
 
-    def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation: ...
+    def run(
+        self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]
+    ) -> Observation: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,9 @@ class DeviceArray:
         if isinstance(key, slice):
             start, stop, step = key.indices(self.shape[0])
             if step != 1:
-                raise LaunchError(f"a view with step {step}", hint="device views are consecutive: use steps of 1")
+                raise LaunchError(
+                    f"a view with step {step}", hint="device views are consecutive: use steps of 1"
+                )
             shape = (max(0, stop - start), *self.shape[1:])
         else:
             start = int(key) + (self.shape[0] if int(key) < 0 else 0)
@@ -212,13 +216,17 @@ class Runtime:
         self._record("copy-in", (made,), made.nbytes)
         return made
 
-    def empty(self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *, name: str | None = None) -> DeviceArray:
+    def empty(
+        self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *, name: str | None = None
+    ) -> DeviceArray:
         """Uninitialised device memory. Reading it before a write is reported."""
         made = self._allocate(_shape(shape), np.dtype(dtype), name)
         self.events.append(Event("allocate", call_site(), (made,), bytes=made.nbytes))
         return made
 
-    def zeros(self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *, name: str | None = None) -> DeviceArray:
+    def zeros(
+        self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *, name: str | None = None
+    ) -> DeviceArray:
         """Device memory set to zero, recorded as an allocation and a memset."""
         made = self._allocate(_shape(shape), np.dtype(dtype), name)
         self.memory.mark(made.allocation, 0, made.nbytes)
@@ -279,7 +287,9 @@ class Runtime:
         made = self._variables[variable] = DeviceArray(self, allocation, 0, shape, dtype)
         image = bytearray(variable.initial or bytes(variable.size))
         for offset, width, target, addend, _generic in variable.relocations:
-            image[offset : offset + width] = (self._symbol_address(target) + addend).to_bytes(8, "little")[:width]
+            image[offset : offset + width] = (self._symbol_address(target) + addend).to_bytes(8, "little")[
+                :width
+            ]
         self.memory.write(allocation, 0, bytes(image))
         return made
 
@@ -428,7 +438,9 @@ class Runtime:
             digest=hashlib.blake2b(now.tobytes(), digest_size=8).hexdigest(),
         )
 
-    def _record(self, kind: str, objects: tuple[DeviceArray, ...], size: int, before: _Snapshot | None = None) -> None:
+    def _record(
+        self, kind: str, objects: tuple[DeviceArray, ...], size: int, before: _Snapshot | None = None
+    ) -> None:
         writes: tuple[Write, ...] = ()
         target = objects[0]
         if "values" in self.observe:

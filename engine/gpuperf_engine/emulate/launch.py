@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,22 @@ MAX_INSTRUCTIONS = 10**8
 #: threads that are resident at once on the deterministic schedule unless the launch is cooperative
 RESIDENT_THREADS = 1 << 16
 STATIC_SHARED = 48 << 10
-_SHARED_LIMITS = {50: 48, 52: 48, 53: 48, 60: 48, 61: 48, 62: 48, 70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99}
+_SHARED_LIMITS = {
+    50: 48,
+    52: 48,
+    53: 48,
+    60: 48,
+    61: 48,
+    62: 48,
+    70: 96,
+    72: 96,
+    75: 64,
+    80: 163,
+    86: 99,
+    87: 163,
+    88: 99,
+    89: 99,
+}
 _SHARED_LIMITS |= {90: 227, 100: 227, 101: 227, 103: 227, 110: 227, 120: 99, 121: 99}
 
 
@@ -70,7 +85,9 @@ class LaunchPlan:
 def _dim3(value: object, what: str, limits: Dim3) -> Dim3:
     parts: Sequence[Any] = value if isinstance(value, (tuple, list)) else (value,)
     accepted = f"an int or a tuple of up to three ints, 1 to {limits[0]:,} × {limits[1]:,} × {limits[2]:,}"
-    if not 1 <= len(parts) <= 3 or any(isinstance(part, bool) or not hasattr(part, "__index__") for part in parts):
+    if not 1 <= len(parts) <= 3 or any(
+        isinstance(part, bool) or not hasattr(part, "__index__") for part in parts
+    ):
         raise LaunchError(f"{what} is {value!r}", hint=f"accepted: {accepted}")
     shape = tuple(int(part.__index__()) for part in parts) + (1,) * (3 - len(parts))
     for axis, size, limit in zip("xyz", shape, limits):
@@ -93,13 +110,19 @@ def check_shape(program: Program, grid: object, block: object, shared_bytes: int
     threads = _dim3(block, "block", MAX_BLOCK)
     count = math.prod(threads)
     if count > MAX_THREADS:
-        raise LaunchError(f"block {threads} has {count:,} threads", hint=f"a block has at most {MAX_THREADS:,} threads")
+        raise LaunchError(
+            f"block {threads} has {count:,} threads", hint=f"a block has at most {MAX_THREADS:,} threads"
+        )
     for bound, exact, name in ((kernel.reqntid, True, ".reqntid"), (kernel.maxntid, False, ".maxntid")):
         if bound is None:
             continue
         full = (*bound, *(1,) * (3 - len(bound)))
         if exact and threads != full:
-            raise LaunchError(f"block {threads} for kernel {kernel.name!r}", span=kernel.span, hint=f"{name} requires {full}")
+            raise LaunchError(
+                f"block {threads} for kernel {kernel.name!r}",
+                span=kernel.span,
+                hint=f"{name} requires {full}",
+            )
         if not exact and count > math.prod(full):
             raise LaunchError(
                 f"block {threads} for kernel {kernel.name!r}",
@@ -107,7 +130,9 @@ def check_shape(program: Program, grid: object, block: object, shared_bytes: int
                 hint=f"{name} allows {math.prod(full):,} threads per block",
             )
     if isinstance(shared_bytes, bool) or not hasattr(shared_bytes, "__index__") or shared_bytes < 0:
-        raise LaunchError(f"shared_bytes is {shared_bytes!r}", hint="accepted: bytes of dynamic shared memory, 0 or more")
+        raise LaunchError(
+            f"shared_bytes is {shared_bytes!r}", hint="accepted: bytes of dynamic shared memory, 0 or more"
+        )
     limit = shared_limit(kernel.module.target)
     if program.shared_static > max(STATIC_SHARED, limit if program.dynamic_shared else STATIC_SHARED):
         raise LaunchError(
@@ -137,7 +162,7 @@ def host_threads() -> int:
 
 
 #: turns an argument that stands for device memory into its address, or returns None for other arguments
-AddressOf = Callable[[object], Union[int, None]]
+AddressOf = Callable[[object], int | None]
 
 
 def marshal(kernel: Function, arguments: Sequence[object], address_of: AddressOf) -> bytes:

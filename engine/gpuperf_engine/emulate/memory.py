@@ -103,7 +103,8 @@ class Memory:
         if size < 0 or address + size - GLOBAL_BASE > self.capacity:
             used = self._next - GLOBAL_BASE
             raise LaunchError(
-                f"{name!r} needs {size:,} bytes, but {max(0, self.capacity - used):,} of {self.capacity:,} bytes of device memory are left",
+                f"{name!r} needs {size:,} bytes, but {max(0, self.capacity - used):,} of {self.capacity:,} bytes "
+                "of device memory are left",
                 hint="give the device more with memory_bytes=",
             )
         made = Allocation(name, address, size, kind, size == 0, len(self.allocations))
@@ -161,7 +162,8 @@ class Memory:
     def table(self) -> NDArray[np.int64]:
         """Shape ``(allocations, 4)``, dtype int64, in address order: start, end, 1 if read-only, 1 if initialised."""
         rows = [
-            (item.address, item.end, int(item.kind != "global"), int(item.initialized)) for item in self.allocations
+            (item.address, item.end, int(item.kind != "global"), int(item.initialized))
+            for item in self.allocations
         ]
         return np.array(rows, dtype=np.int64).reshape(len(rows), 4)
 
@@ -171,12 +173,17 @@ class Memory:
 
 
 def _reserve(size: int) -> NDArray[np.uint8]:
-    flags = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0) | getattr(mmap, "MAP_NORESERVE", 0)
+    flags = (
+        getattr(mmap, "MAP_PRIVATE", 0)
+        | getattr(mmap, "MAP_ANONYMOUS", 0)
+        | getattr(mmap, "MAP_NORESERVE", 0)
+    )
     try:
         pages = mmap.mmap(-1, max(size, 1), flags=flags) if flags else mmap.mmap(-1, max(size, 1))
     except (OSError, OverflowError, ValueError) as error:
         raise LaunchError(
-            f"cannot reserve {size:,} bytes for device memory: {error}", hint="give the device less with memory_bytes="
+            f"cannot reserve {size:,} bytes for device memory: {error}",
+            hint="give the device less with memory_bytes=",
         ) from None
     return np.frombuffer(pages, dtype=np.uint8)
 
@@ -193,7 +200,9 @@ def _where(access: Access) -> list[str]:
 
 def _fault(memory: Memory, access: Access) -> MemoryFault:
     span: Span = access.instruction.span
-    verb = {"load": "load from", "store": "store to", "atomic": "atomic on", "reduction": "reduction on"}[access.kind]
+    verb = {"load": "load from", "store": "store to", "atomic": "atomic on", "reduction": "reduction on"}[
+        access.kind
+    ]
     what = f"{access.instruction.opcode}: {access.size}-byte {verb}"
     details = _where(access)
     address = access.address
@@ -206,10 +215,21 @@ def _fault(memory: Memory, access: Access) -> MemoryFault:
                 details=details,
                 hint=f"the address must be a multiple of {access.size}",
             )
-        owner = "of the block's shared memory (static + dynamic)" if access.space == "shared" else "of the thread's local memory"
-        hint = "pass shared_bytes= at launch if the kernel uses dynamic shared memory" if access.space == "shared" else None
+        owner = (
+            "of the block's shared memory (static + dynamic)"
+            if access.space == "shared"
+            else "of the thread's local memory"
+        )
+        hint = (
+            "pass shared_bytes= at launch if the kernel uses dynamic shared memory"
+            if access.space == "shared"
+            else None
+        )
         return MemoryFault(
-            f"out-of-bounds {what} {place}: beyond the {access.limit:,} bytes {owner}", span=span, details=details, hint=hint
+            f"out-of-bounds {what} {place}: beyond the {access.limit:,} bytes {owner}",
+            span=span,
+            details=details,
+            hint=hint,
         )
     place = f"{address:#x}"
     if address < 4096:
@@ -223,7 +243,9 @@ def _fault(memory: Memory, access: Access) -> MemoryFault:
     if holder is not None and access.kind != "load" and holder.kind != "global":
         word = "constant" if holder.kind == "const" else "parameter"
         return MemoryFault(f"{what} {place}: {holder.name!r} is {word} memory", span=span, details=details)
-    if address % access.size and (memory.below(address) is not None and address < (memory.below(address) or _NOWHERE).end):
+    if address % access.size and (
+        memory.below(address) is not None and address < (memory.below(address) or _NOWHERE).end
+    ):
         return MemoryFault(
             f"misaligned {what} {place}",
             span=span,

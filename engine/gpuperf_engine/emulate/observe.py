@@ -39,7 +39,9 @@ class Observation:
     def empty(cls, program: Program, observe: frozenset[str]) -> Observation:
         """All zero."""
         blocks = len(program.blocks)
-        sites = np.zeros((len(program.sites), len(SITE_COLUMNS)), dtype=np.int64) if "memory" in observe else None
+        sites = (
+            np.zeros((len(program.sites), len(SITE_COLUMNS)), dtype=np.int64) if "memory" in observe else None
+        )
         return cls(
             np.zeros(blocks, dtype=np.int64),
             np.zeros(blocks, dtype=np.int64),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Union
 
 from ..errors import PtxError
 from ..flow.blocks import EXIT, BasicBlock, cut
@@ -75,10 +74,10 @@ class Program:
     local: dict[Variable, int] = field(default_factory=dict)
     local_bytes: int = 0
     #: variables in device memory (global, const) and functions whose address is used, in order of first use
-    symbols: tuple[Union[Variable, Function], ...] = ()
+    symbols: tuple[Variable | Function, ...] = ()
     site_of: dict[Instruction, int] = field(default_factory=dict)
     predicated_of: dict[Instruction, int] = field(default_factory=dict)
-    symbol_of: dict[Union[Variable, Function], int] = field(default_factory=dict)
+    symbol_of: dict[Variable | Function, int] = field(default_factory=dict)
     function_of: dict[str, int] = field(default_factory=dict)
     block_of: dict[Instruction, int] = field(default_factory=dict)
 
@@ -167,7 +166,11 @@ def _called(instruction: Instruction) -> Iterable[Function]:
             if operand.function is not None:
                 yield operand.function
             yield from operand.candidates
-        elif isinstance(operand, Symbol) and isinstance(operand.target, Function) and not operand.target.is_entry:
+        elif (
+            isinstance(operand, Symbol)
+            and isinstance(operand.target, Function)
+            and not operand.target.is_entry
+        ):
             yield operand.target
 
 
@@ -227,7 +230,9 @@ def _number_counters(program: Program) -> None:
                 )
                 program.site_of[instruction] = site.index
                 sites.append(site)
-            under_mask = not block.guard_applied and (not block.counted or instruction is not block.terminator)
+            under_mask = not block.guard_applied and (
+                not block.counted or instruction is not block.terminator
+            )
             if instruction.guard is not None and under_mask:
                 program.predicated_of[instruction] = len(predicated)
                 predicated.append(instruction)
@@ -235,7 +240,7 @@ def _number_counters(program: Program) -> None:
     program.predicated = tuple(predicated)
 
 
-def _variables(operand: Operand) -> Iterable[Union[Variable, Function]]:
+def _variables(operand: Operand) -> Iterable[Variable | Function]:
     if isinstance(operand, Variable):
         yield operand
     elif isinstance(operand, Symbol):
@@ -252,7 +257,7 @@ def _align(offset: int, alignment: int) -> int:
 
 
 def _lay_out_variables(program: Program) -> None:
-    used: dict[Union[Variable, Function], None] = {}
+    used: dict[Variable | Function, None] = {}
     for block in program.blocks:
         for instruction in block.instructions:
             for operand in instruction.operands:
@@ -260,7 +265,7 @@ def _lay_out_variables(program: Program) -> None:
                     used.setdefault(target)
     dynamic: list[Variable] = []
     shared = local = 0
-    symbols: list[Union[Variable, Function]] = []
+    symbols: list[Variable | Function] = []
     for target in used:
         if isinstance(target, Function):
             symbols.append(target)
@@ -290,7 +295,7 @@ def _lay_out_variables(program: Program) -> None:
     program.symbol_of = {target: index for index, target in enumerate(symbols)}
 
 
-def _close_over_initialisers(symbols: list[Union[Variable, Function]]) -> None:
+def _close_over_initialisers(symbols: list[Variable | Function]) -> None:
     """Add what the initial values of used variables point to."""
     known = set(symbols)
     for target in symbols:
@@ -304,12 +309,16 @@ def _close_over_initialisers(symbols: list[Union[Variable, Function]]) -> None:
 def _order_free(instruction: Instruction, program: Program) -> bool:
     """Whether no CTA can tell from this instruction in which order CTAs ran."""
     if instruction.effect in ("load", "store"):
-        return instruction.spelling.space in ("shared", "local", "param", "const") or not observes_others(instruction)
+        return instruction.spelling.space in ("shared", "local", "param", "const") or not observes_others(
+            instruction
+        )
     if instruction.effect not in ("atomic", "reduction"):
         return instruction.effect not in ("special", "texture")
     if instruction.spelling.space == "shared":
         return True
-    if instruction.effect == "atomic" and any(_is_used(register, program) for register in writes(instruction)):
+    if instruction.effect == "atomic" and any(
+        _is_used(register, program) for register in writes(instruction)
+    ):
         return False
     if instruction.effect == "atomic" and not isinstance(instruction.operands[0], (Sink, Register)):
         return False
@@ -321,5 +330,3 @@ def _order_free(instruction: Instruction, program: Program) -> bool:
 
 def _is_used(register: Register, program: Program) -> bool:
     return any(register in reads(item) for block in program.blocks for item in block.instructions)
-
-

@@ -26,9 +26,10 @@ class BasicBlock:
 
     ``fall``      → ``successors[0]``
     ``jump``      unguarded ``bra`` (the last of ``instructions``) → ``successors[0]``
-    ``branch``    on ``guard``: lanes where it holds → ``successors[0]``, the others → ``successors[1]``. If ``counted``, ``terminator`` is the
-                  guarded ``bra``, ``ret`` or ``exit`` and the last of ``instructions``; a ``ret``/``exit`` has ``successors[0] == EXIT`` and
-                  ``leaves`` set to ``"return"`` or ``"exit"``. Uncounted branches lead to the block of a guarded call or barrier.
+    ``branch``    on ``guard``: lanes where it holds → ``successors[0]``, the others → ``successors[1]``. If ``counted``,
+                  ``terminator`` is the guarded ``bra``, ``ret`` or ``exit`` and the last of ``instructions``; a
+                  ``ret``/``exit`` has ``successors[0] == EXIT`` and ``leaves`` set to ``"return"`` or ``"exit"``.
+                  Uncounted branches lead to the block of a guarded call or barrier.
     ``indirect``  ``brx.idx`` (last of ``instructions``): index i → ``successors[i]``; lanes are grouped by distinct successor
     ``call``      ``terminator`` is the call, the last of ``instructions``; continues at ``successors[0]``
     ``return``    → the function's exit (``terminator`` is ``None`` where control falls off the end of the text)
@@ -72,7 +73,11 @@ class BasicBlock:
 
 def synchronises(instruction: Instruction) -> bool:
     """Whether lanes wait for each other there: ``.sync`` exchanges, matrix instructions, ``bar.warp.sync``."""
-    return instruction.effect in ("exchange", "warp_barrier", "matrix") and "sync" in instruction.opcode.split(".")
+    return instruction.effect in (
+        "exchange",
+        "warp_barrier",
+        "matrix",
+    ) and "sync" in instruction.opcode.split(".")
 
 
 def _needs_own_block(instruction: Instruction) -> bool:
@@ -150,9 +155,19 @@ def _piece(part: Sequence[Instruction], label: str, number: int, end: int) -> li
         if guard is None:
             made.kind, made.successors = effect, ()
         else:
-            made.kind, made.successors, made.guard, made.counted, made.leaves = "branch", (EXIT, end), guard, True, effect
+            made.kind, made.successors, made.guard, made.counted, made.leaves = (
+                "branch",
+                (EXIT, end),
+                guard,
+                True,
+                effect,
+            )
     elif effect == "indirect_branch":
-        made.kind, made.successors, made.terminator = "indirect", tuple(target.index for target in last.targets), last
+        made.kind, made.successors, made.terminator = (
+            "indirect",
+            tuple(target.index for target in last.targets),
+            last,
+        )
         made.counted = True
     elif effect in ("call", "barrier"):
         made.kind, made.terminator = effect, last
@@ -189,7 +204,8 @@ def _back_edges(successors: list[list[int]]) -> list[set[int]]:
     """Retreating edges of a depth-first walk: every cycle holds at least one."""
     finished = {node: place for place, node in enumerate(postorder(successors, 0))}
     return [
-        {target for target in targets if finished[target] >= finished[node]} for node, targets in enumerate(successors)
+        {target for target in targets if finished[target] >= finished[node]}
+        for node, targets in enumerate(successors)
     ]
 
 

@@ -22,24 +22,27 @@ def registers_in(operand: Operand) -> Iterator[Register]:
         yield from registers_in(operand.second)
     elif isinstance(operand, Negated):
         yield from registers_in(operand.operand)
-    elif isinstance(operand, Address):
-        if isinstance(operand.base, Register):
-            yield operand.base
+    elif isinstance(operand, Address) and isinstance(operand.base, Register):
+        yield operand.base
 
 
 def matched(instruction: Instruction) -> Iterator[tuple[OperandForm, Operand]]:
-    """Operands beside the forms of the spelling; the two halves of ``d|p`` come one by one, like their forms."""
-    forms = iter(instruction.spelling.operands)
+    """Operands beside the forms of the spelling; the two halves of ``d|p`` come one by one, like their forms. The form of
+    an optional second half that is not written is passed over."""
+    forms = instruction.spelling.operands
+    place = 0
     for operand in instruction.operands:
-        form = next(forms, None)
-        if form is None:
+        while place < len(forms) and forms[place].pair:
+            place += 1
+        if place >= len(forms):
             return
         if isinstance(operand, Pair):
-            yield form, operand.first
-            form = next(forms, form)
-            yield form, operand.second
+            yield forms[place], operand.first
+            place += 1
+            yield forms[min(place, len(forms) - 1)], operand.second
         else:
-            yield form, operand
+            yield forms[place], operand
+        place += 1
 
 
 def writes(instruction: Instruction) -> tuple[Register, ...]:

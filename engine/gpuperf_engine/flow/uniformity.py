@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..ptx.syntax import Address, CallTarget, Function, Instruction, Operand, Register, SpecialRegister, Variable
+from ..ptx.syntax import (
+    Address,
+    CallTarget,
+    Function,
+    Instruction,
+    Operand,
+    Register,
+    SpecialRegister,
+    Variable,
+)
 from .blocks import EXIT, BasicBlock, natural_loop
 from .operands import reads, writes
 
@@ -33,6 +42,9 @@ _CTA_CONSTANT = (
     "is_explicit_cluster",
     "nclusterid",
 )
+
+
+_VARYING_EFFECTS = ("atomic", "call", "special", "exchange", "matrix", "texture", "async_copy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +88,9 @@ def _waits(body: Sequence[BasicBlock]) -> bool:
         changed = False
         for block in body:
             for instruction in block.instructions:
-                if observes_others(instruction) or any(register in tainted for register in reads(instruction)):
+                if observes_others(instruction) or any(
+                    register in tainted for register in reads(instruction)
+                ):
                     fresh = [register for register in writes(instruction) if register not in tainted]
                     if fresh:
                         tainted.update(fresh)
@@ -85,7 +99,12 @@ def _waits(body: Sequence[BasicBlock]) -> bool:
         leaving = any(target not in inside for target in block.successors)
         if leaving and block.guard is not None and block.guard.register in tainted:
             return True
-        if leaving and block.kind == "indirect" and block.terminator and tainted.intersection(reads(block.terminator)):
+        if (
+            leaving
+            and block.kind == "indirect"
+            and block.terminator
+            and tainted.intersection(reads(block.terminator))
+        ):
             return True
     return False
 
@@ -124,7 +143,9 @@ def _constants(function: Function, blocks: Sequence[BasicBlock]) -> frozenset[Re
                 definitions.setdefault(register, []).append(instruction)
     found: set[Register] = set()
     candidates = {
-        register: made[0] for register, made in definitions.items() if len(made) == 1 and made[0].guard is None
+        register: made[0]
+        for register, made in definitions.items()
+        if len(made) == 1 and made[0].guard is None
     }
     changed = True
     while changed:
@@ -160,7 +181,9 @@ def _entry_parameter(instruction: Instruction) -> bool:
 
 def _uniform_specials(instruction: Instruction) -> bool:
     return all(
-        operand.name.startswith(_CTA_CONSTANT) for operand in _flat(instruction) if isinstance(operand, SpecialRegister)
+        operand.name.startswith(_CTA_CONSTANT)
+        for operand in _flat(instruction)
+        if isinstance(operand, SpecialRegister)
     )
 
 
@@ -182,11 +205,13 @@ def _instruction_varies(instruction: Instruction, varying: set[Register], in_ent
     if instruction.effect == "load":
         # one address gives one value only where the lanes share the memory: not local, not parameters of calls
         space = instruction.spelling.space
-        if space in ("local", "generic") or (space == "param" and not (in_entry and _entry_parameter(instruction))):
+        if space in ("local", "generic") or (
+            space == "param" and not (in_entry and _entry_parameter(instruction))
+        ):
             return True
-    elif instruction.effect in ("atomic", "call", "special", "exchange", "matrix", "texture", "async_copy"):
-        return True
-    elif not _uniform_specials(instruction) or _carries(instruction):
+    elif (
+        instruction.effect in _VARYING_EFFECTS or not _uniform_specials(instruction) or _carries(instruction)
+    ):
         return True
     return any(register in varying for register in reads(instruction))
 
@@ -259,7 +284,9 @@ def _part(
                 varying.update(registers & meeting)
 
 
-def _touched(side: set[int], blocks: Sequence[BasicBlock], first: int, *, written_only: bool) -> set[Register]:
+def _touched(
+    side: set[int], blocks: Sequence[BasicBlock], first: int, *, written_only: bool
+) -> set[Register]:
     found: set[Register] = set()
     for index in side:
         block = blocks[index - first]
@@ -290,5 +317,3 @@ def _may_split(
         if branch.fuel > 1:
             return True
     return False
-
-

@@ -28,7 +28,9 @@ def find_patterns(device: Runtime) -> tuple[Finding, ...]:
     Raises ``NotObserved`` unless the device observes ``values``.
     """
     if "values" not in device.observe:
-        raise NotObserved("the values of the program were not observed", hint='use Device(observe={"memory", "values"})')
+        raise NotObserved(
+            "the values of the program were not observed", hint='use Device(observe={"memory", "values"})'
+        )
     names = _object_names(device)
     contents: dict[DeviceArray, tuple[str, Event]] = {}
     found: dict[str, Finding] = {}
@@ -87,7 +89,8 @@ def _of_write(event: Event, call: str, write: Write, names: dict[DeviceArray, st
             event,
             call,
             name,
-            f"{_step(event)} writes {write.written:,} elements of {name!r}; {write.unchanged:,} ({share:.1f} %) already held the same value",
+            f"{_step(event)} writes {write.written:,} elements of {name!r}; {write.unchanged:,} ({share:.1f} %) "
+            "already held the same value",
             written=write.written,
             unchanged=write.unchanged,
             bytes=write.unchanged * write.array.dtype.itemsize,
@@ -116,13 +119,21 @@ def _of_write(event: Event, call: str, write: Write, names: dict[DeviceArray, st
 
 
 def _duplicates(
-    event: Event, call: str, write: Write, contents: dict[DeviceArray, tuple[str, Event]], names: dict[DeviceArray, str]
+    event: Event,
+    call: str,
+    write: Write,
+    contents: dict[DeviceArray, tuple[str, Event]],
+    names: dict[DeviceArray, str],
 ) -> Iterable[Finding]:
     """Another object with the same contents; two objects that were merely cleared alike are no finding."""
     if write.elements < 2 or event.kind == "memset":
         return
     for other, (digest, origin) in contents.items():
-        if other is write.array or other.allocation.size != write.array.allocation.size or digest != write.digest:
+        if (
+            other is write.array
+            or other.allocation.size != write.array.allocation.size
+            or digest != write.digest
+        ):
             continue
         yield _finding(
             "duplicate-values",

@@ -16,8 +16,8 @@ from ..emulate.program import BasicBlock, Program
 from ..ptx.syntax import Instruction
 from ..results import (
     BlockProfile,
-    BranchProfile,
     Branches,
+    BranchProfile,
     LineProfile,
     Memory,
     Profile,
@@ -25,9 +25,26 @@ from ..results import (
     SiteProfile,
 )
 
-__all__ = ["build_profile"]
+__all__ = ["LaunchRecord", "build_profile"]
 
-PRECISIONS = {"f16": "hp", "f16x2": "hp", "bf16": "hp", "bf16x2": "hp", "f32": "sp", "f32x2": "sp", "f64": "dp"}
+PRECISIONS = {
+    "f16": "hp",
+    "f16x2": "hp",
+    "bf16": "hp",
+    "bf16x2": "hp",
+    "f32": "sp",
+    "f32x2": "sp",
+    "f64": "dp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRecord:
+    """What a profile was made from: analyses that need more than totals go back to it."""
+
+    program: Program
+    plan: LaunchPlan
+    observation: Observation
 
 
 @dataclass
@@ -88,6 +105,7 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         static_instructions=sum(len(function.instructions) for function in program.functions),
         observed_memory=_memory(sites) if observation.sites is not None else None,
         sites=sites,
+        records=(LaunchRecord(program, plan, observation),),
         notes=(*kernel.module.notes, *_uninitialized(program, observation)),
     )
 
@@ -174,7 +192,9 @@ def _sites(
     assert observation.sites is not None
     found = []
     for site in program.sites:
-        requests, lanes, sectors, wavefronts, ideal, shared, local = (int(n) for n in observation.sites[site.index])
+        requests, lanes, sectors, wavefronts, ideal, shared, local = (
+            int(n) for n in observation.sites[site.index]
+        )
         for line in _lines_of(site.instruction, lines, sources):
             line.sectors += sectors
             line.conflicts += wavefronts - ideal
@@ -239,7 +259,16 @@ def _block(block: BasicBlock, program: Program, observation: Observation) -> Blo
 
 def _listed(lines: dict[tuple[str, int], _Line]) -> tuple[LineProfile, ...]:
     return tuple(
-        LineProfile(path, number, line.instructions, line.warps, line.lanes, line.sectors, line.conflicts, line.divergent)
+        LineProfile(
+            path,
+            number,
+            line.instructions,
+            line.warps,
+            line.lanes,
+            line.sectors,
+            line.conflicts,
+            line.divergent,
+        )
         for (path, number), line in sorted(lines.items())
     )
 

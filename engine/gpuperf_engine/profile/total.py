@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields, replace
 from typing import Any
 
-from ..results import BlockProfile, BranchProfile, Branches, LineProfile, Memory, Profile, Resources, SiteProfile
+from ..results import (
+    BlockProfile,
+    Branches,
+    BranchProfile,
+    LineProfile,
+    Memory,
+    Profile,
+    Resources,
+    SiteProfile,
+)
 
 __all__ = ["add_profiles"]
 
@@ -26,14 +35,17 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
         launches=sum(profile.launches for profile in profiles),
         thread_instructions=sum(profile.thread_instructions for profile in profiles),
         warp_instructions=sum(profile.warp_instructions for profile in profiles),
-        thread_instructions_predicated_on=sum(profile.thread_instructions_predicated_on for profile in profiles),
+        thread_instructions_predicated_on=sum(
+            profile.thread_instructions_predicated_on for profile in profiles
+        ),
         opcodes=_counts([profile.opcodes for profile in profiles]),
         warp_opcodes=_counts([profile.warp_opcodes for profile in profiles]),
         by_category=_counts([profile.by_category for profile in profiles]),
         units=_counts([profile.units for profile in profiles]),
         flops=_counts([profile.flops for profile in profiles]),
         branches=Branches(
-            sum(profile.branches.executed for profile in profiles), sum(profile.branches.divergent for profile in profiles)
+            sum(profile.branches.executed for profile in profiles),
+            sum(profile.branches.divergent for profile in profiles),
         ),
         resources=Resources(
             max(profile.resources.registers for profile in profiles),
@@ -48,7 +60,7 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
         sites=_rows([profile.sites for profile in profiles], SiteProfile, 6),
         observed_memory=None if any(memory is None for memory in memories) else _memories(memories),
         notes=tuple(dict.fromkeys(note for profile in profiles for note in profile.notes)),
-        timing=None,
+        records=tuple(record for profile in profiles for record in profile.records),
     )
 
 
@@ -75,6 +87,8 @@ def _rows(parts: Sequence[tuple[Any, ...]], kind: type[Any], identity: int) -> t
 def _memories(parts: Sequence[Memory | None]) -> Memory:
     kept = [part for part in parts if part is not None]
     sums = {
-        item.name: sum(getattr(part, item.name) for part in kept) for item in fields(Memory) if item.name != "accesses"
+        item.name: sum(getattr(part, item.name) for part in kept)
+        for item in fields(Memory)
+        if item.name != "accesses"
     }
     return Memory(**sums, accesses=_counts([part.accesses for part in kept]))

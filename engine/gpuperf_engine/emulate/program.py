@@ -286,7 +286,7 @@ def _lay_out_variables(program: Program) -> None:
                     hint="link the modules into one PTX file",
                 )
             symbols.append(target)
-    alignment = max((item.align for item in dynamic), default=16)
+    alignment = max((16, *(item.align for item in dynamic)))
     program.shared_static = _align(shared, alignment) if dynamic else shared
     program.dynamic_shared = tuple(dynamic)
     program.local_bytes = _align(local, 16)

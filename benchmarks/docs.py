@@ -1,0 +1,52 @@
+"""Pages of ``docs/`` that are made from the code: ``python -m benchmarks.docs`` writes them, ``--check`` compares.
+
+The instruction table comes from the rows, the machines from their YAML files.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTE = "<!-- Made by `make docs` from {source}; do not edit. -->\n\n"
+
+
+def instructions() -> str:
+    """The instruction table."""
+    from gpuperf_engine.isa.document import render
+
+    return NOTE.format(source="engine/gpuperf_engine/isa/rows") + render()
+
+
+def machines() -> str:
+    """One row per machine, with the numbers that decide most."""
+    from gpuperf_engine.timing.document import render
+
+    return NOTE.format(source="engine/gpuperf_engine/machines") + render()
+
+
+PAGES: dict[str, Callable[[], str]] = {"docs/instructions.md": instructions, "docs/machines.md": machines}
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or with ``--check`` name those that are out of date (exit code 1)."""
+    stale = []
+    for name, render in PAGES.items():
+        path, text = ROOT / name, render().rstrip("\n") + "\n"
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if "--check" not in arguments:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    if stale and "--check" in arguments:
+        print(f"out of date: {', '.join(stale)}; run `make docs`")
+        return 1
+    print(f"written: {', '.join(stale)}" if stale else "generated pages are up to date")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,23 @@
+"""pytest-gpuperf: a performance gate for GPU kernels that needs no GPU. PYTEST_DONT_REWRITE
+
+Loading the entry point imports this package first, so it imports nothing; the public names are resolved on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .fixture import Gpuperf
+    from .kernel import Kernel
+
+__all__ = ["Gpuperf", "Kernel"]
+
+_HOMES = {"Gpuperf": "fixture", "Kernel": "kernel"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

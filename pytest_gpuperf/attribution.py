@@ -1,0 +1,78 @@
+"""Why a number moved: which opcodes and which PTX and source lines. PYTEST_DONT_REWRITE
+
+A baseline holds totals, per opcode too; so what was added is exact per opcode, and the line is the hottest one that holds
+that opcode now.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .figures import number
+
+__all__ = ["attribute", "hottest_position", "opcode_of", "source_lines"]
+
+_GUARD = re.compile(r"@!?[%\w$]+\s+")
+_LABEL = re.compile(r"[\w$%]+:\s*")
+_OPCODE = re.compile(r"[a-z_][\w.:]*")
+
+
+def opcode_of(line: str) -> str:
+    """The opcode of a line of PTX, without guard and operands; empty for anything else."""
+    text = line.strip().lstrip("{ \t")
+    text = _LABEL.sub("", text, count=1)
+    text = _GUARD.sub("", text, count=1)
+    match = _OPCODE.match(text)
+    return match[0] if match and not text.startswith(".") else ""
+
+
+def source_lines(function: Any) -> dict[int, str]:
+    """PTX line → ``file.cu:line`` of the instructions of a kernel, where it was compiled with line numbers."""
+    found: dict[int, str] = {}
+    for instruction in function.instructions:
+        if instruction.location is not None:
+            found.setdefault(instruction.span.line, str(instruction.location))
+    return found
+
+
+def hottest_position(lines: Sequence[Sequence[int]], path: str, sources: Mapping[int, str], among: set[int] | None = None) -> str:
+    """``saxpy.ptx:31 (saxpy.cu:8)``: the line with most thread instructions, of those ``among`` if given."""
+    candidates = [row for row in lines if among is None or row[0] in among]
+    if not candidates:
+        return path
+    line = max(candidates, key=lambda row: (row[1], -row[0]))[0]
+    return f"{path}:{line} ({sources[line]})" if line in sources else f"{path}:{line}"
+
+
+def attribute(
+    new: Mapping[str, Any],
+    old: Mapping[str, Any],
+    lines: Sequence[Sequence[int]],
+    text: Mapping[int, str],
+    path: str,
+    sources: Mapping[int, str],
+    limit: int = 3,
+) -> list[str]:
+    """One sentence per opcode that moved most: ``+1,048,576 ld.global.f32, most at saxpy.ptx:31 (saxpy.cu:8)``."""
+    was, now = old.get("counts", {}).get("opcodes", {}), new.get("counts", {}).get("opcodes", {})
+    deltas = {name: now.get(name, 0) - was.get(name, 0) for name in {*was, *now}}
+    moved = sorted((name for name in deltas if deltas[name]), key=lambda name: (-abs(deltas[name]), name))
+    by_opcode: dict[str, set[int]] = {}
+    for line, content in text.items():
+        by_opcode.setdefault(opcode_of(content), set()).add(line)
+    sentences = []
+    for name in moved[:limit]:
+        delta = deltas[name]
+        where = ""
+        if name in by_opcode:
+            among = by_opcode[name]
+            share = f", most of them at {hottest_position(lines, path, sources, among)}" if len(among) > 1 else (
+                f" at {hottest_position(lines, path, sources, among)}"
+            )
+            where = share
+        sentences.append(f"{'+' if delta > 0 else '−'}{number(abs(delta))} {name}{where}")
+    if len(moved) > limit:
+        sentences.append(f"and {len(moved) - limit} other opcodes")
+    return sentences

@@ -1,0 +1,185 @@
+"""Measured against baseline, metric by metric. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .metrics import FAMILIES, METRICS, Metric, flatten
+from .options import CaseSettings, Settings
+from .verdict import fails
+
+__all__ = ["compare_case", "limit_rows"]
+
+Row = dict[str, Any]
+_BY_NAME = {metric.name: metric for metric in METRICS}
+_TIME, _FINDINGS = _BY_NAME["time_us"], _BY_NAME["findings"]
+
+
+def compare_case(
+    new: Mapping[str, Any],
+    old: Mapping[str, Any] | None,
+    *,
+    stored_analysis: Mapping[str, int],
+    analysis: Mapping[str, int],
+    failures: Mapping[str, tuple[str, str]],
+    settings: Settings,
+    case: CaseSettings,
+    unexplained: bool = False,
+) -> list[Row]:
+    """One row per metric: what it was, what it is, how far it may move, and what that means.
+
+    A group of metrics (resources, time of one target, …) is ``incomparable`` where its meaning or its machine changed.
+    ``unexplained`` says that kernel and inputs are those of the baseline: whatever moved, the kernel did not move it.
+    """
+    rows = list(_numbers(new, old, stored_analysis, analysis, settings, case, unexplained))
+    rows += _findings(new, old, stored_analysis, analysis, settings)
+    for target, (verdict, message) in failures.items():
+        rows.append(_row(_TIME, target, None, None, "", verdict, settings, message))
+    rows += limit_rows(new, case)
+    return rows
+
+
+def _numbers(
+    new: Mapping[str, Any],
+    old: Mapping[str, Any] | None,
+    stored_analysis: Mapping[str, int],
+    analysis: Mapping[str, int],
+    settings: Settings,
+    case: CaseSettings,
+    unexplained: bool,
+) -> Iterator[Row]:
+    before = {(metric.name, target): (metric, value) for metric, target, value in flatten(old or {})}
+    after = {(metric.name, target): (metric, value) for metric, target, value in flatten(new)}
+    for key in _ordered(before, after):
+        metric, target = (after.get(key) or before[key])[0], key[1]
+        if target and key not in after:
+            continue  # not predicted this time: narrowed, no longer declared, or in `failures`
+        value = after[key][1] if key in after else 0
+        if old is None or (target and key not in before):
+            yield _row(metric, target, None, value, "", "new", settings)
+            continue
+        previous = before[key][1] if key in before else 0
+        tolerance = case.tolerance(metric.name, target, metric.unit, metric.default_tolerance)
+        reason = _incomparable(metric, target, new, old, stored_analysis, analysis)
+        if reason:
+            verdict = "incomparable"
+        elif not tolerance.exceeded(previous, value):
+            verdict = "ok"
+        elif unexplained:
+            verdict, reason = "incomparable", "kernel and inputs are those of the baseline: the analysis changed"
+        elif metric.better == "neutral":
+            verdict = "changed"
+        else:
+            verdict = "improved" if (value < previous) == (metric.better == "lower") else "regressed"
+        yield _row(metric, target, previous, value, tolerance.text, verdict, settings, reason)
+
+
+def _incomparable(
+    metric: Metric,
+    target: str,
+    new: Mapping[str, Any],
+    old: Mapping[str, Any],
+    stored_analysis: Mapping[str, int],
+    analysis: Mapping[str, int],
+) -> str:
+    group = "counts" if metric.group == "resources" else metric.group
+    if stored_analysis.get(group) != analysis.get(group):
+        return f"the meaning of {group} changed: analysis {stored_analysis.get(group)} → {analysis.get(group)}"
+    if metric.group == "resources":
+        was, now = old.get("resources", {}).get("from"), new["resources"]["from"]
+        return f"from {now}, the baseline from {was}" if was != now else ""
+    if target:
+        was, now = old["targets"][target].get("machine"), new["targets"][target]["machine"]
+        return f"machine description {was} → {now}" if was != now else ""
+    return ""
+
+
+def _ordered(before: Mapping[tuple[str, str], Any], after: Mapping[tuple[str, str], Any]) -> list[tuple[str, str]]:
+    rank = {metric.name: index for index, metric in enumerate(METRICS)}
+    prefixes = [family.name[:-1] for family in FAMILIES]
+
+    def place(key: tuple[str, str]) -> tuple[Any, ...]:
+        name, target = key
+        family = next((index for index, prefix in enumerate(prefixes) if name.startswith(prefix)), -1)
+        return (bool(target), target, rank.get(name, len(rank) + family), name)
+
+    return sorted({*before, *after}, key=place)
+
+
+def _findings(
+    new: Mapping[str, Any],
+    old: Mapping[str, Any] | None,
+    stored_analysis: Mapping[str, int],
+    analysis: Mapping[str, int],
+    settings: Settings,
+) -> list[Row]:
+    metric = _FINDINGS
+    now, was = new.get("findings", []), (old or {}).get("findings", [])
+    if old is None:
+        return [_row(metric, "", None, len(now), "", "new", settings)]
+    gone = _minus(was, now)
+    added = _minus(now, was)
+    if stored_analysis.get("findings") != analysis.get("findings") and (gone or added):
+        reason = f"the meaning of findings changed: analysis {stored_analysis.get('findings')} → {analysis.get('findings')}"
+        return [_row(metric, "", len(was), len(now), "0", "incomparable", settings, reason)]
+    rows = [_row(metric, "", None, None, "none new", "regressed", settings, identity) for identity in added]
+    rows += [_row(metric, "", None, None, "none new", "improved", settings, identity) for identity in gone]
+    return rows or [_row(metric, "", len(was), len(now), "none new", "ok", settings)]
+
+
+def _minus(left: list[str], right: list[str]) -> list[str]:
+    rest = list(right)
+    result = []
+    for item in left:
+        if item in rest:
+            rest.remove(item)
+        else:
+            result.append(item)
+    return result
+
+
+def limit_rows(new: Mapping[str, Any], case: CaseSettings) -> list[Row]:
+    """Rows for the limits that are exceeded: a maximum, a minimum where higher is better. They need no baseline."""
+    values: dict[str, list[tuple[Metric, str, Any]]] = {}
+    for metric, target, value in flatten(new):
+        values.setdefault(metric.name, []).append((metric, target, value))
+        if target:
+            values.setdefault(f"{target}.{metric.name}", []).append((metric, target, value))
+    values["findings"] = [(_FINDINGS, "", len(new.get("findings", [])))]
+    rows = []
+    for name, limit in case.limits.items():
+        for metric, target, value in values.get(name, []):
+            if value < limit if metric.better == "higher" else value > limit:
+                word = "at least" if metric.better == "higher" else "at most"
+                row = _row(metric, target, None, value, f"limit: {word} {limit:g}", "over-limit", None)
+                rows.append({**row, "limit": limit})
+    return rows
+
+
+def _row(
+    metric: Metric,
+    target: str,
+    old: float | None,
+    new: float | None,
+    allowed: str,
+    verdict: str,
+    settings: Settings | None,
+    note: str = "",
+) -> Row:
+    policy = (
+        {"on_improvement": settings.on_improvement, "on_unmodelled": settings.on_unmodelled} if settings is not None else {}
+    )
+    return {
+        "metric": metric.name,
+        "target": target,
+        "class": metric.kind,
+        "better": metric.better,
+        "unit": metric.unit,
+        "old": old,
+        "new": new,
+        "allowed": allowed,
+        "verdict": verdict,
+        "fails": fails(verdict, metric.kind, **policy),
+        "note": note,
+    }

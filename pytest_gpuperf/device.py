@@ -1,0 +1,30 @@
+"""The engine's device for one test, as the settings want it. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuperf_engine.errors import MemoryFault
+
+from ._engine import load
+from .options import Settings
+
+__all__ = ["check_uninitialized", "make_device"]
+
+
+def make_device(settings: Settings) -> Any:
+    """A fresh ``Device``: observing memory and values when kernels are judged, nothing otherwise."""
+    observe = {"memory", "values"} if settings.enabled else {"memory"}
+    options = {} if settings.backend == "auto" else {"backend": settings.backend}
+    return load().Device(observe=observe, **options)
+
+
+def check_uninitialized(profile: Any, settings: Settings) -> None:
+    """Raises ``MemoryFault`` for reads of memory never written, if ``gpuperf_uninitialized = error``."""
+    if settings.uninitialized == "error":
+        found = [note for note in profile.notes if note.endswith("reads uninitialised memory")]
+        if found:
+            more = [f"and {len(found) - 1} other instructions"] if len(found) > 1 else []
+            raise MemoryFault(
+                found[0], details=[f"kernel {profile.kernel}", *more], hint="write it first, or set gpuperf_uninitialized = warn"
+            )

@@ -1,0 +1,26 @@
+"""Numbers as people read them. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+__all__ = ["change", "number"]
+
+
+def number(value: float | int | None, unit: str = "") -> str:
+    """``13,631,488``, ``18.42 us``; ``–`` for none."""
+    if value is None:
+        return "–"
+    text = f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+    return f"{text} {unit}".strip()
+
+
+def change(old: float | None, new: float | None) -> str:
+    """The signed difference, relative where there is something to relate it to: ``+7.69 %``, ``0 → 5`` as ``+5``."""
+    if old is None or new is None:
+        return ""
+    delta = new - old
+    if delta == 0:
+        return "0"
+    if old == 0:
+        return f"{delta:+,}" if isinstance(delta, int) else f"{delta:+.4g}"
+    percent = 100.0 * delta / old
+    return f"{percent:+.3g} %" if abs(percent) >= 0.001 else f"{delta:+,}"

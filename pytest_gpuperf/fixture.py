@@ -1,0 +1,207 @@
+"""The ``gpuperf`` fixture: device memory and kernels for a test, without a GPU. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from ._engine import load
+from .options import Settings, case_settings, check_declaration, max_instructions, settings_of
+
+__all__ = ["RECORDER", "SKIP_REASON", "Gpuperf", "gpuperf"]
+
+RECORDER: pytest.StashKey[Any] = pytest.StashKey()
+SKIP_REASON = "GPU kernels are analysed under --gpuperf (or run without counting under gpuperf_functional = true)"
+
+
+@pytest.fixture
+def gpuperf(request: pytest.FixtureRequest) -> Iterator[Gpuperf]:
+    """Device memory and GPU kernels, run and counted on the CPU: gpuperf.array, .zeros, .kernel, .check, .launches."""
+    settings = settings_of(request.config)
+    if not settings.enabled and not settings.functional:
+        pytest.skip(SKIP_REASON)
+    yield Gpuperf(request.node, settings)
+
+
+class Gpuperf:
+    """What the fixture gives: one device for one test. All launches, copies and memsets form one program."""
+
+    def __init__(self, item: pytest.Item, settings: Settings) -> None:
+        from .recorder import Recorder
+
+        self._item = item
+        self._settings = settings
+        self._device: Any = None
+        self._recorder = Recorder(settings.rootdir)
+        item.stash[RECORDER] = self
+
+    @property
+    def device(self) -> Any:
+        """The engine's ``Device`` behind this fixture."""
+        if self._device is None:
+            from .device import make_device
+
+            self._device = make_device(self._settings)
+        return self._device
+
+    @property
+    def launches(self) -> tuple[Any, ...]:
+        """The profiles of all launches so far, in order."""
+        return tuple(self._recorder.profiles)
+
+    def array(self, host: Any, name: str | None = None) -> Any:
+        """A device array with the contents, shape and dtype of ``host``; ``.numpy()`` copies it out."""
+        __tracebackhide__ = True
+        import numpy as np
+
+        from .digest import digest_bytes
+
+        contiguous = np.ascontiguousarray(host)
+        array = self.device.array(host, **_named(name))
+        if self._settings.enabled:
+            data = contiguous.view(np.uint8).reshape(-1).data if contiguous.size else b""
+            self._recorder.allocated(
+                array, contiguous.nbytes, f"{contiguous.dtype.str}{contiguous.shape}{digest_bytes(data)}"
+            )
+        return array
+
+    def zeros(self, shape: int | Sequence[int], dtype: Any, name: str | None = None) -> Any:
+        """A device array of zeros."""
+        __tracebackhide__ = True
+        return self._filled("zeros", shape, dtype, name)
+
+    def empty(self, shape: int | Sequence[int], dtype: Any, name: str | None = None) -> Any:
+        """A device array that was never written; reading it before that is reported."""
+        __tracebackhide__ = True
+        return self._filled("empty", shape, dtype, name)
+
+    def _filled(self, how: str, shape: Any, dtype: Any, name: str | None) -> Any:
+        __tracebackhide__ = True
+        import numpy as np
+
+        array = getattr(self.device, how)(shape, dtype, **_named(name))
+        if self._settings.enabled:
+            count = int(np.prod(shape, dtype=np.int64)) if not isinstance(shape, int) else shape
+            kind = np.dtype(dtype)
+            self._recorder.allocated(array, count * kind.itemsize, f"{how}{kind.str}{shape}")
+        return array
+
+    def memset(self, array: Any, value: Any) -> None:
+        """Sets every element of a device array or view to ``value``."""
+        __tracebackhide__ = True
+        self.device.memset(array, value)
+        self._recorder.changed(f"memset {value!r}", array)
+
+    def copy(self, destination: Any, source: Any) -> None:
+        """Copies a host array or a device array to a device array of equal size in bytes."""
+        __tracebackhide__ = True
+        self.device.copy(destination, source)
+        self._recorder.changed("copy", destination, source)
+
+    def kernel(
+        self,
+        source: str | os.PathLike[str],
+        entry: str | None = None,
+        *,
+        name: str | None = None,
+        targets: Sequence[str] | None = None,
+        tolerance: Mapping[str, object] | None = None,
+        limits: Mapping[str, float] | None = None,
+    ) -> Any:
+        """The kernel ``entry`` of a PTX file or of PTX text; ``entry`` may be left out where there is one kernel only.
+
+        Paths are relative to the test file, then to the rootdir. ``name`` tells kernels of one test apart that have the
+        same entry; ``targets`` are the machines for which time is predicted; ``tolerance`` and ``limits`` are dictionaries by
+        metric. Raises ``EngineError`` for PTX that is none and ``pytest.UsageError`` for settings that mean nothing.
+        """
+        __tracebackhide__ = True
+        from gpuperf_engine.errors import EngineError, nearest
+
+        from .digest import kernel_digest
+        from .kernel import Kernel
+        from .recorder import CaseRecord
+        from .sources.ptx_file import read_ptx
+
+        declared = {"targets": targets, "tolerance": tolerance, "limits": limits}
+        try:
+            rootdir = self._settings.rootdir
+            ptx = read_ptx(source, folders=[self._item.path.parent, rootdir], rootdir=rootdir, inline_name="<ptx>")
+            module = load().parse(ptx.text, path=ptx.path)
+            if entry is None:
+                kernels = list(module.kernels)
+                if len(kernels) != 1:
+                    raise EngineError(
+                        f"{ptx.path} has {len(kernels)} kernels: say which one with entry=", hint=nearest("", kernels, noun="kernel")
+                    )
+                entry = kernels[0]
+            function = module[entry]
+        except EngineError as error:
+            raise error.with_traceback(None) from None
+        site = self._recorder.site()
+        check_declaration(declared, f"gpuperf.kernel at {site}")
+        case = CaseRecord(
+            key=name or entry,
+            entry=entry,
+            source=ptx,
+            module=module,
+            digest=kernel_digest(ptx.text, entry) if self._settings.enabled else "",
+            settings=case_settings(self._settings, self._item, declared),
+            declared=declared,
+            site=site,
+        )
+        try:
+            case = self._recorder.declare(case)
+        except ValueError as error:
+            pytest.fail(f"gpuperf: {error}", pytrace=False)
+        return Kernel(self, case, function)
+
+    def check(
+        self,
+        source: str | os.PathLike[str],
+        entry: str | None = None,
+        *,
+        grid: int | tuple[int, ...],
+        block: int | tuple[int, ...],
+        args: Sequence[Any] = (),
+        shared_bytes: int = 0,
+        **declared: Any,
+    ) -> Any:
+        """One launch of one kernel, for tests that need no more: host arrays among ``args`` are copied to the device.
+
+        ``declared`` are the keyword arguments of ``kernel``. Returns what was counted, a ``gpuperf_engine.Profile``.
+        """
+        __tracebackhide__ = True
+        import numpy as np
+
+        kernel = self.kernel(source, entry, **declared)
+        moved = [self.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
+        return kernel[grid, block, shared_bytes](*moved)
+
+    def _launch(
+        self, case: Any, function: Any, shape: tuple[Any, ...], args: tuple[Any, ...], steps: int | None
+    ) -> Any:
+        __tracebackhide__ = True
+        from .device import check_uninitialized
+
+        grid, block, shared_bytes, cluster, cooperative = shape
+        profile = self.device.launch(
+            function,
+            grid=grid,
+            block=block,
+            args=list(args),
+            shared_bytes=shared_bytes,
+            cluster=cluster,
+            cooperative=cooperative,
+            demand="values",
+            max_instructions=max_instructions(self._settings, self._item, steps),
+        )
+        check_uninitialized(profile, self._settings)
+        self._recorder.launched(case, profile, shape, args)
+        return profile
+
+
+def _named(name: str | None) -> dict[str, str]:
+    return {} if name is None else {"name": name}

@@ -1,0 +1,202 @@
+"""Judging one test: measure its kernels, compare with the baseline, say what moved. PYTEST_DONT_REWRITE
+
+Runs where the test ran (in an xdist worker too), reads baselines, writes nothing; what it finds is plain JSON and rides on
+the test report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from .attribution import attribute, hottest_position, source_lines
+from .baseline import Baseline, BaselineError, baseline_path, read_baseline
+from .compare import compare_case
+from .digest import digest_parts
+from .measure import Measured, measure
+from .metrics import ANALYSIS
+from .options import Settings
+from .recorder import CaseRecord
+from .verdict import CASE_VERDICTS, worst
+
+__all__ = ["Judge", "module_of", "test_of"]
+
+_LISTING_LINES = 20_000
+
+
+def module_of(item: pytest.Item) -> str:
+    """The path of the item's file below the rootdir, with slashes."""
+    return item.nodeid.split("::", 1)[0]
+
+
+def test_of(item: pytest.Item) -> str:
+    """The item's name inside its module: classes, function and parameters, without what other plugins append."""
+    chain = [node.name for node in item.listchain() if not isinstance(node, (pytest.Dir, pytest.File, pytest.Session))]
+    return "::".join(name for name in chain if name)
+
+
+class Judge:
+    """Judges tests one by one; keeps the baselines it has read."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._baselines: dict[str, Baseline | None | BaselineError] = {}
+        self._shipped: set[str] = set()
+
+    def judge(self, item: pytest.Item, gpuperf: Any) -> list[dict[str, Any]]:
+        """The case records of a test whose body has passed, in order of first launch."""
+        recorder = gpuperf._recorder
+        cases = [case for case in recorder.cases.values() if case.launches]
+        if not cases:
+            return []
+        module, test = module_of(item), test_of(item)
+        baseline = self._baseline(module)
+        findings = _assigned(cases, gpuperf)
+        measured = [measure(case, found, self.settings.rootdir) for case, found in zip(cases, findings, strict=True)]
+        stored = [
+            baseline.cases.get(f"{test}/{case.key}") if isinstance(baseline, Baseline) else None for case in cases
+        ]
+        unexplained = all(
+            old is not None and (old.get("kernel"), old.get("inputs")) == (m.entry["kernel"], m.entry["inputs"])
+            for old, m in zip(stored, measured, strict=True)
+        )
+        return [
+            self._record(item, module, test, case, m, old, baseline, unexplained)
+            for case, m, old in zip(cases, measured, stored, strict=True)
+        ]
+
+    def _baseline(self, module: str) -> Baseline | None | BaselineError:
+        if module not in self._baselines:
+            path = baseline_path(self.settings.baseline_dir, module)
+            try:
+                self._baselines[module] = read_baseline(path, module, self.shown(path))
+            except BaselineError as error:
+                self._baselines[module] = error
+        return self._baselines[module]
+
+    def shown(self, path: Any) -> str:
+        try:
+            return str(path.relative_to(self.settings.rootdir).as_posix())
+        except ValueError:
+            return str(path)
+
+    def _record(
+        self,
+        item: pytest.Item,
+        module: str,
+        test: str,
+        case: CaseRecord,
+        measured: Measured,
+        old: Mapping[str, Any] | None,
+        baseline: Baseline | None | BaselineError,
+        unexplained: bool,
+    ) -> dict[str, Any]:
+        key = f"{test}/{case.key}"
+        settings = self.settings
+        rows = compare_case(
+            measured.entry,
+            old,
+            stored_analysis=baseline.analysis_of(key) if isinstance(baseline, Baseline) and old is not None else ANALYSIS,
+            analysis=ANALYSIS,
+            failures=measured.failures,
+            settings=settings,
+            case=case.settings,
+            unexplained=unexplained,
+        )
+        function = case.module[case.entry]
+        sources = source_lines(function)
+        source_id, text = self._source(case, measured)
+        record: dict[str, Any] = {
+            "id": key,
+            "nodeid": f"{module}::{test}",
+            "module": module,
+            "baseline": self.shown(baseline_path(settings.baseline_dir, module)),
+            "verdict": _verdict(rows),
+            "fails": any(row["fails"] for row in rows),
+            "error": "",
+            "kernel": {"name": case.entry, "path": case.source.path, "target": measured.detail["ptx_target"]},
+            "position": hottest_position(measured.detail["lines"], case.source.path, sources),
+            "call": {"path": case.launches[0].site.path, "line": case.launches[0].site.line},
+            "inputs_changed": old is not None and old.get("inputs") != measured.entry["inputs"],
+            "kernel_changed": old is not None and old.get("kernel") != measured.entry["kernel"],
+            "rows": rows,
+            "because": attribute(measured.entry, old, measured.detail["lines"], text, case.source.path, sources) if old else [],
+            "measured": measured.entry,
+            "stored": old,
+            "detail": {**measured.detail, "sources": {str(line): where for line, where in sources.items()}, "listing": source_id},
+            "skipped_targets": list(case.settings.skipped_targets),
+            "unused_targets": sorted(set((old or {}).get("targets", {})) - set(case.settings.targets) - set(case.settings.skipped_targets)),
+        }
+        if isinstance(baseline, BaselineError):
+            record.update(verdict="error", error=str(baseline), fails=True)
+        if source_id not in self._shipped:
+            self._shipped.add(source_id)
+            record["listing"] = {"id": source_id, "path": case.source.path, "lines": [[n, text[n]] for n in sorted(text)]}
+        return record
+
+    def _source(self, case: CaseRecord, measured: Measured) -> tuple[str, dict[int, str]]:
+        """The lines of PTX to show: from the kernel's head to the last line that ran, and those it calls."""
+        all_lines = case.source.text.splitlines()
+        executed = [row[0] for row in measured.detail["lines"]]
+        if not executed:
+            return digest_parts([case.source.path, case.entry], 12), {}
+        first = min(executed)
+        head = _entry_line(all_lines, case.entry, first)
+        last = min(max(executed), head + _LISTING_LINES, len(all_lines))
+        while last < len(all_lines) and all_lines[last - 1].strip() != "}" and last - max(executed) < 4:
+            last += 1
+        text = {number: all_lines[number - 1] for number in range(head, last + 1)}
+        return digest_parts([case.source.path, head, *text.values()], 12), text
+
+
+def _verdict(rows: list[dict[str, Any]]) -> str:
+    """The worst verdict of those that fail, where one does: an improvement to be banked outranks a neutral change."""
+    return worst((row["verdict"] for row in [row for row in rows if row["fails"]] or rows), CASE_VERDICTS)
+
+
+def _entry_line(lines: list[str], entry: str, first: int) -> int:
+    """The line of ``.entry name`` at or before ``first``."""
+    for number in range(min(first, len(lines)), 0, -1):
+        if ".entry" in lines[number - 1] and entry in lines[number - 1]:
+            return number
+    return max(1, first)
+
+
+def _assigned(cases: list[CaseRecord], gpuperf: Any) -> list[list[Any]]:
+    """The findings of the test's program, each with the case it belongs to: that of the launch it is about; findings of
+    allocations, copies and memsets belong to the first case."""
+    from ._engine import load
+
+    result: list[list[Any]] = [[] for _ in cases]
+    for finding in load().find_patterns(gpuperf.device.program):
+        result[_owner(cases, finding)].append(finding)
+    return result
+
+
+def _owner(cases: list[CaseRecord], finding: Any) -> int:
+    same = [index for index, case in enumerate(cases) if finding.kernel and case.entry == finding.kernel]
+    for index in same:
+        if any(launch.site.line == finding.line for launch in cases[index].launches):
+            return index
+    return same[0] if same else 0
+
+
+def failing(records: Iterable[Mapping[str, Any]], settings: Settings) -> list[Mapping[str, Any]]:
+    """The records that fail their test: when updating, only those with something that no update may accept."""
+    return [record for record in records if any(_fails(row, settings) for row in _rows(record, settings))]
+
+
+def _rows(record: Mapping[str, Any], settings: Settings) -> list[Mapping[str, Any]]:
+    # A baseline that cannot be read is the session's matter when updating: it may write the file anew.
+    broken = [{"verdict": "unreadable", "fails": True}] if record["error"] else []
+    return [*record["rows"], *broken]
+
+
+def _fails(row: Mapping[str, Any], settings: Settings) -> bool:
+    if settings.update:
+        return bool(row["fails"]) and row["verdict"] in ("error", "over-limit", "unmodelled")
+    if settings.update_new and row["verdict"] == "new":
+        return False
+    return bool(row["fails"])

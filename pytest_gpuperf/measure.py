@@ -1,0 +1,161 @@
+"""From launches to the numbers of one case: the very record that a baseline stores. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuperf_engine.errors import EngineError, Unsupported
+
+from ._engine import load
+from .metrics import significant
+from .recorder import CaseRecord, shown_path
+
+__all__ = ["Measured", "measure", "measure_targets"]
+
+_MEMORY = ("global_load_sectors", "global_store_sectors", "shared_conflicts", "local_bytes")
+
+
+class Measured:
+    """One case as measured.
+
+    ``entry`` is what a baseline would store; ``detail`` is what reports show beside it (bounds per target, counts per
+    line); ``failures`` maps a target to (verdict, message) where no time could be predicted.
+    """
+
+    def __init__(self, entry: dict[str, Any], detail: dict[str, Any], failures: dict[str, tuple[str, str]]) -> None:
+        self.entry = entry
+        self.detail = detail
+        self.failures = failures
+
+
+def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path) -> Measured:
+    """Sums the launches of a case. ``findings`` are those that belong to it."""
+    profiles = [launch.profile for launch in case.launches]
+    total = load().add_profiles(profiles)
+    targets, target_detail, failures = measure_targets(profiles, case.settings.targets)
+    entry: dict[str, Any] = {
+        "kernel": case.digest,
+        "inputs": case.inputs,
+        "launches": total.launches,
+        "counts": {
+            "thread_instructions": total.thread_instructions,
+            "warp_instructions": total.warp_instructions,
+            "by_category": _nonzero(total.by_category),
+            "opcodes": _nonzero(total.opcodes),
+        },
+        "flops": _nonzero(total.flops),
+        "branches": {
+            "executed": total.branches.executed,
+            "divergent": total.branches.divergent,
+            "efficiency": significant(total.branches.efficiency, 6),
+        },
+        "memory": {name: int(getattr(total.memory, name)) for name in _MEMORY},
+        "resources": {
+            "from": total.resources.source,
+            "registers": total.resources.registers,
+            "shared_bytes": total.resources.shared_bytes,
+            "local_bytes": total.resources.local_bytes,
+        },
+        "findings": sorted(finding.identity for finding in findings),
+        "targets": targets,
+    }
+    detail = {
+        "grid": list(total.grid),
+        "block": list(total.block),
+        "demand": total.demand,
+        "ptx_target": total.target,
+        "ptx_version": ".".join(str(part) for part in total.version),
+        "targets": target_detail,
+        "findings": [
+            {
+                "identity": finding.identity,
+                "rule": finding.rule,
+                "object": finding.object,
+                "severity": finding.severity,
+                "message": finding.message,
+                "path": shown_path(finding.path, rootdir),
+                "line": finding.line,
+                "evidence": {key: _plain(value) for key, value in sorted(finding.evidence.items())},
+            }
+            for finding in sorted(findings, key=lambda found: found.identity)
+        ],
+        "lines": _lines(total, case.source.path),
+        "notes": list(total.notes),
+    }
+    return Measured(_without_empty(entry), detail, failures)
+
+
+def measure_targets(
+    profiles: Sequence[Any], targets: Iterable[str]
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, tuple[str, str]]]:
+    """Predicted times of the launches, one after the other, on each target: (stored, shown beside it, failures).
+
+    The limiter and the occupancy are those of the launches that take most of the time.
+    """
+    stored: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
+    failures: dict[str, tuple[str, str]] = {}
+    for target in sorted(targets):
+        try:
+            estimates = [load().estimate(profile, target) for profile in profiles]
+        except Unsupported as error:
+            failures[target] = ("unmodelled", str(error))
+            continue
+        except EngineError as error:
+            failures[target] = ("error", str(error))
+            continue
+        by_limiter: dict[str, float] = defaultdict(float)
+        bounds: dict[str, float] = defaultdict(float)
+        for estimate in estimates:
+            by_limiter[estimate.limiter] += estimate.time_us
+            for name, bound in estimate.bounds.items():
+                bounds[name] += bound
+        longest = max(estimates, key=lambda estimate: estimate.time_us)
+        stored[target] = {
+            "machine": int(longest.machine_revision),
+            "time_us": significant(sum(estimate.time_us for estimate in estimates)),
+            "limiter": min(by_limiter, key=lambda name: (-by_limiter[name], name)),
+            "occupancy": significant(longest.occupancy),
+        }
+        shown[target] = {
+            "model": longest.model,
+            "launch_us": significant(sum(estimate.launch_us for estimate in estimates)),
+            "bounds": {name: significant(bounds[name]) for name in sorted(bounds)},
+            "ctas_per_sm": int(longest.ctas_per_sm),
+            "occupancy_limiter": longest.occupancy_limiter,
+            "waves": significant(longest.waves),
+            "notes": list(dict.fromkeys(note for estimate in estimates for note in estimate.notes)),
+        }
+    return stored, shown, failures
+
+
+def _nonzero(counts: Mapping[str, int]) -> dict[str, int]:
+    return {key: int(counts[key]) for key in sorted(counts) if counts[key]}
+
+
+def _lines(total: Any, path: str) -> list[list[int]]:
+    """Per PTX line: [line, thread instructions, warp instructions, sectors, conflicts, divergent branches]."""
+    return [
+        [row.line, row.thread_instructions, row.warp_instructions, row.sectors, row.conflicts, row.divergent]
+        for row in sorted(total.by_line, key=lambda row: row.line)
+        if row.path == path
+    ]
+
+
+def _without_empty(entry: dict[str, Any]) -> dict[str, Any]:
+    """Empty mappings and lists are not stored: in a baseline, missing means none."""
+    counts = {key: value for key, value in entry["counts"].items() if value != {}}
+    return {key: value for key, value in {**entry, "counts": counts}.items() if value not in ({}, [])}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (str, bool, int)) or value is None:
+        return value
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return int(number) if number.is_integer() and abs(number) < 2**53 else significant(number, 6)

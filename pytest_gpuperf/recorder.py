@@ -1,0 +1,150 @@
+"""What one test did with its kernels, in order, for judging after its body. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from .digest import digest_bytes, digest_parts
+from .options import CaseSettings
+
+if TYPE_CHECKING:
+    from .sources.ptx_file import PtxSource
+
+__all__ = ["CallSite", "CaseRecord", "LaunchRecord", "Recorder", "call_site", "shown_path"]
+
+_OWN = str(Path(__file__).resolve().parent) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A line of the test: its path below the rootdir, its number and its text."""
+
+    path: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
+
+
+def call_site(rootdir: Path) -> CallSite:
+    """The innermost line outside this package that is being executed."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and os.path.abspath(frame.f_code.co_filename).startswith(_OWN):
+        frame = frame.f_back
+    if frame is None:
+        return CallSite("", 0, "")
+    text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    return CallSite(shown_path(frame.f_code.co_filename, rootdir), frame.f_lineno, text)
+
+
+def shown_path(path: str, rootdir: Path) -> str:
+    """A path as reports show it, the same on every host: below the rootdir, else its last part only."""
+    if not path:
+        return ""
+    try:
+        return Path(path).resolve().relative_to(rootdir).as_posix()
+    except ValueError:
+        return Path(path).name
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRecord:
+    """One launch: what was measured and a digest of its shape, scalars and array contents."""
+
+    profile: Any
+    inputs: str
+    site: CallSite
+
+
+@dataclass
+class CaseRecord:
+    """All launches of one kernel in one test."""
+
+    key: str
+    entry: str
+    source: PtxSource
+    module: Any
+    digest: str
+    settings: CaseSettings
+    declared: Mapping[str, Any]
+    site: CallSite
+    launches: list[LaunchRecord] = field(default_factory=list)
+
+    @property
+    def inputs(self) -> str:
+        """Digest of all inputs of all launches, in order."""
+        return digest_parts([launch.inputs for launch in self.launches], 8)
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """Device memory with known first contents."""
+
+    start: int
+    size: int
+    ordinal: int
+    contents: str
+
+
+class Recorder:
+    """Collects the cases and launches of one test and what went into them."""
+
+    def __init__(self, rootdir: Path) -> None:
+        self.rootdir = rootdir
+        self.cases: dict[str, CaseRecord] = {}
+        self.profiles: list[Any] = []
+        self._regions: list[_Region] = []
+        self._history = ""
+
+    def site(self) -> CallSite:
+        return call_site(self.rootdir)
+
+    def declare(self, case: CaseRecord) -> CaseRecord:
+        """The case for a kernel; the one that is there already where it is the same kernel declared alike.
+
+        Raises ``ValueError`` for two kernels that would share one id.
+        """
+        known = self.cases.setdefault(case.key, case)
+        if (known.digest, known.declared) != (case.digest, case.declared):
+            what = "different PTX" if known.digest != case.digest else "different targets, tolerances or limits"
+            raise ValueError(
+                f"two kernels of this test have the id {case.key!r} and {what}: {known.site} and {case.site}; "
+                "give one of them a name: gpuperf.kernel(…, name=…)"
+            )
+        return known
+
+    def allocated(self, array: Any, size: int, contents: str) -> None:
+        """Notes memory of ``size`` bytes at ``array.address`` and what it begins with."""
+        self._regions.append(_Region(int(array.address), size, len(self._regions), contents))
+
+    def changed(self, what: str, *arrays: Any) -> None:
+        """Notes a memset or copy: later launches see other inputs."""
+        self._history = digest_parts([self._history, what, *(self._argument(array) for array in arrays)], 16)
+
+    def launched(self, case: CaseRecord, profile: Any, shape: tuple[object, ...], args: tuple[Any, ...]) -> None:
+        inputs = digest_parts([*shape, *(self._argument(arg) for arg in args), self._history], 16)
+        case.launches.append(LaunchRecord(profile, inputs, self.site()))
+        self.profiles.append(profile)
+
+    def _argument(self, arg: Any) -> str:
+        if arg is None or isinstance(arg, (bool, int, float, str)):
+            return f"{type(arg).__name__}:{arg!r}"
+        if isinstance(arg, (bytes, bytearray)):
+            return f"bytes:{digest_bytes(bytes(arg))}"
+        address = getattr(arg, "address", None)
+        if address is not None:
+            for region in self._regions:
+                if region.start <= int(address) < region.start + max(region.size, 1):
+                    return f"array:{region.ordinal}+{int(address) - region.start}:{region.contents}"
+            return "array"
+        if hasattr(arg, "tobytes"):
+            return f"{getattr(arg, 'dtype', '')}:{digest_bytes(arg.tobytes())}"
+        return type(arg).__name__

@@ -1,0 +1,78 @@
+"""The report as one document, the source of every other form of it. PYTEST_DONT_REWRITE
+
+Its JSON Schema is ``schemas/report-1.json``. Same results, same bytes: no clock, host, version or absolute path.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..outcomes import Outcomes
+from ..update import FilePlan
+
+__all__ = ["SCHEMA_VERSION", "Run", "build_document"]
+
+SCHEMA_VERSION = 1
+
+
+@dataclass
+class Run:
+    """A judged run."""
+
+    verdict: str
+    passed: bool
+    records: list[dict[str, Any]]
+    outcomes: Outcomes
+    plans: list[FilePlan]
+    stale: list[str] = field(default_factory=list)
+    pruned: bool = False
+    problems: list[str] = field(default_factory=list)
+    too_few: bool = False
+    min_cases: int = 1
+
+    def not_judged(self) -> list[dict[str, str]]:
+        """Tests that declare kernels but were not judged, with the reason."""
+        return [
+            {"nodeid": test.nodeid, "outcome": test.outcome, "reason": test.reason}
+            for _, test in self.outcomes.tests()
+            if test.case and not test.records
+        ]
+
+    def staleness_not_judged(self) -> list[dict[str, str]]:
+        """Modules whose unused entries could not be told, with the reason."""
+        return [{"module": plan.module, "reason": plan.not_judged} for plan in self.plans if plan.not_judged]
+
+    def counts(self) -> dict[str, int]:
+        """Number of cases by verdict."""
+        return dict(sorted(Counter(record["verdict"] for record in self.records).items()))
+
+
+def build_document(run: Run) -> dict[str, Any]:
+    """The plain JSON document."""
+    listings = run.outcomes.listings
+    used = sorted({record["detail"]["listing"] for record in run.records} & set(listings))
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": run.verdict,
+        "passed": run.passed,
+        "counts": run.counts(),
+        "cases": run.records,
+        "not_judged": run.not_judged(),
+        "stale": run.stale,
+        "staleness_not_judged": run.staleness_not_judged(),
+        "problems": run.problems,
+        "baselines": [
+            {
+                "module": plan.module,
+                "path": plan.shown,
+                "base": plan.base,
+                "changed": plan.changed,
+                "added": plan.added,
+                "pruned": plan.pruned,
+            }
+            for plan in run.plans
+        ],
+        "listings": [listings[key] for key in used],
+    }

@@ -1,0 +1,43 @@
+"""The report's folder: JSON, HTML, Markdown and the baselines as they would be. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..baseline import write_if_changed
+from ..options import Settings
+from ..update import FilePlan, is_baseline
+
+__all__ = ["dump_json", "write_report"]
+
+
+def dump_json(document: Mapping[str, Any]) -> bytes:
+    """The document's bytes: UTF-8, indented, keys in the document's order."""
+    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+
+
+def write_report(
+    directory: Path, document: Mapping[str, Any], plans: Iterable[FilePlan], settings: Settings
+) -> dict[str, str]:
+    """Writes everything; returns the paths by kind."""
+    from ..render import render_html, render_markdown
+
+    directory.mkdir(parents=True, exist_ok=True)
+    outputs = {
+        "json": ("gpuperf.json", dump_json(document)),
+        "html": ("gpuperf.html", render_html(document).encode("utf-8", "backslashreplace")),
+        "md": ("gpuperf.md", render_markdown(document).encode("utf-8", "backslashreplace")),
+    }
+    for name, data in outputs.values():
+        write_if_changed(directory / name, data)
+    candidates = directory / "candidates"
+    for old in sorted(candidates.rglob("*.yaml")) if candidates.is_dir() else []:
+        if is_baseline(old):
+            old.unlink()
+    for plan in plans:
+        if plan.after is not None and not plan.problem:
+            write_if_changed(candidates / plan.path.relative_to(settings.baseline_dir), plan.after)
+    return {kind: str(directory / name) for kind, (name, _) in outputs.items()}

@@ -1,0 +1,138 @@
+"""The text of a failed test: what moved most, by how much, where, and the command that accepts it. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..figures import change, number
+from ..textsafe import clean, one_line
+from ..verdict import CASE_VERDICTS, SYMBOLS, WORDS
+
+__all__ = ["failure_text", "headline", "metric_label", "update_command"]
+
+_ROWS = 12
+
+
+def metric_label(row: Mapping[str, Any]) -> str:
+    """``time_us (h100-sxm)``."""
+    return f"{row['metric']} ({row['target']})" if row["target"] else str(row["metric"])
+
+
+def update_command(nodeid: str) -> str:
+    """The command that accepts what a test measures."""
+    return f"pytest --gpuperf --gpuperf-update {shlex.quote(clean(nodeid))}"
+
+
+def headline(records: Sequence[Mapping[str, Any]]) -> str:
+    """What moved most, in one line."""
+    record = min(records, key=lambda r: CASE_VERDICTS.index(r["verdict"]))
+    kernel, verdict = one_line(record["kernel"]["name"], 80), record["verdict"]
+    more = f" (and {len(records) - 1} more)" if len(records) > 1 else ""
+    if record["error"]:
+        return f"{kernel}: {one_line(record['error'].splitlines()[0])}{more}"
+    row = _leading(record)
+    label = metric_label(row)
+    if verdict == "new":
+        what = "has no baseline" if record["stored"] is None else f"has no baseline for {row['target'] or label}"
+        return f"{kernel} {what}: nothing to compare with{more}"
+    if row["metric"] == "findings" and row["note"]:
+        return f"{kernel}: finding {'fixed' if verdict == 'improved' else 'new'}: {one_line(row['note'])}{more}"
+    if row["new"] is None:
+        return f"{kernel} on {row['target']}: {one_line(row['note'])}{more}"
+    if verdict == "over-limit":
+        return f"{kernel}: {label} is {number(row['new'], row['unit'])}, {row['allowed']}{more}"
+    word = {"improved": "better than its baseline", "regressed": "worse"}.get(verdict, WORDS[verdict])
+    moved = f"{label} {number(row['old'])} → {number(row['new'], row['unit'])}"
+    return f"{kernel} is {word}: {moved} ({change(row['old'], row['new'])}){more}"
+
+
+def _leading(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row that says most: of the worst verdict, exact before modelled, then what moved most; the time is what people
+    feel, but the instruction count is what is certain."""
+    rows = [row for row in record["rows"] if row["verdict"] == record["verdict"]] or record["rows"]
+
+    def moved(row: Mapping[str, Any]) -> float:
+        if row["old"] is None or row["new"] is None:
+            return 0.0
+        return abs(row["new"] - row["old"]) / abs(row["old"]) if row["old"] else float("inf")
+
+    order = {"exact": 0, "set": 1, "ratio": 2, "modelled": 3}
+    lead: Mapping[str, Any] = max(rows, key=lambda row: (row["fails"], -order[row["class"]], moved(row)))
+    return lead
+
+
+def failure_text(records: Sequence[Mapping[str, Any]], *, verbose: bool = False) -> str:
+    """The whole message of one test; ``records`` are those that fail."""
+    lines = [f"gpuperf: {headline(records)}"]
+    nodeid = records[0]["nodeid"]
+    for record in records:
+        lines += ["", *_case(record, verbose)]
+    verdicts = {record["verdict"] for record in records}
+    lines.append("")
+    if verdicts <= {"error", "over-limit", "unmodelled"}:
+        lines.append("An update does not accept this: fix it, or change what is declared.")
+    else:
+        lines += ["If this is what you want, accept it and commit the baseline:", f"  {update_command(nodeid)}"]
+    return "\n".join(lines)
+
+
+def _case(record: Mapping[str, Any], verbose: bool) -> list[str]:
+    call = record["call"]
+    lines = [
+        f"{SYMBOLS[record['verdict']]} {one_line(record['id'])}: {WORDS[record['verdict']]}",
+        f"  {one_line(record['position'])}, launched at {one_line(call['path'])}:{call['line']}",
+    ]
+    if record["error"]:
+        return [*lines, *(f"  {clean(line)}" for line in record["error"].splitlines())]
+    if record["stored"] is None and record["verdict"] == "new":
+        return [*lines, f"  no entry in {one_line(record['baseline'])}", *_table(_essential(record["rows"]))]
+    shown = [row for row in record["rows"] if verbose or row["verdict"] != "ok"]
+    lines += _table(shown[:_ROWS] if not verbose else shown)
+    if not verbose and len(shown) > _ROWS:
+        lines.append(f"    … {len(shown) - _ROWS} more (-vv shows all)")
+    lines += [f"    because {one_line(sentence)}" for sentence in record["because"]]
+    if record["inputs_changed"]:
+        lines.append("    the inputs (launch shape, scalars or array contents) are not those of the baseline")
+    return lines
+
+
+def _essential(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    wanted = ("thread_instructions", "warp_instructions", "time_us")
+    return [row for row in rows if row["metric"] in wanted or row["verdict"] not in ("new", "ok")]
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Aligned columns: symbol and metric, baseline → now, change, allowed, word."""
+    plain = [row for row in rows if row["new"] is not None]
+    cells = [
+        (
+            f"{SYMBOLS[row['verdict']]} {one_line(metric_label(row), 60)}",
+            number(row["old"]) if row["old"] is not None else "",
+            "→" if row["old"] is not None else "",
+            number(row["new"], row["unit"]),
+            change(row["old"], row["new"]),
+            f"allowed {row['allowed']}" if row["allowed"] and "limit" not in row else row["allowed"],
+            WORDS[row["verdict"]] + (f" ({one_line(row['note'])})" if row["note"] else ""),
+        )
+        for row in plain
+    ]
+    widths = [max((len(cell[column]) for cell in cells), default=0) for column in range(7)]
+    right = {1, 3, 4}
+    lines = []
+    for cell in cells:
+        padded = [
+            text.rjust(widths[column]) if column in right else text.ljust(widths[column]) for column, text in enumerate(cell)
+        ]
+        lines.append("  " + "  ".join(part for column, part in enumerate(padded) if widths[column]).rstrip())
+    for row in rows:
+        if row["new"] is None:
+            where = f"{row['target']}: " if row["target"] else ""
+            lines.append(f"  {SYMBOLS[row['verdict']]} {where}{_finding(row)}")
+    return lines
+
+
+def _finding(row: Mapping[str, Any]) -> str:
+    word = {"regressed": "new finding", "improved": "finding fixed"}.get(row["verdict"], WORDS[row["verdict"]])
+    return f"{word}: {clean(row['note']).replace(chr(10), chr(10) + '    ')}"

@@ -1,0 +1,1 @@
+"""Where PTX comes from, one module each. PYTEST_DONT_REWRITE"""

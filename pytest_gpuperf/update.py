@@ -1,0 +1,166 @@
+"""The baselines as they would be with what was measured; writing them. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .baseline import Baseline, BaselineError, baseline_path, read_baseline, render_baseline, write_if_changed
+from .metrics import ANALYSIS
+from .outcomes import ModuleState, Outcomes, TestState
+
+__all__ = ["FilePlan", "find_orphans", "is_baseline", "plan_files", "write_files"]
+
+
+@dataclass
+class FilePlan:
+    """One baseline file: its bytes before and after, and what differs, by case id. ``after`` is ``None`` for a file that
+    would hold no case; ``problem`` says why the file must stay as it is."""
+
+    module: str
+    path: Path
+    shown: str
+    before: bytes | None
+    after: bytes | None
+    changed: list[str] = field(default_factory=list)
+    added: list[str] = field(default_factory=list)
+    pruned: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+    unused_targets: list[str] = field(default_factory=list)
+    not_judged: str = ""
+    problem: str = ""
+
+    @property
+    def differs(self) -> bool:
+        return self.before != self.after
+
+    @property
+    def base(self) -> str:
+        """SHA-256 of the file before, empty if there was none."""
+        return hashlib.sha256(self.before).hexdigest() if self.before is not None else ""
+
+
+def plan_files(
+    outcomes: Outcomes, directory: Path, shown: Any, *, only_new: bool, prune: bool, candidates: bool
+) -> list[FilePlan]:
+    """For every module that was seen, its file with the accepted cases; reads the files, writes nothing.
+
+    Only cases of tests that passed are taken, as ``candidates`` also those that only the comparison failed; with
+    ``only_new`` only those, and targets, that are not there yet.
+    """
+    plans = []
+    for module in sorted(outcomes.modules):
+        plan = _plan(module, outcomes.modules[module], directory, shown, only_new, prune, candidates)
+        if plan is not None:
+            plans.append(plan)
+    return plans
+
+
+def _plan(
+    module: str, state: ModuleState, directory: Path, shown: Any, only_new: bool, prune: bool, candidates: bool
+) -> FilePlan | None:
+    path = baseline_path(directory, module)
+    before = path.read_bytes() if path.is_file() else None
+    plan = FilePlan(module, path, shown(path), before, before)
+    passed = [test for test in state.tests.values() if test.outcome == "passed" or (candidates and _acceptable(test))]
+    records = [record for test in passed for record in test.records]
+    if before is None and not records:
+        return None
+    try:
+        baseline = read_baseline(path, module, plan.shown) or Baseline()
+    except BaselineError as error:
+        whole = not state.incomplete() and len(passed) == len(state.tests)
+        if only_new or not whole:
+            plan.problem = str(error)
+            return plan
+        baseline = Baseline()  # every entry is being measured anew, so nothing can be lost
+    plan.stale = state.stale(baseline)
+    plan.unused_targets = [f"{r['id']} → {t}" for r in records for t in r["unused_targets"]]
+    plan.not_judged = state.incomplete() if _unmade(state, baseline) else ""
+    for record in records:
+        _accept(baseline, record, plan, only_new, prune)
+    if prune and not only_new:
+        plan.pruned = plan.stale
+        for key in plan.stale:
+            del baseline.cases[key]
+    if baseline.cases and (plan.changed or plan.added or plan.pruned or records):
+        plan.after = render_baseline(baseline, module)
+    elif not baseline.cases and plan.pruned:
+        plan.after = None
+    return plan
+
+
+def _acceptable(test: TestState) -> bool:
+    """Whether an update would pass the test and take its cases."""
+    hard = ("error", "over-limit", "unmodelled")
+    return test.gate_failed and not any(row["fails"] and row["verdict"] in hard for r in test.records for row in r["rows"])
+
+
+def _unmade(state: ModuleState, baseline: Baseline) -> bool:
+    made = {record["id"] for test in state.tests.values() for record in test.records}
+    return any(key not in made for key in baseline.cases)
+
+
+def _accept(baseline: Baseline, record: Mapping[str, Any], plan: FilePlan, only_new: bool, prune: bool) -> None:
+    key, measured = record["id"], dict(record["measured"])
+    old = baseline.cases.get(key)
+    if old is None:
+        plan.added.append(key)
+        baseline.cases[key] = {**measured, "analysis": dict(ANALYSIS)}
+        return
+    kept = dict(old.get("targets", {}))
+    if only_new:
+        added = {name: entry for name, entry in measured.get("targets", {}).items() if name not in kept}
+        if added:
+            plan.added.append(key)
+            baseline.cases[key] = {**old, "targets": _sorted({**kept, **added})}
+        return
+    keep = [*record["skipped_targets"], *([] if prune else record["unused_targets"])]
+    targets = _sorted({**{name: kept[name] for name in keep if name in kept}, **measured.get("targets", {})})
+    merged = {**measured, **({"targets": targets} if targets else {})}
+    if {name: value for name, value in old.items() if name != "analysis"} != merged:
+        plan.changed.append(key)
+    baseline.cases[key] = {**merged, "analysis": dict(ANALYSIS)}
+
+
+def _sorted(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: mapping[name] for name in sorted(mapping)}
+
+
+def find_orphans(directory: Path, rootdir: Path) -> list[Path]:
+    """Baseline files below ``directory`` whose test module does not exist."""
+    found = []
+    for path in sorted(directory.rglob("*.yaml")) if directory.is_dir() else []:
+        module = path.relative_to(directory).with_suffix(".py")
+        if not (rootdir / module).exists() and is_baseline(path):
+            found.append(path)
+    return found
+
+
+def is_baseline(path: Path) -> bool:
+    """Whether the file begins as baselines do."""
+    try:
+        with path.open("rb") as stream:
+            return stream.readline(200).startswith(b"# pytest-gpuperf baseline")
+    except OSError:
+        return False
+
+
+def write_files(plans: Iterable[FilePlan]) -> list[str]:
+    """Writes what differs; returns a message per file that could not be written."""
+    problems = []
+    for plan in plans:
+        if plan.problem:
+            problems.append(plan.problem)
+        elif plan.differs:
+            try:
+                if plan.after is None:
+                    plan.path.unlink()
+                else:
+                    write_if_changed(plan.path, plan.after)
+            except OSError as error:
+                problems.append(f"{plan.shown}: not written: {error.strerror or error}")
+    return problems

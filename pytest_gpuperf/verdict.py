@@ -1,0 +1,68 @@
+"""What a comparison means: the verdicts, worst first, and which of them fail. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["CASE_VERDICTS", "SESSION_VERDICTS", "SYMBOLS", "WORDS", "fails", "worst"]
+
+CASE_VERDICTS = (
+    "error",
+    "over-limit",
+    "unmodelled",
+    "regressed",
+    "new",
+    "incomparable",
+    "changed",
+    "improved",
+    "ok",
+)
+"""Verdicts of a case or a metric, worst first."""
+
+SESSION_VERDICTS = (*CASE_VERDICTS[:-3], "nothing-analysed", "stale", *CASE_VERDICTS[-3:])
+"""Verdicts of a run: those of its cases and two of its own."""
+
+SYMBOLS = {
+    "error": "✖",
+    "over-limit": "▲",
+    "unmodelled": "?",
+    "regressed": "▲",
+    "new": "+",
+    "incomparable": "≁",
+    "changed": "≠",
+    "improved": "▼",
+    "ok": "=",
+    "stale": "−",
+    "nothing-analysed": "∅",
+}
+
+WORDS = {
+    "error": "error",
+    "over-limit": "over limit",
+    "unmodelled": "not modelled",
+    "regressed": "worse",
+    "new": "new",
+    "incomparable": "not comparable",
+    "changed": "changed",
+    "improved": "better",
+    "ok": "equal",
+    "stale": "unused",
+    "nothing-analysed": "nothing analysed",
+}
+
+
+def worst(verdicts: Iterable[str], order: tuple[str, ...] = SESSION_VERDICTS) -> str:
+    """The worst of the verdicts, ``ok`` of none."""
+    return min(verdicts, key=order.index, default="ok")
+
+
+def fails(verdict: str, kind: str, *, on_improvement: str = "fail", on_unmodelled: str = "fail") -> bool:
+    """Whether a metric of that class (``exact``, ``ratio``, ``modelled``, ``set``) with that verdict fails its test.
+
+    An improvement of an exact metric fails as long as it is not stored: an unbanked gain hides the next loss.
+    """
+    if verdict == "improved":
+        return kind != "modelled" and on_improvement == "fail"
+    if verdict == "unmodelled":
+        return on_unmodelled == "fail"
+    return verdict not in ("ok", "changed")

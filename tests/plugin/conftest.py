@@ -1,0 +1,104 @@
+"""Projects for the plugin's tests: each test makes one, runs pytest in it and reads what came out."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from pathlib import Path
+
+import gpuperf_engine.profile.total
+import gpuperf_engine.ptx.parse
+import jinja2
+import numpy
+import pytest
+import yaml
+
+# In-process runs forget the modules they imported, and these may be imported once per process or are slow to.
+assert numpy and yaml and jinja2 and gpuperf_engine
+
+HERE = Path(__file__).resolve().parent
+INSTALLED = any(point.value == "pytest_gpuperf.plugin" for point in importlib.metadata.entry_points(group="pytest11"))
+PLUGIN = [] if INSTALLED else ["-p", "pytest_gpuperf.plugin"]
+
+HEAD = """\
+.version 8.0
+.target sm_70
+.address_size 64
+.visible .entry {name}(.param .u64 x, .param .f32 a)
+{{
+    .reg .f32 %f<9>;
+    .reg .b64 %rd<9>;
+    ld.param.u64 %rd1, [x];
+    ld.param.f32 %f2, [a];
+"""
+TAIL = """\
+    fma.rn.f32 %f1, %f2, %f2, %f2;
+    st.global.f32 [%rd1], %f1;
+    ret;
+}
+"""
+
+
+def ptx(extra: str = "", name: str = "scale") -> str:
+    """A kernel of 5 instructions and what is added."""
+    return HEAD.format(name=name) + "".join(f"    {line}\n" for line in extra.splitlines()) + TAIL
+
+
+TEST = """\
+import numpy as np
+import pytest
+
+@pytest.mark.gpuperf(targets=["h100-sxm"])
+def test_scale(gpuperf):
+    x = gpuperf.array(np.arange(64, dtype=np.float32))
+    kernel = gpuperf.kernel("scale.ptx", entry="scale")
+    kernel[2, 32](x, np.float32(2))
+"""
+
+
+class Project:
+    """A folder with kernels, tests and baselines, and pytest in it."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+        self.path = pytester.path
+        self.write("pytest.ini", "[pytest]\naddopts = -p no:cacheprovider\n")
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def kernel(self, extra: str = "", name: str = "scale") -> None:
+        self.write(f"{name}.ptx", ptx(extra, name))
+
+    def run(self, *args: str) -> pytest.RunResult:
+        return self.pytester.runpytest_inprocess(*PLUGIN, "--gpuperf", *args)
+
+    def plain(self, *args: str) -> pytest.RunResult:
+        return self.pytester.runpytest_inprocess(*PLUGIN, *args)
+
+    def update(self, *args: str) -> pytest.RunResult:
+        return self.run("--gpuperf-update", *args)
+
+    def baseline(self, name: str = "test_k") -> str:
+        return (self.path / "baselines" / f"{name}.yaml").read_text(encoding="utf-8")
+
+    def report(self, *args: str) -> dict:
+        """Runs with a report and gives its document."""
+        self.result = self.run("--gpuperf-report=out", *args)
+        return json.loads((self.path / "out" / "gpuperf.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with one kernel, one test and the fake engine."""
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.setattr("pytest_gpuperf._engine.NAME", "fake_engine")
+    for name in ("CI", "BUILD_NUMBER", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
+    made = Project(pytester)
+    made.kernel()
+    made.write("test_k.py", TEST)
+    return made

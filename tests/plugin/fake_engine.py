@@ -1,0 +1,106 @@
+"""An engine for tests of the plugin: it really parses, and "runs" a kernel by counting every instruction once per thread.
+
+Numbers are thus plain products that a test can work out by hand; no kernel computes anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from gpuperf_engine.errors import *  # noqa: F403
+from gpuperf_engine.errors import MachineError, Unsupported
+from gpuperf_engine.profile.total import add_profiles
+from gpuperf_engine.ptx.parse import parse
+from gpuperf_engine.results import Branches, Estimate, Finding, LineProfile, Memory, Profile, Resources
+
+__all__ = ["Device", "add_profiles", "estimate", "find_patterns", "machine_ids", "parse"]
+
+REVISION = {"a100-sxm-80gb": 1, "h100-sxm": 3, "v100-sxm2": 1}
+NANOSECONDS = {"a100-sxm-80gb": 2.0, "h100-sxm": 1.0, "v100-sxm2": 4.0}
+
+
+def machine_ids(search=()):
+    return tuple(REVISION)
+
+
+@dataclass(eq=False)
+class Array:
+    host: np.ndarray
+    address: int
+    name: str = ""
+
+    def numpy(self):
+        return self.host.copy()
+
+
+class Device:
+    def __init__(self, observe=("memory",), backend="native"):
+        self.observe = set(observe)
+        self.next = 0x1000
+        self.kernels = []
+
+    def array(self, values, name=None):
+        host = np.ascontiguousarray(values).copy()
+        made = Array(host, self.next, name or "")
+        self.next += host.nbytes + 256
+        return made
+
+    def zeros(self, shape, dtype=np.float32, name=None):
+        return self.array(np.zeros(shape, dtype), name)
+
+    def empty(self, shape, dtype=np.float32, name=None):
+        return self.array(np.zeros(shape, dtype), name)
+
+    def memset(self, array, value):
+        array.host[...] = value
+
+    def copy(self, target, source):
+        target.host[...] = getattr(source, "host", source)
+
+    @property
+    def program(self):
+        return self
+
+    def launch(self, kernel, grid, block, args=(), *, shared_bytes=0, cluster=None, cooperative=False, demand="values", max_instructions=None):
+        threads = int(np.prod(grid)) * int(np.prod(block))
+        warps = -(-threads // 32)
+        opcodes, lines, categories = {}, [], {}
+        for instruction in kernel.instructions:
+            opcodes[instruction.opcode] = opcodes.get(instruction.opcode, 0) + threads
+            categories[instruction.spelling.category] = categories.get(instruction.spelling.category, 0) + threads
+            lines.append(LineProfile(kernel.module.path, instruction.span.line, 1, warps, threads))
+        self.kernels.append((kernel.name, [o for o in opcodes if o.startswith("st.")], "trap" in opcodes))
+        count = len(kernel.instructions)
+        return Profile(
+            kernel=kernel.name, path=kernel.module.path, target=kernel.module.target, version=kernel.module.version,
+            address_size=64, grid=(threads, 1, 1), block=(1, 1, 1), launches=1, demand=demand, share_executed=1.0,
+            thread_instructions=count * threads, warp_instructions=count * warps,
+            thread_instructions_predicated_on=count * threads, opcodes=opcodes, warp_opcodes={}, by_category=categories,
+            units={}, flops={"sp": threads * sum(o.startswith("fma") for o in opcodes)},
+            branches=Branches(4 * warps, warps), resources=Resources(8, shared_bytes, 0), blocks=(), branch_sites=(),
+            by_line=tuple(lines), by_source_line=(), static_instructions=count,
+            observed_memory=Memory(global_load_sectors=sum(n for o, n in opcodes.items() if o.startswith("ld.global"))),
+            notes=("k.ptx:1:1: ld.global.f32 reads uninitialised memory",) if "brkpt" in opcodes else (),
+        )  # fmt: skip
+
+
+def estimate(profile, machine, **options):
+    if profile.opcodes.get("membar.sys"):
+        raise Unsupported("membar.sys has no time on this machine")
+    if machine == "v100-sxm2" and profile.target not in ("sm_50", "sm_60", "sm_70"):
+        raise MachineError(f"PTX for {profile.target} cannot run on v100-sxm2")
+    time = profile.warp_instructions * NANOSECONDS[machine] / 1000.0
+    return Estimate(machine, REVISION[machine], "fake", time, 0.0, time, "issue", {"issue": time, "dram": time / 2}, 0.75, 2, "registers", 1.5)
+
+
+def find_patterns(device):
+    return tuple(
+        Finding("redundant-values", "out", f"{store} of {kernel}", "writes what was there", kernel=kernel, line=3, evidence={"share": 0.5})
+        for kernel, stores, _ in device.kernels
+        for store in stores
+        if store.startswith("st.volatile")
+    )
+
+
+__all__ += [name for name in dir() if name.endswith("Error")]

@@ -27,6 +27,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from .types import SCALAR_TYPES
+
 __all__ = ["Item", "Operand", "bind", "names", "parse_operands", "parse_pattern", "strangers"]
 
 
@@ -122,7 +124,7 @@ def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
 def bind(items: tuple[Item, ...], tokens: Sequence[str]) -> dict[str, str | bool] | None:
     """The modifiers bound by the tokens of an opcode, or ``None`` if they are not of this pattern.
 
-    As ptxas does, tokens are taken in any order, as long as those that fit the same place come in the pattern's order.
+    As ptxas does, tokens are taken in any order, but for types, which come in the pattern's order.
     """
     if not items:
         return None if tokens else {}
@@ -130,10 +132,16 @@ def bind(items: tuple[Item, ...], tokens: Sequence[str]) -> dict[str, str | bool
     if item.group:
         present = bind(item.group + rest, tokens)
         return present if present is not None else bind(rest, tokens)
+    types = 0
     for position, token in enumerate(tokens):
+        if token in SCALAR_TYPES:
+            types += 1
+            if types > 1:
+                continue
         if (token in item.values) if item.values else (token == item.name):
             found = bind(rest, [*tokens[:position], *tokens[position + 1 :]])
-            return None if found is None else {item.name: token if item.values else True, **found}
+            if found is not None:
+                return {item.name: token if item.values else True, **found}
     return None
 
 

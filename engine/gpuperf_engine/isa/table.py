@@ -124,8 +124,8 @@ class Row:
     """One instruction of the manual, all spellings of one syntax line.
 
     ``modifiers`` maps slot names to their value sets, ``requires`` maps modifier values to the ``(version, target)`` they
-    need beyond the row's own ``since`` and ``target``; ``removed`` is the ``(version, target)`` from which on, both, the
-    instruction is no longer there. ``flops`` is the number of floating-point operations per thread and lane of the type.
+    need beyond the row's own ``since`` and ``target``; ``also`` is a later version from which on a
+    lower target has it too; ``removed`` is the ``(version, target)`` from which on, both, the instruction is no longer there. ``flops`` is the number of floating-point operations per thread and lane of the type.
     ``asks`` are the modifiers that the meaning takes as keywords; ``whole`` says that it takes packed
     values whole, not lane by lane.
     """
@@ -142,6 +142,7 @@ class Row:
     requires: Mapping[str, tuple[Version, int]]
     documentation: str
     flops: int = 0
+    also: tuple[Version, int] | None = None
     removed: tuple[Version, int] | None = None
     variant: str = ""
     reads_carry: bool = False
@@ -244,6 +245,7 @@ def instruction(
     since: Version = (1, 0),
     target: int = 0,
     requires: Mapping[str, tuple[Version, int]] | None = None,
+    also: tuple[Version, int] | None = None,
     removed: tuple[Version, int] | None = None,
     variant: str = "",
     flops: int = 0,
@@ -256,7 +258,7 @@ def instruction(
     """Adds a row whose meaning is the decorated function; may be stacked for several syntax lines of one meaning.
 
     ``since`` is the PTX version, ``target`` the SM number (80 for ``sm_80``) that introduced the line; ``requires`` gives
-    both for single modifier values; ``removed`` where it ended; ``variant`` is ``a`` if only ``sm_90a``-like targets have
+    both for single modifier values, ``also`` a later version with a lower target; ``removed`` where it ended; ``variant`` is ``a`` if only ``sm_90a``-like targets have
     it. ``valid`` says why a combination of modifiers is not allowed. Value sets are tuples or words in one string. Raises
     ``ValueError`` for a row that contradicts itself.
     """
@@ -275,6 +277,7 @@ def instruction(
             requires=dict(requires or {}),
             documentation=documentation or (meaning.__doc__ or "").strip(),
             flops=flops,
+            also=also,
             removed=removed,
             variant=variant,
             reads_carry=reads_carry,
@@ -369,10 +372,10 @@ def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spe
     if "space" not in modifiers:
         modifiers["space"] = next((name for name in _SPACES if bound.get(name) is True), None)
     for choice in row.operand_choices:
-        if any(operand.when and not modifiers.get(operand.when) for operand in choice):
-            continue
         forms = []
         for operand in choice:
+            if operand.when and not modifiers.get(operand.when):
+                continue
             length = str(modifiers.get(operand.vector, operand.vector) or "1").lstrip("v")
             forms.append(
                 OperandForm(
@@ -484,6 +487,9 @@ def check_available(spelling: Spelling, version: Version, target: int, variant: 
     ``target`` is the SM number and ``variant`` its suffix: ``sm_90a`` is ``90, "a"``.
     """
     need_version, need_target = needs(spelling)
+    also = spelling.row.also
+    if also is not None and also[1] <= target < need_target:
+        need_version, need_target = also
     if version < need_version:
         raise PtxError(
             f"{spelling.opcode} needs .version {need_version[0]}.{need_version[1]}, "

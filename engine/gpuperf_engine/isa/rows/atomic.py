@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ..table import instruction
+from ..table import Modifier, instruction
 from ..words import Value, maximum, minimum, select
 
 ATOM: dict[str, Any] = {
@@ -47,6 +48,12 @@ HALVES: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+def _hinted(modifiers: Mapping[str, Modifier]) -> str:
+    if modifiers.get("hint") and str(modifiers.get("space") or "global") != "global":
+        return f"'.{modifiers['hint']}' needs global memory or a generic address"
+    return ""
+
+
 def combine(old: Value, b: Value, *, op: str, space: str | None) -> Value:
     """The old value combined with b. The single-precision sum in global memory flushes subnormals."""
     if op == "add":
@@ -83,8 +90,8 @@ def swap(old: Value, b: Value, c: Value) -> Value:
 
 
 def _rows(name: str, destination: str, family: dict[str, Any]) -> None:
-    scalar = {**family, "requires": {**NEEDS, **HINT}, "hint": "L2::cache_hint"}
-    policy = "{, policy:b64?hint}"
+    scalar = {**family, "requires": {**NEEDS, **HINT}, "hint": "L2::cache_hint", "valid": _hinted}
+    policy = ", policy:b64?hint"
     for op, types, options in OPERATIONS:
         instruction(f"{name}{PREFIX}.op{{.hint}}.type {destination}[a], b{policy}", op=op, type=types, **{**scalar, **options})(combine)
     for types, options in HALVES:
@@ -105,7 +112,7 @@ _rows("red", "", RED)
 _SCALAR_ATOM = {**ATOM, "requires": NEEDS}
 for _type, _options in EXCHANGES:
     instruction(
-        f"atom{PREFIX}.exch{{.hint}}.{_type} d, [a], b{{, policy:b64?hint}}", hint="L2::cache_hint",
+        f"atom{PREFIX}.exch{{.hint}}.{_type} d, [a], b, policy:b64?hint", hint="L2::cache_hint", valid=_hinted,
         **{**_SCALAR_ATOM, "requires": {**NEEDS, **HINT}, **_options},
     )(exchange)  # fmt: skip
 for _type, _options in SWAPS:

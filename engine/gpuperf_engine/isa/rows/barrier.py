@@ -44,8 +44,7 @@ declare("membar.proxy.proxykind", "As fence.proxy.", proxykind="alias", **{**FEN
 declare(
     "fence{.sem}.scope", "Orders memory accesses among the threads of the scope.", sem="sc acq_rel acquire release",
     scope="cta cluster gpu sys",
-    **{**FENCE, "since": (6, 0), "target": 70, "requires": {
-        "cluster": ((7, 8), 90), "acquire": ((8, 6), 90), "release": ((8, 6), 90)}},
+    **{**FENCE, "since": (6, 0), "target": 70, "requires": {"cluster": ((7, 8), 90)}},
 )  # fmt: skip
 declare("fence.op_restrict.release.cluster", "Orders mbarrier.init.", op_restrict="mbarrier_init", **{**FENCE, "since": (8, 0), "target": 90})
 declare(
@@ -63,11 +62,11 @@ declare(
 )  # fmt: skip
 declare(
     "fence.proxy.tensormap::generic.release.scope", "Orders writes of tensor maps.", scope="cta cluster gpu sys",
-    **{**FENCE, "since": (8, 3), "target": 90},
+    **{**FENCE, "since": (8, 3), "target": 70, "requires": {"cluster": ((8, 3), 90)}},
 )  # fmt: skip
 declare(
     "fence.proxy.tensormap::generic.acquire.scope [addr], size:imm", "Orders reads of tensor maps.", scope="cta cluster gpu sys",
-    **{**FENCE, "since": (8, 3), "target": 90},
+    **{**FENCE, "since": (8, 3), "target": 70, "requires": {"cluster": ((8, 3), 90)}},
 )  # fmt: skip
 for _way in ("acquire.sync_restrict::shared::cluster", "release.sync_restrict::shared::cta"):
     declare(

@@ -6,18 +6,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..table import Modifier, instruction
-from ..types import ScalarType
+from ..types import ScalarType, scalar_type
 from ..words import Value
 
 INTEGERS = "u8 u16 u32 u64 s8 s16 s32 s64"
-FLOATS = "f16 bf16 f32 f64"
+IEEE = "f16 f32 f64"
 ROUNDINGS = "rn rz rm rp"
 INTEGER_ROUNDINGS = "rni rzi rmi rpi"
 UNIT = {"f64": "fp64", "": "xu"}
 CONVERT: dict[str, Any] = {"category": "bit_convert", "unit": UNIT}
 
 
-@instruction("cvt{.sat}.dtype.atype d:dtype+, a:atype+", dtype=INTEGERS, atype=INTEGERS, category="bit_convert", unit="alu")
+def _saturable(modifiers: Mapping[str, Modifier]) -> str:
+    """Saturation is for results that do not hold every number of the source."""
+    target, source = scalar_type(str(modifiers["dtype"])), scalar_type(str(modifiers["atype"]))
+    holds = target.bits >= source.bits if target.kind == source.kind else target.is_signed and target.bits > source.bits
+    return f"'.sat' has no use from {source} to {target}, which holds all its numbers" if modifiers["sat"] and holds else ""
+
+
+@instruction(
+    "cvt{.sat}.dtype.atype d:dtype+, a:atype+", dtype=INTEGERS, atype=INTEGERS, valid=_saturable, category="bit_convert", unit="alu"
+)
 def integer_to_integer(a: Value, *, dtype: ScalarType, sat: bool | None) -> Value:
     """a extended by its signedness or truncated; .sat: limited to the range of the result."""
     return a.convert(dtype, saturate=bool(sat))
@@ -29,8 +38,9 @@ def _flushable(modifiers: Mapping[str, Modifier]) -> str:
     return ""
 
 
+@instruction("cvt.rnd.dtype.atype d:dtype, a:atype", rnd=ROUNDINGS, dtype="bf16", atype=INTEGERS, since=(7, 8), target=90, **CONVERT)
 @instruction(
-    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype, a:atype+", rnd=ROUNDINGS, dtype=FLOATS, atype=INTEGERS, valid=_flushable, **CONVERT
+    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype, a:atype+", rnd=ROUNDINGS, dtype=IEEE, atype=INTEGERS, valid=_flushable, **CONVERT
 )
 def integer_to_float(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
     """a rounded to a floating-point number."""
@@ -38,7 +48,10 @@ def integer_to_float(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
 
 
 @instruction(
-    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype+, a:atype", rnd=INTEGER_ROUNDINGS, dtype=INTEGERS, atype=FLOATS, valid=_flushable,
+    "cvt.rnd.dtype.atype d:dtype, a:atype", rnd=INTEGER_ROUNDINGS, dtype=INTEGERS, atype="bf16", since=(7, 8), target=90, **CONVERT
+)
+@instruction(
+    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype+, a:atype", rnd=INTEGER_ROUNDINGS, dtype=INTEGERS, atype=IEEE, valid=_flushable,
     **CONVERT,
 )  # fmt: skip
 def float_to_integer(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
@@ -46,8 +59,10 @@ def float_to_integer(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
     return a.convert(dtype, rounding=rnd)
 
 
-#: Floating types by how much of each other they hold: a conversion to the right is exact.
-_WIDER = {("f16", "f32"), ("f16", "f64"), ("bf16", "f32"), ("bf16", "f64"), ("f32", "f64")}
+#: Exact conversions.
+_WIDER = {("f16", "f32"), ("f16", "f64"), ("f32", "f64")}
+BFLOAT: dict[str, Any] = {**CONVERT, "since": (7, 8), "target": 90}
+AMPERE: dict[str, Any] = {**CONVERT, "target": 80}
 
 
 def _narrowing(modifiers: Mapping[str, Modifier]) -> str:
@@ -63,13 +78,22 @@ def _exact(modifiers: Mapping[str, Modifier]) -> str:
     return _flushable(modifiers)
 
 
-@instruction("cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype, a:atype", rnd=ROUNDINGS, dtype=FLOATS, atype=FLOATS, valid=_narrowing, **CONVERT)
+@instruction("cvt.rnd{.ftz}.dtype.f32 d:dtype, a:f32", rnd="rm rp", dtype="bf16", **BFLOAT)
+@instruction("cvt.rnd.ftz.dtype.f32 d:dtype, a:f32", rnd="rn rz", dtype="bf16", **BFLOAT)
+@instruction("cvt.rnd.dtype.atype d:dtype, a:atype", rnd=ROUNDINGS, dtype="bf16", atype="f16 f64", **BFLOAT)
+@instruction("cvt.rnd.dtype.bf16 d:dtype, a:bf16", rnd=ROUNDINGS, dtype="f16", **BFLOAT)
+@instruction("cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype, a:atype", rnd=ROUNDINGS, dtype=IEEE, atype=IEEE, valid=_narrowing, **CONVERT)
 def float_to_narrower(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
     """a rounded to the narrower type."""
     return a.convert(dtype, rounding=rnd)
 
 
-@instruction("cvt{.ftz}{.sat}.dtype.atype d:dtype, a:atype", dtype=FLOATS, atype=FLOATS, valid=_exact, **CONVERT)
+@instruction("cvt{.rnd}.dtype.bf16 d:dtype, a:bf16", rnd=ROUNDINGS, dtype="f64", **BFLOAT)
+@instruction("cvt{.rnd}.ftz.dtype.bf16 d:dtype, a:bf16", rnd=ROUNDINGS, dtype="f32", **BFLOAT)
+@instruction("cvt.rnd.dtype.bf16 d:dtype, a:bf16", rnd="rz rm rp", dtype="f32", **BFLOAT)
+@instruction("cvt{.rnd}.dtype.bf16 d:dtype, a:bf16", rnd="rn", dtype="f32", since=(7, 1), **AMPERE)
+@instruction("cvt.dtype.bf16 d:dtype, a:bf16", dtype="bf16", **BFLOAT)
+@instruction("cvt{.ftz}{.sat}.dtype.atype d:dtype, a:atype", dtype=IEEE, atype=IEEE, valid=_exact, **CONVERT)
 def float_to_wider(a: Value, *, dtype: ScalarType) -> Value:
     """a in a type that holds all its values."""
     return a if dtype == a.type else a.convert(dtype, rounding="rn")
@@ -81,7 +105,8 @@ def _same(modifiers: Mapping[str, Modifier]) -> str:
     return _flushable(modifiers)
 
 
-@instruction("cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype, a:atype", rnd=INTEGER_ROUNDINGS, dtype=FLOATS, atype=FLOATS, valid=_same, **CONVERT)
+@instruction("cvt.rnd.dtype.bf16 d:dtype, a:bf16", rnd=INTEGER_ROUNDINGS, dtype="bf16", **BFLOAT)
+@instruction("cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype, a:atype", rnd=INTEGER_ROUNDINGS, dtype=IEEE, atype=IEEE, valid=_same, **CONVERT)
 def float_to_integral(a: Value, *, rnd: str) -> Value:
     """a rounded to an integral value of its own type."""
     return a.apply("round_integral", rounding=rnd)

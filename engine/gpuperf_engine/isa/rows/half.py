@@ -95,8 +95,8 @@ def _extreme(choose: Callable[..., Value], a: Value, b: Value, nan: bool, xorsig
 
 @instruction("setp.cmp.type p:pred|q:pred, a, b", cmp=FLOAT_OPS, type="bf16x2", **COMPARE, **SINCE_BF16)
 @instruction("setp.cmp{.ftz}.type p:pred|q:pred, a, b", cmp=FLOAT_OPS, type="f16x2", **COMPARE, **SINCE_F16)
-@instruction("setp.cmp.type p:pred{|q:pred}, a, b", cmp=FLOAT_OPS, type="bf16", **COMPARE, **SINCE_BF16)
-@instruction("setp.cmp{.ftz}.type p:pred{|q:pred}, a, b", cmp=FLOAT_OPS, type="f16", **COMPARE, **SINCE_F16)
+@instruction("setp.cmp.type p:pred, a, b", cmp=FLOAT_OPS, type="bf16", **COMPARE, **SINCE_BF16)
+@instruction("setp.cmp{.ftz}.type p:pred, a, b", cmp=FLOAT_OPS, type="f16", **COMPARE, **SINCE_F16)
 def setp(a: Value, b: Value, *, cmp: str) -> tuple[Value, Value]:
     """Whether a cmp b, and its complement; packed: the low lanes', and the high lanes'."""
     truth = compare_values(cmp, a, b)
@@ -105,8 +105,8 @@ def setp(a: Value, b: Value, *, cmp: str) -> tuple[Value, Value]:
 
 @instruction("setp.cmp.op.type p:pred|q:pred, a, b, {!}c:pred", cmp=FLOAT_OPS, op=BOOL_OPS, type="bf16x2", **COMPARE, **SINCE_BF16)
 @instruction("setp.cmp.op{.ftz}.type p:pred|q:pred, a, b, {!}c:pred", cmp=FLOAT_OPS, op=BOOL_OPS, type="f16x2", **COMPARE, **SINCE_F16)
-@instruction("setp.cmp.op.type p:pred{|q:pred}, a, b, {!}c:pred", cmp=FLOAT_OPS, op=BOOL_OPS, type="bf16", **COMPARE, **SINCE_BF16)
-@instruction("setp.cmp.op{.ftz}.type p:pred{|q:pred}, a, b, {!}c:pred", cmp=FLOAT_OPS, op=BOOL_OPS, type="f16", **COMPARE, **SINCE_F16)
+@instruction("setp.cmp.op.type p:pred, a, b, {!}c:pred", cmp=FLOAT_OPS, op=BOOL_OPS, type="bf16", **COMPARE, **SINCE_BF16)
+@instruction("setp.cmp.op{.ftz}.type p:pred, a, b, {!}c:pred", cmp=FLOAT_OPS, op=BOOL_OPS, type="f16", **COMPARE, **SINCE_F16)
 def setp_combined(a: Value, b: Value, c: Value, *, cmp: str, op: str) -> tuple[Value, Value]:
     """(a cmp b) op c, and with the complement of the comparison; packed: of the low lanes, and of the high lanes."""
     truth = compare_values(cmp, a, b)
@@ -142,10 +142,12 @@ def _set_rows() -> None:
     lines: list[tuple[str, dict[str, Any]]] = []
     for half, since, ftz in (("f16", SINCE_F16, "{.ftz}"), ("bf16", SINCE_BF16, "")):
         integers = {"dtype": half, "stype": INTEGERS, "cmp": INTEGER_OPS, "valid": comparable}
-        lines.append((f"set.cmp@{ftz}.dtype.stype", {**integers, **since}))
-        lines.append((f"set.cmp@{ftz}.dtype.stype", {"dtype": half, "stype": f"{half} f32 f64", "cmp": FLOAT_OPS, **since}))
-        numbers = {"dtype": "u16 s16 u32 s32", "stype": half, "cmp": FLOAT_OPS}
-        lines.append((f"set.cmp@{ftz}.dtype.stype", {**numbers, **since}))
+        lines.append(("set.cmp@.dtype.stype", {**integers, **since}))
+        lines.append(("set.cmp@.dtype.stype", {"dtype": half, "stype": "f64", "cmp": FLOAT_OPS, **since}))
+        lines.append((f"set.cmp@{ftz}.dtype.stype", {"dtype": half, "stype": "f32", "cmp": FLOAT_OPS, **since}))
+        lines.append((f"set.cmp@{ftz}.dtype.stype", {"dtype": half, "stype": half, "cmp": FLOAT_OPS, **since}))
+        numbers = {"dtype": "u16 s16 u32 s32", "stype": half, "cmp": FLOAT_OPS, "since": max(since["since"], (6, 5))}
+        lines.append((f"set.cmp@{ftz}.dtype.stype", {**since, **numbers}))
         for dtype in (f"{half}x2", "u32 s32"):
             packed = {"dtype": dtype, "stype": f"{half}x2", "cmp": FLOAT_OPS}
             lines.append((f"set.cmp@{ftz}.dtype.stype", {**packed, **since}))

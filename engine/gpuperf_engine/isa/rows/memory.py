@@ -8,7 +8,6 @@ from typing import Any
 from ..table import Modifier, declare
 
 TYPES = "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64"
-VECTORS = "v2 v4 v8"
 SPACES = "global shared shared::cta shared::cluster local param param::entry param::func const"
 ORDERED_SPACES = "global shared shared::cta shared::cluster"
 SCOPES = "cta cluster gpu sys"
@@ -16,66 +15,87 @@ EVICTIONS = "L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last
 EVICTIONS_L2 = "L2::evict_normal L2::evict_first L2::evict_last"
 LOAD: dict[str, Any] = {"category": "load_store", "unit": "lsu", "effect": "load"}
 STORE: dict[str, Any] = {**LOAD, "effect": "store"}
-HINTS: dict[str, Any] = {"level1": EVICTIONS, "level2": EVICTIONS_L2, "hint": "L2::cache_hint"}
-PREFETCHED: dict[str, Any] = {"size": "L2::64B L2::128B L2::256B"}
-ACCESS: dict[str, Any] = {"vec": VECTORS, "type": TYPES}
 NEEDS = {
     "weak": ((6, 0), 70), "cluster": ((7, 8), 90), "shared::cta": ((7, 8), 30), "shared::cluster": ((7, 8), 90),
     "param::entry": ((8, 3), 0), "param::func": ((8, 3), 0), "b128": ((8, 3), 70), "L2::cache_hint": ((7, 4), 80),
-    "L2::64B": ((7, 4), 75), "L2::128B": ((7, 4), 75), "L2::256B": ((7, 4), 80), "v8": ((8, 8), 100),
+    "L2::64B": ((7, 4), 75), "L2::128B": ((7, 4), 75), "L2::256B": ((7, 4), 80),
     **{name: ((7, 4), 70) for name in EVICTIONS.split()},
-    **{name: ((8, 8), 100) for name in EVICTIONS_L2.split()},
 }  # fmt: skip
 
 
 def _fits(modifiers: Mapping[str, Modifier]) -> str:
-    """Vectors are at most 128 bits long (256 in global memory), hints are for global memory."""
+    """Vectors are at most 128 bits long, hints are for global memory."""
     kind, vector = str(modifiers["type"]), modifiers.get("vec")
-    bits = int(kind[1:]) * int(str(vector or "v1")[1:])
+    if vector and int(kind[1:]) * int(str(vector)[1:]) > 128:
+        return f"'.{vector}.{kind}' is longer than 128 bits"
     space = modifiers.get("space") or ("global" if modifiers.get("global") else None)
-    if vector and (kind == "b128" or bits > 256 or (vector == "v8" and kind[1:] != "32")):
-        return f"'.{vector}.{kind}' is longer than any access"
-    if bits == 256 and space not in ("global", None):
-        return "accesses of 256 bits are to global memory"
-    for hint in ("hint", "size", "level1", "level2"):
+    for hint in ("hint", "size", "level1"):
         if modifiers.get(hint) and space not in ("global", None):
             return f"'.{modifiers[hint]}' needs global memory or a generic address"
     return ""
 
 
-_policy = "{, policy:b64?hint}"
-_levels = "{.level1}{.level2}{.hint}"
+def _long(modifiers: Mapping[str, Modifier]) -> str:
+    """Accesses of 256 bits."""
+    kind, vector = str(modifiers["type"]), str(modifiers["vec"])
+    return "" if int(kind[1:]) * int(vector[1:]) == 256 else f"'.{vector}.{kind}' is not an access of 256 bits"
 
 
-def _line(syntax: str, text: str, *options: dict[str, Any], **more: Any) -> None:
-    merged: dict[str, Any] = {}
+def _lines(name: str, text: str, size: str, operands: str, *options: dict[str, Any], **more: Any) -> None:
+    """A line of the manual as two: accesses of up to 128 bits, and of 256 with the eviction priority of L2."""
+    merged: dict[str, Any] = {"requires": NEEDS}
     for part in options:
         merged.update(part)
-    declare(syntax, text, **{**merged, "requires": NEEDS, "valid": _fits, **more})
+    short = {**merged, "vec": "v2 v4", "type": TYPES, "level1": EVICTIONS, "valid": _fits, **more}
+    declare(f"{name}{{.level1}}{{.hint}}{size}{{.vec}}.type {operands}", text, **short)
+    long = {**short, "vec": "v4 v8", "type": "b32 u32 s32 f32 b64 u64 s64 f64", "level2": EVICTIONS_L2, "valid": _long}
+    if "space" in long:
+        long["space"] = "global"
+    declare(f"{name}{{.level1}}{{.level2}}{{.hint}}{size}.vec.type {operands}", text, **{**long, "since": (8, 8), "target": 100})
 
 
-_LOADED = "The value at address a."
-_line(f"ld{{.weak}}{{.space}}{{.cop}}{_levels}{{.size}}{{.vec}}.type d+*vec, [a]{_policy}", _LOADED, LOAD, HINTS, PREFETCHED, ACCESS,
-      {"space": SPACES, "cop": "ca cg cs lu cv"})  # fmt: skip
-_line("ld.volatile{.space}{.size}{.vec}.type d+*vec, [a]", _LOADED, LOAD, PREFETCHED, ACCESS, {"space": SPACES})
+_LOADED, _LOAD = "The value at address a.", "d+*vec, [a], policy:b64?hint"
+_HINTED: dict[str, Any] = {"hint": "L2::cache_hint", "size": "L2::64B L2::128B L2::256B"}
+declare(
+    "ld{.weak}{.space}.cop{.hint}{.size}{.vec}.type d+*vec, [a], policy:b64?hint", _LOADED, space=SPACES, cop="ca cg cs lu cv",
+    vec="v2 v4", type=TYPES, valid=_fits, requires=NEEDS, **_HINTED, **LOAD,
+)  # fmt: skip
+_lines("ld{.weak}{.space}", _LOADED, "{.size}", _LOAD, LOAD, _HINTED, space=SPACES)
+declare(
+    "ld.volatile{.space}{.size}{.vec}.type d+*vec, [a]", _LOADED, space=ORDERED_SPACES, size=_HINTED["size"], vec="v2 v4",
+    type=TYPES, valid=_fits, requires=NEEDS, **LOAD,
+)  # fmt: skip
 for _sem in ("relaxed", "acquire"):
-    _line(f"ld.{_sem}.scope{{.space}}{_levels}{{.size}}{{.vec}}.type d+*vec, [a]{_policy}", _LOADED, LOAD, HINTS, PREFETCHED, ACCESS,
-          {"space": ORDERED_SPACES, "scope": SCOPES}, since=(6, 0), target=70)  # fmt: skip
-_line("ld.mmio.relaxed.sys{.space}.type d+, [a]", _LOADED, LOAD, {"type": TYPES, "space": "global"}, since=(8, 2), target=70)
-_line(f"ld.global{{.cop}}.nc{_levels}{{.size}}{{.vec}}.type d+*vec, [a]{_policy}",
-      "The value at global address a, which nothing writes while the kernel runs.", LOAD, HINTS, PREFETCHED, ACCESS,
-      {"cop": "ca cg cs"}, since=(3, 1), target=32)  # fmt: skip
-_line("ldu{.space}{.vec}.type d+*vec, [a]", "The value at address a, the same in all lanes.", LOAD, ACCESS, {"space": "global"},
-      since=(2, 0), target=20)  # fmt: skip
+    _lines(f"ld.{_sem}.scope{{.space}}", _LOADED, "{.size}", _LOAD, LOAD, _HINTED, space=ORDERED_SPACES, scope=SCOPES, since=(6, 0),
+           target=70)  # fmt: skip
+declare("ld.mmio.relaxed.sys{.space}.type d+, [a]", _LOADED, type=TYPES, space="global", since=(8, 2), target=70, **LOAD)
+_CONSTANT = "The value at global address a, which nothing writes while the kernel runs."
+declare(
+    "ld.global.cop.nc{.hint}{.size}{.vec}.type d+*vec, [a], policy:b64?hint", _CONSTANT, cop="ca cg cs", vec="v2 v4", type=TYPES,
+    valid=_fits, requires=NEEDS, since=(3, 1), target=32, **_HINTED, **LOAD,
+)  # fmt: skip
+_lines("ld.global.nc", _CONSTANT, "{.size}", _LOAD, LOAD, _HINTED, since=(3, 1), target=32)
+declare(
+    "ldu{.space}{.vec}.type d+*vec, [a]", "The value at address a, the same in all lanes.", space="global", vec="v2 v4", type=TYPES,
+    valid=_fits, requires=NEEDS, since=(2, 0), target=20, **LOAD,
+)  # fmt: skip
 
-_STORED = "Puts b at address a."
-_line(f"st{{.weak}}{{.space}}{{.cop}}{_levels}{{.vec}}.type [a], b+*vec{_policy}", _STORED, STORE, HINTS, ACCESS,
-      {"space": SPACES.replace(" const", ""), "cop": "wb cg cs wt"})  # fmt: skip
-_line("st.volatile{.space}{.vec}.type [a], b+*vec", _STORED, STORE, ACCESS, {"space": SPACES.replace(" const", "")})
+_STORED, _STORE = "Puts b at address a.", "[a], b+*vec, policy:b64?hint"
+STORE_SPACES = "global shared shared::cta shared::cluster local param param::func"
+_HINT: dict[str, Any] = {"hint": "L2::cache_hint"}
+declare(
+    f"st{{.weak}}{{.space}}.cop{{.hint}}{{.vec}}.type {_STORE}", _STORED, space=STORE_SPACES, cop="wb cg cs wt", vec="v2 v4",
+    type=TYPES, valid=_fits, requires=NEEDS, **_HINT, **STORE,
+)  # fmt: skip
+_lines("st{.weak}{.space}", _STORED, "", _STORE, STORE, _HINT, space=STORE_SPACES)
+declare(
+    "st.volatile{.space}{.vec}.type [a], b+*vec", _STORED, space=ORDERED_SPACES, vec="v2 v4", type=TYPES, valid=_fits,
+    requires=NEEDS, **STORE,
+)  # fmt: skip
 for _sem in ("relaxed", "release"):
-    _line(f"st.{_sem}.scope{{.space}}{_levels}{{.vec}}.type [a], b+*vec{_policy}", _STORED, STORE, HINTS, ACCESS,
-          {"space": ORDERED_SPACES, "scope": SCOPES}, since=(6, 0), target=70)  # fmt: skip
-_line("st.mmio.relaxed.sys{.space}.type [a], b+", _STORED, STORE, {"type": TYPES, "space": "global"}, since=(8, 2), target=70)
+    _lines(f"st.{_sem}.scope{{.space}}", _STORED, "", _STORE, STORE, _HINT, space=ORDERED_SPACES, scope=SCOPES, since=(6, 0),
+           target=70)  # fmt: skip
+declare("st.mmio.relaxed.sys{.space}.type [a], b+", _STORED, type=TYPES, space="global", since=(8, 2), target=70, **STORE)
 
 HINT: dict[str, Any] = {"category": "load_store", "unit": "lsu", "effect": "hint"}
 declare("prefetch{.space}.level [a]", "Brings a cache line nearer.", space="global local", level="L1 L2", since=(2, 0), target=20, **HINT)

@@ -19,7 +19,10 @@ NEEDS = {"satfinite": ((8, 1), 80)}
 LARGEST = {"f16": 0x477FE000, "bf16": 0x7F7F0000, "tf32": 0x7F7FE000}
 
 
-@instruction("cvt.rnd{.relu}{.satfinite}.dtype.f32 d:dtype, a:f32", rnd="rn rz", dtype="f16 bf16", since=(7, 0), target=80,
+@instruction("cvt.rnd.satfinite.dtype.f32 d:dtype, a:f32", rnd="rn rz", dtype="f16", since=(8, 1), target=75, **PACK)
+@instruction("cvt.rnd.relu{.satfinite}.dtype.f32 d:dtype, a:f32", rnd="rn rz", dtype="f16", since=(7, 0), target=80, requires=NEEDS,
+             **PACK)  # fmt: skip
+@instruction("cvt.rnd{.relu}{.satfinite}.dtype.f32 d:dtype, a:f32", rnd="rn rz", dtype="bf16", since=(7, 0), target=80,
              requires=NEEDS, **PACK)  # fmt: skip
 def to_half(a: Value, *, rnd: str, relu: bool | None, satfinite: bool | None, dtype: ScalarType) -> Value:
     """a rounded to half precision or bfloat16; .relu: at least 0; .satfinite: the largest finite number instead of ∞."""
@@ -88,7 +91,7 @@ class Narrow:
 
 E4M3, E5M2 = Narrow(3, -6, 0x7E), Narrow(2, -14, 0x7B)
 FORMATS = {"e4m3x2": E4M3, "e5m2x2": E5M2}
-EIGHT: dict[str, Any] = {**PACK, "since": (8, 1), "target": 89}
+EIGHT: dict[str, Any] = {**PACK, "since": (7, 8), "target": 90, "also": ((8, 1), 89)}
 
 
 @instruction("cvt.rn.satfinite{.relu}.dtype.f32 d:dtype, a:f32, b:f32", dtype="e4m3x2 e5m2x2", **EIGHT)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LaunchError, MemoryFault
+from ..isa.spaces import WINDOWS
 from ..ptx.syntax import Instruction
 from ..source import Span
 
@@ -38,10 +39,9 @@ __all__ = [
 ]
 
 GLOBAL_BASE = 0x7F00_0000_0000
-SHARED_WINDOW = 0x0000_7E00_0000_0000
-LOCAL_WINDOW = 0x0000_7E80_0000_0000
-#: size of the shared and of the local window; a generic address belongs to a window if it is less than this above its base
-WINDOW_BYTES = 1 << 32
+#: a generic address belongs to a window if it is less than ``WINDOW_BYTES`` above its base
+SHARED_WINDOW, WINDOW_BYTES = WINDOWS["shared"]
+LOCAL_WINDOW = WINDOWS["local"][0]
 ALIGNMENT = 256
 GAP = 4096
 DEFAULT_BYTES = 4 << 30

@@ -1,8 +1,9 @@
 """Where the state spaces lie in the generic address space.
 
 Generic and global addresses are the same numbers. Shared and local memory have windows of their own (manual: "Generic
-Addressing"); ``.const`` and kernel ``.param`` variables are windows inside global memory (manual, ``cvta``, ``ld``), so they
-too have fixed places. Windows are a property of the virtual machine that PTX describes here, not of any real GPU.
+Addressing"). ``.const`` and kernel ``.param`` variables lie in global memory (manual, ``cvta``, ``ld``): their generic addresses are
+their addresses, and no address can be told to be in their space. Windows are a property of the virtual machine that PTX
+describes here, not of any real GPU.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from types import MappingProxyType
 
 __all__ = ["WINDOWS", "space_of"]
 
-#: Space → (first generic address, bytes). Addresses below 4 GiB of any window are never handed out for global memory.
+#: Space → (first generic address, bytes). No address of the shared and local windows is handed out for global memory.
 WINDOWS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
         "global": (0, 1 << 64),
         "shared": (0x0100_0000_0000, 1 << 32),
         "local": (0x0200_0000_0000, 1 << 32),
-        "const": (0x0300_0000_0000, 1 << 32),
-        "param": (0x0400_0000_0000, 1 << 32),
+        "const": (0, 0),
+        "param": (0, 0),
     }
 )
 

@@ -1,0 +1,396 @@
+"""Where the lanes of one warp are: the stack of splits, and the rules by which lanes part, meet, wait and take turns.
+
+Nothing here knows about registers or memory; blocks are numbers and lanes are bits of an ``int``. The reference backend
+runs on this class; the native backend does the frequent moves (branch, reconverge) inline on the same stack and comes here
+for the rare ones (waiting, taking turns).
+
+**State.** ``(pc, mask, id)`` is the running split: its block, its lanes, and the reconvergence point in force. ``id`` is a
+block index, or negative for the exit of the function that runs (``-1`` in the kernel). ``live`` are the lanes that have not
+exited. An entry of the stack is one of
+
+``REJOIN``  ``pc`` is a reconvergence point; ``mask`` are all lanes that come to it, ``id`` is in force from there on.
+``FRAME``   of a call: ``pc`` is the block after it, ``mask`` the lanes that made it, ``id`` the caller's. ``group`` is the callee's exit.
+``SIDE``    lanes that still have to run from ``pc``, up to their ``id``.
+``CALL``    lanes that still have to make an indirect call (``payload`` is the function), returning to ``pc``.
+``WAIT``    lanes that wait inside block ``pc`` for others (``payload`` says for whom), up to their ``id``.
+
+A ``REJOIN`` or ``FRAME`` opens a *group*: the entries above it whose ``id`` is its ``group`` (of a ``REJOIN``: its ``pc``), groups among
+them included. The running split belongs to the innermost group, the one at the top. Lanes of a group's entry that are in
+none of its members have *arrived*.
+
+**Branch** with reconvergence point J. If lanes go to more than one block: unless ``id`` is J, push ``REJOIN (J, mask, id)``. The
+sides, ordered as given, are pushed so that the first runs now and the others pop in order; lanes that go to J itself
+wait there (no entry). A point of ``EXIT`` opens no group: the sides belong to the one in force, and lanes that go to
+``EXIT`` have arrived.
+
+**Reaching** ``id`` pops the next entry. Popped masks lose the lanes that exited; empty entries are dropped. An entry whose
+``pc`` is its own ``id`` has arrived too and is dropped. Sides are never merged with one another, only in their group's entry.
+
+**Waiting** (``arrive``). At a ``.sync`` instruction with member mask M, the lanes of M that live must all be there: in this split, or
+waiting with the same M at an instruction with the same opcode, wherever it stands. Then the operation takes place, at
+once for all of them; a split goes on when all of its lanes have had theirs (lanes of one split may give different masks).
+Otherwise the split waits and another goes on: of the innermost group, the topmost member that can run, the ones above it
+moving to the bottom in order; failing that, the group's arrived lanes leave it (below); failing that, the same in the
+enclosing group. A member can run if it is no ``WAIT``; a group, if a member can or lanes have arrived. Lanes that exit may
+complete a mask that others wait for.
+
+**Leaving early.** Arrived lanes that leave a group become a split ``(pc, arrived, id)`` of the group's entry, on top of the group; the
+entry keeps its other lanes. For a ``FRAME`` this is their return.
+
+**Yield** (``take_turns``), when the fuel ends in a loop that may wait for other lanes. The innermost group around the running split
+that has arrived lanes lets them leave, and they run. If there is none, in every group around the running split the top
+member goes to the bottom, and from the outermost group inwards the topmost member that can run is chosen. So every split
+gets its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, Union
+
+__all__ = ["AFTER", "CALL", "EXIT", "FRAME", "REJOIN", "SIDE", "WAIT", "Entry", "Hooks", "Meeting", "Wait", "Warp"]
+
+#: As a target: the exit of the function that runs.
+EXIT = -1
+#: ``pc = AFTER + block``: go on in that block behind its first instruction, which has been carried out
+AFTER = 1 << 30
+
+REJOIN, SIDE, FRAME, CALL, WAIT = range(5)
+
+
+class Entry(NamedTuple):
+    """One entry of the stack; see the module's text. ``group`` counts for ``REJOIN`` and ``FRAME`` only."""
+
+    pc: int
+    mask: int
+    id: int
+    kind: int
+    group: int = 0
+    payload: Any = None
+
+
+@dataclass(slots=True)
+class Wait:
+    """What a ``WAIT`` entry waits for. ``key`` is the opcode of a ``.sync`` instruction and ``masks`` maps member masks to the lanes that
+    gave them and still wait; for a CTA barrier ``key`` is ``"barrier"``, and the scheduler ends the wait. ``resume`` is where the split
+    goes on."""
+
+    key: str
+    resume: int
+    masks: dict[int, int] = field(default_factory=dict)
+
+
+class Meeting(NamedTuple):
+    """A ``.sync`` instruction that takes place: the lanes ``participants`` of ``mask``, and where they stand: ``(block, lanes)``."""
+
+    mask: int
+    participants: int
+    parts: tuple[tuple[int, int], ...]
+
+
+class Hooks(Protocol):
+    """What the owner of the registers does when lanes move."""
+
+    def meet(self, meeting: Meeting) -> None:
+        """Carry out a ``.sync`` operation for all parts."""
+
+    def enter(self, function: int, lanes: int) -> tuple[int, Any]:
+        """These lanes make a pending indirect call: the callee's first block, and the payload of its frame."""
+
+    def leave(self, payload: Any, lanes: int) -> None:
+        """These lanes return through a frame with that payload."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group while the stack is looked at as a tree; the root has no entry."""
+
+    entry: Entry | None
+    id: int
+    members: list[Union[_Group, Entry]] = field(default_factory=list)
+
+    def lanes(self) -> int:
+        """All lanes of its members."""
+        found = 0
+        for member in self.members:
+            found |= member.mask if isinstance(member, Entry) else member.entry.mask if member.entry else 0
+        return found
+
+    def arrived(self, live: int) -> int:
+        return self.entry.mask & live & ~self.lanes() if self.entry is not None else 0
+
+    def can_run(self, live: int) -> bool:
+        return bool(self.arrived(live)) or any(_can_run(member, live) for member in self.members)
+
+    def path(self) -> list[_Group]:
+        """This group and the groups inside it that are topmost, outermost first."""
+        found = [self]
+        while found[-1].members and isinstance(found[-1].members[-1], _Group):
+            found.append(found[-1].members[-1])
+        return found
+
+
+def _can_run(node: Union[_Group, Entry], live: int) -> bool:
+    if isinstance(node, _Group):
+        return node.can_run(live)
+    return node.kind != WAIT and bool(node.mask & live)
+
+
+class Warp:
+    """The splits of one warp. ``mask`` is 0 when no split runs: then the warp is ``done`` or blocked (all splits wait)."""
+
+    __slots__ = ("frames", "hooks", "id", "live", "mask", "pc", "stack")
+
+    def __init__(self, pc: int, lanes: int, hooks: Hooks) -> None:
+        self.pc = pc
+        self.mask = lanes
+        self.id = EXIT
+        self.live = lanes
+        self.stack: list[Entry] = []
+        self.frames = 0
+        self.hooks = hooks
+
+    @property
+    def done(self) -> bool:
+        """All lanes have exited."""
+        return not self.live
+
+    @property
+    def blocked(self) -> bool:
+        """Lanes live, but all of them wait for others."""
+        return not self.mask and bool(self.live)
+
+    def state(self) -> tuple[object, ...]:
+        """Everything that decides how the warp goes on, registers and memory aside, for comparing."""
+        waits = [
+            (entry.payload.key, tuple(sorted(entry.payload.masks.items()))) for entry in self.stack if entry.kind == WAIT
+        ]
+        return self.pc, self.mask, self.id, self.live, tuple(entry[:5] for entry in self.stack), tuple(waits)
+
+    # Moves of the running split
+
+    def jump(self, target: int) -> None:
+        """All lanes go to a block (or ``EXIT``)."""
+        if target == self.id or target == EXIT:
+            self._pop()
+        else:
+            self.pc = target
+
+    def branch(self, sides: Sequence[tuple[int, int]], point: int) -> bool:
+        """Lanes part: ``sides`` are ``(target, lanes)``, targets distinct and lanes disjoint, together the running ones; empty sides
+        are ignored. Returns whether there was more than one."""
+        taken = [side for side in sides if side[1]]
+        if len(taken) == 1:
+            self.jump(taken[0][0])
+            return False
+        if point == EXIT:
+            point = self.id
+        elif point != self.id:
+            self.stack.append(Entry(point, self.mask, self.id, REJOIN, point))
+        running = [side for side in taken if side[0] not in (point, EXIT)]
+        self.stack += [Entry(target, lanes, point, SIDE) for target, lanes in reversed(running)]
+        self._pop()
+        return True
+
+    def call(self, callee: int, entry: int, back: int, payload: object = None) -> None:
+        """All lanes call function number ``callee``, whose first block is ``entry``, and go on at block ``back`` afterwards."""
+        group = EXIT - callee
+        while any(frame.kind == FRAME and frame.group == group for frame in self.stack):
+            group -= 1 << 16  # an activation inside another of the same function
+        self.stack.append(Entry(back, self.mask, self.id, FRAME, group, payload))
+        self.frames += 1
+        self.pc, self.id = entry, group
+
+    def call_each(self, calls: Sequence[tuple[int, int]], back: int) -> None:
+        """An indirect call: ``(function, lanes)`` in order of the candidates; one after the other, all going on at ``back``."""
+        if back != self.id:
+            self.stack.append(Entry(back, self.mask, self.id, REJOIN, back))
+        self.stack += [
+            Entry(back, lanes, back, CALL, payload=function) for function, lanes in reversed(calls) if lanes
+        ]
+        self._pop()
+
+    def exit(self, lanes: int) -> None:
+        """These of the running lanes end."""
+        self.live &= ~lanes
+        self.mask &= ~lanes
+        if any(entry.kind == WAIT for entry in self.stack):
+            self._complete_waits()
+        if not self.mask:
+            self._pop()
+
+    # Waiting
+
+    def arrive(self, key: str, masks: Mapping[int, int]) -> bool:
+        """The running split comes to the ``.sync`` instruction at the start of its block; ``masks`` maps each member mask to the running
+        lanes that give it. Returns whether the split goes on behind it; else it waits, and another runs (or none)."""
+        if len(masks) == 1:
+            ((mask, lanes),) = masks.items()
+            if not mask & self.live & ~lanes:
+                self.hooks.meet(Meeting(mask, mask & self.live, ((self.pc, lanes),)))
+                return True
+        block = self.pc
+        wait = Wait(key, AFTER + block, dict(masks))
+        self.stack.append(Entry(block, self.mask, self.id, WAIT, payload=wait))
+        self._complete_waits()
+        last = self.stack[-1]
+        if last.kind != WAIT:
+            self.stack.pop()
+            return True
+        self._choose()
+        return False
+
+    def wait(self, resume: int) -> None:
+        """The running split waits at a CTA barrier, to go on at block ``resume`` after ``release``; another runs (or none)."""
+        self.stack.append(Entry(self.pc, self.mask, self.id, WAIT, payload=Wait("barrier", resume)))
+        self._choose()
+
+    def release(self, lanes: int) -> None:
+        """The splits with these lanes wait no longer at their CTA barrier."""
+        for place, entry in enumerate(self.stack):
+            if entry.kind == WAIT and entry.payload.key == "barrier" and entry.mask & lanes:
+                self.stack[place] = Entry(entry.payload.resume, entry.mask, entry.id, SIDE)
+        if not self.mask:
+            self._choose()
+
+    def waiting(self) -> Iterator[tuple[int, int, Wait]]:
+        """Blocks, lanes and reasons of all splits that wait."""
+        for entry in self.stack:
+            if entry.kind == WAIT and entry.mask & self.live:
+                yield entry.pc, entry.mask & self.live, entry.payload
+
+    def _complete_waits(self) -> None:
+        """Carries out every ``.sync`` operation that has all its lanes, and lets splits go on that wait for none any more."""
+        places: dict[tuple[str, int], list[int]] = {}
+        for place, entry in enumerate(self.stack):
+            if entry.kind == WAIT:
+                for mask in entry.payload.masks:
+                    places.setdefault((entry.payload.key, mask), []).append(place)
+        for (_, mask), found in places.items():
+            parts = [(self.stack[place].pc, self.stack[place].payload.masks[mask] & self.live) for place in found]
+            there = 0
+            for _, lanes in parts:
+                there |= lanes
+            if mask & self.live & ~there:
+                continue
+            if there:
+                self.hooks.meet(Meeting(mask, mask & self.live, tuple(part for part in parts if part[1])))
+            for place in found:
+                entry = self.stack[place]
+                del entry.payload.masks[mask]
+                if not entry.payload.masks:
+                    self.stack[place] = Entry(entry.payload.resume, entry.mask, entry.id, SIDE)
+
+    # Choosing who runs
+
+    def take_turns(self) -> None:
+        """The running split lets others of the warp go on, if any can; see the module's text."""
+        root = self._tree()
+        path = root.path()
+        for inner, outer in zip(path[:0:-1], path[-2::-1]):
+            if inner.arrived(self.live):
+                self._let_leave(inner, outer)
+                self._adopt(root)
+                return
+        for group in path:
+            group.members.insert(0, group.members.pop())
+        self._activate(root)
+        self._adopt(root)
+
+    def _pop(self) -> None:
+        """The next split on the stack runs."""
+        while self.stack:
+            entry = self.stack.pop()
+            lanes = entry.mask & self.live
+            if entry.kind == FRAME:
+                self.frames -= 1
+            if not lanes:
+                continue
+            if entry.kind == WAIT:
+                self.stack.append(entry)
+                self._choose()
+                return
+            self._run(entry, lanes)
+            if self.pc != self.id:
+                return
+        self.mask = 0
+
+    def _run(self, entry: Entry, lanes: int) -> None:
+        self.pc, self.mask, self.id = entry.pc, lanes, entry.id
+        if entry.kind == FRAME:
+            self.hooks.leave(entry.payload, lanes)
+        elif entry.kind == CALL:
+            first, payload = self.hooks.enter(entry.payload, lanes)
+            self.call(entry.payload, first, entry.pc, payload)
+
+    def _choose(self) -> None:
+        """No split runs: finds the next, from the innermost group outwards."""
+        self.mask = 0
+        root = self._tree()
+        path = root.path()
+        for place in range(len(path) - 1, -1, -1):
+            group = path[place]
+            if any(_can_run(member, self.live) for member in group.members):
+                self._activate(group)
+                break
+            if group.arrived(self.live):
+                self._let_leave(group, path[place - 1])
+                break
+        else:
+            return
+        self._adopt(root)
+
+    def _activate(self, group: _Group) -> None:
+        """Brings a split that can run to the top; there is one."""
+        members = group.members
+        for _ in range(len(members)):
+            top = members[-1]
+            if _can_run(top, self.live):
+                if isinstance(top, _Group):
+                    if any(_can_run(member, self.live) for member in top.members):
+                        self._activate(top)
+                    else:
+                        self._let_leave(top, group)
+                return
+            members.insert(0, members.pop())
+
+    def _let_leave(self, group: _Group, outer: _Group) -> None:
+        entry = group.entry
+        assert entry is not None
+        lanes = group.arrived(self.live)
+        group.entry = entry._replace(mask=entry.mask & ~lanes)
+        if entry.kind == FRAME:
+            self.hooks.leave(entry.payload, lanes)
+        outer.members.append(Entry(entry.pc, lanes, entry.id, SIDE))
+
+    def _tree(self) -> _Group:
+        """The stack and, if a split runs, that split on top, as groups."""
+        root = _Group(None, EXIT)
+        open_groups = [root]
+        entries = [*self.stack, Entry(self.pc, self.mask, self.id, SIDE)] if self.mask else self.stack
+        for entry in entries:
+            while open_groups[-1].id != entry.id and len(open_groups) > 1:
+                open_groups.pop()
+            if entry.kind in (REJOIN, FRAME):
+                made = _Group(entry, entry.group)
+                open_groups[-1].members.append(made)
+                open_groups.append(made)
+            else:
+                open_groups[-1].members.append(entry)
+        return root
+
+    def _adopt(self, root: _Group) -> None:
+        """The tree becomes the stack, and its topmost split runs."""
+        self.stack = list(_flat(root))
+        self._pop()
+
+
+def _flat(group: _Group) -> Iterator[Entry]:
+    if group.entry is not None:
+        yield group.entry
+    for member in group.members:
+        if isinstance(member, _Group):
+            yield from _flat(member)
+        else:
+            yield member

@@ -326,7 +326,7 @@ def approximate(f: Format, name: str, x: int) -> int:
             return f.infinity | (x & f.sign_bit)
         return f.nan if v < 0 else from_python(f, 0.0 if math.isinf(v) else 1 / math.sqrt(v))
     if name == "ex2":
-        return f.infinity if v > 2000 else from_python(f, 2.0 ** max(v, -2000.0))
+        return f.infinity if v >= 1024 else from_python(f, 2.0 ** max(v, -2000.0))
     if name == "lg2":
         if v == 0:
             return f.infinity | f.sign_bit

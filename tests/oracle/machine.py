@@ -17,7 +17,7 @@ from .integers import mask
 from .meanings import MEANINGS
 from .memory import AddressMap, Buffer, OracleError, window_of
 from .operands import Builder, Get
-from .replay import BRANCH, CALL, END, GOTO, Flow, Replay, Stop
+from .replay import CALL, END, GOTO, Flow, Replay, Stop
 from .syntax import Arguments, Function, Module, Number, Register, Statement, Symbol, Variable
 
 FUNCTION_ADDRESS = 0x1000
@@ -295,7 +295,7 @@ class Machine:
 
         def control(t: Thread) -> None:
             t.frame.pc = target
-            t.path.append((block, BRANCH, target))
+            t.path.append((block, GOTO, target))
 
         return control
 
@@ -316,7 +316,7 @@ class Machine:
             if index(t) >= len(targets):
                 raise OracleError(f"line {b.statement.line}: index {index(t)} of {len(targets)} targets")
             t.frame.pc = targets[index(t)]
-            t.path.append((block, BRANCH, t.frame.pc))
+            t.path.append((block, GOTO, t.frame.pc))
 
         return control
 

@@ -218,7 +218,7 @@ def unary(b: Builder) -> Step:
         return floating(b, lambda x: floats.div(f, f.one, x, mode), 1)
     if mode and base == "sqrt":
         return floating(b, lambda x: floats.sqrt(f, x, mode), 1)
-    if f is floats.F64 and base in ("rcp", "rsqrt"):  # works on the upper words only
+    if f is floats.F64 and b.has("ftz") and base in ("rcp", "rsqrt"):  # the upper words only
         return floating(b, lambda x: floats.approximate(f, base, x & ~mask(32)) & ~mask(32), 1)
     return floating(b, lambda x: floats.approximate(f, base, x), 1)
 

@@ -4,7 +4,7 @@ The rule: a divergent branch sends its sides, one after the other, to the immedi
 block, where they join; sides are never merged with each other before that point. A stack of
 ``(where to go on, lanes, join point)`` carries it out. ``ret`` and ``exit`` lead to a virtual exit block,
 lanes that went there never come back; a called function is a graph of its own and its lanes join after the
-call. ``trap`` ends the launch, so no path leads from it anywhere but on.
+call. ``trap`` is no control flow (compilers let the text run on behind it), so it moves no join point.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from .syntax import Function, Label, Statement, Symbol
 
 EXIT = -1
-GOTO, BRANCH, CALL, END = range(4)
+GOTO, CALL, END = range(3)
 Record = tuple[int, int, object]
 
 
@@ -169,9 +169,9 @@ class Replay:
                 if join != point:
                     stack.append((point, active, join))
                 join = point
-            # The fall-through side waits while the taken one runs (the order changes no count).
+            # One side runs while the others wait; which one goes first changes no count.
             pending: list[tuple[int, frozenset[int]]] = []
-            for (kind, where), members_ in sorted(sides.items(), key=lambda side: -side[0][0]):
+            for (kind, where), members_ in sides.items():
                 if kind == END:
                     gone |= set(members_)
                     if where is Stop.RETURN:

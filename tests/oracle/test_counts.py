@@ -352,10 +352,47 @@ AWAY:
     assert result.predicated_on == 3 * 32
 
 
-def test_branch_to_the_next_instruction_diverges() -> None:
-    # Both directions are taken though both lead to the same place: setp, bra, ret once each.
+def test_targets_that_are_the_same_do_not_diverge() -> None:
+    # Taken or not, the lanes go on at the same place.
     body = "    mov.u32 %r0, %tid.x;\n    setp.eq.u32 %p0, %r0, 0;\n    @%p0 bra NEXT;\nNEXT:\n    ret;"
-    assert counts(launch(body)) == (4 * 32, 4, 1, 1)
+    assert counts(launch(body)) == (4 * 32, 4, 1, 0)
+    # The first two entries of the list are one target.
+    body = """
+    mov.u32 %r0, %tid.x;            // A 4
+    and.b32 %r1, %r0, 3;
+    min.u32 %r1, %r1, LAST;
+TARGETS: .branchtargets SAME, SAME, OTHER;
+    brx.idx %r1, TARGETS;
+SAME:
+    bra JOIN;                       // B 1
+OTHER:
+    add.u32 %r0, %r0, 1;            // C 1: indices 2 and 3, 16 lanes
+JOIN:
+    ret;                            // D 1
+"""
+    assert counts(launch(body.replace("LAST", "1"))) == (128 + 32 + 32, 6, 1, 0)
+    assert counts(launch(body.replace("LAST", "2"))) == (128 + 16 + 16 + 32, 7, 1, 1)
+
+
+def test_where_lanes_join_does_not_depend_on_traps() -> None:
+    body = """
+    mov.u32 %r0, %tid.x;            // A 3
+    setp.lt.u32 %p0, %r0, 16;
+    @%p0 bra LOW;
+    setp.lt.u32 %p1, %r0, 99;       // B 2
+    @%p1 bra FINE;
+    trap;                           // never reached
+FINE:
+    add.u32 %r0, %r0, 1;            // C 2
+    bra JOIN;
+LOW:
+    add.u32 %r0, %r0, 2;            // D 1
+JOIN:
+    add.u32 %r0, %r0, 3;            // E 2: once, joined
+    ret;
+"""
+    # Warp: 3 + 1 + 2 + 2 + 2 = 10. Threads: 96 + 16·1 + 16·2 + 16·2 + 64 = 240.
+    assert counts(launch(body)) == (240, 10, 2, 1)
 
 
 def test_declarations_and_labels_count_nothing() -> None:

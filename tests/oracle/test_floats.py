@@ -262,7 +262,7 @@ TABLE: list[tuple[str, tuple[int, ...], int, dict[tuple[int, ...], int]]] = [
         "ex2.approx.f32 $d, $0;",
         (32,),
         32,
-        {(0x40400000,): 0x41000000, (INF | NEG,): 0, (INF,): INF, (0,): ONE},
+        {(0x40400000,): 0x41000000, (0x44C80000,): INF, (INF | NEG,): 0, (INF,): INF, (0,): ONE},
     ),
     (
         "lg2.approx.f32 $d, $0;",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .emulate.device import DeviceArray, Runtime
 from .emulate.launch import Dim3
 from .patterns.coarse import find_patterns as _find_patterns
 from .profile import add_profiles, build_profile
+from .profile.ptxas import ptxas_resources
 from .ptx.parse import parse
 from .ptx.syntax import Function, Kernel, Module
 from .results import Estimate, Finding, Profile
@@ -34,8 +36,9 @@ Shape = int | tuple[int, ...]
 class Device(Runtime):
     """A GPU on the CPU: memory with named arrays, and launches that count exactly.
 
-    ``Device(observe={"memory"}, memory_bytes=4 << 30, backend="native")``: ``observe`` is a subset of
-    ``memory`` (the default), ``trace`` and ``values``; ``backend`` is ``native`` (LLVM) or ``lanes`` (NumPy, the reference: slow, same results).
+    ``Device(observe={"memory"}, memory_bytes=4 << 30, backend="native", resources="estimate")``: ``observe`` is a
+    subset of ``memory`` (the default) and ``values``; ``backend`` is ``native`` (LLVM) or ``lanes`` (NumPy, the
+    reference: slow, same results); ``resources`` is ``estimate`` (from liveness) or ``ptxas``.
     """
 
     def launch(
@@ -71,7 +74,10 @@ class Device(Runtime):
             demand=demand,
             max_instructions=max_instructions,
         )
-        return build_profile(program, plan, observation)
+        profile = build_profile(program, plan, observation)
+        if self.resources == "ptxas":
+            profile = replace(profile, resources=ptxas_resources(kernel, plan.dynamic_shared))
+        return profile
 
     @property
     def program(self) -> Device:

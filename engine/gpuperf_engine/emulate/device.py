@@ -24,8 +24,9 @@ from .program import Program, build_program
 
 __all__ = ["OBSERVABLE", "CallSite", "DeviceArray", "Event", "Runtime", "Write", "program_of"]
 
-OBSERVABLE = ("memory", "trace", "values")
+OBSERVABLE = ("memory", "values")
 BACKENDS = ("native", "lanes")
+RESOURCES = ("estimate", "ptxas")
 #: functions are given addresses of their own, outside every window, for indirect calls
 FUNCTION_BASE = 0x0000_7D00_0000_0000
 FUNCTION_STEP = 16
@@ -179,7 +180,7 @@ def _backend(name: str) -> Backend:
 class Runtime:
     """The parts of a device below profiles: memory, arrays, the recorded program, and running a kernel.
 
-    ``observe`` is a subset of ``OBSERVABLE``; ``uninitialized`` is ``warn``, ``error`` or ``ignore``.
+    ``observe`` is a subset of ``OBSERVABLE``; ``resources`` says where registers come from: ``estimate`` or ``ptxas``.
     """
 
     def __init__(
@@ -189,12 +190,16 @@ class Runtime:
         memory_bytes: int = DEFAULT_BYTES,
         backend: str = "native",
         max_instructions: int = MAX_INSTRUCTIONS,
+        resources: str = "estimate",
     ) -> None:
         self.observe = frozenset(observe)
         for name in sorted(self.observe - set(OBSERVABLE)):
             raise UnknownName(f"cannot observe {name!r}", hint=nearest(name, OBSERVABLE, noun="observation"))
         if backend not in BACKENDS:
             raise UnknownName(f"no backend {backend!r}", hint=nearest(backend, BACKENDS, noun="backend"))
+        if resources not in RESOURCES:
+            raise UnknownName(f"no resources {resources!r}", hint=nearest(resources, RESOURCES, noun="source of resources"))
+        self.resources = resources
         self.memory = Memory(memory_bytes)
         self.max_instructions = max_instructions
         self.events: list[Event] = []

@@ -1,0 +1,50 @@
+"""Resources from ``ptxas``: its own report is the oracle."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.profile.ptxas import ptxas_resources
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "kernels"
+needs_ptxas = pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not installed")
+
+
+@needs_ptxas
+@pytest.mark.parametrize(("stem", "entry"), [("saxpy", "saxpy"), ("sgemm", "sgemm_tiled"), ("expressions", "evaluate")])
+def test_agrees_with_the_report_of_the_whole_module(stem: str, entry: str, tmp_path: Path) -> None:
+    path = EXAMPLES / f"{stem}.ptx"
+    report = subprocess.run(
+        ["ptxas", "-v", "-arch=sm_80", str(path), "-o", str(tmp_path / "out")], capture_output=True, text=True, check=True
+    ).stderr
+    about = report.split(f"Compiling entry function '{entry}'")[1].split("Compiling entry")[0]
+    found = ptxas_resources(ge.parse(path.read_text(encoding="utf-8"))[entry], dynamic_shared=64)
+    assert f"Used {found.registers} registers" in about
+    assert f"{found.local_bytes} bytes stack frame" in about
+    static = found.shared_bytes - 64
+    assert (f"{static} bytes smem" in about) if static else ("smem" not in about)
+    assert found.source.startswith("ptxas ")
+
+
+def test_missing_ptxas_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUPERF_PTXAS", raising=False)
+    monkeypatch.setattr("gpuperf_engine.profile.ptxas.shutil.which", lambda _: None)
+    monkeypatch.setattr("gpuperf_engine.profile.ptxas._in_wheel", lambda: None)
+    kernel = ge.parse((EXAMPLES / "saxpy.ptx").read_text(encoding="utf-8"))["saxpy"]
+    with pytest.raises(ge.MachineError, match=r"pip install 'pytest-gpuperf\[nvcc\]'"):
+        ptxas_resources(kernel)
+
+
+@needs_ptxas
+def test_module_that_ptxas_refuses() -> None:
+    text = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n"
+    module = ge.parse(text)
+    kernel = module["k"]
+    module.text = text.replace("ret;", "nonsense;")
+    with pytest.raises(ge.MachineError, match="ptxas refuses the module for sm_80"):
+        ptxas_resources(kernel)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import struct
-from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import PtxError, nearest
 from ..isa.table import Spelling, check_available, lookup
-from ..isa.types import ScalarType, scalar_type
+from ..isa.types import ScalarType
 from ..source import SourcePosition, Span
 from . import constants, raw, shapes
 from .check import Shape, fits
@@ -666,5 +665,3 @@ def _convert(number: Immediate, name: str) -> Immediate:
         pattern = 0xFF800000 if value < 0 else 0x7F800000
     return Immediate(pattern, "f32", number.span)
 
-
-_ = bisect_right, scalar_type

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from . import constants, raw
+from . import raw
 
 __all__ = ["declaration", "directive", "initial", "operand"]
 
@@ -37,12 +37,12 @@ _DECLARATOR = re.compile(
 _DIMENSION = re.compile(r"\[\s*(\d*)\s*\]")
 
 
-def _number(digits: str, start: int, end: int) -> raw.Number | None:
+def _number(digits: str, start: int, end: int) -> raw.Number:
     negative = digits[0] == "-"
     plain = digits[1:] if negative else digits
     value = int(plain, 0)
-    if value >> 63:
-        return None
+    if value >> 63:  # an unsigned constant, and so is its negative
+        return raw.Number((1 << 64) - value if negative else value, "u64", start, end)
     return raw.Number(-value if negative else value, "s64", start, end)
 
 
@@ -179,5 +179,3 @@ def directive(code: str, start: int, end: int) -> raw.Directive | None:
             return None
     return raw.Directive(tuple(parts))
 
-
-_ = constants

@@ -350,6 +350,7 @@ class Runtime:
             observation = self._backend.run(program, plan, self.memory, self.observe)
         finally:
             writes = self._end_values(before)
+            self.memory.settle()
         objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
         self.events.append(Event("launch", call_site(), objects, kernel.name, 0, writes))
         return program, plan, observation
@@ -421,7 +422,6 @@ class Runtime:
             if mask.any():
                 found.append(self._written(array, mask, snapshot))
             shadow[shadow != 0] = 1
-        self.memory.settle()
         return tuple(found)
 
     def _written(self, array: DeviceArray, mask: NDArray[np.bool_], before: _Snapshot) -> Write:

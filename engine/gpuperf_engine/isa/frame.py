@@ -7,10 +7,12 @@ that asks for ``ftz``, ``sat`` or ``relu`` applies it itself.
 
 Sources are the *value* operands in the order of ``Spelling.sources``: registers, immediates, special registers and symbols,
 typed by their form (a ``.b32`` register read by ``add.s32`` arrives as ``s32``); the elements of a ``{…}`` operand one after
-the other; addresses, labels and call operands are not among them. ``{!}`` has been applied. If ``spelling.reads_carry`` the
-condition code CC.CF (``pred``) is the last source, if ``spelling.writes_carry`` it is the last result. Results are in the
-order of ``Spelling.destinations``, vectors flattened, each of its form's type; those of sinks ``_`` are the caller's to drop. Operands that must be integer constants
-(``OperandForm.constant``) are Python ``int``.
+the other; addresses, labels and call operands are not among them. ``{!}`` has been applied. Operands that must be integer
+constants (``OperandForm.constant``) are Python ``int``. If ``spelling.reads_carry`` the condition code CC.CF (``pred``) is the
+last source, if ``spelling.writes_carry`` it is the last result.
+
+Results are in the order of ``Spelling.destinations``, vectors flattened, each of its form's type; those of sinks ``_`` are
+the caller's to drop.
 
 Where an instruction has an effect, the backend's handler for that effect does it, and the meaning, if the row has one,
 is its pure part, with sources and results that are *not* those of the operands:
@@ -81,7 +83,9 @@ def evaluate(spelling: Spelling, sources: Sequence[Value | int]) -> tuple[Value,
     by_lane = [_once(plan, lane) for lane in zip(*pieces)]
     joined: list[Value] = []
     if plan.results and len(plan.results) == plan.lanes and by_lane[0][0].type.is_predicate:
-        joined = [results[0] for results in by_lane]  # setp.f16x2: the predicate of each lane has a destination of its own
+        joined = [
+            results[0] for results in by_lane
+        ]  # setp.f16x2: the predicate of each lane has a destination of its own
     else:
         joined = [concat(results) for results in zip(*by_lane)]
     return _finish(plan, tuple(joined))
@@ -148,7 +152,9 @@ def _once(plan: _Plan, sources: Sequence[Value | int]) -> tuple[Value, ...]:
     if plan.flushed:
         results = tuple(result.flush() if result.type.name in plan.flushed else result for result in results)
     if plan.saturate:
-        results = tuple(minimum(maximum(result, 0.0), 1.0) if result.type.is_float else result for result in results)
+        results = tuple(
+            minimum(maximum(result, 0.0), 1.0) if result.type.is_float else result for result in results
+        )
     if plan.relu:
         results = tuple(maximum(result, 0.0, nan=True) for result in results)
     return results

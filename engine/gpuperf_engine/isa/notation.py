@@ -93,7 +93,9 @@ def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
         while depth:
             depth += {"{": 1, "}": -1}.get(text[end], 0)
             end += 1
-        yield from parse_operands(text[: opening.start()] + text[opening.end() : end - 1] + text[end:], syntax)
+        yield from parse_operands(
+            text[: opening.start()] + text[opening.end() : end - 1] + text[end:], syntax
+        )
         yield from parse_operands(text[: opening.start()] + text[end:], syntax)
         return
     operands: list[Operand] = []
@@ -115,10 +117,17 @@ def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
                 role = "predicate_source"
             wider = found["wider"] is not None
             operands.append(
-                Operand(found["name"], role, type_name, found["vector"] or "", bool(pair), wider, found["when"] or "")
+                Operand(
+                    found["name"],
+                    role,
+                    type_name,
+                    found["vector"] or "",
+                    bool(pair),
+                    wider,
+                    found["when"] or "",
+                )
             )
     yield tuple(operands)
-
 
 
 def bind(items: tuple[Item, ...], tokens: Sequence[str]) -> dict[str, str | bool] | None:

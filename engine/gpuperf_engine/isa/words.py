@@ -43,7 +43,10 @@ PRIMITIVES: dict[str, tuple[int, str]] = {
     "sub": (2, "a − b (rounding= for floats)"),
     "mul": (2, "a · b, low half for integers (rounding= for floats)"),
     "high": (2, "high half of the double-width integer product, by the signedness of the type"),
-    "div": (2, "integers: truncating; x/0 gives all ones, INT_MIN/−1 gives INT_MIN. floats: rounded (rounding=)"),
+    "div": (
+        2,
+        "integers: truncating; x/0 gives all ones, INT_MIN/−1 gives INT_MIN. floats: rounded (rounding=)",
+    ),
     "rem": (2, "integers: x − trunc(x/y)·y; x rem 0 gives x, INT_MIN rem −1 gives 0"),
     "fma": (3, "a · b + c with one rounding (rounding=)"),
     "sqrt": (1, "square root, rounded (rounding=)"),

@@ -9,15 +9,26 @@ from ..table import Modifier, instruction
 from ..words import Value, maximum, minimum, select
 
 ATOM: dict[str, Any] = {
-    "category": "atomic", "unit": "lsu", "effect": "atomic",
-    "sem": "relaxed acquire release acq_rel", "scope": "cta cluster gpu sys", "space": "global shared shared::cta shared::cluster",
-}  # fmt: skip
+    "category": "atomic",
+    "unit": "lsu",
+    "effect": "atomic",
+    "sem": "relaxed acquire release acq_rel",
+    "scope": "cta cluster gpu sys",
+    "space": "global shared shared::cta shared::cluster",
+}
 RED: dict[str, Any] = {**ATOM, "effect": "reduction", "sem": "relaxed release"}
 NEEDS = {
-    "relaxed": ((6, 0), 70), "acquire": ((6, 0), 70), "release": ((6, 0), 70), "acq_rel": ((6, 0), 70),
-    "cta": ((5, 0), 60), "gpu": ((5, 0), 60), "sys": ((5, 0), 60), "cluster": ((7, 8), 90),
-    "shared::cta": ((7, 8), 30), "shared::cluster": ((7, 8), 90),
-}  # fmt: skip
+    "relaxed": ((6, 0), 70),
+    "acquire": ((6, 0), 70),
+    "release": ((6, 0), 70),
+    "acq_rel": ((6, 0), 70),
+    "cta": ((5, 0), 60),
+    "gpu": ((5, 0), 60),
+    "sys": ((5, 0), 60),
+    "cluster": ((7, 8), 90),
+    "shared::cta": ((7, 8), 30),
+    "shared::cluster": ((7, 8), 90),
+}
 HINT = {"L2::cache_hint": ((7, 4), 80)}
 PREFIX = "{.sem}{.scope}{.space}"
 #: Operation → types, extra options. Every line of the manual's table of scalar operations.
@@ -93,17 +104,32 @@ def _rows(name: str, destination: str, family: dict[str, Any]) -> None:
     scalar = {**family, "requires": {**NEEDS, **HINT}, "hint": "L2::cache_hint", "valid": _hinted}
     policy = ", policy:b64?hint"
     for op, types, options in OPERATIONS:
-        instruction(f"{name}{PREFIX}.op{{.hint}}.type {destination}[a], b{policy}", op=op, type=types, **{**scalar, **options})(combine)
+        instruction(
+            f"{name}{PREFIX}.op{{.hint}}.type {destination}[a], b{policy}",
+            op=op,
+            type=types,
+            **{**scalar, **options},
+        )(combine)
     for types, options in HALVES:
         instruction(
-            f"{name}{PREFIX}.op.noftz{{.hint}}.type {destination}[a], b{policy}", op="add", type=types, flops=1, **{**scalar, **options}
+            f"{name}{PREFIX}.op.noftz{{.hint}}.type {destination}[a], b{policy}",
+            op="add",
+            type=types,
+            flops=1,
+            **{**scalar, **options},
         )(combine_half)
     vectors = {**scalar, "space": "global", "since": (8, 1), "target": 90}
     starred = destination.replace("d", "d*vec")
-    instruction(f"{name}{PREFIX}.add{{.hint}}.vec.f32 {starred}[a], b*vec{policy}", vec="v2 v4", flops=1, **vectors)(add_single)
+    instruction(
+        f"{name}{PREFIX}.add{{.hint}}.vec.f32 {starred}[a], b*vec{policy}", vec="v2 v4", flops=1, **vectors
+    )(add_single)
     for vector, types in (("v2 v4 v8", "f16 bf16"), ("v2 v4", "f16x2 bf16x2")):
         instruction(
-            f"{name}{PREFIX}.op.noftz{{.hint}}.vec.type {starred}[a], b*vec{policy}", op="add min max", vec=vector, type=types, **vectors
+            f"{name}{PREFIX}.op.noftz{{.hint}}.vec.type {starred}[a], b*vec{policy}",
+            op="add min max",
+            vec=vector,
+            type=types,
+            **vectors,
         )(combine_half)
 
 
@@ -112,8 +138,10 @@ _rows("red", "", RED)
 _SCALAR_ATOM = {**ATOM, "requires": NEEDS}
 for _type, _options in EXCHANGES:
     instruction(
-        f"atom{PREFIX}.exch{{.hint}}.{_type} d, [a], b, policy:b64?hint", hint="L2::cache_hint", valid=_hinted,
+        f"atom{PREFIX}.exch{{.hint}}.{_type} d, [a], b, policy:b64?hint",
+        hint="L2::cache_hint",
+        valid=_hinted,
         **{**_SCALAR_ATOM, "requires": {**NEEDS, **HINT}, **_options},
-    )(exchange)  # fmt: skip
+    )(exchange)
 for _type, _options in SWAPS:
     instruction(f"atom{PREFIX}.cas.{_type} d, [a], b, c", **{**_SCALAR_ATOM, **_options})(swap)

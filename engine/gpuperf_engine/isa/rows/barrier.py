@@ -14,62 +14,107 @@ FENCE: dict[str, Any] = {"category": "barrier", "unit": "lsu", "effect": "fence"
 
 for _name, _aligned, _options in (("bar", "", ALIGNED), ("barrier", "{.aligned}", UNALIGNED)):
     declare(
-        f"{_name}{{.cta}}.sync{_aligned} a:u32{{, b:u32}}", "Waits until all threads, or b of them, arrived at barrier a.", **_options
+        f"{_name}{{.cta}}.sync{_aligned} a:u32{{, b:u32}}",
+        "Waits until all threads, or b of them, arrived at barrier a.",
+        **_options,
     )
-    declare(f"{_name}{{.cta}}.arrive{_aligned} a:u32, b:u32", "Announces arrival at barrier a, for which b threads count.", **_options)
     declare(
-        f"{_name}{{.cta}}.red.op{_aligned}.u32 d, a:u32{{, b:u32}}, {{!}}c:pred", "Waits as .sync; the number of threads with c.",
-        op="popc", **_options,
-    )  # fmt: skip
+        f"{_name}{{.cta}}.arrive{_aligned} a:u32, b:u32",
+        "Announces arrival at barrier a, for which b threads count.",
+        **_options,
+    )
+    declare(
+        f"{_name}{{.cta}}.red.op{_aligned}.u32 d, a:u32{{, b:u32}}, {{!}}c:pred",
+        "Waits as .sync; the number of threads with c.",
+        op="popc",
+        **_options,
+    )
     declare(
         f"{_name}{{.cta}}.red.op{_aligned}.pred p:pred, a:u32{{, b:u32}}, {{!}}c:pred",
         "Waits as .sync; whether c holds in all threads (and) or any (or).",
-        op="and or", **_options,
-    )  # fmt: skip
+        op="and or",
+        **_options,
+    )
 declare(
-    "bar.warp.sync membermask:b32", "Waits until all lanes of the mask arrived.", category="barrier", unit="adu",
-    effect="warp_barrier", since=(6, 0), target=30,
-)  # fmt: skip
+    "bar.warp.sync membermask:b32",
+    "Waits until all lanes of the mask arrived.",
+    category="barrier",
+    unit="adu",
+    effect="warp_barrier",
+    since=(6, 0),
+    target=30,
+)
 declare(
-    "barrier.cluster.arrive{.sem}{.aligned}", "Announces arrival at the cluster's barrier.", sem="release relaxed",
+    "barrier.cluster.arrive{.sem}{.aligned}",
+    "Announces arrival at the cluster's barrier.",
+    sem="release relaxed",
     **{**CLUSTER, "requires": {"release": ((8, 0), 90), "relaxed": ((8, 0), 90)}},
-)  # fmt: skip
+)
 declare(
-    "barrier.cluster.wait{.sem}{.aligned}", "Waits until all threads of the cluster arrived.", sem="acquire",
+    "barrier.cluster.wait{.sem}{.aligned}",
+    "Waits until all threads of the cluster arrived.",
+    sem="acquire",
     **{**CLUSTER, "requires": {"acquire": ((8, 0), 90)}},
-)  # fmt: skip
+)
 
-declare("membar.level", "Orders this thread's memory accesses before and after it.", level="cta gl sys", **{**FENCE, "since": (1, 4)})
-declare("membar.proxy.proxykind", "As fence.proxy.", proxykind="alias", **{**FENCE, "since": (7, 5), "target": 70})
 declare(
-    "fence{.sem}.scope", "Orders memory accesses among the threads of the scope.", sem="sc acq_rel acquire release",
+    "membar.level",
+    "Orders this thread's memory accesses before and after it.",
+    level="cta gl sys",
+    **{**FENCE, "since": (1, 4)},
+)
+declare(
+    "membar.proxy.proxykind", "As fence.proxy.", proxykind="alias", **{**FENCE, "since": (7, 5), "target": 70}
+)
+declare(
+    "fence{.sem}.scope",
+    "Orders memory accesses among the threads of the scope.",
+    sem="sc acq_rel acquire release",
     scope="cta cluster gpu sys",
     **{**FENCE, "since": (6, 0), "target": 70, "requires": {"cluster": ((7, 8), 90)}},
-)  # fmt: skip
-declare("fence.op_restrict.release.cluster", "Orders mbarrier.init.", op_restrict="mbarrier_init", **{**FENCE, "since": (8, 0), "target": 90})
+)
 declare(
-    "fence.acquire.sync_restrict::shared::cluster.cluster", "Orders accesses to the cluster's shared memory.",
-    **{**FENCE, "since": (8, 6), "target": 90},
-)  # fmt: skip
-declare(
-    "fence.release.sync_restrict::shared::cta.cluster", "Orders accesses to the CTA's shared memory.",
-    **{**FENCE, "since": (8, 6), "target": 90},
-)  # fmt: skip
-declare("fence.proxy.alias", "Orders accesses through aliased addresses.", **{**FENCE, "since": (7, 5), "target": 70})
-declare(
-    "fence.proxy.async{.space}", "Orders accesses of the generic and the asynchronous proxy.", space="global shared::cta shared::cluster",
+    "fence.op_restrict.release.cluster",
+    "Orders mbarrier.init.",
+    op_restrict="mbarrier_init",
     **{**FENCE, "since": (8, 0), "target": 90},
-)  # fmt: skip
+)
 declare(
-    "fence.proxy.tensormap::generic.release.scope", "Orders writes of tensor maps.", scope="cta cluster gpu sys",
-    **{**FENCE, "since": (8, 3), "target": 70, "requires": {"cluster": ((8, 3), 90)}},
-)  # fmt: skip
+    "fence.acquire.sync_restrict::shared::cluster.cluster",
+    "Orders accesses to the cluster's shared memory.",
+    **{**FENCE, "since": (8, 6), "target": 90},
+)
 declare(
-    "fence.proxy.tensormap::generic.acquire.scope [addr], size:imm", "Orders reads of tensor maps.", scope="cta cluster gpu sys",
+    "fence.release.sync_restrict::shared::cta.cluster",
+    "Orders accesses to the CTA's shared memory.",
+    **{**FENCE, "since": (8, 6), "target": 90},
+)
+declare(
+    "fence.proxy.alias",
+    "Orders accesses through aliased addresses.",
+    **{**FENCE, "since": (7, 5), "target": 70},
+)
+declare(
+    "fence.proxy.async{.space}",
+    "Orders accesses of the generic and the asynchronous proxy.",
+    space="global shared::cta shared::cluster",
+    **{**FENCE, "since": (8, 0), "target": 90},
+)
+declare(
+    "fence.proxy.tensormap::generic.release.scope",
+    "Orders writes of tensor maps.",
+    scope="cta cluster gpu sys",
     **{**FENCE, "since": (8, 3), "target": 70, "requires": {"cluster": ((8, 3), 90)}},
-)  # fmt: skip
+)
+declare(
+    "fence.proxy.tensormap::generic.acquire.scope [addr], size:imm",
+    "Orders reads of tensor maps.",
+    scope="cta cluster gpu sys",
+    **{**FENCE, "since": (8, 3), "target": 70, "requires": {"cluster": ((8, 3), 90)}},
+)
 for _way in ("acquire.sync_restrict::shared::cluster", "release.sync_restrict::shared::cta"):
     declare(
-        f"fence.proxy.async::generic.{_way}.cluster", "Orders accesses of the generic and the asynchronous proxy.",
+        f"fence.proxy.async::generic.{_way}.cluster",
+        "Orders accesses of the generic and the asynchronous proxy.",
         **{**FENCE, "since": (8, 6), "target": 90},
-    )  # fmt: skip
+    )

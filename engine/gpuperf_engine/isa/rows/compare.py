@@ -28,11 +28,17 @@ def comparable(modifiers: Mapping[str, Modifier]) -> str:
 
 
 @instruction(
-    "setp.cmp.type p:pred{|q:pred}, a, b", cmp=INTEGER_OPS, type=INTEGERS, valid=comparable, category="compare_select",
+    "setp.cmp.type p:pred{|q:pred}, a, b",
+    cmp=INTEGER_OPS,
+    type=INTEGERS,
+    valid=comparable,
+    category="compare_select",
     unit="alu",
-)  # fmt: skip
+)
 @instruction("setp.cmp{.ftz}.f32 p:pred{|q:pred}, a, b", cmp=FLOAT_OPS, category="compare_select", unit="alu")
-@instruction("setp.cmp.f64 p:pred{|q:pred}, a, b", cmp=FLOAT_OPS, category="compare_select", unit="fp64", target=13)
+@instruction(
+    "setp.cmp.f64 p:pred{|q:pred}, a, b", cmp=FLOAT_OPS, category="compare_select", unit="fp64", target=13
+)
 def setp(a: Value, b: Value, *, cmp: str) -> tuple[Value, Value]:
     """Whether a cmp b, and its complement."""
     truth = compare_values(cmp, a, b)
@@ -40,17 +46,29 @@ def setp(a: Value, b: Value, *, cmp: str) -> tuple[Value, Value]:
 
 
 @instruction(
-    "setp.cmp.op.type p:pred{|q:pred}, a, b, {!}c:pred", cmp=INTEGER_OPS, op=BOOL_OPS, type=INTEGERS, valid=comparable,
-    category="compare_select", unit="alu",
-)  # fmt: skip
-@instruction(
-    "setp.cmp.op{.ftz}.f32 p:pred{|q:pred}, a, b, {!}c:pred", cmp=FLOAT_OPS, op=BOOL_OPS, category="compare_select",
+    "setp.cmp.op.type p:pred{|q:pred}, a, b, {!}c:pred",
+    cmp=INTEGER_OPS,
+    op=BOOL_OPS,
+    type=INTEGERS,
+    valid=comparable,
+    category="compare_select",
     unit="alu",
-)  # fmt: skip
+)
 @instruction(
-    "setp.cmp.op.f64 p:pred{|q:pred}, a, b, {!}c:pred", cmp=FLOAT_OPS, op=BOOL_OPS, category="compare_select", unit="fp64",
+    "setp.cmp.op{.ftz}.f32 p:pred{|q:pred}, a, b, {!}c:pred",
+    cmp=FLOAT_OPS,
+    op=BOOL_OPS,
+    category="compare_select",
+    unit="alu",
+)
+@instruction(
+    "setp.cmp.op.f64 p:pred{|q:pred}, a, b, {!}c:pred",
+    cmp=FLOAT_OPS,
+    op=BOOL_OPS,
+    category="compare_select",
+    unit="fp64",
     target=13,
-)  # fmt: skip
+)
 def setp_combined(a: Value, b: Value, c: Value, *, cmp: str, op: str) -> tuple[Value, Value]:
     """(a cmp b) op c, and its complement's (not (a cmp b)) op c."""
     truth = compare_values(cmp, a, b)
@@ -61,33 +79,61 @@ SET_TYPES = "u32 s32 f32"
 
 
 @instruction(
-    "set.cmp.dtype.stype d:dtype, a:stype, b:stype", cmp=INTEGER_OPS, dtype=SET_TYPES, stype=INTEGERS, valid=comparable,
-    category="compare_select", unit="alu",
-)  # fmt: skip
-@instruction(
-    "set.cmp{.ftz}.dtype.f32 d:dtype, a:f32, b:f32", cmp=FLOAT_OPS, dtype=SET_TYPES, category="compare_select", unit="alu"
+    "set.cmp.dtype.stype d:dtype, a:stype, b:stype",
+    cmp=INTEGER_OPS,
+    dtype=SET_TYPES,
+    stype=INTEGERS,
+    valid=comparable,
+    category="compare_select",
+    unit="alu",
 )
 @instruction(
-    "set.cmp.dtype.f64 d:dtype, a:f64, b:f64", cmp=FLOAT_OPS, dtype=SET_TYPES, category="compare_select", unit="fp64",
+    "set.cmp{.ftz}.dtype.f32 d:dtype, a:f32, b:f32",
+    cmp=FLOAT_OPS,
+    dtype=SET_TYPES,
+    category="compare_select",
+    unit="alu",
+)
+@instruction(
+    "set.cmp.dtype.f64 d:dtype, a:f64, b:f64",
+    cmp=FLOAT_OPS,
+    dtype=SET_TYPES,
+    category="compare_select",
+    unit="fp64",
     target=13,
-)  # fmt: skip
+)
 def set_number(a: Value, b: Value, *, cmp: str, dtype: ScalarType) -> Value:
     """All ones (1.0 for f32) if a cmp b, else 0."""
     return _as_number(compare_values(cmp, a, b), dtype)
 
 
 @instruction(
-    "set.cmp.op.dtype.stype d:dtype, a:stype, b:stype, {!}c:pred", cmp=INTEGER_OPS, op=BOOL_OPS, dtype=SET_TYPES,
-    stype=INTEGERS, valid=comparable, category="compare_select", unit="alu",
-)  # fmt: skip
+    "set.cmp.op.dtype.stype d:dtype, a:stype, b:stype, {!}c:pred",
+    cmp=INTEGER_OPS,
+    op=BOOL_OPS,
+    dtype=SET_TYPES,
+    stype=INTEGERS,
+    valid=comparable,
+    category="compare_select",
+    unit="alu",
+)
 @instruction(
-    "set.cmp.op{.ftz}.dtype.f32 d:dtype, a:f32, b:f32, {!}c:pred", cmp=FLOAT_OPS, op=BOOL_OPS, dtype=SET_TYPES,
-    category="compare_select", unit="alu",
-)  # fmt: skip
+    "set.cmp.op{.ftz}.dtype.f32 d:dtype, a:f32, b:f32, {!}c:pred",
+    cmp=FLOAT_OPS,
+    op=BOOL_OPS,
+    dtype=SET_TYPES,
+    category="compare_select",
+    unit="alu",
+)
 @instruction(
-    "set.cmp.op.dtype.f64 d:dtype, a:f64, b:f64, {!}c:pred", cmp=FLOAT_OPS, op=BOOL_OPS, dtype=SET_TYPES,
-    category="compare_select", unit="fp64", target=13,
-)  # fmt: skip
+    "set.cmp.op.dtype.f64 d:dtype, a:f64, b:f64, {!}c:pred",
+    cmp=FLOAT_OPS,
+    op=BOOL_OPS,
+    dtype=SET_TYPES,
+    category="compare_select",
+    unit="fp64",
+    target=13,
+)
 def set_number_combined(a: Value, b: Value, c: Value, *, cmp: str, op: str, dtype: ScalarType) -> Value:
     """All ones (1.0 for f32) if (a cmp b) op c, else 0."""
     return _as_number(combine_predicates(op, compare_values(cmp, a, b), c), dtype)
@@ -102,9 +148,14 @@ def selp(a: Value, b: Value, c: Value) -> Value:
     return select(c, a, b)
 
 
-@instruction("slct.dtype.s32 d:dtype, a:dtype, b:dtype, c:s32", dtype=SELECTED, category="compare_select", unit="alu")
 @instruction(
-    "slct{.ftz}.dtype.f32 d:dtype, a:dtype, b:dtype, c:f32", dtype=SELECTED, category="compare_select", unit="alu"
+    "slct.dtype.s32 d:dtype, a:dtype, b:dtype, c:s32", dtype=SELECTED, category="compare_select", unit="alu"
+)
+@instruction(
+    "slct{.ftz}.dtype.f32 d:dtype, a:dtype, b:dtype, c:f32",
+    dtype=SELECTED,
+    category="compare_select",
+    unit="alu",
 )
 def slct(a: Value, b: Value, c: Value, *, ftz: bool | None) -> Value:
     """a where c ≥ 0 (−0 too), else b; b for NaN. .ftz flushes c only."""

@@ -11,9 +11,13 @@ MISC: dict[str, Any] = {"category": "misc", "unit": "alu", "effect": "hint"}
 
 declare("bra{.uni} t:label", "Continues at the label.", effect="branch", **CONTROL)
 declare(
-    "brx.idx{.uni} a:u32, t:list", "Continues at the a-th label of the table.", effect="indirect_branch", since=(6, 0), target=30,
+    "brx.idx{.uni} a:u32, t:list",
+    "Continues at the a-th label of the table.",
+    effect="indirect_branch",
+    since=(6, 0),
+    target=30,
     **CONTROL,
-)  # fmt: skip
+)
 declare("call{.uni} f:call", "Calls a function, directly or through a register.", effect="call", **CONTROL)
 declare("ret{.uni}", "Returns from the function; in an entry, ends the thread.", effect="return", **CONTROL)
 declare("exit", "Ends the thread.", effect="exit", **CONTROL)
@@ -22,12 +26,27 @@ declare("brkpt", "Stops for a debugger.", effect="trap", target=11, **CONTROL)
 
 declare("nanosleep.u32 t", "Sleeps for about t nanoseconds.", since=(6, 3), target=70, **MISC)
 declare("pmevent a:imm", "Triggers performance-monitor event a.", since=(1, 4), **MISC)
-declare("pmevent.mask a:imm", "Triggers the performance-monitor events of the mask.", since=(3, 0), target=20, **MISC)
 declare(
-    "griddepcontrol.action", "Lets dependent grids start, or waits for the grids that this one depends on.",
-    action="launch_dependents wait", since=(7, 8), target=90, **MISC,
-)  # fmt: skip
+    "pmevent.mask a:imm",
+    "Triggers the performance-monitor events of the mask.",
+    since=(3, 0),
+    target=20,
+    **MISC,
+)
 declare(
-    "setmaxnreg.action.sync.aligned.u32 count:imm", "Changes the number of registers that the warp may use.", action="inc dec",
-    since=(8, 0), target=90, variant="a", **MISC,
-)  # fmt: skip
+    "griddepcontrol.action",
+    "Lets dependent grids start, or waits for the grids that this one depends on.",
+    action="launch_dependents wait",
+    since=(7, 8),
+    target=90,
+    **MISC,
+)
+declare(
+    "setmaxnreg.action.sync.aligned.u32 count:imm",
+    "Changes the number of registers that the warp may use.",
+    action="inc dec",
+    since=(8, 0),
+    target=90,
+    variant="a",
+    **MISC,
+)

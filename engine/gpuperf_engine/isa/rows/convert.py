@@ -20,12 +20,25 @@ CONVERT: dict[str, Any] = {"category": "bit_convert", "unit": UNIT}
 def _saturable(modifiers: Mapping[str, Modifier]) -> str:
     """Saturation is for results that do not hold every number of the source."""
     target, source = scalar_type(str(modifiers["dtype"])), scalar_type(str(modifiers["atype"]))
-    holds = target.bits >= source.bits if target.kind == source.kind else target.is_signed and target.bits > source.bits
-    return f"'.sat' has no use from {source} to {target}, which holds all its numbers" if modifiers["sat"] and holds else ""
+    holds = (
+        target.bits >= source.bits
+        if target.kind == source.kind
+        else target.is_signed and target.bits > source.bits
+    )
+    return (
+        f"'.sat' has no use from {source} to {target}, which holds all its numbers"
+        if modifiers["sat"] and holds
+        else ""
+    )
 
 
 @instruction(
-    "cvt{.sat}.dtype.atype d:dtype+, a:atype+", dtype=INTEGERS, atype=INTEGERS, valid=_saturable, category="bit_convert", unit="alu"
+    "cvt{.sat}.dtype.atype d:dtype+, a:atype+",
+    dtype=INTEGERS,
+    atype=INTEGERS,
+    valid=_saturable,
+    category="bit_convert",
+    unit="alu",
 )
 def integer_to_integer(a: Value, *, dtype: ScalarType, sat: bool | None) -> Value:
     """a extended by its signedness or truncated; .sat: limited to the range of the result."""
@@ -38,9 +51,22 @@ def _flushable(modifiers: Mapping[str, Modifier]) -> str:
     return ""
 
 
-@instruction("cvt.rnd.dtype.atype d:dtype, a:atype", rnd=ROUNDINGS, dtype="bf16", atype=INTEGERS, since=(7, 8), target=90, **CONVERT)
 @instruction(
-    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype, a:atype+", rnd=ROUNDINGS, dtype=IEEE, atype=INTEGERS, valid=_flushable, **CONVERT
+    "cvt.rnd.dtype.atype d:dtype, a:atype",
+    rnd=ROUNDINGS,
+    dtype="bf16",
+    atype=INTEGERS,
+    since=(7, 8),
+    target=90,
+    **CONVERT,
+)
+@instruction(
+    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype, a:atype+",
+    rnd=ROUNDINGS,
+    dtype=IEEE,
+    atype=INTEGERS,
+    valid=_flushable,
+    **CONVERT,
 )
 def integer_to_float(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
     """a rounded to a floating-point number."""
@@ -48,12 +74,22 @@ def integer_to_float(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
 
 
 @instruction(
-    "cvt.rnd.dtype.atype d:dtype, a:atype", rnd=INTEGER_ROUNDINGS, dtype=INTEGERS, atype="bf16", since=(7, 8), target=90, **CONVERT
+    "cvt.rnd.dtype.atype d:dtype, a:atype",
+    rnd=INTEGER_ROUNDINGS,
+    dtype=INTEGERS,
+    atype="bf16",
+    since=(7, 8),
+    target=90,
+    **CONVERT,
 )
 @instruction(
-    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype+, a:atype", rnd=INTEGER_ROUNDINGS, dtype=INTEGERS, atype=IEEE, valid=_flushable,
+    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype+, a:atype",
+    rnd=INTEGER_ROUNDINGS,
+    dtype=INTEGERS,
+    atype=IEEE,
+    valid=_flushable,
     **CONVERT,
-)  # fmt: skip
+)
 def float_to_integer(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
     """a rounded to an integer and limited to the range of the result; 0 for NaN."""
     return a.convert(dtype, rounding=rnd)
@@ -78,11 +114,18 @@ def _exact(modifiers: Mapping[str, Modifier]) -> str:
     return _flushable(modifiers)
 
 
-@instruction("cvt.rnd{.ftz}.dtype.f32 d:dtype, a:f32", rnd="rm rp", dtype="bf16", **BFLOAT)
-@instruction("cvt.rnd.ftz.dtype.f32 d:dtype, a:f32", rnd="rn rz", dtype="bf16", **BFLOAT)
+@instruction("cvt.rnd{.ftz}.dtype.f32 d:dtype, a:f32", rnd="rm rp", dtype="bf16", since=(7, 0), **AMPERE)
+@instruction("cvt.rnd.ftz.dtype.f32 d:dtype, a:f32", rnd="rn rz", dtype="bf16", since=(7, 0), **AMPERE)
 @instruction("cvt.rnd.dtype.atype d:dtype, a:atype", rnd=ROUNDINGS, dtype="bf16", atype="f16 f64", **BFLOAT)
 @instruction("cvt.rnd.dtype.bf16 d:dtype, a:bf16", rnd=ROUNDINGS, dtype="f16", **BFLOAT)
-@instruction("cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype, a:atype", rnd=ROUNDINGS, dtype=IEEE, atype=IEEE, valid=_narrowing, **CONVERT)
+@instruction(
+    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype, a:atype",
+    rnd=ROUNDINGS,
+    dtype=IEEE,
+    atype=IEEE,
+    valid=_narrowing,
+    **CONVERT,
+)
 def float_to_narrower(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
     """a rounded to the narrower type."""
     return a.convert(dtype, rounding=rnd)
@@ -90,8 +133,7 @@ def float_to_narrower(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
 
 @instruction("cvt{.rnd}.dtype.bf16 d:dtype, a:bf16", rnd=ROUNDINGS, dtype="f64", **BFLOAT)
 @instruction("cvt{.rnd}.ftz.dtype.bf16 d:dtype, a:bf16", rnd=ROUNDINGS, dtype="f32", **BFLOAT)
-@instruction("cvt.rnd.dtype.bf16 d:dtype, a:bf16", rnd="rz rm rp", dtype="f32", **BFLOAT)
-@instruction("cvt{.rnd}.dtype.bf16 d:dtype, a:bf16", rnd="rn", dtype="f32", since=(7, 1), **AMPERE)
+@instruction("cvt{.rnd}.dtype.bf16 d:dtype, a:bf16", rnd=ROUNDINGS, dtype="f32", since=(7, 1), **AMPERE)
 @instruction("cvt.dtype.bf16 d:dtype, a:bf16", dtype="bf16", **BFLOAT)
 @instruction("cvt{.ftz}{.sat}.dtype.atype d:dtype, a:atype", dtype=IEEE, atype=IEEE, valid=_exact, **CONVERT)
 def float_to_wider(a: Value, *, dtype: ScalarType) -> Value:
@@ -106,7 +148,14 @@ def _same(modifiers: Mapping[str, Modifier]) -> str:
 
 
 @instruction("cvt.rnd.dtype.bf16 d:dtype, a:bf16", rnd=INTEGER_ROUNDINGS, dtype="bf16", **BFLOAT)
-@instruction("cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype, a:atype", rnd=INTEGER_ROUNDINGS, dtype=IEEE, atype=IEEE, valid=_same, **CONVERT)
+@instruction(
+    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype, a:atype",
+    rnd=INTEGER_ROUNDINGS,
+    dtype=IEEE,
+    atype=IEEE,
+    valid=_same,
+    **CONVERT,
+)
 def float_to_integral(a: Value, *, rnd: str) -> Value:
     """a rounded to an integral value of its own type."""
     return a.apply("round_integral", rounding=rnd)

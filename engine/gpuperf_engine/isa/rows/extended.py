@@ -20,7 +20,15 @@ def add_carry(a: Value, b: Value) -> tuple[Value, Value]:
     return _add(a, b, None)
 
 
-@instruction("addc{.cc}.type d, a, b", type=WORDS, category="integer", unit="alu", since=(1, 2), requires=LONG, reads_carry=True)
+@instruction(
+    "addc{.cc}.type d, a, b",
+    type=WORDS,
+    category="integer",
+    unit="alu",
+    since=(1, 2),
+    requires=LONG,
+    reads_carry=True,
+)
 def addc(a: Value, b: Value, carry: Value) -> tuple[Value, Value]:
     """a + b + CC.CF; .cc: CC.CF becomes the carry."""
     return _add(a, b, carry)
@@ -32,14 +40,29 @@ def sub_borrow(a: Value, b: Value) -> tuple[Value, Value]:
     return _sub(a, b, None)
 
 
-@instruction("subc{.cc}.type d, a, b", type=WORDS, category="integer", unit="alu", since=(1, 2), requires=LONG, reads_carry=True)
+@instruction(
+    "subc{.cc}.type d, a, b",
+    type=WORDS,
+    category="integer",
+    unit="alu",
+    since=(1, 2),
+    requires=LONG,
+    reads_carry=True,
+)
 def subc(a: Value, b: Value, borrow: Value) -> tuple[Value, Value]:
     """a − b − CC.CF; .cc: CC.CF becomes the borrow."""
     return _sub(a, b, borrow)
 
 
 @instruction(
-    "mad.mode.cc.type d, a, b, c", mode="hi lo", type=WORDS, category="integer", unit="imad", since=(3, 0), target=20, requires=LONG
+    "mad.mode.cc.type d, a, b, c",
+    mode="hi lo",
+    type=WORDS,
+    category="integer",
+    unit="imad",
+    since=(3, 0),
+    target=20,
+    requires=LONG,
 )
 def mad_carry(a: Value, b: Value, c: Value, *, mode: str) -> tuple[Value, Value]:
     """The low or high half of a · b, plus c; CC.CF becomes the carry of that addition."""
@@ -47,9 +70,16 @@ def mad_carry(a: Value, b: Value, c: Value, *, mode: str) -> tuple[Value, Value]
 
 
 @instruction(
-    "madc.mode{.cc}.type d, a, b, c", mode="hi lo", type=WORDS, category="integer", unit="imad", since=(3, 0), target=20,
-    requires=LONG, reads_carry=True,
-)  # fmt: skip
+    "madc.mode{.cc}.type d, a, b, c",
+    mode="hi lo",
+    type=WORDS,
+    category="integer",
+    unit="imad",
+    since=(3, 0),
+    target=20,
+    requires=LONG,
+    reads_carry=True,
+)
 def madc(a: Value, b: Value, c: Value, carry: Value, *, mode: str) -> tuple[Value, Value]:
     """The low or high half of a · b, plus c, plus CC.CF; .cc: CC.CF becomes the carry of those additions."""
     return _add(a * b if mode == "lo" else high(a, b), c, carry)

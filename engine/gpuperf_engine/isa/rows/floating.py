@@ -12,7 +12,14 @@ CATEGORY = {"f64": "fp64", "": "fp32"}
 PROPERTIES = "finite infinite number notanumber normal subnormal"
 
 
-@instruction("testp.op.type p:pred, a", op=PROPERTIES, type="f32 f64", category="compare_select", unit="alu", since=(2, 0))
+@instruction(
+    "testp.op.type p:pred, a",
+    op=PROPERTIES,
+    type="f32 f64",
+    category="compare_select",
+    unit="alu",
+    since=(2, 0),
+)
 def testp(a: Value, *, op: str) -> Value:
     """Whether a is of that class; infinities and NaN are not normal, zero is neither normal nor subnormal."""
     magnitude = abs(a).bits(scalar_type(f"u{a.type.bits}"))
@@ -82,11 +89,25 @@ def mul(a: Value, b: Value, *, rnd: str) -> Value:
 
 @instruction("mad.rnd.f64 d, a, b, c", rnd=ROUNDINGS, category="fp64", unit="fp64", target=13, flops=2)
 @instruction(
-    "mad.rnd{.ftz}{.sat}.f32 d, a, b, c", rnd=ROUNDINGS, category="fp32", unit="fma", since=(2, 0), target=20, flops=2
+    "mad.rnd{.ftz}{.sat}.f32 d, a, b, c",
+    rnd=ROUNDINGS,
+    category="fp32",
+    unit="fma",
+    since=(2, 0),
+    target=20,
+    flops=2,
 )
-@instruction("fma.rnd.f64 d, a, b, c", rnd=ROUNDINGS, category="fp64", unit="fp64", since=(1, 4), target=13, flops=2)
 @instruction(
-    "fma.rnd{.ftz}{.sat}.f32 d, a, b, c", rnd=ROUNDINGS, category="fp32", unit="fma", since=(2, 0), target=20, flops=2
+    "fma.rnd.f64 d, a, b, c", rnd=ROUNDINGS, category="fp64", unit="fp64", since=(1, 4), target=13, flops=2
+)
+@instruction(
+    "fma.rnd{.ftz}{.sat}.f32 d, a, b, c",
+    rnd=ROUNDINGS,
+    category="fp32",
+    unit="fma",
+    since=(2, 0),
+    target=20,
+    flops=2,
 )
 def fused(a: Value, b: Value, c: Value, *, rnd: str) -> Value:
     """a · b + c with one rounding."""
@@ -94,7 +115,9 @@ def fused(a: Value, b: Value, c: Value, *, rnd: str) -> Value:
 
 
 @instruction("div.rnd.f64 d, a, b", rnd=ROUNDINGS, category="fp64", unit="fp64", target=13, flops=1)
-@instruction("div.rnd{.ftz}.f32 d, a, b", rnd=ROUNDINGS, category="fp32", unit="xu", since=(1, 4), target=20, flops=1)
+@instruction(
+    "div.rnd{.ftz}.f32 d, a, b", rnd=ROUNDINGS, category="fp32", unit="xu", since=(1, 4), target=20, flops=1
+)
 def div(a: Value, b: Value, *, rnd: str) -> Value:
     """a / b, rounded once."""
     return a.div(b, rounding=rnd)
@@ -157,16 +180,24 @@ def largest(a: Value, b: Value, c: Value, *, NaN: bool | None, abs: bool | None)
     return maximum(maximum(first, second, nan=bool(NaN)), third, nan=bool(NaN))
 
 
-@instruction("rcp.rnd.f64 d, a", rnd=ROUNDINGS, category="fp64", unit="fp64", since=(1, 4), target=13, flops=1)
-@instruction("rcp.rnd{.ftz}.f32 d, a", rnd=ROUNDINGS, category="fp32", unit="xu", since=(1, 4), target=20, flops=1)
+@instruction(
+    "rcp.rnd.f64 d, a", rnd=ROUNDINGS, category="fp64", unit="fp64", since=(1, 4), target=13, flops=1
+)
+@instruction(
+    "rcp.rnd{.ftz}.f32 d, a", rnd=ROUNDINGS, category="fp32", unit="xu", since=(1, 4), target=20, flops=1
+)
 @instruction("rcp.approx{.ftz}.f32 d, a", category="special_function", unit="xu", since=(1, 4), flops=1)
 def rcp(a: Value, *, rnd: str) -> Value:
     """1 / a; .approx within 1 ulp, here correctly rounded."""
     return a.constant(1.0, a.type).div(a, rounding=rnd)
 
 
-@instruction("sqrt.rnd.f64 d, a", rnd=ROUNDINGS, category="fp64", unit="fp64", since=(1, 4), target=13, flops=1)
-@instruction("sqrt.rnd{.ftz}.f32 d, a", rnd=ROUNDINGS, category="fp32", unit="xu", since=(1, 4), target=20, flops=1)
+@instruction(
+    "sqrt.rnd.f64 d, a", rnd=ROUNDINGS, category="fp64", unit="fp64", since=(1, 4), target=13, flops=1
+)
+@instruction(
+    "sqrt.rnd{.ftz}.f32 d, a", rnd=ROUNDINGS, category="fp32", unit="xu", since=(1, 4), target=20, flops=1
+)
 @instruction("sqrt.approx{.ftz}.f32 d, a", category="special_function", unit="xu", since=(1, 4), flops=1)
 def square_root(a: Value, *, rnd: str) -> Value:
     """The square root of a; .approx within 2^−23 relative, here correctly rounded."""
@@ -181,5 +212,3 @@ def sign_product(a: Value, b: Value) -> Value:
 
 def _magnitude(a: Value) -> Value:
     return abs(a)
-
-

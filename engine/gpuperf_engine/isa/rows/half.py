@@ -9,7 +9,15 @@ from typing import Any
 from ..table import declare, instruction
 from ..types import ScalarType, scalar_type
 from ..words import Value, copysign, fma, maximum, minimum, select
-from .compare import BOOL_OPS, FLOAT_OPS, INTEGER_OPS, INTEGERS, combine_predicates, comparable, compare_values
+from .compare import (
+    BOOL_OPS,
+    FLOAT_OPS,
+    INTEGER_OPS,
+    INTEGERS,
+    combine_predicates,
+    comparable,
+    compare_values,
+)
 from .floating import sign_product
 
 F16, BF16 = "f16 f16x2", "bf16 bf16x2"
@@ -52,8 +60,13 @@ def fused(a: Value, b: Value, c: Value) -> Value:
 declare(
     "fma.rnd.oob{.relu}.type d, a, b, c",
     "a · b + c with one rounding, 0 if a or b is the NaN that fills tensor elements out of bounds.",
-    rnd="rn", type=f"{F16} {BF16}", flops=2, since=(8, 1), target=90, **HALF,
-)  # fmt: skip
+    rnd="rn",
+    type=f"{F16} {BF16}",
+    flops=2,
+    since=(8, 1),
+    target=90,
+    **HALF,
+)
 
 
 @instruction("neg.type d, a", type=BF16, **HALF, **AMPERE)
@@ -103,10 +116,38 @@ def setp(a: Value, b: Value, *, cmp: str) -> tuple[Value, Value]:
     return truth, ~truth
 
 
-@instruction("setp.cmp.op.type p:pred|q:pred, a, b, {!}c:pred", cmp=FLOAT_OPS, op=BOOL_OPS, type="bf16x2", **COMPARE, **SINCE_BF16)
-@instruction("setp.cmp.op{.ftz}.type p:pred|q:pred, a, b, {!}c:pred", cmp=FLOAT_OPS, op=BOOL_OPS, type="f16x2", **COMPARE, **SINCE_F16)
-@instruction("setp.cmp.op.type p:pred, a, b, {!}c:pred", cmp=FLOAT_OPS, op=BOOL_OPS, type="bf16", **COMPARE, **SINCE_BF16)
-@instruction("setp.cmp.op{.ftz}.type p:pred, a, b, {!}c:pred", cmp=FLOAT_OPS, op=BOOL_OPS, type="f16", **COMPARE, **SINCE_F16)
+@instruction(
+    "setp.cmp.op.type p:pred|q:pred, a, b, {!}c:pred",
+    cmp=FLOAT_OPS,
+    op=BOOL_OPS,
+    type="bf16x2",
+    **COMPARE,
+    **SINCE_BF16,
+)
+@instruction(
+    "setp.cmp.op{.ftz}.type p:pred|q:pred, a, b, {!}c:pred",
+    cmp=FLOAT_OPS,
+    op=BOOL_OPS,
+    type="f16x2",
+    **COMPARE,
+    **SINCE_F16,
+)
+@instruction(
+    "setp.cmp.op.type p:pred, a, b, {!}c:pred",
+    cmp=FLOAT_OPS,
+    op=BOOL_OPS,
+    type="bf16",
+    **COMPARE,
+    **SINCE_BF16,
+)
+@instruction(
+    "setp.cmp.op{.ftz}.type p:pred, a, b, {!}c:pred",
+    cmp=FLOAT_OPS,
+    op=BOOL_OPS,
+    type="f16",
+    **COMPARE,
+    **SINCE_F16,
+)
 def setp_combined(a: Value, b: Value, c: Value, *, cmp: str, op: str) -> tuple[Value, Value]:
     """(a cmp b) op c, and with the complement of the comparison; packed: of the low lanes, and of the high lanes."""
     truth = compare_values(cmp, a, b)
@@ -144,19 +185,31 @@ def _set_rows() -> None:
         integers = {"dtype": half, "stype": INTEGERS, "cmp": INTEGER_OPS, "valid": comparable}
         lines.append(("set.cmp@.dtype.stype", {**integers, **since}))
         lines.append(("set.cmp@.dtype.stype", {"dtype": half, "stype": "f64", "cmp": FLOAT_OPS, **since}))
-        lines.append((f"set.cmp@{ftz}.dtype.stype", {"dtype": half, "stype": "f32", "cmp": FLOAT_OPS, **since}))
-        lines.append((f"set.cmp@{ftz}.dtype.stype", {"dtype": half, "stype": half, "cmp": FLOAT_OPS, **since}))
-        numbers = {"dtype": "u16 s16 u32 s32", "stype": half, "cmp": FLOAT_OPS, "since": max(since["since"], (6, 5))}
+        lines.append(
+            (f"set.cmp@{ftz}.dtype.stype", {"dtype": half, "stype": "f32", "cmp": FLOAT_OPS, **since})
+        )
+        lines.append(
+            (f"set.cmp@{ftz}.dtype.stype", {"dtype": half, "stype": half, "cmp": FLOAT_OPS, **since})
+        )
+        numbers = {
+            "dtype": "u16 s16 u32 s32",
+            "stype": half,
+            "cmp": FLOAT_OPS,
+            "since": max(since["since"], (6, 5)),
+        }
         lines.append((f"set.cmp@{ftz}.dtype.stype", {**since, **numbers}))
         for dtype in (f"{half}x2", "u32 s32"):
             packed = {"dtype": dtype, "stype": f"{half}x2", "cmp": FLOAT_OPS}
-            lines.append((f"set.cmp@{ftz}.dtype.stype", {**packed, **since}))
+            first = max(since["since"], (6, 5) if dtype == "u32 s32" else (4, 2))
+            lines.append((f"set.cmp@{ftz}.dtype.stype", {**since, **packed, "since": first}))
     for line, options in lines:
         mask = options["dtype"] == "u32 s32" and options["stype"].endswith("x2")
         plain = line.replace("@", "") + " d:dtype, a:stype, b:stype"
         instruction(plain, **COMPARE, **options)(set_mask if mask else set_number)
         combined = line.replace("@", ".op") + " d:dtype, a:stype, b:stype, {!}c:pred"
-        instruction(combined, op=BOOL_OPS, **COMPARE, **options)(set_mask_combined if mask else set_number_combined)
+        instruction(combined, op=BOOL_OPS, **COMPARE, **options)(
+            set_mask_combined if mask else set_number_combined
+        )
 
 
 _set_rows()

@@ -119,7 +119,9 @@ def neg(a: Value) -> Value:
 
 
 @instruction("min.type d, a, b", type=PACKED, category="integer", unit="alu", since=(8, 0), target=90)
-@instruction("min.relu.type d, a, b", type="s16x2 s32", category="integer", unit="alu", since=(8, 0), target=90)
+@instruction(
+    "min.relu.type d, a, b", type="s16x2 s32", category="integer", unit="alu", since=(8, 0), target=90
+)
 @instruction("min.type d, a, b", type=INTEGERS, category="integer", unit="alu")
 def integer_min(a: Value, b: Value, *, relu: bool | None) -> Value:
     """The smaller of a and b; .relu: at least 0."""
@@ -128,7 +130,9 @@ def integer_min(a: Value, b: Value, *, relu: bool | None) -> Value:
 
 
 @instruction("max.type d, a, b", type=PACKED, category="integer", unit="alu", since=(8, 0), target=90)
-@instruction("max.relu.type d, a, b", type="s16x2 s32", category="integer", unit="alu", since=(8, 0), target=90)
+@instruction(
+    "max.relu.type d, a, b", type="s16x2 s32", category="integer", unit="alu", since=(8, 0), target=90
+)
 @instruction("max.type d, a, b", type=INTEGERS, category="integer", unit="alu")
 def integer_max(a: Value, b: Value, *, relu: bool | None) -> Value:
     """The larger of a and b; .relu: at least 0."""
@@ -149,7 +153,12 @@ def leading_zeros(a: Value) -> Value:
 
 
 @instruction(
-    "bfind{.shiftamt}.type d:u32, a", type="u32 u64 s32 s64", category="integer", unit="xu", since=(2, 0), target=20
+    "bfind{.shiftamt}.type d:u32, a",
+    type="u32 u64 s32 s64",
+    category="integer",
+    unit="xu",
+    since=(2, 0),
+    target=20,
 )
 def bfind(a: Value, *, shiftamt: bool | None) -> Value:
     """The position of the most significant bit that is not sign, or the left shift that brings it to the top; all ones if
@@ -163,7 +172,9 @@ def bfind(a: Value, *, shiftamt: bool | None) -> Value:
     return select(bits.compare("eq", 0), zeros.constant(0xFFFFFFFF, U32), found)
 
 
-@instruction("fns.b32 d, mask:b32, base:b32, offset:s32", category="integer", unit="xu", since=(6, 0), target=30)
+@instruction(
+    "fns.b32 d, mask:b32, base:b32, offset:s32", category="integer", unit="xu", since=(6, 0), target=30
+)
 def fns(mask: Value, base: Value, offset: Value) -> Value:
     """The position of the n-th set bit of mask, counted from bit ``base`` upwards (offset n) or downwards (−n); offset 0
     asks for bit ``base`` itself. All ones if there is none."""
@@ -188,7 +199,12 @@ def reverse(a: Value) -> Value:
 
 
 @instruction(
-    "bfe.type d, a, b:u32, c:u32", type="u32 u64 s32 s64", category="integer", unit="alu", since=(2, 0), target=20
+    "bfe.type d, a, b:u32, c:u32",
+    type="u32 u64 s32 s64",
+    category="integer",
+    unit="alu",
+    since=(2, 0),
+    target=20,
 )
 def bfe(a: Value, b: Value, c: Value) -> Value:
     """The field of c bits from bit b of a, extended by the sign of its highest bit (within a) if the type is signed."""
@@ -204,7 +220,9 @@ def bfe(a: Value, b: Value, c: Value) -> Value:
     return field
 
 
-@instruction("bfi.type f, a, b, c:u32, d:u32", type="b32 b64", category="integer", unit="alu", since=(2, 0), target=20)
+@instruction(
+    "bfi.type f, a, b, c:u32, d:u32", type="b32 b64", category="integer", unit="alu", since=(2, 0), target=20
+)
 def bfi(a: Value, b: Value, c: Value, d: Value) -> Value:
     """b with the low d bits of a put in from bit c."""
     position, length = c & 0xFF, d & 0xFF
@@ -213,7 +231,13 @@ def bfi(a: Value, b: Value, c: Value, d: Value) -> Value:
 
 
 @instruction(
-    "szext.mode.type d, a, b:u32", mode="clamp wrap", type="u32 s32", category="integer", unit="alu", since=(7, 6), target=70
+    "szext.mode.type d, a, b:u32",
+    mode="clamp wrap",
+    type="u32 s32",
+    category="integer",
+    unit="alu",
+    since=(7, 6),
+    target=70,
 )
 def szext(a: Value, b: Value, *, mode: str) -> Value:
     """The low b bits of a, extended to 32 by the type; b above 31 counts modulo 32 (wrap) or leaves a as it is (clamp)."""
@@ -229,7 +253,12 @@ def szext(a: Value, b: Value, *, mode: str) -> Value:
 
 
 @instruction(
-    "bmsk.mode.b32 d, a:u32, b:u32", mode="clamp wrap", category="integer", unit="alu", since=(7, 6), target=70
+    "bmsk.mode.b32 d, a:u32, b:u32",
+    mode="clamp wrap",
+    category="integer",
+    unit="alu",
+    since=(7, 6),
+    target=70,
 )
 def bmsk(a: Value, b: Value, *, mode: str) -> Value:
     """A mask of b ones from bit a; both modulo 32 (wrap) or limited to 32 (clamp)."""

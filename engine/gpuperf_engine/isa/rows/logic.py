@@ -80,7 +80,12 @@ def _of_two_or(table: int, a: Value, b: Value) -> Value:
 
 
 @instruction(
-    "lop3.op.b32 d|p:pred, a, b, c, lut:imm, {!}q:pred", op="or and", category="logic", unit="alu", since=(8, 2), target=70
+    "lop3.op.b32 d|p:pred, a, b, c, lut:imm, {!}q:pred",
+    op="or and",
+    category="logic",
+    unit="alu",
+    since=(8, 2),
+    target=70,
 )
 def lop3_predicate(a: Value, b: Value, c: Value, lut: int, q: Value, *, op: str) -> tuple[Value, Value]:
     """lop3, and whether its result is not zero, combined with q."""
@@ -102,7 +107,13 @@ def shr(a: Value, b: Value) -> Value:
 
 
 @instruction(
-    "shf.dir.mode.b32 d, a, b, c:u32", dir="l r", mode="clamp wrap", category="logic", unit="alu", since=(3, 1), target=32
+    "shf.dir.mode.b32 d, a, b, c:u32",
+    dir="l r",
+    mode="clamp wrap",
+    category="logic",
+    unit="alu",
+    since=(3, 1),
+    target=32,
 )
 def shf(a: Value, b: Value, c: Value, *, dir: str, mode: str) -> Value:
     """The upper (l) or lower (r) word of the 64 bits b:a shifted by c modulo 32 (wrap) or at most 32 (clamp)."""
@@ -111,7 +122,9 @@ def shf(a: Value, b: Value, c: Value, *, dir: str, mode: str) -> Value:
     return ((both << amount) >> 32).convert(U32) if dir == "l" else (both >> amount).convert(U32)
 
 
-@instruction("prmt.b32{.mode} d, a, b, c", mode=PERMUTE_MODES, category="logic", unit="alu", since=(2, 0), target=20)
+@instruction(
+    "prmt.b32{.mode} d, a, b, c", mode=PERMUTE_MODES, category="logic", unit="alu", since=(2, 0), target=20
+)
 def prmt(a: Value, b: Value, c: Value, *, mode: str | None) -> Value:
     """Four of the eight bytes b:a, chosen by the nibbles of c (bit 3: the byte's sign in all its bits) or by a mode."""
     source = (b.convert(U64) << 32) | a.convert(U64)

@@ -16,11 +16,19 @@ EVICTIONS_L2 = "L2::evict_normal L2::evict_first L2::evict_last"
 LOAD: dict[str, Any] = {"category": "load_store", "unit": "lsu", "effect": "load"}
 STORE: dict[str, Any] = {**LOAD, "effect": "store"}
 NEEDS = {
-    "weak": ((6, 0), 70), "cluster": ((7, 8), 90), "shared::cta": ((7, 8), 30), "shared::cluster": ((7, 8), 90),
-    "param::entry": ((8, 3), 0), "param::func": ((8, 3), 0), "b128": ((8, 3), 70), "L2::cache_hint": ((7, 4), 80),
-    "L2::64B": ((7, 4), 75), "L2::128B": ((7, 4), 75), "L2::256B": ((7, 4), 80),
+    "weak": ((6, 0), 70),
+    "cluster": ((7, 8), 90),
+    "shared::cta": ((7, 8), 30),
+    "shared::cluster": ((7, 8), 90),
+    "param::entry": ((8, 3), 0),
+    "param::func": ((8, 3), 0),
+    "b128": ((8, 3), 70),
+    "L2::cache_hint": ((7, 4), 80),
+    "L2::64B": ((7, 4), 75),
+    "L2::128B": ((7, 4), 75),
+    "L2::256B": ((7, 4), 80),
     **{name: ((7, 4), 70) for name in EVICTIONS.split()},
-}  # fmt: skip
+}
 
 
 def _fits(modifiers: Mapping[str, Modifier]) -> str:
@@ -38,7 +46,9 @@ def _fits(modifiers: Mapping[str, Modifier]) -> str:
 def _long(modifiers: Mapping[str, Modifier]) -> str:
     """Accesses of 256 bits."""
     kind, vector = str(modifiers["type"]), str(modifiers["vec"])
-    return "" if int(kind[1:]) * int(vector[1:]) == 256 else f"'.{vector}.{kind}' is not an access of 256 bits"
+    return (
+        "" if int(kind[1:]) * int(vector[1:]) == 256 else f"'.{vector}.{kind}' is not an access of 256 bits"
+    )
 
 
 def _lines(name: str, text: str, size: str, operands: str, *options: dict[str, Any], **more: Any) -> None:
@@ -48,79 +58,217 @@ def _lines(name: str, text: str, size: str, operands: str, *options: dict[str, A
         merged.update(part)
     short = {**merged, "vec": "v2 v4", "type": TYPES, "level1": EVICTIONS, "valid": _fits, **more}
     declare(f"{name}{{.level1}}{{.hint}}{size}{{.vec}}.type {operands}", text, **short)
-    long = {**short, "vec": "v4 v8", "type": "b32 u32 s32 f32 b64 u64 s64 f64", "level2": EVICTIONS_L2, "valid": _long}
+    long = {
+        **short,
+        "vec": "v4 v8",
+        "type": "b32 u32 s32 f32 b64 u64 s64 f64",
+        "level2": EVICTIONS_L2,
+        "valid": _long,
+    }
     if "space" in long:
         long["space"] = "global"
-    declare(f"{name}{{.level1}}{{.level2}}{{.hint}}{size}.vec.type {operands}", text, **{**long, "since": (8, 8), "target": 100})
+    declare(
+        f"{name}{{.level1}}{{.level2}}{{.hint}}{size}.vec.type {operands}",
+        text,
+        **{**long, "since": (8, 8), "target": 100},
+    )
 
 
 _LOADED, _LOAD = "The value at address a.", "d+*vec, [a], policy:b64?hint"
 _HINTED: dict[str, Any] = {"hint": "L2::cache_hint", "size": "L2::64B L2::128B L2::256B"}
 declare(
-    "ld{.weak}{.space}.cop{.hint}{.size}{.vec}.type d+*vec, [a], policy:b64?hint", _LOADED, space=SPACES, cop="ca cg cs lu cv",
-    vec="v2 v4", type=TYPES, valid=_fits, requires=NEEDS, **_HINTED, **LOAD,
-)  # fmt: skip
+    "ld{.weak}{.space}.cop{.hint}{.size}{.vec}.type d+*vec, [a], policy:b64?hint",
+    _LOADED,
+    space=SPACES,
+    cop="ca cg cs lu cv",
+    vec="v2 v4",
+    type=TYPES,
+    valid=_fits,
+    requires=NEEDS,
+    **_HINTED,
+    **LOAD,
+)
 _lines("ld{.weak}{.space}", _LOADED, "{.size}", _LOAD, LOAD, _HINTED, space=SPACES)
 declare(
-    "ld.volatile{.space}{.size}{.vec}.type d+*vec, [a]", _LOADED, space=ORDERED_SPACES, size=_HINTED["size"], vec="v2 v4",
-    type=TYPES, valid=_fits, requires=NEEDS, **LOAD,
-)  # fmt: skip
+    "ld.volatile{.space}{.size}{.vec}.type d+*vec, [a]",
+    _LOADED,
+    space=ORDERED_SPACES,
+    size=_HINTED["size"],
+    vec="v2 v4",
+    type=TYPES,
+    valid=_fits,
+    requires=NEEDS,
+    **LOAD,
+)
 for _sem in ("relaxed", "acquire"):
-    _lines(f"ld.{_sem}.scope{{.space}}", _LOADED, "{.size}", _LOAD, LOAD, _HINTED, space=ORDERED_SPACES, scope=SCOPES, since=(6, 0),
-           target=70)  # fmt: skip
-declare("ld.mmio.relaxed.sys{.space}.type d+, [a]", _LOADED, type=TYPES, space="global", since=(8, 2), target=70, **LOAD)
+    _lines(
+        f"ld.{_sem}.scope{{.space}}",
+        _LOADED,
+        "{.size}",
+        _LOAD,
+        LOAD,
+        _HINTED,
+        space=ORDERED_SPACES,
+        scope=SCOPES,
+        since=(6, 0),
+        target=70,
+    )
+declare(
+    "ld.mmio.relaxed.sys{.space}.type d+, [a]",
+    _LOADED,
+    type=TYPES,
+    space="global",
+    since=(8, 2),
+    target=70,
+    **LOAD,
+)
 _CONSTANT = "The value at global address a, which nothing writes while the kernel runs."
 declare(
-    "ld.global.cop.nc{.hint}{.size}{.vec}.type d+*vec, [a], policy:b64?hint", _CONSTANT, cop="ca cg cs", vec="v2 v4", type=TYPES,
-    valid=_fits, requires=NEEDS, since=(3, 1), target=32, **_HINTED, **LOAD,
-)  # fmt: skip
+    "ld.global.cop.nc{.hint}{.size}{.vec}.type d+*vec, [a], policy:b64?hint",
+    _CONSTANT,
+    cop="ca cg cs",
+    vec="v2 v4",
+    type=TYPES,
+    valid=_fits,
+    requires=NEEDS,
+    since=(3, 1),
+    target=32,
+    **_HINTED,
+    **LOAD,
+)
 _lines("ld.global.nc", _CONSTANT, "{.size}", _LOAD, LOAD, _HINTED, since=(3, 1), target=32)
 declare(
-    "ldu{.space}{.vec}.type d+*vec, [a]", "The value at address a, the same in all lanes.", space="global", vec="v2 v4", type=TYPES,
-    valid=_fits, requires=NEEDS, since=(2, 0), target=20, **LOAD,
-)  # fmt: skip
+    "ldu{.space}{.vec}.type d+*vec, [a]",
+    "The value at address a, the same in all lanes.",
+    space="global",
+    vec="v2 v4",
+    type=TYPES,
+    valid=_fits,
+    requires=NEEDS,
+    since=(2, 0),
+    target=20,
+    **LOAD,
+)
 
 _STORED, _STORE = "Puts b at address a.", "[a], b+*vec, policy:b64?hint"
 STORE_SPACES = "global shared shared::cta shared::cluster local param param::func"
 _HINT: dict[str, Any] = {"hint": "L2::cache_hint"}
 declare(
-    f"st{{.weak}}{{.space}}.cop{{.hint}}{{.vec}}.type {_STORE}", _STORED, space=STORE_SPACES, cop="wb cg cs wt", vec="v2 v4",
-    type=TYPES, valid=_fits, requires=NEEDS, **_HINT, **STORE,
-)  # fmt: skip
+    f"st{{.weak}}{{.space}}.cop{{.hint}}{{.vec}}.type {_STORE}",
+    _STORED,
+    space=STORE_SPACES,
+    cop="wb cg cs wt",
+    vec="v2 v4",
+    type=TYPES,
+    valid=_fits,
+    requires=NEEDS,
+    **_HINT,
+    **STORE,
+)
 _lines("st{.weak}{.space}", _STORED, "", _STORE, STORE, _HINT, space=STORE_SPACES)
 declare(
-    "st.volatile{.space}{.vec}.type [a], b+*vec", _STORED, space=ORDERED_SPACES, vec="v2 v4", type=TYPES, valid=_fits,
-    requires=NEEDS, **STORE,
-)  # fmt: skip
+    "st.volatile{.space}{.vec}.type [a], b+*vec",
+    _STORED,
+    space=ORDERED_SPACES,
+    vec="v2 v4",
+    type=TYPES,
+    valid=_fits,
+    requires=NEEDS,
+    **STORE,
+)
 for _sem in ("relaxed", "release"):
-    _lines(f"st.{_sem}.scope{{.space}}", _STORED, "", _STORE, STORE, _HINT, space=ORDERED_SPACES, scope=SCOPES, since=(6, 0),
-           target=70)  # fmt: skip
-declare("st.mmio.relaxed.sys{.space}.type [a], b+", _STORED, type=TYPES, space="global", since=(8, 2), target=70, **STORE)
+    _lines(
+        f"st.{_sem}.scope{{.space}}",
+        _STORED,
+        "",
+        _STORE,
+        STORE,
+        _HINT,
+        space=ORDERED_SPACES,
+        scope=SCOPES,
+        since=(6, 0),
+        target=70,
+    )
+declare(
+    "st.mmio.relaxed.sys{.space}.type [a], b+",
+    _STORED,
+    type=TYPES,
+    space="global",
+    since=(8, 2),
+    target=70,
+    **STORE,
+)
 
 HINT: dict[str, Any] = {"category": "load_store", "unit": "lsu", "effect": "hint"}
-declare("prefetch{.space}.level [a]", "Brings a cache line nearer.", space="global local", level="L1 L2", since=(2, 0), target=20, **HINT)
 declare(
-    "prefetch.global.level [a]", "Brings a cache line into L2 with that priority.", level="L2::evict_last L2::evict_normal",
-    since=(7, 4), target=80, **HINT,
-)  # fmt: skip
-declare("prefetch{.space}.tensormap [a]", "Brings a tensor map nearer.", space="const param", since=(8, 0), target=90, **HINT)
+    "prefetch{.space}.level [a]",
+    "Brings a cache line nearer.",
+    space="global local",
+    level="L1 L2",
+    since=(2, 0),
+    target=20,
+    **HINT,
+)
+declare(
+    "prefetch.global.level [a]",
+    "Brings a cache line into L2 with that priority.",
+    level="L2::evict_last L2::evict_normal",
+    since=(7, 4),
+    target=80,
+    **HINT,
+)
+declare(
+    "prefetch{.space}.tensormap [a]",
+    "Brings a tensor map nearer.",
+    space="const param",
+    since=(8, 0),
+    target=90,
+    **HINT,
+)
 declare("prefetchu.L1 [a]", "Brings a cache line into the uniform cache.", since=(2, 0), target=20, **HINT)
-declare("discard{.space}.L2 [a], size:imm", "Drops a cache line; its contents become undefined.", space="global", since=(7, 4), target=80, **HINT)
 declare(
-    "applypriority{.space}.L2::evict_normal [a], size:imm", "Sets the eviction priority of a cache line.", space="global",
-    since=(7, 4), target=80, **HINT,
-)  # fmt: skip
+    "discard{.space}.L2 [a], size:imm",
+    "Drops a cache line; its contents become undefined.",
+    space="global",
+    since=(7, 4),
+    target=80,
+    **HINT,
+)
+declare(
+    "applypriority{.space}.L2::evict_normal [a], size:imm",
+    "Sets the eviction priority of a cache line.",
+    space="global",
+    since=(7, 4),
+    target=80,
+    **HINT,
+)
 
 POLICY: dict[str, Any] = {
-    "category": "misc", "unit": "alu", "effect": "hint", "since": (7, 4), "target": 80,
-    "primary": "L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged", "secondary": "L2::evict_first L2::evict_unchanged",
-}  # fmt: skip
-declare("createpolicy.fractional.primary{.secondary}.b64 d{, fraction:f32}", "A cache policy; its bits mean nothing here.", **POLICY)
+    "category": "misc",
+    "unit": "alu",
+    "effect": "hint",
+    "since": (7, 4),
+    "target": 80,
+    "primary": "L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged",
+    "secondary": "L2::evict_first L2::evict_unchanged",
+}
+declare(
+    "createpolicy.fractional.primary{.secondary}.b64 d{, fraction:f32}",
+    "A cache policy; its bits mean nothing here.",
+    **POLICY,
+)
 declare(
     "createpolicy.range{.space}.primary{.secondary}.b64 d, [a], primary_size:u32, total_size:u32",
-    "A cache policy; its bits mean nothing here.", space="global", **POLICY,
-)  # fmt: skip
+    "A cache policy; its bits mean nothing here.",
+    space="global",
+    **POLICY,
+)
 declare(
-    "createpolicy.cvt.L2.b64 d, a", "A cache policy; its bits mean nothing here.", category="misc", unit="alu", effect="hint",
-    since=(7, 4), target=80,
-)  # fmt: skip
+    "createpolicy.cvt.L2.b64 d, a",
+    "A cache policy; its bits mean nothing here.",
+    category="misc",
+    unit="alu",
+    effect="hint",
+    since=(7, 4),
+    target=80,
+)

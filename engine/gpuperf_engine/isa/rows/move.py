@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..spaces import WINDOWS
-from ..table import instruction
+from ..table import Modifier, instruction
 from ..words import Value, concat, split
 
 SCALARS = "pred b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
@@ -15,6 +17,19 @@ PACKINGS = (("b16", 2, "b8"), ("b32", 2, "b16"), ("b32", 4, "b8"), ("b64", 2, "b
 def mov(a: Value) -> Value:
     """a: a register, constant, special register, or the address of a variable or function in its space."""
     return a
+
+
+def _fits(modifiers: Mapping[str, Modifier]) -> str:
+    kind, vector = str(modifiers["type"]), str(modifiers["vec"])
+    return f"'.{vector}.{kind}' is longer than 128 bits" if int(kind[1:]) * int(vector[1:]) > 128 else ""
+
+
+@instruction(
+    "mov.vec.type d*vec, a*vec", vec="v2 v4", type=SCALARS.replace("pred ", ""), category="move", unit="alu"
+)
+def mov_vector(*elements: Value) -> tuple[Value, ...]:
+    """The elements one by one."""
+    return elements
 
 
 def pack(*pieces: Value) -> Value:
@@ -38,7 +53,9 @@ for _whole, _count, _piece in PACKINGS:
         unpack_two if _count == 2 else unpack_four
     )
 for _count, _piece in ((2, "b64"), (4, "b32")):
-    instruction(f"mov.b128 d, a:{_piece}*{_count}", category="move", unit="alu", since=(8, 3), target=70)(pack)
+    instruction(f"mov.b128 d, a:{_piece}*{_count}", category="move", unit="alu", since=(8, 3), target=70)(
+        pack
+    )
     instruction(f"mov.b128 d:{_piece}*{_count}, a", category="move", unit="alu", since=(8, 3), target=70)(
         unpack_two if _count == 2 else unpack_four
     )
@@ -54,7 +71,14 @@ NEEDS = {
 
 
 @instruction(
-    "cvta.space.type d, a", space=SPACES, type="u32 u64", category="move", unit="alu", since=(2, 0), target=20, requires=NEEDS
+    "cvta.space.type d, a",
+    space=SPACES,
+    type="u32 u64",
+    category="move",
+    unit="alu",
+    since=(2, 0),
+    target=20,
+    requires=NEEDS,
 )
 def cvta(a: Value, *, space: str) -> Value:
     """The generic address of a, an address in the space."""
@@ -63,9 +87,15 @@ def cvta(a: Value, *, space: str) -> Value:
 
 
 @instruction(
-    "cvta.to.space.type d, a", space=SPACES, type="u32 u64", category="move", unit="alu", since=(2, 0), target=20,
+    "cvta.to.space.type d, a",
+    space=SPACES,
+    type="u32 u64",
+    category="move",
+    unit="alu",
+    since=(2, 0),
+    target=20,
     requires=NEEDS,
-)  # fmt: skip
+)
 def cvta_to(a: Value, *, space: str) -> Value:
     """The address in the space of a, a generic address that lies there."""
     base, _ = WINDOWS[space.split("::")[0]]
@@ -73,7 +103,13 @@ def cvta_to(a: Value, *, space: str) -> Value:
 
 
 @instruction(
-    "isspacep.space p:pred, a:u64", space=SPACES, category="compare_select", unit="alu", since=(2, 0), target=20, requires=NEEDS
+    "isspacep.space p:pred, a:u64",
+    space=SPACES,
+    category="compare_select",
+    unit="alu",
+    since=(2, 0),
+    target=20,
+    requires=NEEDS,
 )
 def isspacep(a: Value, *, space: str) -> Value:
     """Whether a, a generic address, lies in the window of the space."""

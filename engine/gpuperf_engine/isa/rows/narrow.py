@@ -19,18 +19,41 @@ NEEDS = {"satfinite": ((8, 1), 80)}
 LARGEST = {"f16": 0x477FE000, "bf16": 0x7F7F0000, "tf32": 0x7F7FE000}
 
 
-@instruction("cvt.rnd.satfinite.dtype.f32 d:dtype, a:f32", rnd="rn rz", dtype="f16", since=(8, 1), target=75, **PACK)
-@instruction("cvt.rnd.relu{.satfinite}.dtype.f32 d:dtype, a:f32", rnd="rn rz", dtype="f16", since=(7, 0), target=80, requires=NEEDS,
-             **PACK)  # fmt: skip
-@instruction("cvt.rnd{.relu}{.satfinite}.dtype.f32 d:dtype, a:f32", rnd="rn rz", dtype="bf16", since=(7, 0), target=80,
-             requires=NEEDS, **PACK)  # fmt: skip
+@instruction(
+    "cvt.rnd.satfinite.dtype.f32 d:dtype, a:f32", rnd="rn rz", dtype="f16", since=(8, 1), target=75, **PACK
+)
+@instruction(
+    "cvt.rnd.relu{.satfinite}.dtype.f32 d:dtype, a:f32",
+    rnd="rn rz",
+    dtype="f16",
+    since=(7, 0),
+    target=80,
+    requires=NEEDS,
+    **PACK,
+)
+@instruction(
+    "cvt.rnd{.relu}{.satfinite}.dtype.f32 d:dtype, a:f32",
+    rnd="rn rz",
+    dtype="bf16",
+    since=(7, 0),
+    target=80,
+    requires=NEEDS,
+    **PACK,
+)
 def to_half(a: Value, *, rnd: str, relu: bool | None, satfinite: bool | None, dtype: ScalarType) -> Value:
     """a rounded to half precision or bfloat16; .relu: at least 0; .satfinite: the largest finite number instead of ∞."""
     return _halve(a, rnd, relu, satfinite, dtype)
 
 
-@instruction("cvt.rnd{.relu}{.satfinite}.dtype.f32 d:dtype, a:f32, b:f32", rnd="rn rz", dtype="f16x2 bf16x2", since=(7, 0),
-             target=80, requires=NEEDS, **PACK)  # fmt: skip
+@instruction(
+    "cvt.rnd{.relu}{.satfinite}.dtype.f32 d:dtype, a:f32, b:f32",
+    rnd="rn rz",
+    dtype="f16x2 bf16x2",
+    since=(7, 0),
+    target=80,
+    requires=NEEDS,
+    **PACK,
+)
 def to_packed_half(
     a: Value, b: Value, *, rnd: str, relu: bool | None, satfinite: bool | None, dtype: ScalarType
 ) -> Value:
@@ -45,8 +68,14 @@ def to_tf32_away(a: Value, *, satfinite: bool | None) -> Value:
     return _tf32(a, (a.bits(U32) + 0x1000) & 0xFFFFE000, None, satfinite)
 
 
-@instruction("cvt.rnd{.satfinite}{.relu}.tf32.f32 d:b32, a:f32", rnd="rn rz", since=(7, 8), target=90,
-             requires={"satfinite": ((8, 6), 100)}, **PACK)  # fmt: skip
+@instruction(
+    "cvt.rnd{.satfinite}{.relu}.tf32.f32 d:b32, a:f32",
+    rnd="rn rz",
+    since=(7, 8),
+    target=90,
+    requires={"satfinite": ((8, 6), 100)},
+    **PACK,
+)
 def to_tf32(a: Value, *, rnd: str, relu: bool | None, satfinite: bool | None) -> Value:
     """a rounded to 10 bits of mantissa."""
     pattern = a.bits(U32)
@@ -141,5 +170,7 @@ def _from_eight(byte: Value, form: Narrow, relu: bool | None) -> Value:
         special = magnitude.compare("eq", 0x7F)
     else:
         special = magnitude.compare("gt", 0x7C)
-    result = select(special, half.constant_bits(0x7FFF, F16), (half.bits(scalar_type("u16")) | sign).bits(F16))
+    result = select(
+        special, half.constant_bits(0x7FFF, F16), (half.bits(scalar_type("u16")) | sign).bits(F16)
+    )
     return maximum(result, 0.0, nan=True) if relu else result

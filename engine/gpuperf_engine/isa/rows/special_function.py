@@ -20,11 +20,13 @@ MUFU: dict[str, Any] = {"category": "special_function", "unit": "xu", "flops": 1
 SINE = (1.0, -1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800, 1 / 6227020800)
 COSINE = (1.0, -1 / 2, 1 / 24, -1 / 720, 1 / 40320, -1 / 3628800, 1 / 479001600)
 LN2 = 0.6931471805599453
-EXPONENTIAL = tuple(LN2**n / f for n, f in enumerate((1, 1, 2, 6, 24, 120, 720, 5040, 40320, 362880, 3628800)))
+EXPONENTIAL = tuple(
+    LN2**n / f for n, f in enumerate((1, 1, 2, 6, 24, 120, 720, 5040, 40320, 362880, 3628800))
+)
 LOGARITHM = tuple(2 / ((2 * n + 1) * LN2) for n in range(9))
 TWO_OVER_PI = 0.6366197723675814
 #: π/2 in three pieces of 33 bits and a rest (as in fdlibm).
-HALF_PI = (1.57079632673412561417e+00, 6.07710050630396597660e-11, 2.02226624879595063154e-21)
+HALF_PI = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624879595063154e-21)
 
 
 SQRT2 = 1.4142135623730951
@@ -100,7 +102,9 @@ def tanh(a: Value) -> Value:
     magnitude = abs(wide)
     decay = _exp2(magnitude * (-2 / LN2))
     far = (1.0 - decay).div(decay + 1.0)
-    near = magnitude * fma(magnitude * magnitude, magnitude.constant(-1 / 3, F64), magnitude.constant(1.0, F64))
+    near = magnitude * fma(
+        magnitude * magnitude, magnitude.constant(-1 / 3, F64), magnitude.constant(1.0, F64)
+    )
     return _narrow(copysign(select(magnitude.compare("lt", 2.0**-10), near, far), wide), a.type)
 
 

@@ -15,9 +15,19 @@ SYNC: dict[str, Any] = {**EXCHANGE, "since": (6, 0), "target": 30}
 OLD: dict[str, Any] = {**EXCHANGE, "removed": ((6, 4), 70)}
 
 
-@instruction("shfl.sync.mode.b32 d{|p:pred}, a, b:u32, c:u32, membermask:b32", mode="up down bfly idx", unit="lsu", **SYNC)
 @instruction(
-    "shfl.mode.b32 d{|p:pred}, a, b:u32, c:u32", mode="up down bfly idx", unit="lsu", since=(3, 0), target=30, **OLD
+    "shfl.sync.mode.b32 d{|p:pred}, a, b:u32, c:u32, membermask:b32",
+    mode="up down bfly idx",
+    unit="lsu",
+    **SYNC,
+)
+@instruction(
+    "shfl.mode.b32 d{|p:pred}, a, b:u32, c:u32",
+    mode="up down bfly idx",
+    unit="lsu",
+    since=(3, 0),
+    target=30,
+    **OLD,
 )
 def shfl(lane: Value, b: Value, c: Value, *, mode: str) -> tuple[Value, Value]:
     """The lane that a is taken from, and whether it is in range, from the own lane, b (lane or distance) and c (segment
@@ -29,33 +39,76 @@ def shfl(lane: Value, b: Value, c: Value, *, mode: str) -> tuple[Value, Value]:
         source = lane - offset
         inside = source.bits(_SIGNED).compare("ge", last.bits(_SIGNED))
     else:
-        source = lane + offset if mode == "down" else lane ^ offset if mode == "bfly" else lowest | (offset & (segment ^ 31))
+        source = (
+            lane + offset
+            if mode == "down"
+            else lane ^ offset
+            if mode == "bfly"
+            else lowest | (offset & (segment ^ 31))
+        )
         inside = source.compare("le", last)
     return select(inside, source, lane), inside
 
 
 declare(
-    "vote.sync.mode.pred d, {!}a, membermask:b32", "Whether a holds in all (any) member lanes, or is equal in all (uni).",
-    mode="all any uni", unit="alu", **SYNC,
-)  # fmt: skip
-declare(
-    "vote.sync.ballot.b32 d, {!}a:pred, membermask:b32", "The mask of member lanes in which a holds.", unit="alu", **SYNC
+    "vote.sync.mode.pred d, {!}a, membermask:b32",
+    "Whether a holds in all (any) member lanes, or is equal in all (uni).",
+    mode="all any uni",
+    unit="alu",
+    **SYNC,
 )
-declare("vote.mode.pred d, {!}a", "As vote.sync, over the active lanes.", mode="all any uni", unit="alu", since=(1, 2), target=12, **OLD)
-declare("vote.ballot.b32 d, {!}a:pred", "As vote.sync, over the active lanes.", unit="alu", since=(2, 1), target=20, **OLD)
 declare(
-    "match.any.sync.type d:b32, a, membermask:b32", "The mask of member lanes that have the same a.",
-    type="b32 b64", unit="alu", **{**SYNC, "target": 70},
-)  # fmt: skip
+    "vote.sync.ballot.b32 d, {!}a:pred, membermask:b32",
+    "The mask of member lanes in which a holds.",
+    unit="alu",
+    **SYNC,
+)
 declare(
-    "match.all.sync.type d:b32{|p:pred}, a, membermask:b32", "The member mask and true if all member lanes have the same a, else 0 and false.",
-    type="b32 b64", unit="alu", **{**SYNC, "target": 70},
-)  # fmt: skip
+    "vote.mode.pred d, {!}a",
+    "As vote.sync, over the active lanes.",
+    mode="all any uni",
+    unit="alu",
+    since=(1, 2),
+    target=12,
+    **OLD,
+)
+declare(
+    "vote.ballot.b32 d, {!}a:pred",
+    "As vote.sync, over the active lanes.",
+    unit="alu",
+    since=(2, 1),
+    target=20,
+    **OLD,
+)
+declare(
+    "match.any.sync.type d:b32, a, membermask:b32",
+    "The mask of member lanes that have the same a.",
+    type="b32 b64",
+    unit="alu",
+    **{**SYNC, "target": 70},
+)
+declare(
+    "match.all.sync.type d:b32{|p:pred}, a, membermask:b32",
+    "The member mask and true if all member lanes have the same a, else 0 and false.",
+    type="b32 b64",
+    unit="alu",
+    **{**SYNC, "target": 70},
+)
 
 
-@instruction("redux.sync.op.type d, a, membermask:b32", op="and or xor", type="b32", unit="alu", **{**SYNC, "since": (7, 0), "target": 80})
 @instruction(
-    "redux.sync.op.type d, a, membermask:b32", op="add min max", type="u32 s32", unit="alu", **{**SYNC, "since": (7, 0), "target": 80}
+    "redux.sync.op.type d, a, membermask:b32",
+    op="and or xor",
+    type="b32",
+    unit="alu",
+    **{**SYNC, "since": (7, 0), "target": 80},
+)
+@instruction(
+    "redux.sync.op.type d, a, membermask:b32",
+    op="add min max",
+    type="u32 s32",
+    unit="alu",
+    **{**SYNC, "since": (7, 0), "target": 80},
 )
 def redux(a: Value, b: Value, *, op: str) -> Value:
     """The combination of two lanes' values."""
@@ -67,7 +120,11 @@ def redux(a: Value, b: Value, *, op: str) -> Value:
 
 
 @instruction(
-    "redux.sync.op{.abs}{.NaN}.f32 d, a, membermask:b32", op="min max", unit="alu", variant="a", **{**SYNC, "since": (8, 6), "target": 100}
+    "redux.sync.op{.abs}{.NaN}.f32 d, a, membermask:b32",
+    op="min max",
+    unit="alu",
+    variant="a",
+    **{**SYNC, "since": (8, 6), "target": 100},
 )
 def redux_float(a: Value, b: Value, *, op: str, abs: bool | None, NaN: bool | None) -> Value:
     """The combination of two lanes' values (.abs: of their magnitudes)."""
@@ -77,6 +134,8 @@ def redux_float(a: Value, b: Value, *, op: str, abs: bool | None, NaN: bool | No
 
 declare("activemask.b32 d", "The mask of active lanes.", unit="alu", **{**SYNC, "since": (6, 2)})
 declare(
-    "elect.sync d:b32|p:pred, membermask:b32", "The lowest member lane, and whether it is this one.",
-    unit="alu", **{**SYNC, "since": (8, 0), "target": 90},
-)  # fmt: skip
+    "elect.sync d:b32|p:pred, membermask:b32",
+    "The lowest member lane, and whether it is this one.",
+    unit="alu",
+    **{**SYNC, "since": (8, 0), "target": 90},
+)

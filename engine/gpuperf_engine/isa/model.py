@@ -1,0 +1,226 @@
+"""What the instruction table is made of: rows, the spellings of their opcodes, and the operands of those."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from .notation import Item, Operand
+from .types import SCALAR_TYPES, ScalarType
+
+__all__ = [
+    "CATEGORIES",
+    "EFFECTS",
+    "UNITS",
+    "ByModifier",
+    "Constraint",
+    "Modifier",
+    "OperandForm",
+    "Row",
+    "Spelling",
+    "Version",
+]
+
+#: What an instruction does beyond computing its destinations from its sources. Analyses ask for effects, never for names.
+EFFECTS: dict[str, str] = {
+    "": "none: destinations are a function of the sources",
+    "special": "reads a special register that is not a constant of the thread (clock, activemask …)",
+    "load": "reads memory",
+    "store": "writes memory",
+    "atomic": "reads, changes and returns memory (atom)",
+    "reduction": "changes memory, returns nothing (red)",
+    "exchange": "reads registers of other lanes of the warp (shfl, vote, match, redux, elect, activemask)",
+    "warp_barrier": "waits for lanes of the warp (bar.warp.sync)",
+    "barrier": "waits for warps of the CTA or announces arrival (bar, barrier)",
+    "fence": "orders memory (membar, fence)",
+    "branch": "bra",
+    "indirect_branch": "brx.idx",
+    "call": "call",
+    "return": "ret",
+    "exit": "exit",
+    "trap": "trap, brkpt",
+    "hint": "changes nothing that can be observed (prefetch, discard, nanosleep, pmevent …)",
+    "async_copy": "copies memory asynchronously (cp.async …)",
+    "matrix": "matrix multiply or fragment movement of a whole warp (mma, wmma, ldmatrix …)",
+    "texture": "tex, tld4, suld, sust, txq …",
+}
+
+CATEGORIES: tuple[str, ...] = (
+    "integer",
+    "fp16",
+    "fp32",
+    "fp64",
+    "bit_convert",
+    "compare_select",
+    "logic",
+    "move",
+    "load_store",
+    "atomic",
+    "control",
+    "inter_thread",
+    "barrier",
+    "special_function",
+    "matrix",
+    "texture",
+    "misc",
+)
+
+#: Execution units by the names Nsight Compute gives the pipes; ``none`` costs no issue slot by itself.
+UNITS: tuple[str, ...] = (
+    "alu",
+    "imad",
+    "fma",
+    "fp16",
+    "fp64",
+    "xu",
+    "lsu",
+    "tensor",
+    "tex",
+    "cbu",
+    "adu",
+    "none",
+)
+
+Modifier = str | bool | None
+Version = tuple[int, int]
+#: A category or unit: a name, or names by modifier value (first slot that has one wins) with ``""`` for the others.
+ByModifier = str | Mapping[str, str]
+#: Why a combination of modifiers is not allowed, ``""`` if it is.
+Constraint = Callable[[Mapping[str, Modifier]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class OperandForm:
+    """One operand of a spelling.
+
+    ``role`` is ``destination source predicate_source address label call``; ``type`` its scalar type (of an address: the
+    type accessed; ``None`` for labels, calls and addresses of nothing in particular), ``vector`` the number of elements
+    of a ``{…}`` operand (1 = scalar). ``predicate_source`` may be negated (``!p``). ``pair``: written after the previous
+    operand and a bar (``d|p``). ``wider``: registers wider than the type are allowed. ``constant``: must be an integer
+    constant.
+    """
+
+    name: str
+    role: str
+    type: ScalarType | None
+    vector: int = 1
+    optional: bool = False
+    pair: bool = False
+    wider: bool = False
+    constant: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One instruction of the manual, all spellings of one syntax line.
+
+    ``modifiers`` maps slot names to their value sets, ``requires`` maps modifier values to the ``(version, target)`` they
+    need beyond the row's own ``since`` and ``target``; ``also`` is a later version from which on a
+    lower target has it too; ``removed`` is the ``(version, target)`` from which on, both, the instruction is no longer
+    there. ``flops`` is the number of floating-point operations per thread and lane of the type.
+    ``asks`` are the modifiers that the meaning takes as keywords; ``whole`` says that it takes packed
+    values whole, not lane by lane.
+    """
+
+    name: str
+    syntax: str
+    modifiers: Mapping[str, tuple[str, ...]]
+    category: str
+    unit: str
+    effect: str
+    meaning: Callable[..., object] | None
+    since: Version
+    target: int
+    requires: Mapping[str, tuple[Version, int]]
+    documentation: str
+    flops: int = 0
+    also: tuple[Version, int] | None = None
+    removed: tuple[Version, int] | None = None
+    variant: str = ""
+    reads_carry: bool = False
+    whole: bool = False
+    asks: tuple[str, ...] = ()
+    pattern: tuple[Item, ...] = field(default=(), repr=False)
+    operand_choices: tuple[tuple[Operand, ...], ...] = field(default=(), repr=False)
+    categories: ByModifier = ""
+    units: ByModifier = ""
+    valid: Constraint | None = field(default=None, repr=False)
+
+    @property
+    def runs(self) -> bool:
+        """Whether instructions of this row can be run: a meaning, or an effect that needs none."""
+        return self.meaning is not None or self.effect in _MEANINGLESS
+
+
+#: Effects that a handler carries out without a meaning.
+_MEANINGLESS = frozenset(EFFECTS) - {"", "atomic", "reduction", "async_copy", "matrix", "texture"}
+
+
+@dataclass(frozen=True, eq=False)
+class Spelling:
+    """A row with its modifiers bound: what one opcode as written means.
+
+    ``modifiers`` maps slot names to the value found (without dots), literals to ``True``, absent ones to ``None``. If the
+    row has a type in its syntax line instead of a ``type`` slot (``add.f16``), ``modifiers["type"]`` is that type; so with
+    a state space and ``modifiers["space"]`` (``ld.global.nc``).
+    """
+
+    row: Row
+    opcode: str
+    modifiers: Mapping[str, Modifier]
+    operands: tuple[OperandForm, ...]
+    category: str
+    unit: str
+    effect: str
+    flops: int
+
+    def modifier(self, name: str) -> Modifier:
+        """The bound value of a slot, ``None`` if absent or not a slot of this row."""
+        return self.modifiers.get(name)
+
+    @cached_property
+    def type(self) -> ScalarType | None:
+        """The instruction's type: the first of two (``cvt.dtype.atype``), else of the first operand that has one."""
+        name = self.modifiers.get("dtype") or self.modifiers.get("type")
+        if name in SCALAR_TYPES:
+            return SCALAR_TYPES[str(name)]
+        return next((form.type for form in self.operands if form.type is not None), None)
+
+    @cached_property
+    def lanes(self) -> int:
+        """Lanes of a packed instruction (``f16x2`` → 2), else 1."""
+        return max((form.type.lanes for form in self.operands if form.type is not None), default=1)
+
+    @cached_property
+    def space(self) -> str | None:
+        """State space of a memory instruction: ``global shared local const param generic``; ``None`` for others."""
+        if not any(form.role == "address" for form in self.operands):
+            return None
+        space = self.modifiers.get("space")
+        return str(space).split("::")[0] if space else "generic"
+
+    @cached_property
+    def vector(self) -> int:
+        """Elements of a vector access (``.v2`` → 2), else 1."""
+        return max((form.vector for form in self.operands), default=1)
+
+    @cached_property
+    def reads_carry(self) -> bool:
+        """Whether the condition code CC.CF is a source, after those written."""
+        return self.row.reads_carry
+
+    @cached_property
+    def writes_carry(self) -> bool:
+        """Whether the condition code CC.CF is a destination, after those written."""
+        return bool(self.modifiers.get("cc"))
+
+    @cached_property
+    def destinations(self) -> tuple[OperandForm, ...]:
+        """Operands that are written, in order."""
+        return tuple(form for form in self.operands if form.role == "destination")
+
+    @cached_property
+    def sources(self) -> tuple[OperandForm, ...]:
+        """Operands that are read as values, in order: no addresses, labels and calls."""
+        return tuple(form for form in self.operands if form.role in ("source", "predicate_source"))

@@ -19,7 +19,7 @@ from .operands import Builder, Get, Put
 from .syntax import WIDTHS
 
 if TYPE_CHECKING:
-    from .machine import Cta, Thread
+    from .threads import Cta, Thread
 
 WARP_NAMES = ("shfl", "vote", "match", "redux", "elect", "activemask")
 # From the values and masks of the lanes to what each lane writes.

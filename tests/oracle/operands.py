@@ -25,7 +25,8 @@ from .syntax import (
 )
 
 if TYPE_CHECKING:
-    from .machine import Machine, Thread
+    from .machine import Machine
+    from .threads import Thread
 
 Get = Callable[["Thread"], int]
 Put = Callable[["Thread", int], None]

@@ -26,8 +26,10 @@ from numpy.typing import NDArray
 
 from .machine import Machine
 from .memory import Buffer, OracleError
+from .reader import parse
 from .replay import Replay
-from .syntax import Function, PtxError, Variable, parse
+from .syntax import Function, Variable
+from .tokens import PtxError
 
 __all__ = ["Branch", "Buffer", "OracleError", "PtxError", "Result", "run"]
 

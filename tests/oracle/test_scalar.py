@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from .kernels import HEAD, collect, launch, module
+from .reader import parse
 from .scalar import Buffer, OracleError, PtxError, run
-from .syntax import parse, tokenize
 from .test_counts import RECURSION, RECURSIVE_BODY
+from .tokens import tokenize
 
 SAXPY = """
     ld.param.u32 %r1, [n];

@@ -1,0 +1,174 @@
+"""Moves, addresses, loads, stores and atomics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from . import floats
+from .integers import mask, signed
+from .memory import WINDOWS
+from .operands import Builder, Step
+from .registry import apply, half_lanes, meaning, sources
+from .syntax import Vector
+
+if TYPE_CHECKING:
+    from .threads import Thread
+
+
+@meaning("mov")
+def mov(b: Builder) -> Step:
+    put, x = b.put(0), b.get(1)
+    return lambda t: put(t, x(t))
+
+
+@meaning("cvta")
+def cvta(b: Builder) -> Step:
+    window = WINDOWS.get(b.space(), 0)
+    if b.has("to"):
+        window = -window
+    return apply(b, lambda x: x + window, sources(b, 1))
+
+
+@meaning("isspacep")
+def isspacep(b: Builder) -> Step:
+    space = b.space()
+    x, put = b.get(1, 64), b.put(0, 1)
+
+    def step(t: Thread) -> None:
+        actual, _ = t.resolve(space="generic", address=x(t))
+        if actual == "global" and t.cta.machine.is_constant(x(t)):
+            actual = "const"
+        put(t, int(actual == space))
+
+    return step
+
+
+@meaning("ld", "ldu")
+def ld(b: Builder) -> Step:
+    space, address = b.space(), b.address(1)
+    size = b.width // 8
+    target = b.operands[0]
+    items = target.items if isinstance(target, Vector) else (target,)
+    puts = [b.put(item, b.width, b.signed) for item in items]
+    if len(puts) == 1:
+        put = puts[0]
+        return lambda t: put(t, t.load(space, address(t), size))
+    total = size * len(puts)
+
+    def step(t: Thread) -> None:
+        data = t.load(space, address(t), total)
+        for i, put in enumerate(puts):
+            put(t, data >> 8 * size * i)
+
+    return step
+
+
+@meaning("st")
+def st(b: Builder) -> Step:
+    space, address = b.space(), b.address(0)
+    size, source = b.width // 8, b.operands[1]
+    total = size * len(source.items) if isinstance(source, Vector) else size
+    value = b.get(source, total * 8)
+    return lambda t: t.store(space, address(t), total, value(t))
+
+
+@meaning("cp")
+def copy(b: Builder) -> Step:
+    """``cp.async`` without its asynchrony: copied at once, its groups and waits do nothing."""
+    if b.mods[:2] in (["async", "commit_group"], ["async", "wait_group"], ["async", "wait_all"]):
+        return nothing(b)
+    if b.mods[0] != "async" or not (b.has("ca") or b.has("cg")):
+        raise b.fail("the oracle does not know this instruction")
+    to, source, size = b.address(0), b.address(1), b.get(2, 32)
+    has_size = len(b.operands) > 3 + ("L2::cache_hint" in b.statement.modifiers)
+    given = b.get(3, 32) if has_size else size
+
+    def step(t: Thread) -> None:
+        count = min(given(t), size(t))
+        data = t.load("global", source(t), count, size(t)) if count else 0
+        t.store("shared", to(t), size(t), data)
+
+    return step
+
+
+def float_atomic(b: Builder, op: str) -> Callable[[int, int], int]:
+    f = b.float
+    assert f is not None
+    one: Callable[[int, int], int] = {
+        "add": lambda x, y: floats.add(f, x, y),
+        "min": lambda x, y: floats.extremum(f, x, y, False),
+        "max": lambda x, y: floats.extremum(f, x, y, True),
+        "exch": lambda x, y: y,
+    }[op]
+    return half_lanes(one) if b.type.endswith("x2") else one
+
+
+def integer_atomic(b: Builder, op: str) -> Callable[[int, int], int]:
+    width, is_signed = b.width, b.signed
+
+    def value(x: int) -> int:
+        return signed(x, width) if is_signed else x
+
+    table: dict[str, Callable[[int, int], int]] = {
+        "add": lambda x, y: x + y,
+        "and": lambda x, y: x & y,
+        "or": lambda x, y: x | y,
+        "xor": lambda x, y: x ^ y,
+        "exch": lambda x, y: y,
+        "min": lambda x, y: min(x, y, key=value),
+        "max": lambda x, y: max(x, y, key=value),
+        "inc": lambda x, y: 0 if x >= y else x + 1,
+        "dec": lambda x, y: y if x == 0 or x > y else x - 1,
+    }
+    return table[op]
+
+
+@meaning("atom", "red")
+def atom(b: Builder) -> Step:
+    at = 0 if b.statement.base == "red" else 1
+    op = next(
+        w for w in b.mods if w in ("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas")
+    )
+    space, address, size, width = b.space(), b.address(at), b.width // 8, b.width
+    target = b.operands[0]
+    source = b.operands[at + 1]
+    values = [b.get(x) for x in (source.items if isinstance(source, Vector) else (source,))]
+    items = target.items if isinstance(target, Vector) else (target,)
+    puts = [b.put(item) for item in items] if at else []
+    swap = b.get(at + 2) if op == "cas" else None
+    combine = None if swap else float_atomic(b, op) if b.float is not None else integer_atomic(b, op)
+    # atom.add.f32 in global memory flushes subnormals, in shared memory it does not (manual, "atom")
+    flushes = op == "add" and b.type == "f32" and len(values) == 1
+
+    def step(t: Thread) -> None:
+        start = address(t)
+        flush = flushes and t.resolve(space, start)[0] == "global"
+        t.check_alignment(start, size * len(values))
+        for i, get in enumerate(values):
+            old = t.load(space, start + size * i, size)
+            new = get(t)
+            if swap is not None:
+                new = swap(t) if old == new else old
+            elif flush:
+                f = floats.F32
+                new = floats.flush(f, floats.add(f, floats.flush(f, old), floats.flush(f, new)))
+            elif combine is not None:
+                new = combine(old, new)
+            t.store(space, start + size * i, size, new & mask(width))
+            if puts:
+                puts[i](t, old)
+
+    return step
+
+
+@meaning("membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "griddepcontrol", "discard",
+         "applypriority", "setmaxnreg", "brkpt")  # fmt: skip
+def nothing(b: Builder) -> Step:
+    return lambda t: None
+
+
+@meaning("createpolicy")
+def createpolicy(b: Builder) -> Step:
+    put = b.put(0, 64)
+    return lambda t: put(t, 0)

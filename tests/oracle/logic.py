@@ -1,0 +1,238 @@
+"""Bits, comparison and selection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from . import floats, integers
+from .integers import mask
+from .operands import Builder, Step
+from .registry import apply, meaning, sources
+from .syntax import WIDTHS
+
+if TYPE_CHECKING:
+    from .threads import Thread
+
+
+@meaning("and", "or", "xor")
+def logic(b: Builder) -> Step:
+    if b.statement.base == "and":
+        return apply(b, lambda x, y: x & y, sources(b, 2))
+    if b.statement.base == "or":
+        return apply(b, lambda x, y: x | y, sources(b, 2))
+    return apply(b, lambda x, y: x ^ y, sources(b, 2))
+
+
+@meaning("not")
+def invert(b: Builder) -> Step:
+    return apply(b, lambda x: ~x, sources(b, 1))
+
+
+@meaning("cnot")
+def cnot(b: Builder) -> Step:
+    return apply(b, lambda x: int(x == 0), sources(b, 1))
+
+
+@meaning("lop3")
+def lop3(b: Builder) -> Step:
+    booleans = [word for word in b.mods if word in ("or", "and")]
+    d, p = b.pair(0)
+    put, put_p = b.put(d), b.put(p, 1)
+    x, y, z = sources(b, 3)
+    table = b.get(4, 8)
+    q = b.get(5, 1) if booleans else None
+
+    def step(t: Thread) -> None:
+        result = integers.logic3(x(t), y(t), z(t), table(t))
+        put(t, result)
+        if q is not None:
+            put_p(t, int(result != 0) | q(t) if booleans[0] == "or" else int(result != 0) & q(t))
+
+    return step
+
+
+@meaning("shl", "shr")
+def shift(b: Builder) -> Step:
+    width, amount = b.width, b.get(2, 32)
+    if b.statement.base == "shl":
+        return apply(b, lambda x, n: integers.shift_left(x, n, width), [b.get(1), amount])
+    return apply(b, lambda x, n: integers.shift_right(x, n, width), [b.get(1, None, b.signed), amount])
+
+
+@meaning("shf")
+def shf(b: Builder) -> Step:
+    left, clamped = b.has("l"), b.has("clamp")
+    return apply(b, lambda x, y, n: integers.funnel(x, y, n, left, clamped), sources(b, 3))
+
+
+@meaning("bfe")
+def bfe(b: Builder) -> Step:
+    width, is_signed = b.width, b.signed
+    return apply(b, lambda x, y, z: integers.extract(x, y, z, width, is_signed),
+                 [b.get(1), b.get(2, 32), b.get(3, 32)])  # fmt: skip
+
+
+@meaning("bfi")
+def bfi(b: Builder) -> Step:
+    width = b.width
+    return apply(b, lambda x, y, z, w: integers.insert(x, y, z, w, width),
+                 [b.get(1), b.get(2), b.get(3, 32), b.get(4, 32)])  # fmt: skip
+
+
+@meaning("bfind")
+def bfind(b: Builder) -> Step:
+    width, is_signed, amount = b.width, b.signed, b.has("shiftamt")
+    return apply(b, lambda x: integers.find_leading(x, width, is_signed, amount), sources(b, 1), 32, False)
+
+
+@meaning("fns")
+def fns(b: Builder) -> Step:
+    return apply(b, integers.find_nth_set, [b.get(1), b.get(2), b.get(3, 32, True)])
+
+
+@meaning("bmsk")
+def bmsk(b: Builder) -> Step:
+    clamped = b.has("clamp")
+    return apply(b, lambda x, y: integers.bit_mask(x, y, clamped), sources(b, 2))
+
+
+@meaning("szext")
+def szext(b: Builder) -> Step:
+    is_signed, clamped = b.signed, b.has("clamp")
+    return apply(b, lambda x, y: integers.extend(x, y, is_signed, clamped), sources(b, 2))
+
+
+@meaning("brev")
+def brev(b: Builder) -> Step:
+    width = b.width
+    return apply(b, lambda x: integers.reverse(x, width), sources(b, 1))
+
+
+@meaning("popc")
+def popc(b: Builder) -> Step:
+    return apply(b, lambda x: x.bit_count(), sources(b, 1), 32, False)
+
+
+@meaning("clz")
+def clz(b: Builder) -> Step:
+    width = b.width
+    return apply(b, lambda x: width - x.bit_length(), sources(b, 1), 32, False)
+
+
+@meaning("prmt")
+def prmt(b: Builder) -> Step:
+    mode = next((word for word in b.mods if word in integers.PRMT), "")
+    return apply(b, lambda x, y, z: integers.permute(x, y, z, mode), sources(b, 3))
+
+
+@meaning("dp4a", "dp2a")
+def dot(b: Builder) -> Step:
+    halves = next((word for word in b.mods if word in ("lo", "hi")), "")
+    first, second = (name.startswith("s") for name in b.types[:2])
+    return apply(b, lambda x, y, z: integers.dot(x, y, z, first, second, halves), sources(b, 3))
+
+
+# -- comparison and selection
+
+
+def comparison(b: Builder, type_name: str, op: str) -> Callable[[int, int], bool]:
+    f = floats.FORMATS.get(type_name.removesuffix("x2"))
+    if f is not None:
+        ftz = b.has("ftz")
+        if ftz:
+            return lambda x, y: floats.compare(f, op, floats.flush(f, x), floats.flush(f, y))
+        return lambda x, y: floats.compare(f, op, x, y)
+    name = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}.get(op, op)
+    width = WIDTHS[type_name]
+    if type_name.startswith("s"):
+        flip = 1 << (width - 1)  # moves the signed order onto the unsigned one
+    else:
+        flip = 0
+    tests: dict[str, Callable[[int, int], bool]] = {
+        "eq": lambda x, y: x == y, "ne": lambda x, y: x != y,
+        "lt": lambda x, y: x ^ flip < y ^ flip, "le": lambda x, y: x ^ flip <= y ^ flip,
+        "gt": lambda x, y: x ^ flip > y ^ flip, "ge": lambda x, y: x ^ flip >= y ^ flip,
+    }  # fmt: skip
+    return tests[name]
+
+
+def combined(b: Builder, at: int) -> Callable[[Thread, bool], int]:
+    """The optional boolean operator of ``set``/``setp`` with its predicate operand."""
+    if len(b.operands) <= at:
+        return lambda t, x: int(x)
+    c = b.get(at, 1)
+    operator = next(word for word in b.mods if word in ("and", "or", "xor"))
+    if operator == "and":
+        return lambda t, x: int(x) & c(t)
+    if operator == "or":
+        return lambda t, x: int(x) | c(t)
+    return lambda t, x: int(x) ^ c(t)
+
+
+@meaning("setp")
+def setp(b: Builder) -> Step:
+    test, join = comparison(b, b.type, b.mods[0]), combined(b, 3)
+    p, q = b.pair(0)
+    put_p, put_q = b.put(p, 1), b.put(q, 1)
+    x, y = sources(b, 2)
+    if b.type.endswith("x2"):
+
+        def halves(t: Thread) -> None:
+            u, v = x(t), y(t)
+            put_p(t, join(t, test(u & 0xFFFF, v & 0xFFFF)))
+            put_q(t, join(t, test(u >> 16, v >> 16)))
+
+        return halves
+
+    def step(t: Thread) -> None:
+        result = test(x(t), y(t))
+        p_value, q_value = join(t, result), join(t, not result)
+        put_p(t, p_value)
+        put_q(t, q_value)
+
+    return step
+
+
+@meaning("set")
+def set_(b: Builder) -> Step:
+    target, source = b.types[-2:]
+    width = WIDTHS[source]
+    test, join = comparison(b, source, b.mods[0]), combined(b, 3)
+    f = floats.FORMATS.get(target.removesuffix("x2"))
+    x, y = b.get(1, width), b.get(2, width)
+    put = b.put(0, WIDTHS[target])
+    if source.endswith("x2"):
+        true = f.one if f is not None else 0xFFFF
+
+        def halves(t: Thread) -> None:
+            u, v = x(t), y(t)
+            low = true * join(t, test(u & 0xFFFF, v & 0xFFFF))
+            put(t, low | true * join(t, test(u >> 16, v >> 16)) << 16)
+
+        return halves
+    true = f.one if f is not None else mask(WIDTHS[target])
+    return lambda t: put(t, true * join(t, test(x(t), y(t))))
+
+
+@meaning("selp")
+def selp(b: Builder) -> Step:
+    x, y = sources(b, 2)
+    p, put = b.get(3, 1), b.put(0)
+    return lambda t: put(t, x(t) if p(t) else y(t))
+
+
+@meaning("slct")
+def slct(b: Builder) -> Step:
+    x, y = sources(b, 2)
+    control = b.types[1]
+    c, put = b.get(3, 32), b.put(0)
+    if control == "f32":
+        ftz = b.has("ftz")
+
+        def step(t: Thread) -> None:
+            value = floats.flush(floats.F32, c(t)) if ftz else c(t)
+            put(t, x(t) if floats.compare(floats.F32, "ge", value, 0) else y(t))
+
+        return step
+    return lambda t: put(t, y(t) if c(t) >> 31 else x(t))

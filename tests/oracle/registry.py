@@ -1,0 +1,60 @@
+"""The table of meanings and what its families share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from . import floats
+from .operands import Builder, Get, Step
+
+MEANINGS: dict[str, Callable[[Builder], Step]] = {}
+
+
+def meaning(*names: str) -> Callable[[Callable[[Builder], Step]], Callable[[Builder], Step]]:
+    def register(function: Callable[[Builder], Step]) -> Callable[[Builder], Step]:
+        MEANINGS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def apply(b: Builder, function: Callable[..., int], gets: list[Get], width: int | None = None,
+          is_signed: bool | None = None) -> Step:  # fmt: skip
+    """Write ``function(operands…)`` to operand 0."""
+    put = b.put(0, width, b.signed if is_signed is None else is_signed)
+    if len(gets) == 1:
+        (x,) = gets
+        return lambda t: put(t, function(x(t)))
+    if len(gets) == 2:
+        x, y = gets
+        return lambda t: put(t, function(x(t), y(t)))
+    return lambda t: put(t, function(*[get(t) for get in gets]))
+
+
+def sources(b: Builder, count: int, is_signed: bool = False, first: int = 1) -> list[Get]:
+    return [b.get(i, None, is_signed) for i in range(first, first + count)]
+
+
+def half_lanes(function: Callable[..., int], count: int = 2) -> Callable[..., int]:
+    """The function on each 16-bit half of packed operands."""
+    return lambda *xs: sum(
+        (function(*[x >> 16 * i & 0xFFFF for x in xs]) & 0xFFFF) << 16 * i for i in range(count)
+    )
+
+
+def floating(b: Builder, function: Callable[..., int], count: int) -> Step:
+    """A float instruction: ``.ftz`` around it, then ``.sat`` or ``.relu``, per half when packed."""
+    f = b.float
+    assert f is not None
+    ftz, sat, relu = b.has("ftz"), b.has("sat"), b.has("relu")
+
+    def one(*xs: int) -> int:
+        if ftz:
+            result = floats.flush(f, function(*[floats.flush(f, x) for x in xs]))
+        else:
+            result = function(*xs)
+        if sat:
+            return floats.saturate(f, result)
+        return floats.relu(f, result) if relu else result
+
+    return apply(b, half_lanes(one) if b.type.endswith("x2") else one, sources(b, count))

@@ -1,0 +1,137 @@
+"""Threads and the CTA they belong to: frames, memory of their own, calls and who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .exchange import BarrierWait, WarpWait, settle_barrier, settle_unmasked, settle_warp
+from .integers import mask
+from .memory import OracleError, window_of
+from .syntax import Function
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+
+@dataclass(eq=False)
+class Frame:
+    """One activation of a function: registers, and where its parameters and locals begin."""
+
+    function: Function
+    regs: list[int]
+    local_base: int
+    param_base: int
+    pc: int = 0
+    when_done: Callable[[Thread, Frame], None] | None = None
+
+
+@dataclass(eq=False)
+class Thread:
+    cta: Cta
+    number: int
+    tid: tuple[int, int, int]
+    frames: list[Frame]
+    param: bytearray
+    lane: int = 0
+    local: bytearray = field(default_factory=bytearray)
+    carry: int = 0
+    steps: int = 0
+    done: bool = False
+    waiting: WarpWait | BarrierWait | None = None
+    path: list[tuple[int, int, object]] = field(default_factory=list)  # (block, how it ended, where to)
+
+    def __post_init__(self) -> None:
+        self.lane = self.number % 32
+        self.frame = self.frames[-1]
+        self.regs = self.frame.regs
+
+    # -- memory
+
+    def resolve(self, space: str, address: int) -> tuple[str, int]:
+        return window_of(address) if space == "generic" else (space, address)
+
+    def check_alignment(self, address: int, size: int) -> None:
+        if address % size:
+            raise OracleError(f"misaligned access of {size} bytes at 0x{address:x}")
+
+    def place(self, space: str, address: int, size: int) -> tuple[bytearray, int]:
+        space, offset = self.resolve(space, address)
+        if space in ("global", "const"):
+            return self.cta.machine.map.find(offset, size)
+        memory = {"shared": self.cta.shared, "local": self.local, "param": self.param}[space]
+        offset &= mask(32)
+        if offset + size > len(memory):
+            raise OracleError(f"{space} memory ends at {len(memory)}: {size} bytes at {offset} are outside")
+        return memory, offset
+
+    def load(self, space: str, address: int, size: int, align: int = 0) -> int:
+        self.check_alignment(address, align or size)
+        memory, offset = self.place(space, address, size)
+        return int.from_bytes(memory[offset : offset + size], "little")
+
+    def store(self, space: str, address: int, size: int, value: int) -> None:
+        self.check_alignment(address, size)
+        memory, offset = self.place(space, address, size)
+        memory[offset : offset + size] = value.to_bytes(size, "little")
+
+    # -- calls
+
+    def enter(self, function: Function, when_done: Callable[[Thread, Frame], None]) -> Frame:
+        layout = self.cta.machine.layouts[function.name]
+        frame = Frame(function, [0] * function.registers, -(-len(self.local) // 16) * 16,
+                      -(-len(self.param) // 16) * 16, when_done=when_done)  # fmt: skip
+        self.local.extend(bytes(frame.local_base + layout.local - len(self.local)))
+        self.param.extend(bytes(frame.param_base + layout.param - len(self.param)))
+        self.frames.append(frame)
+        if len(self.frames) > 4000:
+            raise OracleError(f"{function.name} calls itself without end")
+        return frame
+
+    def leave(self) -> None:
+        frame = self.frames.pop()
+        if not self.frames:
+            self.finish()
+            return
+        self.frame = self.frames[-1]
+        self.regs = self.frame.regs
+        if frame.when_done is not None:
+            frame.when_done(self, frame)
+        del self.local[frame.local_base :]
+        del self.param[frame.param_base :]
+
+    def finish(self) -> None:
+        self.done = True
+        settle_warp(self.cta.warps[self.number // 32])
+        for number in list(self.cta.barriers):
+            if number in self.cta.barriers:
+                settle_barrier(self.cta, number)
+
+
+@dataclass(eq=False)
+class Cta:
+    machine: Machine
+    index: tuple[int, int, int]
+    shared: bytearray
+    threads: list[Thread] = field(default_factory=list)
+    warps: list[list[Thread]] = field(default_factory=list)
+    barriers: dict[int, Any] = field(default_factory=dict)
+
+    def step(self) -> bool:
+        """Let every thread that can run do so once; returns whether threads remain."""
+        moved = False
+        for thread in self.threads:
+            if not thread.done and thread.waiting is None:
+                self.machine.advance(thread)
+                moved = True
+        if not moved:
+            for warp in self.warps:
+                moved |= settle_unmasked(warp)
+        left = [thread for thread in self.threads if not thread.done]
+        if left and not moved:
+            stuck = ", ".join(
+                f"{t.tid} at line {t.frame.function.code[t.frame.pc - 1].line}" for t in left[:4]
+            )
+            raise OracleError(f"deadlock: {len(left)} threads wait for what cannot come: {stuck}")
+        return bool(left)

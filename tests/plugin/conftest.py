@@ -13,12 +13,16 @@ import numpy
 import pytest
 import yaml
 
+import pytest_gpuperf.gate
+import pytest_gpuperf.session
+import pytest_gpuperf.worker
+
 # In-process runs forget the modules they imported, and these may be imported once per process or are slow to.
-assert numpy and yaml and jinja2 and gpuperf_engine
+PRELOADED = (gpuperf_engine, jinja2, numpy, pytest_gpuperf, yaml)
 
 HERE = Path(__file__).resolve().parent
 INSTALLED = any(point.value == "pytest_gpuperf.plugin" for point in importlib.metadata.entry_points(group="pytest11"))
-PLUGIN = [] if INSTALLED else ["-p", "pytest_gpuperf.plugin"]
+PLUGIN = ["-p", "no:hypothesispytest", *([] if INSTALLED else ["-p", "pytest_gpuperf.plugin"])]
 
 HEAD = """\
 .version 8.0

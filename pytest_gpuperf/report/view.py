@@ -1,0 +1,202 @@
+"""The document arranged for people: what the templates show, in which order. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..digest import digest_parts
+from ..figures import change, number
+from ..verdict import CASE_VERDICTS, SYMBOLS, WORDS
+from .message import headline, metric_label, update_command
+
+__all__ = ["build_view"]
+
+_LISTING_LINES = 5_000
+_ALL_LISTING_LINES = 50_000
+
+_GROUPS = (
+    ("Failing", lambda case: case["fails"] and case["verdict"] not in ("new", "improved")),
+    ("Better: store the gain", lambda case: case["fails"] and case["verdict"] == "improved"),
+    ("New", lambda case: case["verdict"] == "new"),
+    ("Changed without failing", lambda case: case["verdict"] != "ok"),
+    ("Equal to the baseline", lambda case: True),
+)
+
+
+def build_view(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything the templates need, as plain values; text in it is as untrusted as in the document."""
+    listings = {listing["id"]: listing for listing in document["listings"]}
+    order = sorted(document["cases"], key=lambda c: (CASE_VERDICTS.index(c["verdict"]), c["module"], c["id"]))
+    budget = _ALL_LISTING_LINES
+    groups: dict[str, list[dict[str, Any]]] = {title: [] for title, _ in _GROUPS}
+    for record in order:
+        title = next(title for title, belongs in _GROUPS if belongs(record))
+        listing = _listing(record, listings.get(record["detail"]["listing"]), budget)
+        budget -= len(listing["lines"])
+        groups[title].append(_case(record, listing))
+    return {
+        "verdict": document["verdict"],
+        "passed": document["passed"],
+        "symbol": SYMBOLS[document["verdict"]],
+        "word": WORDS[document["verdict"]],
+        "headline": _headline(document, order),
+        "counts": [(WORDS[verdict], SYMBOLS[verdict], count) for verdict, count in document["counts"].items()],
+        "total": len(document["cases"]),
+        "changed": [
+            {**_row(row), "case": record["id"], "anchor": _anchor(record), "module": record["module"]}
+            for record in order
+            for row in record["rows"]
+            if row["verdict"] not in ("ok", "new")
+        ],
+        "groups": [(title, cases) for title, cases in groups.items() if cases],
+        "stale": document["stale"],
+        "not_judged": document["not_judged"],
+        "staleness_not_judged": document["staleness_not_judged"],
+        "problems": document["problems"],
+    }
+
+
+def _headline(document: Mapping[str, Any], order: list[Mapping[str, Any]]) -> str:
+    moved = [record for record in order if record["verdict"] != "ok"]
+    if moved:
+        return headline(moved)
+    if document["verdict"] == "nothing-analysed":
+        return "too few kernels were analysed"
+    if document["stale"]:
+        return f"{len(document['stale'])} baseline entries are unused"
+    if document["problems"]:
+        return str(document["problems"][0]).splitlines()[0]
+    return "every kernel does what its baseline says" if document["passed"] else "tests failed before they could be judged"
+
+
+def _anchor(record: Mapping[str, Any]) -> str:
+    return "case-" + digest_parts([record["module"], record["id"]], 10)
+
+
+def _case(record: Mapping[str, Any], listing: Mapping[str, Any]) -> dict[str, Any]:
+    detail = record["detail"]
+    return {
+        "id": record["id"],
+        "anchor": _anchor(record),
+        "nodeid": record["nodeid"],
+        "baseline": record["baseline"],
+        "verdict": record["verdict"],
+        "symbol": SYMBOLS[record["verdict"]],
+        "word": WORDS[record["verdict"]],
+        "fails": record["fails"],
+        "error": record["error"],
+        "kernel": record["kernel"],
+        "position": record["position"],
+        "call": f"{record['call']['path']}:{record['call']['line']}",
+        "rows": [_row(row) for row in record["rows"]],
+        "moved": [_row(row) for row in record["rows"] if row["verdict"] != "ok"],
+        "because": record["because"],
+        "inputs_changed": record["inputs_changed"],
+        "command": update_command(record["nodeid"]),
+        "opcodes": _opcodes(record),
+        "targets": [_target(name, record) for name in sorted(record["measured"].get("targets", {}))],
+        "findings": detail["findings"],
+        "notes": detail["notes"],
+        "shape": f"grid {_shape(detail['grid'])}, block {_shape(detail['block'])}",
+        "fingerprints": {"kernel": record["measured"]["kernel"], "inputs": record["measured"]["inputs"]},
+        "resources": record["measured"]["resources"],
+        "listing": listing,
+    }
+
+
+def _shape(parts: Iterable[int]) -> str:
+    return " × ".join(str(part) for part in parts)
+
+
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "label": metric_label(row),
+        "old": number(row["old"], row["unit"]),
+        "new": number(row["new"], row["unit"]),
+        "change": change(row["old"], row["new"]),
+        "allowed": row["allowed"],
+        "verdict": row["verdict"],
+        "symbol": SYMBOLS[row["verdict"]],
+        "word": WORDS[row["verdict"]],
+        "note": row["note"],
+        "fails": row["fails"],
+    }
+
+
+def _opcodes(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Opcodes whose count moved, most first, with the length of a bar in percent."""
+    old = (record["stored"] or {}).get("counts", {}).get("opcodes", {})
+    new = record["measured"]["counts"].get("opcodes", {})
+    if not record["stored"]:
+        return []
+    moved = [(name, old.get(name, 0), new.get(name, 0)) for name in {*old, *new} if old.get(name, 0) != new.get(name, 0)]
+    moved.sort(key=lambda item: (-abs(item[2] - item[1]), item[0]))
+    most = max((abs(now - was) for _, was, now in moved), default=1)
+    return [
+        {
+            "name": name,
+            "old": number(was),
+            "new": number(now),
+            "delta": f"{now - was:+,}",
+            "more": now > was,
+            "length": round(100 * abs(now - was) / most, 1),
+        }
+        for name, was, now in moved[:40]
+    ]
+
+
+def _target(name: str, record: Mapping[str, Any]) -> dict[str, Any]:
+    """One target: its time now and before and its bounds, as bars with lengths in percent of the longest."""
+    entry = record["measured"]["targets"][name]
+    stored = (record["stored"] or {}).get("targets", {}).get(name)
+    shown = record["detail"]["targets"][name]
+    bars = [("time now", entry["time_us"], "now")]
+    if stored is not None and "time_us" in stored:
+        bars.append(("time stored", stored["time_us"], "stored"))
+    bounds = sorted(shown["bounds"].items(), key=lambda item: (-item[1], item[0]))
+    bars += [(f"bound: {bound}", value, "limiter" if bound == entry["limiter"] else "bound") for bound, value in bounds]
+    most = max(value for _, value, _ in bars) or 1.0
+    return {
+        "name": name,
+        "time": number(entry["time_us"], "µs"),
+        "limiter": entry["limiter"],
+        "occupancy": f"{100 * entry['occupancy']:.3g} %",
+        "occupancy_limiter": shown["occupancy_limiter"],
+        "ctas_per_sm": shown["ctas_per_sm"],
+        "waves": number(shown["waves"]),
+        "model": shown["model"],
+        "launch": number(shown["launch_us"], "µs"),
+        "machine": entry["machine"],
+        "bars": [
+            {"label": label, "value": number(value, "µs"), "length": round(400 * value / most, 1), "kind": kind}
+            for label, value, kind in bars
+        ],
+    }
+
+
+def _listing(record: Mapping[str, Any], listing: Mapping[str, Any] | None, budget: int) -> dict[str, Any]:
+    """The PTX with counts per line; ``heat`` is 0 to 9, by share of the hottest line."""
+    if listing is None:
+        return {"path": record["kernel"]["path"], "lines": [], "left_out": 0}
+    counts = {row[0]: row for row in record["detail"]["lines"]}
+    sources = record["detail"]["sources"]
+    most = max((row[1] for row in counts.values()), default=0) or 1
+    allowed = max(0, min(_LISTING_LINES, budget))
+    lines = []
+    for line, text in listing["lines"][:allowed]:
+        row = counts.get(line, [line, 0, 0, 0, 0, 0])
+        lines.append(
+            {
+                "number": line,
+                "text": text,
+                "threads": f"{row[1]:,}" if row[1] else "",
+                "warps": f"{row[2]:,}" if row[2] else "",
+                "sectors": f"{row[3]:,}" if row[3] else "",
+                "conflicts": f"{row[4]:,}" if row[4] else "",
+                "divergent": f"{row[5]:,}" if row[5] else "",
+                "source": sources.get(str(line), ""),
+                "heat": min(9, 10 * row[1] // (most + 1)),
+            }
+        )
+    return {"path": listing["path"], "lines": lines, "left_out": len(listing["lines"]) - len(lines)}

@@ -19,6 +19,8 @@ __all__ = ["Shape", "agree", "explain", "fits"]
 #: space-or-None base-type-or-None``, ``vector shape…``, ``pair shape shape``, ``not shape``, ``sink``, ``call``, ``name`` (not declared).
 Shape = tuple[Any, ...]
 
+#: Effects worth having without their result.
+_DISCARDABLE = frozenset(["atomic", "async_copy", "barrier", "texture", "hint", "call"])
 _CONSTANTS = frozenset(["integer", "f32", "f64"])
 
 
@@ -26,11 +28,8 @@ def agree(instruction: ScalarType, register: ScalarType, wider: bool) -> bool:
     """Whether a register of one type may stand where an instruction wants another."""
     if instruction.is_predicate or register.is_predicate:
         return instruction.is_predicate and register.is_predicate
-    if register.bits != instruction.bits:
-        if not wider or register.bits < instruction.bits:
-            return False
-        if register.is_float:  # floating-point registers are never taken for wider ones
-            return False
+    if register.bits != instruction.bits and not (wider and register.bits > instruction.bits):
+        return False
     if instruction.is_bits or register.is_bits:
         return True
     if instruction.is_float or register.is_float:
@@ -42,8 +41,8 @@ def _same_float(instruction: ScalarType, register: ScalarType) -> bool:
     return instruction.kind == register.kind and (instruction.lanes == register.lanes or instruction.kind == "x")
 
 
-def fits(spelling: Spelling, shapes: Sequence[Shape]) -> str:
-    """``""`` if operands of these shapes fit the spelling, else why not."""
+def fits(spelling: Spelling, shapes: Sequence[Shape], address_size: int = 64) -> str:
+    """``""`` if operands of these shapes fit the spelling, else why not. ``address_size`` is 32 or 64."""
     forms = spelling.operands
     position = 0
     for shape in shapes:
@@ -52,15 +51,11 @@ def fits(spelling: Spelling, shapes: Sequence[Shape]) -> str:
         form = forms[position]
         paired = position + 1 < len(forms) and forms[position + 1].pair
         position += 1
-        if paired:
-            second = forms[position]
-            position += 1
-            if shape[0] == "pair":
-                reason = _fits(spelling, form, shape[1]) or _fits(spelling, second, shape[2])
-            else:
-                reason = _fits(spelling, form, shape)
+        if paired and shape[0] == "pair":
+            reason = _fits(spelling, form, shape[1], address_size) or _fits(spelling, forms[position], shape[2], address_size)
         else:
-            reason = _fits(spelling, form, shape)
+            reason = _fits(spelling, form, shape, address_size)
+        position += paired
         if reason:
             return reason
     if position < len(forms) and not all(form.optional or form.pair for form in forms[position:]):
@@ -73,7 +68,7 @@ def _count(forms: Sequence[OperandForm]) -> str:
     return f"{number} operand{'s' if number != 1 else ''}"
 
 
-def _fits(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
+def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int) -> str:
     kind = shape[0]
     role = form.role
     if role == "label":
@@ -83,7 +78,7 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
     if kind == "name":
         return f"{form.name} is {shape[1]!r}, which is not declared"
     if role == "address":
-        return _address(spelling, form, shape)
+        return _address(spelling, form, shape, address_size)
     if kind == "vector":
         if form.vector == 1:
             return f"{form.name} is one value, found {explain(shape)}"
@@ -113,18 +108,20 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
             return ""
         return f"{name} must be {_wanted(type, form.wider)}, found {explain(shape)}"
     if kind == "sink":
-        if form.role == "destination" and (form.vector > 1 or form.pair or spelling.effect):
+        if form.role == "destination" and (form.vector > 1 or form.pair or spelling.effect in _DISCARDABLE):
             return ""
-        if form.role == "source" and form.vector > 1:
+        if form.role == "destination" and type is not None and type.is_predicate and spelling.category == "compare_select":
             return ""
         return f"{name} cannot be discarded with '_'"
     if form.role == "destination":
         return f"{name} must be a register, found {explain(shape)}"
     if kind == "special":
         register = SCALAR_TYPES[shape[1]]
-        if spelling.category not in ("move", "bit_convert"):
+        if spelling.category not in ("move", "bit_convert") or any(
+            operand.type is not None and operand.type.is_float for operand in spelling.operands
+        ):
             return f"{name} cannot be a special register; move it to a register first"
-        if type is None or agree(type, register, form.wider) or (type.bits == 16 and register.bits == 32 and not type.is_float):
+        if type is None or agree(type, register, True) or (type.bits < register.bits and not type.is_predicate):
             return ""
         return f"{name} must be {_wanted(type, form.wider)}, found {explain(shape)}"
     if type is None:
@@ -146,7 +143,7 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
     return f"{name} must be a register or constant, found {explain(shape)}"
 
 
-def _address(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
+def _address(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int) -> str:
     if shape[0] != "address":
         return f"{form.name} must be an address in brackets, found {explain(shape)}"
     _, space, base = shape
@@ -154,8 +151,12 @@ def _address(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
         register = SCALAR_TYPES[base]
         if register.is_float or register.is_predicate or register.bits not in (32, 64):
             return f"the base of an address must be a 32- or 64-bit integer register, found .{register}"
+        if spelling.space in ("generic", "global") and register.bits != address_size:
+            return f"addresses have {address_size} bits here, found a .{register} register as base"
         return ""
     wanted = spelling.space
+    if space is None and wanted is not None and wanted != "local":
+        return "a constant address is possible in .local only"
     if space is None or wanted is None or wanted == space or form.type is None:
         return ""
     if wanted == "generic":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Union
 
-__all__ = ["ConstantError", "Constant", "binary", "bits_of_double", "cast", "decimal", "double_bits", "integer", "single_bits", "unary", "value_of"]
+__all__ = ["ConstantError", "Constant", "binary", "bits_of", "cast", "decimal", "double_bits", "integer", "single_bits", "unary", "value_of"]
 
 #: (value, kind) with kind ``s64``, ``u64``, ``f32`` or ``f64``; see ``raw.Number``.
 Constant = tuple[int, str]
@@ -55,8 +55,14 @@ def double_bits(text: str) -> Constant:
     return int(text[2:], 16), "f64"
 
 
-def bits_of_double(value: float) -> int:
-    return int.from_bytes(struct.pack("<d", value), "little")
+def bits_of(value: float, kind: str) -> int:
+    """The bit pattern of a number as ``f32`` (rounded to nearest even, too large ones infinite) or ``f64``."""
+    if kind == "f64":
+        return int.from_bytes(struct.pack("<d", value), "little")
+    try:
+        return int.from_bytes(struct.pack("<f", value), "little")
+    except OverflowError:
+        return 0xFF800000 if value < 0 else 0x7F800000
 
 
 def decimal(text: str) -> Constant:
@@ -64,7 +70,7 @@ def decimal(text: str) -> Constant:
     value = float(text)
     if value in (float("inf"), float("-inf")):
         raise ConstantError("floating-point constant is larger than a double can be")
-    return bits_of_double(value), "f64"
+    return bits_of(value, "f64"), "f64"
 
 
 def value_of(constant: Constant) -> Union[int, float]:
@@ -96,7 +102,7 @@ def _floating(operator: str, a: Constant, b: Constant) -> Constant:
             raise ConstantError(f"operator {operator!r} is not defined for floating-point constants")
     except ZeroDivisionError:
         raise ConstantError("division by zero in a constant expression") from None
-    return bits_of_double(result), "f64"
+    return bits_of(result, "f64"), "f64"
 
 
 def _compare(operator: str, left: float, right: float) -> bool:

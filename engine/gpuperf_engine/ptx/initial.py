@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from math import prod
 from typing import NoReturn, Union
@@ -140,7 +139,7 @@ class Image:
             if number.kind == f"f{bits}":
                 return number.value
             value = float(constants.value_of((number.value, number.kind)))
-            return int.from_bytes(struct.pack("<f" if bits == 32 else "<d", value), "little")
+            return constants.bits_of(value, f"f{bits}")
         if number.kind == f"f{bits}" and kind.is_bits:
             return number.value
         self._fail(number, f"a floating-point constant cannot initialise a .{kind} element")

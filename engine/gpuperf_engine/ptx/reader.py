@@ -6,12 +6,11 @@ import re
 from typing import NoReturn
 
 from ..errors import PtxError, PtxSyntaxError
-from ..isa.table import Spelling
 from . import raw, shapes
-from .check import Shape
 from .declare import Grammar, declaration_of, variables
 from .headers import function_of
 from .locations import FILE, SECTION, debug_labels, file_entry
+from .resolve import Verdicts, resolve_body
 from .syntax import Function, Module, Variable
 from .text import Text, shorten
 
@@ -24,6 +23,8 @@ _ADDRESS_SIZE = re.compile(r"\.address_size\s+(\d+)", re.ASCII)
 _DWARF = re.compile(r"@@DWARF\b[^\n]*", re.ASCII)
 _PROCESSOR = re.compile(r"sm_(\d{2,3})([af]?)$|compute_(\d{2,3})([af]?)$", re.ASCII)
 _FUNCTION = re.compile(r"\.(?:entry|func)\b", re.ASCII)
+_HEADER_END = re.compile(r"[;{]")
+_PRAGMA = re.compile(r'\.pragma\s+"_*"(?:\s*,\s*"_*")*\s*;$')
 _WORD = re.compile(r"\.\w+", re.ASCII)
 
 #: The newest ``.version`` whose manual the instruction table follows.
@@ -43,7 +44,7 @@ class LazyModule(Module):
         self.grammar = grammar
         self.bodies: dict[str, tuple[int, int]] = {}
         self.debug: dict[str, str] = {}
-        self.verdicts: dict[tuple[str, tuple[Shape, ...]], tuple[Spelling, bool]] = {}
+        self.verdicts: Verdicts = {}
         self.files = {}
 
     def debug_name(self, label: str, offset: int) -> str:
@@ -53,8 +54,6 @@ class LazyModule(Module):
     def _load(self, function: Function) -> Function:
         place = self.bodies.pop(function.name, None)
         if place is not None:
-            from .resolve import resolve_body
-
             try:
                 resolve_body(self, self._text, self.grammar, function, *place)
             except BaseException:
@@ -97,9 +96,8 @@ class _Reader:
     def _header(self, place: int) -> int:
         """``.version``, ``.target`` and ``.address_size``, in this order."""
         text, code, module = self.text, self.code, self.module
-        found = _DWARF.match(code, place)
         version = _VERSION.match(code, place)
-        if version is None or found:
+        if version is None:
             rest = code[place : place + 400]
             word = rest.split(maxsplit=1)[0]
             what = "binary data" if "\0" in rest[:200] else shorten(word)
@@ -225,11 +223,11 @@ class _Reader:
         code = self.code
         end = place
         while True:  # a header may hold `.pragma "…";`
-            found = re.compile(r"[;{]").search(code, end)
+            found = _HEADER_END.search(code, end)
             if found is None:
                 self.text.fail("function without body or ';'", place, place + 1)
             end = found.end()
-            if found.group() == "{" or not re.search(r'\.pragma\s+"_*"(?:\s*,\s*"_*")*\s*;$', code[place:end]):
+            if found.group() == "{" or not _PRAGMA.search(code, place, end):
                 break
         directive = shapes.directive(code, place, end - 1) or self.grammar.directive(self.text, place, end - 1)
         function = function_of(self.module, self.text, place, directive)

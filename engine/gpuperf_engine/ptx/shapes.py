@@ -18,7 +18,7 @@ _INTEGER = r"(?:0[xX][0-9a-fA-F]{1,16}|0|[1-9]\d{0,18})"
 
 _OPERAND = re.compile(
     rf"(?P<name>{_COMPONENT})(?:\s*\+\s*(?P<plus>-?{_INTEGER}))?$"
-    rf"|\[\s*(?P<base>{_NAME})\s*(?:\+\s*(?P<offset>-?{_INTEGER}))?\s*\]$"
+    rf"|\[\s*(?P<base>{_NAME})(?:\s*\+\s*(?P<offset>-?{_INTEGER}))?\s*\]$"
     rf"|(?P<integer>-?{_INTEGER})$"
     r"|0[fF](?P<single>[0-9a-fA-F]{8})$"
     r"|0[dD](?P<double>[0-9a-fA-F]{16})$"
@@ -31,7 +31,7 @@ _TOKEN = re.compile(r"\s*(?:(\.[A-Za-z_][\w]*)|(0|[1-9]\d{0,18})(?![\w$.])|([A-Z
 _SPECIFIERS = re.compile(r"(?:\s*\.[A-Za-z_]\w*(?:\s+(?:0|[1-9]\d{0,9})(?=\s))?)+", re.ASCII)
 _SPECIFIER = re.compile(r"(\.\w+)|(\d+)")
 _DECLARATOR = re.compile(
-    rf"\s*(?P<name>{_NAME})\s*(?:<\s*(?P<count>\d{{1,9}})\s*>)?(?P<dims>(?:\s*\[\s*(?:0|[1-9]\d{{0,18}})?\s*\])*)\s*$",
+    rf"(?P<name>{_NAME})(?:\s*<\s*(?P<count>\d{{1,9}})\s*>)?(?P<dims>(?:\s*\[\s*(?:(?:0|[1-9]\d{{0,18}})\s*)?\])*)$",
     re.ASCII,
 )
 _DIMENSION = re.compile(r"\[\s*(\d*)\s*\]")
@@ -112,9 +112,11 @@ def _parameter(piece: str, start: int, *, needs_name: bool) -> raw.Declaration |
 
 
 def _declarator(part: str, start: int) -> raw.Declarator | None:
-    found = _DECLARATOR.match(part)
+    stripped = part.strip()
+    found = _DECLARATOR.match(stripped)
     if found is None:
         return None
+    start += len(part) - len(part.lstrip())
     name = raw.Name(found["name"], start + found.start("name"), start + found.end("name"))
     dims = tuple(int(size) if size else None for size in _DIMENSION.findall(found["dims"]))
     return raw.Declarator(name, int(found["count"]) if found["count"] else None, dims, None)

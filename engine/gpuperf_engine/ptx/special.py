@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from ..isa.types import ScalarType, scalar_type
 
 __all__ = ["special_type", "special_names"]
 
-_TRIPLES = (
-    "tid ntid ctaid nctaid clusterid nclusterid cluster_ctaid cluster_nctaid".split()
-)
+_VECTORS = "tid ntid ctaid nctaid clusterid nclusterid cluster_ctaid cluster_nctaid".split()
 _U32 = (
     "laneid warpid nwarpid smid nsmid lanemask_eq lanemask_le lanemask_lt lanemask_ge lanemask_gt clock clock_hi "
     "cluster_ctarank cluster_nctarank globaltimer_lo globaltimer_hi total_smem_size aggr_smem_size dynamic_smem_size "
@@ -20,14 +16,12 @@ _U64 = "clock64 globaltimer gridid current_graph_exec".split()
 
 _TYPES: dict[str, ScalarType] = {name: scalar_type("u32") for name in _U32}
 _TYPES.update({name: scalar_type("u64") for name in _U64})
-_TYPES.update({f"{name}.{part}": scalar_type("u32") for name in _TRIPLES for part in "xyz"})
+_TYPES.update({f"{name}.{part}": scalar_type("u32") for name in _VECTORS for part in "xyzwrgba"})
 _TYPES["is_explicit_cluster"] = scalar_type("pred")
 _TYPES.update({f"envreg{index}": scalar_type("b32") for index in range(32)})
 _TYPES.update({f"pm{index}": scalar_type("u32") for index in range(8)})
 _TYPES.update({f"pm{index}_64": scalar_type("u64") for index in range(8)})
 _TYPES.update({f"reserved_smem_offset_{index}": scalar_type("b32") for index in range(2)})
-
-_COMPONENT = re.compile(r"(.*)\.[rgb]$")
 
 
 def special_type(name: str) -> ScalarType | None:

@@ -1,0 +1,131 @@
+"""``call``: direct, and through a register with a list of targets or a prototype (PTX manual, "call")."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ..errors import PtxError, nearest
+from ..source import Span
+from . import raw, shapes
+from .operands import Operands
+from .syntax import CallTarget, Function, Operand, Prototype, Register, Symbol, Variable
+
+__all__ = ["call_target", "simple_call"]
+
+_ACCEPTED = "accepted: call (results), function, (arguments); or call function;"
+
+
+def simple_call(pieces: list[str], offset: int) -> tuple[raw.Node, ...] | None:
+    """The operands of the common forms of a call, or ``None``. ``offset`` is the place of the first piece."""
+    operands: list[raw.Node] = []
+    for piece in pieces:
+        stripped = piece.strip()
+        place = offset + len(piece) - len(piece.lstrip())
+        node: raw.Node | None
+        if stripped[:1] == "(" and stripped[-1:] == ")":
+            inside = stripped[1:-1]
+            braces = shapes.operand(f"{{{inside}}}", place) if inside.strip() else raw.Braces((), place, place + len(stripped))
+            node = raw.Parens(braces.items, braces.start, braces.end) if isinstance(braces, raw.Braces) else None
+        else:
+            node = shapes.operand(stripped, place)
+        if node is None:
+            return None
+        operands.append(node)
+        offset += len(piece) + 1
+    return tuple(operands)
+
+
+def call_target(operands: Operands, nodes: tuple[raw.Node, ...], base: int, span: Span) -> CallTarget:
+    """Who is called with what. Raises ``PtxError``."""
+    parts = list(nodes)
+    returns = _list(parts)
+    callee = parts.pop(0) if parts else None
+    if not isinstance(callee, raw.Name):
+        raise PtxError("'call' names no function", span=span, hint=_ACCEPTED)
+    arguments = _list(parts)
+    last = parts.pop(0) if parts else None
+    if parts or not (last is None or isinstance(last, raw.Name)):
+        raise PtxError("'call' has operands that belong to nothing", span=span, hint=_ACCEPTED)
+    function, register, candidates, prototype = _callee(operands, callee, last, base, span)
+    call = CallTarget(
+        function,
+        register,
+        candidates,
+        prototype,
+        tuple(_argument(operands, item, base) for item in returns),
+        tuple(_argument(operands, item, base) for item in arguments),
+        span,
+    )
+    signature = function or prototype or (candidates[0] if candidates else None)
+    if signature is not None:
+        _match(call, signature, span)
+    return call
+
+
+def _list(parts: list[raw.Node]) -> tuple[raw.Node, ...]:
+    """The items of a list in parentheses, if one comes next."""
+    if parts and isinstance(parts[0], raw.Parens):
+        return cast(raw.Parens, parts.pop(0)).items
+    if parts and isinstance(parts[0], raw.Number):  # the grammar folds parentheses around one constant
+        return (parts.pop(0),)
+    return ()
+
+
+def _callee(
+    operands: Operands, callee: raw.Name, last: raw.Name | None, base: int, span: Span
+) -> tuple[Function | None, Register | None, tuple[Function, ...], Prototype | None]:
+    names = operands.names
+    known = names.known.get(callee.text)
+    where = names.text.span(base + callee.start, base + callee.end)
+    if known is None or not isinstance(known[0], Register):
+        return _function(operands, callee.text, where), None, (), None
+    if known[0].type.bits not in (32, 64) or known[0].type.is_float:
+        raise PtxError(f"{callee.text!r} is a .{known[0].type} register, which holds no function", span=where)
+    if last is None:
+        raise PtxError("an indirect call needs its .calltargets or .callprototype", span=span)
+    table = names.scope.table(last.text)
+    if isinstance(table, Prototype):
+        return None, known[0], (), table
+    if table is None or table.directive != ".calltargets":
+        where = names.text.span(base + last.start, base + last.end)
+        raise PtxError(f"{last.text!r} is neither .calltargets nor .callprototype", span=where)
+    candidates = tuple(
+        _function(operands, member.text, names.text.span(table.base + member.start, table.base + member.end))
+        for member in table.members
+    )
+    return None, known[0], candidates, None
+
+
+def _function(operands: Operands, name: str, where: Span) -> Function:
+    module = operands.names.module
+    function = module.functions.get(name) or module.aliases.get(name)
+    if function is None:
+        raise PtxError(f"call of {name!r}, which is not declared", span=where, hint=nearest(name, module.functions, noun="function"))
+    return function
+
+
+def _argument(operands: Operands, node: raw.Node, base: int) -> Operand:
+    operand, shape = operands.operand(node, base)
+    if shape[0] == "name":
+        operands.names.undeclared(shape[1], operand.span)
+    if isinstance(operand, Symbol) and isinstance(operand.target, Variable) and operand.target.space == "param":
+        return operand.target
+    return cast(Operand, operand)
+
+
+def _match(call: CallTarget, signature: Function | Prototype, span: Span) -> None:
+    """Whether arguments and results agree with the signature in number and size."""
+    for given, formal, noun in ((call.arguments, signature.params, "argument"), (call.returns, signature.returns, "result")):
+        if len(given) != len(formal):
+            raise PtxError(
+                f"call of {signature.name!r} with {len(given)} {noun}s, it has {len(formal)}", span=span,
+                details=[f"declared at {signature.span}"],
+            )  # fmt: skip
+        for operand, variable in zip(given, formal):
+            size = operand.size if isinstance(operand, Variable) else None
+            if size is not None and variable.dims != (None,) and size != variable.size:
+                assert isinstance(operand, Variable)
+                raise PtxError(
+                    f"call of {signature.name!r}: {noun} {operand.name!r} has {size} bytes, declared are {variable.size}",
+                    span=span, details=[f"declared at {signature.span}"],
+                )  # fmt: skip

@@ -1,0 +1,153 @@
+"""Operands: raw nodes to registers, constants, addresses and symbols (PTX manual, "Instruction Operands")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import PtxError
+from ..isa.table import Spelling
+from ..source import Span
+from . import constants, raw
+from .scopes import Meaning, Names
+from .special import special_type
+from .syntax import (
+    Address,
+    Function,
+    Immediate,
+    LabelOperand,
+    Negated,
+    Pair,
+    Register,
+    Sink,
+    SpecialRegister,
+    Symbol,
+    Variable,
+    Vector,
+)
+from .text import shorten
+
+__all__ = ["Operands", "narrow"]
+
+_DEEPEST = 8
+
+
+class Operands:
+    """Gives the raw operands of one function their meaning."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.text = names.text
+
+    def operand(self, node: raw.Node, base: int, depth: int = 0) -> Meaning:
+        """The operand and its shape; an unknown name becomes a label, its shape ``("name", …)``. Raises ``PtxError``."""
+        span = self.text.span(base + node.start, base + node.end)
+        if depth > _DEEPEST:
+            raise PtxError("operands nested too deeply", span=span)
+        if isinstance(node, raw.Name):
+            return self._name(node.text, span)
+        if isinstance(node, raw.Number):
+            if node.kind[0] == "f":
+                return Immediate(node.value, node.kind, span), (node.kind,)
+            return Immediate(node.value, "int", span), ("integer",)
+        if isinstance(node, raw.Brackets):
+            return self._address(node, base, span, depth)
+        if isinstance(node, raw.Braces):
+            items = [self._declared(item, base, depth + 1) for item in node.items]
+            return Vector(tuple(item[0] for item in items), span), ("vector", *(item[1] for item in items))
+        if isinstance(node, raw.Or):
+            first, second = self._declared(node.first, base, depth + 1), self._declared(node.second, base, depth + 1)
+            return Pair(first[0], second[0], span), ("pair", first[1], second[1])
+        if isinstance(node, raw.Not):
+            inner, shape = self._declared(node.operand, base, depth + 1)
+            return Negated(inner, span), ("not", shape)
+        if isinstance(node, (raw.Offset, raw.Element)):
+            found, offset = self._place(node, base)
+            if isinstance(found, Register):
+                raise PtxError("a register with an offset is an address", span=span, hint="write it in brackets: [%rd1+4]")
+            return Symbol(found, offset, span), ("symbol",)
+        piece = shorten(self.text.code[base + node.start : base + node.end])
+        raise PtxError(f"{piece!r} cannot be an operand here", span=span)
+
+    def _declared(self, node: raw.Node, base: int, depth: int) -> Meaning:
+        operand, shape = self.operand(node, base, depth)
+        if shape[0] == "name":
+            self.names.undeclared(shape[1], operand.span)
+        return operand, shape
+
+    def _name(self, name: str, span: Span) -> Meaning:
+        known = self.names.known.get(name)
+        if known is not None:
+            return (Symbol(known[0], 0, span), ("symbol",)) if known[1] == ("variable",) else known
+        if name == "_":
+            return Sink(span), ("sink",)
+        if name[0] == "%":
+            special = special_type(name[1:])
+            if special is not None:
+                return SpecialRegister(name[1:], span), ("special", special.name)
+            if special_type(f"{name[1:]}.x") is not None:
+                parts = tuple(SpecialRegister(f"{name[1:]}.{part}", span) for part in "xyzw")
+                return Vector(parts, span), ("vector", *[("special", "u32")] * 4)
+        if name == "WARP_SZ":
+            return Immediate(32, "int", span), ("integer",)
+        target = self.names.symbol(name)
+        if target is not None:
+            return Symbol(target, 0, span), ("function",) if isinstance(target, Function) else ("symbol",)
+        return LabelOperand(name, -1, span), ("name", name)
+
+    def _place(self, node: raw.Node, base: int) -> tuple[Register | Variable | Function, int]:
+        """What ``name``, ``name + offset`` or ``name[index]`` denotes, and the offset in bytes."""
+        offset, index = 0, 0
+        if isinstance(node, raw.Offset):
+            offset, node = node.amount, node.base
+        if isinstance(node, raw.Element):
+            index, node = node.index, node.base
+        span = self.text.span(base + node.start, base + node.end)
+        if not isinstance(node, raw.Name):
+            raise PtxError("expected a register or a variable here", span=span)
+        found: Any = self.names.known.get(node.text)
+        found = found[0] if found is not None else self.names.symbol(node.text)
+        if not isinstance(found, (Register, Variable, Function)):
+            self.names.undeclared(node.text, span)
+        if index and isinstance(found, Variable):
+            offset += index * found.type.bytes * found.vector
+        if not -(1 << 63) <= offset < 1 << 63:
+            raise PtxError("the offset does not fit 64 bits", span=span)
+        return found, offset
+
+    def _address(self, node: raw.Brackets, base: int, span: Span, depth: int) -> Meaning:
+        inner = node.items[0]
+        further = tuple(self._declared(item, base, depth + 1)[0] for item in node.items[1:])
+        if isinstance(inner, raw.Number):
+            if inner.kind[0] == "f":
+                raise PtxError("an address is no floating-point number", span=span)
+            return Address(None, inner.value, span, further), ("address", None, None)
+        found, offset = self._place(inner, base)
+        if isinstance(found, Register):
+            return Address(found, offset, span, further), ("address", None, found.type.name)
+        if isinstance(found, Function):
+            raise PtxError(f"{found.name!r} is a function, its code cannot be accessed", span=span)
+        return Address(found, offset, span, further), ("address", found.space, None)
+
+
+def narrow(spelling: Spelling, operands: list[Any]) -> list[Any]:
+    """Floating-point constants in the type of their operand: ``1.5`` is a double until an ``.f32`` operand takes it."""
+    result = []
+    for operand, form in zip(operands, [form for form in spelling.operands if not form.pair]):
+        if form.type is not None and form.type.name in ("f32", "f64"):
+            name = form.type.name
+            if isinstance(operand, Immediate):
+                operand = _convert(operand, name)
+            elif isinstance(operand, Vector):
+                items = tuple(_convert(item, name) if isinstance(item, Immediate) else item for item in operand.elements)
+                operand = Vector(items, operand.span)
+        result.append(operand)
+    return result
+
+
+def _convert(number: Immediate, name: str) -> Immediate:
+    if number.kind in (name, "int"):
+        return number
+    value = float(constants.value_of((number.value, number.kind)))
+    return Immediate(constants.bits_of(value, name), name, number.span)
+
+

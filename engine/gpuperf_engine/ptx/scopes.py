@@ -1,0 +1,209 @@
+"""Names inside one function: nested scopes, registers, variables, labels and tables (PTX manual, "Scoping").
+
+One dictionary holds what every name means at the place being read. A nested scope notes what it hides and puts it back
+when it closes, so looking a name up costs the same at any depth.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, NoReturn
+
+from ..errors import PtxError, nearest
+from ..isa.types import SCALAR_TYPES, ScalarType
+from ..source import Span
+from . import raw
+from .check import Shape
+from .declare import specify
+from .special import special_names
+from .syntax import Function, LabelOperand, Module, Prototype, Register, Variable, Vector
+from .text import Text
+
+__all__ = ["Meaning", "Names", "Scope", "Table"]
+
+_COMPONENTS = ("x", "y", "z", "w")
+_COLOURS = ("r", "g", "b", "a")
+_MOST_REGISTERS = 1 << 20
+_REGISTER_TYPES = frozenset(
+    "pred b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 f32 f64".split()
+)
+
+#: An operand, or a ``Variable`` with the shape ``("variable",)``; with the shape of an operand that is this name alone.
+Meaning = tuple[Any, Shape]
+
+
+class Table(NamedTuple):
+    """``.branchtargets`` or ``.calltargets``: its names, and the offset they are relative to."""
+
+    directive: str
+    members: tuple[raw.Name, ...]
+    base: int
+
+
+class Scope:
+    """One pair of braces: its labels and tables, and what its declarations hide."""
+
+    __slots__ = ("declared", "hidden", "labels", "parent", "tables")
+
+    def __init__(self, parent: Scope | None) -> None:
+        self.parent = parent
+        self.labels: dict[str, LabelOperand] = {}
+        self.tables: dict[str, Table | Prototype] = {}
+        self.declared: set[str] = set()
+        self.hidden: list[tuple[str, Meaning | None]] = []
+
+    def table(self, name: str) -> Table | Prototype | None:
+        """The nearest table or prototype of that name, from here outwards."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.tables:
+                return scope.tables[name]
+            scope = scope.parent
+        return None
+
+    def label(self, name: str) -> LabelOperand | None:
+        """The nearest label of that name, from here outwards."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.labels:
+                return scope.labels[name]
+            scope = scope.parent
+        return None
+
+
+class Names:
+    """Everything declared in a function, at the place being read."""
+
+    def __init__(self, module: Module, function: Function, text: Text) -> None:
+        self.module = module
+        self.function = function
+        self.text = text
+        self.known: dict[str, Meaning] = {}
+        self.scope = Scope(None)
+        for variable in (*function.params, *function.returns):
+            self.add_variable(variable)
+
+    def open(self) -> None:
+        """Enters a nested scope."""
+        self.scope = Scope(self.scope)
+
+    def close(self) -> None:
+        """Leaves the innermost scope, which is not the function's own."""
+        known = self.known
+        for name, before in reversed(self.scope.hidden):
+            if before is None:
+                del known[name]
+            else:
+                known[name] = before
+        if self.scope.parent is not None:
+            self.scope = self.scope.parent
+
+    def bind(self, name: str, meaning: Any, shape: Shape, span: Span) -> None:
+        """Declares a name in the innermost scope. Raises ``PtxError`` if it is declared there already."""
+        scope = self.scope
+        if name in scope.declared and name != "_":
+            first = getattr(self.known[name][0], "span", None)
+            raise PtxError(
+                f"{name!r} is declared twice in this scope", span=span, details=[f"first at {first}"] if first else ()
+            )
+        scope.declared.add(name)
+        if scope.parent is not None:
+            scope.hidden.append((name, self.known.get(name)))
+        self.known[name] = (meaning, shape)
+
+    def add_variable(self, variable: Variable) -> None:
+        """Declares a variable or parameter; register parameters of a ``.func`` become registers."""
+        if variable.space == "reg":
+            register = Register(variable.name, variable.type, len(self.function.registers), variable.span)
+            self.function.registers.append(register)
+            self.bind(variable.name, register, ("register", variable.type.name), variable.span)
+        else:
+            self.bind(variable.name, variable, ("variable",), variable.span)
+
+    def add_registers(self, base: int, declaration: raw.Declaration) -> None:
+        """``.reg`` with single names, lists, ``name<count>`` and vectors. Raises ``PtxError``."""
+        specified = specify(self.text, base, declaration.specifiers)
+        kind = specified.type
+        place = self.text.span(base, base + len(".reg"))
+        if kind is None:
+            raise PtxError("register declaration without a type", span=place, hint="write e.g. .reg .b32 %r<8>;")
+        if kind.name not in _REGISTER_TYPES:
+            raise PtxError(f".{kind} is no type of registers", span=place, hint=f"declare it as .b{kind.bits}")
+        for declarator in declaration.declarators:
+            name, count = declarator.name.text, declarator.count
+            span = self.text.span(base + declarator.name.start, base + declarator.name.end)
+            if declarator.dims or declarator.initial is not None:
+                raise PtxError(
+                    f"register {name!r} is declared like an array", span=span, hint=f"eight registers are {name}<8>"
+                )
+            if count is None:
+                self._add_register(name, kind, specified.vector, span)
+                continue
+            if len(self.function.registers) + count * specified.vector > _MOST_REGISTERS:
+                raise PtxError(f"{count} registers: a function may have {_MOST_REGISTERS}", span=span)
+            for index in range(count):
+                self._add_register(f"{name}{index}", kind, specified.vector, span)
+
+    def _add_register(self, name: str, kind: ScalarType, vector: int, span: Span) -> None:
+        registers = self.function.registers
+        shape: Shape = ("register", kind.name)
+        if vector == 1:
+            register = Register(name, kind, len(registers), span)
+            self.bind(name, register, shape, span)
+            registers.append(register)
+            return
+        parts = tuple(
+            Register(f"{name}.{component}", kind, len(registers) + position, span)
+            for position, component in enumerate(_COMPONENTS[:vector])
+        )
+        self.bind(name, Vector(parts, span), ("vector", *[shape] * vector), span)
+        registers.extend(parts)
+        for part, colour in zip(parts, _COLOURS):
+            self.bind(part.name, part, shape, span)
+            self.bind(f"{name}.{colour}", part, shape, span)
+
+    def symbol(self, name: str) -> Variable | Function | None:
+        """The variable or function of that name, the function's own before the module's."""
+        found = self.known.get(name)
+        if found is not None and isinstance(found[0], Variable):
+            return found[0]
+        module = self.module
+        return module.variables.get(name) or module.functions.get(name) or module.aliases.get(name)
+
+    def add_label(self, name: str, span: Span) -> None:
+        """A label before the next instruction. Raises ``PtxError`` if the scope has it already."""
+        first = self.scope.labels.get(name)
+        if first is not None:
+            raise PtxError(f"label {name!r} is declared twice", span=span, details=[f"first at {first.span}"])
+        index = len(self.function.instructions)
+        self.scope.labels[name] = LabelOperand(name, index, span)
+        labels = self.function.labels
+        unique, number = name, 1
+        while unique in labels:
+            number += 1
+            unique = f"{name}${number}"
+        labels[unique] = index
+
+    def undeclared(self, name: str, span: Span) -> NoReturn:
+        """Raises the ``PtxError`` for a name that means nothing here, with the nearest that does."""
+        if name.startswith("%"):
+            known = [each for each, meaning in self.known.items() if meaning[1][0] == "register"]
+            known += special_names() if len(self.known) < 10_000 else ()
+            raise PtxError(f"register {name!r} is not declared", span=span, hint=_closest(name, known, "register"))
+        everything = [*self.known, *self.module.variables, *self.module.functions]
+        raise PtxError(f"{name!r} is not declared", span=span, hint=_closest(name, everything, "name"))
+
+    def no_label(self, name: str, span: Span) -> NoReturn:
+        """Raises the ``PtxError`` for a branch to a label that is not there, or not visible from here."""
+        hint = _closest(name, self.function.labels, "label")
+        if name in self.function.labels:
+            hint = "it stands inside a nested { } scope, which hides it from here"
+        raise PtxError(f"label {name!r} is not declared", span=span, hint=hint)
+
+
+def _closest(name: str, known: Any, noun: str) -> str:
+    """``nearest`` for lists that may be long: names of very different length cannot be close."""
+    near = [each for each in known if abs(len(each) - len(name)) <= 2 and each[:1] == name[:1]]
+    return nearest(name, near[:2000] or list(known)[:12], noun=noun)
+
+
+assert _REGISTER_TYPES <= SCALAR_TYPES.keys()

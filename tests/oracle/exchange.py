@@ -110,11 +110,8 @@ def barrier_step(b: Builder) -> Callable[[Thread], None]:
 def settle_barrier(cta: Cta, number: int) -> None:
     """Release the barrier if all have arrived. A warp counts whole: lanes it lacks or that exited too."""
     barrier = cta.barriers[number]
-    arrived = 0
-    for warp, lanes in barrier.arrived.items():
-        alive = sum(1 for t in cta.warps[warp] if not t.done)
-        arrived += len(lanes) + 32 - alive
-    whole = sum(32 for warp in cta.warps if any(not t.done for t in warp))
+    arrived = sum(len(lanes) + 32 - cta.alive[warp] for warp, lanes in barrier.arrived.items())
+    whole = 32 * sum(1 for alive in cta.alive if alive)
     if arrived < (whole if barrier.expected is None else barrier.expected):
         return
     del cta.barriers[number]

@@ -186,14 +186,15 @@ def mul(f: Format, a: int, b: int, mode: str = "rn") -> int:
 
 
 def fma(f: Format, a: int, b: int, c: int, mode: str = "rn") -> int:
-    if is_nan(f, a) or is_nan(f, b) or is_nan(f, c):
-        return f.nan
     sign = (a ^ b) & f.sign_bit
-    if is_infinite(f, a) or is_infinite(f, b):
-        if is_zero(f, a) or is_zero(f, b) or (is_infinite(f, c) and c != sign | f.infinity):
+    special = f.infinity
+    if a & special == special or b & special == special or c & special == special:  # NaN or infinite
+        if is_nan(f, a) or is_nan(f, b) or is_nan(f, c):
             return f.nan
-        return sign | f.infinity
-    if is_infinite(f, c):
+        if is_infinite(f, a) or is_infinite(f, b):
+            if is_zero(f, a) or is_zero(f, b) or (is_infinite(f, c) and c != sign | f.infinity):
+                return f.nan
+            return sign | f.infinity
         return c
     (am, ae), (bm, be) = unpack(f, a), unpack(f, b)
     return _sum(f, am * bm, ae + be, 1 if sign else 0, c, mode)

@@ -175,29 +175,37 @@ class Machine:
         limit = t.steps + self.quantum
         while t.steps < limit and not t.done and t.waiting is None:
             frame = t.frame
-            plans = self.plans[frame.function.name]
-            if frame.pc == len(plans):  # falling off the end returns
-                t.path.append((self.flows[frame.function.name].last_block, END, Stop.RETURN))
-                t.leave()
-                continue
-            plan = plans[frame.pc]
-            t.steps += 1
-            plan.executed += 1
-            if plan.guard >= 0 and t.regs[plan.guard] != plan.guard_value:
-                frame.pc += 1
-                if plan.ends_block:
-                    t.path.append((plan.statement.block, GOTO, frame.pc))
-                continue
-            plan.predicated_on += 1
-            if plan.step is not None:
-                plan.step(t)
-                frame.pc += 1
-                if plan.ends_block:
-                    t.path.append((plan.statement.block, GOTO, frame.pc))
-            elif plan.control is not None:
-                plan.control(t)
+            try:
+                self.run_frame(t, frame, self.plans[frame.function.name], limit)
+            except OracleError as error:
+                line = frame.function.code[frame.pc].line if frame.pc < len(frame.function.code) else 0
+                where = f"{frame.function.name}, PTX line {line}, thread {t.tid} of CTA {t.cta.index}"
+                raise OracleError(f"{error} ({where})") from None
         if t.steps > self.budget:
             raise OracleError(f"thread {t.tid} ran over {self.budget} instructions")
+
+    def run_frame(self, t: Thread, frame: Frame, plans: list[Plan], limit: int) -> None:
+        """Straight on to the next instruction that controls, or to the limit."""
+        regs, pc = frame.regs, frame.pc
+        while t.steps < limit:
+            if pc == len(plans):  # falling off the end returns
+                t.path.append((self.flows[frame.function.name].last_block, END, Stop.RETURN))
+                t.leave()
+                return
+            plan = plans[pc]
+            t.steps += 1
+            plan.executed += 1
+            if plan.guard < 0 or regs[plan.guard] == plan.guard_value:
+                plan.predicated_on += 1
+                if plan.step is None:
+                    assert plan.control is not None
+                    plan.control(t)
+                    return
+                plan.step(t)
+            pc += 1
+            frame.pc = pc
+            if plan.ends_block:
+                t.path.append((plan.statement.block, GOTO, pc))
 
     def make_cta(self, index: tuple[int, int, int], parameters: bytes) -> Cta:
         cta = Cta(self, index, bytearray(self.static_shared + self.dynamic_shared))
@@ -210,6 +218,7 @@ class Machine:
             thread.local = bytearray(layout.local)
             cta.threads.append(thread)
         cta.warps = [cta.threads[i : i + 32] for i in range(0, len(cta.threads), 32)]
+        cta.alive = [len(warp) for warp in cta.warps]
         return cta
 
     def run(self, parameters: bytes, replay: Replay) -> None:

@@ -28,6 +28,9 @@ def apply(b: Builder, function: Callable[..., int], gets: list[Get], width: int 
     if len(gets) == 2:
         x, y = gets
         return lambda t: put(t, function(x(t), y(t)))
+    if len(gets) == 3:
+        x, y, z = gets
+        return lambda t: put(t, function(x(t), y(t), z(t)))
     return lambda t: put(t, function(*[get(t) for get in gets]))
 
 
@@ -57,4 +60,5 @@ def floating(b: Builder, function: Callable[..., int], count: int) -> Step:
             return floats.saturate(f, result)
         return floats.relu(f, result) if relu else result
 
-    return apply(b, half_lanes(one) if b.type.endswith("x2") else one, sources(b, count))
+    plain = function if not (ftz or sat or relu) else one
+    return apply(b, half_lanes(plain) if b.type.endswith("x2") else plain, sources(b, count))

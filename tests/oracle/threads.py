@@ -103,6 +103,7 @@ class Thread:
 
     def finish(self) -> None:
         self.done = True
+        self.cta.alive[self.number // 32] -= 1
         settle_warp(self.cta.warps[self.number // 32])
         for number in list(self.cta.barriers):
             if number in self.cta.barriers:
@@ -116,6 +117,7 @@ class Cta:
     shared: bytearray
     threads: list[Thread] = field(default_factory=list)
     warps: list[list[Thread]] = field(default_factory=list)
+    alive: list[int] = field(default_factory=list)  # threads of each warp that have not ended
     barriers: dict[int, Any] = field(default_factory=dict)
 
     def step(self) -> bool:

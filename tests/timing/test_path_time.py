@@ -30,7 +30,7 @@ def load(*reads: int, to: int) -> Instruction:
 
 
 def test_nothing_takes_no_time(measure) -> None:
-    assert measure() == PathTime(0.0, 0.0, 0.0)
+    assert measure() == PathTime(0.0, 0.0, 0.0, 0)
     assert measure(Block(())).cycles == 0
 
 
@@ -57,9 +57,9 @@ def test_a_narrow_pipe_holds_the_next_of_its_own_kind(measure) -> None:
 def test_loads_in_a_row_and_side_by_side(measure) -> None:
     beside = measure(Block((load(to=1), load(to=2), fma(1, 2, to=3))))
     # The second load issues after the first has left the 8 lanes, at 4, and is there at 404.
-    assert beside == PathTime(409.0, 1.0, 2.0)
+    assert beside == PathTime(409.0, 1.0, 2.0, 3)
     chained = measure(Block((load(to=1), load(1, to=2), fma(2, to=3))))
-    assert chained == PathTime(805.0, 2.0, 2.0)
+    assert chained == PathTime(805.0, 2.0, 2.0, 3)
 
 
 def test_what_costs_nothing_passes_its_operands_on(measure) -> None:
@@ -83,7 +83,7 @@ def test_a_load_for_the_next_iteration_overlaps(measure) -> None:
     ahead = measure(Loop((Block((fma(1, 2, to=2), load(to=1))),), 100))
     assert ahead.cycles == pytest.approx(100 * 401, abs=401)
     chased = measure(Loop((Block((load(1, to=1),)),), 100))
-    assert chased == PathTime(40_000.0, 100.0, 100.0)
+    assert chased == PathTime(40_000.0, 100.0, 100.0, 1)
 
 
 def test_loops_nest(measure) -> None:

@@ -17,7 +17,15 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import LaunchError, UnknownName, Unsupported, nearest
 from ..ptx.syntax import Function, Variable
-from .launch import MAX_INSTRUCTIONS, RESIDENT_THREADS, LaunchPlan, check_shape, host_threads, marshal
+from .launch import (
+    MAX_INSTRUCTIONS,
+    RESIDENT_THREADS,
+    LaunchPlan,
+    check_shape,
+    host_threads,
+    marshal,
+    reachable_bytes,
+)
 from .memory import DEFAULT_BYTES, Allocation, Memory
 from .observe import Observation
 from .program import Program, build_program
@@ -344,6 +352,7 @@ class Runtime:
             resident=resident,
             cooperative=cooperative,
             threads=host_threads() if program.order_free else 1,
+            reachable_bytes=reachable_bytes(program, raw, self.memory.allocations),
         )
         before = self._start_values()
         try:

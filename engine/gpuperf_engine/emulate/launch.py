@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 
 from ..errors import LaunchError
 from ..ptx.syntax import Function, Variable
+from .memory import Allocation
 from .program import Program
 
-__all__ = ["MAX_INSTRUCTIONS", "Dim3", "LaunchPlan", "check_shape", "marshal", "shared_limit"]
+__all__ = ["MAX_INSTRUCTIONS", "Dim3", "LaunchPlan", "check_shape", "marshal", "reachable_bytes", "shared_limit"]
 
 Dim3 = tuple[int, int, int]
 MAX_GRID: Dim3 = (2**31 - 1, 65535, 65535)
@@ -68,6 +70,9 @@ class LaunchPlan:
     resident: int
     cooperative: bool
     threads: int
+    #: size of the allocations that arguments and variables point into (0: not known); what is reached through pointers in
+    #: memory is not among them
+    reachable_bytes: int = 0
 
     @property
     def ctas(self) -> int:
@@ -281,3 +286,17 @@ def _python_float(param: Variable, value: float) -> bytes:
     if math.isfinite(value) and not np.isfinite(made):
         raise LaunchError(f"{value!r} does not fit .{param.type}")
     return bytes(made.tobytes())
+
+
+def reachable_bytes(program: Program, parameters: bytes, allocations: Sequence[Allocation]) -> int:
+    """Size of the allocations (given in order of address) that a word of the parameter buffer points into, plus that of the
+    program's variables."""
+    starts = [allocation.address for allocation in allocations]
+    found: set[int] = set()
+    for offset in range(0, len(parameters) - 7, 8):
+        address = int.from_bytes(parameters[offset : offset + 8], "little")
+        place = bisect_right(starts, address) - 1
+        if place >= 0 and address < allocations[place].end:
+            found.add(place)
+    variables = sum(target.size for target in program.symbols if isinstance(target, Variable))
+    return variables + sum(allocations[place].size for place in found)

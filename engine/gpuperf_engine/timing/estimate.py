@@ -6,15 +6,15 @@ takes as long as the slowest of what it needs. It starts from exact counts; what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from ..errors import MachineError, UnknownName, nearest
-from ..results import Estimate
+from ..errors import MachineError, NotObserved, UnknownName, nearest
+from ..results import Estimate, Profile, Resources
+from .adapt import launch_key, timing_input
 from .caches import SECTOR, CacheEstimate, estimate_caches
 from .inputs import TimingInput
-from .kleimenov_popova import loaded_latency
+from .kleimenov_popova import fix_point, loaded_latency
 from .machine import Machine, load_machine
 from .occupancy import Occupancy, occupancy
 from .path_time import PathTime, path_time
@@ -22,14 +22,17 @@ from .roofs import Roof, dram_rate, roofs
 
 __all__ = ["MODELS", "estimate"]
 
+_NOTED_INSTRUCTIONS = 2000
+"""Static instructions of a path up to which the latency under load, which takes several passes over it, is worked out."""
+
 MODELS = ("kleimenov-popova", "kleimenov-popova-as-printed", "roofline")
 
 
 def estimate(
-    profile: Any,
+    profile: Profile | TimingInput,
     machine: Machine | str,
     *,
-    resources: Any = None,
+    resources: Resources | None = None,
     model: str = "kleimenov-popova",
     search: Iterable[str] = (),
 ) -> Estimate:
@@ -44,18 +47,29 @@ def estimate(
     cycles without ``launch_us``. ``waves`` is how often the grid fills the machine.
 
     Raises :class:`UnknownName` for an unknown machine or model, :class:`MachineError` for a unit that the machine does not
-    describe, and :class:`LaunchError` where no CTA fits on an SM.
+    describe, :class:`LaunchError` where no CTA fits on an SM, and :class:`NotObserved` if memory was not observed.
     """
     if model not in MODELS:
         raise UnknownName(f"unknown model of time {model!r}", hint=nearest(model, MODELS, noun="model"))
     if isinstance(machine, str):
         machine = load_machine(machine, search)
     if isinstance(profile, TimingInput):
-        given = profile
-    else:
-        from .adapt import timing_input
+        return _predict(profile, machine, model)
+    predicted: dict[Hashable, tuple[Estimate, int]] = {}
+    for record in profile.records:
+        key = launch_key(record)
+        if key in predicted:
+            known, times = predicted[key]
+            predicted[key] = known, times + 1
+        else:
+            used = resources or replace(profile.resources, shared_bytes=record.plan.shared_bytes)
+            predicted[key] = _predict(timing_input(record, machine, used), machine, model), 1
+    if not predicted:
+        raise NotObserved(f"the profile of {profile.kernel!r} holds no launch to predict the time of")
+    return _sum(list(predicted.values()))
 
-        given = timing_input(profile, machine, resources=resources)
+
+def _predict(given: TimingInput, machine: Machine, model: str) -> Estimate:
     _check_units(given, machine)
     resident = occupancy(
         machine,
@@ -65,6 +79,28 @@ def estimate(
     )
     caches = estimate_caches(given, machine, resident)
     return _Model(given, machine, resident, caches, model).estimate()
+
+
+def _sum(parts: list[tuple[Estimate, int]]) -> Estimate:
+    """Launches one after the other: times and bounds add up; the rest is that of the launch that takes longest."""
+    if len(parts) == 1 and parts[0][1] == 1:
+        return parts[0][0]
+    bounds: dict[str, float] = {}
+    limiters: dict[str, float] = {}
+    for part, times in parts:
+        limiters[part.limiter] = limiters.get(part.limiter, 0.0) + times * part.time_us
+        for name, bound in part.bounds.items():
+            bounds[name] = bounds.get(name, 0.0) + times * bound
+    longest = max(parts, key=lambda part: part[0].time_us * part[1])[0]
+    return replace(
+        longest,
+        time_us=sum(times * part.time_us for part, times in parts),
+        launch_us=sum(times * part.launch_us for part, times in parts),
+        cycles=sum(times * part.cycles for part, times in parts),
+        limiter=max(limiters, key=lambda name: limiters[name]),
+        bounds=bounds,
+        notes=tuple(dict.fromkeys(note for part, _ in parts for note in part.notes)),
+    )
 
 
 def _check_units(given: TimingInput, machine: Machine) -> None:
@@ -132,7 +168,7 @@ class _Model:
     def notes(self, base: float, alone: PathTime, ctas: int, found: list[Roof]) -> tuple[str, ...]:
         """Remarks for people: where the inputs come from, and what loads wait for."""
         notes = [f"registers and shared memory: {self.given.resources}", *self.given.notes]
-        if alone.global_latencies:
+        if alone.global_latencies and alone.instructions <= _NOTED_INSTRUCTIONS:
             loaded = self.loaded_latency(base, ctas, found)
             notes.append(f"a wait for global loads takes {base:.0f} cycles, {loaded:.0f} under this load")
         return tuple(notes)
@@ -203,8 +239,6 @@ class _Model:
 
     def printed_cycles(self, parts: Mapping[str, float], ctas: int, base: float) -> float:
         """The wave through the fix-points as printed: L2, then DRAM, each from the latency that the one before left."""
-        from .kleimenov_popova import fix_point
-
         delays = max(part for name, part in parts.items() if name not in ("latency", "l2", "dram"))
         share = ctas / self.given.ctas
         fixed = self.barriers()

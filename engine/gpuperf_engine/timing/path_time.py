@@ -24,12 +24,13 @@ _FOLLOWED_TRIPS = 8
 
 @dataclass(frozen=True, slots=True)
 class PathTime:
-    """Cycles of the path, the ``global`` latencies that lie one after the other on its critical part, and how many
-    global loads the path executes in all."""
+    """Cycles of the path, the ``global`` latencies that lie one after the other on its critical part, how many global loads
+    it executes in all, and how many instructions it holds statically."""
 
     cycles: float
     global_latencies: float
     global_loads: float
+    instructions: int
 
 
 # A moment is (cycles, global latencies on the chain that leads to it): tuples compare by cycles first.
@@ -68,7 +69,11 @@ def path_time(
     front: _Front = {_PORT: _ZERO, _END: _ZERO}
     _follow(path, front, rules)
     end = max(front[_END], front[_PORT])
-    return PathTime(end[0], end[1], _loads(path))
+    return PathTime(end[0], end[1], _loads(path), _static(path))
+
+
+def _static(path: Path) -> int:
+    return sum(_static(part.body) if isinstance(part, Loop) else len(part.instructions) for part in path)
 
 
 def _loads(path: Path) -> float:

@@ -1,0 +1,242 @@
+"""From an observed launch to the input of the models: machine instructions, the path of a warp, and its memory traffic.
+
+Counts are exact up to the expansion of PTX into machine instructions (``machines/expansion.yaml``). The path is that of the
+*average* warp: block executions divided by the number of warps, loops nested as in the control-flow graph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ..emulate.observe import SITE_COLUMNS
+from ..emulate.program import BasicBlock, Program
+from ..errors import NotObserved
+from ..flow.blocks import natural_loop
+from ..flow.operands import reads, writes
+from ..profile.build import LaunchRecord
+from ..ptx import syntax
+from ..results import Resources
+from .expansion import expansion_of
+from .inputs import Block, Instruction, Loop, MemoryTraffic, Path, TimingInput
+from .machine import Machine
+from .schema import UNITS
+
+__all__ = ["launch_key", "timing_input"]
+
+_SECTOR = 32
+_LOAD_LATENCY = {"global": "global", "generic": "global", "local": "local", "const": "constant", "shared": "shared"}
+
+
+def launch_key(record: LaunchRecord) -> Hashable:
+    """Equal for launches of one program whose predicted times are equal on every machine."""
+    plan, seen = record.plan, record.observation
+    sites = b"" if seen.sites is None else seen.sites.tobytes()
+    shape = plan.grid, plan.block, plan.shared_bytes, plan.reachable_bytes
+    return id(record.program), shape, seen.block_warps.tobytes(), sites
+
+
+def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -> TimingInput:
+    """The launch as the models see it on this machine, with these registers and this shared memory.
+
+    Raises :class:`NotObserved` if the launch's memory behaviour was not observed.
+    """
+    if record.observation.sites is None:
+        raise NotObserved(
+            f"predicted time of {record.program.kernel.name!r} needs its memory behaviour, which was not observed",
+            hint='use Device(observe={"memory"})',
+        )
+    plan = record.plan
+    warps = plan.ctas * plan.warps_per_cta
+    builder = _Builder(record.program, [int(n) for n in record.observation.block_warps], _sites(record), machine)
+    path = builder.path_of(0, warps)
+    barriers = sum(builder.executions[block.index] for block in record.program.blocks if block.kind == "barrier")
+    return TimingInput(
+        grid=plan.grid,
+        block=plan.block,
+        registers_per_thread=resources.registers,
+        shared_bytes=resources.shared_bytes,
+        warp_instructions=builder.counts(),
+        path=path,
+        memory=_traffic(record.program, builder.sites, plan.reachable_bytes),
+        barriers=barriers / warps,
+        resources=resources.source,
+        latencies=builder.latencies,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """Counters of one memory instruction; ``space`` is where most of its lanes went."""
+
+    space: str
+    requests: int
+    sectors: int
+    wavefronts: int
+
+
+def _sites(record: LaunchRecord) -> list[_Site]:
+    assert record.observation.sites is not None
+    found = []
+    for site, row in zip(record.program.sites, record.observation.sites.tolist(), strict=True):
+        counters = dict(zip(SITE_COLUMNS, row, strict=True))
+        space = site.space
+        if space == "generic":
+            if 2 * counters["shared_lanes"] > counters["lanes"]:
+                space = "shared"
+            elif 2 * counters["local_lanes"] > counters["lanes"]:
+                space = "local"
+        found.append(_Site(space, counters["requests"], counters["sectors"], counters["wavefronts"]))
+    return found
+
+
+def _traffic(program: Program, sites: list[_Site], reachable: int) -> MemoryTraffic:
+    requests = dict.fromkeys(("load", "store", "atomic", "reduction"), 0)
+    sectors = dict(requests)
+    local = 0
+    for site, seen in zip(program.sites, sites, strict=True):
+        if seen.space == "local":
+            local += seen.sectors
+        elif seen.sectors:
+            requests[site.kind] += seen.requests
+            sectors[site.kind] += seen.sectors
+    changed = sectors["atomic"] + sectors["reduction"]
+    return MemoryTraffic(
+        load_requests=requests["load"],
+        load_sectors=sectors["load"],
+        store_requests=requests["store"],
+        store_sectors=sectors["store"],
+        read_footprint=min(sectors["load"] * _SECTOR, reachable or math.inf),
+        write_footprint=min((sectors["store"] + changed) * _SECTOR, reachable or math.inf),
+        shared_wavefronts=sum(seen.wavefronts for seen in sites),
+        local_sectors=local,
+        atomic_sectors=changed,
+    )
+
+
+@dataclass
+class _Builder:
+    program: Program
+    executions: list[int]
+    sites: list[_Site]
+    machine: Machine
+    latencies: dict[str, float] = field(default_factory=dict)
+    active: list[int] = field(default_factory=list)
+
+    def counts(self) -> Mapping[str, float]:
+        total = dict.fromkeys(UNITS, 0)
+        for block, executions in zip(self.program.blocks, self.executions, strict=True):
+            if executions:
+                for instruction in block.tally:
+                    for unit, count in self.units_of(instruction).items():
+                        total[unit] += count * executions
+        return {unit: count for unit, count in total.items() if count}
+
+    def units_of(self, instruction: syntax.Instruction) -> Mapping[str, int]:
+        expansion = expansion_of(instruction.opcode, self.machine.compute_capability)
+        if expansion is not None:
+            return expansion.units
+        unit = instruction.spelling.unit
+        return {} if unit == "none" else {unit: 1}
+
+    # -- the path -------------------------------------------------------------------------------------------------------
+
+    def path_of(self, function: int, entries: float) -> Path:
+        """The path of one function, which was entered ``entries`` times; empty where it calls itself."""
+        if function in self.active or not entries:
+            return ()
+        self.active.append(function)
+        blocks = self.program.blocks_of(function)
+        first = blocks[0].index
+        loops: dict[int, set[int]] = {}
+        for block in blocks:
+            for head in sorted(block.back_edges):
+                loops.setdefault(head, set()).update(natural_loop(blocks, block.index, head, first))
+        path = self.region({block.index for block in blocks}, None, entries, loops)
+        self.active.pop()
+        return path
+
+    def region(self, members: set[int], head: int | None, passes: float, loops: Mapping[int, set[int]]) -> Path:
+        """Blocks of a region in text order, inner loops folded; ``passes`` is how often the region was run through."""
+        parts: list[Block | Loop] = []
+        left = set(members)
+        for index in sorted(members):
+            if index not in left:
+                continue
+            executions = self.executions[index]
+            if index in loops and index != head:
+                inner = loops[index] & left
+                left -= inner
+                if executions:
+                    body = self.region(inner, index, executions, loops)
+                    parts.append(Loop(body, executions / passes))
+            else:
+                left.discard(index)
+                parts += self.block(self.program.blocks[index], executions, passes)
+        return tuple(parts)
+
+    def block(self, block: BasicBlock, executions: int, passes: float) -> Iterable[Block | Loop]:
+        if not executions:
+            return
+        share = executions / passes
+        instructions = tuple(item for found in block.instructions for item in self.expand(found, block))
+        if instructions:
+            yield Block(instructions, share) if share <= 1.0 else Loop((Block(instructions),), share)
+        if block.kind == "call" and block.terminator is not None:
+            for function in _callees(block.terminator):
+                number = self.program.function_of.get(function.name)
+                if number is not None:
+                    entered = self.executions[self.program.entries[number]]
+                    body = self.path_of(number, entered)
+                    if body:
+                        yield Loop(body, min(share, entered / passes))
+
+    def expand(self, found: syntax.Instruction, block: BasicBlock) -> Iterable[Instruction]:
+        """Machine instructions of one PTX instruction: the first carries operands and result, the others take their slots."""
+        base = block.function << 20
+        sources = tuple(dict.fromkeys(base + register.index for register in reads(found)))
+        results = tuple(dict.fromkeys(base + register.index for register in writes(found)))
+        expansion = expansion_of(found.opcode, self.machine.compute_capability)
+        if expansion is None:
+            unit = found.spelling.unit
+            yield Instruction(unit, self.latency(found, unit) if results else "none", sources, results)
+            return
+        units = [unit for unit, count in expansion.units.items() for _ in range(count)]
+        if not units:
+            yield Instruction("none", "none", sources, results)
+            return
+        yield Instruction(units[0], self.chain(expansion.chain) if results else "none", sources, results)
+        for unit in units[1:]:
+            yield Instruction(unit)
+
+    def latency(self, found: syntax.Instruction, unit: str) -> str:
+        """The name of the latency of an instruction that is one machine instruction."""
+        if found.effect == "load":
+            return _LOAD_LATENCY.get(self.space(found), "none")
+        if found.effect == "atomic":
+            return "shared" if self.space(found) == "shared" else "atomic"
+        if unit == "lsu":
+            return "shuffle"
+        return unit if unit in self.machine.latencies else "none"
+
+    def space(self, found: syntax.Instruction) -> str:
+        """Where a memory instruction went: at generic addresses as observed."""
+        site = self.program.site_of.get(found)
+        return self.sites[site].space if site is not None else found.spelling.space or "generic"
+
+    def chain(self, chain: Mapping[str, int]) -> str:
+        cycles = sum(count * self.machine.latencies.get(unit, 0) for unit, count in chain.items())
+        name = "+".join(f"{count} {unit}" for unit, count in chain.items()) or "none"
+        if name != "none":
+            self.latencies[name] = float(cycles)
+        return name
+
+
+def _callees(call: syntax.Instruction) -> Iterable[syntax.Function]:
+    for operand in call.operands:
+        if isinstance(operand, syntax.CallTarget):
+            if operand.function is not None:
+                yield operand.function
+            else:
+                yield from operand.candidates

@@ -24,8 +24,14 @@ def simple_call(pieces: list[str], offset: int) -> tuple[raw.Node, ...] | None:
         node: raw.Node | None
         if stripped[:1] == "(" and stripped[-1:] == ")":
             inside = stripped[1:-1]
-            braces = shapes.operand(f"{{{inside}}}", place) if inside.strip() else raw.Braces((), place, place + len(stripped))
-            node = raw.Parens(braces.items, braces.start, braces.end) if isinstance(braces, raw.Braces) else None
+            braces = (
+                shapes.operand(f"{{{inside}}}", place)
+                if inside.strip()
+                else raw.Braces((), place, place + len(stripped))
+            )
+            node = (
+                raw.Parens(braces.items, braces.start, braces.end) if isinstance(braces, raw.Braces) else None
+            )
         else:
             node = shapes.operand(stripped, place)
         if node is None:
@@ -100,7 +106,11 @@ def _function(operands: Operands, name: str, where: Span) -> Function:
     module = operands.names.module
     function = module.functions.get(name) or module.aliases.get(name)
     if function is None:
-        raise PtxError(f"call of {name!r}, which is not declared", span=where, hint=nearest(name, module.functions, noun="function"))
+        raise PtxError(
+            f"call of {name!r}, which is not declared",
+            span=where,
+            hint=nearest(name, module.functions, noun="function"),
+        )
     return function
 
 
@@ -108,14 +118,21 @@ def _argument(operands: Operands, node: raw.Node, base: int) -> Operand:
     operand, shape = operands.operand(node, base)
     if shape[0] == "name":
         operands.names.undeclared(shape[1], operand.span)
-    if isinstance(operand, Symbol) and isinstance(operand.target, Variable) and operand.target.space == "param":
+    if (
+        isinstance(operand, Symbol)
+        and isinstance(operand.target, Variable)
+        and operand.target.space == "param"
+    ):
         return operand.target
     return cast(Operand, operand)
 
 
 def _match(call: CallTarget, signature: Function | Prototype, span: Span) -> None:
     """Whether arguments and results agree with the signature in number and size."""
-    for given, formal, noun in ((call.arguments, signature.params, "argument"), (call.returns, signature.returns, "result")):
+    for given, formal, noun in (
+        (call.arguments, signature.params, "argument"),
+        (call.returns, signature.returns, "result"),
+    ):
         if len(given) != len(formal):
             raise PtxError(
                 f"call of {signature.name!r} with {len(given)} {noun}s, it has {len(formal)}", span=span,

@@ -15,8 +15,9 @@ from ..isa.types import SCALAR_TYPES, ScalarType
 
 __all__ = ["Shape", "agree", "explain", "fits"]
 
-#: ``(kind, …)``; kinds: ``register type``, ``special type``, ``integer``, ``f32``, ``f64``, ``symbol``, ``function``, ``address
-#: space-or-None base-type-or-None``, ``vector shape…``, ``pair shape shape``, ``not shape``, ``sink``, ``call``, ``name`` (not declared).
+#: ``(kind, …)``. The kinds: ``register type``, ``special type``, ``integer``, ``f32``, ``f64``, ``symbol``, ``function``,
+#: ``address space-or-None base-type-or-None``, ``vector shape…``, ``pair shape shape``, ``not shape``, ``sink``, ``call``,
+#: ``name text`` (not declared).
 Shape = tuple[Any, ...]
 
 #: Effects worth having without their result.
@@ -38,7 +39,9 @@ def agree(instruction: ScalarType, register: ScalarType, wider: bool) -> bool:
 
 
 def _same_float(instruction: ScalarType, register: ScalarType) -> bool:
-    return instruction.kind == register.kind and (instruction.lanes == register.lanes or instruction.kind == "x")
+    return instruction.kind == register.kind and (
+        instruction.lanes == register.lanes or instruction.kind == "x"
+    )
 
 
 def fits(spelling: Spelling, shapes: Sequence[Shape], address_size: int = 64) -> str:
@@ -52,7 +55,9 @@ def fits(spelling: Spelling, shapes: Sequence[Shape], address_size: int = 64) ->
         paired = position + 1 < len(forms) and forms[position + 1].pair
         position += 1
         if paired and shape[0] == "pair":
-            reason = _fits(spelling, form, shape[1], address_size) or _fits(spelling, forms[position], shape[2], address_size)
+            reason = _fits(spelling, form, shape[1], address_size) or _fits(
+                spelling, forms[position], shape[2], address_size
+            )
         else:
             reason = _fits(spelling, form, shape, address_size)
         position += paired
@@ -110,7 +115,12 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
     if kind == "sink":
         if form.role == "destination" and (form.vector > 1 or form.pair or spelling.effect in _DISCARDABLE):
             return ""
-        if form.role == "destination" and type is not None and type.is_predicate and spelling.category == "compare_select":
+        if (
+            form.role == "destination"
+            and type is not None
+            and type.is_predicate
+            and spelling.category == "compare_select"
+        ):
             return ""
         return f"{name} cannot be discarded with '_'"
     if form.role == "destination":
@@ -121,7 +131,11 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
             operand.type is not None and operand.type.is_float for operand in spelling.operands
         ):
             return f"{name} cannot be a special register; move it to a register first"
-        if type is None or agree(type, register, True) or (type.bits < register.bits and not type.is_predicate):
+        if (
+            type is None
+            or agree(type, register, True)
+            or (type.bits < register.bits and not type.is_predicate)
+        ):
             return ""
         return f"{name} must be {_wanted(type, form.wider)}, found {explain(shape)}"
     if type is None:
@@ -160,7 +174,11 @@ def _address(spelling: Spelling, form: OperandForm, shape: Shape, address_size: 
     if space is None or wanted is None or wanted == space or form.type is None:
         return ""
     if wanted == "generic":
-        return "" if space in ("global", "shared", "local", "const", "param") else f"a variable in .{space} has no address"
+        return (
+            ""
+            if space in ("global", "shared", "local", "const", "param")
+            else f"a variable in .{space} has no address"
+        )
     return f"the variable is in .{space}, the instruction accesses .{wanted}"
 
 

@@ -7,9 +7,20 @@ of its operands is, except that shifts take the type of the left one and compari
 from __future__ import annotations
 
 import struct
-from typing import Union
 
-__all__ = ["ConstantError", "Constant", "binary", "bits_of", "cast", "decimal", "double_bits", "integer", "single_bits", "unary", "value_of"]
+__all__ = [
+    "Constant",
+    "ConstantError",
+    "binary",
+    "bits_of",
+    "cast",
+    "decimal",
+    "double_bits",
+    "integer",
+    "single_bits",
+    "unary",
+    "value_of",
+]
 
 #: (value, kind) with kind ``s64``, ``u64``, ``f32`` or ``f64``; see ``raw.Number``.
 Constant = tuple[int, str]
@@ -73,7 +84,7 @@ def decimal(text: str) -> Constant:
     return bits_of(value, "f64"), "f64"
 
 
-def value_of(constant: Constant) -> Union[int, float]:
+def value_of(constant: Constant) -> int | float:
     """The number that a constant stands for."""
     pattern, kind = constant
     if kind == "f64":

@@ -9,7 +9,9 @@ from typing import Protocol
 
 from ..errors import PtxError, nearest
 from ..isa.types import SCALAR_TYPES, ScalarType, scalar_type
-from . import raw
+from ..source import Span
+from . import raw, shapes
+from .initial import Image
 from .syntax import Function, Variable
 from .text import Text
 
@@ -18,11 +20,11 @@ __all__ = ["Grammar", "Lookup", "Specified", "declaration_of", "parameters", "sp
 #: What a name in an initialiser means, or ``None``.
 Lookup = Callable[[str], "Variable | Function | None"]
 
-SPACES = frozenset(".reg .sreg .const .global .local .param .shared .tex".split())
-LINKAGE = frozenset(".extern .visible .weak .common".split())
+SPACES = frozenset([".reg", ".sreg", ".const", ".global", ".local", ".param", ".shared", ".tex"])
+LINKAGE = frozenset([".extern", ".visible", ".weak", ".common"])
 _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
 _OPAQUE = {".texref": "b64", ".samplerref": "b64", ".surfref": "b64"}
-_POINTER_SPACES = frozenset(".const .global .local .shared".split())
+_POINTER_SPACES = frozenset([".const", ".global", ".local", ".shared"])
 _LARGEST = 1 << 48
 _LARGEST_INITIALISED = 1 << 28
 
@@ -40,7 +42,17 @@ class Grammar(Protocol):
 class Specified:
     """The words in front of a declaration's names."""
 
-    __slots__ = ("align", "attributes", "linkage", "pointer", "pointer_align", "pointer_space", "space", "type", "vector")
+    __slots__ = (
+        "align",
+        "attributes",
+        "linkage",
+        "pointer",
+        "pointer_align",
+        "pointer_space",
+        "space",
+        "type",
+        "vector",
+    )
 
     def __init__(self) -> None:
         self.space = ""
@@ -56,8 +68,6 @@ class Specified:
 
 def declaration_of(text: Text, start: int, end: int, grammar: Grammar) -> raw.Declaration:
     """The raw declaration between two offsets, by its common form or by the grammar."""
-    from . import shapes
-
     return shapes.declaration(text.code, start, end) or grammar.declaration(text, start, end)
 
 
@@ -66,12 +76,16 @@ def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | 
     result = Specified()
     words = list(specifiers)
     position = 0
+
+    def place() -> Span:
+        return text.span(base + word.start, base + word.end)
+
     while position < len(words):
         word = words[position]
         position += 1
         if not isinstance(word, raw.Word):
-            raise PtxError("a number or list here belongs to nothing", span=text.span(base + word.start, base + word.end))
-        name, place = word.text, text.span(base + word.start, base + word.end)
+            raise PtxError("a number or list here belongs to nothing", span=place())
+        name = word.text
         following = words[position] if position < len(words) else None
         if name == ".ptr":
             result.pointer = True
@@ -79,14 +93,14 @@ def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | 
             result.pointer_space = name[1:]
         elif name in SPACES or name.split("::")[0] in SPACES:
             if result.space:
-                raise PtxError(f"two state spaces, .{result.space} and {name}", span=place)
+                raise PtxError(f"two state spaces, .{result.space} and {name}", span=place())
             result.space = name[1:]
         elif name == ".align":
             if not isinstance(following, raw.Number):
-                raise PtxError("'.align' needs a number of bytes", span=place)
+                raise PtxError("'.align' needs a number of bytes", span=place())
             position += 1
             if following.value < 1 or following.value & (following.value - 1) or following.value > 1 << 20:
-                raise PtxError(f"alignment {following.value} is not a power of two", span=place)
+                raise PtxError(f"alignment {following.value} is not a power of two", span=place())
             if result.pointer:
                 result.pointer_align = following.value
             else:
@@ -97,19 +111,30 @@ def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | 
             result.linkage = name[1:]
         elif name == ".attribute":
             if not isinstance(following, raw.Group):
-                raise PtxError("'.attribute' needs a list in parentheses", span=place)
+                raise PtxError("'.attribute' needs a list in parentheses", span=place())
             position += 1
             start, end = base + following.start + 1, base + following.end - 1
             result.attributes += tuple(part.strip() for part in _outer_commas(text.code[start:end]))
         elif name[1:] in SCALAR_TYPES or name in _OPAQUE:
             if result.type is not None:
-                raise PtxError(f"two types, .{result.type} and {name}", span=place)
+                raise PtxError(f"two types, .{result.type} and {name}", span=place())
             result.type = scalar_type(_OPAQUE.get(name, name[1:]))
             if name in _OPAQUE:
                 result.attributes += (name,)
         else:
-            known = [*SPACES, *LINKAGE, *(f".{known}" for known in SCALAR_TYPES), ".align", ".ptr", ".attribute"]
-            raise PtxError(f"{name!r} has no place in a declaration", span=place, hint=nearest(name, known, noun="word"))
+            known = [
+                *SPACES,
+                *LINKAGE,
+                *(f".{known}" for known in SCALAR_TYPES),
+                ".align",
+                ".ptr",
+                ".attribute",
+            ]
+            raise PtxError(
+                f"{name!r} has no place in a declaration",
+                span=place(),
+                hint=nearest(name, known, noun="word"),
+            )
     return result
 
 
@@ -124,17 +149,25 @@ def _outer_commas(inside: str) -> list[str]:
     return parts
 
 
-def variables(text: Text, base: int, raw_declaration: raw.Declaration, lookup: Lookup, owner: Function | None) -> list[Variable]:
+def variables(
+    text: Text, base: int, raw_declaration: raw.Declaration, lookup: Lookup, owner: Function | None
+) -> list[Variable]:
     """The variables of one declaration outside ``.reg``. Raises ``PtxError``."""
     specified = specify(text, base, raw_declaration.specifiers)
-    return [_variable(text, base, specified, declarator, lookup, owner) for declarator in raw_declaration.declarators]
+    return [
+        _variable(text, base, specified, declarator, lookup, owner)
+        for declarator in raw_declaration.declarators
+    ]
 
 
 def _variable(
-    text: Text, base: int, specified: Specified, declarator: raw.Declarator, lookup: Lookup, owner: Function | None
+    text: Text,
+    base: int,
+    specified: Specified,
+    declarator: raw.Declarator,
+    lookup: Lookup,
+    owner: Function | None,
 ) -> Variable:
-    from .initial import Image
-
     name = declarator.name
     span = text.span(base + name.start, base + name.end)
     kind, space = specified.type, specified.space
@@ -143,11 +176,15 @@ def _variable(
     if any(word in _OPAQUE for word in specified.attributes):
         space = "tex"
     if not space:
-        raise PtxError(f"variable {name.text!r} has no state space", span=span, hint="write one, e.g. .global or .shared")
+        raise PtxError(
+            f"variable {name.text!r} has no state space", span=span, hint="write one, e.g. .global or .shared"
+        )
     if kind.is_predicate:
-        raise PtxError(f"{name.text!r}: predicates live in registers only", span=span, hint="use .b8 or .u8 in memory")
-    if declarator.count is not None:
-        raise PtxError(f"{name.text!r}: '<{declarator.count}>' is for registers only", span=span)
+        raise PtxError(
+            f"{name.text!r}: predicates live in registers only", span=span, hint="use .b8 or .u8 in memory"
+        )
+    if declarator.repeat is not None:
+        raise PtxError(f"{name.text!r}: '<{declarator.repeat}>' is for registers only", span=span)
     dims = declarator.dims
     if any(size is None for size in dims[1:]):
         raise PtxError(f"array {name.text!r}: only the first dimension may be left open", span=span)
@@ -185,7 +222,9 @@ def _variable(
     )
 
 
-def parameters(text: Text, base: int, group: raw.Group | None, owner: Function | None) -> tuple[Variable, ...]:
+def parameters(
+    text: Text, base: int, group: raw.Group | None, owner: Function | None
+) -> tuple[Variable, ...]:
     """The parameters of a header or prototype with their byte offsets in the parameter buffer; registers count as such."""
     result: list[Variable] = []
     offset = 0
@@ -193,10 +232,14 @@ def parameters(text: Text, base: int, group: raw.Group | None, owner: Function |
         nameless = not item.declarators or item.declarators[0].name.text == "_"
         if not item.declarators:
             first, last = item.specifiers[0], item.specifiers[-1]
-            item = item._replace(declarators=(raw.Declarator(raw.Name("_", first.start, last.end), None, (), None),))
+            item = item._replace(
+                declarators=(raw.Declarator(raw.Name("_", first.start, last.end), None, (), None),)
+            )
         (found,) = variables(text, base, item, lambda _: None, owner)
         if found.space not in ("param", "reg", "tex"):
-            raise PtxError(f"parameter {found.name!r} is in .{found.space}, parameters are in .param", span=found.span)
+            raise PtxError(
+                f"parameter {found.name!r} is in .{found.space}, parameters are in .param", span=found.span
+            )
         if nameless:
             found.name = f"_{position}"
         elif any(found.name == other.name for other in result):

@@ -37,7 +37,9 @@ def function_of(module: Module, text: Text, base: int, directive: raw.Directive)
     if not isinstance(kind, raw.Word) or kind.text not in (".entry", ".func"):
         raise PtxError("expected '.entry' or '.func'", span=text.span(base + kind.start, base + kind.end))
     position += 1
-    while position < len(parts) and isinstance(part := parts[position], raw.Word) and part.text == ".attribute":
+    while (
+        position < len(parts) and isinstance(part := parts[position], raw.Word) and part.text == ".attribute"
+    ):
         position += 2
     returns, name, params, position = _signature(text, base, parts, position)
     if name is None:
@@ -64,7 +66,10 @@ def prototype_of(name: str, text: Text, base: int, directive: raw.Directive) -> 
 
 
 def _signature(
-    text: Text, base: int, parts: list[raw.Word | raw.Number | raw.Group | raw.String | raw.Name], position: int
+    text: Text,
+    base: int,
+    parts: list[raw.Word | raw.Number | raw.Group | raw.String | raw.Name],
+    position: int,
 ) -> tuple[raw.Group | None, raw.Name | None, raw.Group | None, int]:
     """``[(returns)] name [(parameters)]`` from ``position``, and the position behind."""
 
@@ -84,7 +89,10 @@ def _signature(
 
 
 def _tune(
-    text: Text, base: int, function: Function, parts: list[raw.Word | raw.Number | raw.Group | raw.String | raw.Name]
+    text: Text,
+    base: int,
+    function: Function,
+    parts: list[raw.Word | raw.Number | raw.Group | raw.String | raw.Name],
 ) -> None:
     """Performance-tuning directives and pragmas behind the parameters."""
     position = 0
@@ -95,12 +103,18 @@ def _tune(
         if isinstance(word, raw.Word) and word.text in (";", ","):
             continue
         if not isinstance(word, raw.Word):
-            raise PtxError(f"the header of {function.name!r} goes on unexpectedly", span=span, hint="expected '{' or ';'")
+            raise PtxError(
+                f"the header of {function.name!r} goes on unexpectedly", span=span, hint="expected '{' or ';'"
+            )
         if word.text == ".pragma":
             while position < len(parts) and isinstance(part := parts[position], raw.String):
                 function.directives += (f'.pragma "{text.string(base + part.start, base + part.end)}"',)
                 position += 1
-                if position < len(parts) and isinstance(comma := parts[position], raw.Word) and comma.text == ",":
+                if (
+                    position < len(parts)
+                    and isinstance(comma := parts[position], raw.Word)
+                    and comma.text == ","
+                ):
                     position += 1
             continue
         if word.text in _PLAIN:

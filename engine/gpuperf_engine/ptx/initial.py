@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import NoReturn, Union
+from typing import NoReturn
 
 from ..errors import PtxError
 from ..isa.types import ScalarType
@@ -14,7 +14,7 @@ from .text import Text
 
 __all__ = ["Image"]
 
-Relocation = tuple[int, int, Union[Variable, Function], int, bool]
+Relocation = tuple[int, int, Variable | Function, int, bool]
 
 
 class Image:
@@ -69,14 +69,18 @@ class Image:
                 steps = ((item, depth + 1, first + index * stride) for index, item in enumerate(node.items))
             else:
                 if len(node.items) > lengths[depth] * stride:
-                    self._fail(node, f"{len(node.items)} initial values for {lengths[depth] * stride} elements")
+                    self._fail(
+                        node, f"{len(node.items)} initial values for {lengths[depth] * stride} elements"
+                    )
                 steps = ((item, len(lengths), first + index) for index, item in enumerate(node.items))
             work.extend(steps)
         self.relocations.sort(key=lambda relocation: relocation[0])
         return dims[: len(dims) - 1] if self._vector > 1 else dims
 
     def _fail(self, node: raw.Node, message: str, hint: str | None = None) -> NoReturn:
-        raise PtxError(message, span=self._text.span(self._base + node.start, self._base + node.end), hint=hint)
+        raise PtxError(
+            message, span=self._text.span(self._base + node.start, self._base + node.end), hint=hint
+        )
 
     def _place(self, node: raw.Node, at: int) -> None:
         size = self._type.bytes
@@ -88,13 +92,19 @@ class Image:
         if isinstance(node, raw.Mask):
             mask = node.mask
             if mask not in tuple(0xFF << (8 * index) for index in range(8)):
-                self._fail(node, f"mask {mask:#x} does not select one byte", "masks are 0xFF, 0xFF00, 0xFF0000 …")
+                self._fail(
+                    node, f"mask {mask:#x} does not select one byte", "masks are 0xFF, 0xFF00, 0xFF0000 …"
+                )
             shift, node = mask.bit_length() // 8 - 1, node.argument
         if isinstance(node, raw.Offset):
             addend, node = node.amount, node.base
         if isinstance(node, raw.Apply):
             if node.function.text != "generic":
-                self._fail(node.function, f"{node.function.text!r} is no operator of initialisers", "did you mean 'generic'?")
+                self._fail(
+                    node.function,
+                    f"{node.function.text!r} is no operator of initialisers",
+                    "did you mean 'generic'?",
+                )
             generic, node = True, node.argument
             if isinstance(node, raw.Offset):
                 addend, node = addend + node.amount, node.base
@@ -102,7 +112,7 @@ class Image:
             node = node.items[0]
         scale = 0
         if isinstance(node, raw.Element):
-            scale, node = node.index, node.base
+            scale, node = node.position, node.base
         if not isinstance(node, raw.Name):
             self._fail(origin, "an initial value is a constant, or a variable or function with an offset")
         target = self._lookup(node.text)
@@ -116,7 +126,11 @@ class Image:
             self.masked(at, target, addend, shift, generic)
             return
         if self._type.is_float or width not in (4, 8):
-            self._fail(origin, f"an address does not fit a .{self._type} element", "use .u64 or .b64 (.u32 with .address_size 32)")
+            self._fail(
+                origin,
+                f"an address does not fit a .{self._type} element",
+                "use .u64 or .b64 (.u32 with .address_size 32)",
+            )
         self.relocations.append((at, width, target, addend, generic))
 
     def masked(self, at: int, target: Variable | Function, addend: int, shift: int, generic: bool) -> None:
@@ -133,7 +147,9 @@ class Image:
         kind, bits = self._type, self._type.bits
         if number.kind[0] != "f":
             if kind.is_float:
-                self._fail(number, f"an integer initialises a .{kind} element", "write 0f…, 0d… or a decimal point")
+                self._fail(
+                    number, f"an integer initialises a .{kind} element", "write 0f…, 0d… or a decimal point"
+                )
             return number.value & ((1 << bits) - 1)
         if kind.kind == "f" and bits in (32, 64) and kind.lanes == 1:
             if number.kind == f"f{bits}":

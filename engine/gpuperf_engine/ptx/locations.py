@@ -17,7 +17,10 @@ LOC = re.compile(
     r"(?:\s*,\s*inlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9}))?[ \t]*;?",
     re.ASCII,
 )
-_LINE = re.compile(r"([\w$]+)\s*:|\.b8\s+((?:\d{1,3}|0[xX][0-9a-fA-F]{1,2})(?:\s*,\s*(?:\d{1,3}|0[xX][0-9a-fA-F]{1,2}))*)", re.ASCII)
+_LINE = re.compile(
+    r"([\w$]+)\s*:|\.b8\s+((?:\d{1,3}|0[xX][0-9a-fA-F]{1,2})(?:\s*,\s*(?:\d{1,3}|0[xX][0-9a-fA-F]{1,2}))*)",
+    re.ASCII,
+)
 
 
 def file_entry(text: Text, found: re.Match[str]) -> tuple[int, str]:

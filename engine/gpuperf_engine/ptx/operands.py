@@ -55,7 +55,10 @@ class Operands:
             items = [self._declared(item, base, depth + 1) for item in node.items]
             return Vector(tuple(item[0] for item in items), span), ("vector", *(item[1] for item in items))
         if isinstance(node, raw.Or):
-            first, second = self._declared(node.first, base, depth + 1), self._declared(node.second, base, depth + 1)
+            first, second = (
+                self._declared(node.first, base, depth + 1),
+                self._declared(node.second, base, depth + 1),
+            )
             return Pair(first[0], second[0], span), ("pair", first[1], second[1])
         if isinstance(node, raw.Not):
             inner, shape = self._declared(node.operand, base, depth + 1)
@@ -63,7 +66,11 @@ class Operands:
         if isinstance(node, (raw.Offset, raw.Element)):
             found, offset = self._place(node, base)
             if isinstance(found, Register):
-                raise PtxError("a register with an offset is an address", span=span, hint="write it in brackets: [%rd1+4]")
+                raise PtxError(
+                    "a register with an offset is an address",
+                    span=span,
+                    hint="write it in brackets: [%rd1+4]",
+                )
             return Symbol(found, offset, span), ("symbol",)
         piece = shorten(self.text.code[base + node.start : base + node.end])
         raise PtxError(f"{piece!r} cannot be an operand here", span=span)
@@ -100,7 +107,7 @@ class Operands:
         if isinstance(node, raw.Offset):
             offset, node = node.amount, node.base
         if isinstance(node, raw.Element):
-            index, node = node.index, node.base
+            index, node = node.position, node.base
         span = self.text.span(base + node.start, base + node.end)
         if not isinstance(node, raw.Name):
             raise PtxError("expected a register or a variable here", span=span)
@@ -138,7 +145,9 @@ def narrow(spelling: Spelling, operands: list[Any]) -> list[Any]:
             if isinstance(operand, Immediate):
                 operand = _convert(operand, name)
             elif isinstance(operand, Vector):
-                items = tuple(_convert(item, name) if isinstance(item, Immediate) else item for item in operand.elements)
+                items = tuple(
+                    _convert(item, name) if isinstance(item, Immediate) else item for item in operand.elements
+                )
                 operand = Vector(items, operand.span)
         result.append(operand)
     return result
@@ -149,5 +158,3 @@ def _convert(number: Immediate, name: str) -> Immediate:
         return number
     value = float(constants.value_of((number.value, number.kind)))
     return Immediate(constants.bits_of(value, name), name, number.span)
-
-

@@ -10,16 +10,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from ..errors import PtxSyntaxError
 from . import constants, raw
 from .reader import read_module
 from .syntax import Module
 from .text import Text, shorten
 
 if TYPE_CHECKING:
-    from lark import Lark, Token
+    from lark import Lark
 
 __all__ = ["parse"]
 
@@ -37,8 +36,23 @@ _SPOKEN = {
     "$END": "the end of the statement",
 }  # fmt: skip
 _OPERATORS = frozenset(
-    "LOGICAL_OR LOGICAL_AND OR XOR AND EQUAL UNEQUAL LESS_EQUAL MORE_EQUAL LEFT RIGHT LESS MORE PLUS MINUS TIMES "
-    "DIVIDE REMAINDER INVERT QMARK".split()
+    [
+        *(
+            "LOGICAL_OR",
+            "LOGICAL_AND",
+            "OR",
+            "XOR",
+            "AND",
+            "INVERT",
+            "QMARK",
+            "PLUS",
+            "MINUS",
+            "TIMES",
+            "DIVIDE",
+            "REMAINDER",
+        ),
+        *("EQUAL", "UNEQUAL", "LESS", "MORE", "LESS_EQUAL", "MORE_EQUAL", "LEFT", "RIGHT"),
+    ]
 )
 
 
@@ -51,12 +65,15 @@ def parse(text: str | bytes, path: str = "<string>") -> Module:
 
     Raises ``PtxSyntaxError`` where the text is not PTX and ``PtxError`` where it is, but means nothing.
     """
-    if isinstance(text, bytes):
-        try:
-            text = text.decode("utf-8")
-        except UnicodeDecodeError:
-            text = text.decode("latin-1")
-    return read_module(Text(text.removeprefix("\ufeff"), path), _Grammar())
+    decoded = text if isinstance(text, str) else _decode(text)
+    return read_module(Text(decoded.removeprefix("\ufeff"), path), _Grammar())
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
 
 
 class _Grammar:
@@ -75,26 +92,34 @@ class _Grammar:
         return node
 
 
+#: Characters of the longest statement that is looked at closely; what is longer is no PTX anybody wrote or generated.
+_LONGEST = {"instruction": 1 << 15, "declaration": 1 << 20, "directive": 1 << 17}
 _lock = threading.Lock()
-_parsers: dict[str, Lark] = {}
+_parsers: list[Lark] = []
 
 
-def _parser(start: str) -> Lark:
+def _parser() -> Lark:
+    """The parser, made when the first statement needs it."""
     with _lock:
-        found = _parsers.get(start)
-        if found is None:
+        if not _parsers:
             from lark import Lark
 
             grammar = (Path(__file__).parent / "grammar.lark").read_text(encoding="utf-8")
-            found = _parsers[start] = Lark(grammar, start=start, parser="lalr", transformer=_Build())  # type: ignore[arg-type]
-        return found
+            _parsers.append(Lark(grammar, start=list(_LONGEST), parser="lalr", transformer=_Build()))
+        return _parsers[0]
 
 
 def _run(rule: str, text: Text, start: int, end: int) -> Any:
     from lark import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 
+    if end - start > _LONGEST[rule]:
+        text.fail(
+            f"a statement of {end - start} characters",
+            start,
+            hint=f"at most {_LONGEST[rule]} are read; is a ';' missing?",
+        )
     try:
-        return _parser(rule).parse(text.code[start:end])
+        return _parser().parse(text.code[start:end], start=rule)
     except UnexpectedToken as error:
         expected = _speak(error.accepts or error.expected)
         if error.token.type == "$END":
@@ -102,8 +127,12 @@ def _run(rule: str, text: Text, start: int, end: int) -> Any:
         place = start + (error.token.start_pos or 0)
         text.fail(f"unexpected {shorten(str(error.token))!r}", place, place + len(error.token), hint=expected)
     except UnexpectedCharacters as error:
-        place = start + error.pos_in_stream
-        text.fail(f"unexpected {shorten(text.code[place:end].split(maxsplit=1)[0])!r}", place, hint=_speak(error.allowed or ()))
+        place = start + (error.pos_in_stream or 0)
+        text.fail(
+            f"unexpected {shorten(text.code[place:end].split(maxsplit=1)[0])!r}",
+            place,
+            hint=_speak(error.allowed or ()),
+        )
     except UnexpectedEOF as error:
         text.fail("the statement ends too early", max(start, end - 1), hint=_speak(error.expected))
     except _Misplaced as error:
@@ -126,7 +155,6 @@ class _Misplaced(Exception):
         self.end = end
 
 
-
 class _Build:
     """What the parser calls for each rule it has recognised; lexing and parsing need no tree in between."""
 
@@ -143,7 +171,9 @@ class _Build:
 
     def declaration(self, parts: Sequence[Any]) -> raw.Declaration:
         declarators = tuple(part for part in parts if isinstance(part, raw.Declarator))
-        return raw.Declaration(tuple(_part(part) for part in parts[: len(parts) - len(declarators)]), declarators)
+        return raw.Declaration(
+            tuple(_part(part) for part in parts[: len(parts) - len(declarators)]), declarators
+        )
 
     def item(self, parts: Sequence[Any]) -> raw.Declaration:
         return self.declaration([part for part in parts if part is not None])
@@ -165,14 +195,17 @@ class _Build:
         if size is None:
             return None
         if not isinstance(size, raw.Number) or size.kind[0] == "f":
-            raise _Misplaced("an array dimension must be an integer constant", opening.start_pos, closing.end_pos)
+            raise _Misplaced(
+                "an array dimension must be an integer constant", opening.start_pos, closing.end_pos
+            )
         return size.value
 
     def choice(self, parts: Sequence[Any]) -> raw.Node:
         condition, yes, no = parts
         if not all(isinstance(part, raw.Number) for part in parts):
             raise _Misplaced("'? :' takes constants only", condition.start, no.end)
-        return raw.Number(*(yes if condition.value else no)[:2], condition.start, no.end)
+        chosen = yes if condition.value else no
+        return raw.Number(chosen.value, chosen.kind, condition.start, no.end)
 
     def binary(self, parts: Sequence[Any]) -> raw.Node:
         left, operator, right = parts
@@ -189,7 +222,9 @@ class _Build:
                 left, right = right, left
             if isinstance(left, (raw.Name, raw.Offset, raw.Element, raw.Apply)) and _is_integer(right):
                 base, before = (left.base, left.amount) if isinstance(left, raw.Offset) else (left, 0)
-                return raw.Offset(base, before + (right.value if operator == "+" else -right.value), start, end)
+                return raw.Offset(
+                    base, before + (right.value if operator == "+" else -right.value), start, end
+                )
         raise _Misplaced(f"operator {str(operator)!r} cannot be applied to these operands", start, end)
 
     def unary(self, parts: Sequence[Any]) -> raw.Node:
@@ -243,7 +278,9 @@ class _Build:
 
     def mask(self, parts: Sequence[Any]) -> raw.Mask:
         number, argument, closing = parts
-        return raw.Mask(_constant(constants.integer, number).value, argument, number.start_pos, closing.end_pos)
+        return raw.Mask(
+            _constant(constants.integer, number).value, argument, number.start_pos, closing.end_pos
+        )
 
     def braces(self, parts: Sequence[Any]) -> raw.Braces:
         return raw.Braces(_items(parts), parts[0].start_pos, parts[-1].end_pos)

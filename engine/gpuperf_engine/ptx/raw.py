@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 __all__ = [
     "Apply",
@@ -56,10 +56,10 @@ class Offset(NamedTuple):
 
 
 class Element(NamedTuple):
-    """``name[index]``: an element of an array."""
+    """``name[position]``: an element of an array."""
 
     base: Name
-    index: int
+    position: int
     start: int
     end: int
 
@@ -131,7 +131,7 @@ class Parens(NamedTuple):
     end: int
 
 
-Node = Union[Name, Number, Offset, Element, Apply, Mask, Or, Not, Minus, Braces, Brackets, Parens]
+Node = Name | Number | Offset | Element | Apply | Mask | Or | Not | Minus | Braces | Brackets | Parens
 
 
 class Instruction(NamedTuple):
@@ -162,7 +162,7 @@ class Declarator(NamedTuple):
     """``name``, ``name<count>``, ``name[dims]``, with an initialiser. A dimension ``None`` is ``[]``."""
 
     name: Name
-    count: int | None
+    repeat: int | None
     dims: tuple[int | None, ...]
     initial: Node | None
 

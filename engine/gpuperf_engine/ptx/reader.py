@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from typing import NoReturn
 
@@ -30,7 +31,7 @@ _WORD = re.compile(r"\.\w+", re.ASCII)
 #: The newest ``.version`` whose manual the instruction table follows.
 NEWEST = (9, 1)
 _OLDEST_MAJOR = 1
-_TARGET_OPTIONS = frozenset("texmode_unified texmode_independent debug map_f64_to_f32".split())
+_TARGET_OPTIONS = frozenset(["texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"])
 
 
 class LazyModule(Module):
@@ -53,14 +54,21 @@ class LazyModule(Module):
 
     def _load(self, function: Function) -> Function:
         place = self.bodies.pop(function.name, None)
-        if place is not None:
-            try:
-                resolve_body(self, self._text, self.grammar, function, *place)
-            except BaseException:
-                self.bodies[function.name] = place
-                function.instructions, function.registers = [], []
-                function.variables, function.labels = [], {}
-                raise
+        if place is None:
+            return function
+        # Tens of thousands of objects that all live on: the garbage collector would only walk them again and again.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            resolve_body(self, self._text, self.grammar, function, *place)
+        except BaseException:
+            self.bodies[function.name] = place
+            function.instructions, function.registers = [], []
+            function.variables, function.labels = [], {}
+            raise
+        finally:
+            if collecting:
+                gc.enable()
         return function
 
 
@@ -82,7 +90,9 @@ class _Reader:
     def read(self) -> LazyModule:
         code, module = self.code, self.module
         if not code.strip():
-            raise PtxSyntaxError(f"{self.text.path}: the text is empty", hint="a PTX module begins with .version and .target")
+            raise PtxSyntaxError(
+                f"{self.text.path}: the text is empty", hint="a PTX module begins with .version and .target"
+            )
         place = self._header(self._skip(0))
         while place < len(code):
             place = self._skip(self._item(place))
@@ -113,17 +123,25 @@ class _Reader:
                 hint=f"known are versions {_OLDEST_MAJOR}.0 to {NEWEST[0]}.x",
             )  # fmt: skip
         if (major, minor) > NEWEST:
-            module.notes += (f".version {major}.{minor} is newer than {NEWEST[0]}.{NEWEST[1]}: new instructions are unknown",)
+            module.notes += (
+                f".version {major}.{minor} is newer than {NEWEST[0]}.{NEWEST[1]}: new instructions are unknown",
+            )
         place = self._skip(version.end())
         target = _TARGET.match(code, place)
         if target is None:
-            text.fail("expected '.target' after '.version'", min(place, len(code) - 1), hint="write e.g. .target sm_80")
+            text.fail(
+                "expected '.target' after '.version'",
+                min(place, len(code) - 1),
+                hint="write e.g. .target sm_80",
+            )
         self._target(target)
         place = self._skip(target.end())
         size = _ADDRESS_SIZE.match(code, place)
         if size is not None:
             if size[1] not in ("32", "64"):
-                raise PtxError(f".address_size {shorten(size[1])}", span=text.span(*size.span()), hint="it is 32 or 64")
+                raise PtxError(
+                    f".address_size {shorten(size[1])}", span=text.span(*size.span()), hint="it is 32 or 64"
+                )
             module.address_size = int(size[1])
             place = size.end()
         else:
@@ -144,7 +162,11 @@ class _Reader:
                 )  # fmt: skip
         self.module.target_options = tuple(options)
         if not self.module.target:
-            raise PtxError("'.target' names no architecture", span=self.text.span(*found.span()), hint="e.g. .target sm_80")
+            raise PtxError(
+                "'.target' names no architecture",
+                span=self.text.span(*found.span()),
+                hint="e.g. .target sm_80",
+            )
 
     def _item(self, place: int) -> int:
         """One item of module scope; returns the place behind it."""
@@ -194,7 +216,11 @@ class _Reader:
         if _FUNCTION.search(header):
             return self._function(place)
         if code[end - 1] != ";":
-            self.text.fail("expected ';'", min(end, len(code)) - 1, hint="module scope holds variables, functions and directives")
+            self.text.fail(
+                "expected ';'",
+                min(end, len(code)) - 1,
+                hint="module scope holds variables, functions and directives",
+            )
         declaration = declaration_of(self.text, place, end, self.grammar)
         for variable in variables(self.text, place, declaration, self._lookup, None):
             self._declare(variable)
@@ -212,9 +238,15 @@ class _Reader:
         before = self.module.variables.get(variable.name)
         if variable.name in self.module.functions:
             raise PtxError(f"{variable.name!r} is declared as a function already", span=variable.span)
-        if before is not None and "extern" not in (before.linkage, variable.linkage) and variable.linkage not in ("weak", "common"):
+        if (
+            before is not None
+            and "extern" not in (before.linkage, variable.linkage)
+            and variable.linkage not in ("weak", "common")
+        ):
             raise PtxError(
-                f"variable {variable.name!r} is declared twice", span=variable.span, details=[f"first at {before.span}"]
+                f"variable {variable.name!r} is declared twice",
+                span=variable.span,
+                details=[f"first at {before.span}"],
             )
         if before is None or before.linkage == "extern" or before.initial is None:
             self.module.variables[variable.name] = variable
@@ -229,7 +261,9 @@ class _Reader:
             end = found.end()
             if found.group() == "{" or not _PRAGMA.search(code, place, end):
                 break
-        directive = shapes.directive(code, place, end - 1) or self.grammar.directive(self.text, place, end - 1)
+        directive = shapes.directive(code, place, end - 1) or self.grammar.directive(
+            self.text, place, end - 1
+        )
         function = function_of(self.module, self.text, place, directive)
         known = self.module.functions.get(function.name)
         if function.name in self.module.variables:
@@ -241,10 +275,22 @@ class _Reader:
             return end
         if known is not None and (known.defined or known.is_entry != function.is_entry):
             raise PtxError(
-                f"function {function.name!r} is defined twice", span=function.span, details=[f"first at {known.span}"]
+                f"function {function.name!r} is defined twice",
+                span=function.span,
+                details=[f"first at {known.span}"],
             )
         if known is not None:  # declared before: calls already refer to that object
-            for slot in ("params", "returns", "span", "linkage", "maxntid", "reqntid", "minnctapersm", "maxnreg", "cluster"):
+            for slot in (
+                "params",
+                "returns",
+                "span",
+                "linkage",
+                "maxntid",
+                "reqntid",
+                "minnctapersm",
+                "maxnreg",
+                "cluster",
+            ):
                 setattr(known, slot, getattr(function, slot))
             known.directives, known.defined = function.directives, True
             for variable in (*known.params, *known.returns):

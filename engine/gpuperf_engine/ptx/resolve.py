@@ -34,7 +34,22 @@ _STATEMENT = re.compile(
 )
 _TABLE = re.compile(r"\s*\.(?:branchtargets|calltargets|callprototype)\b", re.ASCII)
 _DECLARATIONS = frozenset(
-    ".reg .param .shared .local .global .const .tex .align .extern .visible .weak .common .attribute .v2 .v4".split()
+    [
+        *(
+            ".reg",
+            ".param",
+            ".shared",
+            ".local",
+            ".global",
+            ".const",
+            ".tex",
+            ".align",
+            ".v2",
+            ".v4",
+            ".attribute",
+        ),
+        *(".extern", ".visible", ".weak", ".common"),
+    ]
 )
 _MOST_ERRORS = 4
 
@@ -42,7 +57,9 @@ _MOST_ERRORS = 4
 Verdicts = dict[tuple[str, tuple[Shape, ...]], tuple[Spelling, bool]]
 
 
-def resolve_body(module: LazyModule, text: Text, grammar: Grammar, function: Function, start: int, end: int) -> None:
+def resolve_body(
+    module: LazyModule, text: Text, grammar: Grammar, function: Function, start: int, end: int
+) -> None:
     """Fills in ``registers``, ``variables``, ``labels`` and ``instructions`` of a function whose body stands between two
     offsets, braces excluded. Raises the first ``PtxSyntaxError`` or ``PtxError``, which mentions a few more."""
     body = _Body(module, text, grammar, function)
@@ -51,7 +68,9 @@ def resolve_body(module: LazyModule, text: Text, grammar: Grammar, function: Fun
         first, *others = body.errors
         more = [f"also {error.span}: {error.message}" for error in others]
         room = 4 - len(first.details) - bool(first.hint)
-        raise PtxError(first.message, span=first.span, details=[*first.details, *more[: max(room, 0)]], hint=first.hint)
+        raise PtxError(
+            first.message, span=first.span, details=[*first.details, *more[: max(room, 0)]], hint=first.hint
+        )
 
 
 class _Body:
@@ -132,7 +151,9 @@ class _Body:
         if word == ".file":
             entry = FILE.match(code, start)
             if entry is None:
-                text.fail("cannot read this '.file'", start, start + len(word), hint='write .file INDEX "path"')
+                text.fail(
+                    "cannot read this '.file'", start, start + len(word), hint='write .file INDEX "path"'
+                )
             index, path = file_entry(text, entry)
             self.module.files = {**self.module.files, index: path}
             return entry.end()
@@ -157,7 +178,11 @@ class _Body:
                 text.fail(f"'{word}' needs a label before it", start, end)
             name, self.table_name = self.table_name, ""
             members = tuple(part for part in directive.parts if isinstance(part, raw.Name))
-            table = prototype_of(name, text, start, directive) if word == ".callprototype" else Table(word, members, start)
+            table = (
+                prototype_of(name, text, start, directive)
+                if word == ".callprototype"
+                else Table(word, members, start)
+            )
             self.names.scope.tables[name] = table
         else:
             text.fail(f"{word!r} has no place in a function body", start, start + len(word))
@@ -221,7 +246,13 @@ class _Body:
         guard = None if guarding is None else self._guard(guarding, negated is not None, found.start("guard"))
         instructions = self.function.instructions
         instruction = Instruction(
-            opcode, spelling, tuple(operands), guard, self.text.span(start, found.end()), len(instructions), self.location
+            opcode,
+            spelling,
+            tuple(operands),
+            guard,
+            self.text.span(start, found.end()),
+            len(instructions),
+            self.location,
         )
         if self.pragmas:
             instruction.pragmas, self.pragmas = self.pragmas, ()
@@ -244,7 +275,9 @@ class _Body:
             keys.append(shape)
         return node.opcode
 
-    def _call(self, opcode: str, found: re.Match[str], start: int, operands: list[Any], keys: list[Shape]) -> str:
+    def _call(
+        self, opcode: str, found: re.Match[str], start: int, operands: list[Any], keys: list[Shape]
+    ) -> str:
         nodes = simple_call(_split(found["operands"]), found.start("operands") - start)
         if nodes is None:
             statement = self.grammar.instruction(self.text, start, found.end())
@@ -259,10 +292,14 @@ class _Body:
             self.names.undeclared(name, self.text.span(place, place + len(name)))
         if known[1] != ("register", "pred"):
             span = self.text.span(place, place + len(name))
-            raise PtxError(f"guard {name!r} is no predicate register", span=span, hint="guards are declared .reg .pred")
+            raise PtxError(
+                f"guard {name!r} is no predicate register", span=span, hint="guards are declared .reg .pred"
+            )
         return Guard(known[0], negated)
 
-    def _judge(self, opcode: str, keys: tuple[Shape, ...], operands: list[Any], place: int, end: int) -> tuple[Spelling, bool]:
+    def _judge(
+        self, opcode: str, keys: tuple[Shape, ...], operands: list[Any], place: int, end: int
+    ) -> tuple[Spelling, bool]:
         """The spelling that takes operands of these shapes. Raises ``PtxError`` if there is none."""
         where = self.text.span(place, place + len(opcode))
         try:
@@ -281,7 +318,11 @@ class _Body:
                 self.names.undeclared(key[1], operand.span)
         reason = next((reason for reason in reasons if not reason.startswith("takes")), reasons[0])
         accepted = list(dict.fromkeys(spelling.row.syntax for spelling in spellings))
-        raise PtxError(f"{opcode}: {reason}", span=self.text.span(place, end), hint=f"accepted: {' or '.join(accepted[:2])}")
+        raise PtxError(
+            f"{opcode}: {reason}",
+            span=self.text.span(place, end),
+            hint=f"accepted: {' or '.join(accepted[:2])}",
+        )
 
     def _connect(self) -> None:
         """Gives branches their targets, now that all labels are known."""
@@ -304,7 +345,9 @@ class _Body:
         if not isinstance(table, Table) or table.directive != ".branchtargets":
             raise PtxError(f"{named.name!r} is no list of .branchtargets", span=named.span)
         instruction.targets = tuple(
-            self._label(scope, member.text, self.text.span(table.base + member.start, table.base + member.end))
+            self._label(
+                scope, member.text, self.text.span(table.base + member.start, table.base + member.end)
+            )
             for member in table.members
         )
 
@@ -338,6 +381,6 @@ def _split(rest: str) -> list[str]:
 def _check_barrier(operands: list[Any], spelling: Spelling) -> None:
     first = operands[0] if operands else None
     if isinstance(first, Immediate) and spelling.operands[0].role == "source" and not 0 <= first.value <= 15:
-        raise PtxError(f"barrier {first.value} does not exist", span=first.span, hint="a CTA has the barriers 0 to 15")
-
-
+        raise PtxError(
+            f"barrier {first.value} does not exist", span=first.span, hint="a CTA has the barriers 0 to 15"
+        )

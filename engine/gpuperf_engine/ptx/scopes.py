@@ -24,7 +24,26 @@ _COMPONENTS = ("x", "y", "z", "w")
 _COLOURS = ("r", "g", "b", "a")
 _MOST_REGISTERS = 1 << 20
 _REGISTER_TYPES = frozenset(
-    "pred b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 f32 f64".split()
+    [
+        "pred",
+        "b8",
+        "b16",
+        "b32",
+        "b64",
+        "b128",
+        "u8",
+        "u16",
+        "u32",
+        "u64",
+        "s8",
+        "s16",
+        "s32",
+        "s64",
+        "f16",
+        "f16x2",
+        "f32",
+        "f64",
+    ]
 )
 
 #: An operand, or a ``Variable`` with the shape ``("variable",)``; with the shape of an operand that is this name alone.
@@ -103,7 +122,9 @@ class Names:
         if name in scope.declared and name != "_":
             first = getattr(self.known[name][0], "span", None)
             raise PtxError(
-                f"{name!r} is declared twice in this scope", span=span, details=[f"first at {first}"] if first else ()
+                f"{name!r} is declared twice in this scope",
+                span=span,
+                details=[f"first at {first}"] if first else (),
             )
         scope.declared.add(name)
         if scope.parent is not None:
@@ -125,15 +146,21 @@ class Names:
         kind = specified.type
         place = self.text.span(base, base + len(".reg"))
         if kind is None:
-            raise PtxError("register declaration without a type", span=place, hint="write e.g. .reg .b32 %r<8>;")
+            raise PtxError(
+                "register declaration without a type", span=place, hint="write e.g. .reg .b32 %r<8>;"
+            )
         if kind.name not in _REGISTER_TYPES:
-            raise PtxError(f".{kind} is no type of registers", span=place, hint=f"declare it as .b{kind.bits}")
+            raise PtxError(
+                f".{kind} is no type of registers", span=place, hint=f"declare it as .b{kind.bits}"
+            )
         for declarator in declaration.declarators:
-            name, count = declarator.name.text, declarator.count
+            name, count = declarator.name.text, declarator.repeat
             span = self.text.span(base + declarator.name.start, base + declarator.name.end)
             if declarator.dims or declarator.initial is not None:
                 raise PtxError(
-                    f"register {name!r} is declared like an array", span=span, hint=f"eight registers are {name}<8>"
+                    f"register {name!r} is declared like an array",
+                    span=span,
+                    hint=f"eight registers are {name}<8>",
                 )
             if count is None:
                 self._add_register(name, kind, specified.vector, span)
@@ -188,7 +215,9 @@ class Names:
         if name.startswith("%"):
             known = [each for each, meaning in self.known.items() if meaning[1][0] == "register"]
             known += special_names() if len(self.known) < 10_000 else ()
-            raise PtxError(f"register {name!r} is not declared", span=span, hint=_closest(name, known, "register"))
+            raise PtxError(
+                f"register {name!r} is not declared", span=span, hint=_closest(name, known, "register")
+            )
         everything = [*self.known, *self.module.variables, *self.module.functions]
         raise PtxError(f"{name!r} is not declared", span=span, hint=_closest(name, everything, "name"))
 
@@ -206,4 +235,4 @@ def _closest(name: str, known: Any, noun: str) -> str:
     return nearest(name, near[:2000] or list(known)[:12], noun=noun)
 
 
-assert _REGISTER_TYPES <= SCALAR_TYPES.keys()
+assert SCALAR_TYPES.keys() >= _REGISTER_TYPES

@@ -27,7 +27,10 @@ _OPERAND = re.compile(
     rf"|\{{(?P<items>[^{{}}\[\]()]*)\}}$",
     re.ASCII,
 )
-_TOKEN = re.compile(r"\s*(?:(\.[A-Za-z_][\w]*)|(0|[1-9]\d{0,18})(?![\w$.])|([A-Za-z][\w$]*|[_$%][\w$]*)|(\"_*\")|([(),;\[\]<>=]))", re.ASCII)
+_TOKEN = re.compile(
+    r"\s*(?:(\.[A-Za-z_]\w*)|(0|[1-9]\d{0,18})(?![\w$.])|([A-Za-z][\w$]*|[_$%][\w$]*)|(\"_*\")|([(),;\[\]<>=]))",
+    re.ASCII,
+)
 _SPECIFIERS = re.compile(r"(?:\s*\.[A-Za-z_]\w*(?:\s+(?:0|[1-9]\d{0,9})(?=\s))?)+", re.ASCII)
 _SPECIFIER = re.compile(r"(\.\w+)|(\d+)")
 _DECLARATOR = re.compile(
@@ -138,7 +141,9 @@ def declaration(code: str, start: int, end: int) -> raw.Declaration | None:
     if len(found.declarators) != 1:
         return None
     value = initial(back, len(front) + 1)
-    return None if value is None else found._replace(declarators=(found.declarators[0]._replace(initial=value),))
+    return (
+        None if value is None else found._replace(declarators=(found.declarators[0]._replace(initial=value),))
+    )
 
 
 def directive(code: str, start: int, end: int) -> raw.Directive | None:
@@ -180,4 +185,3 @@ def directive(code: str, start: int, end: int) -> raw.Directive | None:
         else:
             return None
     return raw.Directive(tuple(parts))
-

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from ..isa.types import ScalarType, scalar_type
 
-__all__ = ["special_type", "special_names"]
+__all__ = ["special_names", "special_type"]
 
-_VECTORS = "tid ntid ctaid nctaid clusterid nclusterid cluster_ctaid cluster_nctaid".split()
+_VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
 _U32 = (
-    "laneid warpid nwarpid smid nsmid lanemask_eq lanemask_le lanemask_lt lanemask_ge lanemask_gt clock clock_hi "
-    "cluster_ctarank cluster_nctarank globaltimer_lo globaltimer_hi total_smem_size aggr_smem_size dynamic_smem_size "
-    "reserved_smem_offset_begin reserved_smem_offset_end reserved_smem_offset_cap"
-).split()
-_U64 = "clock64 globaltimer gridid current_graph_exec".split()
+    *("laneid", "warpid", "nwarpid", "smid", "nsmid", "cluster_ctarank", "cluster_nctarank"),
+    *("lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge", "lanemask_gt"),
+    *("clock", "clock_hi", "globaltimer_lo", "globaltimer_hi"),
+    *("total_smem_size", "aggr_smem_size", "dynamic_smem_size"),
+    *("reserved_smem_offset_begin", "reserved_smem_offset_end", "reserved_smem_offset_cap"),
+)
+_U64 = ("clock64", "globaltimer", "gridid", "current_graph_exec")
 
 _TYPES: dict[str, ScalarType] = {name: scalar_type("u32") for name in _U32}
 _TYPES.update({name: scalar_type("u64") for name in _U64})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 from ..errors import UnknownName, nearest
 from ..isa.types import ScalarType
@@ -73,7 +73,7 @@ class SpecialRegister:
 class Symbol:
     """The address of a variable or function used as a value (``mov.u64 %rd1, table+8``)."""
 
-    target: Union[Variable, Function]
+    target: Variable | Function
     offset: int
     span: Span
 
@@ -83,7 +83,7 @@ class Address:
     """``[base+offset]``. ``base`` is a register, a variable (any space, parameters included) or ``None`` (absolute);
     ``further`` are the other operands inside the brackets (``[texture, {x, y}]``)."""
 
-    base: Union[Register, Variable, None]
+    base: Register | Variable | None
     offset: int
     span: Span
     further: tuple[Operand, ...] = ()
@@ -173,7 +173,7 @@ class Variable:
     vector: int = 1
     linkage: str = ""  # "", "extern", "visible", "weak", "common"
     initial: bytes | None = None
-    relocations: tuple[tuple[int, int, Union[Variable, Function], int, bool], ...] = ()
+    relocations: tuple[tuple[int, int, Variable | Function, int, bool], ...] = ()
     pointer_space: str | None = None  # of `.ptr .global .align 16` parameters
     pointer_align: int | None = None
     attributes: tuple[str, ...] = ()
@@ -181,21 +181,21 @@ class Variable:
     offset: int = 0  # parameters of entries: byte offset in the parameter buffer
 
 
-Operand = Union[
-    Register,
-    Immediate,
-    SpecialRegister,
-    Symbol,
-    Address,
-    Vector,
-    Pair,
-    Negated,
-    Sink,
-    LabelOperand,
-    CallTarget,
-    Prototype,
-    Variable,
-]
+Operand = (
+    Register
+    | Immediate
+    | SpecialRegister
+    | Symbol
+    | Address
+    | Vector
+    | Pair
+    | Negated
+    | Sink
+    | LabelOperand
+    | CallTarget
+    | Prototype
+    | Variable
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,9 @@ class Function:
     linkage: str = ""
     defined: bool = True
     registers: list[Register] = field(default_factory=list)
-    variables: list[Variable] = field(default_factory=list)  # declared in the body: shared, local, const, param of calls
+    variables: list[Variable] = field(
+        default_factory=list
+    )  # declared in the body, parameters of calls included
     instructions: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
     maxntid: tuple[int, ...] | None = None
@@ -307,14 +309,18 @@ class Module:
         """Any function, device functions included, with its body. Raises ``UnknownName``."""
         found = self.functions.get(name)
         if found is None:
-            raise UnknownName(f"no function {name!r} in {self.path}", hint=nearest(name, self.functions, noun="function"))
+            raise UnknownName(
+                f"no function {name!r} in {self.path}", hint=nearest(name, self.functions, noun="function")
+            )
         return self._load(found)
 
     def variable(self, name: str) -> Variable:
         """A module-scope variable. Raises ``UnknownName``."""
         found = self.variables.get(name)
         if found is None:
-            raise UnknownName(f"no variable {name!r} in {self.path}", hint=nearest(name, self.variables, noun="variable"))
+            raise UnknownName(
+                f"no variable {name!r} in {self.path}", hint=nearest(name, self.variables, noun="variable")
+            )
         return found
 
     def _load(self, function: Function) -> Function:

@@ -33,13 +33,19 @@ class Text:
         self.original = original
         self.path = path
         self._starts: list[int] | None = None
-        self.code = _COMMENT_OR_STRING.sub(self._blank, original) if "/" in original or '"' in original else original
+        self.code = (
+            _COMMENT_OR_STRING.sub(self._blank, original) if "/" in original or '"' in original else original
+        )
 
     def _blank(self, match: re.Match[str]) -> str:
         piece = match.group()
         if piece[0] == '"':
             if len(piece) == 1:
-                self.fail("string without its closing quote", match.start(), hint="strings end on the line they begin on")
+                self.fail(
+                    "string without its closing quote",
+                    match.start(),
+                    hint="strings end on the line they begin on",
+                )
             return '"' + "_" * (len(piece) - 2) + '"'
         if piece == "/*":
             self.fail("comment without its closing '*/'", match.start())

@@ -1,0 +1,80 @@
+"""CTA barriers as LLVM IR: the warp notes what it waits for and stops; the scheduler lets it go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import Unsupported
+from ..flow.operands import matched
+from ..isa.types import scalar_type
+from ..ptx.syntax import Operand
+from .native_codegen import RETURN_CODE
+from .native_layout import Event, State, Status
+from .native_values import LANES, NativeValue
+
+if TYPE_CHECKING:
+    from .native_blocks import BlockWriter
+
+__all__ = ["write_barrier"]
+
+U32 = scalar_type("u32")
+PRED = scalar_type("pred")
+
+
+def write_barrier(to: BlockWriter) -> None:
+    """``bar`` and ``barrier``; see ``Barrier`` for what the scheduler does."""
+    from .native_flow import edge
+
+    block, writer, frame = to.block, to.writer, to.frame
+    instruction = block.terminator
+    assert instruction is not None
+    parts = instruction.opcode.split(".")
+    if "cluster" in parts:
+        raise Unsupported(f"{instruction.opcode} cannot be run yet", span=instruction.span)
+    operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+    live = writer.op("load i32, ptr %live")
+    apart = writer.op(f"icmp ne i32 {live}, {to.mask}")
+    frame.guarded_stop(apart, block.index, Event.DIVERGENT_BARRIER)
+    number = _scalar(to, to.source(operands["a"], U32))
+    frame.guarded_stop(writer.op(f"icmp uge i32 {number}, 16"), block.index, Event.BARRIER_ID, number)
+    writer.do(f"store i32 {number}, ptr {frame.field('%st', State.BARRIER_ID)}")
+    warps = "0"
+    if "b" in operands:
+        threads = _scalar(to, to.source(operands["b"], U32))
+        warps = writer.op(f"lshr i32 {writer.op(f'add i32 {threads}, 31')}, 5")
+    writer.do(f"store i32 {warps}, ptr {frame.field('%st', State.BARRIER_WARPS)}")
+    kind = 1 if "arrive" in parts else 2 if "red" in parts else 0
+    writer.do(f"store i32 {kind}, ptr {frame.field('%st', State.BARRIER_KIND)}")
+    holds = to.mask
+    if "c" in operands:
+        holds = writer.op(f"and i32 {to.mask}, {to.bits_of(to.source(operands['c'], PRED))}")
+    writer.do(f"store i32 {holds}, ptr {frame.field('%st', State.BARRIER_LANES)}")
+    to.flush()
+    place = RETURN_CODE + block.index
+    frame.resumable.add(place)
+    frame.stop(str(place), Status.BARRIER)
+    writer.start(f"r{block.index}")
+    writer.forget()
+    if kind == 2:
+        to.restart()
+        to.assign(instruction, [_result(to, parts)], None)
+        to.flush()
+    writer.do(f"br label %{edge(to, block.successors[0])}")
+
+
+def _result(to: BlockWriter, parts: list[str]) -> NativeValue:
+    """What ``.red`` gives, as the scheduler left it in the state."""
+    writer, frame = to.writer, to.frame
+    if "popc" in parts:
+        return to.value(U32, writer.op(f"load i32, ptr {frame.field('%st', State.BARRIER_COUNT)}"), True)
+    field = State.BARRIER_ALL if "and" in parts else State.BARRIER_ANY
+    word = writer.op(f"load i32, ptr {frame.field('%st', field)}")
+    return to.value(PRED, writer.op(f"icmp ne i32 {word}, 0"), True)
+
+
+def _scalar(to: BlockWriter, value: NativeValue) -> str:
+    """A value that must be the same in all lanes: that of the first active one."""
+    return value.scalar() if value.uniform else to.first_lane(value).text
+
+
+_ = LANES

@@ -1,0 +1,89 @@
+"""Compiled objects on disk: private to the user, written by atomic rename, keyed by everything that decides their content.
+
+``$XDG_CACHE_HOME/gpuperf`` (else ``~/.cache/gpuperf``); ``GPUPERF_CACHE=off`` turns it off, any other value is the folder. A
+cache that cannot be used (no home, no space, not ours) is no error: then everything is compiled again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+
+__all__ = ["folder", "key", "read", "source_digest", "write"]
+
+_MAGIC = b"gpuperf1"
+_PACKAGES = ("isa", "isa/rows", "ptx", "flow", "emulate")
+
+
+@cache
+def source_digest() -> bytes:
+    """Digest of the engine's sources that decide what code is generated."""
+    base = Path(__file__).resolve().parent.parent
+    digest = hashlib.blake2b(digest_size=16)
+    for package in _PACKAGES:
+        for path in sorted((base / package).glob("*.py")):
+            digest.update(path.name.encode())
+            digest.update(path.read_bytes())
+    return digest.digest()
+
+
+def key(*parts: object) -> str:
+    """A file name from everything that decides a content, the engine's sources included."""
+    digest = hashlib.blake2b(source_digest(), digest_size=20)
+    for part in parts:
+        raw = part if isinstance(part, bytes) else str(part).encode()
+        digest.update(len(raw).to_bytes(8, "little"))
+        digest.update(raw)
+    return digest.hexdigest()
+
+
+def folder() -> Path | None:
+    """Where objects are kept, made if needed; ``None`` if there is no private place for them."""
+    wanted = os.environ.get("GPUPERF_CACHE", "")
+    if wanted.lower() in ("off", "0", "no"):
+        return None
+    try:
+        base = Path(wanted) if wanted else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuperf"
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = base.stat()
+    except (OSError, RuntimeError):
+        return None
+    if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
+        return None
+    return base
+
+
+def read(name: str) -> bytes | None:
+    """A stored content, or ``None`` if there is none or it is damaged."""
+    base = folder()
+    if base is None:
+        return None
+    try:
+        raw = (base / name).read_bytes()
+    except OSError:
+        return None
+    digest, content = raw[8:28], raw[28:]
+    if raw[:8] != _MAGIC or hashlib.blake2b(content, digest_size=20).digest() != digest:
+        return None
+    return content
+
+
+def write(name: str, content: bytes) -> None:
+    """Store a content under a name."""
+    base = folder()
+    if base is None:
+        return
+    digest = hashlib.blake2b(content, digest_size=20).digest()
+    try:
+        handle, temporary = tempfile.mkstemp(dir=base, prefix=".new-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_MAGIC + digest + content)
+            os.replace(temporary, base / name)
+        except OSError:
+            os.unlink(temporary)
+    except OSError:
+        return

@@ -1,0 +1,170 @@
+"""Parameters: of kernels (the launch's buffer) and of calls (words of the warp's state), and results of calls.
+
+A ``.param`` variable of a call or of a device function is an array of 4-byte words, each word a vector over the lanes, so
+that an access at a constant offset is whole vectors whatever its width.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import Unsupported
+from ..flow.operands import matched
+from ..isa.types import ScalarType, scalar_type
+from ..ptx.syntax import Address, CallTarget, Function, Immediate, Instruction, Operand, Register, Sink, Variable, Vector
+from .native_blocks import address_operand
+from .native_values import LANES, NativeValue, scalar_ll
+
+if TYPE_CHECKING:
+    from .native_blocks import BlockWriter
+
+__all__ = ["pass_arguments", "write_parameter", "write_return"]
+
+WORD = 4 * LANES
+U32 = scalar_type("u32")
+
+
+def write_parameter(to: BlockWriter, instruction: Instruction) -> None:
+    """``ld.param`` and ``st.param``."""
+    _, operand = address_operand(instruction)
+    guard = to.guard(instruction)
+    kind = scalar_type(str(instruction.spelling.modifier("type")))
+    kernel = to.frame.program.kernel
+    base = operand.base
+    if instruction.effect == "load":
+        count = max((len(item.elements) for item in instruction.operands if isinstance(item, Vector)), default=1)
+        offsets = [operand.offset + element * kind.bytes for element in range(count)]
+        if isinstance(base, Variable) and base in kernel.params and to.number == 0:
+            _check_range(instruction, base, operand.offset, kind.bytes * count)
+            values = [_kernel_parameter(to, base.offset + offset, kind) for offset in offsets]
+        elif isinstance(base, Variable):
+            _check_range(instruction, base, operand.offset, kind.bytes * count)
+            values = [read_words(to, base, offset, kind) for offset in offsets]
+        else:
+            values = [_indexed_parameter(to, instruction, operand, offset, kind) for offset in offsets]
+        to.assign(instruction, values, guard)
+        return
+    if not isinstance(base, Variable) or base in kernel.params:
+        raise Unsupported(f"{instruction.opcode} to an address that is not a parameter of a call", span=instruction.span)
+    values = []
+    for form, source in matched(instruction):
+        if form.role == "source" and form.name != "policy":
+            for element in source.elements if isinstance(source, Vector) else (source,):
+                values.append(_typed(to, element, kind))
+    _check_range(instruction, base, operand.offset, kind.bytes * len(values))
+    for element, value in enumerate(values):
+        write_words(to, base, operand.offset + element * kind.bytes, value, to.effective_mask(guard))
+
+
+def _typed(to: BlockWriter, operand: Operand, kind: ScalarType) -> NativeValue:
+    if isinstance(operand, Immediate):
+        return to.source(operand, kind)
+    return to.as_type(to.source(operand, None), kind)
+
+
+def _check_range(instruction: Instruction, variable: Variable, offset: int, size: int) -> None:
+    if not 0 <= offset <= variable.size - size:
+        raise Unsupported(
+            f"{instruction.opcode} of {size} bytes at offset {offset} of parameter {variable.name!r} ({variable.size} bytes)",
+            span=instruction.span,
+            hint="the access must lie inside the parameter",
+        )
+
+
+def _kernel_parameter(to: BlockWriter, offset: int, kind: ScalarType) -> NativeValue:
+    cell = to.frame.field("%params", offset)
+    text = to.writer.op(f"load {scalar_ll(kind)}, ptr {cell}, align 1, !invariant.load !0")
+    return to.value(kind, text, True)
+
+
+def _indexed_parameter(
+    to: BlockWriter, instruction: Instruction, operand: Address, offset: int, kind: ScalarType
+) -> NativeValue:
+    raise Unsupported(f"{instruction.opcode} through a register", span=instruction.span)
+
+
+def read_words(to: BlockWriter, variable: Variable, offset: int, kind: ScalarType) -> NativeValue:
+    """A value from a call parameter, all lanes."""
+    writer = to.writer
+    first, last = offset // 4, (offset + kind.bytes - 1) // 4
+    wide = f"<{LANES} x i{max(32, 32 * (last - first + 1))}>"
+    total = ""
+    for word in range(first, last + 1):
+        cell = to.frame.field("%st", to.frame.slots.parameter(variable) + WORD * word)
+        part = writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64")
+        if last > first:
+            part = writer.op(f"zext <{LANES} x i32> {part} to {wide}")
+            if word > first:
+                bits = 32 * (last - first + 1)
+                part = writer.op(f"shl {wide} {part}, splat (i{bits} {32 * (word - first)})")
+        total = writer.op(f"or {wide} {total}, {part}") if total else part
+    bits = 32 * (last - first + 1)
+    if offset % 4:
+        total = writer.op(f"lshr {wide} {total}, splat (i{bits} {8 * (offset % 4)})")
+    if kind.bits < bits:
+        total = writer.op(f"trunc {wide} {total} to <{LANES} x i{kind.bits}>")
+    raw = to.value(scalar_type(f"b{kind.bits}"), total)
+    return raw.bits_as(kind)
+
+
+def write_words(to: BlockWriter, variable: Variable, offset: int, value: NativeValue, mask: str) -> None:
+    """A value into a call parameter, in the lanes of a mask."""
+    writer = to.writer
+    raw = value.bits_as(scalar_type(f"b{value.type.bits}"))
+    bits, lanes = value.type.bits, to.spread(mask)
+    narrow = f"<{LANES} x i{bits}>"
+    for word in range(offset // 4, (offset + value.type.bytes - 1) // 4 + 1):
+        cell = to.frame.field("%st", to.frame.slots.parameter(variable) + WORD * word)
+        old = writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64")
+        part = raw.vector()
+        if bits < 32:
+            shift = 8 * (offset % 4)
+            part = writer.op(f"zext {narrow} {part} to <{LANES} x i32>")
+            if shift:
+                part = writer.op(f"shl <{LANES} x i32> {part}, splat (i32 {shift})")
+            hole = ~(((1 << bits) - 1) << shift) & 0xFFFFFFFF
+            part = writer.op(f"or <{LANES} x i32> {part}, {writer.op(f'and <{LANES} x i32> {old}, splat (i32 {hole})')}")
+        elif bits > 32:
+            shift = 8 * (4 * word - offset)
+            if shift:
+                part = writer.op(f"lshr {narrow} {part}, splat (i{bits} {shift})")
+            part = writer.op(f"trunc {narrow} {part} to <{LANES} x i32>")
+        made = writer.op(f"select <{LANES} x i1> {lanes}, <{LANES} x i32> {part}, <{LANES} x i32> {old}")
+        writer.do(f"store <{LANES} x i32> {made}, ptr {cell}, align 64")
+
+
+def pass_arguments(to: BlockWriter, target: CallTarget, number: int) -> None:
+    """Copy the arguments of a call to the formal parameters of function ``number``."""
+    function: Function = to.frame.program.functions[number]
+    for formal, given in zip(function.params, target.arguments):
+        _copy(to, formal, given, to.mask)
+
+
+def _copy(to: BlockWriter, formal: Variable, given: Operand, mask: str) -> None:
+    if isinstance(given, Variable) and given.space == "param":
+        size = min(formal.size, given.size)
+        for offset in range(0, size, 4):
+            kind = scalar_type("b32") if size - offset >= 4 else scalar_type("b8")
+            for byte in range(0, min(4, size - offset), kind.bytes):
+                write_words(to, formal, offset + byte, read_words(to, given, offset + byte, kind), mask)
+        return
+    value = to.source(given, None) if isinstance(given, Register) else to.source(given, formal.type)
+    write_words(to, formal, 0, to.as_type(value, formal.type), mask)
+
+
+def write_return(to: BlockWriter, target: CallTarget) -> None:
+    """The place where lanes continue after a call: results are copied from the function's return parameters."""
+    program = to.frame.program
+    to.writer.start(f"r{to.block.index}")
+    to.restart()
+    functions = [target.function] if target.function is not None else list(target.candidates)
+    for function in functions[:1]:
+        known = program.functions[program.function_of[function.name]]
+        for formal, result in zip(known.returns, target.returns):
+            if isinstance(result, Variable):
+                _copy(to, result, formal, to.mask)
+            elif isinstance(result, Register):
+                to.assign_register(result, read_words(to, formal, 0, formal.type))
+            elif not isinstance(result, Sink):
+                raise Unsupported("the result of this call", span=target.span)
+    to.flush()

@@ -1,0 +1,296 @@
+"""A program as LLVM IR: one function that runs one warp from where it stopped to where it must stop next.
+
+``warp(context, cta, state) → status``. Registers that live across block edges have slots in the warp's state; inside a block
+values are SSA, read at first use and written back at the block's end. Every block exists once and runs under the active mask.
+Lanes that wait are on a stack in the state; each reconvergence point has its own small dispatch. See ``native_layout`` for
+the state and ``flow.blocks`` for the blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import Unsupported
+from ..flow.blocks import EXIT, BasicBlock
+from ..flow.operands import matched
+from ..ptx.syntax import CallTarget, Function, Register
+from .native_layout import Context, Event, State, Status
+from .native_slots import Slots
+from .native_values import Writer
+from .program import Program
+
+__all__ = ["EXIT_CODE", "RETURN_CODE", "Generated", "generate"]
+
+#: as reconvergence identity: the exit of function f is ``EXIT_CODE + f``
+EXIT_CODE = 1 << 30
+#: as place to continue: behind the call that ends block b is ``RETURN_CODE + b``
+RETURN_CODE = 1 << 29
+
+
+@dataclass(frozen=True)
+class Generated:
+    """The text of one program's code and what running it needs to know."""
+
+    text: str
+    needs: tuple[str, ...]
+    state_bytes: int
+    zero_start: int
+    zero_bytes: int
+    stack_entries: int
+
+
+class Frame:
+    """Everything that code generation of one program shares; the parts of it are in the ``native_…`` modules.
+
+    ``counting``: sectors and wavefronts are counted. ``watching``: accesses of shared and local memory check their shadow.
+    ``wide``: the host has AVX-512, whose gathers and masked accesses are worth using.
+    """
+
+    def __init__(self, program: Program, counting: bool, watching: bool, wide: bool) -> None:
+        self.program = program
+        self.counting = counting
+        self.watching = watching
+        self.wide = wide
+        self.writer = Writer()
+        self.joins = _joins(program)
+        self.resumable: set[int] = {0}
+        self.split = [item.may_split for item in program.uniformity]
+        checked = any(self.split) or bool(program.recursive)
+        self.stack_entries = 1100 if program.recursive else 512 if checked else 80 + len(program.functions)
+        self.checked_stack = checked
+        self.slots = Slots(program, State.STACK + self.stack_entries * State.ENTRY)
+
+    def exit_code(self, block: BasicBlock) -> int:
+        """Identity of a block's reconvergence point."""
+        return EXIT_CODE + block.function if block.reconvergence == EXIT else block.reconvergence
+
+    def field(self, base: str, offset: int) -> str:
+        """Pointer to a field."""
+        return base if offset == 0 else self.writer.op(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    def bump(self, base: str, offset: int, amount: str) -> None:
+        """Add an i64 to a counter."""
+        cell = self.field(base, offset)
+        old = self.writer.op(f"load i64, ptr {cell}")
+        self.writer.do(f"store i64 {self.writer.op(f'add i64 {old}, {amount}')}, ptr {cell}")
+
+    def lanes_of(self, mask: str) -> str:
+        """Number of lanes in an i32 mask, as i64."""
+        self.writer.needs["llvm.ctpop.i32"] = "declare i32 @llvm.ctpop.i32(i32)"
+        return self.writer.op(f"zext i32 {self.writer.op(f'call i32 @llvm.ctpop.i32(i32 {mask})')} to i64")
+
+    def stop(self, place: str, status: int, event: int = 0, detail: str = "0") -> None:
+        """Leave the warp function, to go on at ``place`` (an i32 operand) later; ends the basic block."""
+        self.writer.do(f"store i32 {place}, ptr %pc")
+        if event:
+            self.writer.do(f"store i32 {event}, ptr {self.field('%st', State.EVENT)}")
+            self.writer.do(f"store i32 {detail}, ptr {self.field('%st', State.DETAIL)}")
+        self.writer.do(f"br label %leave{status}")
+
+    def guarded_stop(self, test: str, place: int, event: int, detail: str = "0") -> None:
+        """If an i1 holds, leave with an event that is an error."""
+        writer = self.writer
+        bad, good = writer.label("bad"), writer.label("good")
+        writer.do(f"br i1 {test}, label %{bad}, label %{good}")
+        writer.start(bad)
+        self.stop(str(place), Status.EVENT, event, detail)
+        writer.start(good)
+
+    def push(self, place: str, mask: str, identity: str) -> None:
+        """Push an entry on the stack."""
+        writer = self.writer
+        depth = writer.op("load i32, ptr %depth")
+        if self.checked_stack:
+            self.guarded_stop(writer.op(f"icmp uge i32 {depth}, {self.stack_entries}"), 0, Event.STACK)
+        offset = writer.op(f"zext i32 {writer.op(f'shl i32 {depth}, 4')} to i64")
+        base = writer.op(f"getelementptr i8, ptr {self.field('%st', State.STACK)}, i64 {offset}")
+        for position, value in enumerate((place, mask, identity)):
+            writer.do(f"store i32 {value}, ptr {self.field(base, 4 * position)}")
+        writer.do(f"store i32 {writer.op(f'add i32 {depth}, 1')}, ptr %depth")
+
+    def arrival(self, target: int) -> str:
+        """Label where control enters a block."""
+        return f"j{target}" if target in self.joins else f"b{target}"
+
+
+def _joins(program: Program) -> dict[int, list[int]]:
+    """Reconvergence points of branches that may diverge, with the sides that may wait when lanes arrive there."""
+    found: dict[int, list[int]] = {}
+    for block in program.blocks:
+        uniform = program.uniformity[block.function].uniform
+        if block.kind == "branch" and block.guard is not None and block.guard.register in uniform:
+            continue
+        if block.kind not in ("branch", "indirect"):
+            continue
+        point = EXIT_CODE + block.function if block.reconvergence == EXIT else block.reconvergence
+        waiting = found.setdefault(point, [] if block.reconvergence == EXIT else [point])
+        sides = block.successors[1:] if block.kind == "branch" else block.successors
+        waiting += [side for side in dict.fromkeys(sides) if side not in (EXIT, block.reconvergence)]
+    return found
+
+
+def generate(program: Program, counting: bool, watching: bool, wide: bool) -> Generated:
+    """The IR of a program. Raises ``Unsupported``, with its position, for an instruction that cannot be run."""
+    from .native_blocks import BlockWriter
+
+    frame = Frame(program, counting, watching, wide)
+    writer = frame.writer
+    for number, function in enumerate(program.functions):
+        for block in program.blocks_of(number):
+            writer.forget()
+            BlockWriter(frame, block, function).write()
+    _write_joins(frame)
+    body = writer.lines
+    writer.lines = []
+    _write_entry(frame)
+    entry = writer.lines
+    writer.lines = []
+    _write_exits(frame)
+    declarations = sorted(set(writer.needs.values()))
+    text = "\n".join(
+        [
+            *declarations,
+            "define i32 @warp(ptr noalias %ctx, ptr noalias %cta, ptr noalias align 64 %st) nounwind {",
+            *entry,
+            *body,
+            *writer.lines,
+            "}",
+            "!0 = !{}",
+            "",
+        ]
+    )
+    needs = tuple(sorted(name for name in writer.needs if not name.startswith("llvm.")))
+    slots = frame.slots
+    return Generated(text, needs, slots.bytes, slots.zero_start, slots.zero_bytes, frame.stack_entries)
+
+
+def _write_entry(frame: Frame) -> None:
+    writer = frame.writer
+    writer.start("entry")
+    for name in ("pc", "mask", "id", "depth", "live", "fuel"):
+        writer.do(f"%{name} = alloca i32")
+    writer.do("%steps = alloca i64")
+    writer.do("%loop = alloca i32")
+    writer.do("%area = alloca [4096 x i8], align 64")
+    writer.do("%vals = alloca [4096 x i8], align 64")
+    for name, offset in _SAVED:
+        cell = frame.field("%st", offset)
+        writer.do(f"store i32 {writer.op(f'load i32, ptr {cell}')}, ptr %{name}")
+    cell = frame.field("%st", State.STEPS)
+    writer.do(f"store i64 {writer.op(f'load i64, ptr {cell}')}, ptr %steps")
+    for name, offset in _POINTERS:
+        writer.do(f"%{name} = load ptr, ptr {frame.field('%ctx', offset)}, !invariant.load !0")
+    writer.do(f"%arena = load i64, ptr {frame.field('%ctx', Context.ARENA)}, !invariant.load !0")
+    for name, offset in (("shared", 32), ("local", 48)):
+        writer.do(f"%{name} = load ptr, ptr {frame.field('%cta', offset)}, !invariant.load !0")
+    writer.do(f"%sharedbytes = load i64, ptr {frame.field('%ctx', Context.SHARED_BYTES)}, !invariant.load !0")
+    writer.do("br label %dispatch")
+    writer.start("dispatch")
+    place = writer.op("load i32, ptr %pc")
+    cases = " ".join(f"i32 {target}, label %{_label(frame, target)}" for target in sorted(frame.resumable))
+    writer.do(f"switch i32 {place}, label %lost [{cases}]")
+    writer.start("lost")
+    writer.do("unreachable")
+
+
+_SAVED = (
+    ("pc", State.PC),
+    ("mask", State.MASK),
+    ("id", State.ID),
+    ("depth", State.DEPTH),
+    ("live", State.LIVE),
+    ("fuel", State.FUEL),
+)
+_POINTERS = (
+    ("blocks", Context.BLOCKS),
+    ("sites", Context.SITES),
+    ("predicated", Context.PREDICATED),
+    ("caches", Context.CACHE),
+    ("params", Context.PARAMS),
+    ("symbols", Context.SYMBOLS),
+    ("shapes", Context.SHAPES),
+)
+
+
+def _label(frame: Frame, target: int) -> str:
+    if target >= EXIT_CODE:
+        return f"pop{target}"
+    return f"r{target - RETURN_CODE}" if target >= RETURN_CODE else frame.arrival(target)
+
+
+def _write_joins(frame: Frame) -> None:
+    """For each point where lanes meet: the test for arrival, and what runs next there."""
+    writer = frame.writer
+    program = frame.program
+    points = dict(frame.joins)
+    for number in range(len(program.functions)):
+        points.setdefault(EXIT_CODE + number, [])
+    for point, waiting in points.items():
+        if point < EXIT_CODE:
+            writer.start(f"j{point}")
+            here = writer.op(f"icmp eq i32 {writer.op('load i32, ptr %id')}, {point}")
+            writer.do(f"br i1 {here}, label %pop{point}, label %b{point}")
+        writer.start(f"pop{point}")
+        depth = writer.op("load i32, ptr %depth")
+        more = writer.label("more")
+        writer.do(f"br i1 {writer.op(f'icmp eq i32 {depth}, 0')}, label %leave{Status.DONE}, label %{more}")
+        writer.start(more)
+        below = writer.op(f"sub i32 {depth}, 1")
+        writer.do(f"store i32 {below}, ptr %depth")
+        offset = writer.op(f"zext i32 {writer.op(f'shl i32 {below}, 4')} to i64")
+        base = writer.op(f"getelementptr i8, ptr {frame.field('%st', State.STACK)}, i64 {offset}")
+        place = writer.op(f"load i32, ptr {base}")
+        mask = writer.op(f"load i32, ptr {frame.field(base, 4)}")
+        identity = writer.op(f"load i32, ptr {frame.field(base, 8)}")
+        alive = writer.op(f"and i32 {mask}, {writer.op('load i32, ptr %live')}")
+        found = writer.label("found")
+        writer.do(f"br i1 {writer.op(f'icmp eq i32 {alive}, 0')}, label %pop{point}, label %{found}")
+        writer.start(found)
+        for value, cell in ((place, "pc"), (alive, "mask"), (identity, "id")):
+            writer.do(f"store i32 {value}, ptr %{cell}")
+        targets = [*dict.fromkeys(waiting)]
+        if point >= EXIT_CODE:
+            targets += [RETURN_CODE + index for index in _callers(program, point - EXIT_CODE)]
+        frame.resumable.update(targets)
+        cases = " ".join(f"i32 {target}, label %{_label(frame, target)}" for target in targets)
+        writer.do(f"switch i32 {place}, label %dispatch [{cases}]")
+
+
+def _callers(program: Program, number: int) -> list[int]:
+    """Blocks that call a function directly."""
+    if number == 0:
+        return []
+    function: Function = program.functions[number]
+    found = []
+    for block in program.blocks:
+        if block.kind == "call" and block.terminator is not None:
+            target = call_target(block)
+            if target.function is not None and target.function.name == function.name:
+                found.append(block.index)
+    return found
+
+
+def call_target(block: BasicBlock) -> CallTarget:
+    """The call operand of a call block."""
+    assert block.terminator is not None
+    for _, operand in matched(block.terminator):
+        if isinstance(operand, CallTarget):
+            return operand
+    raise Unsupported("a call without target", span=block.terminator.span)
+
+
+def _write_exits(frame: Frame) -> None:
+    writer = frame.writer
+    for status in (Status.DONE, Status.BARRIER, Status.TURN_OVER, Status.FAULT, Status.EVENT):
+        writer.start(f"leave{status}")
+        for name, offset in _SAVED:
+            value = writer.op(f"load i32, ptr %{name}")
+            writer.do(f"store i32 {value}, ptr {frame.field('%st', offset)}")
+        steps = writer.op("load i64, ptr %steps")
+        writer.do(f"store i64 {steps}, ptr {frame.field('%st', State.STEPS)}")
+        writer.do(f"ret i32 {status}")
+
+
+def register_is_uniform(program: Program, function: int, register: Register) -> bool:
+    """Whether a register is kept once per warp."""
+    return register in program.uniformity[function].uniform

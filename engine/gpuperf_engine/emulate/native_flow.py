@@ -1,0 +1,297 @@
+"""How a block ends: branches with their stack, calls and returns, barriers, and the fuel of back edges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..flow.blocks import EXIT
+from ..flow.operands import matched
+from ..isa.types import scalar_type
+from ..ptx.syntax import Register
+from .native_codegen import EXIT_CODE, RETURN_CODE, call_target
+from .native_layout import Event, Status
+from .native_values import LANES, NativeValue
+
+if TYPE_CHECKING:
+    from .native_blocks import BlockWriter
+
+__all__ = ["edge", "write_terminator"]
+
+U32 = scalar_type("u32")
+
+
+def write_terminator(to: BlockWriter) -> None:
+    """Everything behind the last ordinary instruction of a block."""
+    block = to.block
+    if block.kind in ("fall", "jump"):
+        if block.counted and block.terminator is not None and block.terminator.guard is not None:
+            _count_taken(to, to.effective_mask(to.predicate(block.terminator.guard)))
+        to.flush()
+        to.writer.do(f"br label %{edge(to, block.successors[0])}")
+    elif block.kind == "branch":
+        _branch(to)
+    elif block.kind == "indirect":
+        _indirect(to)
+    elif block.kind == "call":
+        _call(to)
+    elif block.kind in ("return", "exit"):
+        to.flush()
+        _leave(to, block.kind)
+    elif block.kind == "trap":
+        to.flush()
+        to.frame.stop(str(block.index), Status.EVENT, Event.TRAP, str(max(0, len(block.instructions) - 1)))
+    elif block.kind == "barrier":
+        from .native_barrier import write_barrier
+
+        write_barrier(to)
+    else:
+        raise AssertionError(block.kind)
+    for line in to.later:
+        to.writer.lines.append(line)
+
+
+def edge(to: BlockWriter, target: int) -> str:
+    """Label that leads to a successor; a back edge costs fuel there."""
+    block, frame, writer = to.block, to.frame, to.writer
+    arrival = frame.arrival(target)
+    if target not in block.back_edges:
+        return arrival
+    frame.resumable.add(target)
+    label, out = writer.label("back"), writer.label("tired")
+    kept, writer.lines = writer.lines, []
+    writer.start(label)
+    left = writer.op(f"sub i32 {writer.op('load i32, ptr %fuel')}, {block.fuel}")
+    writer.do(f"store i32 {left}, ptr %fuel")
+    writer.do(f"br i1 {writer.op(f'icmp sgt i32 {left}, 0')}, label %{arrival}, label %{out}")
+    writer.start(out)
+    if block.fuel > 1:
+        frame.stop(str(target), Status.EVENT, Event.SPIN)
+    else:
+        frame.stop(str(target), Status.TURN_OVER)
+    to.later += writer.lines
+    writer.lines = kept
+    return label
+
+
+def _count_taken(to: BlockWriter, mask: str) -> None:
+    count = len(to.frame.program.blocks)
+    to.frame.bump("%blocks", 8 * (3 * count + to.block.index), to.frame.lanes_of(mask))
+
+
+def _count_divergent(to: BlockWriter) -> None:
+    count = len(to.frame.program.blocks)
+    to.frame.bump("%blocks", 8 * (2 * count + to.block.index), "1")
+
+
+def _branch(to: BlockWriter) -> None:
+    block, writer, frame = to.block, to.writer, to.frame
+    assert block.guard is not None
+    guard = to.predicate(block.guard)
+    to.read(block.guard.register)
+    then, other = block.successors
+    if guard.uniform:
+        test = guard.scalar()
+        if block.counted:
+            _count_taken(to, to.effective_mask(guard))
+        to.flush()
+        if then == EXIT:
+            out = writer.label("out")
+            writer.do(f"br i1 {test}, label %{out}, label %{edge(to, other)}")
+            writer.start(out)
+            _leave(to, block.leaves)
+        else:
+            writer.do(f"br i1 {test}, label %{edge(to, then)}, label %{edge(to, other)}")
+        return
+    taken = to.effective_mask(guard)
+    if block.counted:
+        _count_taken(to, taken)
+    to.flush()
+    some, all_, parts, none = (writer.label(word) for word in ("some", "all", "parts", "none"))
+    writer.do(f"br i1 {writer.op(f'icmp eq i32 {taken}, 0')}, label %{none}, label %{some}")
+    writer.start(none)
+    writer.do(f"br label %{edge(to, other)}")
+    writer.start(some)
+    writer.do(f"br i1 {writer.op(f'icmp eq i32 {taken}, {to.mask}')}, label %{all_}, label %{parts}")
+    writer.start(all_)
+    if then == EXIT:
+        _leave(to, block.leaves)
+    else:
+        writer.do(f"br label %{edge(to, then)}")
+    writer.start(parts)
+    if block.counted:
+        _count_divergent(to)
+    rest = writer.op(f"xor i32 {to.mask}, {taken}")
+    if then == EXIT:
+        if block.leaves == "exit" or block.function == 0:
+            alive = writer.op(f"and i32 {writer.op('load i32, ptr %live')}, {writer.op(f'xor i32 {taken}, -1')}")
+            writer.do(f"store i32 {alive}, ptr %live")
+        writer.do(f"store i32 {rest}, ptr %mask")
+        writer.do(f"br label %{edge(to, other)}")
+        return
+    point = _meet(to)
+    if then == block.reconvergence:
+        writer.do(f"store i32 {rest}, ptr %mask")
+        writer.do(f"br label %{edge(to, other)}")
+        return
+    if other != block.reconvergence:
+        frame.resumable.add(other)
+        frame.push(str(other), rest, str(point))
+    writer.do(f"store i32 {taken}, ptr %mask")
+    writer.do(f"br label %{edge(to, then)}")
+
+
+def _meet(to: BlockWriter) -> int:
+    """Lanes part here: push the entry for the point where they meet, unless it is pushed already. Gives its identity."""
+    block, writer, frame = to.block, to.writer, to.frame
+    point = frame.exit_code(block)
+    if point >= EXIT_CODE:
+        return point
+    identity = writer.op("load i32, ptr %id")
+    fresh, known = writer.label("fresh"), writer.label("known")
+    writer.do(f"br i1 {writer.op(f'icmp eq i32 {identity}, {point}')}, label %{known}, label %{fresh}")
+    writer.start(fresh)
+    frame.push(str(point), to.mask, identity)
+    writer.do(f"store i32 {point}, ptr %id")
+    writer.do(f"br label %{known}")
+    writer.start(known)
+    return point
+
+
+def _leave(to: BlockWriter, how: str) -> None:
+    """The active lanes return from the function, or end."""
+    block, writer, frame = to.block, to.writer, to.frame
+    if how == "exit" or block.function == 0:
+        alive = writer.op(f"and i32 {writer.op('load i32, ptr %live')}, {writer.op(f'xor i32 {to.mask}, -1')}")
+        writer.do(f"store i32 {alive}, ptr %live")
+    if block.function in frame.program.recursive:
+        writer.do(f"br label %ret{block.function}")
+    else:
+        writer.do(f"br label %pop{EXIT_CODE + block.function}")
+
+
+def _indirect(to: BlockWriter) -> None:
+    block, writer, frame = to.block, to.writer, to.frame
+    assert block.terminator is not None
+    source = next(operand for form, operand in matched(block.terminator) if form.role == "source")
+    index = to.source(source, U32)
+    guard = block.terminator.guard
+    mask = to.effective_mask(to.predicate(guard)) if guard is not None else to.mask
+    outside = index.apply("compare", index.constant(len(block.successors), U32), op="ge")
+    assert isinstance(outside, NativeValue)
+    to.error(writer.op(f"and i32 {to.bits_of(outside)}, {mask}"), Event.INDEX)
+    to.flush()
+    targets = list(dict.fromkeys(block.successors))
+    if index.uniform:
+        fallback = edge(to, targets[-1])
+        labels = {target: edge(to, target) for target in targets[:-1]} | {targets[-1]: fallback}
+        cases = " ".join(f"i32 {place}, label %{labels[target]}" for place, target in enumerate(block.successors))
+        writer.do(f"switch i32 {index.scalar()}, label %{fallback} [{cases}]")
+        return
+    masks = {target: "0" for target in targets}
+    for place, target in enumerate(block.successors):
+        equal = index.apply("compare", index.constant(place, U32), op="eq")
+        assert isinstance(equal, NativeValue)
+        masks[target] = writer.op(f"or i32 {masks[target]}, {to.bits_of(equal)}")
+    masks = {target: writer.op(f"and i32 {bits}, {to.mask}") for target, bits in masks.items()}
+    for target in targets:
+        onward = writer.label("next")
+        test = writer.op(f"icmp eq i32 {masks[target]}, {to.mask}")
+        writer.do(f"br i1 {test}, label %{edge(to, target)}, label %{onward}")
+        writer.start(onward)
+    _count_divergent(to)
+    point = _meet(to)
+    for target in reversed(targets):
+        if target != block.reconvergence:
+            frame.resumable.add(target)
+            _push_if(to, str(target), masks[target], str(point))
+    writer.do(f"br label %pop{point}")
+
+
+def _push_if(to: BlockWriter, place: str, mask: str, identity: str) -> None:
+    """Push unless no lane goes there."""
+    writer = to.writer
+    some, none = writer.label("some"), writer.label("none")
+    writer.do(f"br i1 {writer.op(f'icmp eq i32 {mask}, 0')}, label %{none}, label %{some}")
+    writer.start(some)
+    to.frame.push(place, mask, identity)
+    writer.do(f"br label %{none}")
+    writer.start(none)
+
+
+def _call(to: BlockWriter) -> None:
+    from .native_calls import pass_arguments, write_return
+
+    block, writer, frame = to.block, to.writer, to.frame
+    program = frame.program
+    target = call_target(block)
+    place = RETURN_CODE + block.index
+    if target.function is not None:
+        number = program.function_of[target.function.name]
+        pass_arguments(to, target, number)
+        to.flush()
+        _enter(to, number)
+        frame.push(str(place), to.mask, writer.op("load i32, ptr %id"))
+        writer.do(f"store i32 {EXIT_CODE + number}, ptr %id")
+        writer.do(f"br label %b{program.entries[number]}")
+    else:
+        assert target.register is not None
+        pointer = to.as_type(to.read(target.register), scalar_type("u64"))
+        names = [item.name for item in target.candidates] or [item.name for item in program.functions if not item.is_entry]
+        numbers = [program.function_of[name] for name in names if name in program.function_of]
+        masks = {number: _goes_to(to, pointer, number) for number in numbers}
+        known = "0"
+        for bits in masks.values():
+            known = writer.op(f"or i32 {known}, {bits}")
+        to.error(writer.op(f"and i32 {to.mask}, {writer.op(f'xor i32 {known}, -1')}"), Event.TARGET)
+        for number in numbers:
+            pass_arguments(to, target, number)
+        to.flush()
+        frame.push(str(place), to.mask, writer.op("load i32, ptr %id"))
+        for number in reversed(numbers):
+            _enter(to, number, masks[number])
+            entry = program.entries[number]
+            frame.resumable.add(entry)
+            _push_if(to, str(entry), masks[number], str(EXIT_CODE + number))
+        writer.do(f"br label %pop{EXIT_CODE + (numbers[0] if numbers else 0)}")
+    frame.resumable.add(place)
+    write_return(to, target)
+    writer.do(f"br label %{edge(to, block.successors[0])}")
+
+
+def _goes_to(to: BlockWriter, pointer: NativeValue, number: int) -> str:
+    """Lanes whose function pointer is that of a function."""
+    program, writer = to.frame.program, to.writer
+    place = program.symbol_of.get(program.functions[number])
+    if place is None:
+        return "0"
+    cell = to.frame.field("%symbols", 8 * place)
+    address = to.value(pointer.type, writer.op(f"load i64, ptr {cell}, !invariant.load !0"), True)
+    equal = pointer.apply("compare", address, op="eq")
+    assert isinstance(equal, NativeValue)
+    return writer.op(f"and i32 {to.bits_of(equal)}, {to.mask}")
+
+
+def _enter(to: BlockWriter, number: int, mask: str = "") -> None:
+    """Registers that a function may read before it writes them are 0 in the lanes that enter."""
+    frame, writer = to.frame, to.writer
+    entry = frame.program.blocks[frame.program.entries[number]]
+    uniform = frame.program.uniformity[number].uniform
+    lanes = to.spread(mask or to.mask)
+    for register in sorted(entry.live_in, key=_index):
+        cell = frame.field("%st", frame.slots.of[number][register])
+        if register.type.is_predicate:
+            old = writer.op(f"load i32, ptr {cell}")
+            kept = writer.op(f"and i32 {old}, {writer.op(f'xor i32 {mask or to.mask}, -1')}")
+            writer.do(f"store i32 {kept}, ptr {cell}")
+        elif register in uniform:
+            writer.do(f"store i{register.type.bits} 0, ptr {cell}")
+        else:
+            ll = f"<{LANES} x i{register.type.bits}>"
+            old = writer.op(f"load {ll}, ptr {cell}, align 64")
+            made = writer.op(f"select <{LANES} x i1> {lanes}, {ll} zeroinitializer, {ll} {old}")
+            writer.do(f"store {ll} {made}, ptr {cell}, align 64")
+
+
+def _index(register: Register) -> int:
+    return register.index
+

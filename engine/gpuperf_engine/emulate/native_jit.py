@@ -1,0 +1,157 @@
+"""LLVM at work: from IR text to addresses of functions, through the cache of objects."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from . import native_layout, native_script
+from . import native_cache as store
+from .native_vectors import vector_function
+
+__all__ = ["Host", "Library", "compile_object", "host", "link", "load", "runtime_addresses"]
+
+_HERE = Path(__file__).resolve().parent
+_SCRIPTS = {"memory": "native_runtime_memory.py", "schedule": "native_runtime_schedule.py"}
+_SCHEDULE = ("begin", "visit", "run", "release", "arrive", "ended")
+_MEMORY = (
+    "reach", "load_lanes", "store_lanes", "mark_lanes", "count_sectors", "count_windows", "count_wavefronts",
+)  # fmt: skip
+_numbers = itertools.count()
+_lock = threading.RLock()
+
+
+@dataclass(frozen=True)
+class Host:
+    """The processor that code is generated for. ``wide``: AVX-512 with byte, word and 256-bit forms."""
+
+    triple: str
+    cpu: str
+    features: str
+    wide: bool
+
+
+@cache
+def host() -> Host:
+    """This machine, asked once."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    found = llvm.get_host_cpu_features()
+    wide = all(found.get(name, False) for name in ("avx512f", "avx512bw", "avx512vl", "avx512dq"))
+    return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), found.flatten(), wide)
+
+
+@cache
+def _machine(level: int) -> Any:
+    here = host()
+    target = llvm.Target.from_triple(here.triple)
+    return target.create_target_machine(cpu=here.cpu, features=here.features, opt=level, reloc="pic")
+
+
+@cache
+def _jit() -> Any:
+    return llvm.create_lljit_compiler(_machine(0))
+
+
+def fingerprint(level: int) -> str:
+    """What of the host and the compiler decides an object."""
+    here = host()
+    return f"{here.triple} {here.cpu} {here.features} {llvm.llvm_version_info} {level}"
+
+
+def compile_object(text: str, level: int) -> bytes:
+    """Machine code of an IR module. Level 0: no passes; 1: the runtime's; 2: all that pays for long runs."""
+    module = llvm.parse_assembly(text)
+    machine = _machine(min(level, 2) if level != 1 else 1)
+    if level:
+        _optimise(module, machine, level)
+    emitted: bytes = machine.emit_object(module)
+    return emitted
+
+
+def _optimise(module: Any, machine: Any, level: int) -> None:
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_unrolling = False
+    options.loop_interleaving = False
+    builder = llvm.create_pass_builder(machine, options)
+    if level >= 2:
+        builder.getModulePassManager().run(module, builder)
+        return
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+
+
+class Library:
+    """One object in memory; the addresses hold as long as this lives."""
+
+    def __init__(self, tracker: Any, names: tuple[str, ...]) -> None:
+        self.tracker = tracker
+        self.addresses = {name: int(tracker[name]) for name in names}
+
+
+def link(content: bytes, exports: tuple[str, ...], imports: dict[str, int]) -> Library:
+    """Load an object. Raises ``RuntimeError`` if it is damaged."""
+    with _lock:
+        builder = llvm.JITLibraryBuilder().add_object_img(content)
+        for name in exports:
+            builder.export_symbol(name)
+        for name, address in imports.items():
+            builder.import_symbol(name, address)
+        return Library(builder.link(_jit(), f"gpuperf{next(_numbers)}"), exports)
+
+
+def load(name: str, make: Any, level: int, exports: tuple[str, ...], imports: dict[str, int]) -> Library:
+    """An object from the cache, or compiled from ``make()`` and stored; then linked."""
+    place = store.key("object", name, fingerprint(level))
+    content = store.read(place)
+    if content is not None:
+        try:
+            return link(content, exports, imports)
+        except RuntimeError:
+            pass
+    content = compile_object(make(), level)
+    store.write(place, content)
+    return link(content, exports, imports)
+
+
+_libraries: dict[str, Library] = {}
+
+
+def _library(name: str) -> Library:
+    found = _libraries.get(name)
+    if found is None:
+        with _lock:
+            found = _libraries.get(name)
+            if found is None:
+                found = _libraries[name] = _load_runtime(name)
+    return found
+
+
+def _load_runtime(name: str) -> Library:
+    if name in _SCRIPTS:
+        path = _HERE / _SCRIPTS[name]
+        exports = _SCHEDULE if name == "schedule" else _MEMORY
+        return load(name, lambda: native_script.translate(path, vars(native_layout)), 1, exports, {})
+    return load(name, lambda: vector_function(name), 1, (name,), {})
+
+
+def runtime_addresses(names: tuple[str, ...]) -> dict[str, int]:
+    """Where runtime functions are; compiled or loaded at first use."""
+    found = {}
+    for name in names:
+        group = "memory" if name in _MEMORY else "schedule" if name in _SCHEDULE else name
+        found[name] = _library(group).addresses[name]
+    return found

@@ -1,0 +1,170 @@
+"""Memory layouts that the generated code, the runtime and Python share: the context, the CTA, the warp's state.
+
+All are plain bytes at host addresses; the classes give offsets. There is one context and one CTA record per operating-
+system thread, and a block of warp states for each CTA in flight.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BARRIERS",
+    "CACHE_BYTES",
+    "LAUNCH_BYTES",
+    "SITE_COUNTERS",
+    "UNSEEN_BYTES",
+    "Barrier",
+    "Cta",
+    "Context",
+    "Event",
+    "State",
+    "Status",
+    "Wait",
+]
+
+BARRIERS = 16
+#: the cache of one memory site: base address, bytes, whether stores must be noted in the shadow, unused
+CACHE_BYTES = 32
+#: as ``observe.SITE_COLUMNS``
+SITE_COUNTERS = 7
+#: whether a site read memory that nobody had written
+UNSEEN_BYTES = 8
+#: registers of the launch that programs read: see ``Context.NTID`` and what follows
+LAUNCH_BYTES = 48
+
+
+class Context:
+    """One thread's view of the launch; fields of eight bytes."""
+
+    WARP_CODE = 0
+    WARPS = 8
+    STATE_BYTES = 16
+    FUEL = 24
+    BUDGET = 32
+    ARENA = 40  # host address = device address + this
+    SHADOW = 48  # shadow byte = device address + this
+    TABLE = 56  # rows of four: start, end, read-only, initialised
+    TABLE_ROWS = 64
+    BLOCKS = 72  # counters of blocks: warps, lanes, divergent, as three arrays
+    SITES = 80  # SITE_COUNTERS per site
+    PREDICATED = 88
+    CACHE = 96  # CACHE_BYTES per site
+    UNSEEN = 104  # UNSEEN_BYTES per site
+    TIDS = 112  # per warp: 32 × tid.x, tid.y, tid.z as i32
+    PARAMS = 120
+    SHARED_BYTES = 128
+    LOCAL_BYTES = 136  # per thread
+    SCRATCH = 144  # for the runtime's own use
+    ZERO_START = 152  # part of the state that is zero when a CTA starts
+    ZERO_BYTES = 160
+    LAST_LANES = 168  # active lanes of the last warp, as a mask
+    NTID = 176  # three i32
+    NCTAID = 188  # three i32
+    FAULT_SITE = 200
+    FAULT_LANE = 208
+    FAULT_ADDRESS = 216
+    FAULT_SPACE = 224  # 0 global and others in the arena, 1 shared, 2 local
+    SHARED_WINDOW = 232
+    LOCAL_WINDOW = 240
+    WINDOW_BYTES = 248
+    WATCH = 256  # 1: shared and local memory have a shadow
+    SYMBOLS = 264  # addresses of variables and functions, in order of ``Program.symbols``
+    ATOMIC_LOCK = 272
+    PASSED = 280  # barriers released, for the livelock check
+    DYNAMIC_SHARED = 288
+    PARAM_ADDRESS = 296
+    SHAPES = 304
+    BYTES = 320
+
+
+class Cta:
+    """The CTA being run; fields of eight bytes."""
+
+    INDEX = 0
+    X = 8
+    Y = 16
+    Z = 24
+    SHARED = 32
+    SHARED_SHADOW = 40  # host address of the shadow of shared memory, as a distance from it
+    LOCAL = 48  # local memory of all threads, one after the other
+    LOCAL_SHADOW = 56  # distance, as above
+    STATES = 64
+    EVENT_WARP = 72
+    LIVE_WARPS = 80
+    CLOCK = 88
+    BARRIERS = 128  # BARRIERS records
+    BYTES = 128 + 16 * 48
+
+
+class Barrier:
+    """One CTA barrier; fields of eight bytes. Counts are in warps."""
+
+    ARRIVED = 0
+    EXPECTED = 8  # 0: all warps that have not ended
+    ALL = 16
+    ANY = 24
+    COUNT = 32
+    BYTES = 48
+
+
+class State:
+    """One warp: header, stack of four i32 (block, mask, id, kind) per entry, then the registers."""
+
+    PC = 0
+    MASK = 4
+    ID = 8
+    DEPTH = 12
+    LIVE = 16
+    FUEL = 20
+    WAIT = 24
+    EVENT = 28
+    BARRIER_ID = 32
+    BARRIER_WARPS = 36  # 0: all
+    BARRIER_KIND = 40  # 0 sync, 1 arrive, 2 red
+    BARRIER_LANES = 44  # lanes whose predicate holds
+    BARRIER_ALL = 48
+    BARRIER_ANY = 52
+    BARRIER_COUNT = 56
+    INDEX = 60
+    STEPS = 64  # warp instructions executed, i64
+    DETAIL = 72  # of an event
+    LANES = 76  # lanes that exist
+    STACK = 128
+    ENTRY = 16
+
+
+class Status:
+    """What a warp function returns, and what a visit of a CTA returns."""
+
+    DONE = 0
+    BARRIER = 1
+    TURN_OVER = 2
+    FAULT = 3
+    EVENT = 4
+    BLOCKED = 5
+
+
+class Wait:
+    """State of a warp between its turns."""
+
+    RUNNABLE = 0
+    BARRIER = 1
+    DONE = 2
+    TURN_OVER = 3
+    PARKED = 4
+
+
+class Event:
+    """Why a warp needs Python: ``State.EVENT``."""
+
+    TRAP = 1
+    DIVERGENT_BARRIER = 2
+    PARK = 3
+    SPIN = 4
+    STACK = 5
+    CALL = 6
+    RETURN = 7
+    MEMBER_MASK = 8
+    INDEX = 9
+    BUDGET = 10
+    BARRIER_ID = 11
+    TARGET = 12

@@ -1,0 +1,302 @@
+"""Runtime of generated code: memory accesses lane by lane, for all that the inline paths do not take.
+
+Written in the subset of ``native_script`` and compiled, never run as Python. Spaces: 0 the arena (global, const, kernel
+parameters), 1 shared, 2 local, 3 generic.
+"""
+
+from __future__ import annotations
+
+from .native_layout import Context, Cta, State
+from .native_script import (
+    bits_count,
+    load8,
+    load16,
+    load32,
+    load64,
+    store8,
+    store16,
+    store32,
+    store64,
+    trailing_zeros,
+    unsigned_less,
+)
+
+
+def find(context: int, address: int) -> int:
+    """Host address of the row of the last allocation that starts at or below an address; 0 if there is none."""
+    table = load64(context + Context.TABLE)
+    low = 0
+    high = load64(context + Context.TABLE_ROWS)
+    while low < high:
+        middle = (low + high) >> 1
+        if unsigned_less(address, load64(table + middle * 32)):
+            high = middle
+        else:
+            low = middle + 1
+    if low == 0:
+        return 0
+    return table + (low - 1) * 32
+
+
+def refill(context: int, site: int, address: int, size: int, writes: int) -> int:
+    """Point the cache of a site to the allocation that holds an access; 0 if none does or it may not be written."""
+    row = find(context, address)
+    if row == 0:
+        return 0
+    start = load64(row)
+    end = load64(row + 8)
+    if unsigned_less(end, address + size) or unsigned_less(address + size, address):
+        return 0
+    if writes and load64(row + 16):
+        return 0
+    cache = load64(context + Context.CACHE) + site * 32
+    store64(cache, start)
+    whole = load64(row + 24)
+    store64(cache + 16, 1 - whole)
+    if writes or whole:
+        store64(cache + 8, end - start)
+    else:
+        store64(cache + 8, 0)
+    return 1
+
+
+def fault(context: int, site: int, lane: int, address: int, space: int) -> int:
+    """Note a refused access for the message."""
+    store64(context + Context.FAULT_SITE, site)
+    store64(context + Context.FAULT_LANE, lane)
+    store64(context + Context.FAULT_ADDRESS, address)
+    store64(context + Context.FAULT_SPACE, space)
+    return 0
+
+
+def unseen(context: int, site: int, shadow: int, size: int) -> int:
+    """Note if any of these bytes was never written."""
+    index = 0
+    while index < size:
+        if load8(shadow + index) == 0:
+            store64(load64(context + Context.UNSEEN) + site * 8, 1)
+        index += 1
+    return 0
+
+
+def mark(shadow: int, size: int) -> int:
+    """Note that bytes were written."""
+    index = 0
+    while index < size:
+        store8(shadow + index, 1)
+        index += 1
+    return 0
+
+
+def reach(context: int, cta: int, state: int, site: int, lane: int, address: int, size: int, how: int) -> int:
+    """Host address of one lane's access, or 0 after noting the fault. ``how``: space + 4 if it writes + 8 if it reads."""
+    space = how & 3
+    place = address
+    if space == 3:
+        space = 0
+        if unsigned_less(address - load64(context + Context.SHARED_WINDOW), load64(context + Context.WINDOW_BYTES)):
+            space = 1
+            place = address - load64(context + Context.SHARED_WINDOW)
+        elif unsigned_less(address - load64(context + Context.LOCAL_WINDOW), load64(context + Context.WINDOW_BYTES)):
+            space = 2
+            place = address - load64(context + Context.LOCAL_WINDOW)
+    if space == 0:
+        cache = load64(context + Context.CACHE) + site * 32
+        offset = address - load64(cache)
+        span = load64(cache + 8)
+        if address & (size - 1) or span < size or unsigned_less(span - size, offset):
+            if address & (size - 1) or refill(context, site, address, size, how & 4) == 0:
+                return fault(context, site, lane, address, 0)
+        if load64(cache + 16):
+            shadow = address + load64(context + Context.SHADOW)
+            if how & 8:
+                unseen(context, site, shadow, size)
+            if how & 4:
+                mark(shadow, size)
+        return address + load64(context + Context.ARENA)
+    limit = load64(context + Context.SHARED_BYTES)
+    host = load64(cta + Cta.SHARED) + place
+    distance = load64(cta + Cta.SHARED_SHADOW)
+    if space == 2:
+        limit = load64(context + Context.LOCAL_BYTES)
+        thread = load32(state + State.INDEX) * 32 + lane
+        host = load64(cta + Cta.LOCAL) + thread * limit + place
+        distance = load64(cta + Cta.LOCAL_SHADOW)
+    if place & (size - 1) or limit < size or unsigned_less(limit - size, place):
+        return fault(context, site, lane, place, space)
+    if distance:
+        if how & 8:
+            unseen(context, site, host + distance, size)
+        if how & 4:
+            mark(host + distance, size)
+    return host
+
+
+def load_lanes(
+    context: int, cta: int, state: int, site: int, mask: int, addresses: int, out: int, width: int, count: int, space: int
+) -> int:
+    """Loads of ``count`` elements of ``width`` bytes per lane; element e of lane l goes to ``out[e · 32 + l]``. 1 if refused."""
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        host = reach(context, cta, state, site, lane, load64(addresses + lane * 8), width * count, space + 8)
+        if host == 0:
+            return 1
+        target = out + lane * width
+        index = 0
+        while index < count:
+            if width == 4:
+                store32(target, load32(host))
+            elif width == 8:
+                store64(target, load64(host))
+            elif width == 2:
+                store16(target, load16(host))
+            elif width == 1:
+                store8(target, load8(host))
+            else:
+                store64(target, load64(host))
+                store64(target + 8, load64(host + 8))
+            host += width
+            target += width * 32
+            index += 1
+    return 0
+
+
+def store_lanes(
+    context: int, cta: int, state: int, site: int, mask: int, addresses: int, values: int, width: int, count: int, space: int
+) -> int:
+    """Stores, laid out as ``load_lanes``; lanes in ascending order, so the highest one wins. 1 if refused."""
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        host = reach(context, cta, state, site, lane, load64(addresses + lane * 8), width * count, space + 4)
+        if host == 0:
+            return 1
+        source = values + lane * width
+        index = 0
+        while index < count:
+            if width == 4:
+                store32(host, load32(source))
+            elif width == 8:
+                store64(host, load64(source))
+            elif width == 2:
+                store16(host, load16(source))
+            elif width == 1:
+                store8(host, load8(source))
+            else:
+                store64(host, load64(source))
+                store64(host + 8, load64(source + 8))
+            host += width
+            source += width * 32
+            index += 1
+    return 0
+
+
+def mark_lanes(context: int, mask: int, first: int, size: int) -> int:
+    """Note a store of consecutive lanes in the shadow; ``first`` is the address of lane 0."""
+    shadow = first + load64(context + Context.SHADOW)
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        mark(shadow + lane * size, size)
+    return 0
+
+
+def count_sectors(context: int, site: int, mask: int, addresses: int) -> int:
+    """Add the distinct 32-byte sectors of the active lanes to a site's counter."""
+    seen = load64(context + Context.SCRATCH)
+    count = 0
+    last = -1
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        sector = load64(addresses + lane * 8) >> 5
+        if sector != last:
+            index = 0
+            while index < count and load64(seen + index * 8) != sector:
+                index += 1
+            if index == count:
+                store64(seen + count * 8, sector)
+                count += 1
+        last = sector
+    counter = load64(context + Context.SITES) + site * 56 + 16
+    store64(counter, load64(counter) + count)
+    return count
+
+
+def count_windows(context: int, site: int, mask: int, addresses: int, size: int) -> int:
+    """A generic access: sectors of the lanes in the arena, wavefronts of those in the shared window, lanes in each."""
+    shared = load64(context + Context.SHARED_WINDOW)
+    local = load64(context + Context.LOCAL_WINDOW)
+    span = load64(context + Context.WINDOW_BYTES)
+    in_shared = 0
+    in_local = 0
+    rest = mask
+    while rest:
+        lane = trailing_zeros(rest)
+        rest = rest & (rest - 1)
+        address = load64(addresses + lane * 8)
+        if unsigned_less(address - shared, span):
+            in_shared = in_shared | 1 << lane
+        elif unsigned_less(address - local, span):
+            in_local = in_local | 1 << lane
+    counters = load64(context + Context.SITES) + site * 56
+    store64(counters + 40, load64(counters + 40) + bits_count(in_shared))
+    store64(counters + 48, load64(counters + 48) + bits_count(in_local))
+    if in_shared:
+        count_wavefronts(context, site, in_shared, addresses, size)
+    plain = mask & ~(in_shared | in_local)
+    if plain:
+        count_sectors(context, site, plain, addresses)
+    return 0
+
+
+def count_wavefronts(context: int, site: int, mask: int, addresses: int, size: int) -> int:
+    """Add the wavefronts of a shared access and their ideal number to a site's counters; gives wavefronts + 64 · ideal.
+
+    Words of 8 and 16 bytes take a phase per half and quarter warp; in a phase each bank gives one word per wavefront.
+    """
+    seen = load64(context + Context.SCRATCH)
+    banks = seen + 1024
+    lanes = 32
+    words = 1
+    if size > 4:
+        words = size >> 2
+        lanes = 32 // words
+    total = 0
+    ideal = 0
+    start = 0
+    while start < 32:
+        phase = mask & (((1 << lanes) - 1) << start)
+        start += lanes
+        if phase:
+            ideal += 1
+            bank = 0
+            while bank < 32:
+                store64(banks + bank * 8, 0)
+                bank += 1
+            count = 0
+            most = 0
+            while phase:
+                lane = trailing_zeros(phase)
+                phase = phase & (phase - 1)
+                word = load64(addresses + lane * 8) >> 2
+                part = 0
+                while part < words:
+                    index = 0
+                    while index < count and load64(seen + index * 8) != word:
+                        index += 1
+                    if index == count:
+                        store64(seen + count * 8, word)
+                        count += 1
+                        cell = banks + (word & 31) * 8
+                        store64(cell, load64(cell) + 1)
+                        if load64(cell) > most:
+                            most = load64(cell)
+                    word += 1
+                    part += 1
+            total += most
+    counters = load64(context + Context.SITES) + site * 56
+    store64(counters + 24, load64(counters + 24) + total)
+    store64(counters + 32, load64(counters + 32) + ideal)
+    return total + 64 * ideal

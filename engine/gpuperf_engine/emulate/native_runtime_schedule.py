@@ -1,0 +1,161 @@
+"""Runtime of generated code: CTAs, warps and turns, and barriers of the common kind.
+
+Written in the subset of ``native_script`` and compiled, never run as Python.
+"""
+
+from __future__ import annotations
+
+from .native_layout import Barrier, Context, Cta, State, Status, Wait
+from .native_script import bits_count, call, fill, load32, load64, store32, store64
+
+
+def begin(context: int, cta: int, index: int) -> int:
+    """Make a CTA ready: clean shared memory, all warps at the entry."""
+    wide = load32(context + Context.NCTAID)
+    tall = load32(context + Context.NCTAID + 4)
+    store64(cta + Cta.INDEX, index)
+    store64(cta + Cta.X, index % wide)
+    store64(cta + Cta.Y, index // wide % tall)
+    store64(cta + Cta.Z, index // (wide * tall))
+    shared = load64(cta + Cta.SHARED)
+    fill(shared, 0, load64(context + Context.SHARED_BYTES))
+    if load64(cta + Cta.SHARED_SHADOW):
+        fill(shared + load64(cta + Cta.SHARED_SHADOW), 0, load64(context + Context.SHARED_BYTES))
+    fill(cta + Cta.BARRIERS, 0, 16 * Barrier.BYTES)
+    warps = load64(context + Context.WARPS)
+    size = load64(context + Context.STATE_BYTES)
+    local = load64(context + Context.LOCAL_BYTES) * warps * 32
+    if local:
+        fill(load64(cta + Cta.LOCAL), 0, local)
+        if load64(cta + Cta.LOCAL_SHADOW):
+            fill(load64(cta + Cta.LOCAL) + load64(cta + Cta.LOCAL_SHADOW), 0, local)
+    store64(cta + Cta.LIVE_WARPS, warps)
+    store64(cta + Cta.CLOCK, 0)
+    state = load64(cta + Cta.STATES)
+    warp = 0
+    while warp < warps:
+        fill(state, 0, State.STACK)
+        lanes = 4294967295
+        if warp == warps - 1:
+            lanes = load64(context + Context.LAST_LANES)
+        store32(state + State.MASK, lanes)
+        store32(state + State.LIVE, lanes)
+        store32(state + State.LANES, lanes)
+        store32(state + State.INDEX, warp)
+        store32(state + State.ID, 1073741824)
+        fill(state + load64(context + Context.ZERO_START), 0, load64(context + Context.ZERO_BYTES))
+        state += size
+        warp += 1
+    return 0
+
+
+def release(context: int, cta: int, number: int) -> int:
+    """Let the warps that wait at a barrier go on, if all that it waits for have arrived."""
+    barrier = cta + Cta.BARRIERS + number * Barrier.BYTES
+    expected = load64(barrier + Barrier.EXPECTED)
+    if expected == 0:
+        expected = load64(cta + Cta.LIVE_WARPS)
+    arrived = load64(barrier + Barrier.ARRIVED)
+    if arrived == 0 or arrived < expected:
+        return 0
+    state = load64(cta + Cta.STATES)
+    warps = load64(context + Context.WARPS)
+    while warps:
+        if load32(state + State.WAIT) == Wait.BARRIER and load32(state + State.BARRIER_ID) == number:
+            store32(state + State.WAIT, Wait.RUNNABLE)
+            store32(state + State.BARRIER_ALL, load64(barrier + Barrier.ALL) == 0)
+            store32(state + State.BARRIER_ANY, load64(barrier + Barrier.ANY) != 0)
+            store32(state + State.BARRIER_COUNT, load64(barrier + Barrier.COUNT))
+        state += load64(context + Context.STATE_BYTES)
+        warps -= 1
+    fill(barrier, 0, Barrier.BYTES)
+    store64(context + Context.PASSED, load64(context + Context.PASSED) + 1)
+    return 1
+
+
+def arrive(context: int, cta: int, state: int) -> int:
+    """A warp at a barrier: note its arrival and predicate; it waits unless it only announces itself."""
+    number = load32(state + State.BARRIER_ID)
+    barrier = cta + Cta.BARRIERS + number * Barrier.BYTES
+    if load32(state + State.BARRIER_KIND) != 1:
+        store32(state + State.WAIT, Wait.BARRIER)
+    store64(barrier + Barrier.ARRIVED, load64(barrier + Barrier.ARRIVED) + 1)
+    store64(barrier + Barrier.EXPECTED, load32(state + State.BARRIER_WARPS))
+    holds = load32(state + State.BARRIER_LANES)
+    missing = load32(state + State.LIVE) & ~holds
+    store64(barrier + Barrier.ALL, load64(barrier + Barrier.ALL) + bits_count(missing))
+    store64(barrier + Barrier.ANY, load64(barrier + Barrier.ANY) + bits_count(holds))
+    store64(barrier + Barrier.COUNT, load64(barrier + Barrier.COUNT) + bits_count(holds))
+    return release(context, cta, number)
+
+
+def ended(context: int, cta: int) -> int:
+    """A warp has ended: barriers that wait for all warps wait for one less."""
+    store64(cta + Cta.LIVE_WARPS, load64(cta + Cta.LIVE_WARPS) - 1)
+    number = 0
+    while number < 16:
+        release(context, cta, number)
+        number += 1
+    return 0
+
+
+def visit(context: int, cta: int) -> int:
+    """Run the CTA's warps in index order, pass after pass, until each has ended, waits, or has had its turn."""
+    warps = load64(context + Context.WARPS)
+    size = load64(context + Context.STATE_BYTES)
+    code = load64(context + Context.WARP_CODE)
+    first = load64(cta + Cta.STATES)
+    state = first
+    warp = 0
+    while warp < warps:
+        if load32(state + State.WAIT) == Wait.TURN_OVER:
+            store32(state + State.WAIT, Wait.RUNNABLE)
+        store32(state + State.FUEL, load64(context + Context.FUEL))
+        state += size
+        warp += 1
+    ran = 1
+    while ran:
+        ran = 0
+        warp = 0
+        state = first
+        while warp < warps:
+            if load32(state + State.WAIT) == Wait.RUNNABLE:
+                ran = 1
+                status = call(code, context, cta, state)
+                if status == Status.DONE:
+                    store32(state + State.WAIT, Wait.DONE)
+                    ended(context, cta)
+                elif status == Status.BARRIER:
+                    arrive(context, cta, state)
+                elif status == Status.TURN_OVER:
+                    store32(state + State.WAIT, Wait.TURN_OVER)
+                    if load64(state + State.STEPS) > load64(context + Context.BUDGET):
+                        store64(cta + Cta.EVENT_WARP, warp)
+                        store32(state + State.EVENT, 10)
+                        return Status.EVENT
+                else:
+                    store64(cta + Cta.EVENT_WARP, warp)
+                    return status
+            state += size
+            warp += 1
+    if load64(cta + Cta.LIVE_WARPS) == 0:
+        return Status.DONE
+    warp = 0
+    state = first
+    while warp < warps:
+        if load32(state + State.WAIT) == Wait.TURN_OVER:
+            return Status.TURN_OVER
+        state += size
+        warp += 1
+    return Status.BLOCKED
+
+
+def run(context: int, cta: int, first: int, last: int) -> int:
+    """CTAs ``first … last − 1``, one after the other, as long as each ends in one visit; gives status + 8 · next index."""
+    while first < last:
+        begin(context, cta, first)
+        status = visit(context, cta)
+        if status != Status.DONE:
+            return status + 8 * first
+        first += 1
+    return Status.DONE + 8 * first

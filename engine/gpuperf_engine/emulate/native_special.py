@@ -1,0 +1,120 @@
+"""Special registers and addresses of variables as values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Union
+
+from ..errors import Unsupported
+from ..isa.types import scalar_type
+from ..ptx.syntax import Function, SpecialRegister, Variable
+from .memory import SHARED_WINDOW
+from .native_layout import Context, Cta, State
+from .native_values import LANES, NativeValue
+
+if TYPE_CHECKING:
+    from .native_blocks import BlockWriter
+
+__all__ = ["read_special", "variable_address"]
+
+U32 = scalar_type("u32")
+U64 = scalar_type("u64")
+_AXES = {"x": 0, "y": 1, "z": 2}
+_LANE_MASKS = {
+    "lanemask_eq": lambda lane: 1 << lane,
+    "lanemask_lt": lambda lane: (1 << lane) - 1,
+    "lanemask_le": lambda lane: (2 << lane) - 1,
+    "lanemask_gt": lambda lane: 0xFFFFFFFF & ~((2 << lane) - 1),
+    "lanemask_ge": lambda lane: 0xFFFFFFFF & ~((1 << lane) - 1),
+}
+
+
+def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
+    """The value of a special register. Those of the machine (``%smid``, ``%clock`` …) are virtual: see the emulator's docs."""
+    writer, frame = to.writer, to.frame
+    name, _, axis = operand.name.partition(".")
+    if name == "tid" and axis == "w" or name in ("ctaid",) and axis == "w":
+        return to.constant(0, U32)
+    if name in ("ntid", "nctaid") and axis == "w":
+        return to.constant(1, U32)
+    if name == "tid":
+        warp = writer.op(f"load i32, ptr {frame.field('%st', State.INDEX)}")
+        table = writer.op(f"load ptr, ptr {frame.field('%ctx', Context.TIDS)}, !invariant.load !0")
+        offset = writer.op(f"mul i64 {writer.op(f'zext i32 {warp} to i64')}, {3 * 4 * LANES}")
+        row = writer.op(f"getelementptr i8, ptr {table}, i64 {offset}")
+        cell = frame.field(row, 4 * LANES * _AXES[axis])
+        return to.value(U32, writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64, !invariant.load !0"))
+    if name in ("ntid", "nctaid"):
+        base = Context.NTID if name == "ntid" else Context.NCTAID
+        return _field(to, "%ctx", base + 4 * _AXES[axis])
+    if name == "ctaid":
+        return _field(to, "%cta", Cta.X + 8 * _AXES[axis])
+    if name == "laneid":
+        return to.value(U32, f"<{', '.join(f'i32 {lane}' for lane in range(LANES))}>")
+    if name in _LANE_MASKS:
+        return to.value(U32, f"<{', '.join(f'i32 {_LANE_MASKS[name](lane)}' for lane in range(LANES))}>")
+    if name == "warpid":
+        return to.value(U32, writer.op(f"load i32, ptr {frame.field('%st', State.INDEX)}"), True)
+    if name == "nwarpid":
+        return to.value(U32, writer.op(f"trunc i64 {_wide(to, Context.WARPS)} to i32"), True)
+    if name in ("smid", "gridid", "reserved_smem_offset_begin", "is_explicit_cluster", "cluster_ctarank"):
+        return to.constant(0, U64 if name == "gridid" else U32)
+    if name in ("cluster_nctarank", "nsmid"):
+        return to.constant(1, U32)
+    if name in ("cluster_ctaid",):
+        return to.constant(0, U32)
+    if name in ("cluster_nctaid",):
+        return to.constant(1, U32)
+    if name == "clusterid":
+        return to.constant(0, U32) if axis == "w" else _field(to, "%cta", Cta.X + 8 * _AXES[axis])
+    if name == "nclusterid":
+        return to.constant(1, U32) if axis == "w" else _field(to, "%ctx", Context.NCTAID + 4 * _AXES[axis])
+    if name == "total_smem_size":
+        return to.value(U32, writer.op("trunc i64 %sharedbytes to i32"), True)
+    if name == "dynamic_smem_size":
+        return to.value(U32, writer.op(f"trunc i64 {_wide(to, Context.DYNAMIC_SHARED)} to i32"), True)
+    if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
+        return _clock(to, name)
+    if name.startswith("envreg") or name.startswith("pm"):
+        return to.constant(0, U64 if name.endswith("_64") else U32)
+    raise Unsupported(f"special register %{operand.name} is not run yet", span=operand.span)
+
+
+def _field(to: BlockWriter, base: str, offset: int) -> NativeValue:
+    cell = to.frame.field(base, offset)
+    return to.value(U32, to.writer.op(f"load i32, ptr {cell}, !invariant.load !0"), True)
+
+
+def _wide(to: BlockWriter, offset: int) -> str:
+    return to.writer.op(f"load i64, ptr {to.frame.field('%ctx', offset)}, !invariant.load !0")
+
+
+def _clock(to: BlockWriter, name: str) -> NativeValue:
+    """Virtual time: the warp instructions that this warp has executed."""
+    steps = to.value(U64, to.writer.op("load i64, ptr %steps"), True)
+    if name.endswith("_hi"):
+        return to.as_type(NativeValue(to.writer, U64, to.writer.op(f"lshr i64 {steps.text}, 32"), True), U32)
+    return to.as_type(steps, U32) if name in ("clock", "globaltimer_lo") else steps
+
+
+def variable_address(to: BlockWriter, target: Union[Variable, Function], offset: int) -> NativeValue:
+    """Where a variable or function is, in its own state space."""
+    program, writer = to.frame.program, to.writer
+    if isinstance(target, Variable):
+        if target.space == "shared":
+            return to.constant(program.shared.get(target, program.shared_static) + offset, U64)
+        if target.space == "local":
+            return to.constant(program.local[target] + offset, U64)
+        if target.space == "param":
+            if target in program.kernel.params:
+                base = writer.op(f"load i64, ptr {to.frame.field('%ctx', Context.PARAM_ADDRESS)}, !invariant.load !0")
+                return to.value(U64, writer.op(f"add i64 {base}, {target.offset + offset}"), True)
+            raise Unsupported(f"the address of parameter {target.name!r} of a device function", span=target.span)
+    place = program.symbol_of.get(target)
+    if place is None:
+        raise Unsupported(f"the address of {target.name!r}", span=target.span)
+    cell = to.frame.field("%symbols", 8 * place)
+    base = writer.op(f"load i64, ptr {cell}, !invariant.load !0")
+    return to.value(U64, writer.op(f"add i64 {base}, {offset}") if offset else base, True)
+
+
+_ = SHARED_WINDOW

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .metrics import FAMILIES, METRICS, Metric, flatten
-from .options import CaseSettings, Settings
+from .options import CaseSettings
 from .verdict import fails
 
 __all__ = ["compare_case", "limit_rows"]
@@ -23,19 +23,19 @@ def compare_case(
     stored_analysis: Mapping[str, int],
     analysis: Mapping[str, int],
     failures: Mapping[str, tuple[str, str]],
-    settings: Settings,
+    policy: Mapping[str, str],
     case: CaseSettings,
     unexplained: bool = False,
 ) -> list[Row]:
     """One row per metric: what it was, what it is, how far it may move, and what that means.
 
     A group of metrics (resources, time of one target, …) is ``incomparable`` where its meaning or its machine changed.
-    ``unexplained`` says that kernel and inputs are those of the baseline: whatever moved, the kernel did not move it.
+    ``policy`` holds ``on_improvement`` and ``on_unmodelled``; ``unexplained`` says that kernel and inputs are those of the baseline: whatever moved, the kernel did not move it.
     """
-    rows = list(_numbers(new, old, stored_analysis, analysis, settings, case, unexplained))
-    rows += _findings(new, old, stored_analysis, analysis, settings)
+    rows = list(_numbers(new, old, stored_analysis, analysis, policy, case, unexplained))
+    rows += _findings(new, old, stored_analysis, analysis, policy)
     for target, (verdict, message) in failures.items():
-        rows.append(_row(_TIME, target, None, None, "", verdict, settings, message))
+        rows.append(_row(_TIME, target, None, None, "", verdict, policy, message))
     rows += limit_rows(new, case)
     return rows
 
@@ -45,7 +45,7 @@ def _numbers(
     old: Mapping[str, Any] | None,
     stored_analysis: Mapping[str, int],
     analysis: Mapping[str, int],
-    settings: Settings,
+    policy: Mapping[str, str],
     case: CaseSettings,
     unexplained: bool,
 ) -> Iterator[Row]:
@@ -57,7 +57,7 @@ def _numbers(
             continue  # not predicted this time: narrowed, no longer declared, or in `failures`
         value = after[key][1] if key in after else 0
         if old is None or (target and key not in before):
-            yield _row(metric, target, None, value, "", "new", settings)
+            yield _row(metric, target, None, value, "", "new", policy)
             continue
         previous = before[key][1] if key in before else 0
         tolerance = case.tolerance(metric.name, target, metric.unit, metric.default_tolerance)
@@ -72,7 +72,7 @@ def _numbers(
             verdict = "changed"
         else:
             verdict = "improved" if (value < previous) == (metric.better == "lower") else "regressed"
-        yield _row(metric, target, previous, value, tolerance.text, verdict, settings, reason)
+        yield _row(metric, target, previous, value, tolerance.text, verdict, policy, reason)
 
 
 def _incomparable(
@@ -112,20 +112,20 @@ def _findings(
     old: Mapping[str, Any] | None,
     stored_analysis: Mapping[str, int],
     analysis: Mapping[str, int],
-    settings: Settings,
+    policy: Mapping[str, str],
 ) -> list[Row]:
     metric = _FINDINGS
     now, was = new.get("findings", []), (old or {}).get("findings", [])
     if old is None:
-        return [_row(metric, "", None, len(now), "", "new", settings)]
+        return [_row(metric, "", None, len(now), "", "new", policy)]
     gone = _minus(was, now)
     added = _minus(now, was)
     if stored_analysis.get("findings") != analysis.get("findings") and (gone or added):
         reason = f"the meaning of findings changed: analysis {stored_analysis.get('findings')} → {analysis.get('findings')}"
-        return [_row(metric, "", len(was), len(now), "0", "incomparable", settings, reason)]
-    rows = [_row(metric, "", None, None, "none new", "regressed", settings, identity) for identity in added]
-    rows += [_row(metric, "", None, None, "none new", "improved", settings, identity) for identity in gone]
-    return rows or [_row(metric, "", len(was), len(now), "none new", "ok", settings)]
+        return [_row(metric, "", len(was), len(now), "0", "incomparable", policy, reason)]
+    rows = [_row(metric, "", None, None, "none new", "regressed", policy, identity) for identity in added]
+    rows += [_row(metric, "", None, None, "none new", "improved", policy, identity) for identity in gone]
+    return rows or [_row(metric, "", len(was), len(now), "none new", "ok", policy)]
 
 
 def _minus(left: list[str], right: list[str]) -> list[str]:
@@ -152,7 +152,7 @@ def limit_rows(new: Mapping[str, Any], case: CaseSettings) -> list[Row]:
         for metric, target, value in values.get(name, []):
             if value < limit if metric.better == "higher" else value > limit:
                 word = "at least" if metric.better == "higher" else "at most"
-                row = _row(metric, target, None, value, f"limit: {word} {limit:g}", "over-limit", None)
+                row = _row(metric, target, None, value, f"limit: {word} {limit:g}", "over-limit", {})
                 rows.append({**row, "limit": limit})
     return rows
 
@@ -164,12 +164,9 @@ def _row(
     new: float | None,
     allowed: str,
     verdict: str,
-    settings: Settings | None,
+    policy: Mapping[str, str],
     note: str = "",
 ) -> Row:
-    policy = (
-        {"on_improvement": settings.on_improvement, "on_unmodelled": settings.on_unmodelled} if settings is not None else {}
-    )
     return {
         "metric": metric.name,
         "target": target,

@@ -16,6 +16,8 @@ def make_device(settings: Settings) -> Any:
     """A fresh ``Device``: observing memory and values when kernels are judged, nothing otherwise."""
     observe = {"memory", "values"} if settings.enabled else {"memory"}
     options = {} if settings.backend == "auto" else {"backend": settings.backend}
+    if settings.resources != "estimate":
+        options["resources"] = settings.resources
     return load().Device(observe=observe, **options)
 
 

@@ -19,6 +19,7 @@ from .measure import Measured, measure
 from .metrics import ANALYSIS
 from .options import Settings
 from .recorder import CaseRecord
+from .textsafe import storable
 from .verdict import CASE_VERDICTS, worst
 
 __all__ = ["Judge", "module_of", "test_of"]
@@ -28,13 +29,13 @@ _LISTING_LINES = 20_000
 
 def module_of(item: pytest.Item) -> str:
     """The path of the item's file below the rootdir, with slashes."""
-    return item.nodeid.split("::", 1)[0]
+    return storable(item.nodeid.split("::", 1)[0])
 
 
 def test_of(item: pytest.Item) -> str:
     """The item's name inside its module: classes, function and parameters, without what other plugins append."""
     chain = [node.name for node in item.listchain() if not isinstance(node, (pytest.Dir, pytest.File, pytest.Session))]
-    return "::".join(name for name in chain if name)
+    return storable("::".join(name for name in chain if name))
 
 
 class Judge:
@@ -56,7 +57,7 @@ class Judge:
         findings = _assigned(cases, gpuperf)
         measured = [measure(case, found, self.settings.rootdir) for case, found in zip(cases, findings, strict=True)]
         stored = [
-            baseline.cases.get(f"{test}/{case.key}") if isinstance(baseline, Baseline) else None for case in cases
+            baseline.cases.get(f"{test}/{storable(case.key)}") if isinstance(baseline, Baseline) else None for case in cases
         ]
         unexplained = all(
             old is not None and (old.get("kernel"), old.get("inputs")) == (m.entry["kernel"], m.entry["inputs"])
@@ -93,15 +94,16 @@ class Judge:
         baseline: Baseline | None | BaselineError,
         unexplained: bool,
     ) -> dict[str, Any]:
-        key = f"{test}/{case.key}"
+        key = f"{test}/{storable(case.key)}"
         settings = self.settings
+        policy = {"on_improvement": settings.on_improvement, "on_unmodelled": settings.on_unmodelled}
         rows = compare_case(
             measured.entry,
             old,
             stored_analysis=baseline.analysis_of(key) if isinstance(baseline, Baseline) and old is not None else ANALYSIS,
             analysis=ANALYSIS,
             failures=measured.failures,
-            settings=settings,
+            policy=policy,
             case=case.settings,
             unexplained=unexplained,
         )
@@ -127,7 +129,15 @@ class Judge:
             "stored": old,
             "detail": {**measured.detail, "sources": {str(line): where for line, where in sources.items()}, "listing": source_id},
             "skipped_targets": list(case.settings.skipped_targets),
-            "unused_targets": sorted(set((old or {}).get("targets", {})) - set(case.settings.targets) - set(case.settings.skipped_targets)),
+            "unused_targets": sorted(set((old or {}).get("targets", {})).difference(case.settings.targets, case.settings.skipped_targets)),
+            "policy": {
+                "limits": dict(case.settings.limits),
+                "tolerances": [[list(pair) for pair in source] for source in case.settings.tolerances],
+                "targets": list(case.settings.targets),
+                "failures": {target: list(failure) for target, failure in measured.failures.items()},
+                "unexplained": unexplained,
+                **policy,
+            },
         }
         if isinstance(baseline, BaselineError):
             record.update(verdict="error", error=str(baseline), fails=True)

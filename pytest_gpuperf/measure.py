@@ -12,6 +12,7 @@ from gpuperf_engine.errors import EngineError, Unsupported
 from ._engine import load
 from .metrics import significant
 from .recorder import CaseRecord, shown_path
+from .textsafe import storable
 
 __all__ = ["Measured", "measure", "measure_targets"]
 
@@ -59,7 +60,7 @@ def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path) -> Measure
             "shared_bytes": total.resources.shared_bytes,
             "local_bytes": total.resources.local_bytes,
         },
-        "findings": sorted(finding.identity for finding in findings),
+        "findings": sorted(storable(finding.identity) for finding in findings),
         "targets": targets,
     }
     detail = {
@@ -71,7 +72,7 @@ def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path) -> Measure
         "targets": target_detail,
         "findings": [
             {
-                "identity": finding.identity,
+                "identity": storable(finding.identity),
                 "rule": finding.rule,
                 "object": finding.object,
                 "severity": finding.severity,

@@ -12,6 +12,7 @@ import pytest
 from .options import Settings
 from .outcomes import Outcomes
 from .report.document import Run, build_document
+from .report.github import active, annotations, write_summary
 from .update import FilePlan, find_orphans, plan_files, write_files
 from .verdict import worst
 
@@ -28,6 +29,7 @@ class GateSession:
         self.run: Run | None = None
         self.written: list[FilePlan] = []
         self.files: dict[str, str] = {}
+        self.commands: list[str] = []
 
     def pytest_report_header(self) -> str:
         settings = self.settings
@@ -81,7 +83,19 @@ class GateSession:
                 self.files = write_report(settings.report_dir, build_document(run), plans, settings)
             except OSError as error:
                 run.problems.append(f"the report was not written: {error}")
+                run.passed = False
+        if active(settings.github):
+            self._summarise_for_github(run)
         return run
+
+    def _summarise_for_github(self, run: Run) -> None:
+        # With that plugin installed every failed test has an error annotation already.
+        taken = self.config.pluginmanager.hasplugin("pytest_github_actions_annotate_failures")
+        self.commands = list(annotations(run.records, level="notice" if taken else "error")) if not run.passed else []
+        try:
+            write_summary(build_document(run))
+        except OSError as error:
+            run.problems.append(f"the job summary was not written: {error}")
 
     def _given_paths(self) -> bool:
         return self.config.args_source == pytest.Config.ArgsSource.ARGS
@@ -123,3 +137,6 @@ class GateSession:
             from .report.terminal import summarise
 
             summarise(terminalreporter, self.run, self.written, self.files, self.settings)
+            for command in self.commands:
+                terminalreporter.ensure_newline()
+                terminalreporter.write_line(command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["clean", "one_line"]
+__all__ = ["clean", "one_line", "storable"]
 
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 
@@ -33,3 +33,8 @@ def one_line(text: str, limit: int = 200) -> str:
     """``clean`` text on one line of at most ``limit`` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def storable(text: str) -> str:
+    """The text as UTF-8 can hold it: lone surrogates are written out."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

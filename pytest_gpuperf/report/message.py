@@ -28,7 +28,7 @@ def update_command(nodeid: str) -> str:
 def headline(records: Sequence[Mapping[str, Any]]) -> str:
     """What moved most, in one line."""
     record = min(records, key=lambda r: CASE_VERDICTS.index(r["verdict"]))
-    kernel, verdict = one_line(record["kernel"]["name"], 80), record["verdict"]
+    kernel, verdict = _named(record), record["verdict"]
     more = f" (and {len(records) - 1} more)" if len(records) > 1 else ""
     if record["error"]:
         return f"{kernel}: {one_line(record['error'].splitlines()[0])}{more}"
@@ -46,6 +46,14 @@ def headline(records: Sequence[Mapping[str, Any]]) -> str:
     word = {"improved": "better than its baseline", "regressed": "worse"}.get(verdict, WORDS[verdict])
     moved = f"{label} {number(row['old'])} → {number(row['new'], row['unit'])}"
     return f"{kernel} is {word}: {moved} ({change(row['old'], row['new'])}){more}"
+
+
+def _named(record: Mapping[str, Any]) -> str:
+    """The kernel, before it the name that the test gave it."""
+    kernel = one_line(record["kernel"]["name"], 80)
+    test = record["nodeid"].removeprefix(record["module"] + "::")
+    name = one_line(record["id"].removeprefix(test + "/"), 80)
+    return kernel if name == kernel else f"{name} ({kernel})"
 
 
 def _leading(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -69,6 +77,8 @@ def failure_text(records: Sequence[Mapping[str, Any]], *, verbose: bool = False)
     nodeid = records[0]["nodeid"]
     for record in records:
         lines += ["", *_case(record, verbose)]
+    if any(record["error"] for record in records):
+        return "\n".join(lines)
     verdicts = {record["verdict"] for record in records}
     lines.append("")
     if verdicts <= {"error", "over-limit", "unmodelled"}:

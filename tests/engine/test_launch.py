@@ -63,7 +63,9 @@ def test_required_and_maximal_block() -> None:
 
 
 def test_shared_memory_over_the_limit_names_target_and_both_parts() -> None:
-    made = program("mov.u32 %r1, s;\nmov.u32 %r2, d;\nret;", before=".shared .b8 s[1000];\n.extern .shared .b8 d[];")
+    made = program(
+        "mov.u32 %r1, s;\nmov.u32 %r2, d;\nret;", before=".shared .b8 s[1000];\n.extern .shared .b8 d[];"
+    )
     assert check_shape(made, 1, 32, 2000)[2] == 1008 + 2000
     with pytest.raises(ge.LaunchError) as raised:
         check_shape(made, 1, 32, 163 * 1024)

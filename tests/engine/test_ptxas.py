@@ -16,11 +16,16 @@ needs_ptxas = pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is
 
 
 @needs_ptxas
-@pytest.mark.parametrize(("stem", "entry"), [("saxpy", "saxpy"), ("sgemm", "sgemm_tiled"), ("expressions", "evaluate")])
+@pytest.mark.parametrize(
+    ("stem", "entry"), [("saxpy", "saxpy"), ("sgemm", "sgemm_tiled"), ("expressions", "evaluate")]
+)
 def test_agrees_with_the_report_of_the_whole_module(stem: str, entry: str, tmp_path: Path) -> None:
     path = EXAMPLES / f"{stem}.ptx"
     report = subprocess.run(
-        ["ptxas", "-v", "-arch=sm_80", str(path), "-o", str(tmp_path / "out")], capture_output=True, text=True, check=True
+        ["ptxas", "-v", "-arch=sm_80", str(path), "-o", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stderr
     about = report.split(f"Compiling entry function '{entry}'")[1].split("Compiling entry")[0]
     found = ptxas_resources(ge.parse(path.read_text(encoding="utf-8"))[entry], dynamic_shared=64)

@@ -1,0 +1,82 @@
+"""Random kernels: both backends and the one-thread-at-a-time interpreter agree on memory and on every count.
+
+``GPUPERF_RANDOM_KERNELS=N`` runs N more of each shape from seeds (``GPUPERF_RANDOM_FIRST`` is the first, default 0).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+import gpuperf_engine as ge
+from tests.engine.random_kernels import ACCUMULATORS, INPUTS, WORDS, Choices, Seeded, structured, tangled
+from tests.engine.test_oracle_counts import compare_counts
+from tests.oracle.scalar import Buffer, run
+
+SHAPES = {"structured": structured, "tangled": tangled}
+BLOCKS: tuple[Any, ...] = (1, 5, 31, 32, 33, 64, 96, (8, 5), (3, 2), (16, 2))
+MORE = int(os.environ.get("GPUPERF_RANDOM_KERNELS", "0"))
+FIRST = int(os.environ.get("GPUPERF_RANDOM_FIRST", "0"))
+
+
+class Drawn:
+    """Choices of Hypothesis."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.data = data
+
+    def number(self, low: int, high: int) -> int:
+        return self.data.draw(st.integers(low, high))
+
+
+def check(choices: Choices, shape: str) -> None:
+    block, grid = BLOCKS[choices.number(0, len(BLOCKS) - 1)], choices.number(1, 3)
+    text = SHAPES[shape](choices)
+    note(text)
+    threads = int(np.prod(block)) * grid
+    inputs = np.random.default_rng(choices.number(0, 99)).integers(0, 2**32, INPUTS, dtype=np.uint64)
+    start = [
+        inputs.astype(np.uint32),
+        np.zeros(threads * WORDS, np.uint32),
+        np.arange(ACCUMULATORS, dtype=np.uint32) * 0x1000_0001,
+    ]
+    buffers = [Buffer(array) for array in start]
+    expected = run(text, "k", grid, block, buffers)
+    profiles = []
+    for backend in ("lanes", "native"):
+        device = ge.Device(backend=backend, memory_bytes=1 << 22)
+        arrays = [device.array(array) for array in start]
+        profile = device.launch(ge.parse(text, path="k.ptx")["k"], grid, block, arrays)
+        for array, after in zip(arrays, expected.memory, strict=True):
+            np.testing.assert_array_equal(
+                array.numpy(), after, err_msg=f"{backend}, grid {grid}, block {block}"
+            )
+        compare_counts(profile, expected, warps=True)
+        profiles.append(json.dumps(profile.to_dict()))
+    assert profiles[0] == profiles[1]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@settings(
+    max_examples=15,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate, Phase.shrink],
+    suppress_health_check=list(HealthCheck),
+)
+@given(data=st.data())
+def test_random_kernels(shape: str, data: st.DataObject) -> None:
+    check(Drawn(data), shape)
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + MORE))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_more_random_kernels(shape: str, seed: int) -> None:
+    check(Seeded(seed), shape)

@@ -208,6 +208,9 @@ class BlockWriter:
         return found
 
     def _load(self, register: Register) -> NativeValue:
+        constant = self.frame.slots.constants[self.number].get(register)
+        if constant is not None:
+            return _native(extend(self.source(*constant), register.type))
         offset = self.slots.get(register)
         if offset is None:
             return self.constant(0, register.type)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ..flow.blocks import EXIT, BasicBlock
-from ..ptx.syntax import CallTarget, Register, Variable
+from ..flow.operands import writes
+from ..isa.types import ScalarType
+from ..ptx.syntax import CallTarget, Immediate, Instruction, Register, Variable
 from .native_values import LANES
 from .program import Program
 
@@ -26,6 +28,7 @@ class Slots:
         self.parameters: dict[Variable, int] = {}
         self._next = -(-start // 64) * 64
         self.zero_start = self._next
+        self.constants = [_constants(program, number) for number in range(len(program.functions))]
         self.divergent = _divergent_blocks(program)
         self.keeps = [self._kept(number) for number in range(len(program.functions))]
         for number in range(len(program.functions)):
@@ -36,7 +39,13 @@ class Slots:
         self.zero_bytes = -(-(self._next - self.zero_start) // 8) * 8
         self._next = self.zero_start + self.zero_bytes
         for number in range(len(program.functions)):
-            crossing = {register for block in program.blocks_of(number) for register in block.live_in | block.live_out}
+            crossing: set[Register] = set()
+            for block in program.blocks_of(number):
+                crossing |= block.live_in | block.live_out
+                if block.synchronises and program.uniformity[number].may_split:
+                    # the block may be continued behind its first instruction
+                    crossing.update(writes(block.instructions[0]))
+            crossing -= set(self.constants[number])
             for register in sorted(crossing, key=lambda item: item.index):
                 self._place(number, register)
         self.bytes = -(-self._next // 64) * 64
@@ -90,6 +99,24 @@ class Slots:
             for side in sides:
                 found |= program.blocks[side].live_in
         return frozenset(found)
+
+
+def _constants(program: Program, number: int) -> dict[Register, tuple[Immediate, ScalarType]]:
+    """Registers that are only ever set to one constant, and never read before: ``mov`` of 31 and −1 before a shuffle."""
+    made: dict[Register, list[Instruction]] = {}
+    for block in program.blocks_of(number):
+        for instruction in block.instructions:
+            for register in writes(instruction):
+                made.setdefault(register, []).append(instruction)
+    unset = program.blocks[program.entries[number]].live_in
+    found: dict[Register, tuple[Immediate, ScalarType]] = {}
+    for register, instructions in made.items():
+        first = instructions[0]
+        if len(instructions) == 1 and first.spelling.row.name == "mov" and first.guard is None and register not in unset:
+            source = first.operands[-1]
+            if isinstance(source, Immediate) and len(first.operands) == 2:
+                found[register] = (source, first.spelling.operands[-1].type or register.type)
+    return found
 
 
 def diverges(program: Program, block: BasicBlock) -> bool:

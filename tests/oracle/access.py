@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 @meaning("mov")
 def mov(b: Builder) -> Step:
-    put, x = b.put(0), b.get(1)
+    operand = b.operands[0]
+    lanes = len(operand.items) if isinstance(operand, Vector) and (b.has("v2") or b.has("v4")) else 1
+    put, x = b.put(0, lanes * b.width), b.get(1, lanes * b.width)
     return lambda t: put(t, x(t))
 
 
@@ -163,7 +165,7 @@ def atom(b: Builder) -> Step:
 
 
 @meaning("membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "griddepcontrol", "discard",
-         "applypriority", "setmaxnreg", "brkpt")  # fmt: skip
+         "applypriority", "setmaxnreg")  # fmt: skip
 def nothing(b: Builder) -> Step:
     return lambda t: None
 

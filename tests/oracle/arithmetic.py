@@ -128,8 +128,11 @@ def extremum(b: Builder) -> Step:
     count = len(b.operands) - 1
     if f is not None:
         nan, xorsign = b.has("NaN"), b.has("xorsign")
+        magnitudes = b.has("abs") and not xorsign
 
         def fold(*xs: int) -> int:
+            if magnitudes:
+                xs = tuple(floats.absolute(f, x) for x in xs)
             result = xs[0]
             for x in xs[1:]:
                 result = floats.extremum(f, result, x, largest, nan, xorsign)
@@ -181,11 +184,16 @@ def testp(b: Builder) -> Step:
 
     def test(x: int) -> int:
         magnitude = x & (f.sign_bit - 1)
-        smallest_normal = 1 << f.mantissa_bits
-        return int({
-            "finite": magnitude < f.infinity, "infinite": magnitude == f.infinity,
-            "number": magnitude <= f.infinity, "notanumber": magnitude > f.infinity,
-            "normal": smallest_normal <= magnitude < f.infinity, "subnormal": magnitude < smallest_normal,
-        }[kind])  # fmt: skip
+        subnormal = 0 < magnitude < 1 << f.mantissa_bits
+        return int(
+            {
+                "finite": magnitude < f.infinity,
+                "infinite": magnitude == f.infinity,
+                "number": magnitude <= f.infinity,
+                "notanumber": magnitude > f.infinity,
+                "normal": magnitude < f.infinity and not subnormal,  # zero is normal (manual, "testp")
+                "subnormal": subnormal,
+            }[kind]
+        )
 
     return apply(b, test, sources(b, 1), 1, False)

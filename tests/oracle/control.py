@@ -71,7 +71,7 @@ def exit_(b: Builder) -> Control:
 
 def trap(b: Builder) -> Control:
     def control(t: Thread) -> None:
-        raise OracleError(f"line {b.statement.line}: trap")
+        raise OracleError(f"line {b.statement.line}: {b.statement.base}")
 
     return control
 
@@ -190,4 +190,5 @@ CONTROL: dict[str, Callable[[Builder], Control]] = {
     "exit": exit_,
     "call": call,
     "trap": trap,
+    "brkpt": trap,
 }

@@ -46,7 +46,7 @@ class Format:
 F16 = Format("f16", 5, 10, 0x7FFF)
 BF16 = Format("bf16", 8, 7, 0x7FFF)
 F32 = Format("f32", 8, 23, 0x7FFFFFFF)
-F64 = Format("f64", 11, 52, 0x7FF8000000000000)
+F64 = Format("f64", 11, 52, 0x7FFFFFFFFFFFFFFF)
 TF32 = Format("tf32", 8, 10, 0x7FFFFFFF >> 13)
 
 FORMATS = {f.name: f for f in (F16, BF16, F32, F64)}

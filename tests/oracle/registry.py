@@ -50,6 +50,8 @@ def floating(b: Builder, function: Callable[..., int], count: int) -> Step:
     f = b.float
     assert f is not None
     ftz, sat, relu = b.has("ftz"), b.has("sat"), b.has("relu")
+    if b.has("oob"):
+        raise b.fail("the oracle does not know out-of-bounds NaN")
 
     def one(*xs: int) -> int:
         if ftz:

@@ -98,10 +98,13 @@ def join_points(successors: list[list[int]]) -> list[int]:
             common |= 1 << block
             if common != sets[block]:
                 sets[block], changed = common, True
+    leaving = {EXIT}  # blocks from which there is a way to the exit
+    while more := {b for b in range(count) if b not in leaving and leaving & set(successors[b])}:
+        leaving |= more
     result = []
     for block in range(count):
         strict = sets[block] & ~(1 << block)
-        if sets[block] == everything:  # no way to the exit: nothing joins
+        if block not in leaving:  # an endless loop: nothing joins
             result.append(EXIT)
             continue
         # The nearest of the strict post-dominators is the one that all others post-dominate.

@@ -5,6 +5,8 @@ In the comments a block is a letter with its number of instructions; lanes are c
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from .kernels import HEAD, launch, module
@@ -421,6 +423,34 @@ def test_join_points_of_known_graphs() -> None:
     assert join_points([[1, 2], [EXIT], [3], [EXIT]]) == [EXIT, EXIT, 3, EXIT]
     # A branch into an endless loop joins where the other side goes.
     assert join_points([[1, 2], [1], [EXIT]]) == [2, EXIT, EXIT]
+
+
+def reachable(successors: list[list[int]], start: int, without: int) -> set[int]:
+    """Nodes that can be reached from ``start`` on ways that do not lead through ``without``."""
+    seen, stack = {start}, [start]
+    while stack:
+        node = stack.pop()
+        for target in successors[node] if node != EXIT else []:
+            if target not in seen and target != without:
+                seen.add(target)
+                stack.append(target)
+    return seen
+
+
+def test_join_points_of_random_graphs() -> None:
+    """By the definition: a node post-dominates another if removing it cuts that off from the exit."""
+    rng = random.Random(7)
+    for _ in range(150):
+        count = rng.randint(1, 9)
+        graph = [[rng.randrange(-1, count) for _ in range(rng.randint(1, 2))] for _ in range(count)]
+        for node, found in enumerate(join_points(graph)):
+            if EXIT not in reachable(graph, node, -2):
+                assert found == EXIT
+                continue
+            after = [d for d in range(count) if d != node and EXIT not in reachable(graph, node, d)]
+            # The nearest one is the one from which all others still have to be passed.
+            nearest = [d for d in after if all(EXIT not in reachable(graph, d, o) for o in after if o != d)]
+            assert found == (nearest[0] if after else EXIT)
 
 
 def test_two_entries_count_apart() -> None:

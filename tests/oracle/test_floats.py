@@ -137,7 +137,8 @@ TABLE: list[tuple[str, tuple[int, ...], int, dict[tuple[int, ...], int]]] = [
     ("neg.ftz.f32 $d, $0;", (32,), 32, {(TINY,): NEG, (ONE,): ONE | NEG}),
     ("abs.f32 $d, $0;", (32,), 32, {(ONE | NEG,): ONE, (NEG,): 0}),
     ("copysign.f32 $d, $0, $1;", (32, 32), 32, {(NEG, ONE): ONE | NEG, (ONE, TWO | NEG): TWO}),
-    ("testp.subnormal.f32 $d, $0;", (32,), 1, {(TINY,): 1, (ONE,): 0}),
+    ("testp.subnormal.f32 $d, $0;", (32,), 1, {(TINY,): 1, (ONE,): 0, (NEG,): 0}),
+    ("testp.normal.f32 $d, $0;", (32,), 1, {(TINY,): 0, (ONE,): 1, (NEG,): 1, (INF,): 0, (NAN,): 0}),
     ("testp.notanumber.f32 $d, $0;", (32,), 1, {(NAN,): 1, (INF,): 0}),
     ("setp.lt.f32 $d, $0, $1;", (32, 32), 1, {(NAN, ONE): 0, (ONE | NEG, ONE): 1, (NEG, 0): 0}),
     ("setp.ltu.f32 $d, $0, $1;", (32, 32), 1, {(NAN, ONE): 1, (TWO, ONE): 0}),
@@ -207,6 +208,29 @@ TABLE: list[tuple[str, tuple[int, ...], int, dict[tuple[int, ...], int]]] = [
     ("cvt.rn.satfinite.f16x2.f32 $d, $0, $1;", (32, 32), 32, {(INF, MAX | NEG): 0x7BFFFBFF}),
     ("cvt.rna.tf32.f32 $d, $0;", (32,), 32, {(0x3F801000,): 0x3F802000, (0x3F800FFF,): 0x3F800000}),
     ("cvt.rn.f16.s32 $d, $0;", (32,), 16, {(2049,): 0x6800, (2051,): 0x6802}),
+    # 8 bits: largest finite numbers 448 and 57344, least 2^-9 and 2^-16; ties to even
+    (
+        "cvt.rn.satfinite.e4m3x2.f32 $d, $0, $1;",
+        (32, 32),
+        16,
+        {
+            (ONE, TWO | NEG): 0x38C0,
+            (0x43E00000, 0x43E80000): 0x7E7E,
+            (INF | NEG, NAN): 0xFE7F,
+            (0x3B000000, 0x3A800000): 0x0100,
+            (0x3F880000, 0x3F980000): 0x383A,
+            (NEG, 0): 0x8000,
+        },
+    ),
+    (
+        "cvt.rn.satfinite.relu.e5m2x2.f32 $d, $0, $1;",
+        (32, 32),
+        16,
+        {(ONE, ONE | NEG): 0x3C00, (0x47800000, 0x37800000): 0x7B01, (NAN, 0x3F900000): 0x7F3C},
+    ),
+    ("cvt.rn.satfinite.e4m3x2.f16x2 $d, $0;", (32,), 16, {(0x3C00C000,): 0x38C0}),
+    ("cvt.rn.f16x2.e4m3x2 $d, $0;", (16,), 32, {(0x7E01,): 0x5F001800, (0x7FB8,): 0x7FFFBC00}),
+    ("cvt.rn.f16x2.e5m2x2 $d, $0;", (16,), 32, {(0x7CFC,): 0x7C00FC00, (0x3C01,): 0x3C000100}),
     # half precision
     (
         "add.f16 $d, $0, $1;",

@@ -182,6 +182,7 @@ TABLE: list[tuple[str, tuple[int, ...], int, dict[tuple[int, ...], int]]] = [
         {(0x0000000500000002,): 3},
     ),
     ("{ .reg .v2 .b32 v; mov.b32 v.x, $0; mov.b32 v.y, 4; add.u32 $d, v.x, v.y; }", (32,), 32, {(6,): 10}),
+    ("{ .reg .v2 .b32 v; mov.v2.b32 v, {$0, 7}; add.u32 $d, v.x, v.y; }", (32,), 32, {(6,): 13}),
     ("cvta.to.global.u64 $d, $0;", (64,), 64, {(0x7F0000000000,): 0x7F0000000000}),
 ]
 

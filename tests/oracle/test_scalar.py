@@ -333,6 +333,7 @@ def test_tokens_know_their_lines() -> None:
         ("ld.shared.u32 %r0, [0];", "shared memory ends at 0"),
         ("st.local.u32 [8], 1;", "local memory ends at 0"),
         ("trap;", "line .*: trap"),
+        ("brkpt;", "line .*: brkpt"),
         ("bar.sync 16;", "there is no barrier 16"),
         ("mov.u32 %r0, %nothing;", "unknown name '%nothing'"),
         ("tex.1d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [cell, {%f1}];", "does not know"),

@@ -136,7 +136,7 @@ def _count_block(
         if spelling.flops and spelling.type is not None:
             precision = PRECISIONS.get(spelling.type.name)
             if precision is not None:
-                totals.flops[precision] += on * spelling.flops * spelling.type.lanes
+                totals.flops[precision] += on * spelling.flops
 
 
 def _lanes_on(

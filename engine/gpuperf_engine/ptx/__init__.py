@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from .canonical import canonical, digest
 from .parse import parse
 from .syntax import Function, Instruction, Kernel, Module, Register, Variable
+from .write import write
 
-__all__ = ["Function", "Instruction", "Kernel", "Module", "Register", "Variable", "parse"]
+__all__ = [
+    "Function",
+    "Instruction",
+    "Kernel",
+    "Module",
+    "Register",
+    "Variable",
+    "canonical",
+    "digest",
+    "parse",
+    "write",
+]

@@ -86,7 +86,9 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
         return _address(spelling, form, shape, address_size)
     if kind == "vector":
         if form.vector == 1 and len(shape) == 2 and spelling.effect in ("load", "store"):
-            return _scalar(spelling, form, shape[1])  # Triton writes scalar accesses as `{%r1}`, and ptxas takes it
+            return _scalar(
+                spelling, form, shape[1]
+            )  # Triton writes scalar accesses as `{%r1}`, and ptxas takes it
         if form.vector == 1:
             return f"{form.name} is one value, found {explain(shape)}"
         if len(shape) - 1 != form.vector:

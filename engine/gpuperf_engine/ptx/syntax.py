@@ -226,7 +226,14 @@ class Instruction:
 
     @property
     def effect(self) -> str:
+        """What it does beyond computing its destinations; see ``isa.table.EFFECTS``."""
         return self.spelling.effect
+
+    @property
+    def call(self) -> CallTarget | None:
+        """Whom a ``call`` calls with what, ``None`` for other instructions."""
+        first = self.operands[0] if self.operands else None
+        return first if isinstance(first, CallTarget) else None
 
 
 @dataclass(slots=True, eq=False)

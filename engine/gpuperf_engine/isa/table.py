@@ -74,8 +74,8 @@ def instruction(
 
     ``since`` is the PTX version, ``target`` the SM number (80 for ``sm_80``) that introduced the line; ``requires`` gives
     both for single modifier values, ``also`` a later version with a lower target; ``removed`` where it ended; ``variant``
-    is ``a`` if only ``sm_90a``-like targets have it. ``valid`` says why a combination of modifiers is not allowed. Value sets are tuples or words in one string. Raises
-    ``ValueError`` for a row that contradicts itself.
+    is ``a`` if only ``sm_90a``-like targets have it. ``valid`` says why a combination of modifiers is not
+    allowed. Value sets are tuples or words in one string. Raises ``ValueError`` for a row that contradicts itself.
     """
     sets = {
         name: tuple(values.split()) if isinstance(values, str) else values

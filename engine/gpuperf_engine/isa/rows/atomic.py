@@ -46,7 +46,7 @@ OPERATIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 EXCHANGES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("b32", {}),
     ("b64", {"target": 12}),
-    ("b128", {"since": (8, 3), "target": 90}),
+    ("b128", {"since": (8, 3), "target": 90, "requires": {**NEEDS, **HINT, "sys": ((8, 4), 90)}}),
 )
 SWAPS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("b16", {"since": (6, 3), "target": 70}),

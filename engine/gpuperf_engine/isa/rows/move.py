@@ -25,7 +25,12 @@ def _fits(modifiers: Mapping[str, Modifier]) -> str:
 
 
 @instruction(
-    "mov.vec.type d*vec, a*vec", vec="v2 v4", type=SCALARS.replace("pred ", ""), category="move", unit="alu"
+    "mov.vec.type d*vec, a*vec",
+    vec="v2 v4",
+    valid=_fits,
+    type=SCALARS.replace("pred ", ""),
+    category="move",
+    unit="alu",
 )
 def mov_vector(*elements: Value) -> tuple[Value, ...]:
     """The elements one by one."""

@@ -122,6 +122,7 @@ def _reduce(x: Value) -> tuple[Value, Value]:
     rest = x
     for piece in HALF_PI:
         rest = fma(-multiple, x.constant(piece, F64), rest)
+    rest = select(multiple.compare("eq", 0.0), x, rest)  # keeps the sign of −0
     limited = minimum(maximum(rest, -0.79, nan=True), 0.79, nan=True)
     return limited, multiple.convert(S64, rounding="rzi")
 

@@ -1,0 +1,194 @@
+"""What ptxas thinks of single instructions: the verdict on each of many, in few runs."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from gpuperf_engine.isa.table import OperandForm, Row, Spelling, lookup
+
+PTXAS = shutil.which("ptxas")
+
+_LETTERS = {
+    "pred": "p",
+    "b8": "c",
+    "b16": "h",
+    "b32": "r",
+    "b64": "l",
+    "b128": "q",
+    "f32": "f",
+    "f64": "d",
+    "f16": "g",
+}
+_DECLARATIONS = "".join(f".reg .{kind} {letter}<9>;\n" for kind, letter in _LETTERS.items())
+
+
+def _register(form: OperandForm, index: int) -> str:
+    assert form.type is not None
+    name = form.type.name
+    if form.type.bits == 8 and not form.wider:
+        return f"c{index}"
+    if name not in _LETTERS:
+        name = f"b{max(16, form.type.bits)}"
+    return f"{_LETTERS[name]}{index}"
+
+
+def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
+    if form.role == "address":
+        if spelling.space == "param" and (
+            spelling.effect == "store" or spelling.modifier("space") == "param::func"
+        ):
+            return "[out]"
+        return {"param": "[par]", "const": "[con]", "shared": "[sha]", "local": "[loc]"}.get(
+            spelling.space or "", "[l8]"
+        )
+    if form.role == "label":
+        return "targets" if spelling.effect == "indirect_branch" else "there"
+    if form.role == "call":
+        return "callee"
+    if form.constant:
+        return "128" if form.name == "size" else "24" if form.name == "count" else "1"
+    if form.name == "fraction":
+        return "0f3F000000"
+    if form.vector > 1:
+        return "{" + ", ".join(_register(form, (index + i) % 9) for i in range(form.vector)) + "}"
+    return _register(form, index)
+
+
+def instruction_text(spelling: Spelling) -> str:
+    """One instruction with registers of the operands' types."""
+    parts: list[str] = []
+    for index, form in enumerate(spelling.operands):
+        text = _operand(form, index % 4, spelling)
+        if form.pair:
+            parts[-1] += "|" + text
+        else:
+            parts.append(text)
+    return f"{spelling.opcode} {', '.join(parts)};"
+
+
+def _head(version: tuple[int, int], target: str | int, wide: bool = True) -> tuple[str, int]:
+    """The text before the instructions, and the line of the first of them."""
+    declarations = (
+        _DECLARATIONS if wide and version >= (8, 3) else _DECLARATIONS.replace(".reg .b128 q<9>;\n", "")
+    )
+    head = (
+        f".version {version[0]}.{version[1]}\n.target sm_{target}\n.address_size 64\n.const .b32 con[64];\n"
+        ".func callee { ret; }\n.visible .entry k(.param .align 16 .b8 par[256])\n{\n.shared .align 32 .b8 sha[256];\n"
+        ".local .align 32 .b8 loc[256];\n.param .align 16 .b8 out[256];\n" + declarations + "there:\n"
+        "targets: .branchtargets there;\n"
+    )
+    return head, head.count("\n") + 1
+
+
+def refused(
+    instructions: Sequence[str], version: tuple[int, int], target: str, directory: Path
+) -> dict[str, str]:
+    """The instructions that ptxas refuses, each with its first message. ``target`` is ``90`` or ``90a``."""
+    assert PTXAS is not None
+    bad: dict[str, str] = {}
+    left = list(dict.fromkeys(instructions))
+    while left:
+        head, first = _head(version, target)
+        path = directory / f"module_{version[0]}{version[1]}_{target}.ptx"
+        path.write_text(head + "\n".join(left) + "\nret;\n}\n")
+        done = subprocess.run(
+            [PTXAS, f"-arch=compute_{target}", str(path), "-o", str(directory / "out.cubin")],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        found: dict[str, str] = {}
+        for number, message in re.findall(
+            r"line (\d+); (?:error|fatal)\s*:\s*(.*)", done.stdout + done.stderr
+        ):
+            index = int(number) - first
+            if 0 <= index < len(left):
+                found.setdefault(left[index], message)
+            else:
+                raise AssertionError(f"the frame of the module is refused: {number} {message}")
+        if not found:
+            assert done.returncode == 0, done.stdout + done.stderr
+            return bad
+        bad.update(found)
+        left = [text for text in left if text not in found]
+    return bad
+
+
+def opcodes(row: Row, limit: int = 200) -> Iterator[str]:
+    """Opcodes of a row: all, or where there are too many those in which at most two modifiers differ from the first."""
+    yield from itertools.islice(_opcodes(row, limit), 4 * limit)
+
+
+def _opcodes(row: Row, limit: int) -> Iterator[str]:
+    choices = [_choices(item, row.modifiers) for item in row.pattern]
+    count = 1
+    for choice in choices:
+        count *= len(choice)
+    if count <= limit:
+        picks: Iterable[tuple[str, ...]] = itertools.product(*choices)
+    else:
+        picks = _near(choices)
+    for pick in dict.fromkeys(picks):
+        yield row.name + "".join(pick)
+
+
+def _near(choices: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
+    base = [choice[0] for choice in choices]
+    for one, two in itertools.combinations(range(len(choices)), 2):
+        for first, second in itertools.product(choices[one], choices[two]):
+            yield tuple(first if i == one else second if i == two else base[i] for i in range(len(choices)))
+
+
+def _choices(item: object, sets: Mapping[str, tuple[str, ...]]) -> list[str]:
+    if item.group:  # type: ignore[attr-defined]
+        inner = [_choices(part, sets) for part in item.group]  # type: ignore[attr-defined]
+        return ["", *("".join(parts) for parts in itertools.product(*inner))]
+    return [f".{value}" for value in (item.values or (item.name,))]  # type: ignore[attr-defined]
+
+
+def spellings(row: Row, limit: int = 200) -> Iterator[Spelling]:
+    """Spellings of that row (its own only) that the table accepts."""
+    for opcode in opcodes(row, limit):
+        try:
+            found = lookup(opcode)
+        except Exception:  # refused by a constraint of the row
+            continue
+        yield from (spelling for spelling in found if spelling.row is row)
+
+
+def requirements(
+    instructions: Sequence[str], directory: Path, version: tuple[int, int], target: int
+) -> dict[str, tuple[tuple[int, int], int]]:
+    """The PTX version and SM number that ptxas asks for, for those instructions where they are above the given ones."""
+    assert PTXAS is not None
+    head, first = _head(version, target, wide=False)
+    path = directory / "requirements.ptx"
+    path.write_text(head + "\n".join(instructions) + "\nret;\n}\n")
+    done = subprocess.run(
+        [PTXAS, f"-arch=compute_{target}", str(path), "-o", str(directory / "out.cubin")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    needed: dict[str, tuple[tuple[int, int], int]] = {}
+    for number, message in re.findall(r"line (\d+); error\s*:\s*(.*)", done.stdout + done.stderr):
+        text = instructions[int(number) - first]
+        known_version, known_target = needed.get(text, (version, int(target)))
+        if found := re.search(r"version (\d+)\.(\d+)", message):
+            known_version = max(known_version, (int(found[1]), int(found[2])))
+        elif found := re.search(r"sm_(\d+)", message):
+            known_target = max(known_target, int(found[1]))
+        needed[text] = known_version, known_target
+    return needed
+
+
+@functools.cache
+def ptxas_version() -> tuple[int, int]:
+    """The highest PTX version that this ptxas reads: CUDA 12.n has 8.n, 13.n has 9.n."""
+    assert PTXAS is not None
+    text = subprocess.run([PTXAS, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"release (\d+)\.(\d+)", text)
+    assert found is not None, text
+    return int(found[1]) - 4, int(found[2])

@@ -1,0 +1,225 @@
+"""The table itself: lookup, what it says about errors, availability, consistency of the rows."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from gpuperf_engine.errors import PtxError, Unsupported
+from gpuperf_engine.isa import special
+from gpuperf_engine.isa.frame import evaluate, extend
+from gpuperf_engine.isa.model import CATEGORIES, EFFECTS, UNITS, Row, Spelling
+from gpuperf_engine.isa.spaces import WINDOWS
+from gpuperf_engine.isa.table import check_available, instruction, lookup, rows
+from gpuperf_engine.isa.types import SCALAR_TYPES, scalar_type
+
+from .assembler import spellings
+from .reference import PRED, Exact, run
+
+
+def test_binding() -> None:
+    (spelling,) = lookup("fma.rn.ftz.f32")
+    assert spelling.modifiers == {
+        "rnd": "rn",
+        "ftz": True,
+        "sat": None,
+        "f32": True,
+        "type": "f32",
+        "space": None,
+    }
+    assert [form.name for form in spelling.operands] == ["d", "a", "b", "c"]
+    assert [form.role for form in spelling.operands] == ["destination", "source", "source", "source"]
+    assert (spelling.category, spelling.unit, spelling.flops) == ("fp32", "fma", 2)
+    assert spelling.type == scalar_type("f32")
+
+
+def test_types_of_operands() -> None:
+    (wide,) = lookup("mad.wide.s16")
+    assert [form.type.name for form in wide.operands if form.type] == ["s32", "s16", "s16", "s32"]
+    (load,) = lookup("ld.global.nc.L1::no_allocate.v4.f32")
+    assert [(form.name, form.role, form.vector) for form in load.operands] == [
+        ("d", "destination", 4),
+        ("a", "address", 1),
+    ]
+    assert load.space == "global"
+    assert load.effect == "load"
+    assert load.vector == 4
+    (hinted,) = lookup("st.global.L2::cache_hint.b32")
+    assert [form.name for form in hinted.operands] == ["a", "b", "policy"]
+    (convert,) = lookup("cvt.rn.f16.f32")
+    assert convert.type == scalar_type("f16")
+    assert lookup("fma.rn.f16x2")[0].flops == 4
+
+
+def test_several_forms() -> None:
+    assert [len(form.operands) for form in lookup("bar.sync")] == [2, 1]
+    assert [form.vector for spelling in lookup("mov.b64") for form in spelling.sources] == [1, 2, 1, 4, 1]
+    with_predicate, plain = lookup("shfl.sync.idx.b32")
+    assert [form.pair for form in with_predicate.operands] == [False, True, False, False, False, False]
+    assert len(plain.operands) == 5
+
+
+def test_order_of_modifiers() -> None:
+    """As ptxas: any order, but types stay in theirs."""
+    assert lookup("ld.v2.global.f32")[0].row is lookup("ld.global.v2.f32")[0].row
+    assert lookup("cvt.f32.s32.rn")[0].modifiers["dtype"] == "f32"
+    with pytest.raises(PtxError):
+        lookup("cvt.rn.s32.f32")
+
+
+@pytest.mark.parametrize(
+    ("opcode", "message", "hint"),
+    [
+        ("ad.f32", "unknown instruction 'ad'", "did you mean"),
+        ("fmaa.rn.f32", "unknown instruction 'fmaa'", "did you mean 'fma'?"),
+        ("add.f99", "add has no modifier '.f99'", "accepted: add"),
+        ("fma.f32", "lacks one", "fma.rnd{.ftz}{.sat}.f32"),
+        ("setp.lt.b32", "bit-size types have no order", ""),
+        ("cvt.f32.f64", "a rounding (.rn .rz .rm .rp) is needed", ""),
+        ("ld.shared.v4.f64", "longer than 128 bits", ""),
+        ("cvt.sat.u32.u8", "'.sat' has no use", ""),
+        ("", "unknown instruction ''", ""),
+        (".", "unknown instruction ''", ""),
+        ("add..f32", "add has no modifier '.'", ""),
+    ],
+)  # fmt: skip
+def test_errors(opcode: str, message: str, hint: str) -> None:
+    with pytest.raises(PtxError) as caught:
+        lookup(opcode)
+    text = str(caught.value)
+    assert message in text
+    assert hint in text
+    assert 1 <= len(text.splitlines()) <= 5
+
+
+def test_availability() -> None:
+    (spelling,) = lookup("add.bf16")
+    check_available(spelling, (7, 8), 90)
+    with pytest.raises(PtxError, match=r"needs \.version 7\.8"):
+        check_available(spelling, (7, 0), 90)
+    with pytest.raises(PtxError, match=r"needs \.target sm_90"):
+        check_available(spelling, (8, 0), 80)
+    with pytest.raises(PtxError, match=r"not available on sm_70"):
+        check_available(lookup("shfl.idx.b32")[0], (6, 4), 70)
+    check_available(lookup("shfl.idx.b32")[0], (6, 3), 70)
+    check_available(lookup("shfl.idx.b32")[0], (8, 0), 60)
+    eight = lookup("cvt.rn.satfinite.e4m3x2.f32")[0]
+    check_available(eight, (7, 8), 90)
+    check_available(eight, (8, 1), 89)
+    with pytest.raises(PtxError, match=r"\.version 8\.1"):
+        check_available(eight, (8, 0), 89)
+    with pytest.raises(PtxError, match=r"sm_90a"):
+        check_available(lookup("setmaxnreg.inc.sync.aligned.u32")[0], (8, 0), 90)
+    check_available(lookup("setmaxnreg.inc.sync.aligned.u32")[0], (8, 0), 90, "a")
+    with pytest.raises(PtxError, match=r"sm_100"):
+        check_available(lookup("ld.global.v4.f64")[0], (8, 8), 90)
+
+
+def test_rows_that_contradict_themselves() -> None:
+    for syntax, options in (
+        ("foo.type d, a", {"type": "u32", "category": "integer", "unit": "alu", "mode": "lo"}),
+        ("foo d", {"category": "numbers", "unit": "alu"}),
+        ("foo d", {"category": "integer", "unit": "abacus"}),
+        ("foo d", {"category": "integer", "unit": "alu", "effect": "magic"}),
+        ("foo d-e", {"category": "integer", "unit": "alu"}),
+        ("{foo d", {"category": "integer", "unit": "alu"}),
+    ):
+        with pytest.raises(ValueError, match=r"foo"):
+            instruction(syntax, **options)(lambda a: a)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.syntax)
+def test_row(row: Row) -> None:
+    """Every row has spellings, and its meaning gives results of the right types for any bits."""
+    assert row.documentation
+    assert "\n\n" not in row.documentation
+    generator = random.Random(row.syntax)
+    some = list(spellings(row, 12))
+    assert some
+    for spelling in some:
+        assert spelling.category in CATEGORIES
+        assert spelling.unit in UNITS
+        assert spelling.effect in EFFECTS
+        assert all(form.type is None or form.type.name in SCALAR_TYPES for form in spelling.operands)
+        assert all(form.type is not None for form in (*spelling.sources, *spelling.destinations))
+        if row.meaning is None:
+            with pytest.raises(Unsupported, match="no meaning"):
+                evaluate(spelling, [])
+        else:
+            _check_types(spelling, generator)
+
+
+def _check_types(spelling: Spelling, generator: random.Random) -> None:
+    forms = [form for form in spelling.sources for _ in range(form.vector)]
+    types = [form.type or PRED for form in forms] + [PRED] * spelling.reads_carry
+    constants = [form.constant for form in forms] + [False] * spelling.reads_carry
+    expected = [form.type for form in spelling.destinations for _ in range(form.vector)]
+    expected += [PRED] * spelling.writes_carry
+    if spelling.effect:
+        kind = spelling.type or PRED
+        types = (
+            [scalar_type("u32")] * 3
+            if spelling.row.name == "shfl"
+            else [kind] * (3 if "cas" in spelling.opcode else 2)
+        )
+        constants = [False] * 3
+        expected = [scalar_type("u32"), PRED] if spelling.row.name == "shfl" else [kind]
+    sources = [
+        generator.getrandbits(8) if constant else Exact(generator.getrandbits(type.bits), type)
+        for type, constant in zip(types, constants)
+    ]
+    results = evaluate(spelling, sources)
+    if spelling.effect and expected[0] is not None and expected[0].lanes > 1:
+        assert [result.type.bits for result in results] == [expected[0].bits]
+    else:
+        assert [result.type for result in results] == expected
+
+
+def test_addresses() -> None:
+    """Generic and global addresses are the same; shared and local ones are moved by their windows."""
+    base, size = WINDOWS["shared"]
+    assert run("cvta.shared.u64", 16) == (base + 16,)
+    assert run("cvta.to.shared.u64", base + 16) == (16,)
+    assert run("cvta.to.global.u64", 0x7000) == (0x7000,)
+    assert run("isspacep.shared", base + size - 1) == (1,)
+    assert run("isspacep.shared", base + size) == (0,)
+    assert run("isspacep.global", 0x7000) == (1,)
+    assert run("isspacep.global", base) == (0,)
+
+
+def test_extension() -> None:
+    """Registers wider than what was loaded: extended by the signedness of the instruction's type."""
+    assert extend(Exact(0x80, scalar_type("s8")), scalar_type("b32")).pattern == 0xFFFFFF80
+    assert extend(Exact(0x80, scalar_type("u8")), scalar_type("s32")).pattern == 0x80
+    assert extend(Exact(0x80, scalar_type("b8")), scalar_type("b16")).pattern == 0x80
+    assert extend(Exact(0x8000, scalar_type("f16")), scalar_type("b32")).pattern == 0x8000
+    assert extend(Exact(0x3F800000, scalar_type("f32")), scalar_type("b32")).type == scalar_type("b32")
+
+
+def test_special_registers() -> None:
+    assert special.special_register("tid.x").scope == "thread"
+    assert special.special_register("clock64").type == scalar_type("u64")
+    with pytest.raises(PtxError, match="vector"):
+        special.special_register("tid")
+    with pytest.raises(PtxError, match="unknown special register %lanid"):
+        special.special_register("lanid")
+    special.check_register(special.special_register("laneid"), (2, 0), 20)
+    with pytest.raises(PtxError, match="sm_90"):
+        special.check_register(special.special_register("cluster_ctaid.x"), (8, 0), 80)
+
+
+def test_loading_is_quick_and_light() -> None:
+    """A fresh interpreter loads the table without numpy, lark or llvmlite, in well under a tenth of a second of its own."""
+    code = (
+        "import sys, time; start = time.process_time(); import gpuperf_engine.isa.table as table; table.rows();"
+        "took = time.process_time() - start;"
+        "heavy = [name for name in ('numpy', 'lark', 'llvmlite', 'networkx') if name in sys.modules];"
+        "print(took); assert not heavy, heavy; assert took < 0.5, took"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )

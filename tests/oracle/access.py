@@ -66,8 +66,14 @@ def ld(b: Builder) -> Step:
     return step
 
 
+def refuse_bulk(b: Builder) -> None:
+    if b.has("async") or b.has("bulk"):
+        raise b.fail("the oracle knows no asynchronous stores and reductions")
+
+
 @meaning("st")
 def st(b: Builder) -> Step:
+    refuse_bulk(b)
     space, address = b.space(), b.address(0)
     size, source = b.width // 8, b.operands[1]
     total = size * len(source.items) if isinstance(source, Vector) else size
@@ -128,6 +134,7 @@ def integer_atomic(b: Builder, op: str) -> Callable[[int, int], int]:
 
 @meaning("atom", "red")
 def atom(b: Builder) -> Step:
+    refuse_bulk(b)
     at = 0 if b.statement.base == "red" else 1
     op = next(
         w for w in b.mods if w in ("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas")

@@ -91,6 +91,12 @@ class Builder:
         self.float = floats.FORMATS.get(self.type.removesuffix("x2")) if self.types else None
         self.mode = next((word for word in self.mods if word in ROUNDINGS), "")
 
+    def given(self, width: int | None) -> int:
+        """The width asked for, or that of the statement's type."""
+        if width is None and not self.types:
+            raise self.fail("has no type that the oracle knows")
+        return self.width if width is None else width
+
     def has(self, word: str) -> bool:
         return word in self.mods
 
@@ -100,7 +106,7 @@ class Builder:
     def get(self, at: int | object, width: int | None = None, is_signed: bool = False) -> Get:
         """A reader of an operand's low ``width`` bits (this statement's type if not given)."""
         operand = self.operands[at] if isinstance(at, int) else at
-        width = self.width if width is None else width
+        width = self.given(width)
         if is_signed:
             raw = self.get(operand, width)
             return lambda t: signed(raw(t), width)
@@ -158,7 +164,7 @@ class Builder:
     def put(self, at: int | object, width: int | None = None, is_signed: bool = False) -> Put:
         """A writer of ``width`` bits; a wider register is sign- or zero-extended."""
         operand = self.operands[at] if isinstance(at, int) else at
-        width = self.width if width is None else width
+        width = self.given(width)
         if isinstance(operand, Sink):
             return lambda t, value: None
         if isinstance(operand, Vector):

@@ -334,6 +334,8 @@ def test_tokens_know_their_lines() -> None:
         ("st.local.u32 [8], 1;", "local memory ends at 0"),
         ("trap;", "line .*: trap"),
         ("brkpt;", "line .*: brkpt"),
+        ("add.f32x2 %rd0, %rd1, %rd2;", "no type that the oracle knows"),
+        ("red.async.relaxed.cluster.global.add.u32 [cell], 1, [cell];", "no asynchronous"),
         ("bar.sync 16;", "there is no barrier 16"),
         ("mov.u32 %r0, %nothing;", "unknown name '%nothing'"),
         ("tex.1d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [cell, {%f1}];", "does not know"),

@@ -1,7 +1,7 @@
 """Why a number moved: which opcodes and which PTX and source lines. PYTEST_DONT_REWRITE
 
-A baseline holds totals, per opcode too; so what was added is exact per opcode, and the line is the hottest one that holds
-that opcode now.
+A baseline holds totals, per opcode too; so what was added is exact per opcode, and the line is the source line that executes
+that opcode most often now.
 """
 
 from __future__ import annotations
@@ -38,12 +38,18 @@ def source_lines(function: Any) -> dict[int, str]:
 
 
 def hottest_position(lines: Sequence[Sequence[int]], path: str, sources: Mapping[int, str], among: set[int] | None = None) -> str:
-    """``saxpy.ptx:31 (saxpy.cu:8)``: the line with most thread instructions, of those ``among`` if given."""
-    candidates = [row for row in lines if among is None or row[0] in among]
-    if not candidates:
+    """``saxpy.ptx:31–44 (saxpy.cu:8)``: the source line with most thread instructions and its PTX lines, of those ``among`` if
+    given; the PTX line alone where the kernel was compiled without line numbers."""
+    groups: dict[object, list[Sequence[int]]] = {}
+    for row in lines:
+        if among is None or row[0] in among:
+            groups.setdefault(sources.get(row[0], row[0]), []).append(row)
+    if not groups:
         return path
-    line = max(candidates, key=lambda row: (row[1], -row[0]))[0]
-    return f"{path}:{line} ({sources[line]})" if line in sources else f"{path}:{line}"
+    source, rows = max(groups.items(), key=lambda item: (sum(row[1] for row in item[1]), -item[1][0][0]))
+    first, last = min(row[0] for row in rows), max(row[0] for row in rows)
+    place = f"{path}:{first}" if first == last else f"{path}:{first}–{last}"
+    return f"{place} ({source})" if isinstance(source, str) else place
 
 
 def attribute(

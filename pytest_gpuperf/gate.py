@@ -20,7 +20,7 @@ from .metrics import ANALYSIS
 from .options import Settings
 from .recorder import CaseRecord
 from .textsafe import storable
-from .verdict import CASE_VERDICTS, worst
+from .verdict import judged
 
 __all__ = ["Judge", "module_of", "test_of"]
 
@@ -115,7 +115,7 @@ class Judge:
             "nodeid": f"{module}::{test}",
             "module": module,
             "baseline": self.shown(baseline_path(settings.baseline_dir, module)),
-            "verdict": _verdict(rows),
+            "verdict": judged(rows),
             "fails": any(row["fails"] for row in rows),
             "error": "",
             "kernel": {"name": case.entry, "path": case.source.path, "target": measured.detail["ptx_target"]},
@@ -159,11 +159,6 @@ class Judge:
             last += 1
         text = {number: all_lines[number - 1] for number in range(head, last + 1)}
         return digest_parts([case.source.path, head, *text.values()], 12), text
-
-
-def _verdict(rows: list[dict[str, Any]]) -> str:
-    """The worst verdict of those that fail, where one does: an improvement to be banked outranks a neutral change."""
-    return worst((row["verdict"] for row in [row for row in rows if row["fails"]] or rows), CASE_VERDICTS)
 
 
 def _entry_line(lines: list[str], entry: str, first: int) -> int:

@@ -12,7 +12,7 @@ import pytest
 from .options import Settings
 from .outcomes import Outcomes
 from .report.document import Run, build_document
-from .report.github import active, annotations, write_summary
+from .report.github import active, workflow_commands, write_summary
 from .update import FilePlan, find_orphans, plan_files, write_files
 from .verdict import worst
 
@@ -91,7 +91,7 @@ class GateSession:
     def _summarise_for_github(self, run: Run) -> None:
         # With that plugin installed every failed test has an error annotation already.
         taken = self.config.pluginmanager.hasplugin("pytest_github_actions_annotate_failures")
-        self.commands = list(annotations(run.records, level="notice" if taken else "error")) if not run.passed else []
+        self.commands = list(workflow_commands(run.records, level="notice" if taken else "error")) if not run.passed else []
         try:
             write_summary(build_document(run))
         except OSError as error:

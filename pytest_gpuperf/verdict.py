@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-__all__ = ["CASE_VERDICTS", "SESSION_VERDICTS", "SYMBOLS", "WORDS", "fails", "worst"]
+__all__ = ["CASE_VERDICTS", "SESSION_VERDICTS", "SYMBOLS", "WORDS", "fails", "judged", "worst"]
 
 CASE_VERDICTS = (
     "error",
@@ -54,6 +55,13 @@ WORDS = {
 def worst(verdicts: Iterable[str], order: tuple[str, ...] = SESSION_VERDICTS) -> str:
     """The worst of the verdicts, ``ok`` of none."""
     return min(verdicts, key=order.index, default="ok")
+
+
+def judged(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The verdict of a case: the worst of its rows that fail, where one does (an improvement to be banked outranks a
+    neutral change), else of all."""
+    rows = list(rows)
+    return worst((row["verdict"] for row in [row for row in rows if row["fails"]] or rows), CASE_VERDICTS)
 
 
 def fails(verdict: str, kind: str, *, on_improvement: str = "fail", on_unmodelled: str = "fail") -> bool:

@@ -11,7 +11,7 @@ from ..baseline import write_if_changed
 from ..options import Settings
 from ..update import FilePlan, is_baseline
 
-__all__ = ["dump_json", "write_report"]
+__all__ = ["dump_json", "write_report", "write_views"]
 
 
 def dump_json(document: Mapping[str, Any]) -> bytes:
@@ -19,10 +19,8 @@ def dump_json(document: Mapping[str, Any]) -> bytes:
     return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
 
 
-def write_report(
-    directory: Path, document: Mapping[str, Any], plans: Iterable[FilePlan], settings: Settings
-) -> dict[str, str]:
-    """Writes everything; returns the paths by kind."""
+def write_views(directory: Path, document: Mapping[str, Any]) -> dict[str, str]:
+    """Writes the document as JSON, HTML and Markdown; returns the paths by kind."""
     from ..render import render_html, render_markdown
 
     directory.mkdir(parents=True, exist_ok=True)
@@ -33,6 +31,14 @@ def write_report(
     }
     for name, data in outputs.values():
         write_if_changed(directory / name, data)
+    return {kind: str(directory / name) for kind, (name, _) in outputs.items()}
+
+
+def write_report(
+    directory: Path, document: Mapping[str, Any], plans: Iterable[FilePlan], settings: Settings
+) -> dict[str, str]:
+    """Writes everything; returns the paths by kind."""
+    files = write_views(directory, document)
     candidates = directory / "candidates"
     for old in sorted(candidates.rglob("*.yaml")) if candidates.is_dir() else []:
         if is_baseline(old):
@@ -40,4 +46,4 @@ def write_report(
     for plan in plans:
         if plan.after is not None and not plan.problem:
             write_if_changed(candidates / plan.path.relative_to(settings.baseline_dir), plan.after)
-    return {kind: str(directory / name) for kind, (name, _) in outputs.items()}
+    return files

@@ -14,7 +14,7 @@ from ..textsafe import one_line
 from ..verdict import CASE_VERDICTS, WORDS
 from .message import headline, update_command
 
-__all__ = ["active", "annotations", "write_summary"]
+__all__ = ["active", "workflow_commands", "write_summary"]
 
 _LIMIT = 10
 
@@ -24,7 +24,7 @@ def active(mode: str) -> bool:
     return mode == "on" or (mode == "auto" and os.environ.get("GITHUB_ACTIONS") == "true")
 
 
-def annotations(records: Sequence[Mapping[str, Any]], *, level: str) -> Iterator[str]:
+def workflow_commands(records: Sequence[Mapping[str, Any]], *, level: str) -> Iterator[str]:
     """Workflow commands for the failing cases, worst first; ``level`` is ``error`` or ``notice``."""
     failing = sorted(
         (record for record in records if record["fails"]), key=lambda r: (CASE_VERDICTS.index(r["verdict"]), r["module"], r["id"])

@@ -30,7 +30,8 @@ def summarise(
 def _lines(
     run: Run, written: Sequence[FilePlan], files: Mapping[str, str], settings: Settings
 ) -> list[tuple[str, dict[str, bool]]]:
-    red, yellow, green, plain = {"red": True}, {"yellow": True}, {"green": True}, {}
+    plain: dict[str, bool] = {}
+    red, yellow, green = {"red": True}, {"yellow": True}, {"green": True}
     updating = settings.update or settings.update_new
     lines: list[tuple[str, dict[str, bool]]] = []
     counts = ", ".join(f"{number} {WORDS[verdict]}" for verdict, number in run.counts().items())

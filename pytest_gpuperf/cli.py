@@ -1,0 +1,58 @@
+"""The ``gpuperf`` command. Exit codes: 0 ok, 1 gate failed, 2 usage, 3 could not be judged. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+__all__ = ["main"]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        from .textsafe import clean
+
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: {clean(message)}\n")
+
+
+def _build() -> argparse.ArgumentParser:
+    from .commands import gate, inspect, profile, targets
+
+    parser = _Parser(prog="gpuperf", description="GPU kernels inspected, profiled and gated on the CPU.")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    for module in (inspect, profile, targets, gate):
+        module.add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one subcommand; ``argv`` without the program's name."""
+    from gpuperf_engine.errors import EngineError
+
+    from .commands.common import NOT_JUDGED, USAGE, UsageError
+    from .textsafe import clean
+
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # What a terminal of another encoding cannot show must not end the program.
+            stream.reconfigure(errors="backslashreplace")
+    arguments = _build().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except UsageError as error:
+        sys.stderr.write(f"gpuperf: {clean(str(error))}\n")
+        return USAGE
+    except EngineError as error:
+        sys.stderr.write(f"gpuperf: {clean(str(error))}\n")
+        return NOT_JUDGED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOT_JUDGED
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

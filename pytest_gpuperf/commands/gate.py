@@ -1,0 +1,250 @@
+"""``gpuperf report``, ``check``, ``compare`` and ``accept``: the gate outside pytest. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..attribution import attribute
+from ..baseline import Baseline, BaselineError, baseline_path, parse_baseline, read_baseline, render_baseline, write_if_changed
+from ..compare import compare_case
+from ..metrics import ANALYSIS
+from ..options import CaseSettings
+from ..report.files import write_views
+from ..report.message import failure_text
+from ..report.validate import ReportError, load_report
+from ..update import is_baseline
+from ..verdict import SESSION_VERDICTS, judged, worst
+from .common import FAILED, NOT_JUDGED, OK, UsageError, write
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Registers the subcommands."""
+    report = commands.add_parser("report", help="render gpuperf.json anew; several are merged into one report")
+    report.add_argument("reports", metavar="REPORT.json", nargs="+")
+    report.add_argument("-o", "--output", metavar="DIR", required=True)
+    report.set_defaults(run=_report)
+    check = commands.add_parser("check", help="gate a report, as its run did or against the baselines in a folder")
+    check.add_argument("report", metavar="REPORT.json")
+    check.add_argument("--baselines", metavar="DIR", help="judge against these instead of those of the run")
+    check.add_argument("-o", "--output", metavar="DIR", help="write the report as judged there")
+    check.set_defaults(run=_check)
+    compare = commands.add_parser("compare", help="gate one report against another, without baselines")
+    compare.add_argument("base", metavar="BASE.json")
+    compare.add_argument("head", metavar="HEAD.json")
+    compare.add_argument("-o", "--output", metavar="DIR", help="write the report as judged there")
+    compare.set_defaults(run=_compare)
+    accept = commands.add_parser("accept", help="take over the baselines that a run proposes")
+    accept.add_argument("directory", metavar="DIR", help="a report's folder, with gpuperf.json and candidates/")
+    accept.add_argument("-k", metavar="TEXT", default="", help="only cases whose id contains this")
+    accept.add_argument("--baselines", metavar="DIR", default="baselines")
+    accept.set_defaults(run=_accept)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    documents = [load_report(path) for path in arguments.reports]
+    files = write_views(Path(arguments.output), _merged(documents))
+    write(f"{files['html']}\n", None)
+    return OK
+
+
+def _merged(documents: list[dict[str, Any]]) -> dict[str, Any]:
+    """Shards of one run as one report. Raises ``ReportError`` where two hold different results of one case."""
+    if len(documents) == 1:
+        return documents[0]
+    cases: dict[tuple[str, str], dict[str, Any]] = {}
+    for document in documents:
+        for record in document["cases"]:
+            known = cases.setdefault((record["module"], record["id"]), record)
+            if known != record:
+                raise ReportError(f"two reports hold different results of {record['nodeid']} ({record['id']})")
+    merged: dict[str, Any] = {
+        "schema_version": 1,
+        "verdict": worst((d["verdict"] for d in documents), SESSION_VERDICTS),
+        "passed": all(d["passed"] for d in documents),
+        "counts": dict(sorted(Counter(record["verdict"] for record in cases.values()).items())),
+        "cases": [cases[key] for key in sorted(cases)],
+    }
+    for name in ("not_judged", "stale", "staleness_not_judged", "problems", "baselines"):
+        merged[name] = [item for d in documents for item in d[name]]
+    listings = {listing["id"]: listing for d in documents for listing in d["listings"]}
+    merged["listings"] = [listings[key] for key in sorted(listings)]
+    return merged
+
+
+def _rejudged(
+    record: Mapping[str, Any],
+    stored: Mapping[str, Any] | None,
+    analysis: Mapping[str, int],
+    text: Mapping[int, str],
+    policy: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The record against another reference; with the tolerances and limits of its own run."""
+    rules, detail = record["policy"], record["detail"]
+    case = CaseSettings(
+        targets=tuple(rules["targets"]),
+        skipped_targets=tuple(record["skipped_targets"]),
+        limits=rules["limits"],
+        tolerances=tuple(tuple((name, tol) for name, tol in source) for source in rules["tolerances"]),
+    )
+    rows = compare_case(
+        record["measured"],
+        stored,
+        stored_analysis=analysis,
+        analysis=ANALYSIS,
+        failures={target: (verdict, message) for target, (verdict, message) in rules["failures"].items()},
+        policy=policy or {name: rules[name] for name in ("on_improvement", "on_unmodelled")},
+        case=case,
+    )
+    because: list[str] = []
+    if stored is not None:
+        sources = {int(line): where for line, where in detail["sources"].items()}
+        because = attribute(record["measured"], stored, detail["lines"], text, record["kernel"]["path"], sources)
+    return {
+        **record,
+        "stored": stored,
+        "rows": rows,
+        "verdict": judged(rows),
+        "fails": any(row["fails"] for row in rows),
+        "error": "",
+        "because": because,
+        "inputs_changed": stored is not None and stored.get("inputs") != record["measured"]["inputs"],
+        "kernel_changed": stored is not None and stored.get("kernel") != record["measured"]["kernel"],
+    }
+
+
+def _texts(document: Mapping[str, Any]) -> dict[str, dict[int, str]]:
+    return {listing["id"]: {line: text for line, text in listing["lines"]} for listing in document["listings"]}
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    document = load_report(arguments.report)
+    if arguments.baselines is not None:
+        texts, found = _texts(document), {}
+        for module in sorted({record["module"] for record in document["cases"]}):
+            path = baseline_path(Path(arguments.baselines), module)
+            _inside(path, Path(arguments.baselines))
+            try:
+                found[module] = read_baseline(path, module, str(path)) or Baseline()
+            except BaselineError as error:
+                raise ReportError(str(error)) from None
+        records = []
+        for record in document["cases"]:
+            baseline = found[record["module"]]
+            stored = baseline.cases.get(record["id"])
+            analysis = baseline.analysis_of(record["id"]) if stored is not None else ANALYSIS
+            records.append(_rejudged(record, stored, analysis, texts.get(record["detail"]["listing"], {})))
+        document = _with_records(document, records)
+    return _concluded(document, arguments.output)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    base, head = load_report(arguments.base), load_report(arguments.head)
+    before = {(record["module"], record["id"]): record["measured"] for record in base["cases"]}
+    texts, records = _texts(head), []
+    # Without committed numbers there is nothing to bank and nothing to add: only what got worse fails.
+    policy = {"on_improvement": "warn", "on_unmodelled": "fail"}
+    for record in head["cases"]:
+        stored = before.get((record["module"], record["id"]))
+        made = _rejudged(record, stored, ANALYSIS, texts.get(record["detail"]["listing"], {}), policy)
+        if stored is None:
+            made["rows"] = [{**row, "fails": row["fails"] and row["verdict"] != "new"} for row in made["rows"]]
+            made["fails"] = any(row["fails"] for row in made["rows"])
+        records.append(made)
+    gone = sorted(set(before) - {(record["module"], record["id"]) for record in head["cases"]})
+    document = _with_records({**head, "stale": [], "staleness_not_judged": []}, records)
+    code = _concluded(document, arguments.output)
+    if gone:
+        write("".join(f"no longer there: {module}: {key}\n" for module, key in gone), None)
+    return code
+
+
+def _with_records(document: Mapping[str, Any], records: list[dict[str, Any]]) -> dict[str, Any]:
+    failed = any(test["outcome"] == "failed" for test in document["not_judged"])
+    verdicts = [record["verdict"] for record in records]
+    if failed or document["problems"]:
+        verdicts.append("error")
+    return {
+        **document,
+        "verdict": worst(verdicts, SESSION_VERDICTS) if records else "nothing-analysed",
+        "passed": not failed and not document["problems"] and not any(record["fails"] for record in records),
+        "counts": dict(sorted(Counter(record["verdict"] for record in records).items())),
+        "cases": records,
+    }
+
+
+def _concluded(document: Mapping[str, Any], output: str | None) -> int:
+    """Prints what fails and how many kernels are how; the exit code."""
+    failing = [record for record in document["cases"] if record["fails"]]
+    for record in failing:
+        write(failure_text([record]) + "\n\n", None)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in document["counts"].items())
+    write(f"{document['verdict']}: {len(document['cases'])} kernels{': ' + counts if counts else ''}\n", None)
+    for entry in document["stale"]:
+        write(f"stale: {entry}\n", None)
+    for problem in document["problems"]:
+        write(f"{problem}\n", None)
+    if output is not None:
+        write_views(Path(output), document)
+    if document["verdict"] == "nothing-analysed" and not document["passed"]:
+        return NOT_JUDGED
+    return OK if document["passed"] else FAILED
+
+
+def _inside(path: Path, directory: Path) -> None:
+    if not path.resolve().is_relative_to(directory.resolve()):
+        raise ReportError(f"{path} is outside {directory}: nothing there is read or written")
+
+
+def _accept(arguments: argparse.Namespace) -> int:
+    source, directory = Path(arguments.directory), Path(arguments.baselines)
+    document = load_report(source / "gpuperf.json")
+    candidates = source / "candidates"
+    if not candidates.is_dir():
+        raise UsageError(f"{candidates} does not exist: give the folder of --gpuperf-report")
+    bases = {entry["module"]: entry for entry in document["baselines"]}
+    taken = []
+    for module, entry in sorted(bases.items()):
+        path, target = baseline_path(candidates, module), baseline_path(directory, module)
+        _inside(path, candidates)
+        _inside(target, directory)
+        if path.is_file() and not is_baseline(path):
+            raise ReportError(f"{path} is no baseline")
+        data = _merged_file(path, target, module, entry, arguments.k)
+        if data is not None:
+            taken.append((target, data))
+    written = [target for target, data in taken if write_if_changed(target, data)]
+    write("".join(f"wrote {target}\n" for target in written) or "nothing to accept\n", None)
+    return OK
+
+
+def _merged_file(path: Path, target: Path, module: str, entry: Mapping[str, Any], wanted: str) -> bytes | None:
+    """The file with the wanted cases of the candidate; ``None`` if it has none of them."""
+    touched = [*entry["changed"], *entry["added"], *entry["pruned"]]
+    chosen = [key for key in touched if wanted in key]
+    if not chosen or not path.is_file():
+        return None
+    current = target.read_bytes() if target.is_file() else None
+    digest = hashlib.sha256(current).hexdigest() if current is not None else ""
+    if digest != entry["base"]:
+        raise ReportError(
+            f"{target} is not the file that the run saw: its proposal would undo other changes",
+            hint="run the tests on this state and accept that report",
+        )
+    try:
+        proposed = parse_baseline(path.read_bytes(), module, str(path)) or Baseline()
+        merged = (parse_baseline(current, module, str(target)) if current is not None else None) or Baseline()
+    except BaselineError as error:
+        raise ReportError(str(error)) from None
+    for key in chosen:
+        if key in proposed.cases:
+            merged.cases[key] = {**proposed.cases[key], "analysis": dict(proposed.analysis_of(key))}
+        else:
+            merged.cases.pop(key, None)
+    return render_baseline(merged, module)

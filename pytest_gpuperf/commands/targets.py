@@ -1,0 +1,54 @@
+"""``gpuperf targets``: the machines for which time can be predicted. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from gpuperf_engine.timing.machine import load_machine, machine_ids
+
+from .common import OK, columns, write
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Registers the subcommand."""
+    parser = commands.add_parser("targets", help="list the machines for which time can be predicted")
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    machines = [load_machine(name) for name in machine_ids()]
+    if arguments.format == "json":
+        rows = [
+            {
+                "id": m.id,
+                "name": m.name,
+                "revision": m.revision,
+                "compute_capability": list(m.compute_capability),
+                "sm_count": m.sm_count,
+                "clock_mhz": m.clock_mhz,
+                "dram_gb_per_s": m.dram_bandwidth,
+            }
+            for m in machines
+        ]
+        write(json.dumps(rows, indent=1) + "\n", None)
+        return OK
+    table = [("id", "name", "compute", "SMs", "MHz", "DRAM GB/s", "revision")]
+    table += [
+        (
+            m.id,
+            m.name,
+            ".".join(str(part) for part in m.compute_capability),
+            str(m.sm_count),
+            f"{m.clock_mhz:g}",
+            f"{m.dram_bandwidth:g}",
+            str(m.revision),
+        )
+        for m in machines
+    ]
+    write("\n".join(columns(table, right=(3, 4, 5, 6))) + "\n", None)
+    return OK

@@ -1,0 +1,118 @@
+"""Reports read back: never trusted, checked against the published schema first. PYTEST_DONT_REWRITE
+
+Covers the part of JSON Schema that our schemas use; a full validator agrees with it in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuperf_engine.errors import EngineError
+
+from ..textsafe import one_line
+
+__all__ = ["ReportError", "load_report", "load_schema", "problem"]
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+class ReportError(EngineError):
+    """A report that cannot be used."""
+
+
+def load_schema(name: str) -> dict[str, Any]:
+    """A published schema, ``report-1`` or ``baseline-1``."""
+    path = Path(__file__).resolve().parent.parent / "schemas" / f"{name}.json"
+    schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return schema
+
+
+def load_report(path: str | Path) -> dict[str, Any]:
+    """A report from a file. Raises ``ReportError`` with what is wrong and where."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ReportError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ReportError(f"{path}: not UTF-8 text", hint="give a gpuperf.json") from None
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ReportError(f"{path}: not JSON: {one_line(str(error))}", hint="give a gpuperf.json") from None
+    if not isinstance(document, dict) or "schema_version" not in document:
+        raise ReportError(f"{path}: no 'schema_version': this is no report", hint="give a gpuperf.json")
+    if document["schema_version"] != 1:
+        raise ReportError(f"{path}: schema_version {one_line(str(document['schema_version']))} is not known, this version reads 1")
+    schema = load_schema("report-1")
+    found = problem(document, schema, schema)
+    if found:
+        raise ReportError(f"{path}: {one_line(found)}", hint="write the report anew: pytest --gpuperf --gpuperf-report=DIR")
+    return document
+
+
+def problem(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], where: str = "$") -> str:
+    """What of ``value`` is not as the schema wants it, with its path; empty if nothing."""
+    if "$ref" in schema:
+        return problem(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root, where)
+    if "anyOf" in schema:
+        found = [problem(value, choice, root, where) for choice in schema["anyOf"]]
+        return "" if not all(found) else found[0]
+    if "const" in schema and (value != schema["const"] or isinstance(value, bool)):
+        return f"{where} must be {schema['const']!r}"
+    if "enum" in schema and value not in schema["enum"]:
+        return f"{where} must be one of {', '.join(schema['enum'])}"
+    wanted = schema.get("type")
+    names = [wanted] if isinstance(wanted, str) else wanted or []
+    if names and not any(_is(value, name) for name in names):
+        return f"{where} must be of type {' or '.join(names)}"
+    if _is(value, "number") and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        return f"{where} is out of range"
+    if isinstance(value, list):
+        return _array(value, schema, root, where)
+    return _object(value, schema, root, where) if isinstance(value, dict) else ""
+
+
+def _is(value: Any, name: str) -> bool:
+    return isinstance(value, _TYPES[name]) and (name == "boolean" or not isinstance(value, bool))
+
+
+def _array(value: list[Any], schema: Mapping[str, Any], root: Mapping[str, Any], where: str) -> str:
+    if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
+        return f"{where} has {len(value)} items"
+    prefix = schema.get("prefixItems", [])
+    for index, item in enumerate(value):
+        shape = prefix[index] if index < len(prefix) else schema.get("items", {})
+        found = problem(item, shape, root, f"{where}[{index}]")
+        if found:
+            return found
+    return ""
+
+
+def _object(value: dict[str, Any], schema: Mapping[str, Any], root: Mapping[str, Any], where: str) -> str:
+    properties = schema.get("properties", {})
+    for name in schema.get("required", []):
+        if name not in value:
+            return f"{where} has no {name!r}"
+    for name, item in value.items():
+        if "propertyNames" in schema:
+            found = problem(name, schema["propertyNames"], root, f"{where} key {name!r}")
+            if found:
+                return found
+        shape = properties.get(name, schema.get("additionalProperties", True))
+        if shape is False:
+            return f"{where} has the unknown key {name!r}"
+        found = problem(item, shape, root, f"{where}.{name}") if isinstance(shape, dict) else ""
+        if found:
+            return found
+    return ""

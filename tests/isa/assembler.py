@@ -163,7 +163,8 @@ def spellings(row: Row, limit: int = 200) -> Iterator[Spelling]:
 def requirements(
     instructions: Sequence[str], directory: Path, version: tuple[int, int], target: int
 ) -> dict[str, tuple[tuple[int, int], int]]:
-    """The PTX version and SM number that ptxas asks for, for those instructions where they are above the given ones."""
+    """The PTX version and SM number that ptxas asks for, for the instructions that it refuses below them; of those that it
+    refuses without naming a target nothing is said."""
     assert PTXAS is not None
     head, first = _head(version, target, wide=False)
     path = directory / "requirements.ptx"
@@ -173,15 +174,18 @@ def requirements(
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     needed: dict[str, tuple[tuple[int, int], int]] = {}
+    unsaid: set[str] = set()
     for number, message in re.findall(r"line (\d+); error\s*:\s*(.*)", done.stdout + done.stderr):
         text = instructions[int(number) - first]
         known_version, known_target = needed.get(text, (version, int(target)))
         if found := re.search(r"version (\d+)\.(\d+)", message):
             known_version = max(known_version, (int(found[1]), int(found[2])))
+        elif "not supported on .target" in message:
+            unsaid.add(text)
         elif found := re.search(r"sm_(\d+)", message):
             known_target = max(known_target, int(found[1]))
         needed[text] = known_version, known_target
-    return needed
+    return {text: need for text, need in needed.items() if text not in unsaid}
 
 
 @functools.cache

@@ -64,6 +64,8 @@ def test_version_and_target(texts: dict[str, Spelling], tmp_path: Path) -> None:
         version, target = needs(texts[text])
         ours = max(version, LOWEST[0]), max(target, LOWEST[1])
         theirs = asked.get(text, LOWEST)
+        if "::generic" in text:
+            continue  # refused on lower targets, but no target is named
         if ours != theirs:
             different[text] = (ours, theirs)
     assert different == {}

@@ -115,12 +115,12 @@ class OperandForm:
 class Row:
     """One instruction of the manual, all spellings of one syntax line.
 
-    ``modifiers`` maps slot names to their value sets, ``requires`` maps modifier values to the ``(version, target)`` they
-    need beyond the row's own ``since`` and ``target``; ``also`` is a later version from which on a
-    lower target has it too; ``removed`` is the ``(version, target)`` from which on, both, the instruction is no longer
-    there. ``flops`` is the number of floating-point operations per thread and lane of the type.
-    ``asks`` are the modifiers that the meaning takes as keywords; ``whole`` says that it takes packed
-    values whole, not lane by lane.
+    ``modifiers`` maps slot names to their value sets, ``requires`` modifier values (or several, separated by spaces: those
+    together) to the ``(version, target)`` they need beyond the row's own ``since`` and ``target``; ``also`` is a later
+    version from which on a lower target has it too; ``removed`` is the ``(version, target)`` from which on, both, the
+    instruction is no longer there; ``variant`` is ``a`` if only targets like ``sm_90a`` have it. ``flops`` is the number of
+    floating-point operations per thread and lane of the type. ``asks`` are the modifiers that the meaning takes as keywords;
+    ``whole`` says that it takes packed values whole, not lane by lane.
     """
 
     name: str

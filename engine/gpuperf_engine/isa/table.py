@@ -299,11 +299,10 @@ def mnemonics() -> tuple[str, ...]:
 def needs(spelling: Spelling) -> tuple[Version, int]:
     """The lowest PTX version and SM number that have this spelling."""
     version, target = spelling.row.since, spelling.row.target
-    for name, value in spelling.modifiers.items():
-        for key in (name if value is True else None, value):
-            if isinstance(key, str) and key in spelling.row.requires:
-                other_version, other_target = spelling.row.requires[key]
-                version, target = max(version, other_version), max(target, other_target)
+    bound = {name if value is True else value for name, value in spelling.modifiers.items()}
+    for words, (other_version, other_target) in spelling.row.requires.items():
+        if bound.issuperset(words.split()):
+            version, target = max(version, other_version), max(target, other_target)
     return version, target
 
 

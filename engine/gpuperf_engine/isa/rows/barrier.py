@@ -104,13 +104,13 @@ declare(
     "fence.proxy.tensormap::generic.release.scope",
     "Orders writes of tensor maps.",
     scope="cta cluster gpu sys",
-    **{**FENCE, "since": (8, 3), "target": 70, "requires": {"cluster": ((8, 3), 90)}},
+    **{**FENCE, "since": (8, 3), "target": 90},
 )
 declare(
     "fence.proxy.tensormap::generic.acquire.scope [addr], size:imm",
     "Orders reads of tensor maps.",
     scope="cta cluster gpu sys",
-    **{**FENCE, "since": (8, 3), "target": 70, "requires": {"cluster": ((8, 3), 90)}},
+    **{**FENCE, "since": (8, 3), "target": 90},
 )
 for _way in ("acquire.sync_restrict::shared::cluster", "release.sync_restrict::shared::cta"):
     declare(

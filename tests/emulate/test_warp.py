@@ -22,9 +22,9 @@ class Record:
     def meet(self, meeting: Meeting) -> None:
         self.meetings.append(meeting)
 
-    def enter(self, function: int, lanes: int) -> tuple[int, Any]:
+    def enter(self, function: int, lanes: int) -> tuple[int, int, Any]:
         self.entered.append((function, lanes))
-        return 100 * function, f"frame {function}"
+        return function, 100 * function, f"frame {function}"
 
     def leave(self, payload: Any, lanes: int) -> None:
         self.left.append((payload, lanes))

@@ -8,15 +8,16 @@ for the rare ones (waiting, taking turns).
 block index, or negative for the exit of the function that runs (``-1`` in the kernel). ``live`` are the lanes that have not
 exited. An entry of the stack is one of
 
-``REJOIN``  ``pc`` is a reconvergence point; ``mask`` are all lanes that come to it, ``id`` is in force from there on.
-``FRAME``   of a call: ``pc`` is the block after it, ``mask`` the lanes that made it, ``id`` the caller's. ``group`` is the callee's exit.
+``REJOIN``  ``pc`` is a reconvergence point; ``mask`` are all lanes that come to it, ``id`` is in force from there.
+``FRAME``   of a call: ``pc`` is the block after it, ``mask`` the lanes that made it, ``id`` the caller's; ``group`` is the
+            callee's exit.
 ``SIDE``    lanes that still have to run from ``pc``, up to their ``id``.
-``CALL``    lanes that still have to make an indirect call (``payload`` is the function), returning to ``pc``.
+``CALL``    lanes that still have to make an indirect call (``payload`` says of what), returning to ``pc``.
 ``WAIT``    lanes that wait inside block ``pc`` for others (``payload`` says for whom), up to their ``id``.
 
-A ``REJOIN`` or ``FRAME`` opens a *group*: the entries above it whose ``id`` is its ``group`` (of a ``REJOIN``: its ``pc``), groups among
-them included. The running split belongs to the innermost group, the one at the top. Lanes of a group's entry that are in
-none of its members have *arrived*.
+A ``REJOIN`` or ``FRAME`` opens a *group*: the entries above it whose ``id`` is its ``group`` (of a ``REJOIN``: its ``pc``),
+groups among them included. The running split belongs to the innermost group, the one at the top. Lanes of a group's entry
+that are in none of its members have *arrived*.
 
 **Branch** with reconvergence point J. If lanes go to more than one block: unless ``id`` is J, push ``REJOIN (J, mask, id)``. The
 sides, ordered as given, are pushed so that the first runs now and the others pop in order; lanes that go to J itself
@@ -47,7 +48,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, Union
+from typing import Any, NamedTuple, Protocol
 
 __all__ = ["AFTER", "CALL", "EXIT", "FRAME", "REJOIN", "SIDE", "WAIT", "Entry", "Hooks", "Meeting", "Wait", "Warp"]
 
@@ -72,9 +73,9 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Wait:
-    """What a ``WAIT`` entry waits for. ``key`` is the opcode of a ``.sync`` instruction and ``masks`` maps member masks to the lanes that
-    gave them and still wait; for a CTA barrier ``key`` is ``"barrier"``, and the scheduler ends the wait. ``resume`` is where the split
-    goes on."""
+    """What a ``WAIT`` entry waits for. ``key`` is the opcode of a ``.sync`` instruction and ``masks`` maps member masks to the
+    lanes that gave them and still wait; for a CTA barrier ``key`` is ``"barrier"``, and the scheduler ends the wait.
+    ``resume`` is where the split goes on."""
 
     key: str
     resume: int
@@ -95,8 +96,8 @@ class Hooks(Protocol):
     def meet(self, meeting: Meeting) -> None:
         """Carry out a ``.sync`` operation for all parts."""
 
-    def enter(self, function: int, lanes: int) -> tuple[int, Any]:
-        """These lanes make a pending indirect call: the callee's first block, and the payload of its frame."""
+    def enter(self, function: Any, lanes: int) -> tuple[int, int, Any]:
+        """These lanes make a pending indirect call: the callee's number and first block, and the payload of its frame."""
 
     def leave(self, payload: Any, lanes: int) -> None:
         """These lanes return through a frame with that payload."""
@@ -108,7 +109,7 @@ class _Group:
 
     entry: Entry | None
     id: int
-    members: list[Union[_Group, Entry]] = field(default_factory=list)
+    members: list[_Group | Entry] = field(default_factory=list)
 
     def lanes(self) -> int:
         """All lanes of its members."""
@@ -131,7 +132,7 @@ class _Group:
         return found
 
 
-def _can_run(node: Union[_Group, Entry], live: int) -> bool:
+def _can_run(node: _Group | Entry, live: int) -> bool:
     if isinstance(node, _Group):
         return node.can_run(live)
     return node.kind != WAIT and bool(node.mask & live)
@@ -202,8 +203,9 @@ class Warp:
         self.frames += 1
         self.pc, self.id = entry, group
 
-    def call_each(self, calls: Sequence[tuple[int, int]], back: int) -> None:
-        """An indirect call: ``(function, lanes)`` in order of the candidates; one after the other, all going on at ``back``."""
+    def call_each(self, calls: Sequence[tuple[Any, int]], back: int) -> None:
+        """An indirect call: ``(function, lanes)`` in order of the candidates, the function as ``Hooks.enter`` wants it; one after
+        the other, all going on at ``back``."""
         if back != self.id:
             self.stack.append(Entry(back, self.mask, self.id, REJOIN, back))
         self.stack += [
@@ -223,8 +225,8 @@ class Warp:
     # Waiting
 
     def arrive(self, key: str, masks: Mapping[int, int]) -> bool:
-        """The running split comes to the ``.sync`` instruction at the start of its block; ``masks`` maps each member mask to the running
-        lanes that give it. Returns whether the split goes on behind it; else it waits, and another runs (or none)."""
+        """The running split comes to the ``.sync`` instruction at the start of its block; ``masks`` maps each member mask to the
+        running lanes that give it. Returns whether the split goes on behind it; else it waits, and another runs (or none)."""
         if len(masks) == 1:
             ((mask, lanes),) = masks.items()
             if not mask & self.live & ~lanes:
@@ -286,6 +288,8 @@ class Warp:
 
     def take_turns(self) -> None:
         """The running split lets others of the warp go on, if any can; see the module's text."""
+        if self.pc == self.id:
+            self._pop()
         root = self._tree()
         path = root.path()
         for inner, outer in zip(path[:0:-1], path[-2::-1]):
@@ -321,8 +325,8 @@ class Warp:
         if entry.kind == FRAME:
             self.hooks.leave(entry.payload, lanes)
         elif entry.kind == CALL:
-            first, payload = self.hooks.enter(entry.payload, lanes)
-            self.call(entry.payload, first, entry.pc, payload)
+            callee, first, payload = self.hooks.enter(entry.payload, lanes)
+            self.call(callee, first, entry.pc, payload)
 
     def _choose(self) -> None:
         """No split runs: finds the next, from the innermost group outwards."""

@@ -1,0 +1,217 @@
+"""What both backends say when a kernel does something that ends it: which threads, where, and what to do.
+
+Threads are named as CUDA names them: ``thread (x, y, z) of block (x, y, z)``. Lanes come as an ``int`` with one bit each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..errors import BudgetExceeded, Deadlock, TrapError
+from ..ptx.syntax import Instruction
+from ..source import Span
+from .launch import Dim3, LaunchPlan
+from .program import BasicBlock, Program
+
+__all__ = [
+    "Place",
+    "Waiting",
+    "bad_barrier",
+    "bad_member_mask",
+    "bad_target",
+    "budget",
+    "deadlock",
+    "divergent_barrier",
+    "lanes_of",
+    "livelock",
+    "thread_of",
+    "too_deep",
+    "trap",
+]
+
+
+def lanes_of(mask: int) -> list[int]:
+    """The lanes of a mask in ascending order."""
+    return [lane for lane in range(32) if mask >> lane & 1]
+
+
+def thread_of(plan: LaunchPlan, warp: int, lane: int) -> Dim3:
+    """``%tid`` of a lane of a warp of any CTA."""
+    wide, tall, _ = plan.block
+    number = warp * 32 + lane
+    return number % wide, number // wide % tall, number // (wide * tall)
+
+
+def cta_of(plan: LaunchPlan, cta: int) -> Dim3:
+    """``%ctaid`` of the CTA with that number in index order."""
+    wide, tall, _ = plan.grid
+    return cta % wide, cta // wide % tall, cta // (wide * tall)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a warp is: for messages."""
+
+    program: Program
+    plan: LaunchPlan
+    cta: int
+    warp: int
+
+    def thread(self, lane: int) -> str:
+        """``thread (…) of block (…) of kernel '…'``."""
+        x, y, z = thread_of(self.plan, self.warp, lane)
+        return f"thread ({x}, {y}, {z}) of {self.block()}"
+
+    def block(self) -> str:
+        x, y, z = cta_of(self.plan, self.cta)
+        return f"block ({x}, {y}, {z}) of kernel {self.program.kernel.name!r}"
+
+    def lanes(self, mask: int) -> str:
+        """``lanes 0-15 of warp 3 of block …``."""
+        return f"{_ranges(lanes_of(mask), 'lane')} of warp {self.warp} of {self.block()}"
+
+
+def _ranges(numbers: Sequence[int], noun: str) -> str:
+    """``lanes 0-3, 8``."""
+    parts: list[str] = []
+    start = previous = numbers[0]
+    for number in [*numbers[1:], -1]:
+        if number != previous + 1:
+            parts.append(str(start) if start == previous else f"{start}-{previous}")
+            start = number
+        previous = number
+    shown = parts if len(parts) <= 6 else [*parts[:5], "…"]
+    return f"{noun}{'s' * (len(numbers) > 1)} {', '.join(shown)}"
+
+
+def _source(instruction: Instruction) -> list[str]:
+    return [] if instruction.location is None else [f"source line {instruction.location}"]
+
+
+def _line(block: BasicBlock) -> str:
+    for instruction in (*block.instructions, *block.tally):
+        return f"{instruction.span.path}:{instruction.span.line}"
+    return "the end of the function"
+
+
+def trap(place: Place, instruction: Instruction, mask: int) -> TrapError:
+    """``trap`` or ``brkpt`` was executed."""
+    return TrapError(
+        f"{instruction.opcode} executed", span=instruction.span,
+        details=[place.thread(lanes_of(mask)[0]), *_source(instruction)],
+    )  # fmt: skip
+
+
+def bad_member_mask(place: Place, instruction: Instruction, lane: int, mask: int) -> TrapError:
+    """A lane is not in the member mask that it gives."""
+    return TrapError(
+        f"{instruction.opcode}: lane {lane} executes it with member mask {mask:#010x}, which does not contain that lane",
+        span=instruction.span,
+        details=[place.thread(lane), *_source(instruction)],
+        hint="every lane that executes a .sync instruction must be in its member mask",
+    )
+
+
+def bad_target(place: Place, instruction: Instruction, lane: int, value: int, targets: int) -> TrapError:
+    """``brx.idx`` beyond its table, or a call through a register that holds no candidate's address."""
+    if instruction.effect == "indirect_branch":
+        message = f"{instruction.opcode}: index {value} of a table of {targets} labels"
+    else:
+        message = f"{instruction.opcode}: {value:#x} is not the address of a function that it may call"
+    return TrapError(message, span=instruction.span, details=[place.thread(lane), *_source(instruction)])
+
+
+def bad_barrier(place: Place, instruction: Instruction, lane: int, what: str) -> TrapError:
+    """A barrier number or thread count that no barrier has."""
+    return TrapError(
+        f"{instruction.opcode}: {what}", span=instruction.span,
+        details=[place.thread(lane), *_source(instruction)],
+        hint="barriers are numbered 0 to 15; a thread count is a multiple of 32",
+    )  # fmt: skip
+
+
+def too_deep(place: Place, instruction: Instruction, lane: int, limit: int) -> TrapError:
+    """Recursion without end."""
+    return TrapError(
+        f"{instruction.opcode}: more than {limit} calls inside one another", span=instruction.span,
+        details=[place.thread(lane), *_source(instruction)], hint="does the recursion end?",
+    )  # fmt: skip
+
+
+def divergent_barrier(place: Place, instruction: Instruction, here: int, elsewhere: int) -> Deadlock:
+    """An aligned barrier executed by a part of a warp."""
+    return Deadlock(
+        f"{instruction.opcode} executed by {_ranges(lanes_of(here), 'lane')} while "
+        f"{_ranges(lanes_of(elsewhere), 'lane')} of the same warp {'is' if elsewhere.bit_count() == 1 else 'are'} elsewhere",
+        span=instruction.span,
+        details=[f"warp {place.warp} of {place.block()}", *_source(instruction)],
+        hint="all threads of a warp must come to an aligned barrier together; move it out of the branch",
+    )
+
+
+def budget(place: Place, block: BasicBlock, executed: int, mask: int) -> BudgetExceeded:
+    """A warp executed more than it may."""
+    return BudgetExceeded(
+        f"{executed:,} warp instructions executed, {place.plan.max_instructions:,} allowed: the kernel seems not to end",
+        span=block.instructions[0].span if block.instructions else None,
+        details=[place.thread(lanes_of(mask)[0] if mask else 0)],
+        hint="raise max_instructions (--gpuperf-max-instructions) if it does end",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Lanes that cannot go on: those of ``mask`` in a warp, in a block (or at its barrier), for a reason."""
+
+    place: Place
+    mask: int
+    block: BasicBlock
+    reason: str
+
+
+def deadlock(waiting: Iterable[Waiting]) -> Deadlock:
+    """Threads wait for what cannot come."""
+    listed = list(waiting)
+    return Deadlock(
+        "deadlock: no thread can go on",
+        span=_span(listed),
+        details=_who(listed),
+        hint="the threads that these wait for have ended, or wait somewhere else themselves",
+    )
+
+
+def livelock(waiting: Iterable[Waiting]) -> Deadlock:
+    """Threads run round a loop in which nothing changes any more."""
+    listed = list(waiting)
+    return Deadlock(
+        "no thread can make progress: the kernel repeats a state it was in before",
+        span=_span(listed),
+        details=_who(listed),
+        hint="a lock that is never released, or a flag that is never set",
+    )
+
+
+def _span(waiting: Sequence[Waiting]) -> Span | None:
+    block = waiting[0].block if waiting else None
+    instruction = (block.instructions or block.tally or (None,))[0] if block is not None else None
+    return instruction.span if instruction is not None else None
+
+
+def _who(waiting: Sequence[Waiting]) -> list[str]:
+    """Up to three lines: the threads at one place, then how many more."""
+    groups: dict[tuple[int, str], list[Waiting]] = {}
+    for item in waiting:
+        groups.setdefault((item.block.index, item.reason), []).append(item)
+    lines = []
+    for (_, reason), items in list(groups.items())[: 3 if len(groups) <= 3 else 2]:
+        threads = sum(item.mask.bit_count() for item in items)
+        first = items[0]
+        lines.append(
+            f"{threads:,} thread{'s' * (threads > 1)} {reason} at {_line(first.block)}, "
+            f"first {first.place.thread(lanes_of(first.mask)[0])}"
+        )
+    if len(groups) > 3:
+        rest = sum(item.mask.bit_count() for items in list(groups.values())[2:] for item in items)
+        lines.append(f"and {rest:,} threads at {len(groups) - 2} other places")
+    return lines

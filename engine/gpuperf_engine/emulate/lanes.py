@@ -1,0 +1,102 @@
+"""The reference backend: every value is a NumPy array over the lanes of a warp. Slow, readable, always there.
+
+It follows the program block by block under the rules of ``warp`` and ``schedule``; the native backend gives the same memory and the
+same counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..errors import Unsupported
+from ..isa.types import scalar_type
+from .barriers import Barriers
+from .lanes_blocks import prepare
+from .lanes_memory import Arena, Region
+from .lanes_values import LaneValue
+from .lanes_warp import Counters, LanesCta, LanesWarp
+from .launch import LaunchPlan
+from .memory import Memory
+from .observe import SITE_COLUMNS, Observation
+from .program import Program
+from .schedule import Cta, run_ctas
+
+__all__ = ["LanesBackend"]
+
+_U32 = scalar_type("u32")
+
+
+class LanesBackend:
+    """Runs programs on NumPy arrays."""
+
+    def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
+        """Run a launch on the memory. Raises what the kernel does wrong; see ``api.Device.launch``."""
+        _refuse_recursive_locals(program)
+        counters = _counters(program, "memory" in observe)
+        blocks = prepare(program, plan)
+        arena = Arena(memory)
+        tids = [_tid(plan, warp) for warp in range(plan.warps_per_cta)]
+
+        def start(index: int) -> Cta:
+            wide, tall, _ = plan.grid
+            place = (index % wide, index // wide % tall, index // (wide * tall), 0)
+            coordinates = tuple(LaneValue(np.array([number], np.uint32), _U32) for number in place)
+            shared, barriers = Region.fresh(plan.shared_bytes), Barriers()
+            own = LanesCta(index, coordinates, program, plan, blocks, arena, shared, barriers, counters)
+            warps = [LanesWarp(own, warp, _lanes(plan, warp), tid) for warp, tid in enumerate(tids)]
+            return Cta(warps, barriers, lambda: (shared.bytes.tobytes(),))
+
+        with np.errstate(all="ignore"):
+            run_ctas(plan.ctas, 1 if program.order_free else plan.resident, start, lambda: _written(memory))
+        memory.settle()
+        return _observation(counters)
+
+
+def _refuse_recursive_locals(program: Program) -> None:
+    for variable in program.local:
+        owner = variable.function
+        if owner is not None and program.function_of.get(owner.name) in program.recursive:
+            raise Unsupported(
+                f"{owner.name!r} is recursive and has local variables ({variable.name!r})", span=variable.span,
+                hint="recursive functions can be run if they keep everything in registers",
+            )  # fmt: skip
+
+
+def _lanes(plan: LaunchPlan, warp: int) -> int:
+    return (1 << min(32, plan.threads_per_cta - 32 * warp)) - 1
+
+
+def _tid(plan: LaunchPlan, warp: int) -> tuple[LaneValue, ...]:
+    number = np.arange(32 * warp, 32 * warp + 32)
+    wide, tall, _ = plan.block
+    parts = (number % wide, number // wide % tall, number // (wide * tall), np.zeros(32))
+    return tuple(LaneValue(part.astype(np.uint32), _U32) for part in parts)
+
+
+def _written(memory: Memory) -> Iterator[bytes]:
+    for allocation in memory.allocations:
+        if allocation.kind == "global":
+            yield memory.view(allocation).tobytes()
+
+
+def _counters(program: Program, observed: bool) -> Counters:
+    blocks = len(program.blocks)
+    sites = [[0] * len(SITE_COLUMNS) for _ in program.sites] if observed else None
+    return Counters([0] * blocks, [0] * blocks, [0] * blocks, [0] * blocks, [0] * len(program.predicated), sites, set())
+
+
+def _observation(counters: Counters) -> Observation:
+    sites = None
+    if counters.sites is not None:
+        sites = np.array(counters.sites, np.int64).reshape(len(counters.sites), len(SITE_COLUMNS))
+    return Observation(
+        np.array(counters.block_warps, np.int64),
+        np.array(counters.block_lanes, np.int64),
+        np.array(counters.divergent, np.int64),
+        np.array(counters.taken, np.int64),
+        np.array(counters.predicated, np.int64),
+        sites,
+        frozenset(counters.uninitialized),
+    )

@@ -1,0 +1,146 @@
+"""Blocks prepared for the reference backend: each instruction becomes a step that is called with the warp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..errors import EngineError, Unsupported
+from ..flow.blocks import BasicBlock
+from ..isa.frame import evaluate, has_meaning
+from ..ptx.syntax import Instruction
+from .diagnose import trap
+from .lanes_calls import parameter_step
+from .lanes_control import BarrierEnd, End, make_end
+from .lanes_exchange import Exchange
+from .lanes_memory import MemoryStep
+from .lanes_operands import Prepare, destinations, guard_of, lane_value, sources
+from .lanes_values import LaneValue
+from .launch import LaunchPlan
+from .program import Program
+
+if TYPE_CHECKING:
+    from .lanes_warp import LanesWarp
+
+__all__ = ["Block", "prepare"]
+
+Step = Callable[["LanesWarp"], None]
+
+#: effects that are carried out by moving on
+_NOTHING = ("fence", "hint")
+_MEMORY = ("load", "store", "atomic", "reduction")
+_ENDS = ("branch", "indirect_branch", "call", "return", "exit", "barrier")
+
+
+class Block:
+    """One prepared block. ``sync`` is the ``.sync`` instruction that it starts with, ``steps`` what follows it, ``end`` its end."""
+
+    __slots__ = ("barrier", "basic", "counts", "end", "index", "steps", "sync")
+
+    def __init__(self, to: Prepare, block: BasicBlock) -> None:
+        self.basic = block
+        self.index = block.index
+        self.counts = block.counts
+        self.sync: Exchange | None = None
+        instructions = block.instructions
+        if block.synchronises and instructions[0].effect in ("exchange", "warp_barrier"):
+            self.sync = Exchange(to, instructions[0])
+            instructions = instructions[1:]
+        if block.kind == "trap" or (instructions and instructions[-1].effect in _ENDS):
+            instructions = instructions[:-1]
+        self.steps = tuple(_step(to, instruction, block) for instruction in instructions)
+        self.end: End = make_end(to, block)
+        self.barrier = self.end if isinstance(self.end, BarrierEnd) else None
+
+
+def prepare(program: Program, plan: LaunchPlan) -> list[Block]:
+    """All blocks of a program for one launch."""
+    makers = [Prepare(program, plan, number) for number in range(len(program.functions))]
+    return [Block(makers[block.function], block) for block in program.blocks]
+
+
+def _step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step:
+    """An instruction that cannot be run is an error only where it is reached."""
+    try:
+        return _make_step(to, instruction, block)
+    except EngineError as error:
+        return _failing(error)
+
+
+def _failing(error: EngineError) -> Step:
+    def step(warp: LanesWarp) -> None:
+        raise error
+
+    return step
+
+
+def _make_step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step:
+    effect = instruction.effect
+    if effect in _MEMORY:
+        if instruction.spelling.space == "param":
+            return parameter_step(to, instruction)
+        return MemoryStep(to, instruction)
+    if effect == "exchange":
+        return Exchange(to, instruction)
+    if effect in _NOTHING:
+        return _guard_only(to, instruction)
+    if effect == "trap":
+        return _guarded_trap(to, instruction)
+    if effect in ("", "special") and has_meaning(instruction.spelling):
+        return _compute(to, instruction)
+    raise Unsupported(f"{instruction.opcode} is known and counted, but cannot be run yet", span=instruction.span)
+
+
+def _compute(to: Prepare, instruction: Instruction) -> Step:
+    spelling = instruction.spelling
+    readers = sources(to, instruction)
+    targets = destinations(instruction)
+    function = to.number
+    reads_carry, writes_carry = spelling.reads_carry, spelling.writes_carry
+    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+    counter = to.program.predicated_of.get(instruction)
+
+    def step(warp: LanesWarp) -> None:
+        where = None
+        if guard is not None:
+            where = guard(warp)
+            if counter is not None:
+                warp.counters.predicated[counter] += int((warp.active & where).sum())
+        values: list[LaneValue | int] = [read(warp) for read in readers]
+        if reads_carry:
+            values.append(warp.read_carry(function))
+        results = evaluate(spelling, values)
+        for target, value in zip(targets, results):
+            if target is not None:
+                warp.write(target, lane_value(value), where)
+        if writes_carry:
+            active = warp.active if where is None else warp.active & where
+            warp.put_carry(function, lane_value(results[-1]), active)
+
+    return step
+
+
+def _guard_only(to: Prepare, instruction: Instruction) -> Step:
+    """Nothing happens, but the lanes whose guard holds are counted; destinations (cache policies) become 0."""
+    counter = to.program.predicated_of.get(instruction)
+    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+
+    def step(warp: LanesWarp) -> None:
+        if guard is not None and counter is not None:
+            warp.counters.predicated[counter] += int((warp.active & guard(warp)).sum())
+
+    return step
+
+
+def _guarded_trap(to: Prepare, instruction: Instruction) -> Step:
+    counter = to.program.predicated_of.get(instruction)
+    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+
+    def step(warp: LanesWarp) -> None:
+        active = warp.active if guard is None else warp.active & guard(warp)
+        if counter is not None:
+            warp.counters.predicated[counter] += int(active.sum())
+        if active.any():
+            raise trap(warp.place(), instruction, sum(1 << lane for lane in active.nonzero()[0].tolist()))
+
+    return step

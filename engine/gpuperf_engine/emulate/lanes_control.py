@@ -1,0 +1,249 @@
+"""How a block ends in the reference backend. An end moves the running split, and says whether the warp stops there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import Unsupported
+from ..flow.blocks import EXIT, BasicBlock
+from ..flow.operands import matched
+from ..isa.types import scalar_type
+from ..ptx.syntax import Guard, Operand
+from .barriers import BARRIERS
+from .diagnose import bad_barrier, bad_target, divergent_barrier, lanes_of, trap
+from .lanes_calls import Call
+from .lanes_operands import Prepare, bits_of, destinations, every_lane, reader
+from .lanes_values import LaneValue
+from .schedule import Status
+
+if TYPE_CHECKING:
+    from .lanes_warp import LanesWarp
+
+__all__ = ["BarrierEnd", "End", "make_end"]
+
+End = Callable[["LanesWarp"], "Status | None"]
+_U32, _PRED = scalar_type("u32"), scalar_type("pred")
+
+
+def make_end(to: Prepare, block: BasicBlock) -> End:
+    """The end of a block; see ``flow.blocks.BasicBlock`` for the kinds."""
+    if block.kind in ("fall", "jump"):
+        return _fall(block)
+    if block.kind == "branch":
+        return _leave_branch(block) if EXIT in block.successors else _branch(block)
+    if block.kind == "indirect":
+        return _indirect(to, block)
+    if block.kind == "call":
+        return _call(to, block)
+    if block.kind == "return" and block.function != 0:
+        return _return
+    if block.kind in ("return", "exit"):
+        return _exit
+    if block.kind == "trap":
+        return _trap(block)
+    return BarrierEnd(to, block)
+
+
+def _holds(guard: Guard) -> Callable[[LanesWarp], int]:
+    register, negated = guard.register, guard.negated
+
+    def read(warp: LanesWarp) -> int:
+        found = bits_of(warp.read(register))
+        return warp.mask & (~found if negated else found)
+
+    return read
+
+
+def _fall(block: BasicBlock) -> End:
+    target = block.successors[0]
+    guard = block.terminator.guard if block.counted and block.terminator is not None else None
+    if guard is None:
+        return lambda warp: warp.go(block, target)
+    holds = _holds(guard)
+
+    def end(warp: LanesWarp) -> Status | None:
+        warp.counters.taken[block.index] += holds(warp).bit_count()
+        return warp.go(block, target)
+
+    return end
+
+
+def _branch(block: BasicBlock) -> End:
+    assert block.guard is not None
+    holds = _holds(block.guard)
+    then, other = block.successors
+
+    def end(warp: LanesWarp) -> Status | None:
+        taken = holds(warp)
+        if block.counted:
+            warp.counters.taken[block.index] += taken.bit_count()
+        rest = warp.mask & ~taken
+        if not rest or not taken:
+            return warp.go(block, then if taken else other)
+        if block.counted:
+            warp.counters.divergent[block.index] += 1
+        over = warp.pay(block, other if then == block.reconvergence else then)
+        warp.splits.branch([(then, taken), (other, rest)], block.reconvergence)
+        return warp.end_turn(block) if over else None
+
+    return end
+
+
+def _leave_branch(block: BasicBlock) -> End:
+    """A guarded ``ret`` or ``exit``."""
+    assert block.guard is not None
+    holds = _holds(block.guard)
+    other = block.successors[1]
+    ends = block.leaves == "exit" or block.function == 0
+
+    def end(warp: LanesWarp) -> Status | None:
+        taken = holds(warp)
+        rest = warp.mask & ~taken
+        warp.counters.taken[block.index] += taken.bit_count()
+        if taken and rest:
+            warp.counters.divergent[block.index] += 1
+        if not taken:
+            return warp.go(block, other)
+        if ends:
+            warp.splits.exit(taken)
+            return warp.go(block, other) if rest else None
+        if not rest:
+            warp.splits.jump(EXIT)
+            return None
+        over = warp.pay(block, other)
+        warp.splits.branch([(EXIT, taken), (other, rest)], EXIT)
+        return warp.end_turn(block) if over else None
+
+    return end
+
+
+def _indirect(to: Prepare, block: BasicBlock) -> End:
+    instruction = block.terminator
+    assert instruction is not None
+    index_reader = reader(to, next(operand for form, operand in matched(instruction) if form.role == "source"), _U32)
+    successors = block.successors
+    holds = _holds(instruction.guard) if instruction.guard is not None else None
+
+    def end(warp: LanesWarp) -> Status | None:
+        index = every_lane(index_reader(warp))
+        if holds is not None:
+            warp.counters.taken[block.index] += holds(warp).bit_count()
+        sides: dict[int, int] = dict.fromkeys(successors, 0)
+        for lane in lanes_of(warp.mask):
+            number = int(index[lane])
+            if number >= len(successors):
+                raise bad_target(warp.place(), instruction, lane, number, len(successors))
+            sides[successors[number]] |= 1 << lane
+        taken = [target for target, lanes in sides.items() if lanes]
+        if len(taken) == 1:
+            return warp.go(block, taken[0])
+        if block.counted:
+            warp.counters.divergent[block.index] += 1
+        over = warp.pay(block, next((target for target in taken if target in block.back_edges), EXIT))
+        warp.splits.branch(list(sides.items()), block.reconvergence)
+        return warp.end_turn(block) if over else None
+
+    return end
+
+
+def _call(to: Prepare, block: BasicBlock) -> End:
+    call = Call(to, block)
+    entries, recursive = to.program.entries, to.program.recursive
+
+    def end(warp: LanesWarp) -> Status | None:
+        groups = [(number, lanes) for number, lanes in call.groups(warp) if lanes]
+        over = any(number in recursive for number, _ in groups) and warp.spend(1)
+        if len(groups) == 1:
+            number = groups[0][0]
+            warp.splits.call(number, entries[number], call.back, call.enter(warp, number, warp.mask))
+        else:
+            warp.splits.call_each([((call, number), lanes) for number, lanes in groups], call.back)
+        return warp.end_turn(block) if over else None
+
+    return end
+
+
+def _return(warp: LanesWarp) -> Status | None:
+    warp.splits.jump(EXIT)
+    return None
+
+
+def _exit(warp: LanesWarp) -> Status | None:
+    warp.splits.exit(warp.mask)
+    return None
+
+
+def _trap(block: BasicBlock) -> End:
+    instruction = block.instructions[-1]
+
+    def end(warp: LanesWarp) -> Status | None:
+        raise trap(warp.place(), instruction, warp.mask)
+
+    return end
+
+
+class BarrierEnd:
+    """``bar`` and ``barrier``."""
+
+    def __init__(self, to: Prepare, block: BasicBlock) -> None:
+        instruction = block.terminator
+        assert instruction is not None
+        words = instruction.opcode.split(".")
+        if "cluster" in words:
+            raise Unsupported(f"{instruction.opcode} is not run yet", span=instruction.span)
+        self.block = block
+        self.instruction = instruction
+        self.aligned = instruction.spelling.row.name == "bar" or "aligned" in words
+        self.waits = "arrive" not in words
+        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        self.number = reader(to, operands["a"], _U32)
+        self.threads = reader(to, operands["b"], _U32) if "b" in operands else None
+        self.predicate = reader(to, operands["c"], _PRED) if "c" in operands else None
+        self.targets = destinations(instruction)
+        self.operation = instruction.spelling.modifier("op")
+
+    def __call__(self, warp: LanesWarp) -> Status | None:
+        splits = warp.splits
+        whole = splits.mask == splits.live
+        if self.aligned and not whole:
+            raise divergent_barrier(warp.place(), self.instruction, splits.mask, splits.live & ~splits.mask)
+        first = lanes_of(splits.mask)[0]
+        number, expected = self._operands(warp, first)
+        holds = bits_of(self.predicate(warp)) if self.predicate is not None else 0
+        warp.cta.barriers.arrive(
+            number, warp.index, splits.mask, live=splits.live, expected=expected, waits=self.waits, holds=holds
+        )
+        if whole:
+            warp.at_barrier = self
+            return Status.WAITS if self.waits else Status.READY
+        if self.waits:
+            splits.wait(self.block.successors[0])
+            return None
+        return warp.go(self.block, self.block.successors[0])
+
+    def _operands(self, warp: LanesWarp, lane: int) -> tuple[int, int]:
+        """Barrier and thread count (0: all), those of the lowest lane."""
+        number = int(every_lane(self.number(warp))[lane])
+        if number >= BARRIERS:
+            raise bad_barrier(warp.place(), self.instruction, lane, f"barrier {number}")
+        if self.threads is None:
+            return number, 0
+        expected = int(every_lane(self.threads(warp))[lane])
+        if expected == 0 or expected % 32:
+            raise bad_barrier(warp.place(), self.instruction, lane, f"{expected} threads for barrier {number}")
+        return number, expected
+
+    def result(self, warp: LanesWarp, lanes: int, true: int, false: int) -> None:
+        """Give waiting lanes what ``.red`` found."""
+        import numpy as np
+
+        if self.operation is None or self.targets[0] is None:
+            return
+        if self.operation == "popc":
+            value = LaneValue(np.array([true], np.uint32), _U32)
+        else:
+            value = LaneValue(np.array([false == 0 if self.operation == "and" else true > 0]), _PRED)
+        warp.put(self.targets[0], value, warp.lanes_array(lanes))

@@ -1,0 +1,384 @@
+"""Loads, stores and atomics of the reference backend: every access checked, counted, and carried out for all lanes at once.
+
+Lanes that store to one address: the highest wins. Atomics on one address follow each other in ascending lane order. A refused
+access is reported for the lowest lane.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import MemoryFault
+from ..flow.operands import matched
+from ..isa.frame import evaluate
+from ..isa.types import ScalarType, scalar_type
+from ..ptx.syntax import Immediate, Instruction, Register, Variable, Vector
+from .diagnose import cta_of, thread_of
+from .lanes_operands import (
+    Prepare,
+    Reader,
+    address_of,
+    address_operand,
+    as_type,
+    destinations,
+    every_lane,
+    guard_of,
+    integer,
+    lane_value,
+    reader,
+)
+from .lanes_values import LaneValue, dtype_of
+from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Access, Memory
+from .observe import atomic_wavefronts, sectors, wavefronts
+
+if TYPE_CHECKING:
+    from .lanes_warp import LanesWarp
+
+__all__ = ["Arena", "MemoryStep", "Region", "address_reader", "stored_readers"]
+
+Lanes = npt.NDArray[Any]
+_U64 = scalar_type("u64")
+
+
+class Region:
+    """Plain bytes and their shadow; ``words`` looks at the bytes in another width."""
+
+    __slots__ = ("_views", "bytes", "shadow")
+
+    def __init__(self, data: npt.NDArray[np.uint8], shadow: npt.NDArray[np.uint8]) -> None:
+        self.bytes = data
+        self.shadow = shadow
+        self._views: dict[int, Lanes] = {}
+
+    @classmethod
+    def fresh(cls, size: int) -> Region:
+        """Zero bytes that nobody has written."""
+        whole = -(-size // 16) * 16
+        return cls(np.zeros(whole, np.uint8), np.zeros(whole, np.uint8))
+
+    def words(self, width: int) -> Lanes:
+        found = self._views.get(width)
+        if found is None:
+            usable = self.bytes.size // width * width
+            found = self._views[width] = self.bytes[:usable].view(f"u{width}")
+        return found
+
+    def gather(self, offsets: Lanes, type: ScalarType) -> Lanes:
+        """Values at aligned byte offsets."""
+        if type.bits == 128:
+            pairs = self.words(8)
+            place = offsets >> 3
+            return pairs[place].astype(object) | (pairs[place + 1].astype(object) << 64)
+        found: Lanes = self.words(type.bytes)[offsets // type.bytes]
+        return found.view(dtype_of(type))
+
+    def scatter(self, offsets: Lanes, data: Lanes, type: ScalarType) -> None:
+        """Store values at aligned byte offsets; the last of equal offsets wins."""
+        if type.bits == 128:
+            place = offsets >> 3
+            self.words(8)[place] = (data & ((1 << 64) - 1)).astype(np.uint64)
+            self.words(8)[place + 1] = (data >> 64).astype(np.uint64)
+        else:
+            self.words(type.bytes)[offsets // type.bytes] = data.view(f"u{type.bytes}")
+
+    def unwritten(self, offsets: Lanes, size: int) -> bool:
+        """Whether any byte of these accesses was never written."""
+        return not self.shadow[offsets[:, None] + np.arange(size)].all()
+
+    def mark(self, offsets: Lanes, size: int) -> None:
+        """Note that these bytes were written."""
+        self.shadow[offsets[:, None] + np.arange(size)] = 1
+
+
+class Arena:
+    """Device memory with its table of allocations, looked up for all lanes at once."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.region = Region(memory.bytes, memory.shadow)
+        self._generation = -1
+        self._refresh()
+
+    def _refresh(self) -> None:
+        if self._generation != self.memory.generation:
+            self._generation = self.memory.generation
+            table = self.memory.table().astype(np.uint64)
+            self._starts, self._ends = table[:, 0], table[:, 1]
+            self._read_only, self._initialized = table[:, 2] != 0, table[:, 3] != 0
+
+    def check(self, addresses: Lanes, size: int, writes: bool) -> tuple[Lanes, bool]:
+        """Whether each access lies in one allocation (that may be written), and whether all of those are initialised."""
+        self._refresh()
+        if not self._starts.size:
+            return np.zeros(addresses.shape, np.bool_), True
+        place = np.searchsorted(self._starts, addresses, side="right") - 1
+        known = place >= 0
+        place = np.maximum(place, 0)
+        room = self._ends[place] - addresses  # wraps round beyond the end: then larger than any allocation
+        size_of = self._ends[place] - self._starts[place]
+        good = known & (room >= np.uint64(size)) & (room <= size_of)
+        if writes:
+            good &= ~self._read_only[place]
+        return good, bool(self._initialized[place[good]].all())
+
+
+def address_reader(to: Prepare, instruction: Instruction, space: str) -> Reader:
+    """Reads the lanes' addresses as u64: base plus offset, in 32 bits for 32-bit registers in shared and local memory."""
+    operand = address_operand(instruction)
+    base, offset = operand.base, operand.offset
+    if isinstance(base, Variable):
+        constant = integer(address_of(to, base, offset, operand), _U64)
+        return lambda warp: constant
+    if base is None:
+        absolute = integer(offset, _U64)
+        return lambda warp: absolute
+    return _register_reader(base, offset, space)
+
+
+def _register_reader(register: Register, offset: int, space: str) -> Reader:
+    width = 32 if register.type.bits <= 32 and space in ("shared", "local") else 64
+    number = scalar_type(f"u{width}")
+    own = scalar_type(f"u{register.type.bits}")
+    added = integer(offset, number)
+
+    def read(warp: LanesWarp) -> LaneValue:
+        base = warp.read(register).bits(own).convert(number)
+        return lane_value((base + added).convert(_U64))
+
+    return read
+
+
+def stored_readers(to: Prepare, instruction: Instruction, type: ScalarType) -> list[list[Reader]]:
+    """For each value operand (cache policies are none) the readers of its elements, in the access's type."""
+    found = []
+    for form, operand in matched(instruction):
+        if form.role == "source" and form.name != "policy":
+            elements = operand.elements if isinstance(operand, Vector) else (operand,)
+            found.append([_element(to, element, type) for element in elements])
+    return found
+
+
+def _element(to: Prepare, operand: Any, type: ScalarType) -> Reader:
+    if isinstance(operand, Immediate):
+        return reader(to, operand, type)
+    own = reader(to, operand, None)
+    return lambda warp: as_type(own(warp), type)
+
+
+class _Part(NamedTuple):
+    """The lanes of an access that go to one region, with their byte offsets there."""
+
+    region: Region
+    lanes: Lanes
+    offsets: Lanes
+    initialized: bool
+
+
+#: lane, address, space, size of the space
+_Refusal = tuple[int, int, str, int]
+
+
+def _in_window(addresses: Lanes, base: int) -> Lanes:
+    return cast(Lanes, addresses - np.uint64(base) < np.uint64(WINDOW_BYTES))
+
+
+class MemoryStep:
+    """One load, store, atomic or reduction. Calling it with a warp carries it out for the active lanes."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        spelling = instruction.spelling
+        self.instruction = instruction
+        self.kind = {"load": "load", "store": "store", "atomic": "atomic", "reduction": "reduction"}[instruction.effect]
+        self.space = spelling.space or "generic"
+        self.type = scalar_type(str(spelling.modifier("type")))
+        site = to.program.site_of.get(instruction)
+        self.site = site
+        self.bytes = to.program.sites[site].bytes if site is not None else self.type.bytes
+        if site is None:
+            vectors = [len(item.elements) for item in instruction.operands if isinstance(item, Vector)]
+            self.bytes *= max(vectors, default=1)
+        self.count = max(1, self.bytes // self.type.bytes)
+        self.writes = self.kind != "load"
+        self.addresses = address_reader(to, instruction, self.space)
+        self.targets = destinations(instruction)
+        self.values = stored_readers(to, instruction, self.type) if self.writes else []
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.predicated = to.program.predicated_of.get(instruction)
+
+    def __call__(self, warp: LanesWarp) -> None:
+        guard = None
+        active = warp.active
+        if self.guard is not None:
+            guard = self.guard(warp)
+            active = active & guard
+            if self.predicated is not None:
+                warp.counters.predicated[self.predicated] += int(active.sum())
+        lanes = np.flatnonzero(active)
+        if not lanes.size:
+            return
+        addresses = every_lane(self.addresses(warp))[lanes]
+        parts = self._reach(warp, lanes, addresses)
+        if warp.counters.sites is not None and self.site is not None:
+            self._count(warp.counters.sites[self.site], lanes, addresses)
+        if self.kind == "load":
+            self._load(warp, parts, guard)
+        elif self.kind == "store":
+            self._store(warp, parts)
+        else:
+            self._atomic(warp, parts, guard)
+
+    # -- where it goes ---------------------------------------------------------------------------------------------------
+
+    def _reach(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> list[_Part]:
+        """Regions with the lanes that access them and their byte offsets there. Raises ``MemoryFault``."""
+        if self.space in ("shared", "local"):
+            refused, part = self._private(warp, self.space, lanes, addresses)
+            parts = [part]
+        elif self.space == "generic":
+            refused, parts = self._generic(warp, lanes, addresses)
+        else:
+            refused, part = self._arena(warp, lanes, addresses)
+            parts = [part]
+        if refused:
+            raise self._fault(warp, *min(refused))
+        for part in parts:
+            self._track(warp, part)
+        return parts
+
+    def _arena(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> tuple[list[_Refusal], _Part]:
+        arena = warp.cta.arena
+        good, initialized = arena.check(addresses, self.bytes, self.writes)
+        good &= addresses % np.uint64(self.bytes) == 0
+        space = "const" if self.space == "const" else "global"
+        refused = [(int(lanes[place]), int(addresses[place]), space, 0) for place in np.flatnonzero(~good)[:1]]
+        offsets = (addresses - np.uint64(GLOBAL_BASE)).astype(np.int64)
+        return refused, _Part(arena.region, lanes, offsets, initialized)
+
+    def _private(self, warp: LanesWarp, space: str, lanes: Lanes, places: Lanes) -> tuple[list[_Refusal], _Part]:
+        """Shared or local memory; ``places`` are addresses within it."""
+        shared = space == "shared"
+        region, limit = (warp.cta.shared, warp.cta.plan.shared_bytes) if shared else (warp.local, warp.local_bytes)
+        size = self.bytes
+        good = (places % np.uint64(size) == 0) & (places <= np.uint64(max(0, limit - size))) & (limit >= size)
+        refused = [(int(lanes[place]), int(places[place]), space, limit) for place in np.flatnonzero(~good)[:1]]
+        offsets = places.astype(np.int64) if shared else places.astype(np.int64) + lanes * limit
+        return refused, _Part(region, lanes, offsets, False)
+
+    def _generic(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> tuple[list[_Refusal], list[_Part]]:
+        in_shared, in_local = _in_window(addresses, SHARED_WINDOW), _in_window(addresses, LOCAL_WINDOW)
+        refused: list[_Refusal] = []
+        parts: list[_Part] = []
+        for space, chosen, base in (("shared", in_shared, SHARED_WINDOW), ("local", in_local, LOCAL_WINDOW)):
+            if chosen.any():
+                bad, part = self._private(warp, space, lanes[chosen], addresses[chosen] - np.uint64(base))
+                refused += bad
+                parts.append(part)
+        others = ~(in_shared | in_local)
+        if others.any():
+            bad, part = self._arena(warp, lanes[others], addresses[others])
+            refused += bad
+            parts.append(part)
+        return refused, parts
+
+    def _track(self, warp: LanesWarp, part: _Part) -> None:
+        """The shadow of memory that is not known to be initialised."""
+        if part.initialized:
+            return
+        region, offsets = part.region, part.offsets
+        if self.kind != "store" and self.site is not None and region.unwritten(offsets, self.bytes):
+            warp.counters.uninitialized.add(self.site)
+        if self.writes:
+            region.mark(offsets, self.bytes)
+
+    def _fault(self, warp: LanesWarp, lane: int, address: int, space: str, limit: int) -> MemoryFault:
+        plan = warp.cta.plan
+        return warp.cta.arena.memory.fault(
+            Access(
+                self.instruction,
+                warp.cta.program.kernel.name,
+                self.kind,
+                space,
+                address,
+                self.bytes,
+                thread_of(plan, warp.index, lane),
+                cta_of(plan, warp.cta.index),
+                limit,
+            )
+        )
+
+    # -- what it does ----------------------------------------------------------------------------------------------------
+
+    def _load(self, warp: LanesWarp, parts: list[_Part], guard: Lanes | None) -> None:
+        for element, target in enumerate(self.targets[: self.count]):
+            data = np.zeros(32, dtype_of(self.type))
+            for region, lanes, offsets, _ in parts:
+                data[lanes] = region.gather(offsets + element * self.type.bytes, self.type)
+            if target is not None:
+                warp.write(target, LaneValue(data, self.type), guard)
+
+    def _store(self, warp: LanesWarp, parts: list[_Part]) -> None:
+        for element, read in enumerate(self.values[0][: self.count]):
+            data = every_lane(read(warp))
+            for region, lanes, offsets, _ in parts:
+                region.scatter(offsets + element * self.type.bytes, data[lanes], self.type)
+
+    def _atomic(self, warp: LanesWarp, parts: list[_Part], guard: Lanes | None) -> None:
+        given = [[every_lane(read(warp)) for read in operand] for operand in self.values]
+        old = [np.zeros(32, dtype_of(self.type)) for _ in range(self.count)]
+        for region, lanes, offsets, _ in parts:
+            turn = _turns(offsets)
+            for number in range(int(turn.max()) + 1):
+                now = turn == number
+                self._combine(region, lanes[now], offsets[now], given, old)
+        for target, data in zip(self.targets, old):
+            if target is not None:
+                warp.write(target, LaneValue(data, self.type), guard)
+
+    def _combine(self, region: Region, lanes: Lanes, offsets: Lanes, given: list[list[Lanes]], old: list[Lanes]) -> None:
+        """One step for lanes with different addresses."""
+        for element in range(self.count):
+            place = offsets + element * self.type.bytes
+            before = region.gather(place, self.type)
+            old[element][lanes] = before
+            operands = [LaneValue(operand[element][lanes], self.type) for operand in given]
+            (after,) = evaluate(self.instruction.spelling, [LaneValue(before, self.type), *operands])
+            region.scatter(place, np.broadcast_to(lane_value(after).data, lanes.shape), self.type)
+
+    # -- what it costs ---------------------------------------------------------------------------------------------------
+
+    def _count(self, row: list[int], lanes: Lanes, addresses: Lanes) -> None:
+        """Adds to the site's counters; see ``observe.SITE_COLUMNS``."""
+        row[0] += 1
+        row[1] += int(lanes.size)
+        if self.space == "generic":
+            in_shared, in_local = _in_window(addresses, SHARED_WINDOW), _in_window(addresses, LOCAL_WINDOW)
+            row[5] += int(in_shared.sum())
+            row[6] += int(in_local.sum())
+            if in_shared.any():
+                self._count_shared(row, lanes[in_shared], addresses[in_shared])
+            addresses = addresses[~(in_shared | in_local)]
+            if addresses.size:
+                row[2] += sectors(addresses)
+        elif self.space == "shared":
+            self._count_shared(row, lanes, addresses)
+        elif self.space in ("global", "local"):
+            row[2] += sectors(addresses)
+
+    def _count_shared(self, row: list[int], lanes: Lanes, addresses: Lanes) -> None:
+        count = atomic_wavefronts if self.kind in ("atomic", "reduction") else wavefronts
+        found, ideal = count(addresses, lanes, self.bytes)
+        row[3] += found
+        row[4] += ideal
+
+
+def _turns(offsets: Lanes) -> Lanes:
+    """For each lane how many lower lanes have the same offset."""
+    order = np.argsort(offsets, kind="stable")
+    ordered = offsets[order]
+    first = np.searchsorted(ordered, ordered, side="left")
+    turns = np.empty_like(first)
+    turns[order] = np.arange(offsets.size) - first
+    return turns

@@ -1,0 +1,265 @@
+"""One warp of the reference backend: its registers, and running it block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..flow.blocks import BasicBlock
+from ..isa.frame import extend
+from ..isa.types import scalar_type
+from ..ptx.syntax import Register, Variable
+from .barriers import Barriers
+from .diagnose import Place, Waiting, budget, deadlock
+from .lanes_calls import Call, Frame
+from .lanes_exchange import mask_array, perform
+from .lanes_memory import Arena, Region
+from .lanes_operands import integer, lane_value
+from .lanes_values import LaneValue
+from .launch import LaunchPlan
+from .program import Program
+from .schedule import Status
+from .warp import AFTER, Meeting, Warp
+
+if TYPE_CHECKING:
+    from .lanes_blocks import Block
+    from .lanes_control import BarrierEnd
+
+__all__ = ["Counters", "LanesCta", "LanesWarp"]
+
+Lanes = npt.NDArray[Any]
+_PRED = scalar_type("pred")
+_NO_CARRY = LaneValue(np.zeros(1, np.bool_), _PRED)
+
+_lanes_array = lru_cache(maxsize=4096)(mask_array)
+
+
+@dataclass(slots=True)
+class Counters:
+    """The counters of a launch while it runs; see ``observe.Observation``."""
+
+    block_warps: list[int]
+    block_lanes: list[int]
+    divergent: list[int]
+    taken: list[int]
+    predicated: list[int]
+    sites: list[list[int]] | None
+    uninitialized: set[int]
+
+
+@dataclass(slots=True)
+class LanesCta:
+    """What the warps of one CTA share. ``coordinates`` are ``%ctaid.x`` to ``.w``."""
+
+    index: int
+    coordinates: tuple[LaneValue, ...]
+    program: Program
+    plan: LaunchPlan
+    blocks: list[Block]
+    arena: Arena
+    shared: Region
+    barriers: Barriers
+    counters: Counters
+
+
+class LanesWarp:
+    """Registers hold values of their own type; one that was never written is 0. ``mask`` and ``active`` are the running lanes."""
+
+    def __init__(self, cta: LanesCta, index: int, lanes: int, tid: tuple[LaneValue, ...]) -> None:
+        self.cta = cta
+        self.index = index
+        self.tid = tid
+        self.counters = cta.counters
+        self.splits = Warp(cta.program.entries[0], lanes, self)
+        self.registers: dict[Register, LaneValue] = {}
+        self.parameters: dict[Variable, Lanes] = {}
+        self.carry: dict[int, LaneValue] = {}
+        self.local_bytes = cta.program.local_bytes
+        self.local = Region.fresh(32 * self.local_bytes)
+        self.steps = 0
+        self.fuel = 0
+        self.mask = 0
+        self.active: Lanes = mask_array(0)
+        self.at_barrier: BarrierEnd | None = None
+
+    # -- registers -------------------------------------------------------------------------------------------------------
+
+    def read(self, register: Register) -> LaneValue:
+        """The content of a register."""
+        found = self.registers.get(register)
+        return integer(0, register.type) if found is None else found
+
+    def write(self, register: Register, value: LaneValue, guard: Lanes | None) -> None:
+        """Write the running lanes (of which the guard holds); narrower values are extended to the register."""
+        if value.type is not register.type:
+            value = lane_value(extend(value, register.type))
+        if guard is not None:
+            self.put(register, value, self.active & guard)
+        elif self.mask == self.splits.live:
+            self.registers[register] = value
+        else:
+            self.put(register, value, self.active)
+
+    def put(self, register: Register, value: LaneValue, where: Lanes) -> None:
+        """Write any lanes."""
+        if value.type is not register.type:
+            value = lane_value(extend(value, register.type))
+        data = np.where(where, value.data, self.read(register).data)
+        self.registers[register] = LaneValue(data, register.type)
+
+    def read_carry(self, function: int) -> LaneValue:
+        """The condition code CC.CF."""
+        return self.carry.get(function, _NO_CARRY)
+
+    def put_carry(self, function: int, value: LaneValue, where: Lanes) -> None:
+        """Write the condition code in some lanes."""
+        self.carry[function] = LaneValue(np.where(where, value.data, self.read_carry(function).data), _PRED)
+
+    def parameter(self, variable: Variable) -> Lanes:
+        """The bytes of a parameter of a call or device function, shape (32, bytes)."""
+        found = self.parameters.get(variable)
+        if found is None:
+            found = self.parameters[variable] = np.zeros((32, max(variable.size, variable.type.bytes)), np.uint8)
+        return found
+
+    def lanes_array(self, mask: int) -> Lanes:
+        """A mask as 32 ``bool``, not to be written to."""
+        return _lanes_array(mask)
+
+    # -- running ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def live(self) -> int:
+        return self.splits.live
+
+    def refuel(self, fuel: int) -> None:
+        self.fuel = fuel
+
+    def resume(self) -> Status:
+        splits, blocks, counters = self.splits, self.cta.blocks, self.counters
+        if self.at_barrier is not None:
+            end, self.at_barrier = self.at_barrier, None
+            self._enter()
+            status = self.go(end.block, end.block.successors[0])
+            if status is not None:
+                return status
+        while splits.mask:
+            self._enter()
+            pc = splits.pc
+            if pc >= AFTER:
+                block = blocks[pc - AFTER]
+            else:
+                block = blocks[pc]
+                counters.block_warps[pc] += 1
+                counters.block_lanes[pc] += self.mask.bit_count()
+                self.steps += block.counts
+                if block.sync is not None and not splits.arrive(block.sync.instruction.opcode, block.sync.masks(self)):
+                    continue
+            for step in block.steps:
+                step(self)
+            status = block.end(self)
+            if status is not None:
+                return status
+        return self._stopped()
+
+    def _enter(self) -> None:
+        self.mask = self.splits.mask
+        self.active = _lanes_array(self.mask)
+
+    def _stopped(self) -> Status:
+        """No split runs: the warp has ended, or waits for the CTA, or for itself in vain."""
+        if self.splits.done:
+            return Status.DONE
+        if any(wait.key == "barrier" for _, _, wait in self.splits.waiting()):
+            return Status.WAITS
+        raise deadlock(self.where())
+
+    def pay(self, block: BasicBlock, target: int) -> bool:
+        """The running split leaves a block for another; returns whether that used up the fuel."""
+        return target in block.back_edges and self.spend(block.fuel)
+
+    def spend(self, fuel: int) -> bool:
+        """Returns whether the turn is over."""
+        self.fuel -= fuel
+        return self.fuel <= 0
+
+    def go(self, block: BasicBlock, target: int) -> Status | None:
+        """All running lanes go from a block to another."""
+        over = self.pay(block, target)
+        self.splits.jump(target)
+        return self.end_turn(block) if over else None
+
+    def end_turn(self, block: BasicBlock) -> Status:
+        """The fuel is used up. Raises ``BudgetExceeded``."""
+        if block.fuel > 1 and self.splits.mask:
+            self.splits.take_turns()
+        if self.steps > self.cta.plan.max_instructions:
+            raise budget(self.place(), block, self.steps, self.splits.mask)
+        return Status.TURN_OVER
+
+    # -- what ``warp.Warp`` asks for ---------------------------------------------------------------------------------------
+
+    def meet(self, meeting: Meeting) -> None:
+        parts = []
+        for block, lanes in meeting.parts:
+            exchange = self.cta.blocks[block].sync
+            assert exchange is not None
+            parts.append((exchange, lanes))
+        perform(self, meeting.participants, parts)
+
+    def enter(self, function: tuple[Call, int], lanes: int) -> tuple[int, int, Frame]:
+        call, number = function
+        return number, self.cta.program.entries[number], call.enter(self, number, lanes)
+
+    def leave(self, payload: Frame, lanes: int) -> None:
+        payload.call.leave(self, payload, lanes)
+
+    # -- what the schedule asks for ----------------------------------------------------------------------------------------
+
+    def release(self, lanes: int, true: int, false: int) -> None:
+        if self.at_barrier is not None:
+            self.at_barrier.result(self, lanes, true, false)
+            return
+        for block, waiting, wait in list(self.splits.waiting()):
+            if wait.key == "barrier" and waiting & lanes:
+                barrier = self.cta.blocks[block].barrier
+                assert barrier is not None
+                barrier.result(self, waiting, true, false)
+        self.splits.release(lanes)
+
+    def state(self) -> Iterator[bytes]:
+        yield repr((self.splits.state(), self.at_barrier is not None)).encode()
+        for register, value in self.registers.items():
+            yield register.index.to_bytes(4, "little")
+            yield repr(value.data).encode() if value.data.dtype == object else value.data.tobytes()
+        for carry in self.carry.values():
+            yield carry.data.tobytes()
+        for data in self.parameters.values():
+            yield data.tobytes()
+        yield self.local.bytes.tobytes()
+
+    def where(self) -> Iterable[Waiting]:
+        place, blocks = self.place(), self.cta.blocks
+        if self.at_barrier is not None:
+            instruction = self.at_barrier.instruction
+            yield Waiting(place, self.splits.mask, self.at_barrier.block, f"at {instruction.opcode}")
+        elif self.splits.mask:
+            pc = self.splits.pc - AFTER if self.splits.pc >= AFTER else self.splits.pc
+            yield Waiting(place, self.splits.mask, blocks[pc].basic, "running")
+        for block, lanes, wait in self.splits.waiting():
+            reason = "at a barrier" if wait.key == "barrier" else f"at {wait.key} for lanes that do not come"
+            yield Waiting(place, lanes, blocks[block].basic, reason)
+        if self.splits.mask and self.at_barrier is None:
+            for entry in self.splits.stack:
+                if entry.kind == 1 and entry.mask & self.splits.live:
+                    pc = entry.pc - AFTER if entry.pc >= AFTER else entry.pc
+                    yield Waiting(place, entry.mask & self.splits.live, blocks[pc].basic, "running")
+
+    def place(self) -> Place:
+        """For messages."""
+        return Place(self.cta.program, self.cta.plan, self.cta.index, self.index)

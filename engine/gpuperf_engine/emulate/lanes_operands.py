@@ -59,6 +59,7 @@ Destination = Union[Register, None]
 
 _U32, _U64, _PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
 _ANY = LaneValue(np.zeros(1, np.uint32), _U32)
+_FALSE, _TRUE = LaneValue(np.zeros(1, np.bool_), _PRED), LaneValue(np.ones(1, np.bool_), _PRED)
 
 
 class Prepare:
@@ -80,6 +81,8 @@ def lane_value(value: Value) -> LaneValue:
 
 def integer(number: int, type: ScalarType) -> LaneValue:
     """A constant by its bits."""
+    if type.is_predicate:
+        return _TRUE if number & 1 else _FALSE
     return lane_value(_ANY.constant_bits(number & ((1 << type.bits) - 1), type))
 
 
@@ -139,7 +142,7 @@ def _immediate(operand: Immediate, type: ScalarType) -> LaneValue:
         if type.is_float and type.bits > 16 and type.lanes == 1:
             return lane_value(_ANY.constant(operand.value, type))
         if type.is_predicate:
-            return LaneValue(np.array([bool(operand.value)]), type)
+            return integer(int(operand.value != 0), type)
         return integer(operand.value, type)
     held = scalar_type(operand.kind)
     value = integer(operand.value, held)

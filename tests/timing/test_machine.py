@@ -63,7 +63,7 @@ def test_unknown_id_names_the_nearest() -> None:
 
 
 def test_missing_file_is_named() -> None:
-    with pytest.raises(MachineError, match="cannot read machine description .*nowhere.yaml"):
+    with pytest.raises(MachineError, match=r"cannot read machine description .*nowhere\.yaml"):
         load_machine("/nowhere.yaml")
 
 

@@ -137,5 +137,5 @@ def test_more_work_or_latency_never_takes_less(toy: Machine, body, more: Instruc
         return path_time((Block(instructions),), toy.lanes, latencies).cycles
 
     reader = Instruction(more.unit, more.latency, more.reads, ())
-    assert cycles(body[:at] + (reader,) + body[at:], LOAD) >= cycles(body, LOAD)
+    assert cycles((*body[:at], reader, *body[at:]), LOAD) >= cycles(body, LOAD)
     assert cycles(body, latency + 1) >= cycles(body, latency)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import linecache
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from .launch import (
     check_shape,
     host_threads,
     marshal,
-    reachable_bytes,
+    pointed_at,
 )
 from .memory import DEFAULT_BYTES, Allocation, Memory
 from .observe import Observation
@@ -108,7 +109,7 @@ class DeviceArray:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -135,7 +136,7 @@ class DeviceArray:
             if not 0 <= start < self.shape[0]:
                 raise LaunchError(f"index {int(key)} of an array of length {self.shape[0]}")
             shape = self.shape[1:]
-        row = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+        row = self.dtype.itemsize * math.prod(self.shape[1:])
         return DeviceArray(self.runtime, self.allocation, self.offset + start * row, shape, self.dtype)
 
     def numpy(self) -> NDArray[Any]:
@@ -208,8 +209,8 @@ class Runtime:
         if resources not in RESOURCES:
             raise UnknownName(f"no resources {resources!r}", hint=nearest(resources, RESOURCES, noun="source of resources"))
         self.resources = resources
-        self.memory = Memory(memory_bytes)
-        self.max_instructions = max_instructions
+        self.memory = Memory(_whole(memory_bytes, "memory_bytes", 0))
+        self.max_instructions = _whole(max_instructions, "max_instructions", 1)
         self.events: list[Event] = []
         self.arrays: list[DeviceArray] = []
         self._backend = _backend(backend)
@@ -221,9 +222,10 @@ class Runtime:
 
     def array(self, values: object, *, name: str | None = None) -> DeviceArray:
         """Device memory with a copy of a host array (anything ``np.asarray`` takes)."""
-        host = np.ascontiguousarray(values)
-        if host.dtype.hasobject:
-            raise LaunchError(f"an array of dtype {host.dtype} has no device representation")
+        try:
+            host = np.asarray(values, order="C")
+        except (TypeError, ValueError) as error:
+            raise LaunchError(f"a {type(values).__name__} is no array: {error}") from None
         made = self._allocate(host.shape, host.dtype, name)
         self.memory.write(made.allocation, 0, host.reshape(-1).view(np.uint8))
         self._record("copy-in", (made,), made.nbytes)
@@ -233,7 +235,7 @@ class Runtime:
         self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *, name: str | None = None
     ) -> DeviceArray:
         """Uninitialised device memory. Reading it before a write is reported."""
-        made = self._allocate(_shape(shape), np.dtype(dtype), name)
+        made = self._allocate(_shape(shape), _dtype(dtype), name)
         self.events.append(Event("allocate", call_site(), (made,), bytes=made.nbytes))
         return made
 
@@ -241,13 +243,18 @@ class Runtime:
         self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *, name: str | None = None
     ) -> DeviceArray:
         """Device memory set to zero, recorded as an allocation and a memset."""
-        made = self._allocate(_shape(shape), np.dtype(dtype), name)
+        made = self._allocate(_shape(shape), _dtype(dtype), name)
         self.memory.mark(made.allocation, 0, made.nbytes)
         self._record("memset", (made,), made.nbytes)
         return made
 
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str | None) -> DeviceArray:
-        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if dtype.hasobject or dtype.kind in "USmM" or not dtype.isnative:
+            raise LaunchError(
+                f"an array of dtype {dtype} has no device representation",
+                hint="accepted: booleans, numbers and structures of them in the byte order of the host",
+            )
+        size = math.prod(shape) * dtype.itemsize
         allocation = self.memory.allocate(size, name or "")
         made = DeviceArray(self, allocation, 0, shape, dtype)
         self.arrays.append(made)
@@ -256,19 +263,26 @@ class Runtime:
     def memset(self, array: DeviceArray, value: object) -> None:
         """Set every element of an array or view to one value."""
         before = self._before(array)
-        array.bytes()[:] = np.full(array.size, value, dtype=array.dtype).view(np.uint8)
+        self._address_of(array)
+        one = _converted(value, array.dtype)
+        if one.size != 1:
+            raise LaunchError(f"cannot fill with {value!r:.60}", hint="accepted: one value; copy_from() takes arrays")
+        filled = np.full(array.size, one.reshape(()), dtype=array.dtype)
+        array.bytes()[:] = filled.view(np.uint8)
         self.memory.mark(array.allocation, array.offset, array.nbytes)
         self._record("memset", (array,), array.nbytes, before)
 
     def copy(self, target: DeviceArray, source: NDArray[Any] | DeviceArray) -> None:
-        """Copy host → device or device → device; both sides must have the same number of bytes."""
+        """Copy host → device or device → device; both sides must have the same number of bytes. Host data is converted to
+        the array's dtype if that keeps its kind (``np.can_cast(…, "same_kind")``)."""
         before = self._before(target)
         kind = "copy-in"
         objects: tuple[DeviceArray, ...] = (target,)
         if isinstance(source, DeviceArray):
+            self._address_of(source)
             raw, kind, objects = source.bytes().copy(), "copy", (target, source)
         else:
-            raw = np.ascontiguousarray(source, dtype=target.dtype).reshape(-1).view(np.uint8)
+            raw = _converted(source, target.dtype).reshape(-1).view(np.uint8)
         if raw.size != target.nbytes:
             raise LaunchError(f"copy of {raw.size:,} bytes to an array of {target.nbytes:,} bytes")
         array_bytes = target.bytes()
@@ -295,7 +309,7 @@ class Runtime:
         dims = tuple(int(size or 0) for size in variable.dims)
         dtype = _variable_dtype(variable)
         shape = (*dims, variable.vector) if variable.vector > 1 else dims
-        if int(np.prod(shape, dtype=np.int64)) * dtype.itemsize != variable.size:
+        if math.prod(shape) * dtype.itemsize != variable.size:
             dtype, shape = np.dtype(np.uint8), (variable.size,)
         made = self._variables[variable] = DeviceArray(self, allocation, 0, shape, dtype)
         image = bytearray(variable.initial or bytes(variable.size))
@@ -329,16 +343,23 @@ class Runtime:
         """Run a kernel on this memory. See ``api.Device.launch`` for the arguments and errors."""
         if not isinstance(kernel, Function):
             raise LaunchError(f"a {type(kernel).__name__} is no kernel", hint='launch module["name"]')
+        if not kernel.is_entry:
+            raise LaunchError(
+                f"{kernel.name!r} is a device function (.func)", span=kernel.span, hint="only an .entry can be launched"
+            )
         if demand != "values":
             raise UnknownName(f"no demand {demand!r}", hint=nearest(demand, ("values",), noun="demand"))
         if cluster is not None:
             raise Unsupported("thread block clusters are not run yet", span=kernel.span)
         program = program_of(kernel)
         shape, threads, total = check_shape(program, grid, block, shared_bytes)
+        budget = self.max_instructions
+        if max_instructions is not None:
+            budget = _whole(max_instructions, "max_instructions", 1)
         raw = marshal(kernel, args, self._address_of)
         self._name_by_parameter(kernel, args)
-        count = int(np.prod(shape, dtype=np.int64))
-        per_cta = int(np.prod(threads))
+        count = math.prod(shape)
+        per_cta = math.prod(threads)
         resident = count if cooperative else max(1, min(count, RESIDENT_THREADS // per_cta))
         plan = LaunchPlan(
             grid=shape,
@@ -348,11 +369,11 @@ class Runtime:
             parameters=raw,
             parameter_address=self._parameter_memory(kernel, raw),
             symbols=np.array([self._symbol_address(target) for target in program.symbols], dtype=np.uint64),
-            max_instructions=self.max_instructions if max_instructions is None else int(max_instructions),
+            max_instructions=budget,
             resident=resident,
             cooperative=cooperative,
             threads=host_threads() if program.order_free else 1,
-            reachable_bytes=reachable_bytes(program, raw, self.memory.allocations),
+            pointed_at=pointed_at(raw, self.memory.allocations),
         )
         before = self._start_values()
         try:
@@ -473,6 +494,30 @@ class _Snapshot:
 
     bytes: NDArray[np.uint8]
     written: NDArray[np.bool_]
+
+
+def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    try:
+        return np.dtype(dtype)
+    except TypeError as error:
+        raise LaunchError(f"{dtype!r} is no dtype: {error}") from None
+
+
+def _converted(source: object, dtype: np.dtype[Any]) -> NDArray[Any]:
+    try:
+        given = np.asarray(source)
+        if not isinstance(source, (np.ndarray, np.generic)) and given.dtype.kind in "iu":
+            given = np.asarray(source, dtype=dtype)  # Python integers have no width of their own; checked for range
+        return np.ascontiguousarray(given.astype(dtype, casting="same_kind", copy=False))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise LaunchError(f"cannot put {source!r:.60} into an array of {dtype}: {error}") from None
+
+
+def _whole(value: object, what: str, least: int) -> int:
+    """The value as an int that is not less than ``least``; large ones become 2**62, which no run and no host reaches."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or int(value.__index__()) < least:
+        raise LaunchError(f"{what} is {value!r}", hint=f"accepted: an int, {least} or more")
+    return min(int(value.__index__()), 1 << 62)
 
 
 def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from ..ptx.syntax import Function, Variable
 from .memory import Allocation
 from .program import Program
 
-__all__ = ["MAX_INSTRUCTIONS", "Dim3", "LaunchPlan", "check_shape", "marshal", "reachable_bytes", "shared_limit"]
+__all__ = ["MAX_INSTRUCTIONS", "Dim3", "LaunchPlan", "check_shape", "marshal", "pointed_at", "shared_limit"]
 
 Dim3 = tuple[int, int, int]
 MAX_GRID: Dim3 = (2**31 - 1, 65535, 65535)
@@ -70,9 +70,8 @@ class LaunchPlan:
     resident: int
     cooperative: bool
     threads: int
-    #: size of the allocations that arguments and variables point into (0: not known); what is reached through pointers in
-    #: memory is not among them
-    reachable_bytes: int = 0
+    #: (address, size) of the allocations that arguments point into, in order of address
+    pointed_at: tuple[tuple[int, int], ...] = ()
 
     @property
     def ctas(self) -> int:
@@ -262,7 +261,7 @@ def _scalar(param: Variable, value: NDArray[Any]) -> bytes:
         raise LaunchError(f"a {value.dtype} for an integer parameter")
     if kind not in "iufVb" and value.dtype.name not in ("bfloat16",):
         raise LaunchError(f"a {value.dtype} is no kernel argument")
-    return value.tobytes()
+    return value.astype(value.dtype.newbyteorder("=")).tobytes()
 
 
 def _python_int(param: Variable, value: int) -> bytes:
@@ -288,9 +287,8 @@ def _python_float(param: Variable, value: float) -> bytes:
     return bytes(made.tobytes())
 
 
-def reachable_bytes(program: Program, parameters: bytes, allocations: Sequence[Allocation]) -> int:
-    """Size of the allocations (given in order of address) that a word of the parameter buffer points into, plus that of the
-    program's variables."""
+def pointed_at(parameters: bytes, allocations: Sequence[Allocation]) -> tuple[tuple[int, int], ...]:
+    """(address, size) of the allocations (given in order of address) that a word of the parameter buffer points into."""
     starts = [allocation.address for allocation in allocations]
     found: set[int] = set()
     for offset in range(0, len(parameters) - 7, 8):
@@ -298,5 +296,4 @@ def reachable_bytes(program: Program, parameters: bytes, allocations: Sequence[A
         place = bisect_right(starts, address) - 1
         if place >= 0 and address < allocations[place].end:
             found.add(place)
-    variables = sum(target.size for target in program.symbols if isinstance(target, Variable))
-    return variables + sum(allocations[place].size for place in found)
+    return tuple((allocations[place].address, allocations[place].size) for place in sorted(found))

@@ -6,7 +6,6 @@ Counts are exact up to the expansion of PTX into machine instructions (``machine
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -19,21 +18,28 @@ from ..profile.build import LaunchRecord
 from ..ptx import syntax
 from ..results import Resources
 from .expansion import expansion_of
+from .footprint import footprint
 from .inputs import Block, Instruction, Loop, MemoryTraffic, Path, TimingInput
 from .machine import Machine
+from .schedule import schedule
 from .schema import UNITS
 
 __all__ = ["launch_key", "timing_input"]
 
-_SECTOR = 32
 _LOAD_LATENCY = {"global": "global", "generic": "global", "local": "local", "const": "constant", "shared": "shared"}
+
+
+# Effects whose order in memory matters, spaces that have one, and the registers that stand for it.
+_ORDERED = frozenset({"load", "store", "atomic", "reduction", "fence"})
+_SPACES = ("global", "shared", "local")
+_ORDER = (-1, -2, -3)
 
 
 def launch_key(record: LaunchRecord) -> Hashable:
     """Equal for launches of one program whose predicted times are equal on every machine."""
     plan, seen = record.plan, record.observation
     sites = b"" if seen.sites is None else seen.sites.tobytes()
-    shape = plan.grid, plan.block, plan.shared_bytes, plan.reachable_bytes
+    shape = plan.grid, plan.block, plan.shared_bytes, plan.pointed_at
     return id(record.program), shape, seen.block_warps.tobytes(), sites
 
 
@@ -59,7 +65,7 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
         shared_bytes=resources.shared_bytes,
         warp_instructions=builder.counts(),
         path=path,
-        memory=_traffic(record.program, builder.sites, plan.reachable_bytes),
+        memory=_traffic(record, builder.sites),
         barriers=barriers / warps,
         resources=resources.source,
         latencies=builder.latencies,
@@ -91,27 +97,29 @@ def _sites(record: LaunchRecord) -> list[_Site]:
     return found
 
 
-def _traffic(program: Program, sites: list[_Site], reachable: int) -> MemoryTraffic:
+def _traffic(record: LaunchRecord, sites: list[_Site]) -> MemoryTraffic:
     requests = dict.fromkeys(("load", "store", "atomic", "reduction"), 0)
     sectors = dict(requests)
+    read: dict[int, int] = {}
+    written: dict[int, int] = {}
     local = 0
-    for site, seen in zip(program.sites, sites, strict=True):
+    for site, seen in zip(record.program.sites, sites, strict=True):
         if seen.space == "local":
             local += seen.sectors
         elif seen.sectors:
             requests[site.kind] += seen.requests
             sectors[site.kind] += seen.sectors
-    changed = sectors["atomic"] + sectors["reduction"]
+            (read if site.kind == "load" else written)[site.index] = seen.sectors
     return MemoryTraffic(
         load_requests=requests["load"],
         load_sectors=sectors["load"],
         store_requests=requests["store"],
         store_sectors=sectors["store"],
-        read_footprint=min(sectors["load"] * _SECTOR, reachable or math.inf),
-        write_footprint=min((sectors["store"] + changed) * _SECTOR, reachable or math.inf),
+        read_footprint=footprint(record.program, record.plan, read),
+        write_footprint=footprint(record.program, record.plan, written),
         shared_wavefronts=sum(seen.wavefronts for seen in sites),
         local_sectors=local,
-        atomic_sectors=changed,
+        atomic_sectors=sectors["atomic"] + sectors["reduction"],
     )
 
 
@@ -123,6 +131,13 @@ class _Builder:
     machine: Machine
     latencies: dict[str, float] = field(default_factory=dict)
     active: list[int] = field(default_factory=list)
+
+    @property
+    def order_latencies(self) -> Mapping[str, float]:
+        """Latencies to schedule by: loads as an assembler that knows nothing of caches takes them."""
+        known = self.machine.latencies
+        loads = {"global": known["l2"], "local": known["l1"], "constant": known["l1"], "atomic": known["l2"]}
+        return {**known, **loads, **self.latencies}
 
     def counts(self) -> Mapping[str, float]:
         total = dict.fromkeys(UNITS, 0)
@@ -180,7 +195,9 @@ class _Builder:
         if not executions:
             return
         share = executions / passes
-        instructions = tuple(item for found in block.instructions for item in self.expand(found, block))
+        instructions = schedule(
+            [item for found in block.instructions for item in self.expand(found, block)], self.order_latencies
+        )
         if instructions:
             yield Block(instructions, share) if share <= 1.0 else Loop((Block(instructions),), share)
         if block.kind == "call" and block.terminator is not None:
@@ -197,10 +214,13 @@ class _Builder:
         base = block.function << 20
         sources = tuple(dict.fromkeys(base + register.index for register in reads(found)))
         results = tuple(dict.fromkeys(base + register.index for register in writes(found)))
+        after, before = self.memory_order(found)
+        sources, results = sources + after, results + before
         expansion = expansion_of(found.opcode, self.machine.compute_capability)
         if expansion is None:
             unit = found.spelling.unit
-            yield Instruction(unit, self.latency(found, unit) if results else "none", sources, results)
+            latency = self.latency(found, unit) if len(results) > len(before) else "none"
+            yield Instruction(unit, latency, sources, results)
             return
         units = [unit for unit, count in expansion.units.items() for _ in range(count)]
         if not units:
@@ -209,6 +229,15 @@ class _Builder:
         yield Instruction(units[0], self.chain(expansion.chain) if results else "none", sources, results)
         for unit in units[1:]:
             yield Instruction(unit)
+
+    def memory_order(self, found: syntax.Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Registers (negative, one per space) that keep loads behind the stores before them: those read and those written."""
+        if found.effect not in _ORDERED or (found.effect == "load" and "nc" in found.opcode.split(".")):
+            return (), ()
+        if found.effect == "fence":
+            return _ORDER, _ORDER
+        token = (_ORDER[_SPACES.index(self.space(found))],) if self.space(found) in _SPACES else ()
+        return token, () if found.effect == "load" else token
 
     def latency(self, found: syntax.Instruction, unit: str) -> str:
         """The name of the latency of an instruction that is one machine instruction."""

@@ -1,0 +1,123 @@
+"""How many distinct bytes a launch touches, at most: no more than its sectors, and no more than the arrays hold.
+
+Each memory instruction is traced back, register by register, to the pointer parameters and variables that its address is made
+from. Instructions on the same arrays share them, so three loads of one array count that array once. What comes out of memory or
+through a call may point anywhere: to any of the arrays that the arguments point to.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from functools import lru_cache
+
+from ..emulate.launch import LaunchPlan
+from ..emulate.program import Program
+from ..flow.operands import reads, writes
+from ..ptx.syntax import Address, Function, Instruction, Register, Symbol, Variable
+
+__all__ = ["footprint"]
+
+_SECTOR = 32
+
+
+def footprint(program: Program, plan: LaunchPlan, sectors: Mapping[int, int]) -> int:
+    """Upper bound in bytes for instructions that moved ``sectors`` (by index of the site), each of 32 bytes."""
+    arrays = dict(plan.pointed_at)
+    addresses = {target: int(plan.symbols[index]) for target, index in program.symbol_of.items()}
+    arrays |= {addresses[target]: target.size for target in addresses if isinstance(target, Variable)}
+    groups: dict[frozenset[int], int] = {}
+    for index, count in sorted(sectors.items()):
+        group = _arrays(program, index, plan, sorted(arrays), addresses)
+        groups[group] = groups.get(group, 0) + count * _SECTOR
+    # A group inside a larger one shares the larger one's arrays.
+    largest = [group for group in groups if not any(group < other for other in groups)]
+    total = 0
+    for group in largest:
+        moved = sum(count for other, count in groups.items() if other <= group)
+        size = sum(_whole_sectors(arrays[start]) for start in group)
+        total += min(moved, size) if group else moved
+    everything = sum(_whole_sectors(size) for size in arrays.values())
+    return min(total, everything) if arrays else total
+
+
+def _whole_sectors(size: int) -> int:
+    return -(-size // _SECTOR) * _SECTOR
+
+
+def _arrays(
+    program: Program, site: int, plan: LaunchPlan, starts: list[int], addresses: Mapping[Variable | Function, int]
+) -> frozenset[int]:
+    """Start addresses of the arrays that a memory instruction may touch; all of them where that is not known."""
+    everything = frozenset(starts)
+    found: set[int] = set()
+    for origin in _origins(program, site):
+        if origin is None:
+            return everything
+        if origin.space == "param":
+            pointer = int.from_bytes(plan.parameters[origin.offset : origin.offset + 8], "little")
+            place = bisect_right(starts, pointer) - 1
+            if place >= 0 and pointer < starts[place] + dict(plan.pointed_at).get(starts[place], 0):
+                found.add(starts[place])
+        elif origin in addresses:
+            found.add(addresses[origin])
+    return frozenset(found) or everything
+
+
+@lru_cache(maxsize=4096)
+def _origins(program: Program, site: int) -> frozenset[Variable | None]:
+    """Parameters and variables that the address of a site is made from; ``None`` among them for what is not known."""
+    instruction = program.sites[site].instruction
+    function = program.functions[program.blocks[program.sites[site].block].function]
+    definitions = _definitions(function)
+    found: set[Variable | None] = set()
+    seen: set[Register] = set()
+    queue: list[Register] = []
+    for operand in instruction.operands:
+        if isinstance(operand, Address):
+            if isinstance(operand.base, Register):
+                queue.append(operand.base)
+            elif isinstance(operand.base, Variable):
+                found.add(operand.base)
+    while queue:
+        register = queue.pop()
+        if register in seen:
+            continue
+        seen.add(register)
+        for source in definitions.get(register, ()):
+            found |= _named(source, function)
+            if source.effect in ("load", "atomic", "call"):
+                continue
+            queue += [item for item in reads(source) if item.type.bits >= 64]
+    return frozenset(found)
+
+
+def _named(source: Instruction, function: Function) -> set[Variable | None]:
+    """What a defining instruction takes from outside the registers."""
+    if source.effect == "call":
+        return {None}
+    found: set[Variable | None] = set()
+    for operand in source.operands:
+        if isinstance(operand, Symbol) and isinstance(operand.target, Variable):
+            found.add(operand.target)
+        elif isinstance(operand, Variable):
+            found.add(operand)
+        elif isinstance(operand, Address) and source.effect in ("load", "atomic"):
+            base = operand.base
+            if isinstance(base, Variable) and base.space == "param" and function.is_entry and base in function.params:
+                found.add(base)
+            else:
+                found.add(None)
+    return found
+
+
+def _definitions(function: Function) -> Mapping[Register, list[Instruction]]:
+    known = function.memo.get("timing.definitions")
+    if known is None:
+        definitions: dict[Register, list[Instruction]] = {}
+        for instruction in function.instructions:
+            for register in writes(instruction):
+                definitions.setdefault(register, []).append(instruction)
+        known = function.memo["timing.definitions"] = definitions
+    assert isinstance(known, dict)
+    return known

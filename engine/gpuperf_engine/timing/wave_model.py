@@ -1,0 +1,181 @@
+"""The time of a launch as that of its waves: latency, issue, pipes and memory of each wave, and what limits it.
+
+The default model is Kleimenov and Popova's in its corrected form (``timing.kleimenov_popova``): a wave of resident CTAs
+takes as long as the slowest of what it needs. It starts from exact counts; what it assumes stands in ``docs/timing.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..results import Estimate
+from .caches import SECTOR, CacheEstimate
+from .inputs import TimingInput
+from .kleimenov_popova import fix_point, loaded_latency
+from .machine import Machine
+from .occupancy import Occupancy
+from .path_time import PathTime, path_time
+from .roofs import Roof, dram_rate, roofs
+
+__all__ = ["MODELS", "WaveModel"]
+
+_NOTED_INSTRUCTIONS = 2000
+"""Static instructions of a path up to which the latency under load, which takes several passes over it, is worked out."""
+
+MODELS = ("kleimenov-popova", "kleimenov-popova-as-printed", "roofline")
+
+
+@dataclass(frozen=True, slots=True)
+class WaveModel:
+    """One launch on one machine, by one of ``MODELS``."""
+
+    given: TimingInput
+    machine: Machine
+    resident: Occupancy
+    caches: CacheEstimate
+    model: str
+
+    def estimate(self) -> Estimate:
+        machine, given = self.machine, self.given
+        found = roofs(given, machine, self.caches)
+        base = self.base_latency()
+        alone = self.path(base)
+        latency = alone.cycles + self.turnaround() + self.barriers()
+        waves = self.waves()
+
+        bounds = dict.fromkeys(["latency", *(roof.name for roof in found)], 0.0)
+        decided = dict.fromkeys(bounds, 0.0)
+        cycles = self.dispatch_cycles()
+        for count, ctas in waves:
+            parts = {roof.name: roof.cycles(ctas, machine, given) for roof in found}
+            if self.model != "roofline":
+                parts["latency"] = latency
+            for name, part in parts.items():
+                bounds[name] += count * part
+            # The first of equals in the order of the table decides, so that ties do not depend on anything else.
+            slowest = max(parts, key=lambda name: parts[name])
+            decided[slowest] += count * parts[slowest]
+            cycles += count * self.wave_cycles(parts, ctas, found, base)
+        launch_us = machine.launch_overhead_us
+        exec_us = machine.microseconds(cycles)
+        limiter = max(decided, key=lambda name: decided[name])
+        if limiter == "l1" and bounds.get("shared", 0.0) > bounds["l1"] / 2:
+            limiter = "shared"
+        if launch_us > exec_us:
+            limiter = "launch"
+        in_us = {name: machine.microseconds(part) for name, part in bounds.items() if part > 0.0}
+        return Estimate(
+            machine=machine.id,
+            machine_revision=machine.revision,
+            model=self.model,
+            time_us=launch_us + exec_us,
+            launch_us=launch_us,
+            cycles=cycles,
+            limiter=limiter,
+            bounds={"launch": launch_us, **in_us},
+            occupancy=self.resident.ratio,
+            ctas_per_sm=self.resident.ctas_per_sm,
+            occupancy_limiter=self.resident.limiter,
+            waves=given.ctas / (self.resident.ctas_per_sm * machine.sm_count),
+            notes=self.notes(base, alone, waves[0][1], found),
+        )
+
+    def notes(self, base: float, alone: PathTime, ctas: int, found: list[Roof]) -> tuple[str, ...]:
+        """Remarks for people: where the inputs come from, and what loads wait for."""
+        notes = [f"registers and shared memory: {self.given.resources}", *self.given.notes]
+        if alone.global_latencies and alone.instructions <= _NOTED_INSTRUCTIONS:
+            loaded = self.loaded_latency(base, ctas, found)
+            notes.append(f"a wait for global loads takes {base:.0f} cycles, {loaded:.0f} under this load")
+        return tuple(notes)
+
+    def waves(self) -> list[tuple[int, int]]:
+        """(how many, CTAs in each): the full waves and the tail."""
+        capacity = self.resident.ctas_per_sm * self.machine.sm_count
+        full, tail = divmod(self.given.ctas, capacity)
+        return [wave for wave in ((full, capacity), (1, tail)) if wave[0] and wave[1]]
+
+    def base_latency(self) -> float:
+        """Cycles that a warp waits for its global loads each time it waits, on a machine without load.
+
+        The paper takes the mean over all accesses. A warp that waits for several loads at once waits for the slowest of
+        them: with misses spread evenly over its waits, a wait for *n* loads of miss rate *m* meets a miss with
+        probability min(1, n · m). ``as-printed`` keeps the mean (n = 1).
+        """
+        latencies, caches, memory = self.machine.latencies, self.caches, self.given.memory
+        at_once = 1.0
+        if self.model != "kleimenov-popova-as-printed":
+            alone = self.path(float(latencies["dram"]))
+            at_once = max(1.0, alone.global_loads / alone.global_latencies) if alone.global_latencies else 1.0
+        beyond_l1 = min(1.0, at_once * (1.0 - caches.l1_hit))
+        beyond_l2 = min(beyond_l1, at_once * (1.0 - caches.l1_hit) * (1.0 - caches.l2_hit))
+        mean = (
+            (1.0 - beyond_l1) * latencies["l1"]
+            + (beyond_l1 - beyond_l2) * latencies["l2"]
+            + beyond_l2 * latencies["dram"]
+        )
+        if memory.load_requests:
+            passes = memory.load_sectors / memory.load_requests * SECTOR / self.machine.l1_bandwidth
+            mean += max(0.0, passes - 1.0)
+        return mean
+
+    def path(self, global_latency: float) -> PathTime:
+        machine = self.machine
+        latencies: dict[str, float] = {**machine.latencies, **self.given.latencies}
+        latencies["global"] = global_latency
+        latencies["local"] = latencies["constant"] = latencies["l1"]
+        latencies["atomic"] = latencies["l2"]
+        return path_time(
+            self.given.path,
+            machine.lanes,
+            latencies,
+            issue_rate=machine.issue_rate,
+            as_printed=self.model == "kleimenov-popova-as-printed",
+        )
+
+    def turnaround(self) -> float:
+        return 0.0 if self.model == "kleimenov-popova-as-printed" else float(self.machine.cta_turnaround)
+
+    def dispatch_cycles(self) -> float:
+        """The paper's ``gridSize · x1``: with CTAs started one after the other on every slot, as an empty kernel does."""
+        if self.model != "kleimenov-popova-as-printed":
+            return 0.0
+        slots = self.machine.sm_count * self.resident.ctas_per_sm
+        return self.machine.cta_turnaround * self.given.ctas / slots
+
+    def barriers(self) -> float:
+        """Cycles on the path of a warp for all warps of its CTA to pass the barriers (they pass one after the other)."""
+        lanes = self.machine.lanes.get("adu", 32.0) * self.machine.sub_partitions
+        return self.given.barriers * self.given.warps_per_cta * 32 / lanes
+
+    def wave_cycles(self, parts: Mapping[str, float], ctas: int, found: list[Roof], base: float) -> float:
+        if self.model == "kleimenov-popova-as-printed":
+            return self.printed_cycles(parts, ctas, base)
+        return max(parts.values())
+
+    def printed_cycles(self, parts: Mapping[str, float], ctas: int, base: float) -> float:
+        """The wave through the fix-points as printed: L2, then DRAM, each from the latency that the one before left."""
+        delays = max(part for name, part in parts.items() if name not in ("latency", "l2", "dram"))
+        share = ctas / self.given.ctas
+        fixed = self.barriers()
+
+        def time(latency: float) -> float:
+            return max(self.path(latency).cycles + fixed, delays)
+
+        found = fix_point(time, base, self.caches.l2_bytes * share, self.machine.l2_bandwidth, as_printed=True)
+        rate = dram_rate(self.caches, self.machine)
+        return fix_point(time, found.latency, self.caches.dram_bytes * share, rate, as_printed=True).time
+
+    def loaded_latency(self, base: float, ctas: int, found: list[Roof]) -> float:
+        """Effective latency of a global load in a wave of this many CTAs: the corrected fix-points of L2, then DRAM."""
+        fixed = self.turnaround() + self.barriers()
+
+        def time(latency: float) -> tuple[float, float]:
+            alone = self.path(latency)
+            return alone.cycles + fixed, alone.global_latencies
+
+        latency = base
+        for roof in found:
+            if roof.name in ("l2", "dram"):
+                latency = loaded_latency(time, latency, roof.cycles(ctas, self.machine, self.given), 1.0).latency
+        return latency

@@ -8,7 +8,7 @@ import numpy as np
 
 from .scalar import Buffer, Result, run
 
-HEAD = """.version 8.0
+HEAD = """.version 8.6
 .target sm_90
 .address_size 64
 """

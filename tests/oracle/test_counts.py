@@ -166,12 +166,12 @@ def test_an_exit_inside_a_branch_moves_the_join_to_the_end() -> None:
     mov.u32 %r0, %tid.x;            // A 3
     setp.lt.u32 %p0, %r0, 16;
     @%p0 bra LOW;
-    setp.ge.u32 %p1, %r0, 24;       // B 2: lanes 16…31
+    setp.ge.u32 %p1, %r0, 24;       // B 2: lanes 16..31
     @%p1 exit;
-    add.u32 %r1, %r0, 1;            // C 2: lanes 16…23
+    add.u32 %r1, %r0, 1;            // C 2: lanes 16..23
     bra REST;
 LOW:
-    add.u32 %r1, %r0, 2;            // D 1: lanes 0…15
+    add.u32 %r1, %r0, 2;            // D 1: lanes 0..15
 REST:
     add.u32 %r1, %r1, 3;            // E 2
     ret;
@@ -258,9 +258,9 @@ def test_indirect_call_runs_each_function_once() -> None:
     mov.u64 %rd0, f;
     mov.u64 %rd1, g;
     selp.b64 %rd2, %rd0, %rd1, %p0;
-    call %rd2, (), proto;
+proto: .callprototype _ ();
+    call %rd2, proto;
     ret;                            // B 1
-proto: .callprototype ()_ ();
 """
     # Warp: 6 + F 2 + G 1 + 1 = 10. Threads: 192 + 8·2 + 24·1 + 32 = 264.
     assert counts(launch(body, before=FUNCTION)) == (264, 10, 0, 0)

@@ -36,7 +36,7 @@ def test_shuffle_segments_and_clamps() -> None:
 
 
 def test_shuffle_predicate_says_whether_the_source_was_inside() -> None:
-    text = "shfl.sync.up.b32 _|%p0, %r1, 3, 0, -1; selp.u32 $d, 1, 0, %p0;"
+    text = "shfl.sync.up.b32 %r2|%p0, %r1, 3, 0, -1; selp.u32 $d, 1, 0, %p0;"
     assert lanes(text) == [int(x >= 3) for x in LANES]
 
 
@@ -252,6 +252,7 @@ ATOMICS = [
     ("op", "start", "operands", "end", "returned"), ATOMICS, ids=[row[0] for row in ATOMICS]
 )
 def test_atomics(op: str, start: int, operands: list[int], end: int, returned: list[int]) -> None:
+    again = "red.relaxed.gpu.global." + op if "exch" not in op else "atom.global.exch.b32 %r4,"
     body = f"""
     ld.param.u64 %rd0, [cell];
     ld.param.u64 %rd1, [given];
@@ -261,7 +262,7 @@ def test_atomics(op: str, start: int, operands: list[int], end: int, returned: l
     ld.global.u32 %r2, [%rd1];
     atom.global.{op} %r3, [%rd0], %r2;
     st.global.u32 [%rd1], %r3;
-    red.relaxed.gpu.global.{op} [%rd0+4], %r2;
+    {again} [%rd0+4], %r2;
     ret;
 """
     text = module(body, ".param .u64 cell, .param .u64 given")

@@ -132,7 +132,7 @@ def test_initialisers() -> None:
 .global .u32 plain = 1 << 5;
 .global .u64 pointers[2] = {plain, generic(plain)+4};
 .const .s16 sized[] = {-1, 2, 3};
-.global .align 8 .b8 mixed[8] = {0xFF(plain), 0xFF00(plain), 1};
+.global .align 8 .u8 mixed[8] = {0xFF(plain), 0xFF00(plain), 1};
 """
     assert collect("ld.const.b32 %r0, [numbers+8];", 1, before=before) == [0xBF000000]
     assert collect("ld.const.b32 %r0, [numbers+12];", 1, before=before) == [0]
@@ -259,18 +259,18 @@ def test_a_function_declared_before_it_stands() -> None:
 def test_cp_async_copies_and_fills_with_zeros() -> None:
     before = ".global .align 16 .b8 from[16] = {1, 2, 3, 4, 5, 6, 7, 8};\n"
     body = """
-    .shared .align 16 .b8 to[16];
+    .shared .align 16 .b8 to[32];
     cp.async.ca.shared.global [to], [from], 8, 4;
-    cp.async.cg.shared.global.L2::128B [to+8], [from], 8;
+    cp.async.cg.shared.global.L2::128B [to+16], [from], 16;
     cp.async.commit_group;
     cp.async.wait_group 0;
     ld.shared.u32 %r1, [to];
     ld.shared.u32 %r2, [to+4];
-    ld.shared.u32 %r3, [to+12];
+    ld.shared.u32 %r3, [to+20];
     add.u32 %r0, %r1, %r2;
     add.u32 %r0, %r0, %r3;
 """
-    assert collect(body, 1, before=before) == [0x04030201 + 0x08070605]
+    assert collect(body, 1, before=before) == [0x04030201 + 0 + 0x08070605]
 
 
 def test_forms_that_trip_parsers() -> None:
@@ -289,6 +289,7 @@ def test_forms_that_trip_parsers() -> None:
 .pragma "nounroll";
 {
     .reg .pred %p<2>; .reg .b32 %r<5>;
+    .loc 1 4 5
     .loc 1 2 3, function_name $L__info_string0, inlined_at 1 4 5
     mov.u32
         %r1,
@@ -326,11 +327,11 @@ def test_tokens_know_their_lines() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("ld.global.u32 %r0, [0];", "no allocation holds 4 bytes at 0x0"),
+        ("mov.u64 %rd1, 0; ld.global.u32 %r0, [%rd1];", "no allocation holds 4 bytes at 0x0"),
         ("mov.u64 %rd1, cell; ld.global.u32 %r0, [%rd1+4];", "no allocation holds 4 bytes"),
         ("mov.u64 %rd1, cell; ld.global.u32 %r0, [%rd1+2];", "misaligned access of 4 bytes"),
         ("mov.u64 %rd1, cell; st.global.u64 [%rd1], 1;", "no allocation holds 8 bytes"),
-        ("ld.shared.u32 %r0, [0];", "shared memory ends at 0"),
+        ("mov.u32 %r1, 0; ld.shared.u32 %r0, [%r1];", "shared memory ends at 0"),
         ("st.local.u32 [8], 1;", "local memory ends at 0"),
         ("trap;", "line .*: trap"),
         ("brkpt;", "line .*: brkpt"),

@@ -41,13 +41,13 @@ def by_line(profile: ge.Profile, field: str) -> dict[int, int]:
     return {line.line: getattr(line, field) for line in profile.by_line if getattr(line, field)}
 
 
-def compare_counts(profile: ge.Profile, result: Result, *, warps: bool) -> None:
+def compare_counts(profile: ge.Profile, result: Result, *, warps: bool = True) -> None:
     assert profile.thread_instructions == result.thread_instructions
     assert profile.thread_instructions_predicated_on == result.predicated_on
     assert dict(profile.opcodes) == dict(result.opcodes)
-    assert by_line(profile, "thread_instructions") == dict(result.lines)
     if not warps:
         return
+    assert by_line(profile, "thread_instructions") == dict(result.lines)
     assert profile.warp_instructions == result.warp_instructions
     assert dict(profile.warp_opcodes) == dict(result.warp_opcodes)
     assert by_line(profile, "warp_instructions") == dict(result.warp_lines)

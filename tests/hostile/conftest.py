@@ -1,0 +1,22 @@
+"""One sandbox for the whole run, and every launch on both backends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.hostile.sandbox import Sandbox
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[Sandbox]:
+    box = Sandbox()
+    yield box
+    box.close()
+
+
+@pytest.fixture(params=["lanes", "native"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """Each test that asks for it runs on both."""
+    return str(request.param)

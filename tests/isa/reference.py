@@ -92,14 +92,19 @@ def encode(kind: str, number: Fraction, rounding: str = "rn", negative_zero: boo
 class Exact(Value):
     """One value: a bit pattern of a type."""
 
-    __slots__ = ("pattern",)
+    __slots__ = ("is_known", "pattern")
 
-    def __init__(self, pattern: int, type: ScalarType) -> None:
+    def __init__(self, pattern: int, type: ScalarType, is_known: bool = False) -> None:
         self.type = type
+        self.is_known = is_known
         self.pattern = int(pattern) & ((1 << type.bits) - 1)
 
     def __repr__(self) -> str:
         return f"{self.type}:{self.pattern:#x}"
+
+    @property
+    def known(self) -> int | None:
+        return self.pattern if self.is_known else None
 
     @property
     def integer(self) -> int:
@@ -339,8 +344,9 @@ def value(number: float, kind: str) -> Exact:
     return Exact(0, U32).constant(number, scalar_type(kind))
 
 
-def run(opcode: str, *patterns: int, form: int = 0) -> tuple[int, ...]:
-    """The bit patterns that an instruction gives for source bit patterns. ``form`` chooses among its spellings."""
+def run(opcode: str, *patterns: int, form: int = 0, known: bool = False) -> tuple[int, ...]:
+    """The bit patterns that an instruction gives for source bit patterns. ``form`` chooses among its spellings; if ``known``
+    the sources say that they are constants."""
     spelling = lookup(opcode)[form]
     forms = [source for source in spelling.sources for _ in range(source.vector)]
     types = [source.type for source in forms]
@@ -351,7 +357,7 @@ def run(opcode: str, *patterns: int, form: int = 0) -> tuple[int, ...]:
     assert len(types) == len(patterns), (opcode, types)
     constants = [form.constant for form in forms] + [False] * 3
     sources = [
-        pattern if constant else Exact(pattern, type or U32)
+        pattern if constant else Exact(pattern, type or U32, known)
         for pattern, type, constant in zip(patterns, types, constants)
     ]
     return tuple(result.pattern for result in evaluate(spelling, sources) if isinstance(result, Exact))

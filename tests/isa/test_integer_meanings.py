@@ -199,6 +199,7 @@ def test_prmt(a: int, b: int, c: int) -> None:
         byte = source[selector & 7]
         expected |= ((0xFF if byte & 0x80 else 0) if selector & 8 else byte) << (8 * i)
     assert run("prmt.b32", a, b, c) == (expected,)
+    assert run("prmt.b32", a, b, c, known=True) == (expected,)
 
 
 #: The manual's table: mode → bytes d.b3 … d.b0 for the selectors 0 to 3.

@@ -163,6 +163,10 @@ class NativeValue(Value):
         self.number = number
         self.loose = loose
 
+    @property
+    def known(self) -> int | None:
+        return self.number
+
     # ----------------------------------------------------------------------------------------------- operands
 
     @classmethod

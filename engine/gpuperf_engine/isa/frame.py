@@ -8,8 +8,8 @@ that asks for ``ftz``, ``sat`` or ``relu`` applies it itself.
 Sources are the *value* operands in the order of ``Spelling.sources``: registers, immediates, special registers and symbols,
 typed by their form (a ``.b32`` register read by ``add.s32`` arrives as ``s32``); the elements of a ``{…}`` operand one after
 the other; addresses, labels and call operands are not among them. ``{!}`` has been applied. Operands that must be integer
-constants (``OperandForm.constant``) are Python ``int``. If ``spelling.reads_carry`` the condition code CC.CF (``pred``) is the
-last source, if ``spelling.writes_carry`` it is the last result.
+constants (``OperandForm.constant``) are Python ``int``, or values that know their constant. If ``spelling.reads_carry`` the
+condition code CC.CF (``pred``) is the last source, if ``spelling.writes_carry`` it is the last result.
 
 Results are in the order of ``Spelling.destinations``, vectors flattened, each of its form's type; those of sinks ``_`` are
 the caller's to drop.
@@ -59,6 +59,7 @@ class _Plan:
     keywords: dict[str, object]
     flushed: frozenset[str]
     lanes: int
+    constants: tuple[int, ...]
     saturate: bool
     relu: bool
     results: tuple[ScalarType | None, ...] | None  #: types of the results, None: as they come
@@ -77,6 +78,16 @@ def evaluate(spelling: Spelling, sources: Sequence[Value | int]) -> tuple[Value,
     plan = _PLANS.get(spelling)
     if plan is None:
         plan = _PLANS[spelling] = _make_plan(spelling)
+    if plan.constants:
+        sources = list(sources)
+        for position in plan.constants:
+            source = sources[position]
+            known = source.known if isinstance(source, Value) else source
+            if known is None:
+                raise Unsupported(
+                    f"{spelling.opcode}: operand {spelling.sources[position].name!r} must be a constant"
+                )
+            sources[position] = known
     if plan.lanes == 1:
         return _finish(plan, _once(plan, sources))
     pieces = [_lanes(source, plan.lanes) for source in sources]
@@ -134,6 +145,7 @@ def _make_plan(spelling: Spelling) -> _Plan:
         keywords,
         flushed,
         lanes,
+        tuple(index for index, form in enumerate(spelling.sources) if form.constant),
         bool(modifiers.get("sat")) and "sat" not in row.asks,
         bool(modifiers.get("relu")) and "relu" not in row.asks,
         None if folded else tuple(types),

@@ -127,6 +127,8 @@ def shf(a: Value, b: Value, c: Value, *, dir: str, mode: str) -> Value:
 )
 def prmt(a: Value, b: Value, c: Value, *, mode: str | None) -> Value:
     """Four of the eight bytes b:a, chosen by the nibbles of c (bit 3: the byte's sign in all its bits) or by a mode."""
+    if mode is None and c.known is not None:
+        return _permute(a, b, c.known)
     source = (b.convert(U64) << 32) | a.convert(U64)
     control, result = c.bits(U32), a.constant(0, U32)
     for index in range(4):
@@ -136,6 +138,25 @@ def prmt(a: Value, b: Value, c: Value, *, mode: str | None) -> Value:
             sign = (byte >> 7) * 0xFF
             byte = select((selector & 8).compare("ne", 0), sign, byte)
         result = result | (byte << (8 * index))
+    return result
+
+
+def _permute(a: Value, b: Value, control: int) -> Value:
+    """prmt with a constant selection: bytes that move together are shifted and masked together."""
+    masks: dict[tuple[bool, bool, int], int] = {}
+    for index in range(4):
+        selector = control >> (4 * index) & 15
+        key = bool(selector & 4), bool(selector & 8), index - (selector & 3)
+        masks[key] = masks.get(key, 0) | 0xFF << (8 * index)
+    result = None
+    for (second, sign, distance), mask in masks.items():
+        word = (b if second else a).bits(U32)
+        if sign:
+            word = ((word >> 7) & 0x01010101) * 0xFF
+        moved = word << 8 * distance if distance > 0 else word >> -8 * distance if distance else word
+        part = moved if mask == 0xFFFFFFFF else moved & mask
+        result = part if result is None else result | part
+    assert result is not None
     return result
 
 

@@ -1,0 +1,82 @@
+"""The instruction table as a page: what can be written, what it needs, what it costs, and whether it can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .model import Row
+from .table import rows
+
+__all__ = ["render"]
+
+_TITLES = {
+    "integer": "Integer arithmetic",
+    "fp16": "Half precision and bfloat16",
+    "fp32": "Single precision",
+    "fp64": "Double precision",
+    "special_function": "Approximate functions",
+    "compare_select": "Comparison and selection",
+    "logic": "Logic and shifts",
+    "bit_convert": "Conversion",
+    "move": "Moves and addresses",
+    "load_store": "Loads, stores and hints about memory",
+    "atomic": "Atomic operations",
+    "inter_thread": "Exchange within the warp",
+    "barrier": "Barriers and memory order",
+    "control": "Control flow",
+    "matrix": "Matrices",
+    "texture": "Textures and surfaces",
+    "misc": "Miscellaneous",
+}
+
+_HEAD = """\
+# Instructions
+
+Generated from the instruction table; do not edit. Each line is the PTX manual's, with the values of its modifiers. *PTX* and
+*sm* are the version and target that introduced it; single modifiers may need more. *Runs* says whether kernels with it can be
+run; all others are parsed, checked and counted, and stop a run with an error that names them.
+
+Operands have the instruction's type unless another is named (`a:u32`; `wide` is twice its width, `imm` an integer constant);
+`*vec` is a `{…}` operand of that many elements, `+` allows wider registers, `?hint` stands for "only with that modifier".
+"""
+
+
+def render() -> str:
+    """The page in Markdown: a table for each category. Same bytes for the same table."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows():
+        groups.setdefault(row.category, []).append(row)
+    total = sum(len(group) for group in groups.values())
+    runs = sum(row.runs for row in rows())
+    parts = [_HEAD, f"{len({row.name for row in rows()})} instructions, {total} lines, {runs} of them run.\n"]
+    for name, title in _TITLES.items():
+        if name not in groups:
+            continue
+        parts.append(f"## {title}\n")
+        parts.append("\n".join(_table(groups[name])) + "\n")
+    return "\n".join(parts)
+
+
+def _table(group: list[Row]) -> Iterator[str]:
+    yield "| syntax | modifiers | does | category | unit | PTX | sm | runs |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for row in group:
+        cells = (
+            f"`{row.syntax}`",
+            "<br>".join(f"`.{name}` = {_values(values)}" for name, values in row.modifiers.items()),
+            " ".join(row.documentation.split()),
+            row.category,
+            row.unit,
+            f"{row.since[0]}.{row.since[1]}",
+            f"{row.target}{row.variant}" if row.target else "",
+            "yes" if row.runs else "counts only",
+        )
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _values(values: tuple[str, ...]) -> str:
+    return " ".join(f"`.{value}`" for value in values)
+
+
+if __name__ == "__main__":
+    print(render(), end="")

@@ -1,0 +1,28 @@
+"""The page of instructions: complete, and the committed one is the one of this table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuperf_engine.isa.document import render
+from gpuperf_engine.isa.table import rows
+
+PAGE = Path(__file__).parents[2] / "docs" / "instructions.md"
+
+
+def test_every_row_is_on_the_page() -> None:
+    text = render()
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    assert len(lines) == len(rows())
+    unescaped = text.replace("\\|", "|")
+    assert all(f"`{row.syntax}`" in unescaped for row in rows())
+
+
+def test_committed_page_is_current() -> None:
+    if not PAGE.exists():
+        pytest.skip("installed without docs")
+    assert PAGE.read_text(encoding="utf-8") == render(), (
+        "refresh: python -m gpuperf_engine.isa.document > docs/instructions.md"
+    )

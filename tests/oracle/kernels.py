@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .scalar import Buffer, Result, run
+
+Row = tuple[str, tuple[int, ...], int, dict[tuple[int, ...], int]]
+"""An instruction, the widths of its sources, that of its result, and results by operands; see ``evaluate``."""
 
 HEAD = """.version 8.6
 .target sm_90
@@ -51,18 +55,12 @@ def collect(body: str, block: int = 32, grid: int = 1, before: str = "", shared_
     return [int(x) for x in run(text, "k", grid, block, [out], shared_bytes).memory[0]]
 
 
-def evaluate(
-    instruction: str, widths: Sequence[int], inputs: Sequence[Sequence[int]], result: int = 32
-) -> list[int]:
-    """Run one instruction on each row of ``inputs``, one thread per row.
+def instruction_module(instruction: str, widths: Sequence[int], result: int = 32) -> str:
+    """A module whose entry ``k(source, out)`` runs one instruction per thread of a single CTA.
 
     In the text ``$d`` is the destination of ``result`` bits and ``$0 $1 …`` are sources of ``widths`` bits.
+    ``source`` holds one row of 64-bit operands per thread, ``out`` receives one 64-bit result per thread.
     """
-    rows = len(inputs)
-    table = np.array([[x & 0xFFFFFFFFFFFFFFFF for x in row] for row in inputs], np.uint64).reshape(
-        rows, len(widths)
-    )
-    source, out = Buffer(table), Buffer(np.zeros(rows, np.uint64))
     body = f"""
     .reg .pred %dp; .reg .b16 %dh; .reg .b32 %dr; .reg .b64 %drd; .reg .b64 %in, %out, %row, %wide;
     ld.param.u64 %in, [source];
@@ -82,11 +80,20 @@ def evaluate(
         instruction = instruction.replace(f"${i}", register)
     target = PREFIX[result].replace("%", "%d")
     body += "    " + instruction.replace("$d", target) + "\n"
-    body += (
-        f"    selp.b64 %wide, 1, 0, {target};\n"
-        if result == 1
-        else f"    cvt.u64.u{result} %wide, {target};\n"
-    )
-    body += "    st.global.u64 [%out], %wide;\n    ret;"
-    text = module(body, ".param .u64 source, .param .u64 out")
-    return [int(x) for x in run(text, "k", 1, rows, [source, out]).memory[1]]
+    wide = f"selp.b64 %wide, 1, 0, {target};" if result == 1 else f"cvt.u64.u{result} %wide, {target};"
+    return module(f"{body}    {wide}\n    st.global.u64 [%out], %wide;\n    ret;",
+                  ".param .u64 source, .param .u64 out")  # fmt: skip
+
+
+def operand_rows(inputs: Sequence[Sequence[int]]) -> NDArray[np.uint64]:
+    """The ``source`` array of :func:`instruction_module`: one row per thread."""
+    return np.array([[x & 0xFFFFFFFFFFFFFFFF for x in row] for row in inputs], np.uint64)
+
+
+def evaluate(
+    instruction: str, widths: Sequence[int], inputs: Sequence[Sequence[int]], result: int = 32
+) -> list[int]:
+    """Run one instruction on each row of ``inputs``; see :func:`instruction_module`."""
+    text = instruction_module(instruction, widths, result)
+    source, out = Buffer(operand_rows(inputs)), Buffer(np.zeros(len(inputs), np.uint64))
+    return [int(x) for x in run(text, "k", 1, len(inputs), [source, out]).memory[1]]

@@ -10,7 +10,7 @@ import pytest
 from .kernels import HEAD, collect, launch, module
 from .reader import parse
 from .scalar import Buffer, OracleError, PtxError, run
-from .test_counts import RECURSION, RECURSIVE_BODY
+from .shapes import RECURSION, RECURSIVE_BODY
 from .tokens import tokenize
 
 SAXPY = """

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .scalar import Buffer, Result, run
 
 Row = tuple[str, tuple[int, ...], int, dict[tuple[int, ...], int]]
-"""An instruction, the widths of its sources, that of its result, and results by operands; see ``evaluate``."""
+"""An instruction, the widths of its sources and of its result, and the results by operands."""
 
 HEAD = """.version 8.6
 .target sm_90

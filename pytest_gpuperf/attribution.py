@@ -37,7 +37,9 @@ def source_lines(function: Any) -> dict[int, str]:
     return found
 
 
-def hottest_position(lines: Sequence[Sequence[int]], path: str, sources: Mapping[int, str], among: set[int] | None = None) -> str:
+def hottest_position(
+    lines: Sequence[Sequence[int]], path: str, sources: Mapping[int, str], among: set[int] | None = None
+) -> str:
     """``saxpy.ptx:31–44 (saxpy.cu:8)``: the source line with most thread instructions and its PTX lines, of those ``among`` if
     given; the PTX line alone where the kernel was compiled without line numbers."""
     groups: dict[object, list[Sequence[int]]] = {}
@@ -74,8 +76,10 @@ def attribute(
         where = ""
         if name in by_opcode:
             among = by_opcode[name]
-            share = f", most of them at {hottest_position(lines, path, sources, among)}" if len(among) > 1 else (
-                f" at {hottest_position(lines, path, sources, among)}"
+            share = (
+                f", most of them at {hottest_position(lines, path, sources, among)}"
+                if len(among) > 1
+                else (f" at {hottest_position(lines, path, sources, among)}")
             )
             where = share
         sentences.append(f"{'+' if delta > 0 else '−'}{number(abs(delta))} {name}{where}")

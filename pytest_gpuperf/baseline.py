@@ -16,11 +16,24 @@ from typing import Any
 from .metrics import ANALYSIS
 from .yaml_text import write_block
 
-__all__ = ["SCHEMA", "Baseline", "BaselineError", "baseline_path", "read_baseline", "render_baseline", "write_if_changed"]
+__all__ = [
+    "SCHEMA",
+    "Baseline",
+    "BaselineError",
+    "baseline_path",
+    "read_baseline",
+    "render_baseline",
+    "write_if_changed",
+]
 
 SCHEMA = 1
 
-_COUNTS = {"thread_instructions": "count", "warp_instructions": "count", "by_category": "counts", "opcodes": "counts"}
+_COUNTS = {
+    "thread_instructions": "count",
+    "warp_instructions": "count",
+    "by_category": "counts",
+    "opcodes": "counts",
+}
 _CASE: Mapping[str, Any] = {
     "analysis": {key: "count" for key in ANALYSIS},
     "kernel": "text",
@@ -81,7 +94,9 @@ def parse_baseline(data: bytes, module: str, shown: str) -> Baseline | None:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise BaselineError(f"{shown}: not UTF-8 text (byte {error.start})\n  write it anew: {refresh}") from None
+        raise BaselineError(
+            f"{shown}: not UTF-8 text (byte {error.start})\n  write it anew: {refresh}"
+        ) from None
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith(("<<<<<<< ", ">>>>>>> ", "||||||| ")) or line.rstrip() == "=======":
             raise BaselineError(
@@ -128,15 +143,21 @@ class _Reader:
         except self.yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = f":{mark.line + 1}" if mark is not None else ""
-            raise BaselineError(f"{self.shown}{line}: not YAML: {error.problem}\n  write it anew: {self.refresh}") from None
+            raise BaselineError(
+                f"{self.shown}{line}: not YAML: {error.problem}\n  write it anew: {self.refresh}"
+            ) from None
         except self.yaml.YAMLError as error:
             problem = str(error).splitlines()[0]
-            raise BaselineError(f"{self.shown}: not YAML: {problem}\n  write it anew: {self.refresh}") from None
+            raise BaselineError(
+                f"{self.shown}: not YAML: {problem}\n  write it anew: {self.refresh}"
+            ) from None
         except RecursionError:
             raise BaselineError(f"{self.shown}: nested too deeply\n  write it anew: {self.refresh}") from None
 
     def fault(self, node: Any, found: str, hint: str | None = None) -> Any:
-        raise BaselineError(f"{self.shown}:{node.start_mark.line + 1}: {found}\n  {hint or 'write it anew: ' + self.refresh}")
+        raise BaselineError(
+            f"{self.shown}:{node.start_mark.line + 1}: {found}\n  {hint or 'write it anew: ' + self.refresh}"
+        )
 
     def empty(self, node: Any) -> bool:
         return isinstance(node, self.yaml.ScalarNode) and node.value in ("", "~", "null")
@@ -146,7 +167,9 @@ class _Reader:
             self.fault(node, f"{what} must be a mapping")
         found: dict[str, Any] = {}
         for key, value in node.value:
-            name = key.value if isinstance(key, self.yaml.ScalarNode) else self.fault(key, "a key must be text")
+            name = (
+                key.value if isinstance(key, self.yaml.ScalarNode) else self.fault(key, "a key must be text")
+            )
             if name in found:
                 self.fault(key, f"{name!r} is given twice", f"keep neither by hand: {self.refresh}")
             if id(value) in self.seen:
@@ -170,9 +193,13 @@ class _Reader:
             if isinstance(kind, Mapping):
                 result[name] = self.shaped(found[name], kind, name)
             elif kind == "counts":
-                result[name] = {k: self.value(v, "count", k) for k, v in self.mapping(found[name], repr(name)).items()}
+                result[name] = {
+                    k: self.value(v, "count", k) for k, v in self.mapping(found[name], repr(name)).items()
+                }
             elif kind == "targets":
-                result[name] = {k: self.shaped(v, _TARGET, k) for k, v in self.mapping(found[name], repr(name)).items()}
+                result[name] = {
+                    k: self.shaped(v, _TARGET, k) for k, v in self.mapping(found[name], repr(name)).items()
+                }
             elif kind == "texts":
                 if not isinstance(found[name], self.yaml.SequenceNode):
                     self.fault(found[name], f"{name!r} must be a list")
@@ -185,7 +212,13 @@ class _Reader:
         tag = node.tag.rpartition(":")[2] if isinstance(node, self.yaml.ScalarNode) else "collection"
         if kind == "text" and tag == "str":
             return str(node.value)
-        if kind == "count" and tag == "int" and node.value.isascii() and node.value.isdigit() and len(node.value) < 40:
+        if (
+            kind == "count"
+            and tag == "int"
+            and node.value.isascii()
+            and node.value.isdigit()
+            and len(node.value) < 40
+        ):
             return int(node.value)
         if kind == "number" and tag in ("int", "float"):
             try:
@@ -195,7 +228,12 @@ class _Reader:
             if 0.0 <= number < float("inf"):
                 return number
         wanted = {"text": "text", "count": "a whole number", "number": "a number"}[kind]
-        return self.fault(node, f"{what!r} must be {wanted}, found {str(node.value)[:40]!r}" if tag != "collection" else f"{what!r} must be {wanted}")
+        return self.fault(
+            node,
+            f"{what!r} must be {wanted}, found {str(node.value)[:40]!r}"
+            if tag != "collection"
+            else f"{what!r} must be {wanted}",
+        )
 
 
 def render_baseline(baseline: Baseline, module: str) -> bytes:
@@ -209,7 +247,9 @@ def render_baseline(baseline: Baseline, module: str) -> bytes:
     ]
     for key in sorted(baseline.cases):
         case = baseline.cases[key]
-        older = {name: value for name, value in baseline.analysis_of(key).items() if ANALYSIS.get(name) != value}
+        older = {
+            name: value for name, value in baseline.analysis_of(key).items() if ANALYSIS.get(name) != value
+        }
         ordered = {"analysis": older} if older else {}
         ordered.update({name: case[name] for name in _CASE if name != "analysis" and name in case})
         lines.extend(write_block({key: ordered}, 2))

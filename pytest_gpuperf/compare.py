@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .declared import CaseSettings
 from .metrics import FAMILIES, METRICS, Metric, flatten
-from .options import CaseSettings
 from .verdict import fails
 
 __all__ = ["compare_case", "limit_rows"]
@@ -67,7 +67,10 @@ def _numbers(
         elif not tolerance.exceeded(previous, value):
             verdict = "ok"
         elif unexplained:
-            verdict, reason = "incomparable", "kernel and inputs are those of the baseline: the analysis changed"
+            verdict, reason = (
+                "incomparable",
+                "kernel and inputs are those of the baseline: the analysis changed",
+            )
         elif metric.better == "neutral":
             verdict = "changed"
         else:
@@ -85,7 +88,9 @@ def _incomparable(
 ) -> str:
     group = "counts" if metric.group == "resources" else metric.group
     if stored_analysis.get(group) != analysis.get(group):
-        return f"the meaning of {group} changed: analysis {stored_analysis.get(group)} → {analysis.get(group)}"
+        return (
+            f"the meaning of {group} changed: analysis {stored_analysis.get(group)} → {analysis.get(group)}"
+        )
     if metric.group == "resources":
         was, now = old.get("resources", {}).get("from"), new["resources"]["from"]
         return f"from {now}, the baseline from {was}" if was != now else ""
@@ -95,7 +100,9 @@ def _incomparable(
     return ""
 
 
-def _ordered(before: Mapping[tuple[str, str], Any], after: Mapping[tuple[str, str], Any]) -> list[tuple[str, str]]:
+def _ordered(
+    before: Mapping[tuple[str, str], Any], after: Mapping[tuple[str, str], Any]
+) -> list[tuple[str, str]]:
     rank = {metric.name: index for index, metric in enumerate(METRICS)}
     prefixes = [family.name[:-1] for family in FAMILIES]
 

@@ -28,5 +28,7 @@ def check_uninitialized(profile: Any, settings: Settings) -> None:
         if found:
             more = [f"and {len(found) - 1} other instructions"] if len(found) > 1 else []
             raise MemoryFault(
-                found[0], details=[f"kernel {profile.kernel}", *more], hint="write it first, or set gpuperf_uninitialized = warn"
+                found[0],
+                details=[f"kernel {profile.kernel}", *more],
+                hint="write it first, or set gpuperf_uninitialized = warn",
             )

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import pairwise
 
 __all__ = ["digest_bytes", "digest_parts", "kernel_digest"]
 
@@ -45,7 +46,9 @@ def kernel_digest(text: str, entry: str) -> str:
             if token in by_name and token not in done:
                 done.add(token)
                 todo.append(token)
-            canonical.append(f"#{numbers.setdefault(token, len(numbers))}" if _is_name(token, names) else token)
+            canonical.append(
+                f"#{numbers.setdefault(token, len(numbers))}" if _is_name(token, names) else token
+            )
     return digest_parts(canonical, 12)
 
 
@@ -55,12 +58,43 @@ def _is_name(token: str, names: set[str]) -> bool:
 
 _SPECIAL = {
     f"%{name}"
-    for name in (
-        "tid ntid laneid warpid nwarpid ctaid nctaid smid nsmid gridid clusterid nclusterid cluster_ctaid cluster_nctaid "
-        "cluster_ctarank cluster_nctarank is_explicit_cluster lanemask_eq lanemask_le lanemask_lt lanemask_ge lanemask_gt "
-        "clock clock_hi clock64 globaltimer globaltimer_lo globaltimer_hi total_smem_size aggr_smem_size dynamic_smem_size "
-        "current_graph_exec reserved_smem_offset_begin reserved_smem_offset_end reserved_smem_offset_cap"
-    ).split()
+    for name in [
+        "tid",
+        "ntid",
+        "laneid",
+        "warpid",
+        "nwarpid",
+        "ctaid",
+        "nctaid",
+        "smid",
+        "nsmid",
+        "gridid",
+        "clusterid",
+        "nclusterid",
+        "cluster_ctaid",
+        "cluster_nctaid",
+        "cluster_ctarank",
+        "cluster_nctarank",
+        "is_explicit_cluster",
+        "lanemask_eq",
+        "lanemask_le",
+        "lanemask_lt",
+        "lanemask_ge",
+        "lanemask_gt",
+        "clock",
+        "clock_hi",
+        "clock64",
+        "globaltimer",
+        "globaltimer_lo",
+        "globaltimer_hi",
+        "total_smem_size",
+        "aggr_smem_size",
+        "dynamic_smem_size",
+        "current_graph_exec",
+        "reserved_smem_offset_begin",
+        "reserved_smem_offset_end",
+        "reserved_smem_offset_cap",
+    ]
 }
 
 
@@ -70,7 +104,12 @@ def _top_level(tokens: list[str]) -> list[list[str]]:
     item: list[str] = []
     depth = 0
     for token in tokens:
-        simple = bool(item) and item[0] in (".version", ".target", ".address_size") and token[0] == "." and depth == 0
+        simple = (
+            bool(item)
+            and item[0] in (".version", ".target", ".address_size")
+            and token[0] == "."
+            and depth == 0
+        )
         if simple:
             items.append(item)
             item = []
@@ -103,7 +142,7 @@ def _declared(item: list[str]) -> str | None:
                 rest = rest[rest.index(")") + 1 :]
             return rest[0] if rest else None
     if any(space in item for space in (".global", ".const", ".shared")):
-        for token, following in zip(item, item[1:], strict=False):
+        for token, following in pairwise(item):
             if following in ("[", "=", ";", "<") and not token.startswith("."):
                 return token
     return None
@@ -118,8 +157,11 @@ def _local_names(item: list[str]) -> set[str]:
             declaring = True
         elif token in (";", ")", "{"):
             declaring = False
-        elif declaring and token[0] not in ".[]<>,=" and not token[0].isdigit() and following in (",", ";", ")", "[", "<", ""):
-            found.add(token)
-        elif following == ":" and not token.startswith("."):
+        elif (
+            declaring
+            and token[0] not in ".[]<>,="
+            and not token[0].isdigit()
+            and following in (",", ";", ")", "[", "<", "")
+        ) or (following == ":" and not token.startswith(".")):
             found.add(token)
     return found

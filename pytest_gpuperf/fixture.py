@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from ._engine import load
-from .options import Settings, case_settings, check_declaration, max_instructions, settings_of
+from .declared import case_settings, check_declaration, max_instructions
+from .options import Settings, settings_of
 
 __all__ = ["RECORDER", "SKIP_REASON", "Gpuperf", "gpuperf"]
 
 RECORDER: pytest.StashKey[Any] = pytest.StashKey()
-SKIP_REASON = "GPU kernels are analysed under --gpuperf (or run without counting under gpuperf_functional = true)"
+SKIP_REASON = (
+    "GPU kernels are analysed under --gpuperf (or run without counting under gpuperf_functional = true)"
+)
 
 
 @pytest.fixture
@@ -128,13 +131,16 @@ class Gpuperf:
         declared = {"targets": targets, "tolerance": tolerance, "limits": limits}
         try:
             rootdir = self._settings.rootdir
-            ptx = read_ptx(source, folders=[self._item.path.parent, rootdir], rootdir=rootdir, inline_name="<ptx>")
+            ptx = read_ptx(
+                source, folders=[self._item.path.parent, rootdir], rootdir=rootdir, inline_name="<ptx>"
+            )
             module = load().parse(ptx.text, path=ptx.path)
             if entry is None:
                 kernels = list(module.kernels)
                 if len(kernels) != 1:
                     raise EngineError(
-                        f"{ptx.path} has {len(kernels)} kernels: say which one with entry=", hint=nearest("", kernels, noun="kernel")
+                        f"{ptx.path} has {len(kernels)} kernels: say which one with entry=",
+                        hint=nearest("", kernels, noun="kernel"),
                     )
                 entry = kernels[0]
             function = module[entry]

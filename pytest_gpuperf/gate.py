@@ -34,7 +34,11 @@ def module_of(item: pytest.Item) -> str:
 
 def test_of(item: pytest.Item) -> str:
     """The item's name inside its module: classes, function and parameters, without what other plugins append."""
-    chain = [node.name for node in item.listchain() if not isinstance(node, (pytest.Dir, pytest.File, pytest.Session))]
+    chain = [
+        node.name
+        for node in item.listchain()
+        if not isinstance(node, (pytest.Dir, pytest.File, pytest.Session))
+    ]
     return storable("::".join(name for name in chain if name))
 
 
@@ -43,7 +47,7 @@ class Judge:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._baselines: dict[str, Baseline | None | BaselineError] = {}
+        self._baselines: dict[str, Baseline | BaselineError | None] = {}
         self._shipped: set[str] = set()
 
     def judge(self, item: pytest.Item, gpuperf: Any) -> list[dict[str, Any]]:
@@ -55,12 +59,16 @@ class Judge:
         module, test = module_of(item), test_of(item)
         baseline = self._baseline(module)
         findings = _assigned(cases, gpuperf)
-        measured = [measure(case, found, self.settings.rootdir) for case, found in zip(cases, findings, strict=True)]
+        measured = [
+            measure(case, found, self.settings.rootdir) for case, found in zip(cases, findings, strict=True)
+        ]
         stored = [
-            baseline.cases.get(f"{test}/{storable(case.key)}") if isinstance(baseline, Baseline) else None for case in cases
+            baseline.cases.get(f"{test}/{storable(case.key)}") if isinstance(baseline, Baseline) else None
+            for case in cases
         ]
         unexplained = all(
-            old is not None and (old.get("kernel"), old.get("inputs")) == (m.entry["kernel"], m.entry["inputs"])
+            old is not None
+            and (old.get("kernel"), old.get("inputs")) == (m.entry["kernel"], m.entry["inputs"])
             for old, m in zip(stored, measured, strict=True)
         )
         return [
@@ -68,7 +76,7 @@ class Judge:
             for case, m, old in zip(cases, measured, stored, strict=True)
         ]
 
-    def _baseline(self, module: str) -> Baseline | None | BaselineError:
+    def _baseline(self, module: str) -> Baseline | BaselineError | None:
         if module not in self._baselines:
             path = baseline_path(self.settings.baseline_dir, module)
             try:
@@ -91,7 +99,7 @@ class Judge:
         case: CaseRecord,
         measured: Measured,
         old: Mapping[str, Any] | None,
-        baseline: Baseline | None | BaselineError,
+        baseline: Baseline | BaselineError | None,
         unexplained: bool,
     ) -> dict[str, Any]:
         key = f"{test}/{storable(case.key)}"
@@ -100,7 +108,9 @@ class Judge:
         rows = compare_case(
             measured.entry,
             old,
-            stored_analysis=baseline.analysis_of(key) if isinstance(baseline, Baseline) and old is not None else ANALYSIS,
+            stored_analysis=baseline.analysis_of(key)
+            if isinstance(baseline, Baseline) and old is not None
+            else ANALYSIS,
             analysis=ANALYSIS,
             failures=measured.failures,
             policy=policy,
@@ -124,12 +134,24 @@ class Judge:
             "inputs_changed": old is not None and old.get("inputs") != measured.entry["inputs"],
             "kernel_changed": old is not None and old.get("kernel") != measured.entry["kernel"],
             "rows": rows,
-            "because": attribute(measured.entry, old, measured.detail["lines"], text, case.source.path, sources) if old else [],
+            "because": attribute(
+                measured.entry, old, measured.detail["lines"], text, case.source.path, sources
+            )
+            if old
+            else [],
             "measured": measured.entry,
             "stored": old,
-            "detail": {**measured.detail, "sources": {str(line): where for line, where in sources.items()}, "listing": source_id},
+            "detail": {
+                **measured.detail,
+                "sources": {str(line): where for line, where in sources.items()},
+                "listing": source_id,
+            },
             "skipped_targets": list(case.settings.skipped_targets),
-            "unused_targets": sorted(set((old or {}).get("targets", {})).difference(case.settings.targets, case.settings.skipped_targets)),
+            "unused_targets": sorted(
+                set((old or {}).get("targets", {})).difference(
+                    case.settings.targets, case.settings.skipped_targets
+                )
+            ),
             "policy": {
                 "limits": dict(case.settings.limits),
                 "tolerances": [[list(pair) for pair in source] for source in case.settings.tolerances],
@@ -143,7 +165,11 @@ class Judge:
             record.update(verdict="error", error=str(baseline), fails=True)
         if source_id not in self._shipped:
             self._shipped.add(source_id)
-            record["listing"] = {"id": source_id, "path": case.source.path, "lines": [[n, text[n]] for n in sorted(text)]}
+            record["listing"] = {
+                "id": source_id,
+                "path": case.source.path,
+                "lines": [[n, text[n]] for n in sorted(text)],
+            }
         return record
 
     def _source(self, case: CaseRecord, measured: Measured) -> tuple[str, dict[int, str]]:

@@ -150,11 +150,15 @@ def _place(boxes: list[_Box], layer: list[int], edges: Sequence[Edge]) -> tuple[
 
 
 def _box(box: _Box) -> str:
-    parts = [f'<rect class="box" x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="3"/>']
+    parts = [
+        f'<rect class="box" x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="3"/>'
+    ]
     for number, line in enumerate(box.lines):
         style = ' class="title"' if number == 0 else ""
         y = box.y + _PAD + _LINE * (number + 0.8)
-        parts.append(f'<text{style} x="{box.x + _PAD:.1f}" y="{y:.1f}" xml:space="preserve">{escape(line)}</text>')
+        parts.append(
+            f'<text{style} x="{box.x + _PAD:.1f}" y="{y:.1f}" xml:space="preserve">{escape(line)}</text>'
+        )
     return "".join(parts)
 
 
@@ -163,7 +167,9 @@ def _forward(boxes: list[_Box], edge: Edge) -> str:
     x1, y1, x2, y2 = source.middle, source.y + source.height, target.middle, target.y
     bend = max(20.0, (y2 - y1) / 2)
     path = f"M{x1:.1f} {y1:.1f}C{x1:.1f} {y1 + bend:.1f} {x2:.1f} {y2 - bend:.1f} {x2:.1f} {y2:.1f}"
-    label = f'<text class="label" x="{(x1 + x2) / 2 + 4:.1f}" y="{(y1 + y2) / 2:.1f}">{escape(edge.label)}</text>'
+    label = (
+        f'<text class="label" x="{(x1 + x2) / 2 + 4:.1f}" y="{(y1 + y2) / 2:.1f}">{escape(edge.label)}</text>'
+    )
     return f'<path class="edge" marker-end="url(#tip)" d="{path}"/>' + (label if edge.label else "")
 
 

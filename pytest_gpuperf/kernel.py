@@ -44,7 +44,8 @@ class Kernel:
         __tracebackhide__ = True
         if not isinstance(shape, tuple) or len(shape) not in (2, 3):
             raise LaunchError(
-                f"kernel {self.name!r} needs a grid and a block", hint="write kernel[grid, block] or kernel[grid, block, shared_bytes]"
+                f"kernel {self.name!r} needs a grid and a block",
+                hint="write kernel[grid, block] or kernel[grid, block, shared_bytes]",
             )
         return Launcher(self, shape[0], shape[1], shape[2] if len(shape) == 3 else 0)
 

@@ -26,7 +26,9 @@ class Measured:
     line); ``failures`` maps a target to (verdict, message) where no time could be predicted.
     """
 
-    def __init__(self, entry: dict[str, Any], detail: dict[str, Any], failures: dict[str, tuple[str, str]]) -> None:
+    def __init__(
+        self, entry: dict[str, Any], detail: dict[str, Any], failures: dict[str, tuple[str, str]]
+    ) -> None:
         self.entry = entry
         self.detail = detail
         self.failures = failures

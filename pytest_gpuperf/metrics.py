@@ -126,7 +126,13 @@ def flatten(case: Mapping[str, Any]) -> Iterator[tuple[Metric, str, Any]]:
             yield metric, "", value
     for family in FAMILIES:
         for key, value in (_lookup(case, family.path) or {}).items():
-            yield Metric(f"{family.name[:-1]}{key}", family.kind, family.better, family.unit, (*family.path, key)), "", value
+            yield (
+                Metric(
+                    f"{family.name[:-1]}{key}", family.kind, family.better, family.unit, (*family.path, key)
+                ),
+                "",
+                value,
+            )
     for target, entry in case.get("targets", {}).items():
         for metric in METRICS:
             if metric.per_target and metric.path[0] in entry:

@@ -1,29 +1,22 @@
-"""Command line, ini file and marker: every setting, typed, checked, with one order of precedence. PYTEST_DONT_REWRITE
-
-Command line > call > closest marker > ini > default. ``--gpuperf-targets`` only narrows what is declared.
-"""
+"""Command line and ini file: every setting that holds for a whole run, typed and checked. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from .tolerance import Tolerance
+from .declared import check_targets, check_tolerances, unknown
 
-__all__ = ["MARKER", "CaseSettings", "Settings", "add_options", "case_settings", "check_marker", "settings_of"]
+__all__ = ["MARKER", "Settings", "add_options", "enabled", "settings_of"]
 
 MARKER = (
     "gpuperf(targets=None, tolerance=None, limits=None, max_instructions=None): the test launches GPU kernels through the "
     "'gpuperf' fixture, which are counted and compared with a baseline; the arguments are defaults for its kernels."
 )
 
-_MARKER_KEYS = ("targets", "tolerance", "limits", "max_instructions")
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "stale": ("fail", "warn", "ignore"),
     "on_improvement": ("fail", "warn", "ignore"),
@@ -46,9 +39,17 @@ def add_options(parser: pytest.Parser) -> None:
         action="store_true",
         help="accept what was measured into the baselines and remove entries proved unused (implies --gpuperf)",
     )
-    flag("--gpuperf-update-new", action="store_true", help="only add missing baseline entries (implies --gpuperf)")
+    flag(
+        "--gpuperf-update-new",
+        action="store_true",
+        help="only add missing baseline entries (implies --gpuperf)",
+    )
     flag("--gpuperf-no-prune", action="store_true", help="with --gpuperf-update: keep unused entries")
-    flag("--gpuperf-stale", choices=_CHOICES["stale"], help="unused baseline entries (default: ini gpuperf_stale, fail)")
+    flag(
+        "--gpuperf-stale",
+        choices=_CHOICES["stale"],
+        help="unused baseline entries (default: ini gpuperf_stale, fail)",
+    )
     flag("--gpuperf-targets", metavar="ID,ID", help="of the declared targets judge only these")
     flag(
         "--gpuperf-tolerance",
@@ -57,27 +58,68 @@ def add_options(parser: pytest.Parser) -> None:
         default=[],
         help="tolerance of a metric or glob for this run: 0, 2%%, +5, 2%%&0.5us (repeatable)",
     )
-    flag("--gpuperf-report", metavar="DIR", help="write gpuperf.json, .html, .md and candidates/ (default: ini gpuperf_report_dir)")
+    flag(
+        "--gpuperf-report",
+        metavar="DIR",
+        help="write gpuperf.json, .html, .md and candidates/ (default: ini gpuperf_report_dir)",
+    )
     flag(
         "--gpuperf-github",
         choices=("auto", "on", "off"),
         default="auto",
         help="annotations and job summary for GitHub Actions (default: auto)",
     )
-    flag("--gpuperf-min-cases", metavar="N", type=int, help="fail if fewer kernels were analysed (default: 1)")
-    flag("--gpuperf-max-instructions", metavar="N", type=int, help="warp instructions that a warp may execute (default: 10**8)")
+    flag(
+        "--gpuperf-min-cases", metavar="N", type=int, help="fail if fewer kernels were analysed (default: 1)"
+    )
+    flag(
+        "--gpuperf-max-instructions",
+        metavar="N",
+        type=int,
+        help="warp instructions that a warp may execute (default: 10**8)",
+    )
     flag("--gpuperf-details", action="store_true", help="list unchanged, new and unused entries by name")
     ini = parser.addini
     ini("gpuperf_targets", "machines for which time is predicted", type="linelist", default=[])
-    ini("gpuperf_tolerances", "tolerances, one 'metric or glob = tolerance' per line", type="linelist", default=[])
+    ini(
+        "gpuperf_tolerances",
+        "tolerances, one 'metric or glob = tolerance' per line",
+        type="linelist",
+        default=[],
+    )
     ini("gpuperf_stale", "unused baseline entries: fail, warn or ignore", type="string", default="fail")
-    ini("gpuperf_on_improvement", "exact metrics that got better: fail, warn or ignore", type="string", default="fail")
-    ini("gpuperf_on_unmodelled", "kernels that the time model does not cover: fail or warn", type="string", default="fail")
-    ini("gpuperf_baseline_dir", "folder of the baselines, below the rootdir", type="string", default="baselines")
+    ini(
+        "gpuperf_on_improvement",
+        "exact metrics that got better: fail, warn or ignore",
+        type="string",
+        default="fail",
+    )
+    ini(
+        "gpuperf_on_unmodelled",
+        "kernels that the time model does not cover: fail or warn",
+        type="string",
+        default="fail",
+    )
+    ini(
+        "gpuperf_baseline_dir",
+        "folder of the baselines, below the rootdir",
+        type="string",
+        default="baselines",
+    )
     ini("gpuperf_report_dir", "folder of the report, below the rootdir", type="string", default="")
     ini("gpuperf_functional", "without --gpuperf, run the tests without counting", type="bool", default=False)
-    ini("gpuperf_resources", "registers and shared memory: estimate or ptxas", type="string", default="estimate")
-    ini("gpuperf_uninitialized", "reads of memory never written: warn, error or ignore", type="string", default="warn")
+    ini(
+        "gpuperf_resources",
+        "registers and shared memory: estimate or ptxas",
+        type="string",
+        default="estimate",
+    )
+    ini(
+        "gpuperf_uninitialized",
+        "reads of memory never written: warn, error or ignore",
+        type="string",
+        default="warn",
+    )
     ini("gpuperf_backend", "emulator: auto, native or lanes", type="string", default="auto")
     ini("gpuperf_min_cases", "fail if fewer kernels were analysed", type="string", default="1")
     ini("gpuperf_max_instructions", "warp instructions that a warp may execute", type="string", default="")
@@ -113,34 +155,6 @@ class Settings:
     rootdir: Path
 
 
-@dataclass(frozen=True)
-class CaseSettings:
-    """What holds for one kernel of one test: targets, limits and tolerances, closest source first."""
-
-    targets: tuple[str, ...]
-    skipped_targets: tuple[str, ...]
-    limits: Mapping[str, float] = field(default_factory=dict)
-    tolerances: tuple[tuple[tuple[str, str], ...], ...] = ()
-
-    def tolerance(self, metric: str, target: str, unit: str, default: str) -> Tolerance:
-        """The tolerance of a metric: of the closest source that names it, there its own name before a glob, a later glob
-        before an earlier one; ``target.metric`` counts as a name of it too."""
-        from fnmatch import fnmatchcase
-
-        from .tolerance import parse_tolerance
-
-        names = (f"{target}.{metric}", metric) if target else (metric,)
-        for source in self.tolerances:
-            exact = dict(source)
-            for name in names:
-                if name in exact:
-                    return parse_tolerance(exact[name], unit)
-            for pattern, text in reversed(source):
-                if any(fnmatchcase(name, pattern) for name in names):
-                    return parse_tolerance(text)
-        return parse_tolerance(default)
-
-
 def enabled(config: pytest.Config) -> bool:
     """Whether this run analyses kernels."""
     option = config.option
@@ -159,7 +173,7 @@ def _read(config: pytest.Config) -> Settings:
     values = {key: str(config.getini(f"gpuperf_{key}")).strip() for key in _CHOICES}
     for key, value in values.items():
         if value not in _CHOICES[key]:
-            raise _usage(f"gpuperf_{key} = {value!r}", value, _CHOICES[key])
+            raise unknown(f"gpuperf_{key} = {value!r}", value, _CHOICES[key])
     report = option.gpuperf_report or str(config.getini("gpuperf_report_dir")).strip()
     max_instructions = option.gpuperf_max_instructions
     if max_instructions is None:
@@ -179,7 +193,9 @@ def _read(config: pytest.Config) -> Settings:
         stale=option.gpuperf_stale or values["stale"],
         only_targets=_names(only.split(",")) if only is not None else None,
         override=_pairs(option.gpuperf_tolerance, "--gpuperf-tolerance"),
-        report_dir=(config.invocation_params.dir if option.gpuperf_report else rootdir) / report if report else None,
+        report_dir=(config.invocation_params.dir if option.gpuperf_report else rootdir) / report
+        if report
+        else None,
         github=option.gpuperf_github,
         min_cases=1 if min_cases is None else min_cases,
         max_instructions=max_instructions,
@@ -199,18 +215,13 @@ def _read(config: pytest.Config) -> Settings:
     if settings.update and settings.update_new:
         raise pytest.UsageError("--gpuperf-update and --gpuperf-update-new exclude each other: give one")
     if settings.only_targets == ():
-        raise pytest.UsageError("--gpuperf-targets names no target: give ids separated by commas, or leave it out")
+        raise pytest.UsageError(
+            "--gpuperf-targets names no target: give ids separated by commas, or leave it out"
+        )
     if settings.enabled:
         check_targets(settings.targets, "gpuperf_targets")
         check_targets(settings.only_targets or (), "--gpuperf-targets")
     return settings
-
-
-def _usage(found: str, value: str, known: Iterable[str]) -> pytest.UsageError:
-    choices = list(known)
-    close = difflib.get_close_matches(value, choices, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(choices)}"
-    return pytest.UsageError(f"{found} is not known; {hint}")
 
 
 def _integer(config: pytest.Config, key: str, minimum: int) -> int | None:
@@ -239,98 +250,3 @@ def _pairs(lines: Iterable[str], where: str) -> tuple[tuple[str, str], ...]:
         pairs.append((name.strip(), text.strip()))
     check_tolerances(pairs, where)
     return tuple(pairs)
-
-
-def check_tolerances(pairs: Iterable[tuple[str, object]], where: str) -> None:
-    """Raises ``pytest.UsageError`` for a metric that does not exist or a tolerance that is none."""
-    pairs = list(pairs)
-    if not pairs:
-        return
-    from .metrics import find, known_pattern
-    from .tolerance import parse_tolerance
-
-    for name, text in pairs:
-        hint = known_pattern(name)
-        if hint is not None:
-            raise pytest.UsageError(f"{where}: metric {name!r} is not known; {hint}")
-        metric = find(name)
-        try:
-            parse_tolerance(text, metric.unit if metric is not None else None)
-        except ValueError as error:
-            raise pytest.UsageError(f"{where}: {name}: {error}") from None
-
-
-def check_targets(names: Iterable[str], where: str) -> None:
-    """Raises ``pytest.UsageError`` for a machine that does not exist."""
-    names = tuple(names)
-    if not names:
-        return
-    from ._engine import load
-
-    known = tuple(load().machine_ids())
-    for name in names:
-        if name not in known:
-            raise _usage(f"{where}: target {name!r}", name, known)
-
-
-def check_declaration(values: Mapping[str, Any], where: str) -> None:
-    """Checks ``targets``, ``tolerance`` and ``limits`` of a marker or call; raises ``pytest.UsageError``."""
-    targets = values.get("targets")
-    if targets is not None:
-        if isinstance(targets, str) or not all(isinstance(target, str) for target in targets):
-            raise pytest.UsageError(f"{where}: targets must be a list of machine ids, for example ['h100-sxm']")
-        check_targets(targets, where)
-    for key in ("tolerance", "limits"):
-        if values.get(key) is not None and not isinstance(values[key], Mapping):
-            raise pytest.UsageError(f"{where}: {key} must be a dictionary {{metric: value}}")
-    check_tolerances((values.get("tolerance") or {}).items(), f"{where}: tolerance")
-    for name, limit in (values.get("limits") or {}).items():
-        from .metrics import find, known_pattern
-
-        if find(name) is None:
-            raise pytest.UsageError(f"{where}: limits: metric {name!r} is not known; {known_pattern(name) or 'no globs here'}")
-        if isinstance(limit, bool) or not isinstance(limit, (int, float)):
-            raise pytest.UsageError(f"{where}: limits: {name} must be a number, not {limit!r}")
-
-
-def check_marker(item: pytest.Item) -> None:
-    """Raises ``pytest.UsageError`` if a ``gpuperf`` marker of the test has an unknown or wrong argument."""
-    for marker in item.iter_markers("gpuperf"):
-        where = f"@pytest.mark.gpuperf of {item.nodeid}"
-        if marker.args:
-            raise pytest.UsageError(f"{where}: arguments must be named: {', '.join(_MARKER_KEYS)}")
-        for key in marker.kwargs:
-            if key not in _MARKER_KEYS:
-                raise _usage(f"{where}: argument {key!r}", key, _MARKER_KEYS)
-        check_declaration(marker.kwargs, where)
-        steps = marker.kwargs.get("max_instructions")
-        if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
-            raise pytest.UsageError(f"{where}: max_instructions must be a whole number of at least 1")
-
-
-def case_settings(settings: Settings, item: pytest.Item, call: Mapping[str, Any]) -> CaseSettings:
-    """Settings of one kernel: ``call`` holds ``targets``, ``tolerance`` and ``limits`` as given to it, or ``None``."""
-    sources = [call, *(marker.kwargs for marker in item.iter_markers("gpuperf"))]
-    declared: Iterable[str] = next((s["targets"] for s in sources if s.get("targets") is not None), settings.targets)
-    declared = tuple(dict.fromkeys(declared))
-    only = settings.only_targets
-    limits: dict[str, float] = {}
-    for source in reversed(sources):
-        limits.update(source.get("limits") or {})
-    tolerances = [tuple((n, str(t)) for n, t in (s.get("tolerance") or {}).items()) for s in sources]
-    return CaseSettings(
-        targets=tuple(name for name in declared if only is None or name in only),
-        skipped_targets=tuple(name for name in declared if only is not None and name not in only),
-        limits=limits,
-        tolerances=(settings.override, *tolerances, settings.tolerances),
-    )
-
-
-def max_instructions(settings: Settings, item: pytest.Item, call: int | None) -> int | None:
-    """The budget of one launch, ``None`` for the engine's default."""
-    if settings.max_instructions_cli or call is not None:
-        return settings.max_instructions if settings.max_instructions_cli else call
-    for marker in item.iter_markers("gpuperf"):
-        if marker.kwargs.get("max_instructions") is not None:
-            return int(marker.kwargs["max_instructions"])
-    return settings.max_instructions

@@ -32,6 +32,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     # Before other fixtures are set up for nothing; the fixture itself skips where it is asked for by name at run time.
-    declares = item.get_closest_marker("gpuperf") is not None or "gpuperf" in getattr(item, "fixturenames", ())
+    declares = item.get_closest_marker("gpuperf") is not None or "gpuperf" in getattr(
+        item, "fixturenames", ()
+    )
     if declares and not options.enabled(item.config) and not options.settings_of(item.config).functional:
         pytest.skip(SKIP_REASON)

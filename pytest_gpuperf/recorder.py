@@ -11,8 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from .declared import CaseSettings
 from .digest import digest_bytes, digest_parts
-from .options import CaseSettings
 
 if TYPE_CHECKING:
     from .sources.ptx_file import PtxSource
@@ -114,7 +114,9 @@ class Recorder:
         """
         known = self.cases.setdefault(case.key, case)
         if (known.digest, known.declared) != (case.digest, case.declared):
-            what = "different PTX" if known.digest != case.digest else "different targets, tolerances or limits"
+            what = (
+                "different PTX" if known.digest != case.digest else "different targets, tolerances or limits"
+            )
             raise ValueError(
                 f"two kernels of this test have the id {case.key!r} and {what}: {known.site} and {case.site}; "
                 "give one of them a name: gpuperf.kernel(…, name=…)"
@@ -129,7 +131,9 @@ class Recorder:
         """Notes a memset or copy: later launches see other inputs."""
         self._history = digest_parts([self._history, what, *(self._argument(array) for array in arrays)], 16)
 
-    def launched(self, case: CaseRecord, profile: Any, shape: tuple[object, ...], args: tuple[Any, ...]) -> None:
+    def launched(
+        self, case: CaseRecord, profile: Any, shape: tuple[object, ...], args: tuple[Any, ...]
+    ) -> None:
         inputs = digest_parts([*shape, *(self._argument(arg) for arg in args), self._history], 16)
         case.launches.append(LaunchRecord(profile, inputs, self.site()))
         self.profiles.append(profile)

@@ -34,7 +34,13 @@ class GateSession:
     def pytest_report_header(self) -> str:
         settings = self.settings
         targets = ", ".join(settings.targets) or "as declared"
-        mode = " · updating baselines" if settings.update else " · adding to baselines" if settings.update_new else ""
+        mode = (
+            " · updating baselines"
+            if settings.update
+            else " · adding to baselines"
+            if settings.update_new
+            else ""
+        )
         return f"gpuperf: targets {targets} · baselines {self.shown(settings.baseline_dir)}{mode}"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -49,7 +55,11 @@ class GateSession:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
         option = self.config.option
-        looking = option.collectonly or getattr(option, "showfixtures", False) or getattr(option, "show_fixtures_per_test", False)
+        looking = (
+            option.collectonly
+            or getattr(option, "showfixtures", False)
+            or getattr(option, "show_fixtures_per_test", False)
+        )
         judged = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
         if looking or exitstatus not in judged:
             return
@@ -91,7 +101,11 @@ class GateSession:
     def _summarise_for_github(self, run: Run) -> None:
         # With that plugin installed every failed test has an error annotation already.
         taken = self.config.pluginmanager.hasplugin("pytest_github_actions_annotate_failures")
-        self.commands = list(workflow_commands(run.records, level="notice" if taken else "error")) if not run.passed else []
+        self.commands = (
+            list(workflow_commands(run.records, level="notice" if taken else "error"))
+            if not run.passed
+            else []
+        )
         try:
             write_summary(build_document(run))
         except OSError as error:
@@ -104,10 +118,14 @@ class GateSession:
         settings = self.settings
         records = self.outcomes.records()
         pruned = settings.update and settings.prune
-        stale = [f"{plan.shown}: {key}" for plan in plans for key in [*plan.stale, *plan.unused_targets]] + orphans
+        stale = [
+            f"{plan.shown}: {key}" for plan in plans for key in [*plan.stale, *plan.unused_targets]
+        ] + orphans
         verdicts = [record["verdict"] for record in records]
         if settings.update or settings.update_new:
-            accepted = ("regressed", "new", "incomparable", "changed", "improved") if settings.update else ("new",)
+            accepted = (
+                ("regressed", "new", "incomparable", "changed", "improved") if settings.update else ("new",)
+            )
             verdicts = ["ok" if verdict in accepted else verdict for verdict in verdicts]
         if stale and not pruned and settings.stale != "ignore":
             verdicts.append("stale")

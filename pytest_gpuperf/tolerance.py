@@ -53,6 +53,8 @@ def parse_tolerance(text: object, unit: str | None = None) -> Tolerance:
         sign, number, suffix = match.groups()
         suffix = suffix.replace("µs", "us")
         if suffix not in ("", "%") and unit is not None and suffix != unit:
-            raise ValueError(f"tolerance {written!r} has the unit {suffix!r}, the metric has {unit or 'none'!r}")
+            raise ValueError(
+                f"tolerance {written!r} has the unit {suffix!r}, the metric has {unit or 'none'!r}"
+            )
         terms.append(_Term(sign, float(number), suffix == "%"))
     return Tolerance(written, tuple(terms))

@@ -60,12 +60,22 @@ def plan_files(
 
 
 def _plan(
-    module: str, state: ModuleState, directory: Path, shown: Any, only_new: bool, prune: bool, candidates: bool
+    module: str,
+    state: ModuleState,
+    directory: Path,
+    shown: Any,
+    only_new: bool,
+    prune: bool,
+    candidates: bool,
 ) -> FilePlan | None:
     path = baseline_path(directory, module)
     before = path.read_bytes() if path.is_file() else None
     plan = FilePlan(module, path, shown(path), before, before)
-    passed = [test for test in state.tests.values() if test.outcome == "passed" or (candidates and _acceptable(test))]
+    passed = [
+        test
+        for test in state.tests.values()
+        if test.outcome == "passed" or (candidates and _acceptable(test))
+    ]
     records = [record for test in passed for record in test.records]
     if before is None and not records:
         return None
@@ -96,7 +106,9 @@ def _plan(
 def _acceptable(test: TestState) -> bool:
     """Whether an update would pass the test and take its cases."""
     hard = ("error", "over-limit", "unmodelled")
-    return test.gate_failed and not any(row["fails"] and row["verdict"] in hard for r in test.records for row in r["rows"])
+    return test.gate_failed and not any(
+        row["fails"] and row["verdict"] in hard for r in test.records for row in r["rows"]
+    )
 
 
 def _unmade(state: ModuleState, baseline: Baseline) -> bool:
@@ -104,7 +116,9 @@ def _unmade(state: ModuleState, baseline: Baseline) -> bool:
     return any(key not in made for key in baseline.cases)
 
 
-def _accept(baseline: Baseline, record: Mapping[str, Any], plan: FilePlan, only_new: bool, prune: bool) -> None:
+def _accept(
+    baseline: Baseline, record: Mapping[str, Any], plan: FilePlan, only_new: bool, prune: bool
+) -> None:
     key, measured = record["id"], dict(record["measured"])
     old = baseline.cases.get(key)
     if old is None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from .declared import check_marker
 from .fixture import RECORDER
-from .options import Settings, check_marker
+from .options import Settings
 from .textsafe import clean
 
 __all__ = ["PAYLOAD", "GateWorker", "is_case"]

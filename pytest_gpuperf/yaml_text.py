@@ -1,4 +1,4 @@
-"""Writes baselines as YAML: block style, one scalar per line, nothing that a reader could take for another type. PYTEST_DONT_REWRITE"""
+"""Writes YAML in block style, one scalar per line, that no reader takes for another type. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 __all__ = ["scalar", "write_block"]
 
 _PLAIN = re.compile(r"[A-Za-z_0-9][ -~]*(?<![ :])")
-_NUMBER = re.compile(r"[-+.]?[0-9][0-9_.:]*(?:[eE][-+]?[0-9]+)?|0[xob][0-9a-fA-F_]+|[-+]?\.(?:inf|nan)", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"[-+.]?[0-9][0-9_.:]*(?:[eE][-+]?[0-9]+)?|0[xob][0-9a-fA-F_]+|[-+]?\.(?:inf|nan)", re.IGNORECASE
+)
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 _DATE = re.compile(r"\d{4}-\d")
 

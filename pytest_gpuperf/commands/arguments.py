@@ -26,7 +26,9 @@ def make_argument(spec: str, device: Any) -> Any:
     """One argument for a launch; arrays are made on the device. Raises ``UsageError``."""
     match = _SPEC.fullmatch(spec.strip())
     if match is None:
-        raise UsageError(f"--arg {spec!r}: write TYPE=VALUE or TYPE[SHAPE]=CONTENTS, for example s32=100 or 'f32[100]=arange'")
+        raise UsageError(
+            f"--arg {spec!r}: write TYPE=VALUE or TYPE[SHAPE]=CONTENTS, for example s32=100 or 'f32[100]=arange'"
+        )
     name, shape_text, value = match[1], match[2], match[3].strip()
     if name == "ptr" and shape_text is None and value in ("null", "0"):
         return None
@@ -43,7 +45,9 @@ def make_argument(spec: str, device: Any) -> Any:
     for part in shape:
         count *= part
     if count * dtype.itemsize > _LIMIT:
-        raise UsageError(f"--arg {spec!r}: {count * dtype.itemsize:,} bytes are more than the device's {_LIMIT:,}")
+        raise UsageError(
+            f"--arg {spec!r}: {count * dtype.itemsize:,} bytes are more than the device's {_LIMIT:,}"
+        )
     if value == "empty":
         return device.empty(shape, dtype)
     if value == "zeros":
@@ -92,5 +96,7 @@ def _from_file(spec: str, path: str, shape: tuple[int, ...], dtype: np.dtype[Any
     except (OSError, ValueError) as error:
         raise UsageError(f"--arg {spec!r}: {error}") from None
     if not isinstance(loaded, np.ndarray) or loaded.dtype != dtype or loaded.shape != shape:
-        raise UsageError(f"--arg {spec!r}: {path} holds {getattr(loaded, 'dtype', '?')} {getattr(loaded, 'shape', '')}")
+        raise UsageError(
+            f"--arg {spec!r}: {path} holds {getattr(loaded, 'dtype', '?')} {getattr(loaded, 'shape', '')}"
+        )
     return loaded

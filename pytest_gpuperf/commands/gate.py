@@ -10,10 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from ..attribution import attribute
-from ..baseline import Baseline, BaselineError, baseline_path, parse_baseline, read_baseline, render_baseline, write_if_changed
+from ..baseline import (
+    Baseline,
+    BaselineError,
+    baseline_path,
+    parse_baseline,
+    read_baseline,
+    render_baseline,
+    write_if_changed,
+)
 from ..compare import compare_case
+from ..declared import CaseSettings
 from ..metrics import ANALYSIS
-from ..options import CaseSettings
 from ..report.files import write_views
 from ..report.message import failure_text
 from ..report.validate import ReportError, load_report
@@ -26,11 +34,15 @@ __all__ = ["add_parser"]
 
 def add_parser(commands: Any) -> None:
     """Registers the subcommands."""
-    report = commands.add_parser("report", help="render gpuperf.json anew; several are merged into one report")
+    report = commands.add_parser(
+        "report", help="render gpuperf.json anew; several are merged into one report"
+    )
     report.add_argument("reports", metavar="REPORT.json", nargs="+")
     report.add_argument("-o", "--output", metavar="DIR", required=True)
     report.set_defaults(run=_report)
-    check = commands.add_parser("check", help="gate a report, as its run did or against the baselines in a folder")
+    check = commands.add_parser(
+        "check", help="gate a report, as its run did or against the baselines in a folder"
+    )
     check.add_argument("report", metavar="REPORT.json")
     check.add_argument("--baselines", metavar="DIR", help="judge against these instead of those of the run")
     check.add_argument("-o", "--output", metavar="DIR", help="write the report as judged there")
@@ -41,7 +53,9 @@ def add_parser(commands: Any) -> None:
     compare.add_argument("-o", "--output", metavar="DIR", help="write the report as judged there")
     compare.set_defaults(run=_compare)
     accept = commands.add_parser("accept", help="take over the baselines that a run proposes")
-    accept.add_argument("directory", metavar="DIR", help="a report's folder, with gpuperf.json and candidates/")
+    accept.add_argument(
+        "directory", metavar="DIR", help="a report's folder, with gpuperf.json and candidates/"
+    )
     accept.add_argument("-k", metavar="TEXT", default="", help="only cases whose id contains this")
     accept.add_argument("--baselines", metavar="DIR", default="baselines")
     accept.set_defaults(run=_accept)
@@ -63,7 +77,9 @@ def _merged(documents: list[dict[str, Any]]) -> dict[str, Any]:
         for record in document["cases"]:
             known = cases.setdefault((record["module"], record["id"]), record)
             if known != record:
-                raise ReportError(f"two reports hold different results of {record['nodeid']} ({record['id']})")
+                raise ReportError(
+                    f"two reports hold different results of {record['nodeid']} ({record['id']})"
+                )
     merged: dict[str, Any] = {
         "schema_version": 1,
         "verdict": worst((d["verdict"] for d in documents), SESSION_VERDICTS),
@@ -105,7 +121,9 @@ def _rejudged(
     because: list[str] = []
     if stored is not None:
         sources = {int(line): where for line, where in detail["sources"].items()}
-        because = attribute(record["measured"], stored, detail["lines"], text, record["kernel"]["path"], sources)
+        because = attribute(
+            record["measured"], stored, detail["lines"], text, record["kernel"]["path"], sources
+        )
     return {
         **record,
         "stored": stored,
@@ -120,7 +138,9 @@ def _rejudged(
 
 
 def _texts(document: Mapping[str, Any]) -> dict[str, dict[int, str]]:
-    return {listing["id"]: {line: text for line, text in listing["lines"]} for listing in document["listings"]}
+    return {
+        listing["id"]: {line: text for line, text in listing["lines"]} for listing in document["listings"]
+    }
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -154,7 +174,9 @@ def _compare(arguments: argparse.Namespace) -> int:
         stored = before.get((record["module"], record["id"]))
         made = _rejudged(record, stored, ANALYSIS, texts.get(record["detail"]["listing"], {}), policy)
         if stored is None:
-            made["rows"] = [{**row, "fails": row["fails"] and row["verdict"] != "new"} for row in made["rows"]]
+            made["rows"] = [
+                {**row, "fails": row["fails"] and row["verdict"] != "new"} for row in made["rows"]
+            ]
             made["fails"] = any(row["fails"] for row in made["rows"])
         records.append(made)
     gone = sorted(set(before) - {(record["module"], record["id"]) for record in head["cases"]})
@@ -224,7 +246,9 @@ def _accept(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _merged_file(path: Path, target: Path, module: str, entry: Mapping[str, Any], wanted: str) -> bytes | None:
+def _merged_file(
+    path: Path, target: Path, module: str, entry: Mapping[str, Any], wanted: str
+) -> bytes | None:
     """The file with the wanted cases of the candidate; ``None`` if it has none of them."""
     touched = [*entry["changed"], *entry["added"], *entry["pruned"]]
     chosen = [key for key in touched if wanted in key]

@@ -35,7 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.cfg:
         if len(names) != 1:
             hint = nearest("", names, noun="kernel")
-            raise UsageError(f"{arguments.file} has {len(names)} kernels: say which one with --entry ({hint})")
+            raise UsageError(
+                f"{arguments.file} has {len(names)} kernels: say which one with --entry ({hint})"
+            )
         draw = to_dot if arguments.cfg == "dot" else to_svg
         write(draw(names[0], *_graph(module[names[0]])), arguments.output)
         return OK
@@ -57,7 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _describe(kernel: Any) -> dict[str, Any]:
     program = program_of(kernel)
-    categories = Counter(instruction.spelling.category for f in program.functions for instruction in f.instructions)
+    categories = Counter(
+        instruction.spelling.category for f in program.functions for instruction in f.instructions
+    )
     own = program.blocks_of(0)
     return {
         "name": kernel.name,
@@ -79,7 +83,9 @@ def _describe(kernel: Any) -> dict[str, Any]:
 
 def _table(module: Any, kernels: list[dict[str, Any]]) -> list[str]:
     version = ".".join(str(part) for part in module.version)
-    lines = [f"{module.path}: PTX {version} for {module.target}, {module.address_size}-bit addresses, {len(kernels)} kernels"]
+    lines = [
+        f"{module.path}: PTX {version} for {module.target}, {module.address_size}-bit addresses, {len(kernels)} kernels"
+    ]
     lines += [f"note: {note}" for note in module.notes]
     for kernel in kernels:
         parameters = ", ".join(f"{p['type']} {p['name']}" for p in kernel["parameters"])
@@ -87,12 +93,19 @@ def _table(module: Any, kernels: list[dict[str, Any]]) -> list[str]:
         shared = f"{kernel['shared_bytes']} B" + (" + dynamic" if kernel["dynamic_shared"] else "")
         rows = [
             ("instructions", str(kernel["instructions"])),
-            ("basic blocks", f"{kernel['blocks']}, {kernel['branches']} conditional branches, {kernel['loops']} back edges"),
+            (
+                "basic blocks",
+                f"{kernel['blocks']}, {kernel['branches']} conditional branches, {kernel['loops']} back edges",
+            ),
             ("registers", f"{kernel['registers']} (32-bit, estimated from liveness)"),
             ("shared memory", shared),
             ("local memory", f"{kernel['local_bytes']} B per thread"),
             *([("calls", ", ".join(kernel["calls"]))] if kernel["calls"] else []),
-            *([("block size", f"at most {' × '.join(map(str, kernel['max_threads']))}")] if kernel["max_threads"] else []),
+            *(
+                [("block size", f"at most {' × '.join(map(str, kernel['max_threads']))}")]
+                if kernel["max_threads"]
+                else []
+            ),
             *((f"  {name}", str(count)) for name, count in kernel["categories"].items()),
         ]
         lines += [f"  {line}" for line in columns(rows)]
@@ -107,12 +120,22 @@ def _graph(kernel: Any) -> tuple[list[Node], list[Edge]]:
     nodes, edges = [], []
     for position, block in enumerate(blocks):
         lines = tuple(_instruction_text(instruction, text) for instruction in block.instructions)
-        where = f" · lines {block.instructions[0].span.line}–{block.instructions[-1].span.line}" if block.instructions else ""
+        where = (
+            f" · lines {block.instructions[0].span.line}–{block.instructions[-1].span.line}"
+            if block.instructions
+            else ""
+        )
         nodes.append(Node(f"{block.label or f'block {position}'}{where}", lines))
         for order, successor in enumerate(block.successors):
             if successor == EXIT:
                 continue
-            label = ("taken", "not taken")[order] if block.kind == "branch" else str(order) if block.kind == "indirect" else ""
+            label = (
+                ("taken", "not taken")[order]
+                if block.kind == "branch"
+                else str(order)
+                if block.kind == "indirect"
+                else ""
+            )
             edges.append(Edge(position, number[successor], label, successor in block.back_edges))
     return nodes, edges
 
@@ -122,5 +145,3 @@ def _instruction_text(instruction: Any, text: list[str]) -> str:
     if span.line == span.end_line and 0 < span.line <= len(text):
         return " ".join(text[span.line - 1][span.column - 1 : span.end_column].split())
     return str(instruction.opcode)
-
-

@@ -30,13 +30,21 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--entry", metavar="NAME", help="the kernel, where there are several")
     parser.add_argument("--grid", metavar="X[,Y[,Z]]", required=True, type=_dimensions)
     parser.add_argument("--block", metavar="X[,Y[,Z]]", required=True, type=_dimensions)
-    parser.add_argument("--arg", metavar="TYPE=VALUE", action="append", default=[], help="one per parameter, in order")
-    parser.add_argument("--shared-bytes", metavar="N", type=int, default=0, help="dynamic shared memory of a CTA")
+    parser.add_argument(
+        "--arg", metavar="TYPE=VALUE", action="append", default=[], help="one per parameter, in order"
+    )
+    parser.add_argument(
+        "--shared-bytes", metavar="N", type=int, default=0, help="dynamic shared memory of a CTA"
+    )
     parser.add_argument("--cooperative", action="store_true", help="all CTAs are resident at once")
-    parser.add_argument("--target", metavar="ID", action="append", default=[], help="predict the time there (repeatable)")
+    parser.add_argument(
+        "--target", metavar="ID", action="append", default=[], help="predict the time there (repeatable)"
+    )
     parser.add_argument("--resources", choices=("estimate", "ptxas"), default="estimate")
     parser.add_argument("--backend", choices=("native", "lanes"), default="native")
-    parser.add_argument("--max-instructions", metavar="N", type=int, help="warp instructions that a warp may execute")
+    parser.add_argument(
+        "--max-instructions", metavar="N", type=int, help="warp instructions that a warp may execute"
+    )
     parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
     parser.set_defaults(run=run)
@@ -63,10 +71,16 @@ def run(arguments: argparse.Namespace) -> int:
     module = parse_file(arguments.file)
     names = list(module.kernels)
     if arguments.entry is None and len(names) != 1:
-        raise UsageError(f"{arguments.file} has {len(names)} kernels: say which one with --entry ({nearest('', names, noun='kernel')})")
+        raise UsageError(
+            f"{arguments.file} has {len(names)} kernels: say which one with --entry ({nearest('', names, noun='kernel')})"
+        )
     if arguments.entry is not None and arguments.entry not in names:
-        raise UsageError(f"no kernel {arguments.entry!r} in {arguments.file}: {nearest(arguments.entry, names, noun='kernel')}")
-    device = engine.Device(observe={"memory", "values"}, backend=arguments.backend, resources=arguments.resources)
+        raise UsageError(
+            f"no kernel {arguments.entry!r} in {arguments.file}: {nearest(arguments.entry, names, noun='kernel')}"
+        )
+    device = engine.Device(
+        observe={"memory", "values"}, backend=arguments.backend, resources=arguments.resources
+    )
     profile = device.launch(
         module[arguments.entry or names[0]],
         grid=arguments.grid,
@@ -79,7 +93,10 @@ def run(arguments: argparse.Namespace) -> int:
     estimates = {target: engine.estimate(profile, target) for target in dict.fromkeys(arguments.target)}
     findings = engine.find_patterns(device.program)
     if arguments.format == "json":
-        write(json.dumps(_document(profile, estimates, findings), indent=1, ensure_ascii=False) + "\n", arguments.output)
+        write(
+            json.dumps(_document(profile, estimates, findings), indent=1, ensure_ascii=False) + "\n",
+            arguments.output,
+        )
     elif arguments.format == "csv":
         write(_csv(profile, estimates), arguments.output)
     else:
@@ -154,11 +171,16 @@ def _table(profile: Any, estimates: dict[str, Any], findings: Any) -> Iterator[s
     yield from columns([(name, number(value)) for name, value in _metrics(profile) if value], right=(1,))
     yield ""
     rows = [("category", "thread instructions")]
-    yield from columns([*rows, *((name, number(value)) for name, value in sorted(profile.by_category.items()))], right=(1,))
+    yield from columns(
+        [*rows, *((name, number(value)) for name, value in sorted(profile.by_category.items()))], right=(1,)
+    )
     yield ""
     opcodes = sorted(profile.opcodes, key=lambda name: (-profile.opcodes[name], name))
     table = [("opcode", "threads", "warps")]
-    table += [(name, number(profile.opcodes[name]), number(profile.warp_opcodes.get(name, 0))) for name in opcodes[:20]]
+    table += [
+        (name, number(profile.opcodes[name]), number(profile.warp_opcodes.get(name, 0)))
+        for name in opcodes[:20]
+    ]
     yield from columns(table, right=(1, 2))
     if len(opcodes) > 20:
         yield f"… {len(opcodes) - 20} more opcodes (--format json or csv has all)"
@@ -166,7 +188,12 @@ def _table(profile: Any, estimates: dict[str, Any], findings: Any) -> Iterator[s
         yield ""
         yield f"{name}: {number(estimate.time_us)} µs, limited by {estimate.limiter} ({estimate.model})"
         bounds = sorted(estimate.bounds.items(), key=lambda item: (-item[1], item[0]))
-        yield from (f"  {line}" for line in columns([(f"bound {bound}", f"{value:.4g} µs") for bound, value in bounds], right=(1,)))
+        yield from (
+            f"  {line}"
+            for line in columns(
+                [(f"bound {bound}", f"{value:.4g} µs") for bound, value in bounds], right=(1,)
+            )
+        )
         yield f"  occupancy {100 * estimate.occupancy:.3g} % ({estimate.ctas_per_sm} CTAs per SM, by {estimate.occupancy_limiter})"
         yield from (f"  note: {note}" for note in estimate.notes)
     if findings:

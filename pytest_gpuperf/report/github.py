@@ -27,7 +27,8 @@ def active(mode: str) -> bool:
 def workflow_commands(records: Sequence[Mapping[str, Any]], *, level: str) -> Iterator[str]:
     """Workflow commands for the failing cases, worst first; ``level`` is ``error`` or ``notice``."""
     failing = sorted(
-        (record for record in records if record["fails"]), key=lambda r: (CASE_VERDICTS.index(r["verdict"]), r["module"], r["id"])
+        (record for record in records if record["fails"]),
+        key=lambda r: (CASE_VERDICTS.index(r["verdict"]), r["module"], r["id"]),
     )
     for record in failing[:_LIMIT]:
         path, line = _place(record)

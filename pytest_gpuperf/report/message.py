@@ -35,10 +35,14 @@ def headline(records: Sequence[Mapping[str, Any]]) -> str:
     row = _leading(record)
     label = metric_label(row)
     if verdict == "new":
-        what = "has no baseline" if record["stored"] is None else f"has no baseline for {row['target'] or label}"
+        what = (
+            "has no baseline" if record["stored"] is None else f"has no baseline for {row['target'] or label}"
+        )
         return f"{kernel} {what}: nothing to compare with{more}"
     if row["metric"] == "findings" and row["note"]:
-        return f"{kernel}: finding {'fixed' if verdict == 'improved' else 'new'}: {one_line(row['note'])}{more}"
+        return (
+            f"{kernel}: finding {'fixed' if verdict == 'improved' else 'new'}: {one_line(row['note'])}{more}"
+        )
     if row["new"] is None:
         return f"{kernel} on {row['target']}: {one_line(row['note'])}{more}"
     if verdict == "over-limit":
@@ -84,7 +88,10 @@ def failure_text(records: Sequence[Mapping[str, Any]], *, verbose: bool = False)
     if verdicts <= {"error", "over-limit", "unmodelled"}:
         lines.append("An update does not accept this: fix it, or change what is declared.")
     else:
-        lines += ["If this is what you want, accept it and commit the baseline:", f"  {update_command(nodeid)}"]
+        lines += [
+            "If this is what you want, accept it and commit the baseline:",
+            f"  {update_command(nodeid)}",
+        ]
     return "\n".join(lines)
 
 
@@ -133,7 +140,8 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = []
     for cell in cells:
         padded = [
-            text.rjust(widths[column]) if column in right else text.ljust(widths[column]) for column, text in enumerate(cell)
+            text.rjust(widths[column]) if column in right else text.ljust(widths[column])
+            for column, text in enumerate(cell)
         ]
         lines.append("  " + "  ".join(part for column, part in enumerate(padded) if widths[column]).rstrip())
     for row in rows:
@@ -144,5 +152,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _finding(row: Mapping[str, Any]) -> str:
-    word = {"regressed": "new finding", "improved": "finding fixed"}.get(row["verdict"], WORDS[row["verdict"]])
+    word = {"regressed": "new finding", "improved": "finding fixed"}.get(
+        row["verdict"], WORDS[row["verdict"]]
+    )
     return f"{word}: {clean(row['note']).replace(chr(10), chr(10) + '    ')}"

@@ -39,13 +39,27 @@ def _lines(
     lines.append((f"{kernels}: {counts}" if counts else kernels, green if run.passed else red))
     if run.too_few:
         wanted = f"at least {run.min_cases} expected (--gpuperf-min-cases=0 allows none)"
-        lines.append((f"{SYMBOLS['nothing-analysed']} nothing-analysed: {len(run.records)} kernels were analysed, {wanted}", red))
+        lines.append(
+            (
+                f"{SYMBOLS['nothing-analysed']} nothing-analysed: {len(run.records)} kernels were analysed, {wanted}",
+                red,
+            )
+        )
     moved = [record for record in run.records if record["verdict"] not in ("ok", "new")]
     if moved and not updating:
-        lines.append((f"{SYMBOLS[moved[0]['verdict']]} {headline(_worst_first(moved))}", red if not run.passed else yellow))
+        lines.append(
+            (
+                f"{SYMBOLS[moved[0]['verdict']]} {headline(_worst_first(moved))}",
+                red if not run.passed else yellow,
+            )
+        )
     if updating:
         lines += [(line, plain) for record in moved for line in _accepted(record)][: 4 * _SHOWN]
-    quiet = [record for record in run.records if record["verdict"] in ("changed", "improved") and not record["fails"]]
+    quiet = [
+        record
+        for record in run.records
+        if record["verdict"] in ("changed", "improved") and not record["fails"]
+    ]
     if quiet and not updating:
         names = ", ".join(one_line(record["id"], 60) for record in quiet[:_SHOWN])
         lines.append((f"not failing, but not as stored: {names}", yellow))
@@ -57,13 +71,25 @@ def _lines(
     if updating:
         lines += _writes(written, run)
     if settings.details:
-        lines += [(f"  {SYMBOLS[record['verdict']]} {record['module']}: {record['id']}: {record['verdict']}", plain) for record in run.records]
-    for test in run.not_judged():
-        if test["outcome"] == "failed" or settings.details:
-            lines.append((f"not judged: {one_line(test['nodeid'])} ({test['outcome']}: {one_line(test['reason'], 120)})", plain))
+        lines += [
+            (f"  {SYMBOLS[record['verdict']]} {record['module']}: {record['id']}: {record['verdict']}", plain)
+            for record in run.records
+        ]
+    lines += [(line, plain) for line in _not_judged(run, settings)]
     if files:
         lines.append((f"report: {files.get('html') or next(iter(files.values()))}", plain))
     return lines
+
+
+def _not_judged(run: Run, settings: Settings) -> list[str]:
+    tests = [test for test in run.not_judged() if test["outcome"] == "failed" or settings.details]
+    shown = tests if settings.details else tests[:_SHOWN]
+    lines = [
+        f"not judged: {one_line(test['nodeid'])} ({test['outcome']}: {one_line(test['reason'], 120)})"
+        for test in shown
+    ]
+    more = len(tests) - len(shown)
+    return [*lines, f"… and {more} more tests (--gpuperf-details lists all)"] if more else lines
 
 
 def _worst_first(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -76,14 +102,21 @@ def _accepted(record: Mapping[str, Any]) -> list[str]:
     return [f"accepted {SYMBOLS[record['verdict']]} {one_line(record['id'])}: {headline([record])}"]
 
 
-def _stale(run: Run, settings: Settings, red: dict[str, bool], yellow: dict[str, bool]) -> list[tuple[str, dict[str, bool]]]:
+def _stale(
+    run: Run, settings: Settings, red: dict[str, bool], yellow: dict[str, bool]
+) -> list[tuple[str, dict[str, bool]]]:
     if not run.stale or (settings.stale == "ignore" and not settings.details):
         return []
     if run.pruned:
-        return [(f"removed {len(run.stale)} unused baseline entries", {}), *[(f"  − {one_line(e)}", {}) for e in run.stale[:_SHOWN]]]
+        return [
+            (f"removed {len(run.stale)} unused baseline entries", {}),
+            *[(f"  − {one_line(e)}", {}) for e in run.stale[:_SHOWN]],
+        ]
     style = red if settings.stale == "fail" else yellow
     shown = run.stale if settings.details else run.stale[:_SHOWN]
-    lines = [(f"{SYMBOLS['stale']} stale: {len(run.stale)} baseline entries that no test makes any more", style)]
+    lines = [
+        (f"{SYMBOLS['stale']} stale: {len(run.stale)} baseline entries that no test makes any more", style)
+    ]
     lines += [(f"  − {one_line(entry)}", style) for entry in shown]
     if len(shown) < len(run.stale):
         lines.append((f"  … {len(run.stale) - len(shown)} more (--gpuperf-details lists all)", style))
@@ -98,7 +131,11 @@ def _renames(run: Run) -> list[str]:
 
     hints = []
     for plan in run.plans:
-        new = {r["measured"]["kernel"]: r["id"] for r in run.records if r["module"] == plan.module and r["stored"] is None}
+        new = {
+            r["measured"]["kernel"]: r["id"]
+            for r in run.records
+            if r["module"] == plan.module and r["stored"] is None
+        }
         try:
             stored = parse_baseline(plan.before or b"", plan.module, plan.shown)
         except BaselineError:
@@ -115,7 +152,11 @@ def _writes(written: Sequence[FilePlan], run: Run) -> list[tuple[str, dict[str, 
         return [("baselines: nothing to write", {})]
     lines: list[tuple[str, dict[str, bool]]] = []
     for plan in written:
-        parts = [f"{len(getattr(plan, what))} {what}" for what in ("changed", "added", "pruned") if getattr(plan, what)]
+        parts = [
+            f"{len(getattr(plan, what))} {what}"
+            for what in ("changed", "added", "pruned")
+            if getattr(plan, what)
+        ]
         deed = "removed" if plan.after is None else "wrote"
         lines.append((f"{deed} {plan.shown}: {', '.join(parts) or 'representation only'}", {"green": True}))
     return lines

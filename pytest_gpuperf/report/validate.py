@@ -53,11 +53,15 @@ def load_report(path: str | Path) -> dict[str, Any]:
     if not isinstance(document, dict) or "schema_version" not in document:
         raise ReportError(f"{path}: no 'schema_version': this is no report", hint="give a gpuperf.json")
     if document["schema_version"] != 1:
-        raise ReportError(f"{path}: schema_version {one_line(str(document['schema_version']))} is not known, this version reads 1")
+        raise ReportError(
+            f"{path}: schema_version {one_line(str(document['schema_version']))} is not known, this version reads 1"
+        )
     schema = load_schema("report-1")
     found = problem(document, schema, schema)
     if found:
-        raise ReportError(f"{path}: {one_line(found)}", hint="write the report anew: pytest --gpuperf --gpuperf-report=DIR")
+        raise ReportError(
+            f"{path}: {one_line(found)}", hint="write the report anew: pytest --gpuperf --gpuperf-report=DIR"
+        )
     return document
 
 

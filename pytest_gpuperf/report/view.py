@@ -42,7 +42,9 @@ def build_view(document: Mapping[str, Any]) -> dict[str, Any]:
         "symbol": SYMBOLS[document["verdict"]],
         "word": WORDS[document["verdict"]],
         "headline": _headline(document, order),
-        "counts": [(WORDS[verdict], SYMBOLS[verdict], count) for verdict, count in document["counts"].items()],
+        "counts": [
+            (WORDS[verdict], SYMBOLS[verdict], count) for verdict, count in document["counts"].items()
+        ],
         "total": len(document["cases"]),
         "changed": [
             {**_row(row), "case": record["id"], "anchor": _anchor(record), "module": record["module"]}
@@ -68,7 +70,11 @@ def _headline(document: Mapping[str, Any], order: list[Mapping[str, Any]]) -> st
         return f"{len(document['stale'])} baseline entries are unused"
     if document["problems"]:
         return str(document["problems"][0]).splitlines()[0]
-    return "every kernel does what its baseline says" if document["passed"] else "tests failed before they could be judged"
+    return (
+        "every kernel does what its baseline says"
+        if document["passed"]
+        else "tests failed before they could be judged"
+    )
 
 
 def _anchor(record: Mapping[str, Any]) -> str:
@@ -131,7 +137,11 @@ def _opcodes(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     new = record["measured"]["counts"].get("opcodes", {})
     if not record["stored"]:
         return []
-    moved = [(name, old.get(name, 0), new.get(name, 0)) for name in {*old, *new} if old.get(name, 0) != new.get(name, 0)]
+    moved = [
+        (name, old.get(name, 0), new.get(name, 0))
+        for name in {*old, *new}
+        if old.get(name, 0) != new.get(name, 0)
+    ]
     moved.sort(key=lambda item: (-abs(item[2] - item[1]), item[0]))
     most = max((abs(now - was) for _, was, now in moved), default=1)
     return [
@@ -156,7 +166,10 @@ def _target(name: str, record: Mapping[str, Any]) -> dict[str, Any]:
     if stored is not None and "time_us" in stored:
         bars.append(("time stored", stored["time_us"], "stored"))
     bounds = sorted(shown["bounds"].items(), key=lambda item: (-item[1], item[0]))
-    bars += [(f"bound: {bound}", value, "limiter" if bound == entry["limiter"] else "bound") for bound, value in bounds]
+    bars += [
+        (f"bound: {bound}", value, "limiter" if bound == entry["limiter"] else "bound")
+        for bound, value in bounds
+    ]
     most = max(value for _, value, _ in bars) or 1.0
     return {
         "name": name,
@@ -170,7 +183,12 @@ def _target(name: str, record: Mapping[str, Any]) -> dict[str, Any]:
         "launch": number(shown["launch_us"], "µs"),
         "machine": entry["machine"],
         "bars": [
-            {"label": label, "value": number(value, "µs"), "length": round(400 * value / most, 1), "kind": kind}
+            {
+                "label": label,
+                "value": number(value, "µs"),
+                "length": round(400 * value / most, 1),
+                "kind": kind,
+            }
             for label, value, kind in bars
         ],
     }

@@ -20,7 +20,9 @@ class PtxSource:
     path: str
 
 
-def read_ptx(source: str | os.PathLike[str], *, folders: Sequence[Path], rootdir: Path, inline_name: str) -> PtxSource:
+def read_ptx(
+    source: str | os.PathLike[str], *, folders: Sequence[Path], rootdir: Path, inline_name: str
+) -> PtxSource:
     """The PTX that ``source`` means: text if it contains a line break, else a path, resolved against ``folders`` in order.
 
     Raises ``EngineError`` for a file that does not exist or is none.
@@ -39,7 +41,10 @@ def read_ptx(source: str | os.PathLike[str], *, folders: Sequence[Path], rootdir
             return PtxSource(_text(candidate), _display(candidate, rootdir))
     raise EngineError(
         f"no PTX file {os.fspath(source)!r}",
-        details=[f"looked in {_display(folder, rootdir) or '.'}" for folder in dict.fromkeys(p.parent for p in tried)],
+        details=[
+            f"looked in {_display(folder, rootdir) or '.'}"
+            for folder in dict.fromkeys(p.parent for p in tried)
+        ],
         hint=_similar(tried),
     )
 
@@ -58,7 +63,9 @@ def _display(path: Path, rootdir: Path) -> str:
 
 
 def _similar(tried: Sequence[Path]) -> str:
-    names = [entry.name for path in tried if path.parent.is_dir() for entry in sorted(path.parent.glob("*.ptx"))]
+    names = [
+        entry.name for path in tried if path.parent.is_dir() for entry in sorted(path.parent.glob("*.ptx"))
+    ]
     if not names:
         return "paths are relative to the test file, then to the rootdir"
     return nearest(tried[0].name, names, noun="file")

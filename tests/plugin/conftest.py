@@ -6,13 +6,13 @@ import importlib.metadata
 import json
 from pathlib import Path
 
-import gpuperf_engine.profile.total
-import gpuperf_engine.ptx.parse
 import jinja2
 import numpy
 import pytest
 import yaml
 
+import gpuperf_engine.profile.total
+import gpuperf_engine.ptx.parse
 import pytest_gpuperf.gate
 import pytest_gpuperf.session
 import pytest_gpuperf.worker
@@ -21,7 +21,9 @@ import pytest_gpuperf.worker
 PRELOADED = (gpuperf_engine, jinja2, numpy, pytest_gpuperf, yaml)
 
 HERE = Path(__file__).resolve().parent
-INSTALLED = any(point.value == "pytest_gpuperf.plugin" for point in importlib.metadata.entry_points(group="pytest11"))
+INSTALLED = any(
+    point.value == "pytest_gpuperf.plugin" for point in importlib.metadata.entry_points(group="pytest11")
+)
 PLUGIN = ["-p", "no:hypothesispytest", *([] if INSTALLED else ["-p", "pytest_gpuperf.plugin"])]
 
 HEAD = """\

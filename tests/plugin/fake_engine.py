@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from gpuperf_engine.errors import *  # noqa: F403
 from gpuperf_engine.errors import MachineError, Unsupported
 from gpuperf_engine.profile.total import add_profiles
@@ -62,13 +63,27 @@ class Device:
     def program(self):
         return self
 
-    def launch(self, kernel, grid, block, args=(), *, shared_bytes=0, cluster=None, cooperative=False, demand="values", max_instructions=None):
+    def launch(
+        self,
+        kernel,
+        grid,
+        block,
+        args=(),
+        *,
+        shared_bytes=0,
+        cluster=None,
+        cooperative=False,
+        demand="values",
+        max_instructions=None,
+    ):
         threads = int(np.prod(grid)) * int(np.prod(block))
         warps = -(-threads // 32)
         opcodes, lines, categories = {}, [], {}
         for instruction in kernel.instructions:
             opcodes[instruction.opcode] = opcodes.get(instruction.opcode, 0) + threads
-            categories[instruction.spelling.category] = categories.get(instruction.spelling.category, 0) + threads
+            categories[instruction.spelling.category] = (
+                categories.get(instruction.spelling.category, 0) + threads
+            )
             lines.append(LineProfile(kernel.module.path, instruction.span.line, 1, warps, threads))
         self.kernels.append((kernel.name, [o for o in opcodes if o.startswith("st.")], "trap" in opcodes))
         count = len(kernel.instructions)
@@ -91,12 +106,33 @@ def estimate(profile, machine, **options):
     if machine == "v100-sxm2" and profile.target not in ("sm_50", "sm_60", "sm_70"):
         raise MachineError(f"PTX for {profile.target} cannot run on v100-sxm2")
     time = profile.warp_instructions * NANOSECONDS[machine] / 1000.0
-    return Estimate(machine, REVISION[machine], "fake", time, 0.0, time, "issue", {"issue": time, "dram": time / 2}, 0.75, 2, "registers", 1.5)
+    return Estimate(
+        machine,
+        REVISION[machine],
+        "fake",
+        time,
+        0.0,
+        time,
+        "issue",
+        {"issue": time, "dram": time / 2},
+        0.75,
+        2,
+        "registers",
+        1.5,
+    )
 
 
 def find_patterns(device):
     return tuple(
-        Finding("redundant-values", "out", f"{store} of {kernel}", "writes what was there", kernel=kernel, line=3, evidence={"share": 0.5})
+        Finding(
+            "redundant-values",
+            "out",
+            f"{store} of {kernel}",
+            "writes what was there",
+            kernel=kernel,
+            line=3,
+            evidence={"share": 0.5},
+        )
         for kernel, stores, _ in device.kernels
         for store in stores
         if store.startswith("st.volatile")

@@ -11,7 +11,10 @@ def test_new_fails_with_the_command_then_update_then_green(project):
     result = project.run()
     assert result.ret == 1
     result.stdout.fnmatch_lines(
-        ["gpuperf: scale has no baseline: nothing to compare with", "*pytest --gpuperf --gpuperf-update test_k.py::test_scale"]
+        [
+            "gpuperf: scale has no baseline: nothing to compare with",
+            "*pytest --gpuperf --gpuperf-update test_k.py::test_scale",
+        ]
     )
     assert not (project.path / "baselines").exists()
     assert project.update().ret == 0
@@ -36,7 +39,12 @@ def test_the_baseline_is_what_the_design_says(project):
     ]
     assert lines[7] == "  test_scale/scale:"
     # 5 instructions × 64 threads, 2 warps; 10 warp instructions × 1 ns
-    for line in ("      thread_instructions: 320", "      warp_instructions: 10", "        time_us: 0.01", "        machine: 3"):
+    for line in (
+        "      thread_instructions: 320",
+        "      warp_instructions: 10",
+        "        time_us: 0.01",
+        "        machine: 3",
+    ):
         assert line in lines
     assert text.endswith("\n")
 
@@ -66,7 +74,9 @@ def test_improvement_fails_until_banked_unless_told_otherwise(project):
     project.kernel()
     result = project.run()
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["gpuperf: scale is better than its baseline: *", "*▼ thread_instructions*better"])
+    result.stdout.fnmatch_lines(
+        ["gpuperf: scale is better than its baseline: *", "*▼ thread_instructions*better"]
+    )
     assert project.run("-o", "gpuperf_on_improvement=warn").ret == 0
     assert project.update().ret == 0
     assert project.run().ret == 0
@@ -83,7 +93,10 @@ def test_refresh_without_change_leaves_the_file_untouched(project):
 
 def test_update_new_adds_but_changes_nothing(project):
     project.update()
-    project.write("test_l.py", "import numpy as np\n\ndef test_l(gpuperf):\n    gpuperf.kernel('scale.ptx')[1, 32](gpuperf.zeros(1, np.float32), 1.0)\n")
+    project.write(
+        "test_l.py",
+        "import numpy as np\n\ndef test_l(gpuperf):\n    gpuperf.kernel('scale.ptx')[1, 32](gpuperf.zeros(1, np.float32), 1.0)\n",
+    )
     assert project.run("--gpuperf-update-new").ret == 0
     assert "test_l/scale" in project.baseline("test_l")
     before = project.baseline()
@@ -103,10 +116,17 @@ def test_tolerance_allows_and_is_named(project):
 
 
 def test_limits_survive_an_update(project):
-    project.write("test_k.py", project.path.joinpath("test_k.py").read_text().replace('targets=["h100-sxm"]', 'limits={"thread_instructions": 300}'))
+    project.write(
+        "test_k.py",
+        project.path.joinpath("test_k.py")
+        .read_text()
+        .replace('targets=["h100-sxm"]', 'limits={"thread_instructions": 300}'),
+    )
     result = project.update()
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["gpuperf: scale: thread_instructions is 320, limit: at most 300", "*does not accept this*"])
+    result.stdout.fnmatch_lines(
+        ["gpuperf: scale: thread_instructions is 320, limit: at most 300", "*does not accept this*"]
+    )
     assert not (project.path / "baselines").exists()
 
 
@@ -114,7 +134,9 @@ def test_a_failing_body_wins_and_nothing_is_judged_or_written(project):
     project.write("test_k.py", project.path.joinpath("test_k.py").read_text() + "    assert 1 == 2\n")
     result = project.update()
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*assert 1 == 2*", "not judged: test_k.py::test_scale (failed: *assert 1 == 2*"])
+    result.stdout.fnmatch_lines(
+        ["*assert 1 == 2*", "not judged: test_k.py::test_scale (failed: *assert 1 == 2*"]
+    )
     assert "no baseline" not in result.stdout.str()
     assert not (project.path / "baselines").exists()
 
@@ -138,11 +160,15 @@ def test_several_kernels_of_a_test_in_one_message(project):
     project.kernel(LOAD, "shift")
     result = project.run()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["gpuperf: scale is worse: * (and 1 more)", "▲ test_two/scale: worse", "▲ test_two/shift: worse"])
+    result.stdout.fnmatch_lines(
+        ["gpuperf: scale is worse: * (and 1 more)", "▲ test_two/scale: worse", "▲ test_two/shift: worse"]
+    )
 
 
 def test_launches_of_one_kernel_are_summed(project):
-    project.write("test_k.py", project.path.joinpath("test_k.py").read_text() + "    kernel[2, 32](x, np.float32(2))\n")
+    project.write(
+        "test_k.py", project.path.joinpath("test_k.py").read_text() + "    kernel[2, 32](x, np.float32(2))\n"
+    )
     project.update()
     assert "launches: 2" in project.baseline()
     assert "thread_instructions: 640" in project.baseline()
@@ -156,19 +182,23 @@ def test_two_kernels_with_one_id(project):
         "    gpuperf.kernel('scale.ptx')[1, 32](x, 1.0)\n    gpuperf.kernel('other.ptx')[1, 32](x, 1.0)\n",
     )
     result = project.run()
-    result.stdout.fnmatch_lines(["*two kernels of this test have the id 'scale' and different PTX: test_k.py:4 and test_k.py:5*"])
+    result.stdout.fnmatch_lines(
+        ["*two kernels of this test have the id 'scale' and different PTX: test_k.py:4 and test_k.py:5*"]
+    )
 
 
 def test_findings_are_gated_as_a_set(project):
     project.update()
     project.kernel("st.volatile.global.f32 [%rd1], %f2;")
     project.run("--gpuperf-tolerance", "*=1000%").stdout.fnmatch_lines(
-        ['gpuperf: scale*', '*new finding: redundant-values out "st.volatile.global.f32 of scale"']
+        ["gpuperf: scale*", '*new finding: redundant-values out "st.volatile.global.f32 of scale"']
     )
     project.update()
     assert 'redundant-values out "st.volatile.global.f32 of scale"' in project.baseline()
     project.kernel()
-    project.run().stdout.fnmatch_lines(['*finding fixed: redundant-values out "st.volatile.global.f32 of scale"'])
+    project.run().stdout.fnmatch_lines(
+        ['*finding fixed: redundant-values out "st.volatile.global.f32 of scale"']
+    )
 
 
 def test_machine_revision_makes_time_incomparable_only(project, monkeypatch):
@@ -204,8 +234,12 @@ def test_ptx_that_cannot_run_on_a_target_is_an_error(project):
 
 def test_changed_inputs_are_named(project):
     project.update()
-    project.write("test_k.py", (project.path / "test_k.py").read_text().replace("kernel[2, 32]", "kernel[4, 32]"))
-    project.run().stdout.fnmatch_lines(["*the inputs (launch shape, scalars or array contents) are not those of the baseline"])
+    project.write(
+        "test_k.py", (project.path / "test_k.py").read_text().replace("kernel[2, 32]", "kernel[4, 32]")
+    )
+    project.run().stdout.fnmatch_lines(
+        ["*the inputs (launch shape, scalars or array contents) are not those of the baseline"]
+    )
 
 
 def test_same_kernel_and_inputs_but_other_numbers_is_no_regression(project):
@@ -214,7 +248,12 @@ def test_same_kernel_and_inputs_but_other_numbers_is_no_regression(project):
     path.write_text(path.read_text().replace("thread_instructions: 320", "thread_instructions: 300"))
     result = project.run()
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["gpuperf: scale is not comparable: thread_instructions 300 → 320 (+6.67 %)", "*the analysis changed*"])
+    result.stdout.fnmatch_lines(
+        [
+            "gpuperf: scale is not comparable: thread_instructions 300 → 320 (+6.67 %)",
+            "*the analysis changed*",
+        ]
+    )
 
 
 def test_reads_of_uninitialised_memory(project):

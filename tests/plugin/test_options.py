@@ -22,9 +22,15 @@ USAGE = pytest.ExitCode.USAGE_ERROR
         (["--gpuperf-stale=perhaps"], "*invalid choice: 'perhaps'*"),
         (["--gpuperf-update", "--gpuperf-update-new"], "*exclude each other*"),
         (["--gpuperf-max-instructions=0"], "*must be at least 1*"),
-        (["-o", "gpuperf_on_improvement=fial"], "*gpuperf_on_improvement = 'fial' is not known; did you mean 'fail'?*"),
+        (
+            ["-o", "gpuperf_on_improvement=fial"],
+            "*gpuperf_on_improvement = 'fial' is not known; did you mean 'fail'?*",
+        ),
         (["-o", "gpuperf_min_cases=many"], "*gpuperf_min_cases = 'many' is not a whole number*"),
-        (["-o", "gpuperf_tolerances=findngs = 2"], "*metric 'findngs' is not known; did you mean 'findings'?*"),
+        (
+            ["-o", "gpuperf_tolerances=findngs = 2"],
+            "*metric 'findngs' is not known; did you mean 'findings'?*",
+        ),
         (["-o", "gpuperf_targets=b2000"], "*gpuperf_targets: target 'b2000' is not known; known: *"),
     ],
 )
@@ -41,7 +47,10 @@ def test_bad_options_are_usage_errors(project, arguments, message):
         ("['h100-sxm']", "*arguments must be named*"),
         ("targets='h100-sxm'", "*targets must be a list of machine ids*"),
         ("targets=['h100']", "*target 'h100' is not known; did you mean 'h100-sxm'?*"),
-        ("limits={'registers': 3}", "*limits: metric 'registers' is not known; did you mean 'resources.registers'?*"),
+        (
+            "limits={'registers': 3}",
+            "*limits: metric 'registers' is not known; did you mean 'resources.registers'?*",
+        ),
         ("limits={'time_us': 'fast'}", "*time_us must be a number*"),
         ("tolerance={'time_us': 'a lot'}", "*tolerance 'a lot' is none: write 0, 2%, +5 or 2%&0.5us*"),
         ("max_instructions=0", "*max_instructions must be a whole number*"),
@@ -58,7 +67,9 @@ def test_wrong_keyword_of_a_kernel(project):
     project.write("test_k.py", "def test_a(gpuperf):\n    gpuperf.kernel('scale.ptx', limits={'time': 1})\n")
     result = project.run()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*gpuperf.kernel at test_k.py:2: limits: metric 'time' is not known; did you mean 'time_us'?*"])
+    result.stdout.fnmatch_lines(
+        ["*gpuperf.kernel at test_k.py:2: limits: metric 'time' is not known; did you mean 'time_us'?*"]
+    )
 
 
 def test_without_the_option_tests_are_skipped_with_a_reason(project):
@@ -77,7 +88,9 @@ def test_functional_runs_without_judging(project):
 
 def test_only_deselects_the_rest(project):
     project.update()
-    project.write("test_k.py", (project.path / "test_k.py").read_text() + "\ndef test_plain(): assert False\n")
+    project.write(
+        "test_k.py", (project.path / "test_k.py").read_text() + "\ndef test_plain(): assert False\n"
+    )
     result = project.plain("--gpuperf-only")
     result.assert_outcomes(passed=1, deselected=1)
 
@@ -120,7 +133,13 @@ def test_precedence_command_line_call_marker_ini(project):
     quiet = ["-o", "gpuperf_on_improvement=ignore"]
 
     def code(*arguments, call="", marker=""):
-        project.write("test_k.py", text.format(call=f", tolerance={call}" if call else "", marker=f"@pytest.mark.gpuperf(tolerance={marker})\n" if marker else ""))
+        project.write(
+            "test_k.py",
+            text.format(
+                call=f", tolerance={call}" if call else "",
+                marker=f"@pytest.mark.gpuperf(tolerance={marker})\n" if marker else "",
+            ),
+        )
         return project.run(*quiet, *arguments).ret
 
     ini = ["-o", "gpuperf_tolerances=*instructions = 25%"]
@@ -149,17 +168,24 @@ def test_without_the_option_no_heavy_module_is_imported(project):
         "heavy = ['numpy', 'yaml', 'lark', 'jinja2', 'deepdiff', 'llvmlite', 'networkx', 'ml_dtypes', 'gpuperf_engine']\n"
         "print('HEAVY', [name for name in heavy if name in sys.modules], int(code))\n"
     )
-    test = project.write("test_light.py", "import pytest\n@pytest.mark.gpuperf\ndef test_a(gpuperf): pass\ndef test_b(): pass\n")
+    test = project.write(
+        "test_light.py",
+        "import pytest\n@pytest.mark.gpuperf\ndef test_a(gpuperf): pass\ndef test_b(): pass\n",
+    )
     from .conftest import PLUGIN
 
     plugin = [*PLUGIN, "-p", "no:cacheprovider"]
     run = subprocess.run(
-        [sys.executable, "-c", code.format(plugin=plugin, path=str(test))], capture_output=True, text=True, cwd=project.path
+        [sys.executable, "-c", code.format(plugin=plugin, path=str(test))],
+        capture_output=True,
+        text=True,
+        cwd=project.path,
     )
     assert "HEAVY [] 0" in run.stdout, run.stdout + run.stderr
 
 
 def test_importing_the_plugin_loads_nothing():
-    code = "import sys, pytest_gpuperf.plugin\nprint([n for n in ('numpy','yaml','lark','jinja2','deepdiff','llvmlite','networkx') if n in sys.modules])"
+    heavy = ["numpy", "yaml", "lark", "jinja2", "deepdiff", "llvmlite", "networkx"]
+    code = f"import sys, pytest_gpuperf.plugin\nprint([name for name in {heavy} if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.stdout.strip() == "[]", run.stderr

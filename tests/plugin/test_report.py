@@ -53,7 +53,14 @@ def test_documents_of_all_kinds_are_valid(project):
     documents.append(project.report())
     project.write("test_k.py", "def test_a(): pass\n")
     documents.append(project.report())
-    assert [document["verdict"] for document in documents] == ["new", "ok", "regressed", "unmodelled", "error", "nothing-analysed"]
+    assert [document["verdict"] for document in documents] == [
+        "new",
+        "ok",
+        "regressed",
+        "unmodelled",
+        "error",
+        "nothing-analysed",
+    ]
     for document in documents:
         validator.validate(document)
 
@@ -64,10 +71,21 @@ def test_page_needs_no_network_and_no_script_and_says_it_all(project):
     project.report()
     page = Elements(html(project))
     assert "script" not in page.tags and "link" not in page.tags and "img" not in page.tags
-    assert not [value for name, value in page.attributes if name in ("src", "href") and not str(value).startswith("#")]
+    assert not [
+        value for name, value in page.attributes if name in ("src", "href") and not str(value).startswith("#")
+    ]
     assert not [name for name, _ in page.attributes if name.startswith("on")]
     assert "http" not in html(project).replace('http-equiv="Content-Security-Policy"', "")
-    for text in ("Failed: worse", "thread_instructions", "320", "384", "+20 %", "▲ worse", "ld.global.f32 %f3, [%rd1];", "because"):
+    for text in (
+        "Failed: worse",
+        "thread_instructions",
+        "320",
+        "384",
+        "+20 %",
+        "▲ worse",
+        "ld.global.f32 %f3, [%rd1];",
+        "because",
+    ):
         assert text in page.text, text
     assert "svg" in page.tags and "rect" in page.tags
     anchors = {value for name, value in page.attributes if name == "id"}
@@ -78,7 +96,16 @@ EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>]]>--></pre> \x1b[3
 
 
 def test_hostile_text_is_inert_everywhere(project):
-    project.write("test_k.py", (project.path / "test_k.py").read_text().replace("def test_scale(gpuperf)", f"@pytest.mark.parametrize('p', [0], ids=[{EVIL!r}])\ndef test_scale(gpuperf, p)").replace('entry="scale"', f'entry="scale", name={EVIL!r}'))
+    project.write(
+        "test_k.py",
+        (project.path / "test_k.py")
+        .read_text()
+        .replace(
+            "def test_scale(gpuperf)",
+            f"@pytest.mark.parametrize('p', [0], ids=[{EVIL!r}])\ndef test_scale(gpuperf, p)",
+        )
+        .replace('entry="scale"', f'entry="scale", name={EVIL!r}'),
+    )
     project.kernel(f"// {EVIL}\n{LOAD}")
     document = project.report("--junitxml=junit.xml", "-o", "junit_family=xunit2", "--gpuperf-details")
     page = Elements(html(project))
@@ -102,7 +129,10 @@ def test_same_bytes_again(project):
     project.update()
     project.kernel(LOAD)
     project.report()
-    first = {name: (project.path / "out" / name).read_bytes() for name in ("gpuperf.json", "gpuperf.html", "gpuperf.md")}
+    first = {
+        name: (project.path / "out" / name).read_bytes()
+        for name in ("gpuperf.json", "gpuperf.html", "gpuperf.md")
+    }
     project.report()
     assert first == {name: (project.path / "out" / name).read_bytes() for name in first}
     assert str(project.path) not in first["gpuperf.json"].decode()
@@ -175,7 +205,9 @@ def test_github_annotates_at_most_ten_and_summarises_all(project, monkeypatch):
     project.kernel(LOAD)
     output = project.run().stdout.str().splitlines()
     assert sum(line.startswith("::error ") for line in output) == 10
-    assert [line for line in output if line.startswith("::notice")] == ["::notice title=gpuperf::15 more kernels are in the job summary"]
+    assert [line for line in output if line.startswith("::notice")] == [
+        "::notice title=gpuperf::15 more kernels are in the job summary"
+    ]
     assert (project.path / "summary.md").read_text(encoding="utf-8").count("<code>test&#95;m&#91;") >= 25
 
 

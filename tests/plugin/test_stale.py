@@ -36,7 +36,9 @@ def many(project):
 
 
 def entries(project, name="test_k"):
-    return [line.strip().rstrip(":") for line in project.baseline(name).splitlines() if line.startswith("  test_")]
+    return [
+        line.strip().rstrip(":") for line in project.baseline(name).splitlines() if line.startswith("  test_")
+    ]
 
 
 def test_removed_test_is_stale_and_pruned_by_an_update_only(many):
@@ -45,7 +47,9 @@ def test_removed_test_is_stale_and_pruned_by_an_update_only(many):
     result = many.run()
     assert result.ret == 1
     result.assert_outcomes(passed=4)
-    result.stdout.fnmatch_lines(["− stale: 1 baseline entries that no test makes any more", "*test_many[[]3[]]/scale*"])
+    result.stdout.fnmatch_lines(
+        ["− stale: 1 baseline entries that no test makes any more", "*test_many[[]3[]]/scale*"]
+    )
     assert many.run("--gpuperf-stale=warn").ret == 0
     assert many.run("--gpuperf-stale=ignore").ret == 0
     assert many.run("-o", "gpuperf_stale=warn").ret == 0
@@ -98,7 +102,10 @@ def test_interrupted_run_writes_nothing(many):
 
 def test_stopping_at_the_first_failure_keeps_what_did_not_run(many):
     before = many.baseline()
-    many.write("test_k.py", MANY.format(count=2).replace("    gpuperf.kernel", "    assert n != 0\n    gpuperf.kernel", 1))
+    many.write(
+        "test_k.py",
+        MANY.format(count=2).replace("    gpuperf.kernel", "    assert n != 0\n    gpuperf.kernel", 1),
+    )
     many.update("-x")
     assert many.baseline() == before
 
@@ -107,7 +114,9 @@ def test_last_failed_keeps_what_it_leaves_out(many):
     before = many.baseline()
     many.write("pytest.ini", "[pytest]\n")
     text = (many.path / "test_k.py").read_text()
-    many.write("test_k.py", text.replace("def test_other(gpuperf):", "def test_other(gpuperf):\n    assert 0"))
+    many.write(
+        "test_k.py", text.replace("def test_other(gpuperf):", "def test_other(gpuperf):\n    assert 0")
+    )
     many.run()
     many.write("test_k.py", text)
     result = many.update("--lf")
@@ -164,7 +173,10 @@ def test_target_no_longer_declared_is_stale_and_narrowing_is_not(project):
 
 def test_new_target_of_a_known_case(project):
     project.update()
-    project.write("test_k.py", (project.path / "test_k.py").read_text().replace('["h100-sxm"]', '["h100-sxm", "a100-sxm-80gb"]'))
+    project.write(
+        "test_k.py",
+        (project.path / "test_k.py").read_text().replace('["h100-sxm"]', '["h100-sxm", "a100-sxm-80gb"]'),
+    )
     project.run().stdout.fnmatch_lines(["gpuperf: scale has no baseline for a100-sxm-80gb*"])
     assert project.run("--gpuperf-update-new").ret == 0
     assert project.run().ret == 0
@@ -204,9 +216,9 @@ def test_xdist_worker_that_dies_loses_nothing(parallel):
 
 
 def test_xdist_with_a_wrong_marker(parallel):
-    parallel.write("test_k.py", "import pytest\n@pytest.mark.gpuperf(target=['h100-sxm'])\ndef test_a(gpuperf): pass\n")
+    parallel.write(
+        "test_k.py", "import pytest\n@pytest.mark.gpuperf(target=['h100-sxm'])\ndef test_a(gpuperf): pass\n"
+    )
     result = parallel.run("-n2")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*argument 'target' is not known; did you mean 'targets'?*"])
-
-

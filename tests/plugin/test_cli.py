@@ -1,0 +1,279 @@
+"""The ``gpuperf`` command: what works, what it says when it does not, and its exit codes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.commands.common import FAILED, NOT_JUDGED, OK, USAGE
+
+from .conftest import ptx
+
+LOAD = "ld.global.f32 %f3, [%rd1];"
+
+LOOP = """\
+.version 8.0
+.target sm_70
+.address_size 64
+.visible .entry count(.param .u32 n, .param .u64 out)
+{
+    .reg .u32 %r<4>;
+    .reg .u64 %rd<2>;
+    .reg .pred %p;
+    ld.param.u32 %r1, [n];
+    ld.param.u64 %rd1, [out];
+    mov.u32 %r2, 0;
+    setp.eq.u32 %p, %r1, 0;
+    @%p bra DONE;
+LOOP:
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p, %r2, %r1;
+    @%p bra LOOP;
+DONE:
+    st.global.u32 [%rd1], %r2;
+    ret;
+}
+"""
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> str:
+    path = tmp_path / "loop.ptx"
+    path.write_text(LOOP)
+    return str(path)
+
+
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    try:
+        code = main(list(arguments))
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_inspect(loop, capsys):
+    code, out, _ = run(capsys, "inspect", loop)
+    assert code == OK
+    assert "count(u32 n, u64 out)  line 4" in out
+    assert "3, 2 conditional branches, 1 back edges" in out
+    document = json.loads(run(capsys, "inspect", loop, "--format", "json")[1])
+    (kernel,) = document["kernels"]
+    assert (kernel["instructions"], kernel["blocks"], kernel["branches"], kernel["loops"]) == (10, 3, 2, 1)
+
+
+def test_control_flow_graph(loop, capsys, tmp_path):
+    code, dot, _ = run(capsys, "inspect", loop, "--cfg", "dot")
+    assert code == OK
+    assert [line.strip() for line in dot.splitlines() if "->" in line] == [
+        'n0 -> n2 [label="taken"];',
+        'n0 -> n1 [label="not taken"];',
+        'n1 -> n1 [label="taken", style=dashed];',
+        'n1 -> n2 [label="not taken"];',
+    ]
+    assert run(capsys, "inspect", loop, "--cfg", "svg", "-o", str(tmp_path / "c.svg"))[0] == OK
+    root = ElementTree.parse(tmp_path / "c.svg").getroot()
+    assert len(root.findall(".//{*}path[@class='edge']")) == 3
+    assert len(root.findall(".//{*}path[@class='edge back']")) == 1
+    assert len(root.findall(".//{*}rect")) == 3
+
+
+def test_graph_of_hostile_text_is_inert(tmp_path, capsys):
+    path = tmp_path / "evil.ptx"
+    path.write_text(ptx('/* "]; </text><script>alert(1)</script> \\ */ mov.f32 %f4, %f2;'))
+    svg = run(capsys, "inspect", str(path), "--cfg", "svg")[1]
+    ElementTree.fromstring(svg)
+    assert "<script" not in svg
+    dot = run(capsys, "inspect", str(path), "--cfg", "dot")[1]
+    label = r'"(?:[^"\\]|\\.)*"'
+    assert re.fullmatch(
+        rf'digraph {label} {{\n  node \[shape=box, fontname="monospace"\];\n(?:  n\d+(?: -> n\d+)? \[label={label}\];\n)+}}\n',
+        dot,
+    )
+
+
+def test_profile_table_json_and_csv(loop, capsys):
+    base = ["profile", loop, "--grid", "2", "--block", "32", "--arg", "u32=5", "--arg", "u32[1]=zeros"]
+    # per thread: 5 before the loop, 3 × 5 in it, 2 after; 64 threads, 2 warps
+    code, out, _ = run(capsys, *base, "--target", "v100-sxm2")
+    assert code == OK
+    assert "thread_instructions" in out and "1,408" in out and "v100-sxm2: " in out
+    document = json.loads(run(capsys, *base, "--format", "json", "--target", "v100-sxm2")[1])
+    assert document["profile"]["thread_instructions"] == 22 * 64
+    assert document["profile"]["warp_instructions"] == 22 * 2
+    assert document["profile"]["branches"]["executed"] == 6 * 2
+    assert document["estimates"]["v100-sxm2"]["time_us"] > 0
+    rows = list(csv.DictReader(run(capsys, *base, "--format", "csv")[1].splitlines()))
+    assert {"kind": "opcode", "name": "add.u32", "value": "320", "warps": "10"} in rows
+
+
+@pytest.mark.parametrize(
+    "arguments, code, message",
+    [
+        (["inspect", "none.ptx"], USAGE, "none.ptx: No such file or directory"),
+        (["inspect", "{loop}", "--entry", "cuont"], NOT_JUDGED, "did you mean 'count'?"),
+        (["nothing"], USAGE, "invalid choice: 'nothing'"),
+        ([], USAGE, "arguments are required: COMMAND"),
+        (["profile", "{loop}", "--grid", "1"], USAGE, "--block"),
+        (["profile", "{loop}", "--grid", "a", "--block", "1"], USAGE, "'a' is not X[,Y[,Z]]"),
+        (["profile", "{loop}", "--grid", "1,1,1,1", "--block", "1"], USAGE, "4 dimensions"),
+        (
+            ["profile", "{loop}", "--grid", "1", "--block", "1", "--entry", "cont"],
+            USAGE,
+            "did you mean 'count'?",
+        ),
+        (
+            ["profile", "{loop}", "--grid", "1", "--block", "1", "--target", "h200-sx"],
+            USAGE,
+            "did you mean 'h200-sxm'?",
+        ),
+        (["profile", "{loop}", "--grid", "1", "--block", "1", "--arg", "5"], USAGE, "write TYPE=VALUE"),
+        (
+            ["profile", "{loop}", "--grid", "1", "--block", "1", "--arg", "q7=5"],
+            USAGE,
+            "type 'q7' is none of",
+        ),
+        (
+            ["profile", "{loop}", "--grid", "1", "--block", "1", "--arg", "s8=500"],
+            USAGE,
+            "500 is outside -128 … 127",
+        ),
+        (
+            ["profile", "{loop}", "--grid", "1", "--block", "1", "--arg", "f32[9999999999]=zeros"],
+            USAGE,
+            "more than the device's",
+        ),
+        (
+            ["profile", "{loop}", "--grid", "1", "--block", "1", "--arg", "f32[2]=some"],
+            USAGE,
+            "contents 'some' are none of",
+        ),
+        (
+            ["profile", "{loop}", "--grid", "1", "--block", "1", "--arg", "f32[2]=@none.npy"],
+            USAGE,
+            "none.npy",
+        ),
+        (["profile", "{loop}", "--grid", "1", "--block", "1"], NOT_JUDGED, "count"),
+        (
+            [
+                "profile",
+                "{loop}",
+                "--grid",
+                "1",
+                "--block",
+                "2000",
+                "--arg",
+                "u32=1",
+                "--arg",
+                "u32[1]=zeros",
+            ],
+            NOT_JUDGED,
+            "2,000",
+        ),
+        (
+            ["profile", "{loop}", "--grid", "1", "--block", "1", "--arg", "u32=1", "--arg", "ptr=null"],
+            NOT_JUDGED,
+            "null",
+        ),
+        (["report", "none.json", "-o", "x"], NOT_JUDGED, "none.json: No such file"),
+        (["check", "{loop}"], NOT_JUDGED, "not JSON"),
+    ],
+)
+def test_errors_are_messages_with_their_exit_code(loop, capsys, arguments, code, message):
+    got, out, err = run(capsys, *(argument.format(loop=loop) for argument in arguments))
+    assert (got, message in err) == (code, True), err
+    assert "Traceback" not in err and len(err.strip().splitlines()) <= 8
+    assert not out
+
+
+def test_targets(capsys):
+    code, out, _ = run(capsys, "targets")
+    assert code == OK and "h100-sxm" in out
+    assert "a100-sxm-80gb" in {row["id"] for row in json.loads(run(capsys, "targets", "--format", "json")[1])}
+
+
+@pytest.fixture
+def reports(project):
+    """out/: the run that regressed against its baseline; good.json: the run that made the baseline."""
+    project.report("--gpuperf-update")
+    (project.path / "good.json").write_bytes((project.path / "out" / "gpuperf.json").read_bytes())
+    project.kernel(LOAD)
+    project.report()
+    return project
+
+
+def test_check_gates_a_report(reports, capsys):
+    code, out, _ = run(capsys, "check", "out/gpuperf.json")
+    assert code == FAILED and "thread_instructions" in out and "regressed: 1 kernels" in out
+    assert run(capsys, "check", "out/gpuperf.json", "--baselines", "baselines")[0] == FAILED
+    assert run(capsys, "check", "out/gpuperf.json", "--baselines", "out/candidates", "-o", "again")[0] == OK
+    assert json.loads(Path("again/gpuperf.json").read_text())["verdict"] == "ok"
+    code, out, _ = run(capsys, "check", "out/gpuperf.json", "--baselines", "nowhere")
+    assert code == FAILED and "new: 1 kernels" in out
+
+
+def test_compare_gates_two_reports(reports, capsys):
+    code, out, _ = run(capsys, "compare", "good.json", "out/gpuperf.json")
+    assert code == FAILED and "▲ thread_instructions" in out
+    assert run(capsys, "compare", "out/gpuperf.json", "good.json")[0] == OK
+    assert run(capsys, "compare", "good.json", "good.json")[0] == OK
+
+
+def test_report_renders_and_merges(reports, capsys):
+    page = Path("out/gpuperf.html").read_bytes()
+    assert run(capsys, "report", "out/gpuperf.json", "-o", "views")[0] == OK
+    assert Path("views/gpuperf.html").read_bytes() == page
+    code, _, err = run(capsys, "report", "out/gpuperf.json", "good.json", "-o", "views")
+    assert code == NOT_JUDGED and "different results of test_k.py::test_scale" in err
+
+
+def test_accept_takes_what_the_run_proposed(reports, capsys):
+    assert run(capsys, "accept", "out", "-k", "nothing like it")[1] == "nothing to accept\n"
+    code, out, _ = run(capsys, "accept", "out")
+    assert code == OK and "test_k.yaml" in out
+    assert reports.run().ret == 0
+    code, _, err = run(capsys, "accept", "out")
+    assert code == NOT_JUDGED and "is not the file that the run saw" in err
+
+
+def test_accept_refuses_paths_outside(reports, capsys):
+    document = json.loads(Path("out/gpuperf.json").read_text())
+    document["baselines"][0]["module"] = "../../evil.py"
+    Path("out/gpuperf.json").write_text(json.dumps(document))
+    code, _, err = run(capsys, "accept", "out")
+    assert code == NOT_JUDGED and "is outside" in err
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda d: d.update(schema_version=2), "schema_version 2 is not known"),
+        (lambda d: d.pop("cases"), "$ has no 'cases'"),
+        (lambda d: d["cases"][0].update(extra=1), "$.cases[0] has the unknown key 'extra'"),
+        (
+            lambda d: d["cases"][0]["measured"].update(launches="2"),
+            "$.cases[0].measured.launches must be of type integer",
+        ),
+        (lambda d: d["cases"][0]["rows"][0].update(verdict="fine"), "verdict must be one of"),
+        (lambda d: d["cases"][0]["detail"]["lines"][0].append(1), "has 7 items"),
+        (lambda d: d["counts"].update(new=-1), "out of range"),
+    ],
+)
+def test_damaged_reports_are_refused_as_a_full_validator_does(reports, capsys, change, message):
+    import jsonschema
+
+    from pytest_gpuperf.report.validate import load_schema
+
+    document = json.loads(Path("out/gpuperf.json").read_text())
+    change(document)
+    Path("bad.json").write_text(json.dumps(document))
+    code, _, err = run(capsys, "check", "bad.json")
+    assert code == NOT_JUDGED and message in err
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, load_schema("report-1"))

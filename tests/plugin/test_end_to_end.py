@@ -1,0 +1,144 @@
+"""The plugin on the real engine: kernels compute, are counted exactly, gated, and explained down to the line."""
+
+from __future__ import annotations
+
+import pytest
+
+SAXPY = """\
+.version 8.0
+.target sm_70
+.address_size 64
+.file 1 "saxpy.cu"
+.visible .entry saxpy(.param .u32 n, .param .f32 a, .param .u64 x, .param .u64 y)
+{{
+    .reg .pred %p;
+    .reg .f32 %f<5>;
+    .reg .b32 %r<6>;
+    .reg .b64 %rd<8>;
+    .loc 1 4 0
+    ld.param.u32 %r2, [n];
+    ld.param.f32 %f1, [a];
+    ld.param.u64 %rd1, [x];
+    ld.param.u64 %rd2, [y];
+    mov.u32 %r3, %ctaid.x;
+    mov.u32 %r4, %ntid.x;
+    mov.u32 %r5, %tid.x;
+    mad.lo.s32 %r1, %r3, %r4, %r5;
+    setp.ge.s32 %p, %r1, %r2;
+    @%p bra DONE;
+    .loc 1 8 9
+    mul.wide.s32 %rd5, %r1, 4;
+    add.s64 %rd6, %rd1, %rd5;
+    ld.global.f32 %f2, [%rd6];
+{extra}    add.s64 %rd7, %rd2, %rd5;
+    ld.global.f32 %f3, [%rd7];
+    fma.rn.f32 %f4, %f2, %f1, %f3;
+    st.global.f32 [%rd7], %f4;
+DONE:
+    ret;
+}}
+"""
+
+TEST = """\
+import numpy as np
+import pytest
+
+@pytest.mark.gpuperf(targets=["v100-sxm2", "h100-sxm"])
+@pytest.mark.parametrize("n", [1000, 1024])
+def test_saxpy(gpuperf, n):
+    x = gpuperf.array(np.arange(n, dtype=np.float32))
+    y = gpuperf.zeros(n, np.float32)
+    saxpy = gpuperf.kernel("saxpy.ptx")
+    saxpy[(n + 255) // 256, 256](np.int32(n), np.float32(2), x, y)
+    np.testing.assert_array_equal(y.numpy(), 2 * np.arange(n, dtype=np.float32))
+"""
+
+
+@pytest.fixture
+def real(project, monkeypatch):
+    monkeypatch.setattr("pytest_gpuperf._engine.NAME", "gpuperf_engine")
+    project.write("saxpy.ptx", SAXPY.format(extra=""))
+    project.write("test_k.py", TEST)
+    return project
+
+
+def test_green_then_red_with_lines_then_accepted(real):
+    assert real.update().ret == 0
+    text = real.baseline()
+    # 11 instructions for each of 1024 threads, 7 more for each below n
+    assert (
+        f"thread_instructions: {11 * 1024 + 7 * 1000}" in text and f"thread_instructions: {18 * 1024}" in text
+    )
+    # 1000 floats are 125 sectors of x and of y, 31 full warps and one of 8 lanes
+    assert "global_load_sectors: 250" in text and "global_store_sectors: 125" in text
+    assert real.run().ret == 0
+    real.write("saxpy.ptx", SAXPY.format(extra="    ld.global.f32 %f2, [%rd6+0];\n"))
+    result = real.run()
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "gpuperf: saxpy is worse: memory.global_load_sectors 250 → 375 (+50 %)",
+            "*memory.global_load_sectors*250  →*375*+50 %*allowed 0*worse",
+            "*because +1,000 ld.global.f32, most of them at saxpy.ptx:* (saxpy.cu:8)",
+            "*pytest --gpuperf --gpuperf-update 'test_k.py::test_saxpy[[]1000[]]'",
+        ]
+    )
+    assert real.update().ret == 0
+    assert real.run().ret == 0
+
+
+def test_finding_names_object_and_call(real):
+    real.write(
+        "test_k.py",
+        TEST
+        + ("    gpuperf.memset(y, 0)\n    saxpy[(n + 255) // 256, 256](np.int32(n), np.float32(0), x, y)\n"),
+    )
+    document = real.report()
+    findings = [finding for case in document["cases"] for finding in case["detail"]["findings"]]
+    assert findings
+    assert all(finding["path"] == "test_k.py" and finding["line"] > 0 for finding in findings)
+
+
+def test_wrong_kernel_fails_with_the_engines_message_alone(real):
+    real.write(
+        "test_k.py",
+        TEST.replace("np.int32(n), np.float32(2)", "np.int32(n + 9999), np.float32(2)").replace(
+            "(n + 255) // 256,", "64,"
+        ),
+    )
+    result = real.update()
+    result.assert_outcomes(failed=2)
+    text = result.stdout.str()
+    assert "MemoryFault" in text and "saxpy.ptx:" in text
+    assert "emulate/" not in text and "gpuperf_engine/api.py" not in text
+    assert not (real.path / "baselines").exists()
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ('"saxpy.ptx"', '"saxpi.ptx"', "*no PTX file 'saxpi.ptx'*"),
+        ('"saxpy.ptx"', '"saxpy.ptx", entry="saxpi"', "*no kernel 'saxpi' in saxpy.ptx*"),
+        ('"saxpy.ptx"', "42", "*a kernel comes from a path or from PTX text, not from int*"),
+        ("[(n + 255) // 256, 256]", "[7]", "*kernel 'saxpy' needs a grid and a block*"),
+        ("[(n + 255) // 256, 256]", "[1, 4096]", "*1*024*"),
+        (", x, y)", ", x)", "*LaunchError*"),
+    ],
+)
+def test_misuse_is_a_message(real, old, new, message):
+    real.write("test_k.py", TEST.replace(old, new))
+    result = real.run()
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines([message])
+
+
+def test_same_bytes_on_both_backends(real):
+    real.update()
+    native = real.baseline()
+    (real.path / "baselines" / "test_k.yaml").unlink()
+    assert real.update("-o", "gpuperf_backend=lanes").ret == 0
+    assert real.baseline() == native
+
+
+def test_functional_without_counting(real):
+    real.plain("-o", "gpuperf_functional=true").assert_outcomes(passed=2)

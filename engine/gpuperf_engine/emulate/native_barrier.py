@@ -8,8 +8,7 @@ from ..errors import Unsupported
 from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Operand
-from .native_codegen import RETURN_CODE
-from .native_layout import Event, State, Status
+from .native_layout import RETURN_CODE, Event, State, Status
 from .native_values import LANES, NativeValue
 
 if TYPE_CHECKING:
@@ -41,11 +40,14 @@ def write_barrier(to: BlockWriter) -> None:
     warps = "0"
     if "b" in operands:
         threads = _scalar(to, to.source(operands["b"], U32))
-        warps = writer.op(f"lshr i32 {writer.op(f'add i32 {threads}, 31')}, 5")
+        uneven = writer.op(f"icmp ne i32 {writer.op(f'and i32 {threads}, 31')}, 0")
+        none = writer.op(f"icmp eq i32 {threads}, 0")
+        frame.guarded_stop(writer.op(f"or i1 {uneven}, {none}"), block.index, Event.BARRIER_COUNT, threads)
+        warps = writer.op(f"lshr i32 {threads}, 5")
     writer.do(f"store i32 {warps}, ptr {frame.field('%st', State.BARRIER_WARPS)}")
     kind = 1 if "arrive" in parts else 2 if "red" in parts else 0
     writer.do(f"store i32 {kind}, ptr {frame.field('%st', State.BARRIER_KIND)}")
-    holds = to.mask
+    holds = "0"
     if "c" in operands:
         holds = writer.op(f"and i32 {to.mask}, {to.bits_of(to.source(operands['c'], PRED))}")
     writer.do(f"store i32 {holds}, ptr {frame.field('%st', State.BARRIER_LANES)}")

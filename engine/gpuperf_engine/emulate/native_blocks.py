@@ -25,7 +25,7 @@ from ..ptx.syntax import (
     Vector,
 )
 from .native_codegen import Frame
-from .native_layout import Event, Status
+from .native_layout import Event, State, Status
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 
 __all__ = ["BlockWriter"]
@@ -127,7 +127,7 @@ class BlockWriter:
     def _trap(self, instruction: Instruction) -> None:
         mask = self.effective_mask(self.guard(instruction))
         index = self.block.instructions.index(instruction)
-        self.frame.guarded_stop(self.writer.op(f"icmp ne i32 {mask}, 0"), self.block.index, Event.TRAP, str(index))
+        self.error(mask, Event.TRAP, str(index))
 
     # -------------------------------------------------------------------------------------------------- operands
 
@@ -348,6 +348,7 @@ class BlockWriter:
 
     def error(self, mask: str, event: int, detail: str = "0") -> None:
         """Leave with an error if any lane of a mask is set."""
+        self.writer.do(f"store i32 {mask}, ptr {self.frame.field('%st', State.CULPRITS)}")
         self.frame.guarded_stop(self.writer.op(f"icmp ne i32 {mask}, 0"), self.block.index, event, detail)
 
     def fault_if(self, test: str) -> None:

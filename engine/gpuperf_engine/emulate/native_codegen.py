@@ -14,22 +14,23 @@ from ..errors import Unsupported
 from ..flow.blocks import EXIT, BasicBlock
 from ..flow.operands import matched
 from ..ptx.syntax import CallTarget, Function, Register
-from .native_layout import Context, Event, State, Status
+from .native_layout import EXIT_CODE, RETURN_CODE, Context, Event, State, Status
 from .native_slots import Slots
 from .native_values import Writer
 from .program import Program
+from .warp import WAIT
 
-__all__ = ["EXIT_CODE", "RETURN_CODE", "Generated", "generate"]
+__all__ = ["Frame", "Generated", "call_target", "generate"]
 
-#: as reconvergence identity: the exit of function f is ``EXIT_CODE + f``
-EXIT_CODE = 1 << 30
-#: as place to continue: behind the call that ends block b is ``RETURN_CODE + b``
-RETURN_CODE = 1 << 29
 
 
 @dataclass(frozen=True)
 class Generated:
-    """The text of one program's code and what running it needs to know."""
+    """The text of one program's code and what running it needs to know.
+
+    ``slots`` and ``constants`` map, per function, indices of registers to ``(offset, same in all lanes)`` and to bit patterns;
+    ``report`` is where values are left for messages; ``watch`` how unwritten shared memory is known (``Context.WATCH``).
+    """
 
     text: str
     needs: tuple[str, ...]
@@ -37,6 +38,10 @@ class Generated:
     zero_start: int
     zero_bytes: int
     stack_entries: int
+    report: int
+    watch: int
+    slots: tuple[dict[int, tuple[int, bool]], ...]
+    constants: tuple[dict[int, int], ...]
 
 
 class Frame:
@@ -96,15 +101,15 @@ class Frame:
         self.stop(str(place), Status.EVENT, event, detail)
         writer.start(good)
 
-    def push(self, place: str, mask: str, identity: str) -> None:
-        """Push an entry on the stack."""
+    def push(self, place: str, mask: str, identity: str, kind: int) -> None:
+        """Push an entry on the stack; the kinds are those of ``warp``."""
         writer = self.writer
         depth = writer.op("load i32, ptr %depth")
         if self.checked_stack:
             self.guarded_stop(writer.op(f"icmp uge i32 {depth}, {self.stack_entries}"), 0, Event.STACK)
         offset = writer.op(f"zext i32 {writer.op(f'shl i32 {depth}, 4')} to i64")
         base = writer.op(f"getelementptr i8, ptr {self.field('%st', State.STACK)}, i64 {offset}")
-        for position, value in enumerate((place, mask, identity)):
+        for position, value in enumerate((place, mask, identity, str(kind))):
             writer.do(f"store i32 {value}, ptr {self.field(base, 4 * position)}")
         writer.do(f"store i32 {writer.op(f'add i32 {depth}, 1')}, ptr %depth")
 
@@ -161,7 +166,29 @@ def generate(program: Program, counting: bool, watching: bool, wide: bool) -> Ge
     )
     needs = tuple(sorted(name for name in writer.needs if not name.startswith("llvm.")))
     slots = frame.slots
-    return Generated(text, needs, slots.bytes, slots.zero_start, slots.zero_bytes, frame.stack_entries)
+    return Generated(
+        text, needs, slots.bytes, slots.zero_start, slots.zero_bytes, frame.stack_entries, slots.report,
+        1 if watching else 2, _slot_table(frame), _constant_table(frame),
+    )  # fmt: skip
+
+
+def _slot_table(frame: Frame) -> tuple[dict[int, tuple[int, bool]], ...]:
+    uniform = [item.uniform for item in frame.program.uniformity]
+    return tuple(
+        {register.index: (offset, register in same) for register, offset in slots.items()}
+        for slots, same in zip(frame.slots.of, uniform)
+    )
+
+
+def _constant_table(frame: Frame) -> tuple[dict[int, int], ...]:
+    from .native_blocks import BlockWriter
+
+    found = []
+    for number, function in enumerate(frame.program.functions):
+        first = frame.program.blocks[frame.program.entries[number]]
+        reader = BlockWriter(frame, first, function)
+        found.append({register.index: reader.read(register).number or 0 for register in frame.slots.constants[number]})
+    return tuple(found)
 
 
 def _write_entry(frame: Frame) -> None:
@@ -236,9 +263,17 @@ def _write_joins(frame: Frame) -> None:
         writer.do(f"br i1 {writer.op(f'icmp eq i32 {depth}, 0')}, label %leave{Status.DONE}, label %{more}")
         writer.start(more)
         below = writer.op(f"sub i32 {depth}, 1")
-        writer.do(f"store i32 {below}, ptr %depth")
         offset = writer.op(f"zext i32 {writer.op(f'shl i32 {below}, 4')} to i64")
         base = writer.op(f"getelementptr i8, ptr {frame.field('%st', State.STACK)}, i64 {offset}")
+        if any(frame.split):
+            waits = writer.op(f"icmp eq i32 {writer.op(f'load i32, ptr {frame.field(base, 12)}')}, {WAIT}")
+            blocked, free = writer.label("blocked"), writer.label("free")
+            writer.do(f"br i1 {waits}, label %{blocked}, label %{free}")
+            writer.start(blocked)
+            writer.do("store i32 0, ptr %mask")
+            frame.stop("0", Status.EVENT, Event.CHOOSE)
+            writer.start(free)
+        writer.do(f"store i32 {below}, ptr %depth")
         place = writer.op(f"load i32, ptr {base}")
         mask = writer.op(f"load i32, ptr {frame.field(base, 4)}")
         identity = writer.op(f"load i32, ptr {frame.field(base, 8)}")

@@ -13,8 +13,7 @@ from ..flow.operands import matched
 from ..isa.frame import evaluate
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction, Operand
-from .native_codegen import RETURN_CODE
-from .native_layout import Event, Status
+from .native_layout import RETURN_CODE, Event, Status
 from .native_values import LANES, NativeValue, vector_ll
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ __all__ = ["write_exchange"]
 
 U32 = scalar_type("u32")
 PRED = scalar_type("pred")
-FULL = 0xFFFFFFFF
 _LANE_IDS = f"<{', '.join(f'i32 {lane}' for lane in range(LANES))}>"
 _LANE_BITS = f"<{', '.join(f'i32 {1 << lane}' for lane in range(LANES))}>"
 
@@ -118,14 +116,12 @@ def _elect(exchange: _Exchange) -> list[NativeValue]:
 
 
 def _vote(exchange: _Exchange) -> list[NativeValue]:
-    to = exchange.to
     modifiers = exchange.instruction.spelling.modifiers
     ballot = exchange.ballot(exchange.source("a"))._and(exchange.members)
     mode = str(modifiers.get("mode") or "ballot")
     if mode == "ballot":
         return [ballot]
-    whole = exchange.members if exchange.members.number is None else to.constant(FULL, U32)
-    none, every = ballot._compare(ballot.constant(0, U32), "eq"), ballot._compare(whole, "eq")
+    none, every = ballot._compare(ballot.constant(0, U32), "eq"), ballot._compare(exchange.members, "eq")
     if mode == "uni":
         return [none._or(every)]
     return [every if mode == "all" else none._not()]
@@ -248,7 +244,7 @@ def _shuffle(exchange: _Exchange) -> list[NativeValue]:
     here = to.spread(exchange.mask)
     # lanes that take no part give 0
     given = writer.op(f"select <{LANES} x i1> {here}, {ll} {value.vector()}, {ll} zeroinitializer")
-    if b.number is not None and c.number is not None:
+    if b.number is not None and c.number is not None and exchange.members.uniform:
         lanes, inside = _pattern(exchange, b, c)
         order = ", ".join(f"i32 {lane}" for lane in lanes)
         found = writer.op(f"shufflevector {ll} {given}, {ll} poison, <{LANES} x i32> <{order}>")
@@ -258,4 +254,9 @@ def _shuffle(exchange: _Exchange) -> list[NativeValue]:
     assert isinstance(source, NativeValue) and isinstance(good, NativeValue)
     raw = f"<{LANES} x i32>"
     text = writer.call("v_permute_32", raw, (raw, given), (raw, source.vector()))
-    return [to.value(value.type, text), good]
+    found = to.value(value.type, text)
+    if not exchange.members.uniform:
+        # lanes of another group take no part in this one's exchange
+        member = exchange.members._shr(source)._and(exchange.members.constant(1, U32))
+        found = member._compare(member.constant(0, U32), "eq")._select(found.constant(0, value.type), found)
+    return [found, good]

@@ -8,9 +8,10 @@ from ..flow.blocks import EXIT
 from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Register
-from .native_codegen import EXIT_CODE, RETURN_CODE, call_target
-from .native_layout import Event, Status
+from .native_codegen import call_target
+from .native_layout import EXIT_CODE, RETURN_CODE, Event, State, Status
 from .native_values import LANES, NativeValue
+from .warp import FRAME, REJOIN, SIDE
 
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
@@ -65,8 +66,9 @@ def edge(to: BlockWriter, target: int) -> str:
     writer.do(f"br i1 {writer.op(f'icmp sgt i32 {left}, 0')}, label %{arrival}, label %{out}")
     writer.start(out)
     if block.fuel > 1:
-        frame.stop(str(target), Status.EVENT, Event.SPIN)
+        frame.stop(str(target), Status.EVENT, Event.SPIN, str(block.index))
     else:
+        writer.do(f"store i32 {block.index}, ptr {frame.field('%st', State.DETAIL)}")
         frame.stop(str(target), Status.TURN_OVER)
     to.later += writer.lines
     writer.lines = kept
@@ -126,6 +128,7 @@ def _branch(to: BlockWriter) -> None:
             alive = writer.op(f"and i32 {writer.op('load i32, ptr %live')}, {writer.op(f'xor i32 {taken}, -1')}")
             writer.do(f"store i32 {alive}, ptr %live")
         writer.do(f"store i32 {rest}, ptr %mask")
+        _wake(to, other)
         writer.do(f"br label %{edge(to, other)}")
         return
     point = _meet(to)
@@ -135,7 +138,7 @@ def _branch(to: BlockWriter) -> None:
         return
     if other != block.reconvergence:
         frame.resumable.add(other)
-        frame.push(str(other), rest, str(point))
+        frame.push(str(other), rest, str(point), SIDE)
     writer.do(f"store i32 {taken}, ptr %mask")
     writer.do(f"br label %{edge(to, then)}")
 
@@ -150,7 +153,7 @@ def _meet(to: BlockWriter) -> int:
     fresh, known = writer.label("fresh"), writer.label("known")
     writer.do(f"br i1 {writer.op(f'icmp eq i32 {identity}, {point}')}, label %{known}, label %{fresh}")
     writer.start(fresh)
-    frame.push(str(point), to.mask, identity)
+    frame.push(str(point), to.mask, identity, REJOIN)
     writer.do(f"store i32 {point}, ptr %id")
     writer.do(f"br label %{known}")
     writer.start(known)
@@ -163,10 +166,25 @@ def _leave(to: BlockWriter, how: str) -> None:
     if how == "exit" or block.function == 0:
         alive = writer.op(f"and i32 {writer.op('load i32, ptr %live')}, {writer.op(f'xor i32 {to.mask}, -1')}")
         writer.do(f"store i32 {alive}, ptr %live")
-    if block.function in frame.program.recursive:
-        writer.do(f"br label %ret{block.function}")
+        _wake(to, None)
+    writer.do(f"br label %pop{EXIT_CODE + block.function}")
+
+
+def _wake(to: BlockWriter, onward: int | None) -> None:
+    """Lanes have ended; if others wait, perhaps for them, Python looks after them. The rest goes on at ``onward``."""
+    if not any(to.frame.split):
+        return
+    writer, frame = to.writer, to.frame
+    some, none = writer.label("wake"), writer.label("none")
+    waits = writer.op(f"load i32, ptr {frame.field('%st', State.WAITS)}")
+    writer.do(f"br i1 {writer.op(f'icmp ne i32 {waits}, 0')}, label %{some}, label %{none}")
+    writer.start(some)
+    if onward is None:
+        writer.do("store i32 0, ptr %mask")
     else:
-        writer.do(f"br label %pop{EXIT_CODE + block.function}")
+        frame.resumable.add(onward)
+    frame.stop(str(onward or 0), Status.EVENT, Event.EXITED)
+    writer.start(none)
 
 
 def _indirect(to: BlockWriter) -> None:
@@ -178,6 +196,7 @@ def _indirect(to: BlockWriter) -> None:
     mask = to.effective_mask(to.predicate(guard)) if guard is not None else to.mask
     outside = index.apply("compare", index.constant(len(block.successors), U32), op="ge")
     assert isinstance(outside, NativeValue)
+    _report(to, index)
     to.error(writer.op(f"and i32 {to.bits_of(outside)}, {mask}"), Event.INDEX)
     to.flush()
     targets = list(dict.fromkeys(block.successors))
@@ -204,7 +223,41 @@ def _indirect(to: BlockWriter) -> None:
         if target != block.reconvergence:
             frame.resumable.add(target)
             _push_if(to, str(target), masks[target], str(point))
-    writer.do(f"br label %pop{point}")
+    writer.do(f"br label %{_fork(to, masks, point)}")
+
+
+def _fork(to: BlockWriter, masks: dict[int, str], point: int) -> str:
+    """Label behind a ``brx.idx`` whose lanes part: it costs fuel once if any of them goes over a back edge."""
+    block, writer, frame = to.block, to.writer, to.frame
+    back = [target for target in masks if target in block.back_edges]
+    if not back:
+        return f"pop{point}"
+    frame.resumable.add(point)
+    some = "0"
+    for target in back:
+        some = writer.op(f"or i32 {some}, {masks[target]}")
+    cost = writer.op(f"select i1 {writer.op(f'icmp ne i32 {some}, 0')}, i32 {block.fuel}, i32 0")
+    left = writer.op(f"sub i32 {writer.op('load i32, ptr %fuel')}, {cost}")
+    writer.do(f"store i32 {left}, ptr %fuel")
+    out, going, tired = writer.label("tired"), writer.label("going"), writer.op(f"icmp sle i32 {left}, 0")
+    paid = writer.op(f"and i1 {tired}, {writer.op(f'icmp ne i32 {cost}, 0')}")
+    writer.do(f"br i1 {paid}, label %{out}, label %{going}")
+    writer.start(out)
+    if block.fuel > 1:
+        frame.stop(str(point), Status.EVENT, Event.SPIN, str(block.index))
+    else:
+        writer.do(f"store i32 {block.index}, ptr {frame.field('%st', State.DETAIL)}")
+        frame.stop(str(point), Status.TURN_OVER)
+    writer.start(going)
+    return f"pop{point}"
+
+
+def _report(to: BlockWriter, value: NativeValue) -> None:
+    """Leave the lanes' values for a message."""
+    wide = value.apply("convert", type=scalar_type("u64"), rounding=None, saturate=False)
+    assert isinstance(wide, NativeValue)
+    cell = to.frame.field("%st", to.frame.slots.report)
+    to.writer.do(f"store <{LANES} x i64> {wide.vector()}, ptr {cell}, align 64")
 
 
 def _push_if(to: BlockWriter, place: str, mask: str, identity: str) -> None:
@@ -213,7 +266,7 @@ def _push_if(to: BlockWriter, place: str, mask: str, identity: str) -> None:
     some, none = writer.label("some"), writer.label("none")
     writer.do(f"br i1 {writer.op(f'icmp eq i32 {mask}, 0')}, label %{none}, label %{some}")
     writer.start(some)
-    to.frame.push(place, mask, identity)
+    to.frame.push(place, mask, identity, SIDE)
     writer.do(f"br label %{none}")
     writer.start(none)
 
@@ -230,7 +283,7 @@ def _call(to: BlockWriter) -> None:
         pass_arguments(to, target, number)
         to.flush()
         _enter(to, number)
-        frame.push(str(place), to.mask, writer.op("load i32, ptr %id"))
+        frame.push(str(place), to.mask, writer.op("load i32, ptr %id"), FRAME)
         writer.do(f"store i32 {EXIT_CODE + number}, ptr %id")
         writer.do(f"br label %b{program.entries[number]}")
     else:
@@ -242,11 +295,12 @@ def _call(to: BlockWriter) -> None:
         known = "0"
         for bits in masks.values():
             known = writer.op(f"or i32 {known}, {bits}")
+        _report(to, pointer)
         to.error(writer.op(f"and i32 {to.mask}, {writer.op(f'xor i32 {known}, -1')}"), Event.TARGET)
         for number in numbers:
             pass_arguments(to, target, number)
         to.flush()
-        frame.push(str(place), to.mask, writer.op("load i32, ptr %id"))
+        frame.push(str(place), to.mask, writer.op("load i32, ptr %id"), FRAME)
         for number in reversed(numbers):
             _enter(to, number, masks[number])
             entry = program.entries[number]

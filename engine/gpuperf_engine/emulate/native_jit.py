@@ -19,7 +19,7 @@ __all__ = ["Host", "Library", "compile_object", "host", "link", "load", "runtime
 
 _HERE = Path(__file__).resolve().parent
 _SCRIPTS = {"memory": "native_runtime_memory.py", "schedule": "native_runtime_schedule.py"}
-_SCHEDULE = ("begin", "visit", "run", "release", "arrive", "ended")
+_SCHEDULE = ("begin", "visit", "proceed", "run", "arrive", "ended")
 _MEMORY = (
     "reach", "load_lanes", "store_lanes", "mark_lanes", "count_sectors", "count_windows", "count_wavefronts",
 )  # fmt: skip

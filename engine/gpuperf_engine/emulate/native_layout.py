@@ -9,9 +9,12 @@ from __future__ import annotations
 __all__ = [
     "BARRIERS",
     "CACHE_BYTES",
-    "LAUNCH_BYTES",
+    "EXIT_CODE",
+    "RETURN_CODE",
+    "SHAPE_BYTES",
     "SITE_COUNTERS",
     "UNSEEN_BYTES",
+    "UNWRITTEN",
     "Barrier",
     "Cta",
     "Context",
@@ -28,8 +31,14 @@ CACHE_BYTES = 32
 SITE_COUNTERS = 7
 #: whether a site read memory that nobody had written
 UNSEEN_BYTES = 8
-#: registers of the launch that programs read: see ``Context.NTID`` and what follows
-LAUNCH_BYTES = 48
+#: shape of the last shared access of a site: distances of the lanes (32 × i32), mask (i64), result (i64)
+SHAPE_BYTES = 192
+#: as reconvergence identity: the exit of function f is ``EXIT_CODE + f``
+EXIT_CODE = 1 << 30
+#: as place to continue: in block b behind its call, barrier or ``.sync`` instruction is ``RETURN_CODE + b``
+RETURN_CODE = 1 << 29
+#: what unwritten words of shared memory hold until a value is stored
+UNWRITTEN = 0x5BD1E995
 
 
 class Context:
@@ -66,14 +75,14 @@ class Context:
     SHARED_WINDOW = 232
     LOCAL_WINDOW = 240
     WINDOW_BYTES = 248
-    WATCH = 256  # 1: shared and local memory have a shadow
+    WATCH = 256  # how unwritten shared memory is known: 1 by its shadow, 2 by what it holds
     SYMBOLS = 264  # addresses of variables and functions, in order of ``Program.symbols``
     ATOMIC_LOCK = 272
     PASSED = 280  # barriers released, for the livelock check
     DYNAMIC_SHARED = 288
     PARAM_ADDRESS = 296
     SHAPES = 304
-    BYTES = 320
+    BYTES = 384
 
 
 class Cta:
@@ -88,9 +97,10 @@ class Cta:
     LOCAL = 48  # local memory of all threads, one after the other
     LOCAL_SHADOW = 56  # distance, as above
     STATES = 64
-    EVENT_WARP = 72
+    POSITION = 72  # of the visit: the warp that comes next
     LIVE_WARPS = 80
-    CLOCK = 88
+    RAN = 88  # whether a warp ran in this pass
+    MARKED = 96  # whether the shadow of shared memory is in use
     BARRIERS = 128  # BARRIERS records
     BYTES = 128 + 16 * 48
 
@@ -127,13 +137,14 @@ class State:
     INDEX = 60
     STEPS = 64  # warp instructions executed, i64
     DETAIL = 72  # of an event
-    LANES = 76  # lanes that exist
+    CULPRITS = 76  # lanes that an error is about
+    WAITS = 80  # entries of the stack that wait for other lanes
     STACK = 128
     ENTRY = 16
 
 
 class Status:
-    """What a warp function returns, and what a visit of a CTA returns."""
+    """What a warp function returns, and what a visit of a CTA returns (there + 8: of the warp that needs Python)."""
 
     DONE = 0
     BARRIER = 1
@@ -168,3 +179,6 @@ class Event:
     BUDGET = 10
     BARRIER_ID = 11
     TARGET = 12
+    CHOOSE = 13
+    EXITED = 14
+    BARRIER_COUNT = 15

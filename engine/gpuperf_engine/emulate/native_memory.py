@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
 from .native_blocks import address_operand
-from .native_layout import CACHE_BYTES
+from .native_layout import CACHE_BYTES, SHAPE_BYTES, UNWRITTEN
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ U64 = scalar_type("u64")
 SPACES = {"global": 0, "const": 0, "param": 0, "shared": 1, "local": 2, "generic": 3}
 _SITE_BYTES = 56
 _SECTORS, _WAVEFRONTS, _IDEAL = 16, 24, 32
-#: shape of the last shared access of a site: distances of the lanes (32 × i32), mask (i64), result (i64)
-SHAPE_BYTES = 192
 
 
 class Access:
@@ -192,6 +190,21 @@ def _host_scalar(access: Access, how: int) -> str:
         writer.do(f"br i1 {inside}, label %{fast}, label %{slow}")
         writer.start(fast)
         near = writer.op(f"getelementptr i8, ptr %shared, i64 {number}")
+        if access.bytes >= 4:
+            written = writer.label("written")
+            bits = f"<{access.bytes // 4} x i32>"
+            held = writer.op(f"load {bits}, ptr {near}, align 4")
+            blank = writer.op(f"icmp eq {bits} {held}, splat (i32 {UNWRITTEN})")
+            mask = f"i{access.bytes // 4}"
+            none = writer.op(f"icmp eq {mask} {writer.op(f'bitcast <{access.bytes // 4} x i1> {blank} to {mask}')}, 0")
+            writer.do(f"br i1 {none}, label %{written}, label %{slow}")
+            writer.start(written)
+            fast = written
+        else:
+            fast_out = writer.label("part")
+            writer.do(f"br i1 false, label %{fast_out}, label %{slow}")
+            writer.start(fast_out)
+            fast = fast_out
     elif access.space == 0:
         low = writer.op(f"load i64, ptr {access.cache()}")
         span = writer.op(f"load i64, ptr {frame.field(access.cache(), 8)}")
@@ -388,8 +401,8 @@ def masked(to: BlockWriter, what: str, ll: str, operands: list[tuple[str, str]],
     return ""
 
 
-def _shared_test(access: Access) -> tuple[str, str]:
-    """Whether all active lanes are inside shared memory, and the pointers of the lanes."""
+def _shared_test(access: Access) -> str:
+    """i1: all active lanes are inside shared memory."""
     to, writer = access.to, access.to.writer
     bits = access.address.type.bits
     ll = f"<{LANES} x i{bits}>"
@@ -405,24 +418,49 @@ def _shared_test(access: Access) -> tuple[str, str]:
         index = writer.op(f"call {ll} @{name}({ll} {vector}, {ll} {vector}, {ll} splat (i{bits} {shift}))")
     inside = writer.op(f"icmp ult {ll} {index}, {writer.splat(limit, f'i{bits}')}")
     outside = writer.op(f"xor i32 {writer.op(f'bitcast <{LANES} x i1> {inside} to i32')}, -1")
-    test = writer.op(f"icmp eq i32 {writer.op(f'and i32 {outside}, {access.mask}')}, 0")
-    pointers = writer.op(f"getelementptr i8, ptr %shared, {ll} {vector}")
-    return test, pointers
+    return writer.op(f"icmp eq i32 {writer.op(f'and i32 {outside}, {access.mask}')}, 0")
+
+
+def _shared_pointers(access: Access) -> str:
+    """Pointers of the lanes, which are in bounds; to be made in the block of their use, where they fold into it."""
+    ll = f"<{LANES} x i{access.address.type.bits}>"
+    return access.to.writer.op(f"getelementptr i8, ptr %shared, {ll} {access.address.vector()}")
 
 
 def _load_shared(access: Access) -> NativeValue:
     to, writer = access.to, access.to.writer
     ll = vector_ll(access.type)
-    test, pointers = _shared_test(access)
-    fast, slow = writer.label("fast"), writer.label("slow")
+    test = _shared_test(access)
+    fast, slow, done = writer.label("fast"), writer.label("slow"), writer.label("done")
     writer.do(f"br i1 {test}, label %{fast}, label %{slow}")
+    writer.start(fast)
+    pointers = _shared_pointers(access)
+    near = masked(to, "gather", ll, [(f"<{LANES} x ptr>", pointers)], access.mask, access.type.bytes)
+    gathered = writer.label("gathered")
+    blank = _blank(access, near)
+    writer.do(f"br label %{gathered}")
+    writer.start(gathered)
+    writer.do(f"br i1 {blank}, label %{slow}, label %{done}")
     writer.start(slow)
     access.runtime("load_lanes")
-    writer.do(f"br label %{fast}")
-    writer.start(fast)
-    found = masked(to, "gather", ll, [(f"<{LANES} x ptr>", pointers)], access.mask, access.type.bytes)
+    far = writer.op(f"load {ll}, ptr %vals, align 64")
+    reached = writer.label("reached")
+    writer.do(f"br label %{reached}")
+    writer.start(reached)
+    writer.do(f"br label %{done}")
+    writer.start(done)
+    found = writer.op(f"phi {ll} [ {near}, %{gathered} ], [ {far}, %{reached} ]")
     _count_shape(access)
     return to.value(access.type, found)
+
+
+def _blank(access: Access, vector: str) -> str:
+    """i1: a word of a vector holds what unwritten words hold."""
+    writer = access.to.writer
+    words = LANES * access.type.bytes // 4
+    raw = writer.op(f"bitcast {vector_ll(access.type)} {vector} to <{words} x i32>")
+    equal = writer.op(f"icmp eq <{words} x i32> {raw}, splat (i32 {UNWRITTEN})")
+    return writer.op(f"icmp ne i{words} {writer.op(f'bitcast <{words} x i1> {equal} to i{words}')}, 0")
 
 
 def _count_shape(access: Access) -> None:
@@ -543,14 +581,18 @@ def _store_shared(access: Access, value: NativeValue) -> None:
     to, writer = access.to, access.to.writer
     ll = vector_ll(access.type)
     vector = value.vector()
-    test, pointers = _shared_test(access)
-    fast, slow = writer.label("fast"), writer.label("slow")
-    writer.do(f"br i1 {test}, label %{fast}, label %{slow}")
+    test = _shared_test(access)
+    fast, slow, done = writer.label("fast"), writer.label("slow"), writer.label("done")
+    plain = writer.op(f"and i1 {test}, {writer.op(f'xor i1 {_blank(access, vector)}, true')}")
+    writer.do(f"br i1 {plain}, label %{fast}, label %{slow}")
     writer.start(slow)
     _store_slowly(access, [to.value(access.type, vector)])
-    writer.do(f"br label %{fast}")
+    writer.do(f"br label %{done}")
     writer.start(fast)
+    pointers = _shared_pointers(access)
     masked(to, "scatter", ll, [(ll, vector), (f"<{LANES} x ptr>", pointers)], access.mask, access.type.bytes)
+    writer.do(f"br label %{done}")
+    writer.start(done)
     _count_shape(access)
 
 

@@ -6,7 +6,7 @@ parameters), 1 shared, 2 local, 3 generic.
 
 from __future__ import annotations
 
-from .native_layout import Context, Cta, State
+from .native_layout import UNWRITTEN, Context, Cta, State
 from .native_script import (
     bits_count,
     load8,
@@ -124,12 +124,48 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
         distance = load64(cta + Cta.LOCAL_SHADOW)
     if place & (size - 1) or limit < size or unsigned_less(limit - size, place):
         return fault(context, site, lane, place, space)
+    if space == 1 and load64(context + Context.WATCH) == 2:
+        return watched(context, cta, site, host, size, how)
     if distance:
         if how & 8:
             unseen(context, site, host + distance, size)
         if how & 4:
             mark(host + distance, size)
     return host
+
+
+def watched(context: int, cta: int, site: int, host: int, size: int, how: int) -> int:
+    """An access of shared memory whose unwritten words hold ``UNWRITTEN``; the shadow tells those to which just that was
+    stored. Unwritten words read as 0. Gives the host address to use."""
+    distance = load64(cta + Cta.SHARED_SHADOW)
+    start = host & -4
+    end = host + size
+    missing = 0
+    word = start
+    while word < end:
+        if load32(word) == UNWRITTEN and load8(word + distance) == 0:
+            missing = 1
+            if (how & 12) == 12:
+                store32(word, 0)
+        if how & 4:
+            store8(word + distance, 1)
+        word += 4
+    if how & 4:
+        store64(cta + Cta.MARKED, 1)
+    if (how & 8) == 0 or missing == 0:
+        return host
+    store64(load64(context + Context.UNSEEN) + site * 8, 1)
+    if how & 4:
+        return host
+    place = load64(context + Context.SCRATCH) + 4096
+    word = start
+    while word < end:
+        value = load32(word)
+        if value == UNWRITTEN and load8(word + distance) == 0:
+            value = 0
+        store32(place + word - start, value)
+        word += 4
+    return place + host - start
 
 
 def load_lanes(

@@ -5,7 +5,7 @@ Written in the subset of ``native_script`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from .native_layout import Barrier, Context, Cta, State, Status, Wait
+from .native_layout import EXIT_CODE, UNWRITTEN, Barrier, Context, Cta, State, Status, Wait
 from .native_script import bits_count, call, fill, load32, load64, store32, store64
 
 
@@ -18,9 +18,17 @@ def begin(context: int, cta: int, index: int) -> int:
     store64(cta + Cta.Y, index // wide % tall)
     store64(cta + Cta.Z, index // (wide * tall))
     shared = load64(cta + Cta.SHARED)
-    fill(shared, 0, load64(context + Context.SHARED_BYTES))
-    if load64(cta + Cta.SHARED_SHADOW):
-        fill(shared + load64(cta + Cta.SHARED_SHADOW), 0, load64(context + Context.SHARED_BYTES))
+    size = load64(context + Context.SHARED_BYTES)
+    if load64(context + Context.WATCH) == 2:
+        place = 0
+        while place < size:
+            store64(shared + place, UNWRITTEN | UNWRITTEN << 32)
+            place += 8
+    else:
+        fill(shared, 0, size)
+    if load64(cta + Cta.SHARED_SHADOW) and load64(cta + Cta.MARKED):
+        fill(shared + load64(cta + Cta.SHARED_SHADOW), 0, size)
+        store64(cta + Cta.MARKED, 0)
     fill(cta + Cta.BARRIERS, 0, 16 * Barrier.BYTES)
     warps = load64(context + Context.WARPS)
     size = load64(context + Context.STATE_BYTES)
@@ -30,7 +38,6 @@ def begin(context: int, cta: int, index: int) -> int:
         if load64(cta + Cta.LOCAL_SHADOW):
             fill(load64(cta + Cta.LOCAL) + load64(cta + Cta.LOCAL_SHADOW), 0, local)
     store64(cta + Cta.LIVE_WARPS, warps)
-    store64(cta + Cta.CLOCK, 0)
     state = load64(cta + Cta.STATES)
     warp = 0
     while warp < warps:
@@ -40,9 +47,8 @@ def begin(context: int, cta: int, index: int) -> int:
             lanes = load64(context + Context.LAST_LANES)
         store32(state + State.MASK, lanes)
         store32(state + State.LIVE, lanes)
-        store32(state + State.LANES, lanes)
         store32(state + State.INDEX, warp)
-        store32(state + State.ID, 1073741824)
+        store32(state + State.ID, EXIT_CODE)
         fill(state + load64(context + Context.ZERO_START), 0, load64(context + Context.ZERO_BYTES))
         state += size
         warp += 1
@@ -82,7 +88,7 @@ def arrive(context: int, cta: int, state: int) -> int:
     store64(barrier + Barrier.ARRIVED, load64(barrier + Barrier.ARRIVED) + 1)
     store64(barrier + Barrier.EXPECTED, load32(state + State.BARRIER_WARPS))
     holds = load32(state + State.BARRIER_LANES)
-    missing = load32(state + State.LIVE) & ~holds
+    missing = load32(state + State.LIVE) & ~holds & 4294967295
     store64(barrier + Barrier.ALL, load64(barrier + Barrier.ALL) + bits_count(missing))
     store64(barrier + Barrier.ANY, load64(barrier + Barrier.ANY) + bits_count(holds))
     store64(barrier + Barrier.COUNT, load64(barrier + Barrier.COUNT) + bits_count(holds))
@@ -100,62 +106,64 @@ def ended(context: int, cta: int) -> int:
 
 
 def visit(context: int, cta: int) -> int:
-    """Run the CTA's warps in index order, pass after pass, until each has ended, waits, or has had its turn."""
+    """Give every warp of the CTA its turn, and run them until each has ended, waits, or has had it."""
+    warps = load64(context + Context.WARPS)
+    state = load64(cta + Cta.STATES)
+    while warps:
+        if load32(state + State.WAIT) == Wait.TURN_OVER:
+            store32(state + State.WAIT, Wait.RUNNABLE)
+        store32(state + State.FUEL, load64(context + Context.FUEL))
+        state += load64(context + Context.STATE_BYTES)
+        warps -= 1
+    store64(cta + Cta.POSITION, 0)
+    store64(cta + Cta.RAN, 0)
+    return proceed(context, cta)
+
+
+def proceed(context: int, cta: int) -> int:
+    """Go on with a visit: passes over the warps in index order. Stops where a warp needs Python; that warp comes next."""
     warps = load64(context + Context.WARPS)
     size = load64(context + Context.STATE_BYTES)
     code = load64(context + Context.WARP_CODE)
     first = load64(cta + Cta.STATES)
-    state = first
-    warp = 0
-    while warp < warps:
-        if load32(state + State.WAIT) == Wait.TURN_OVER:
-            store32(state + State.WAIT, Wait.RUNNABLE)
-        store32(state + State.FUEL, load64(context + Context.FUEL))
-        state += size
+    warp = load64(cta + Cta.POSITION)
+    ran = load64(cta + Cta.RAN)
+    while warp < warps or ran:
+        if warp >= warps:
+            warp = 0
+            ran = 0
+        state = first + warp * size
+        if load32(state + State.WAIT) == Wait.RUNNABLE:
+            ran = 1
+            status = call(code, context, cta, state)
+            if status == Status.DONE:
+                store32(state + State.WAIT, Wait.DONE)
+                ended(context, cta)
+            elif status == Status.BARRIER:
+                arrive(context, cta, state)
+            elif status == Status.TURN_OVER and load64(state + State.STEPS) <= load64(context + Context.BUDGET):
+                store32(state + State.WAIT, Wait.TURN_OVER)
+            else:
+                store64(cta + Cta.POSITION, warp)
+                store64(cta + Cta.RAN, 1)
+                return status + 8
         warp += 1
-    ran = 1
-    while ran:
-        ran = 0
-        warp = 0
-        state = first
-        while warp < warps:
-            if load32(state + State.WAIT) == Wait.RUNNABLE:
-                ran = 1
-                status = call(code, context, cta, state)
-                if status == Status.DONE:
-                    store32(state + State.WAIT, Wait.DONE)
-                    ended(context, cta)
-                elif status == Status.BARRIER:
-                    arrive(context, cta, state)
-                elif status == Status.TURN_OVER:
-                    store32(state + State.WAIT, Wait.TURN_OVER)
-                    if load64(state + State.STEPS) > load64(context + Context.BUDGET):
-                        store64(cta + Cta.EVENT_WARP, warp)
-                        store32(state + State.EVENT, 10)
-                        return Status.EVENT
-                else:
-                    store64(cta + Cta.EVENT_WARP, warp)
-                    return status
-            state += size
-            warp += 1
     if load64(cta + Cta.LIVE_WARPS) == 0:
         return Status.DONE
     warp = 0
-    state = first
     while warp < warps:
-        if load32(state + State.WAIT) == Wait.TURN_OVER:
+        if load32(first + warp * size + State.WAIT) == Wait.TURN_OVER:
             return Status.TURN_OVER
-        state += size
         warp += 1
     return Status.BLOCKED
 
 
 def run(context: int, cta: int, first: int, last: int) -> int:
-    """CTAs ``first … last − 1``, one after the other, as long as each ends in one visit; gives status + 8 · next index."""
+    """CTAs ``first … last − 1``, one after the other, as long as each ends in one visit; gives status + 16 · next index."""
     while first < last:
         begin(context, cta, first)
         status = visit(context, cta)
         if status != Status.DONE:
-            return status + 8 * first
+            return status + 16 * first
         first += 1
-    return Status.DONE + 8 * first
+    return Status.DONE + 16 * first

@@ -48,6 +48,7 @@ class Slots:
             crossing -= set(self.constants[number])
             for register in sorted(crossing, key=lambda item: item.index):
                 self._place(number, register)
+        self.report = self._take(8 * LANES, 64)
         self.bytes = -(-self._next // 64) * 64
 
     def _take(self, size: int, align: int) -> int:

@@ -1,0 +1,314 @@
+"""One launch of compiled code: its memory, its CTAs in flight, and the loop that runs them.
+
+The compiled runtime runs CTAs by itself as long as each ends in one visit; here is what happens around that: rounds over the
+window of resident CTAs, several host threads for order-free programs, and everything that ends a launch early.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .diagnose import Place, deadlock, livelock
+from .launch import LaunchPlan
+from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
+from .native_jit import runtime_addresses
+from .native_layout import CACHE_BYTES, SHAPE_BYTES, SITE_COUNTERS, Context, Cta, State, Status, Wait
+from .native_warp import NativeWarp
+from .observe import Observation
+from .program import Program
+from .schedule import TURN
+
+if TYPE_CHECKING:
+    from .native import Code
+
+__all__ = ["Launch", "Slot", "Worker", "aligned"]
+
+_Visit = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+_Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+_NEEDS_PYTHON = 8
+
+
+def aligned(size: int) -> NDArray[np.uint8]:
+    """Zero bytes that begin at a multiple of 64."""
+    raw = np.zeros(size + 64, dtype=np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size]
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """Host address of an array's first byte."""
+    return int(array.ctypes.data)
+
+
+@dataclass(eq=False)
+class Slot:
+    """Room for one CTA in flight. ``warps`` are views of its warps for the rare moves that Python makes."""
+
+    record: NDArray[np.uint8]
+    states: NDArray[np.uint8]
+    shared: NDArray[np.uint8]
+    local: NDArray[np.uint8]
+    warps: dict[int, NativeWarp] = field(default_factory=dict)
+
+    def get(self, offset: int) -> int:
+        """A field of the CTA record."""
+        return int(struct.unpack_from("<q", self.record, offset)[0])
+
+    def put(self, offset: int, value: int) -> None:
+        """Set a field of the CTA record."""
+        struct.pack_into("<q", self.record, offset, value)
+
+
+class Worker:
+    """One host thread's context: counters and caches of its own."""
+
+    def __init__(self, launch: Launch) -> None:
+        program = launch.program
+        sites = max(1, len(program.sites))
+        self.launch = launch
+        self.blocks = np.zeros((4, len(program.blocks)), dtype=np.int64)
+        self.predicated = np.zeros(max(1, len(program.predicated)), dtype=np.int64)
+        self.sites = np.zeros((sites, SITE_COUNTERS), dtype=np.int64)
+        self.unseen = np.zeros(sites, dtype=np.int64)
+        self.cache = aligned(sites * CACHE_BYTES)
+        self.shapes = aligned(sites * SHAPE_BYTES)
+        self.scratch = aligned(8192)
+        self.context = aligned(Context.BYTES)
+        self._fill()
+
+    def _fill(self) -> None:
+        launch, plan, generated = self.launch, self.launch.plan, self.launch.code.generated
+        last = plan.threads_per_cta - 32 * (plan.warps_per_cta - 1)
+        fields = {
+            Context.WARP_CODE: launch.code.entry,
+            Context.WARPS: plan.warps_per_cta,
+            Context.STATE_BYTES: generated.state_bytes,
+            Context.FUEL: TURN,
+            Context.BUDGET: plan.max_instructions,
+            Context.ARENA: address_of(launch.memory.bytes) - GLOBAL_BASE,
+            Context.SHADOW: address_of(launch.memory.shadow) - GLOBAL_BASE,
+            Context.TABLE: address_of(launch.table),
+            Context.TABLE_ROWS: len(launch.table),
+            Context.BLOCKS: address_of(self.blocks),
+            Context.SITES: address_of(self.sites),
+            Context.PREDICATED: address_of(self.predicated),
+            Context.CACHE: address_of(self.cache),
+            Context.UNSEEN: address_of(self.unseen),
+            Context.TIDS: address_of(launch.tids),
+            Context.PARAMS: address_of(launch.params),
+            Context.SHARED_BYTES: plan.shared_bytes,
+            Context.LOCAL_BYTES: launch.program.local_bytes,
+            Context.SCRATCH: address_of(self.scratch),
+            Context.ZERO_START: generated.zero_start,
+            Context.ZERO_BYTES: generated.zero_bytes,
+            Context.LAST_LANES: (1 << last) - 1,
+            Context.SHARED_WINDOW: SHARED_WINDOW,
+            Context.LOCAL_WINDOW: LOCAL_WINDOW,
+            Context.WINDOW_BYTES: WINDOW_BYTES,
+            Context.WATCH: generated.watch,
+            Context.SYMBOLS: address_of(launch.symbols),
+            Context.DYNAMIC_SHARED: plan.dynamic_shared,
+            Context.PARAM_ADDRESS: plan.parameter_address,
+            Context.SHAPES: address_of(self.shapes),
+        }
+        for offset, value in fields.items():
+            struct.pack_into("<Q", self.context, offset, value % (1 << 64))
+        struct.pack_into("<3i", self.context, Context.NTID, *plan.block)
+        struct.pack_into("<3i", self.context, Context.NCTAID, *plan.grid)
+
+    def get(self, offset: int) -> int:
+        """A field of the context, unsigned."""
+        return int(struct.unpack_from("<Q", self.context, offset)[0])
+
+    def set_code(self, address: int) -> None:
+        """Run other code for the same program from now on."""
+        struct.pack_into("<Q", self.context, Context.WARP_CODE, address)
+
+    # ------------------------------------------------------------------------------------------------- running
+
+    def run(self, slot: Slot, first: int, last: int) -> tuple[int, bool]:
+        """CTAs from ``first`` on, until ``last`` or until one does not end in its visit: its index, and whether all ended."""
+        run: Callable[..., int] = self.launch.functions["run"]
+        while first < last:
+            found = run(address_of(self.context), address_of(slot.record), first, last)
+            status, index = found & 15, found >> 4
+            if status == Status.DONE:
+                return last, True
+            if not self._settle(slot, status):
+                return index, False
+            first = index + 1
+        return last, True
+
+    def visit(self, slot: Slot) -> bool:
+        """Another visit of a CTA in flight; whether it has ended."""
+        visit: Callable[..., int] = self.launch.functions["visit"]
+        return self._settle(slot, visit(address_of(self.context), address_of(slot.record)))
+
+    def _settle(self, slot: Slot, status: int) -> bool:
+        """Bring a visit to its end, with what Python must do for warps. Returns whether the CTA has ended."""
+        proceed: Callable[..., int] = self.launch.functions["proceed"]
+        while status >= _NEEDS_PYTHON:
+            self.warp(slot, slot.get(Cta.POSITION)).attend(status - _NEEDS_PYTHON)
+            status = proceed(address_of(self.context), address_of(slot.record))
+        if status == Status.BLOCKED:
+            raise deadlock(item for warp in self.warps(slot) for item in warp.where())
+        if status == Status.DONE:
+            slot.warps.clear()
+        return status == Status.DONE
+
+    def warp(self, slot: Slot, index: int) -> NativeWarp:
+        """The view of one warp; kept while its CTA is in flight, as it may hold what lanes wait for."""
+        found = slot.warps.get(index)
+        if found is None:
+            size = self.launch.code.generated.state_bytes
+            state = slot.states[index * size : (index + 1) * size]
+            place = Place(self.launch.program, self.launch.plan, slot.get(Cta.INDEX), index)
+            found = slot.warps[index] = NativeWarp(self, place, state)
+        found.worker = self
+        return found
+
+    def warps(self, slot: Slot) -> list[NativeWarp]:
+        """All warps of a CTA that have not ended."""
+        found = [self.warp(slot, index) for index in range(self.launch.plan.warps_per_cta)]
+        return [warp for warp in found if warp.header(State.WAIT) != Wait.DONE]
+
+
+class Launch:
+    """One launch. ``workers`` are the contexts that ran, ``free`` the slots not in use."""
+
+    def __init__(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str], code: Code) -> None:
+        self.program = program
+        self.plan = plan
+        self.memory = memory
+        self.observe = observe
+        self.code = code
+        self.table = memory.table()
+        self.tids = _thread_ids(plan)
+        self.params = np.frombuffer(plan.parameters + bytes(16), dtype=np.uint8).copy()
+        self.symbols = np.ascontiguousarray(np.append(plan.symbols, np.uint64(0)))
+        self.workers: list[Worker] = []
+        self.free: list[Slot] = []
+        addresses = runtime_addresses(("run", "visit", "proceed"))
+        self.functions: dict[str, Any] = {
+            name: (_Run if name == "run" else _Visit)(address) for name, address in addresses.items()
+        }
+
+    def worker(self) -> Worker:
+        """A fresh context."""
+        made = Worker(self)
+        self.workers.append(made)
+        return made
+
+    def slot(self) -> Slot:
+        """Room for a CTA, used before or fresh."""
+        if self.free:
+            return self.free.pop()
+        plan, program = self.plan, self.program
+        warps = plan.warps_per_cta
+        shared, local = -(-plan.shared_bytes // 64) * 64 + 64, program.local_bytes * warps * 32
+        made = Slot(
+            aligned(Cta.BYTES),
+            aligned(self.code.generated.state_bytes * warps),
+            aligned(2 * shared),
+            aligned(2 * local + 64),
+        )
+        made.put(Cta.SHARED, address_of(made.shared))
+        made.put(Cta.SHARED_SHADOW, shared if self.code.generated.watch else 0)
+        made.put(Cta.MARKED, 1)
+        made.put(Cta.LOCAL, address_of(made.local))
+        made.put(Cta.LOCAL_SHADOW, local)
+        made.put(Cta.STATES, address_of(made.states))
+        return made
+
+    def run_rounds(self) -> None:
+        """The deterministic schedule (see ``schedule``): rounds over a window of resident CTAs, in index order."""
+        worker = self.worker()
+        count = self.plan.ctas
+        resident = 1 if self.program.order_free else self.plan.resident
+        window: list[Slot] = []
+        following = quiet = 0
+        last = b""
+        while window or following < count:
+            passed = worker.get(Context.PASSED)
+            room = resident - len(window)
+            left = []
+            for slot in window:
+                (self.free if worker.visit(slot) else left).append(slot)
+            progress = len(left) < len(window)
+            limit = min(count, following + room) if resident > 1 or window else count
+            while following < limit:
+                slot = self.slot()
+                index, ended = worker.run(slot, following, limit)
+                progress = progress or ended or index > following
+                following = limit if ended else index + 1
+                (self.free if ended else left).append(slot)
+                if not ended and resident == 1:
+                    break
+            window = left
+            progress = progress or worker.get(Context.PASSED) > passed
+            quiet = 0 if progress else quiet + 1
+            if quiet and quiet & (quiet - 1) == 0:
+                digest = self._digest(window)
+                if quiet > 1 and digest == last:
+                    raise livelock(item for slot in window for warp in worker.warps(slot) for item in warp.where())
+                last = digest
+
+    def _digest(self, window: list[Slot]) -> bytes:
+        """Of everything that decides how the launch goes on."""
+        made = hashlib.blake2b()
+        for allocation in self.memory.allocations:
+            if allocation.kind == "global":
+                made.update(self.memory.view(allocation))
+        size = self.code.generated.state_bytes
+        for slot in window:
+            states = slot.states.copy().reshape(-1, size)
+            states[:, State.FUEL : State.FUEL + 4] = 0
+            states[:, State.STEPS : State.STEPS + 8] = 0
+            for part in (states, slot.shared, slot.local, slot.record[Cta.BARRIERS :]):
+                made.update(np.ascontiguousarray(part))
+        return made.digest()
+
+    def observation(self) -> Observation:
+        """The counters of all workers."""
+        program = self.program
+        made = Observation.empty(program, self.observe)
+        unseen: set[int] = set()
+        for worker in self.workers:
+            made.block_warps += worker.blocks[0]
+            made.block_lanes += worker.blocks[1]
+            made.divergent += worker.blocks[2]
+            made.taken += worker.blocks[3]
+            made.predicated += worker.predicated[: len(made.predicated)]
+            if made.sites is not None:
+                made.sites += worker.sites[: len(made.sites)]
+            unseen.update(np.flatnonzero(worker.unseen).tolist())
+        if made.sites is not None:
+            for site in program.sites:
+                guarded = program.predicated_of.get(site.instruction)
+                if guarded is None:
+                    made.sites[site.index, 0] = made.block_warps[site.block]
+                    made.sites[site.index, 1] = made.block_lanes[site.block]
+                else:
+                    made.sites[site.index, 1] = made.predicated[guarded]
+        made.uninitialized = frozenset(unseen)
+        return made
+
+
+def _thread_ids(plan: LaunchPlan) -> NDArray[np.int32]:
+    """Shape (warps, 3, 32): tid.x, tid.y, tid.z of each lane."""
+    count = plan.warps_per_cta * 32
+    linear = np.arange(count, dtype=np.int64)
+    wide, tall, _ = plan.block
+    axes = np.stack([linear % wide, linear // wide % tall, linear // (wide * tall)])
+    table = np.ascontiguousarray(axes.reshape(3, -1, 32).transpose(1, 0, 2), dtype=np.int32)
+    raw = aligned(table.nbytes)
+    raw[:] = table.reshape(-1).view(np.uint8)
+    return raw.view(np.int32)

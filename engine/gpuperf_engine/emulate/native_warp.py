@@ -1,0 +1,312 @@
+"""One warp of compiled code as Python sees it: for the moves that are too rare to compile.
+
+Lanes that wait for others at a ``.sync`` instruction, lanes that take turns in a spin loop, and everything that is an error.
+The warp's registers and stack stay in its state; the reference backend's ``Warp`` decides, and its exchange operations
+read and write registers through ``read`` and ``put`` here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import EngineError, MemoryFault
+from ..flow.blocks import BasicBlock
+from ..isa.frame import extend
+from ..ptx.syntax import Instruction, Register
+from .diagnose import (
+    Place,
+    Waiting,
+    bad_barrier,
+    bad_target,
+    budget,
+    cta_of,
+    deadlock,
+    divergent_barrier,
+    lanes_of,
+    thread_of,
+    too_deep,
+    trap,
+)
+from .lanes_exchange import Exchange, mask_array, perform
+from .lanes_operands import Prepare, every_lane, integer, lane_value, reader
+from .lanes_values import LaneValue, dtype_of
+from .memory import Access
+from .native_layout import EXIT_CODE, RETURN_CODE, Context, Event, State, Status, Wait
+from .warp import AFTER, FRAME, REJOIN, WAIT, Entry, Meeting, Warp
+
+if TYPE_CHECKING:
+    from .lanes_warp import LanesWarp
+    from .native_launch import Worker
+
+__all__ = ["NativeWarp"]
+
+_SPACES = ("global", "shared", "local")
+
+
+class NativeWarp:
+    """A warp's state. ``waits`` are the reasons of the ``WAIT`` entries of its stack, from the bottom up."""
+
+    def __init__(self, worker: Worker, place: Place, state: NDArray[np.uint8]) -> None:
+        self.worker = worker
+        self.where_it_is = place
+        self.program = place.program
+        self.state = state
+        self.waits: list[Any] = []
+        self.exchanges: dict[int, Exchange] = {}
+
+    # ---------------------------------------------------------------------------------------------------- state
+
+    def header(self, offset: int) -> int:
+        """A field of the header, unsigned."""
+        return int(struct.unpack_from("<I", self.state, offset)[0])
+
+    def set_header(self, offset: int, value: int) -> None:
+        """Set a field of the header."""
+        struct.pack_into("<I", self.state, offset, value)
+
+    @property
+    def mask(self) -> int:
+        return self.header(State.MASK)
+
+    @property
+    def active(self) -> NDArray[np.bool_]:
+        return mask_array(self.mask)
+
+    @property
+    def block(self) -> BasicBlock:
+        """The block where the warp stands."""
+        place = self.header(State.PC)
+        return self.program.blocks[place - RETURN_CODE if RETURN_CODE <= place < EXIT_CODE else min(place, len(self.program.blocks) - 1)]
+
+    def place(self) -> Place:
+        """For messages."""
+        return self.where_it_is
+
+    def steps(self) -> int:
+        """Warp instructions executed."""
+        return int(struct.unpack_from("<q", self.state, State.STEPS)[0])
+
+    # ------------------------------------------------------------------------------------------------ registers
+
+    def _slot(self, register: Register) -> tuple[int, bool] | None:
+        for number, slots in enumerate(self.worker.launch.code.generated.slots):
+            found = slots.get(register.index)
+            if found is not None and self.program.functions[number].registers[register.index] is register:
+                return found
+        return None
+
+    def read(self, register: Register) -> LaneValue:
+        """The content of a register at the start of a block."""
+        constants = self.worker.launch.code.generated.constants
+        for number, known in enumerate(constants):
+            if register.index in known and self.program.functions[number].registers[register.index] is register:
+                return integer(known[register.index], register.type)
+        found = self._slot(register)
+        if found is None:
+            return integer(0, register.type)
+        offset, uniform = found
+        if register.type.is_predicate:
+            bits = struct.unpack_from("<I", self.state, offset)[0]
+            return LaneValue(np.full(32, bool(bits)) if uniform else mask_array(bits), register.type)
+        count, size = (1, register.type.bytes) if uniform else (32, register.type.bytes)
+        raw = self.state[offset : offset + count * size]
+        if size == 16:
+            pairs = raw.view(np.uint64).reshape(count, 2)
+            return LaneValue(np.array([int(low) | int(high) << 64 for low, high in pairs], object), register.type)
+        return LaneValue(raw.view(dtype_of(register.type)).copy(), register.type)
+
+    def put(self, register: Register, value: LaneValue, where: NDArray[np.bool_]) -> None:
+        """Write some lanes of a register."""
+        if value.type is not register.type:
+            value = lane_value(extend(value, register.type))
+        found = self._slot(register)
+        if found is None:
+            return
+        offset, uniform = found
+        data = np.where(where, value.data, every_lane(self.read(register)))
+        if register.type.is_predicate:
+            bits = int(np.packbits(data.astype(np.bool_), bitorder="little").view("<u4")[0])
+            struct.pack_into("<I", self.state, offset, (bits != 0) if uniform else bits)
+        elif register.type.bytes == 16:
+            raw = b"".join(int(item).to_bytes(16, "little") for item in data)
+            self.state[offset : offset + len(raw)] = np.frombuffer(raw, np.uint8)
+        else:
+            chosen = data[where][:1] if uniform else data
+            raw_data = np.ascontiguousarray(chosen.astype(dtype_of(register.type), copy=False)).view(np.uint8)
+            self.state[offset : offset + raw_data.size] = raw_data
+
+    # ----------------------------------------------------------------------------------------------- the stack
+
+    def splits(self) -> Warp:
+        """The stack as the reference backend has it."""
+        made = Warp(0, self.mask, self)
+        made.pc, made.id = _outside(self.header(State.PC)), _outside(self.header(State.ID))
+        made.live = self.header(State.LIVE)
+        waits = iter(self.waits)
+        for depth in range(self.header(State.DEPTH)):
+            pc, mask, identity, kind = struct.unpack_from("<4I", self.state, State.STACK + depth * State.ENTRY)
+            group, payload = 0, None
+            if kind == REJOIN:
+                group = _outside(pc)
+            elif kind == FRAME:
+                group = -1 - self._callee(pc)
+                made.frames += 1
+            elif kind == WAIT:
+                payload = next(waits)
+            made.stack.append(Entry(_outside(pc), mask, _outside(identity), kind, group, payload))
+        return made
+
+    def _callee(self, place: int) -> int:
+        from .native_codegen import call_target
+
+        function = call_target(self.program.blocks[place - RETURN_CODE]).function
+        return 0 if function is None else self.program.function_of[function.name]
+
+    def adopt(self, splits: Warp) -> None:
+        """Make a changed stack the warp's own. Raises ``EngineError`` if it is too deep."""
+        if len(splits.stack) > self.worker.launch.code.generated.stack_entries:
+            raise EngineError(f"more than {len(splits.stack)} splits of one warp: {self.place().lanes(splits.live)}")
+        self.set_header(State.PC, _inside(splits.pc))
+        self.set_header(State.MASK, splits.mask)
+        self.set_header(State.ID, _inside(splits.id))
+        self.set_header(State.LIVE, splits.live)
+        self.set_header(State.DEPTH, len(splits.stack))
+        for depth, entry in enumerate(splits.stack):
+            fields = (_inside(entry.pc), entry.mask, _inside(entry.id), entry.kind)
+            struct.pack_into("<4I", self.state, State.STACK + depth * State.ENTRY, *fields)
+        self.waits = [entry.payload for entry in splits.stack if entry.kind == WAIT]
+        self.set_header(State.WAITS, len(self.waits))
+
+    def meet(self, meeting: Meeting) -> None:
+        """Carry out a ``.sync`` operation for all parts."""
+        parts = [(self._exchange(block), lanes) for block, lanes in meeting.parts]
+        perform(cast("LanesWarp", self), meeting.participants, parts)
+
+    def enter(self, function: object, lanes: int) -> tuple[int, int, Any]:
+        """Pending indirect calls do not occur here."""
+        raise AssertionError("indirect calls are entered by compiled code")
+
+    def leave(self, payload: object, lanes: int) -> None:
+        """Results are copied by the compiled code behind the call."""
+
+    def _exchange(self, block: int) -> Exchange:
+        found = self.exchanges.get(block)
+        if found is None:
+            basic = self.program.blocks[block]
+            prepare = Prepare(self.program, self.worker.launch.plan, basic.function)
+            found = self.exchanges[block] = Exchange(prepare, basic.instructions[0])
+        return found
+
+    # --------------------------------------------------------------------------------------------------- events
+
+    def attend(self, status: int) -> None:
+        """Do what the compiled code left to Python. Raises what the kernel deserves."""
+        if status == Status.FAULT:
+            raise self._fault()
+        if status == Status.TURN_OVER:
+            raise budget(self.place(), self.program.blocks[self.header(State.DETAIL)], self.steps(), self.mask)
+        event = self.header(State.EVENT)
+        splits = self.splits()
+        if event == Event.PARK:
+            exchange = self._exchange(self.block.index)
+            if splits.arrive(exchange.instruction.opcode, exchange.masks(cast("LanesWarp", self))):
+                splits.pc = AFTER + self.block.index
+        elif event == Event.CHOOSE:
+            splits._choose()
+        elif event == Event.EXITED:
+            splits.exit(0)
+        elif event == Event.SPIN:
+            splits.jump(splits.pc)
+            if splits.mask:
+                splits.take_turns()
+            self.set_header(State.WAIT, Wait.TURN_OVER)
+        else:
+            raise self._error(event)
+        self.adopt(splits)
+        if splits.blocked:
+            raise deadlock(self.where())
+        if event == Event.SPIN and self.steps() > self.worker.launch.plan.max_instructions:
+            raise budget(self.place(), self.program.blocks[self.header(State.DETAIL)], self.steps(), self.mask)
+
+    def _error(self, event: int) -> EngineError:
+        place, block, detail = self.place(), self.block, self.header(State.DETAIL)
+        lane = lanes_of(self.mask)[0]
+        if event == Event.TRAP:
+            return trap(place, block.instructions[detail], self.header(State.CULPRITS))
+        terminator = block.terminator
+        instruction = terminator if terminator is not None else block.instructions[0]
+        if event == Event.DIVERGENT_BARRIER:
+            return divergent_barrier(place, instruction, self.mask, self.header(State.LIVE) & ~self.mask)
+        if event == Event.BARRIER_ID:
+            return bad_barrier(place, instruction, lane, f"barrier {detail}")
+        if event == Event.BARRIER_COUNT:
+            return bad_barrier(place, instruction, lane, f"{detail} threads for barrier {self.header(State.BARRIER_ID)}")
+        if event == Event.MEMBER_MASK:
+            self._exchange(block.index).masks(cast("LanesWarp", self))
+        if event in (Event.INDEX, Event.TARGET):
+            return self._bad_target(instruction)
+        if event == Event.STACK:
+            return too_deep(place, instruction, lane, self.worker.launch.code.generated.stack_entries)
+        return EngineError(f"{instruction.opcode} cannot go on ({event})", span=instruction.span)
+
+    def _bad_target(self, instruction: Instruction) -> EngineError:
+        culprits = self.header(State.CULPRITS)
+        lane = lanes_of(culprits)[0]
+        value = struct.unpack_from("<32Q", self.state, self.worker.launch.code.generated.report)[lane]
+        return bad_target(self.place(), instruction, lane, int(value), len(self.block.successors))
+
+    def _fault(self) -> MemoryFault:
+        worker, place = self.worker, self.place()
+        site = self.program.sites[worker.get(Context.FAULT_SITE)]
+        space = _SPACES[worker.get(Context.FAULT_SPACE)]
+        if space == "global" and site.space == "const":
+            space = "const"
+        plan = place.plan
+        limit = {"shared": plan.shared_bytes, "local": self.program.local_bytes}.get(space, 0)
+        lane = worker.get(Context.FAULT_LANE)
+        return worker.launch.memory.fault(
+            Access(
+                site.instruction, self.program.kernel.name, site.kind, space, worker.get(Context.FAULT_ADDRESS), site.bytes,
+                thread_of(plan, place.warp, lane), cta_of(plan, place.cta), limit,
+            )
+        )  # fmt: skip
+
+    def where(self) -> Iterable[Waiting]:
+        """Where its lanes are or wait."""
+        place, blocks = self.place(), self.program.blocks
+        at_barrier = self.header(State.WAIT) == Wait.BARRIER
+        splits = self.splits()
+        if splits.mask and at_barrier:
+            terminator = self.block.terminator
+            opcode = terminator.opcode if terminator is not None else "a barrier"
+            yield Waiting(place, splits.mask, self.block, f"at {opcode}")
+        elif splits.mask:
+            yield Waiting(place, splits.mask, self.block, "running")
+        for block, lanes, wait in splits.waiting():
+            yield Waiting(place, lanes, blocks[block], f"at {wait.key} for lanes that do not come")
+        if splits.mask and not at_barrier:
+            for entry in splits.stack:
+                if entry.kind == 1 and entry.mask & splits.live:
+                    pc = entry.pc - AFTER if entry.pc >= AFTER else entry.pc
+                    yield Waiting(place, entry.mask & splits.live, blocks[pc], "running")
+
+
+def _outside(code: int) -> int:
+    """Places and identities of compiled code as ``Warp`` has them."""
+    if code >= EXIT_CODE:
+        return EXIT_CODE - code - 1
+    return code - RETURN_CODE + AFTER if code >= RETURN_CODE else code
+
+
+def _inside(code: int) -> int:
+    if code < 0:
+        return EXIT_CODE - code - 1
+    return code - AFTER + RETURN_CODE if code >= AFTER else code
+
+
+_ = reader

@@ -109,7 +109,7 @@ class ParameterStep:
 def get_bytes(warp: LanesWarp, variable: Variable, offset: int, type_name: str) -> LaneValue:
     """A value from a parameter's bytes."""
     type_ = scalar_type(type_name)
-    raw = np.ascontiguousarray(warp.parameter(variable)[:, offset : offset + type_.bytes])
+    raw = warp.parameter(variable)[:, offset : offset + type_.bytes].copy()
     if type_.bits == 128:
         pairs = raw.view(np.uint64).astype(object)
         return LaneValue(pairs[:, 0] | (pairs[:, 1] << 64), type_)

@@ -197,8 +197,9 @@ class Warp:
     def call(self, callee: int, entry: int, back: int, payload: object = None) -> None:
         """All lanes call function number ``callee``, whose first block is ``entry``, and go on at block ``back`` afterwards."""
         group = EXIT - callee
-        while any(frame.kind == FRAME and frame.group == group for frame in self.stack):
-            group -= 1 << 16  # an activation inside another of the same function
+        known = {frame.group for frame in self.stack if frame.kind == FRAME}
+        if group in known:  # an activation inside another of the same function
+            group = min(known) - 1
         self.stack.append(Entry(back, self.mask, self.id, FRAME, group, payload))
         self.frames += 1
         self.pc, self.id = entry, group

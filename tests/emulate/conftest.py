@@ -1,0 +1,10 @@
+"""Tests that ask for ``backend`` run on both."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(params=["lanes", "native"])
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)

@@ -82,13 +82,13 @@ class Machine:
     def lay_out(self, symbols: Mapping[str, bytes]) -> None:
         usable = [f for f in self.module.functions.values() if f is self.entry or not f.is_entry]
         used = {variable for function in usable for variable in named_variables(function)}
-        variables = [v for v in self.module.variables.values() if v.space != "shared" or v in used]
+        variables = list(self.module.variables.values())
         for function in usable:
             variables += [v for v in function.variables if v.space in ("global", "const", "shared")]
             self.layouts[function.name] = Layout(*(
                 allot([v for v in function.variables if v.space == space], 0) for space in ("local", "param")
             ))  # fmt: skip
-        shared = [v for v in variables if v.space == "shared"]
+        shared = [v for v in variables if v.space == "shared" and v in used]
         self.static_shared = allot([v for v in shared if not v.unsized], 0)
         for variable in shared:
             if variable.unsized:

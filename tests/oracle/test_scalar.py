@@ -179,11 +179,14 @@ def test_dynamic_shared_memory_follows_the_static() -> None:
     body = """
     .shared .align 4 .b8 fixed[20];
     mov.u32 %r1, dynamic;
+    st.shared.u32 [fixed+16], 5;
     st.shared.u32 [%r1+60], 9;
     ld.shared.u32 %r2, [dynamic+60];
+    ld.shared.u32 %r3, [fixed+16];
     add.u32 %r0, %r1, %r2;
+    mad.lo.u32 %r0, %r3, 100, %r0;
 """
-    assert collect(body, 1, before=before, shared_bytes=64) == [32 + 9]
+    assert collect(body, 1, before=before, shared_bytes=64) == [500 + 32 + 9]
     with pytest.raises(OracleError, match="shared memory ends at 80"):
         collect(body, 1, before=before, shared_bytes=48)
 

@@ -112,16 +112,16 @@ def test_an_unknown_unit_or_latency_raises(toy: Machine) -> None:
 registers = st.lists(st.integers(0, 5), max_size=3).map(tuple)
 instructions = st.builds(
     Instruction,
-    st.sampled_from(["fma", "alu", "imad", "fp64", "lsu", "none"]),
+    st.sampled_from(["fma", "alu", "imad", "fp64", "lsu"]),
     st.sampled_from(["fma", "alu", "global", "shared", "none"]),
     registers,
     registers,
-)
+) | st.builds(Instruction, st.just("none"), st.just("none"), registers, registers)
 bodies = st.lists(instructions, min_size=1, max_size=8).map(tuple)
 
 
-@settings(deadline=None, max_examples=100)
-@given(body=bodies, trips=st.integers(0, 40))
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(body=bodies, trips=st.integers(0, 60))
 def test_extrapolated_loops_are_those_followed_to_the_end(toy: Machine, body, trips: int) -> None:
     latencies = {**toy.latencies, "global": LOAD}
     followed = path_time((Block(body * trips),), toy.lanes, latencies)
@@ -129,7 +129,7 @@ def test_extrapolated_loops_are_those_followed_to_the_end(toy: Machine, body, tr
     assert extrapolated.cycles == pytest.approx(followed.cycles, rel=0.02, abs=10)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, derandomize=True, max_examples=100)
 @given(body=bodies, more=instructions, at=st.integers(0, 8), latency=st.floats(1, 500))
 def test_more_work_or_latency_never_takes_less(toy: Machine, body, more: Instruction, at: int, latency: float) -> None:
     def cycles(instructions, load_latency: float) -> float:

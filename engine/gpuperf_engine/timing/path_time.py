@@ -143,6 +143,7 @@ def _loop(loop: Loop, front: _Front, rules: _Rules) -> None:
     for key, step in steps.items():
         now = front[key]
         front[key] = now[0] + step[0] * (whole - done), now[1] + step[1] * (whole - done)
+    front[_END] = max(front.values())
     if loop.trips > whole:
         _mix(Loop(loop.body, 1.0), loop.trips - whole, front, rules)
 

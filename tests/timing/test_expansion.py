@@ -1,0 +1,86 @@
+"""The expansion of PTX into machine instructions: the file is sound, and ptxas agrees where it can be asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuperf_engine.errors import MachineError
+from gpuperf_engine.timing.expansion import expansion_of, load_rules
+from gpuperf_engine.timing.machine import load_machine, machine_ids
+
+
+@pytest.mark.parametrize(
+    ("opcode", "capability", "units"),
+    [
+        ("ld.param.u64", (8, 0), {}),
+        ("mov.b64", (8, 0), {}),
+        ("cvta.to.global.u64", (8, 0), {}),
+        ("add.s64", (8, 0), {"alu": 2}),
+        ("add.s32", (8, 0), None),
+        ("add.rn.f64", (8, 0), None),
+        ("add.f64", (8, 0), None),
+        ("setp.lt.u64", (8, 0), {"alu": 2}),
+        ("setp.lt.f64", (8, 0), None),
+        ("setp.lt.and.s64", (8, 0), {"alu": 2}),
+        ("set.eq.u32.s64", (8, 0), {"alu": 2}),
+        ("shl.b64", (8, 0), {"alu": 2}),
+        ("mul.lo.s64", (8, 0), {"imad": 3, "alu": 1}),
+        ("mul.wide.s32", (8, 0), None),
+        ("div.s32", (8, 0), {"alu": 12, "imad": 9, "xu": 3}),
+        ("div.rn.f32", (8, 0), {"fma": 5, "xu": 1, "alu": 1, "cbu": 3}),
+        ("div.rn.ftz.f32", (8, 0), {"fma": 5, "xu": 1, "alu": 1, "cbu": 3}),
+        ("sqrt.rn.f64", (8, 0), {"fp64": 8, "xu": 1, "alu": 6, "cbu": 3}),
+        ("ex2.approx.ftz.f32", (8, 0), None),
+        ("ex2.approx.f32", (8, 0), {"xu": 1, "fma": 2, "alu": 2}),
+        ("cvt.rn.f64.s32", (8, 0), {"xu": 1}),
+        ("cvt.rn.f64.s32", (8, 9), {"fp64": 1}),
+        ("cvt.rn.f32.f64", (7, 0), {"xu": 1}),
+        ("cvt.rn.f32.s32", (8, 0), None),
+        ("cvt.rn.f32.s32", (9, 0), {"alu": 1}),
+        ("cvt.rn.f16.f32", (7, 0), {"xu": 1}),
+        ("cvt.rn.f16.f32", (8, 0), {"alu": 1}),
+        ("cvt.f32.f16", (8, 0), {"fp16": 1}),
+        ("cvt.u32.u64", (8, 0), {}),
+        ("cvt.u64.u32", (8, 0), {"alu": 1}),
+        ("cvt.s64.s32", (8, 0), {"alu": 1}),
+        ("cvt.rzi.s32.f32", (8, 0), None),
+        ("vote.sync.ballot.b32", (8, 0), {"alu": 1}),
+        ("min.f32", (8, 0), None),
+        ("neg.f32", (8, 0), {}),
+        ("abs.s32", (8, 0), None),
+    ],
+)
+def test_expansions(opcode: str, capability: tuple[int, int], units: dict[str, int] | None) -> None:
+    found = expansion_of(opcode, capability)
+    assert (None if found is None else dict(found.units)) == units
+
+
+def test_chains_are_parts_of_their_expansions_and_units_are_described() -> None:
+    lanes = set.intersection(*(set(load_machine(identifier).lanes) for identifier in machine_ids()))
+    for rule in load_rules():
+        assert rule.patterns
+        for unit, count in rule.expansion.chain.items():
+            assert count <= rule.expansion.units[unit]
+        assert set(rule.expansion.units) <= lanes, rule.patterns
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ('{match: ["a"], units: {alu: 1}, source: X}', "unknown source 'X'"),
+        ('{match: ["a"], units: {alu: 1}, source: assumed}', "an assumed expansion without a note"),
+        ('{match: ["a"], units: {alw: 1}, source: S}', "unknown unit 'alw'"),
+        ('{match: ["a"], units: {alu: 0}, source: S}', "0 is too small"),
+        ('{match: ["a"], units: {alu: 1}, chain: {alu: 2}, source: S}', "2 alu in a chain of 1"),
+        ('{match: a, units: {}, source: S}', "expected a list"),
+        ('{match: ["a"], units: {}, source: S, nite: x}', "unknown key 'nite'"),
+    ],
+)
+def test_faults_are_named_with_position(tmp_path: Path, rule: str, message: str) -> None:
+    path = tmp_path / "expansion.yaml"
+    path.write_text(f"schema: 1\nsources: {{S: text}}\nrules:\n  - {rule}\n")
+    with pytest.raises(MachineError, match=message) as caught:
+        load_rules(path)
+    assert "expansion.yaml:4:" in str(caught.value)

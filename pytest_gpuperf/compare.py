@@ -30,7 +30,8 @@ def compare_case(
     """One row per metric: what it was, what it is, how far it may move, and what that means.
 
     A group of metrics (resources, time of one target, …) is ``incomparable`` where its meaning or its machine changed.
-    ``policy`` holds ``on_improvement`` and ``on_unmodelled``; ``unexplained`` says that kernel and inputs are those of the baseline: whatever moved, the kernel did not move it.
+    ``policy`` holds ``on_improvement`` and ``on_unmodelled``. ``unexplained`` says that kernel and inputs are those of the
+    baseline: whatever moved, the kernel did not move it.
     """
     rows = list(_numbers(new, old, stored_analysis, analysis, policy, case, unexplained))
     rows += _findings(new, old, stored_analysis, analysis, policy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from gpuperf_engine.errors import MemoryFault
@@ -21,14 +22,20 @@ def make_device(settings: Settings) -> Any:
     return load().Device(observe=observe, **options)
 
 
-def check_uninitialized(profile: Any, settings: Settings) -> None:
-    """Raises ``MemoryFault`` for reads of memory never written, if ``gpuperf_uninitialized = error``."""
-    if settings.uninitialized == "error":
-        found = [note for note in profile.notes if note.endswith("reads uninitialised memory")]
-        if found:
-            more = [f"and {len(found) - 1} other instructions"] if len(found) > 1 else []
-            raise MemoryFault(
-                found[0],
-                details=[f"kernel {profile.kernel}", *more],
-                hint="write it first, or set gpuperf_uninitialized = warn",
-            )
+_UNINITIALISED = "reads uninitialised memory"
+
+
+def check_uninitialized(profile: Any, settings: Settings) -> Any:
+    """The profile; raises ``MemoryFault`` for reads of memory never written if ``gpuperf_uninitialized = error``, and
+    leaves out the notes about them if it is ``ignore``."""
+    found = [note for note in profile.notes if note.endswith(_UNINITIALISED)]
+    if not found or settings.uninitialized == "warn":
+        return profile
+    if settings.uninitialized == "ignore":
+        return replace(profile, notes=tuple(note for note in profile.notes if note not in found))
+    more = [f"and {len(found) - 1} other instructions"] if len(found) > 1 else []
+    raise MemoryFault(
+        found[0],
+        details=[f"kernel {profile.kernel}", *more],
+        hint="write it first, or set gpuperf_uninitialized = warn",
+    )

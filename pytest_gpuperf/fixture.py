@@ -58,51 +58,27 @@ class Gpuperf:
     def array(self, host: Any, name: str | None = None) -> Any:
         """A device array with the contents, shape and dtype of ``host``; ``.numpy()`` copies it out."""
         __tracebackhide__ = True
-        import numpy as np
-
-        from .digest import digest_bytes
-
-        contiguous = np.ascontiguousarray(host)
-        array = self.device.array(host, **_named(name))
-        if self._settings.enabled:
-            data = contiguous.view(np.uint8).reshape(-1).data if contiguous.size else b""
-            self._recorder.allocated(
-                array, contiguous.nbytes, f"{contiguous.dtype.str}{contiguous.shape}{digest_bytes(data)}"
-            )
-        return array
+        return self.device.array(host, **_named(name))
 
     def zeros(self, shape: int | Sequence[int], dtype: Any, name: str | None = None) -> Any:
         """A device array of zeros."""
         __tracebackhide__ = True
-        return self._filled("zeros", shape, dtype, name)
+        return self.device.zeros(shape, dtype, **_named(name))
 
     def empty(self, shape: int | Sequence[int], dtype: Any, name: str | None = None) -> Any:
         """A device array that was never written; reading it before that is reported."""
         __tracebackhide__ = True
-        return self._filled("empty", shape, dtype, name)
-
-    def _filled(self, how: str, shape: Any, dtype: Any, name: str | None) -> Any:
-        __tracebackhide__ = True
-        import numpy as np
-
-        array = getattr(self.device, how)(shape, dtype, **_named(name))
-        if self._settings.enabled:
-            count = int(np.prod(shape, dtype=np.int64)) if not isinstance(shape, int) else shape
-            kind = np.dtype(dtype)
-            self._recorder.allocated(array, count * kind.itemsize, f"{how}{kind.str}{shape}")
-        return array
+        return self.device.empty(shape, dtype, **_named(name))
 
     def memset(self, array: Any, value: Any) -> None:
         """Sets every element of a device array or view to ``value``."""
         __tracebackhide__ = True
         self.device.memset(array, value)
-        self._recorder.changed(f"memset {value!r}", array)
 
     def copy(self, destination: Any, source: Any) -> None:
         """Copies a host array or a device array to a device array of equal size in bytes."""
         __tracebackhide__ = True
         self.device.copy(destination, source)
-        self._recorder.changed("copy", destination, source)
 
     def kernel(
         self,
@@ -204,8 +180,8 @@ class Gpuperf:
             demand="values",
             max_instructions=max_instructions(self._settings, self._item, steps),
         )
-        check_uninitialized(profile, self._settings)
-        self._recorder.launched(case, profile, shape, args)
+        profile = check_uninitialized(profile, self._settings)
+        self._recorder.launched(case, profile, shape, args, self.device)
         return profile
 
 

@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from .attribution import attribute, hottest_position, source_lines
+from .attribution import source_lines
 from .baseline import Baseline, BaselineError, baseline_path, read_baseline
-from .compare import compare_case
 from .digest import digest_parts
+from .judgement import judgement
 from .measure import Measured, measure
 from .metrics import ANALYSIS
 from .options import Settings
 from .recorder import CaseRecord
 from .textsafe import storable
-from .verdict import judged
 
 __all__ = ["Judge", "module_of", "test_of"]
 
@@ -85,6 +84,11 @@ class Judge:
                 self._baselines[module] = error
         return self._baselines[module]
 
+    def has_entries(self, module: str, test: str) -> bool:
+        """Whether the baseline of the module has cases of that test."""
+        baseline = self._baseline(module)
+        return isinstance(baseline, Baseline) and any(key.startswith(f"{test}/") for key in baseline.cases)
+
     def shown(self, path: Any) -> str:
         try:
             return str(path.relative_to(self.settings.rootdir).as_posix())
@@ -103,59 +107,42 @@ class Judge:
         unexplained: bool,
     ) -> dict[str, Any]:
         key = f"{test}/{storable(case.key)}"
-        settings = self.settings
+        settings, rules = self.settings, case.settings
         policy = {"on_improvement": settings.on_improvement, "on_unmodelled": settings.on_unmodelled}
-        rows = compare_case(
-            measured.entry,
-            old,
-            stored_analysis=baseline.analysis_of(key)
-            if isinstance(baseline, Baseline) and old is not None
-            else ANALYSIS,
-            analysis=ANALYSIS,
-            failures=measured.failures,
-            policy=policy,
-            case=case.settings,
-            unexplained=unexplained,
-        )
-        function = case.module[case.entry]
-        sources = source_lines(function)
-        source_id, text = self._source(case, measured)
+        readable = baseline if isinstance(baseline, Baseline) and old is not None else None
+        analysis = readable.analysis_of(key) if readable is not None else ANALYSIS
+        listing, text = self._listing(case, measured)
+        sources = {str(line): where for line, where in source_lines(case.module[case.entry]).items()}
+        detail = {**measured.detail, "sources": sources, "listing": listing}
         record: dict[str, Any] = {
             "id": key,
             "nodeid": f"{module}::{test}",
             "module": module,
             "baseline": self.shown(baseline_path(settings.baseline_dir, module)),
-            "verdict": judged(rows),
-            "fails": any(row["fails"] for row in rows),
-            "error": "",
             "kernel": {"name": case.entry, "path": case.source.path, "target": measured.detail["ptx_target"]},
-            "position": hottest_position(measured.detail["lines"], case.source.path, sources),
             "call": {"path": case.launches[0].site.path, "line": case.launches[0].site.line},
-            "inputs_changed": old is not None and old.get("inputs") != measured.entry["inputs"],
-            "kernel_changed": old is not None and old.get("kernel") != measured.entry["kernel"],
-            "rows": rows,
-            "because": attribute(
-                measured.entry, old, measured.detail["lines"], text, case.source.path, sources
-            )
-            if old
-            else [],
+            **judgement(
+                measured.entry,
+                old,
+                analysis=analysis,
+                failures=measured.failures,
+                policy=policy,
+                case=rules,
+                unexplained=unexplained,
+                detail=detail,
+                text=text,
+                path=case.source.path,
+            ),
             "measured": measured.entry,
-            "stored": old,
-            "detail": {
-                **measured.detail,
-                "sources": {str(line): where for line, where in sources.items()},
-                "listing": source_id,
-            },
-            "skipped_targets": list(case.settings.skipped_targets),
+            "detail": detail,
+            "skipped_targets": list(rules.skipped_targets),
             "unused_targets": sorted(
-                set((old or {}).get("targets", {})).difference(
-                    case.settings.targets, case.settings.skipped_targets
-                )
+                {*(old or {}).get("targets", {})} - {*rules.targets, *rules.skipped_targets}
             ),
             "policy": {
-                "limits": dict(case.settings.limits),
-                "tolerances": [[list(pair) for pair in source] for source in case.settings.tolerances],
-                "targets": list(case.settings.targets),
+                "limits": dict(rules.limits),
+                "tolerances": [[list(pair) for pair in source] for source in rules.tolerances],
+                "targets": list(rules.targets),
                 "failures": {target: list(failure) for target, failure in measured.failures.items()},
                 "unexplained": unexplained,
                 **policy,
@@ -163,16 +150,16 @@ class Judge:
         }
         if isinstance(baseline, BaselineError):
             record.update(verdict="error", error=str(baseline), fails=True)
-        if source_id not in self._shipped:
-            self._shipped.add(source_id)
+        if listing not in self._shipped:
+            self._shipped.add(listing)
             record["listing"] = {
-                "id": source_id,
+                "id": listing,
                 "path": case.source.path,
                 "lines": [[n, text[n]] for n in sorted(text)],
             }
         return record
 
-    def _source(self, case: CaseRecord, measured: Measured) -> tuple[str, dict[int, str]]:
+    def _listing(self, case: CaseRecord, measured: Measured) -> tuple[str, dict[int, str]]:
         """The lines of PTX to show: from the kernel's head to the last line that ran, and those it calls."""
         all_lines = case.source.text.splitlines()
         executed = [row[0] for row in measured.detail["lines"]]

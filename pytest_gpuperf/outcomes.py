@@ -38,6 +38,7 @@ class ModuleState:
     collected: int = 0
     selected: int = 0
     narrowed: bool = False
+    passed_over: tuple[str, ...] = ()
     crashed: bool = False
     tests: dict[str, TestState] = field(default_factory=dict)
 
@@ -62,7 +63,8 @@ class ModuleState:
         if self.incomplete():
             return []
         made = {record["id"] for test in self.tests.values() for record in test.records}
-        protected = tuple(f"{name}/" for name, test in self.tests.items() if test.outcome != "passed")
+        unfinished = [name for name, test in self.tests.items() if test.outcome != "passed"]
+        protected = tuple(f"{name}/" for name in (*unfinished, *self.passed_over))
         return [key for key in sorted(baseline.cases) if key not in made and not key.startswith(protected)]
 
 
@@ -81,6 +83,7 @@ class Outcomes:
         module = self.modules.setdefault(payload["module"], ModuleState())
         module.collected, module.selected = payload["collected"], payload["selected"]
         module.narrowed |= payload["narrowed"]
+        module.passed_over = tuple(payload["passed_over"])
         name = payload["test"]
         if report.when == "setup" or name not in module.tests:
             module.tests[name] = TestState(f"{payload['module']}::{name}")

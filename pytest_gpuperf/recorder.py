@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CallSite", "CaseRecord", "LaunchRecord", "Recorder", "call_site", "shown_path"]
 
+_VARIABLES = -1
 _OWN = str(Path(__file__).resolve().parent) + os.sep
 
 
@@ -84,16 +85,6 @@ class CaseRecord:
         return digest_parts([launch.inputs for launch in self.launches], 8)
 
 
-@dataclass(frozen=True, slots=True)
-class _Region:
-    """Device memory with known first contents."""
-
-    start: int
-    size: int
-    ordinal: int
-    contents: str
-
-
 class Recorder:
     """Collects the cases and launches of one test and what went into them."""
 
@@ -101,8 +92,8 @@ class Recorder:
         self.rootdir = rootdir
         self.cases: dict[str, CaseRecord] = {}
         self.profiles: list[Any] = []
-        self._regions: list[_Region] = []
-        self._history = ""
+        self._contents: dict[int, str] = {}
+        self._events = 0
 
     def site(self) -> CallSite:
         return call_site(self.rootdir)
@@ -123,32 +114,41 @@ class Recorder:
             )
         return known
 
-    def allocated(self, array: Any, size: int, contents: str) -> None:
-        """Notes memory of ``size`` bytes at ``array.address`` and what it begins with."""
-        self._regions.append(_Region(int(array.address), size, len(self._regions), contents))
-
-    def changed(self, what: str, *arrays: Any) -> None:
-        """Notes a memset or copy: later launches see other inputs."""
-        self._history = digest_parts([self._history, what, *(self._argument(array) for array in arrays)], 16)
-
     def launched(
-        self, case: CaseRecord, profile: Any, shape: tuple[object, ...], args: tuple[Any, ...]
+        self, case: CaseRecord, profile: Any, shape: tuple[object, ...], args: tuple[Any, ...], device: Any
     ) -> None:
-        inputs = digest_parts([*shape, *(self._argument(arg) for arg in args), self._history], 16)
+        """Notes a launch: what was measured, and a digest of its shape, scalars and what the host put into memory."""
+        self._follow(device)
+        variables = self._contents.get(_VARIABLES, "")
+        inputs = digest_parts([*shape, *(self._argument(arg) for arg in args), variables], 16)
         case.launches.append(LaunchRecord(profile, inputs, self.site()))
         self.profiles.append(profile)
+
+    def _follow(self, device: Any) -> None:
+        """Digests what the host wrote since the last launch, per allocation; module variables count together."""
+        events = getattr(device, "events", ())
+        arrays = {id(array.allocation): number for number, array in enumerate(getattr(device, "arrays", ()))}
+        for event in events[self._events :]:
+            if event.kind in ("copy-in", "memset", "copy"):
+                owner = arrays.get(id(event.objects[0].allocation), _VARIABLES)
+                # What a copy between arrays brings is the kernels' doing.
+                written = [write.digest for write in event.writes] if event.kind != "copy" else []
+                self._contents[owner] = digest_parts(
+                    [self._contents.get(owner, ""), event.kind, event.bytes, *written], 16
+                )
+        self._events = len(events)
 
     def _argument(self, arg: Any) -> str:
         if arg is None or isinstance(arg, (bool, int, float, str)):
             return f"{type(arg).__name__}:{arg!r}"
         if isinstance(arg, (bytes, bytearray)):
             return f"bytes:{digest_bytes(bytes(arg))}"
-        address = getattr(arg, "address", None)
-        if address is not None:
-            for region in self._regions:
-                if region.start <= int(address) < region.start + max(region.size, 1):
-                    return f"array:{region.ordinal}+{int(address) - region.start}:{region.contents}"
-            return "array"
+        allocation = getattr(arg, "allocation", None)
+        if allocation is not None:
+            number = next(
+                (n for n, array in enumerate(arg.runtime.arrays) if array.allocation is allocation), -1
+            )
+            return f"array:{number}+{arg.offset}:{arg.dtype}{arg.shape}:{self._contents.get(number, '')}"
         if hasattr(arg, "tobytes"):
             return f"{getattr(arg, 'dtype', '')}:{digest_bytes(arg.tobytes())}"
         return type(arg).__name__

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from .report.view import build_view
 from .textsafe import clean
@@ -44,7 +43,7 @@ def _environment(*, html: bool) -> Environment:
 
 
 def _finalize(value: Any) -> Any:
-    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return clean(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _code(text: object) -> str:

@@ -38,6 +38,7 @@ class GateWorker:
         self.in_xdist = hasattr(config, "workerinput")
         self.collected: Counter[str] = Counter()
         self.selected: Counter[str] = Counter()
+        self.passed_over: dict[str, list[str]] = {}
         self.narrowed: set[str] | None = _narrowed(config)
 
     @pytest.hookimpl(tryfirst=True, wrapper=True)
@@ -56,6 +57,18 @@ class GateWorker:
             if others:
                 config.hook.pytest_deselected(items=others)
                 items[:] = [item for item in items if is_case(item)]
+                self._pass_over(others)
+
+    def _pass_over(self, others: list[pytest.Item]) -> None:
+        """Tests that declare no kernel do not make their module incomplete; the entries of those that have some all the
+        same (they may ask for the fixture while they run) are protected by name."""
+        from .gate import module_of, test_of
+
+        for item in others:
+            module, test = module_of(item), test_of(item)
+            self.collected[module] -= 1
+            if self.judge.has_entries(module, test):
+                self.passed_over.setdefault(module, []).append(test)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         from .gate import module_of
@@ -121,6 +134,7 @@ class GateWorker:
             "case": is_case(item) or RECORDER in item.stash,
             "collected": self.collected[module],
             "selected": self.selected[module],
+            "passed_over": self.passed_over.get(module, []),
             "narrowed": self.narrowed is None or module in self.narrowed,
         }
         if call.when == "call":

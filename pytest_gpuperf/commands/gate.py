@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..attribution import attribute
 from ..baseline import (
     Baseline,
     BaselineError,
@@ -19,14 +18,14 @@ from ..baseline import (
     render_baseline,
     write_if_changed,
 )
-from ..compare import compare_case
 from ..declared import CaseSettings
+from ..judgement import judgement
 from ..metrics import ANALYSIS
 from ..report.files import write_views
 from ..report.message import failure_text
 from ..report.validate import ReportError, load_report
 from ..update import is_baseline
-from ..verdict import SESSION_VERDICTS, judged, worst
+from ..verdict import SESSION_VERDICTS, worst
 from .common import FAILED, NOT_JUDGED, OK, UsageError, write
 
 __all__ = ["add_parser"]
@@ -102,38 +101,27 @@ def _rejudged(
     policy: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The record against another reference; with the tolerances and limits of its own run."""
-    rules, detail = record["policy"], record["detail"]
+    rules = record["policy"]
     case = CaseSettings(
         targets=tuple(rules["targets"]),
         skipped_targets=tuple(record["skipped_targets"]),
         limits=rules["limits"],
         tolerances=tuple(tuple((name, tol) for name, tol in source) for source in rules["tolerances"]),
     )
-    rows = compare_case(
-        record["measured"],
-        stored,
-        stored_analysis=analysis,
-        analysis=ANALYSIS,
-        failures={target: (verdict, message) for target, (verdict, message) in rules["failures"].items()},
-        policy=policy or {name: rules[name] for name in ("on_improvement", "on_unmodelled")},
-        case=case,
-    )
-    because: list[str] = []
-    if stored is not None:
-        sources = {int(line): where for line, where in detail["sources"].items()}
-        because = attribute(
-            record["measured"], stored, detail["lines"], text, record["kernel"]["path"], sources
-        )
     return {
         **record,
-        "stored": stored,
-        "rows": rows,
-        "verdict": judged(rows),
-        "fails": any(row["fails"] for row in rows),
-        "error": "",
-        "because": because,
-        "inputs_changed": stored is not None and stored.get("inputs") != record["measured"]["inputs"],
-        "kernel_changed": stored is not None and stored.get("kernel") != record["measured"]["kernel"],
+        **judgement(
+            record["measured"],
+            stored,
+            analysis=analysis,
+            failures={target: (verdict, message) for target, (verdict, message) in rules["failures"].items()},
+            policy=policy or {name: rules[name] for name in ("on_improvement", "on_unmodelled")},
+            case=case,
+            unexplained=False,
+            detail=record["detail"],
+            text=text,
+            path=record["kernel"]["path"],
+        ),
     }
 
 

@@ -41,12 +41,11 @@ def workflow_commands(records: Sequence[Mapping[str, Any]], *, level: str) -> It
 
 
 def _place(record: Mapping[str, Any]) -> tuple[str, int]:
-    """The hottest PTX line if the PTX is a file, else the launch."""
+    """The line of PTX to look at if the PTX is a file, else the launch."""
     path = record["kernel"]["path"]
-    lines = record["detail"]["lines"]
-    if path.startswith("<") or not lines:
+    if path.startswith("<") or not record["line"]:
         return record["call"]["path"], record["call"]["line"]
-    return path, max(lines, key=lambda row: (row[1], -row[0]))[0]
+    return path, record["line"]
 
 
 def _data(text: str) -> str:

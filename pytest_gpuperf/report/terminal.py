@@ -63,6 +63,10 @@ def _lines(
     if quiet and not updating:
         names = ", ".join(one_line(record["id"], 60) for record in quiet[:_SHOWN])
         lines.append((f"not failing, but not as stored: {names}", yellow))
+    notes = dict.fromkeys(f"{r['id']}: {note}" for r in run.records for note in r["detail"]["notes"])
+    lines += [
+        (f"note: {one_line(note)}", yellow) for note in [*notes][: None if settings.details else _SHOWN]
+    ]
     lines += _stale(run, settings, red, yellow)
     for module in run.staleness_not_judged():
         lines.append((f"unused entries of {module['module']} not judged: {module['reason']}", plain))

@@ -12,8 +12,8 @@ from .message import headline, metric_label, update_command
 
 __all__ = ["build_view"]
 
-_LISTING_LINES = 5_000
-_ALL_LISTING_LINES = 50_000
+_LISTING_LINES, _SHORT_LISTING_LINES, _ALL_LISTING_LINES = 5_000, 300, 50_000
+"""Lines of PTX shown per case that fails for more than being new, per other case, and in all."""
 
 _GROUPS = ("Failing", "Better: store the gain", "New", "Changed without failing", "Equal to the baseline")
 
@@ -201,7 +201,8 @@ def _listing(record: Mapping[str, Any], listing: Mapping[str, Any] | None, budge
     counts = {row[0]: row for row in record["detail"]["lines"]}
     sources = record["detail"]["sources"]
     most = max((row[1] for row in counts.values()), default=0) or 1
-    allowed = max(0, min(_LISTING_LINES, budget))
+    wanted = _LISTING_LINES if record["fails"] and record["verdict"] != "new" else _SHORT_LISTING_LINES
+    allowed = max(0, min(wanted, budget))
     lines = []
     for line, text in listing["lines"][:allowed]:
         row = counts.get(line, [line, 0, 0, 0, 0, 0])

@@ -9,6 +9,7 @@ from ..source import Span
 from . import raw, shapes
 from .operands import Operands
 from .syntax import CallTarget, Function, Operand, Prototype, Register, Symbol, Variable
+from .text import quoted
 
 __all__ = ["call_target", "simple_call"]
 
@@ -86,7 +87,9 @@ def _callee(
     if known is None or not isinstance(known[0], Register):
         return _function(operands, callee.text, where), None, (), None
     if known[0].type.bits not in (32, 64) or known[0].type.is_float:
-        raise PtxError(f"{callee.text!r} is a .{known[0].type} register, which holds no function", span=where)
+        raise PtxError(
+            f"{quoted(callee.text)} is a .{known[0].type} register, which holds no function", span=where
+        )
     if last is None:
         raise PtxError("an indirect call needs its .calltargets or .callprototype", span=span)
     table = names.scope.table(last.text)
@@ -94,7 +97,7 @@ def _callee(
         return None, known[0], (), table
     if table is None or table.directive != ".calltargets":
         where = names.text.span(base + last.start, base + last.end)
-        raise PtxError(f"{last.text!r} is neither .calltargets nor .callprototype", span=where)
+        raise PtxError(f"{quoted(last.text)} is neither .calltargets nor .callprototype", span=where)
     candidates = tuple(
         _function(operands, member.text, names.text.span(table.base + member.start, table.base + member.end))
         for member in table.members
@@ -107,7 +110,7 @@ def _function(operands: Operands, name: str, where: Span) -> Function:
     function = module.functions.get(name) or module.aliases.get(name)
     if function is None:
         raise PtxError(
-            f"call of {name!r}, which is not declared",
+            f"call of {quoted(name)}, which is not declared",
             span=where,
             hint=nearest(name, module.functions, noun="function"),
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..isa.table import OperandForm, Spelling
 from ..isa.types import SCALAR_TYPES, ScalarType
+from .text import quoted
 
 __all__ = ["Shape", "agree", "explain", "fits"]
 
@@ -45,7 +46,8 @@ def _same_float(instruction: ScalarType, register: ScalarType) -> bool:
 
 
 def fits(spelling: Spelling, shapes: Sequence[Shape], address_size: int = 64) -> str:
-    """``""`` if operands of these shapes fit the spelling, else why not. ``address_size`` is 32 or 64."""
+    """``""`` if operands of these shapes fit the spelling, else why not. ``address_size`` is 64 if the module says
+    so, else 0: it is taken as it comes."""
     forms = spelling.operands
     position = 0
     for shape in shapes:
@@ -81,7 +83,7 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
     if role == "call":
         return "" if kind == "call" else f"{form.name} must be a function, found {explain(shape)}"
     if kind == "name":
-        return f"{form.name} is {shape[1]!r}, which is not declared"
+        return f"{form.name} is {quoted(shape[1])}, which is not declared"
     if role == "address":
         return _address(spelling, form, shape, address_size)
     if kind == "vector":
@@ -169,7 +171,7 @@ def _address(spelling: Spelling, form: OperandForm, shape: Shape, address_size: 
         register = SCALAR_TYPES[base]
         if register.is_float or register.is_predicate or register.bits not in (32, 64):
             return f"the base of an address must be a 32- or 64-bit integer register, found .{register}"
-        if spelling.space in ("generic", "global") and register.bits != address_size:
+        if spelling.space in ("generic", "global") and address_size and register.bits != address_size:
             return f"addresses have {address_size} bits here, found a .{register} register as base"
         return ""
     wanted = spelling.space
@@ -206,7 +208,7 @@ def explain(shape: Shape) -> str:
     if kind == "vector":
         return f"a vector of {len(shape) - 1}"
     if kind == "name":
-        return f"{shape[1]!r}, which is not declared"
+        return f"{quoted(shape[1])}, which is not declared"
     return {
         "symbol": "the address of a variable",
         "function": "a function",

@@ -13,7 +13,7 @@ from ..source import Span
 from . import raw, shapes
 from .initial import Image
 from .syntax import Function, Variable
-from .text import Text
+from .text import Text, quoted
 
 __all__ = ["Grammar", "Lookup", "Specified", "declaration_of", "parameters", "specify", "variables"]
 
@@ -131,7 +131,7 @@ def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | 
                 ".attribute",
             ]
             raise PtxError(
-                f"{name!r} has no place in a declaration",
+                f"{quoted(name)} has no place in a declaration",
                 span=place(),
                 hint=nearest(name, known, noun="word"),
             )
@@ -172,37 +172,47 @@ def _variable(
     span = text.span(base + name.start, base + name.end)
     kind, space = specified.type, specified.space
     if kind is None:
-        raise PtxError(f"variable {name.text!r} has no type", span=span, hint="write one, e.g. .b8 or .u32")
+        raise PtxError(
+            f"variable {quoted(name.text)} has no type", span=span, hint="write one, e.g. .b8 or .u32"
+        )
     if any(word in _OPAQUE for word in specified.attributes):
         space = "tex"
     if not space:
         raise PtxError(
-            f"variable {name.text!r} has no state space", span=span, hint="write one, e.g. .global or .shared"
+            f"variable {quoted(name.text)} has no state space",
+            span=span,
+            hint="write one, e.g. .global or .shared",
         )
     if kind.is_predicate:
         raise PtxError(
-            f"{name.text!r}: predicates live in registers only", span=span, hint="use .b8 or .u8 in memory"
+            f"{quoted(name.text)}: predicates live in registers only",
+            span=span,
+            hint="use .b8 or .u8 in memory",
         )
     if declarator.repeat is not None:
-        raise PtxError(f"{name.text!r}: '<{declarator.repeat}>' is for registers only", span=span)
+        raise PtxError(f"{quoted(name.text)}: '<{declarator.repeat}>' is for registers only", span=span)
     dims = declarator.dims
     if any(size is None for size in dims[1:]):
-        raise PtxError(f"array {name.text!r}: only the first dimension may be left open", span=span)
+        raise PtxError(f"array {quoted(name.text)}: only the first dimension may be left open", span=span)
     if any(size is not None and size < 0 for size in dims):
-        raise PtxError(f"array {name.text!r} has a negative dimension", span=span)
+        raise PtxError(f"array {quoted(name.text)} has a negative dimension", span=span)
     element = kind.bytes * specified.vector
     natural = element if specified.vector > 1 else kind.bytes
     image = None
     if declarator.initial is not None:
         if space not in ("global", "const"):
-            raise PtxError(f"{name.text!r}: only .global and .const variables have initialisers", span=span)
+            raise PtxError(
+                f"{quoted(name.text)}: only .global and .const variables have initialisers", span=span
+            )
         if prod(size for size in dims if size is not None) * element > _LARGEST_INITIALISED:
-            raise PtxError(f"{name.text!r}: an initialised array may have at most 2**28 bytes", span=span)
+            raise PtxError(
+                f"{quoted(name.text)}: an initialised array may have at most 2**28 bytes", span=span
+            )
         image = Image(text, base, kind, specified.vector, dims, lookup)
         dims = image.fill(declarator.initial)
     size = element * prod(0 if size is None else size for size in dims)
     if size > _LARGEST:
-        raise PtxError(f"{name.text!r} has {size} bytes, no memory is that large", span=span)
+        raise PtxError(f"{quoted(name.text)} has {size} bytes, no memory is that large", span=span)
     return Variable(
         name=name.text,
         space=space.split("::")[0],
@@ -227,6 +237,7 @@ def parameters(
 ) -> tuple[Variable, ...]:
     """The parameters of a header or prototype with their byte offsets in the parameter buffer; registers count as such."""
     result: list[Variable] = []
+    taken: set[str] = set()
     offset = 0
     for position, item in enumerate(group.items if group is not None else ()):
         nameless = not item.declarators or item.declarators[0].name.text == "_"
@@ -238,13 +249,15 @@ def parameters(
         (found,) = variables(text, base, item, lambda _: None, owner)
         if found.space not in ("param", "reg", "tex"):
             raise PtxError(
-                f"parameter {found.name!r} is in .{found.space}, parameters are in .param", span=found.span
+                f"parameter {quoted(found.name)} is in .{found.space}, parameters are in .param",
+                span=found.span,
             )
         if nameless:
             found.name = f"_{position}"
-        elif any(found.name == other.name for other in result):
-            raise PtxError(f"parameter {found.name!r} is declared twice", span=found.span)
+        elif found.name in taken:
+            raise PtxError(f"parameter {quoted(found.name)} is declared twice", span=found.span)
         found.offset = offset = -(-offset // found.align) * found.align
         offset += found.size
+        taken.add(found.name)
         result.append(found)
     return tuple(result)

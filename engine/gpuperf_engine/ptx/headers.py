@@ -6,7 +6,7 @@ from ..errors import PtxError, nearest
 from . import raw
 from .declare import parameters
 from .syntax import Function, Module, Prototype
-from .text import Text
+from .text import Text, quoted
 
 __all__ = ["function_of", "prototype_of"]
 
@@ -47,7 +47,7 @@ def function_of(module: Module, text: Text, base: int, directive: raw.Directive)
     is_entry = kind.text == ".entry"
     span = text.span(base + name.start, base + name.end)
     if returns is not None and is_entry:
-        raise PtxError(f"kernel {name.text!r} has return parameters, only .func may", span=span)
+        raise PtxError(f"kernel {quoted(name.text)} has return parameters, only .func may", span=span)
     function = Function(name.text, is_entry, (), (), span, module, linkage)
     function.params = parameters(text, base, params, function)
     function.returns = parameters(text, base, returns, function)
@@ -104,7 +104,9 @@ def _tune(
             continue
         if not isinstance(word, raw.Word):
             raise PtxError(
-                f"the header of {function.name!r} goes on unexpectedly", span=span, hint="expected '{' or ';'"
+                f"the header of {quoted(function.name)} goes on unexpectedly",
+                span=span,
+                hint="expected '{' or ';'",
             )
         if word.text == ".pragma":
             while position < len(parts) and isinstance(part := parts[position], raw.String):
@@ -122,7 +124,7 @@ def _tune(
             continue
         if word.text not in _NUMBERED:
             known = [*_NUMBERED, *_PLAIN, ".pragma"]
-            raise PtxError(f"directive {word.text!r} in the header of {function.name!r}", span=span,
+            raise PtxError(f"directive {quoted(word.text)} in the header of {quoted(function.name)}", span=span,
                            hint=nearest(word.text, known, noun="directive"))  # fmt: skip
         numbers: list[int] = []
         while position < len(parts):

@@ -17,10 +17,8 @@ LOC = re.compile(
     r"(?:\s*,\s*inlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9}))?[ \t]*;?",
     re.ASCII,
 )
-_LINE = re.compile(
-    r"([\w$]+)\s*:|\.b8\s+((?:\d{1,3}|0[xX][0-9a-fA-F]{1,2})(?:\s*,\s*(?:\d{1,3}|0[xX][0-9a-fA-F]{1,2}))*)",
-    re.ASCII,
-)
+_WORD = re.compile(r"([.\w$]+)(\s*:)?", re.ASCII)
+_BYTE = re.compile(r"\d{1,3}|0[xX][0-9a-fA-F]{1,2}", re.ASCII)
 
 
 def file_entry(text: Text, found: re.Match[str]) -> tuple[int, str]:
@@ -31,17 +29,17 @@ def file_entry(text: Text, found: re.Match[str]) -> tuple[int, str]:
 def debug_labels(code: str, start: int, end: int) -> dict[str, str]:
     """The zero-terminated strings of a section by the labels before them; other contents are passed over."""
     strings: dict[str, str] = {}
-    label, data = "", bytearray()
-
-    def close() -> None:
-        if label and data:
-            strings[label] = bytes(data).split(b"\0")[0].decode("utf-8", "replace")
-
-    for found in _LINE.finditer(code, start, end):
-        if found[1]:
-            close()
-            label, data = found[1], bytearray()
-        else:
-            data.extend(int(byte, 0) & 255 for byte in found[2].split(","))
-    close()
+    label, data, in_bytes = "", bytearray(), False
+    for word, colon in _WORD.findall(code[start:end]):
+        if colon:
+            if label:
+                strings[label] = bytes(data).split(b"\0")[0].decode("utf-8", "replace")
+            label, in_bytes = word, False
+            data.clear()
+        elif word[0] == ".":
+            in_bytes = word == ".b8"
+        elif in_bytes and _BYTE.fullmatch(word):
+            data.append(int(word, 0 if word[:2] in ("0x", "0X") else 10) & 255)
+    if label:
+        strings[label] = bytes(data).split(b"\0")[0].decode("utf-8", "replace")
     return strings

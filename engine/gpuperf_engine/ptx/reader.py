@@ -13,7 +13,7 @@ from .headers import function_of
 from .locations import FILE, SECTION, debug_labels, file_entry
 from .resolve import Verdicts, resolve_body
 from .syntax import Function, Module, Variable
-from .text import Text, shorten
+from .text import Text, quoted, shorten
 
 __all__ = ["read_module"]
 
@@ -24,6 +24,8 @@ _ADDRESS_SIZE = re.compile(r"\.address_size\s+(\d+)", re.ASCII)
 _DWARF = re.compile(r"@@DWARF\b[^\n]*", re.ASCII)
 _PROCESSOR = re.compile(r"sm_(\d{2,3})([af]?)$|compute_(\d{2,3})([af]?)$", re.ASCII)
 _FUNCTION = re.compile(r"\.(?:entry|func)\b", re.ASCII)
+#: Without ``.address_size`` a module means the size of the addresses it uses.
+_WIDE_ADDRESS = re.compile(r"\.param\s+\.[ubs]64\b|\b(?:cvta(?:\.to)?\.\w+|mov)\.[ubs]64\b", re.ASCII)
 _HEADER_END = re.compile(r"[;{]")
 _PRAGMA = re.compile(r'\.pragma\s+"_*"(?:\s*,\s*"_*")*\s*;$')
 _WORD = re.compile(r"\.\w+", re.ASCII)
@@ -37,20 +39,26 @@ _TARGET_OPTIONS = frozenset(["texmode_unified", "texmode_independent", "debug", 
 class LazyModule(Module):
     """A module that resolves a function's body when the function is first asked for."""
 
-    __slots__ = ("_text", "bodies", "debug", "grammar", "verdicts")
+    __slots__ = ("_strings", "_text", "bodies", "checked_address_size", "grammar", "sections", "verdicts")
 
     def __init__(self, text: Text, grammar: Grammar) -> None:
         super().__init__(text.original, text.path, (0, 0), "")
         self._text = text
         self.grammar = grammar
         self.bodies: dict[str, tuple[int, int]] = {}
-        self.debug: dict[str, str] = {}
+        self.sections: list[tuple[int, int]] = []
+        self.checked_address_size = 0
+        self._strings: dict[str, str] | None = None
         self.verdicts: Verdicts = {}
         self.files = {}
 
     def debug_name(self, label: str, offset: int) -> str:
         """The string of a debug section that a label and an offset denote; the label itself if there is none."""
-        return self.debug.get(label, label)
+        if self._strings is None:
+            self._strings = {}
+            for start, end in self.sections:
+                self._strings.update(debug_labels(self._text.code, start, end))
+        return self._strings.get(label, label)
 
     def _load(self, function: Function) -> Function:
         place = self.bodies.pop(function.name, None)
@@ -110,9 +118,12 @@ class _Reader:
         if version is None:
             rest = code[place : place + 400]
             word = rest.split(maxsplit=1)[0]
-            what = "binary data" if "\0" in rest[:200] else shorten(word)
+            what = "binary data" if "\0" in rest[:200] else repr(shorten(word))
+            wrong = f"a PTX module begins with '.version', found {what}"
+            if word == ".version":
+                wrong = "cannot read this '.version'"
             text.fail(
-                f"a PTX module begins with '.version', found {what!r}", place, place + len(word),
+                wrong, place, place + len(word),
                 hint="write .version MAJOR.MINOR, e.g. .version 8.0",
             )  # fmt: skip
         major, minor = int(version[1]), int(version[2])
@@ -143,9 +154,10 @@ class _Reader:
                     f".address_size {shorten(size[1])}", span=text.span(*size.span()), hint="it is 32 or 64"
                 )
             module.address_size = int(size[1])
+            module.checked_address_size = 64 if module.address_size == 64 else 0
             place = size.end()
         else:
-            module.address_size = 32
+            module.address_size = 64 if _WIDE_ADDRESS.search(code) else 32
         return self._skip(place)
 
     def _target(self, found: re.Match[str]) -> None:
@@ -202,7 +214,7 @@ class _Reader:
         end = -1 if found is None else self.code.find("}", found.end())
         if found is None or end < 0:
             self.text.fail("cannot read this '.section'", place, place + 8, hint="write .section NAME { … }")
-        self.module.debug.update(debug_labels(self.code, found.end(), end))
+        self.module.sections.append((found.end(), end))
         return end + 1
 
     def _statement(self, place: int, word: str) -> int:
@@ -237,14 +249,14 @@ class _Reader:
     def _declare(self, variable: Variable) -> None:
         before = self.module.variables.get(variable.name)
         if variable.name in self.module.functions:
-            raise PtxError(f"{variable.name!r} is declared as a function already", span=variable.span)
+            raise PtxError(f"{quoted(variable.name)} is declared as a function already", span=variable.span)
         if (
             before is not None
             and "extern" not in (before.linkage, variable.linkage)
             and variable.linkage not in ("weak", "common")
         ):
             raise PtxError(
-                f"variable {variable.name!r} is declared twice",
+                f"variable {quoted(variable.name)} is declared twice",
                 span=variable.span,
                 details=[f"first at {before.span}"],
             )
@@ -267,7 +279,7 @@ class _Reader:
         function = function_of(self.module, self.text, place, directive)
         known = self.module.functions.get(function.name)
         if function.name in self.module.variables:
-            raise PtxError(f"{function.name!r} is declared as a variable already", span=function.span)
+            raise PtxError(f"{quoted(function.name)} is declared as a variable already", span=function.span)
         if found.group() == ";":
             function.defined = False
             if known is None:
@@ -275,7 +287,7 @@ class _Reader:
             return end
         if known is not None and (known.defined or known.is_entry != function.is_entry):
             raise PtxError(
-                f"function {function.name!r} is defined twice",
+                f"function {quoted(function.name)} is defined twice",
                 span=function.span,
                 details=[f"first at {known.span}"],
             )
@@ -308,7 +320,7 @@ class _Reader:
             closing = code.find("}", place)
             if closing < 0:
                 raise PtxSyntaxError(
-                    f"the body of {function.name!r} has no closing brace", span=function.span,
+                    f"the body of {quoted(function.name)} has no closing brace", span=function.span,
                     hint="the text may have been cut off",
                 )  # fmt: skip
             depth += code.count("{", place, closing) - 1

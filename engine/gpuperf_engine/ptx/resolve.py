@@ -17,7 +17,7 @@ from .locations import FILE, LOC, file_entry
 from .operands import Operands, narrow
 from .scopes import Names, Scope, Table
 from .syntax import Function, Guard, Immediate, Instruction, LabelOperand
-from .text import Text, shorten
+from .text import Text, quoted, shorten
 
 if TYPE_CHECKING:
     from .reader import LazyModule
@@ -52,6 +52,7 @@ _DECLARATIONS = frozenset(
     ]
 )
 _MOST_ERRORS = 4
+_LONGEST_OPCODE = 200
 
 #: For opcode and operand shapes: the row, and whether floating-point constants must take the operand's type.
 Verdicts = dict[tuple[str, tuple[Shape, ...]], tuple[Spelling, bool]]
@@ -185,7 +186,7 @@ class _Body:
             )
             self.names.scope.tables[name] = table
         else:
-            text.fail(f"{word!r} has no place in a function body", start, start + len(word))
+            text.fail(f"{quoted(word)} has no place in a function body", start, start + len(word))
         return end
 
     def _loc(self, start: int) -> int:
@@ -302,11 +303,13 @@ class _Body:
     ) -> tuple[Spelling, bool]:
         """The spelling that takes operands of these shapes. Raises ``PtxError`` if there is none."""
         where = self.text.span(place, place + len(opcode))
+        if len(opcode) > _LONGEST_OPCODE:
+            raise PtxError(f"unknown instruction {shorten(opcode)!r}", span=where)
         try:
             spellings = lookup(opcode)
             reasons: list[str] = []
             for spelling in spellings:
-                reason = fits(spelling, keys, self.module.address_size)
+                reason = fits(spelling, keys, self.module.checked_address_size)
                 if not reason:
                     check_available(spelling, self.module.version, *self.target)
                     return spelling, any(_has_float(key) for key in keys)
@@ -343,7 +346,7 @@ class _Body:
             return
         table = scope.table(named.name)
         if not isinstance(table, Table) or table.directive != ".branchtargets":
-            raise PtxError(f"{named.name!r} is no list of .branchtargets", span=named.span)
+            raise PtxError(f"{quoted(named.name)} is no list of .branchtargets", span=named.span)
         instruction.targets = tuple(
             self._label(
                 scope, member.text, self.text.span(table.base + member.start, table.base + member.end)

@@ -16,13 +16,13 @@ from .check import Shape
 from .declare import specify
 from .special import special_names
 from .syntax import Function, LabelOperand, Module, Prototype, Register, Variable, Vector
-from .text import Text
+from .text import Text, quoted
 
 __all__ = ["Meaning", "Names", "Scope", "Table"]
 
 _COMPONENTS = ("x", "y", "z", "w")
 _COLOURS = ("r", "g", "b", "a")
-_MOST_REGISTERS = 1 << 20
+_MOST_REGISTERS = 1 << 19
 _REGISTER_TYPES = frozenset(
     [
         "pred",
@@ -122,7 +122,7 @@ class Names:
         if name in scope.declared and name != "_":
             first = getattr(self.known[name][0], "span", None)
             raise PtxError(
-                f"{name!r} is declared twice in this scope",
+                f"{quoted(name)} is declared twice in this scope",
                 span=span,
                 details=[f"first at {first}"] if first else (),
             )
@@ -158,7 +158,7 @@ class Names:
             span = self.text.span(base + declarator.name.start, base + declarator.name.end)
             if declarator.dims or declarator.initial is not None:
                 raise PtxError(
-                    f"register {name!r} is declared like an array",
+                    f"register {quoted(name)} is declared like an array",
                     span=span,
                     hint=f"eight registers are {name}<8>",
                 )
@@ -167,8 +167,26 @@ class Names:
                 continue
             if len(self.function.registers) + count * specified.vector > _MOST_REGISTERS:
                 raise PtxError(f"{count} registers: a function may have {_MOST_REGISTERS}", span=span)
+            if specified.vector == 1:
+                self._add_registers(name, count, kind, span)
+                continue
             for index in range(count):
                 self._add_register(f"{name}{index}", kind, specified.vector, span)
+
+    def _add_registers(self, stem: str, count: int, kind: ScalarType, span: Span) -> None:
+        """``stem<count>`` at once: compilers declare tens of thousands of registers."""
+        scope, registers = self.scope, self.function.registers
+        names = [f"{stem}{index}" for index in range(count)]
+        taken = scope.declared.intersection(names)
+        if taken:
+            raise PtxError(f"{quoted(min(taken))} is declared twice in this scope", span=span)
+        if scope.parent is not None:
+            scope.hidden.extend((name, self.known.get(name)) for name in names)
+        shape: Shape = ("register", kind.name)
+        made = [Register(name, kind, index, span) for index, name in enumerate(names, len(registers))]
+        registers.extend(made)
+        scope.declared.update(names)
+        self.known.update((register.name, (register, shape)) for register in made)
 
     def _add_register(self, name: str, kind: ScalarType, vector: int, span: Span) -> None:
         registers = self.function.registers
@@ -200,7 +218,9 @@ class Names:
         """A label before the next instruction. Raises ``PtxError`` if the scope has it already."""
         first = self.scope.labels.get(name)
         if first is not None:
-            raise PtxError(f"label {name!r} is declared twice", span=span, details=[f"first at {first.span}"])
+            raise PtxError(
+                f"label {quoted(name)} is declared twice", span=span, details=[f"first at {first.span}"]
+            )
         index = len(self.function.instructions)
         self.scope.labels[name] = LabelOperand(name, index, span)
         labels = self.function.labels
@@ -216,17 +236,17 @@ class Names:
             known = [each for each, meaning in self.known.items() if meaning[1][0] == "register"]
             known += special_names() if len(self.known) < 10_000 else ()
             raise PtxError(
-                f"register {name!r} is not declared", span=span, hint=_closest(name, known, "register")
+                f"register {quoted(name)} is not declared", span=span, hint=_closest(name, known, "register")
             )
         everything = [*self.known, *self.module.variables, *self.module.functions]
-        raise PtxError(f"{name!r} is not declared", span=span, hint=_closest(name, everything, "name"))
+        raise PtxError(f"{quoted(name)} is not declared", span=span, hint=_closest(name, everything, "name"))
 
     def no_label(self, name: str, span: Span) -> NoReturn:
         """Raises the ``PtxError`` for a branch to a label that is not there, or not visible from here."""
         hint = _closest(name, self.function.labels, "label")
         if name in self.function.labels:
             hint = "it stands inside a nested { } scope, which hides it from here"
-        raise PtxError(f"label {name!r} is not declared", span=span, hint=hint)
+        raise PtxError(f"label {quoted(name)} is not declared", span=span, hint=hint)
 
 
 def _closest(name: str, known: Any, noun: str) -> str:

@@ -10,7 +10,7 @@ from typing import NoReturn
 from ..errors import PtxSyntaxError
 from ..source import Span
 
-__all__ = ["Text", "shorten"]
+__all__ = ["Text", "quoted", "shorten"]
 
 _COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|/\*|"(?:[^"\\\n]|\\[^\n])*"|"', re.DOTALL)
 _NOT_NEWLINE = re.compile(r"[^\n]")
@@ -21,6 +21,11 @@ def shorten(piece: str, limit: int = 40) -> str:
     flat = " ".join(piece[: 4 * limit].split())
     cut = flat[:limit] + ("…" if len(flat) > limit else "")
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in cut)
+
+
+def quoted(name: str) -> str:
+    """A name in quotes, cut where it is too long for a message."""
+    return repr(shorten(name, 120))
 
 
 class Text:

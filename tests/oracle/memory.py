@@ -1,13 +1,13 @@
 """Device memory: host-visible buffers, module variables and the windows of the generic address space.
 
-Global and constant memory share one address map of exact, 256-byte aligned allocations. Shared, local and
-parameter memory start at 0 in their own spaces and appear in the generic space through windows.
+Global and constant memory share one map of exact, 256-byte aligned allocations with a gap after each.
+Shared, local and parameter memory start at 0 in their own spaces and appear in the generic space through windows.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -25,10 +25,12 @@ class OracleError(Exception):
 
 
 class Buffer:
-    """A device allocation over a mutable ``bytearray``; it gets an address at its first launch.
+    """A device allocation over a mutable ``bytearray`` with an address that no other one of this process has.
 
     ``source`` is a NumPy array (copied), ``bytes`` or a number of zero bytes.
     """
+
+    free: ClassVar[int] = HEAP
 
     def __init__(self, source: NDArray[Any] | bytes | bytearray | int) -> None:
         self.dtype: np.dtype[Any] = np.dtype(np.uint8)
@@ -38,7 +40,8 @@ class Buffer:
             self.data = bytearray(np.ascontiguousarray(source).tobytes())
         else:
             self.data = bytearray(source)
-        self.address = 0
+        self.address = Buffer.free
+        Buffer.free += (len(self.data) + 255) // 256 * 256 + 256
 
     def numpy(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """A copy of the contents, in the dtype and shape it was made with unless another dtype is given."""
@@ -48,23 +51,19 @@ class Buffer:
 
 
 class AddressMap:
-    """The allocations of global and constant memory by address."""
+    """The allocations of global and constant memory that one launch can reach, by address."""
 
     def __init__(self) -> None:
-        self.next = HEAP
         self.starts: list[int] = []
         self.buffers: list[Buffer] = []
 
     def place(self, buffer: Buffer) -> None:
-        """Give the buffer an address, or re-enter it under the one that an earlier launch gave it."""
-        if buffer in self.buffers:
-            return
-        if not buffer.address:
-            buffer.address = self.next
+        """Enter the buffer under its address; entering it again changes nothing."""
         at = bisect_right(self.starts, buffer.address)
+        if at and self.buffers[at - 1] is buffer:
+            return
         self.starts.insert(at, buffer.address)
         self.buffers.insert(at, buffer)
-        self.next = max(self.next, (buffer.address + len(buffer.data) + 255) // 256 * 256 + 256)
 
     def find(self, address: int, size: int) -> tuple[bytearray, int]:
         at = bisect_right(self.starts, address) - 1

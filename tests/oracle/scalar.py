@@ -76,14 +76,16 @@ class Result:
 
 
 def run(ptx: str, entry: str, grid: Dims, block: Dims, args: Sequence[Argument], shared_bytes: int = 0, *,
-        symbols: Mapping[str, bytes] | None = None, quantum: int = 2000,
+        reachable: Sequence[Buffer] = (), symbols: Mapping[str, bytes] | None = None,
+        quantum: int = 2000,
         max_instructions: int = 5_000_000) -> Result:  # fmt: skip
     """Run a kernel.
 
     ``grid`` and ``block`` are ints or up to three ints. ``args`` are :class:`Buffer` objects (changed in
     place), NumPy scalars, ``bytes`` for structures, Python numbers or ``None`` for a null pointer.
-    ``symbols`` are the initial bytes of module variables. ``quantum`` is the number of instructions a thread
-    runs before it makes room for the next, ``max_instructions`` the most that one thread may run.
+    ``reachable`` are buffers that the kernel finds through pointers in memory, ``symbols`` the initial bytes
+    of module variables. ``quantum`` is the number of instructions a thread runs before it makes room for the
+    next, ``max_instructions`` the most that one thread may run.
 
     Raises :class:`OracleError` for a kernel that goes wrong, :class:`PtxError` for text it cannot read.
     """
@@ -91,7 +93,7 @@ def run(ptx: str, entry: str, grid: Dims, block: Dims, args: Sequence[Argument],
     machine = Machine(module, entry, three(grid), three(block), shared_bytes, symbols or {}, quantum,
                       max_instructions)  # fmt: skip
     buffers = [argument for argument in args if isinstance(argument, Buffer)]
-    for buffer in sorted(buffers, key=lambda b: b.address == 0):  # those with an address keep it
+    for buffer in (*buffers, *reachable):
         machine.map.place(buffer)
     parameters = pack_arguments(machine.entry, args)
     limit = sys.getrecursionlimit()

@@ -1,7 +1,7 @@
 """Device memory: host-visible buffers, module variables and the windows of the generic address space.
 
 Global and constant memory share one map of exact, 256-byte aligned allocations with a gap after each.
-Shared, local and parameter memory start at 0 in their own spaces and appear in the generic space through windows.
+Shared, local and parameter memory start at 0 in their own spaces; windows show them in the generic space.
 """
 
 from __future__ import annotations

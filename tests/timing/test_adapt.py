@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.errors import NotObserved
+from gpuperf_engine.errors import MachineError, NotObserved
 from gpuperf_engine.results import Resources
 from gpuperf_engine.timing.adapt import timing_input
 from gpuperf_engine.timing.estimate import estimate
@@ -182,6 +182,14 @@ def test_resources_may_be_given(toy: Machine) -> None:
     assert given.ctas_per_sm == 1
     assert given.occupancy_limiter == "shared"
     assert "registers and shared memory: ptxas 13.5" in given.notes
+
+
+def test_ptx_for_a_later_machine_is_refused(toy: Machine) -> None:
+    profile = run(kernel(INDEX).replace("sm_80", "sm_90a"))
+    with pytest.raises(MachineError, match=r"PTX for sm_90a cannot run on toy \(compute capability 8\.0\)") as caught:
+        estimate(profile, toy)
+    assert "kernel k of k.ptx" in str(caught.value)
+    assert estimate(profile, "h100-sxm").time_us > 1
 
 
 def test_memory_must_have_been_observed(toy: Machine) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuperf_engine.errors import LaunchError, MachineError, UnknownName
+from gpuperf_engine.errors import LaunchError, UnknownName, Unsupported
 from gpuperf_engine.timing.estimate import MODELS, estimate
 from gpuperf_engine.timing.inputs import Block, Instruction, Loop, MemoryTraffic, TimingInput
 from gpuperf_engine.timing.machine import Machine
@@ -190,7 +190,7 @@ def test_errors(toy: Machine) -> None:
     assert "roofline" in str(caught.value)
     with pytest.raises(UnknownName, match="unknown machine 'h100'"):
         estimate(streaming(1), "h100")
-    with pytest.raises(MachineError, match="does not describe the unit 'tensor'"):
+    with pytest.raises(Unsupported, match="does not describe the unit 'tensor'"):
         estimate(launch(1, 32, Block((Instruction("tensor"),))), toy)
     with pytest.raises(LaunchError, match="no CTA of 1024 threads"):
         estimate(launch(1, 1024, Block((FMA,))), toy)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 
-from ..errors import MachineError, NotObserved, UnknownName, nearest
+from ..errors import MachineError, NotObserved, UnknownName, Unsupported, nearest
 from ..results import Estimate, Profile, Resources
 from .adapt import launch_key, timing_input
 from .caches import estimate_caches
 from .inputs import TimingInput
 from .machine import Machine, load_machine
 from .occupancy import occupancy
+from .targets import can_run
 from .wave_model import MODELS, WaveModel
 
 __all__ = ["MODELS", "estimate"]
@@ -34,8 +35,9 @@ def estimate(
     less than any of them, and ``limiter`` is the resource that decides the largest part of it. ``cycles`` are SM clock
     cycles without ``launch_us``. ``waves`` is how often the grid fills the machine.
 
-    Raises :class:`UnknownName` for an unknown machine or model, :class:`MachineError` for a unit that the machine does not
-    describe, :class:`LaunchError` where no CTA fits on an SM, and :class:`NotObserved` if memory was not observed.
+    Raises :class:`UnknownName` for an unknown machine or model, :class:`MachineError` for PTX whose ``.target`` cannot run on
+    the machine, :class:`Unsupported` for a unit that the machine does not describe, :class:`LaunchError` where no CTA fits
+    on an SM, and :class:`NotObserved` if memory was not observed.
     """
     if model not in MODELS:
         raise UnknownName(f"unknown model of time {model!r}", hint=nearest(model, MODELS, noun="model"))
@@ -43,6 +45,13 @@ def estimate(
         machine = load_machine(machine, search)
     if isinstance(profile, TimingInput):
         return _predict(profile, machine, model)
+    if not can_run(profile.target, machine):
+        capability = ".".join(map(str, machine.compute_capability))
+        raise MachineError(
+            f"PTX for {profile.target} cannot run on {machine.id} (compute capability {capability})",
+            details=[f"kernel {profile.kernel} of {profile.path}"],
+            hint=f"give this machine PTX for {machine.targets[-1]} or lower, or leave it out of the targets",
+        )
     predicted: dict[Hashable, tuple[Estimate, int]] = {}
     for record in profile.records:
         key = launch_key(record)
@@ -94,7 +103,7 @@ def _sum(parts: list[tuple[Estimate, int]]) -> Estimate:
 def _check_units(given: TimingInput, machine: Machine) -> None:
     for unit in sorted(given.warp_instructions):
         if unit != "none" and given.warp_instructions[unit] and unit not in machine.lanes:
-            raise MachineError(
+            raise Unsupported(
                 f"machine {machine.id!r} does not describe the unit {unit!r}, which the kernel uses",
                 hint=f"described: {', '.join(sorted(machine.lanes))}",
             )

@@ -15,8 +15,19 @@ __all__ = ["dump_json", "write_report", "write_views"]
 
 
 def dump_json(document: Mapping[str, Any]) -> bytes:
-    """The document's bytes: UTF-8, indented, keys in the document's order."""
-    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+    """The document's bytes: UTF-8, in the document's order, one case, listing or other item per line."""
+    parts = [f"{json.dumps(key)}:{_value(value)}" for key, value in document.items()]
+    return ("{" + ",\n".join(parts) + "}\n").encode("utf-8", "backslashreplace")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list) and value:
+        return "[\n" + ",\n".join(_compact(item) for item in value) + "]"
+    return _compact(value)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def write_views(directory: Path, document: Mapping[str, Any]) -> dict[str, str]:

@@ -3,7 +3,8 @@
 A block ends at a branch, return, exit or call, before a label that is a target, *after* every CTA barrier and *before*
 every warp-synchronising instruction, so that a warp can stop there with all its registers in their slots. An instruction
 whose guard cannot be applied as a mask (``@p call``, ``@p bar.sync``, ``@p shfl.sync``) gets a block of its own, entered by
-an uncounted branch on the guard.
+an uncounted branch on the guard. ``trap`` ends no block: nvcc lets the text run on behind it, and where lanes meet again must
+not depend on a path that ends the launch.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class BasicBlock:
     ``indirect``  ``brx.idx`` (last of ``instructions``): index i → ``successors[i]``; lanes are grouped by distinct successor
     ``call``      ``terminator`` is the call, the last of ``instructions``; continues at ``successors[0]``
     ``return``    → the function's exit (``terminator`` is ``None`` where control falls off the end of the text)
-    ``exit``      the lanes end; ``trap``: an error
+    ``exit``      the lanes end
     ``barrier``   ``terminator`` is a CTA barrier, the last of ``instructions``; continues at ``successors[0]``
 
     ``synchronises``: ``instructions[0]`` is a warp-synchronising instruction (``shfl.sync``, ``bar.warp.sync`` …), where the lanes may
@@ -87,9 +88,7 @@ def _needs_own_block(instruction: Instruction) -> bool:
 
 
 def _ends_block(instruction: Instruction) -> bool:
-    if instruction.effect in ("branch", "indirect_branch", "return", "exit", "call", "barrier"):
-        return True
-    return instruction.effect == "trap" and instruction.guard is None
+    return instruction.effect in ("branch", "indirect_branch", "return", "exit", "call", "barrier")
 
 
 def cut(function: Function, number: int = 0, first: int = 0) -> list[BasicBlock]:
@@ -171,8 +170,6 @@ def _piece(part: Sequence[Instruction], label: str, number: int, end: int) -> li
         made.counted = True
     elif effect in ("call", "barrier"):
         made.kind, made.terminator = effect, last
-    elif effect == "trap" and guard is None:
-        made.kind, made.successors, made.terminator = "trap", (), last
     return [made]
 
 

@@ -94,6 +94,7 @@ def launch(kernel: str, threads: int, ctas_per_sm: int, machine_id: str) -> Timi
     )
 
 
+@cache
 def error(row: Row, model: str) -> float:
     """Predicted over measured time, less one."""
     given = launch(row.kernel, row.threads, row.ctas_per_sm, MACHINES[row.gpu])

@@ -128,7 +128,7 @@ def test_shared_memory_conflicts(toy: Machine) -> None:
     # 1000 shared loads per warp, 16 warps per SM: 16 000 wavefronts; with 8-way conflicts 128 000.
     loads = Block((Instruction("lsu", "shared", (), (1,)),))
     for ways, limiter in ((1, "shared"), (8, "shared")):
-        memory = MemoryTraffic(shared_wavefronts=4 * 8 * 1000 * ways)
+        memory = MemoryTraffic(shared_requests=4 * 8 * 1000, shared_wavefronts=4 * 8 * 1000 * ways)
         found = estimate(launch(4, 256, Loop((loads,), 1000), memory=memory), toy)
         assert found.bounds["shared"] == found.bounds["l1"] == pytest.approx(16 * ways)
         assert found.bounds["lsu"] == pytest.approx(16)

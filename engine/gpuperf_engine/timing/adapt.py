@@ -117,6 +117,7 @@ def _traffic(record: LaunchRecord, sites: list[_Site]) -> MemoryTraffic:
         store_sectors=sectors["store"],
         read_footprint=footprint(record.program, record.plan, read),
         write_footprint=footprint(record.program, record.plan, written),
+        shared_requests=sum(seen.requests for seen in sites if seen.wavefronts),
         shared_wavefronts=sum(seen.wavefronts for seen in sites),
         local_sectors=local,
         atomic_sectors=sectors["atomic"] + sectors["reduction"],

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from functools import lru_cache
 
 from ..emulate.launch import LaunchPlan
 from ..emulate.program import Program
@@ -64,9 +63,17 @@ def _arrays(
     return frozenset(found) or everything
 
 
-@lru_cache(maxsize=4096)
 def _origins(program: Program, site: int) -> frozenset[Variable | None]:
     """Parameters and variables that the address of a site is made from; ``None`` among them for what is not known."""
+    known = program.kernel.memo.setdefault("timing.origins", {})
+    assert isinstance(known, dict)
+    if site not in known:
+        known[site] = _trace(program, site)
+    found: frozenset[Variable | None] = known[site]
+    return found
+
+
+def _trace(program: Program, site: int) -> frozenset[Variable | None]:
     instruction = program.sites[site].instruction
     function = program.functions[program.blocks[program.sites[site].block].function]
     definitions = _definitions(function)

@@ -54,7 +54,8 @@ class MemoryTraffic:
 
     ``read_footprint`` and ``write_footprint`` are distinct bytes of global memory touched (in whole sectors);
     ``cta_read_sectors`` is the sum over CTAs of the distinct sectors that each of them reads, ``None`` if not known.
-    ``shared_wavefronts`` counts passes through shared memory, bank conflicts included (one per conflict-free request).
+    ``shared_wavefronts`` counts passes through shared memory, bank conflicts included (one per conflict-free request of 4
+    bytes per lane), ``shared_requests`` the warp instructions that made them.
     ``atomic_sectors`` are sectors of global atomics and reductions, one per distinct sector of a request.
     """
 
@@ -65,6 +66,7 @@ class MemoryTraffic:
     read_footprint: float = 0
     write_footprint: float = 0
     cta_read_sectors: float | None = None
+    shared_requests: float = 0
     shared_wavefronts: float = 0
     local_sectors: float = 0
     atomic_sectors: float = 0

@@ -10,12 +10,12 @@ from .machine import Machine
 from .occupancy import WARP_SIZE
 from .schema import UNITS
 
-__all__ = ["Roof", "dram_rate", "roofs"]
+__all__ = ["WAVEFRONT", "Roof", "dram_rate", "roofs"]
 
 _SM_WIDE = frozenset({"lsu", "tex"})
 """Units that the sub-partitions of an SM share: one warp alone can use all of their lanes."""
 
-_SHARED_PASS = 128
+WAVEFRONT = 128
 """Bytes of one wavefront of shared memory: 32 banks of 4 bytes."""
 
 
@@ -45,7 +45,7 @@ def roofs(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[R
     """All roofs with work, in a fixed order: DRAM, L2, L1, shared memory, LSU, issue, then the other units."""
     ctas, memory = given.ctas, given.memory
     counts = {unit: count for unit, count in given.warp_instructions.items() if count and unit != "none"}
-    shared = memory.shared_wavefronts * _SHARED_PASS
+    shared = memory.shared_wavefronts * WAVEFRONT
     through_l1 = (memory.load_sectors + memory.store_sectors + memory.local_sectors + memory.atomic_sectors) * SECTOR
     found = [
         Roof("dram", chip_cycles=caches.dram_bytes / dram_rate(caches, machine) / ctas),

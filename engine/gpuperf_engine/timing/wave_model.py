@@ -16,7 +16,7 @@ from .kleimenov_popova import fix_point, loaded_latency
 from .machine import Machine
 from .occupancy import Occupancy
 from .path_time import PathTime, path_time
-from .roofs import Roof, dram_rate, roofs
+from .roofs import WAVEFRONT, Roof, dram_rate, roofs
 
 __all__ = ["MODELS", "WaveModel"]
 
@@ -125,6 +125,10 @@ class WaveModel:
         latencies["global"] = global_latency
         latencies["local"] = latencies["constant"] = latencies["l1"]
         latencies["atomic"] = latencies["l2"]
+        memory = self.given.memory
+        if memory.shared_requests:
+            passes = memory.shared_wavefronts / memory.shared_requests * WAVEFRONT / machine.l1_bandwidth
+            latencies["shared"] += max(0.0, passes - 1.0)
         return path_time(
             self.given.path,
             machine.lanes,

@@ -1,0 +1,99 @@
+"""Changes with a known direction: what makes a kernel slower on every GPU makes its predicted time longer, for the right reason."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.results import Estimate
+
+KERNELS = Path(__file__).parents[2] / "examples" / "kernels"
+MACHINES = ("a100-sxm-80gb", "h100-sxm", "rtx-4090")
+
+
+@cache
+def profile(stem: str, entry: str, grid: object, block: object, *args: object) -> ge.Profile:
+    """A launch of an example kernel; an argument (shape, dtype) is an array of ones."""
+    device = ge.Device()
+    given = [device.array(np.ones(*arg)) if isinstance(arg, tuple) else arg for arg in args]
+    text = (KERNELS / f"{stem}.ptx").read_text(encoding="utf-8")
+    return device.launch(ge.parse(text, path=f"{stem}.ptx")[entry], grid=grid, block=block, args=given)
+
+
+def sgemm(stage: str, size: int = 256) -> ge.Profile:
+    grid, block = ((size // 64, size // 64), 256) if stage == "register" else ((size // 16, size // 16), (16, 16))
+    matrices = [((size, size), np.float32)] * 3
+    return profile("sgemm", f"sgemm_{stage}", grid, block, *[np.int32(size)] * 3, *matrices)
+
+
+def transpose(kind: str, size: int = 512) -> ge.Profile:
+    matrices = [((size, size), np.float32)] * 2
+    return profile("transpose", f"transpose_{kind}", (size // 32, size // 32), (32, 8), *[np.int32(size)] * 2, *matrices)
+
+
+def saxpy(size: int) -> ge.Profile:
+    arrays = [((size,), np.float32)] * 2
+    return profile("saxpy", "saxpy", size // 256, 256, np.int32(size), np.float32(2), *arrays)
+
+
+def on(machine: str, run: ge.Profile) -> Estimate:
+    return ge.estimate(run, machine)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_each_stage_of_sgemm_is_faster(machine: str) -> None:
+    naive, coalesced, tiled = (on(machine, sgemm(stage)) for stage in ("naive", "coalesced", "tiled"))
+    assert naive.time_us > 1.2 * coalesced.time_us
+    assert coalesced.time_us > 1.2 * tiled.time_us
+    assert naive.bounds["l2"] > 2 * coalesced.bounds["l2"]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_bank_conflicts_cost_shared_memory_time(machine: str) -> None:
+    conflicts, padded = on(machine, transpose("conflicts")), on(machine, transpose("padded"))
+    assert conflicts.bounds["shared"] > 8 * padded.bounds["shared"]
+    assert conflicts.bounds["latency"] > padded.bounds["latency"]
+    assert conflicts.time_us > padded.time_us or conflicts.limiter == "dram"
+    assert conflicts.bounds["dram"] == padded.bounds["dram"]
+
+
+def test_a_long_saxpy_is_bound_by_dram_and_ranks_the_machines_by_bandwidth() -> None:
+    run = saxpy(1 << 21)
+    found = {machine: on(machine, run) for machine in MACHINES}
+    assert {estimate.limiter for estimate in found.values()} == {"dram"}
+    order = sorted(found, key=lambda machine: found[machine].time_us)
+    assert order == ["h100-sxm", "a100-sxm-80gb", "rtx-4090"]
+    # 12 bytes per element at the sustained rate, and the launch.
+    for machine, estimate in found.items():
+        least = 12 * (1 << 21) / data_sheet_bandwidth(machine) / 1e3
+        assert least < estimate.time_us < 1.25 * least + 2
+
+
+def data_sheet_bandwidth(machine: str) -> float:
+    """GB/s of the data sheet."""
+    return {"a100-sxm-80gb": 2039, "h100-sxm": 3350, "rtx-4090": 1008}[machine]
+
+
+def test_a_tiny_kernel_is_its_launch() -> None:
+    assert {on(machine, saxpy(256)).limiter for machine in MACHINES} == {"launch"}
+
+
+def test_more_of_the_same_takes_longer() -> None:
+    times = [on("a100-sxm-80gb", saxpy(1 << bits)).time_us for bits in (10, 14, 18, 20, 21)]
+    assert times == sorted(times)
+
+
+def test_predictions_do_not_depend_on_names_and_comments() -> None:
+    text = (KERNELS / "saxpy.ptx").read_text(encoding="utf-8")
+    renamed = text.replace("%rd", "%address").replace("%f", "%value").replace("$L__BB", "$BLOCK") + "\n// a remark\n"
+    found = []
+    for version in (text, renamed):
+        device = ge.Device()
+        x, y = (device.array(np.ones(4096, np.float32)) for _ in range(2))
+        run = device.launch(ge.parse(version)["saxpy"], grid=16, block=256, args=[np.int32(4096), np.float32(2), x, y])
+        found.append(on("h100-sxm", run))
+    assert found[0] == found[1]

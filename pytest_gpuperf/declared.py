@@ -6,7 +6,7 @@ Command line > call > closest marker > ini > default. ``--gpuperf-targets`` only
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -84,20 +84,20 @@ def check_tolerances(pairs: Iterable[tuple[str, object]], where: str) -> None:
             raise pytest.UsageError(f"{where}: {name}: {error}") from None
 
 
-def check_targets(names: Iterable[str], where: str) -> None:
+def check_targets(names: Iterable[str], where: str, search: Sequence[str] = ()) -> None:
     """Raises ``pytest.UsageError`` for a machine that does not exist."""
     names = tuple(names)
     if not names:
         return
     from ._engine import load
 
-    known = tuple(load().machine_ids())
+    known = tuple(load().machine_ids(search))
     for name in names:
         if name not in known:
             raise unknown(f"{where}: target {name!r}", name, known)
 
 
-def check_declaration(values: Mapping[str, Any], where: str) -> None:
+def check_declaration(values: Mapping[str, Any], where: str, search: Sequence[str] = ()) -> None:
     """Checks ``targets``, ``tolerance`` and ``limits`` of a marker or call; raises ``pytest.UsageError``."""
     targets = values.get("targets")
     if targets is not None:
@@ -105,7 +105,7 @@ def check_declaration(values: Mapping[str, Any], where: str) -> None:
             raise pytest.UsageError(
                 f"{where}: targets must be a list of machine ids, for example ['h100-sxm']"
             )
-        check_targets(targets, where)
+        check_targets(targets, where, search)
     for key in ("tolerance", "limits"):
         if values.get(key) is not None and not isinstance(values[key], Mapping):
             raise pytest.UsageError(f"{where}: {key} must be a dictionary {{metric: value}}")
@@ -121,7 +121,7 @@ def check_declaration(values: Mapping[str, Any], where: str) -> None:
             raise pytest.UsageError(f"{where}: limits: {name} must be a number, not {limit!r}")
 
 
-def check_marker(item: pytest.Item) -> None:
+def check_marker(item: pytest.Item, search: Sequence[str] = ()) -> None:
     """Raises ``pytest.UsageError`` if a ``gpuperf`` marker of the test has an unknown or wrong argument."""
     for marker in item.iter_markers("gpuperf"):
         where = f"@pytest.mark.gpuperf of {item.nodeid}"
@@ -130,7 +130,7 @@ def check_marker(item: pytest.Item) -> None:
         for key in marker.kwargs:
             if key not in _MARKER_KEYS:
                 raise unknown(f"{where}: argument {key!r}", key, _MARKER_KEYS)
-        check_declaration(marker.kwargs, where)
+        check_declaration(marker.kwargs, where, search)
         steps = marker.kwargs.get("max_instructions")
         if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
             raise pytest.UsageError(f"{where}: max_instructions must be a whole number of at least 1")

@@ -123,7 +123,7 @@ class Gpuperf:
         except EngineError as error:
             raise error.with_traceback(None) from None
         site = self._recorder.site()
-        check_declaration(declared, f"gpuperf.kernel at {site}")
+        check_declaration(declared, f"gpuperf.kernel at {site}", self._settings.target_files)
         case = CaseRecord(
             key=name or entry,
             entry=entry,

@@ -59,7 +59,8 @@ class Judge:
         baseline = self._baseline(module)
         findings = _assigned(cases, gpuperf)
         measured = [
-            measure(case, found, self.settings.rootdir) for case, found in zip(cases, findings, strict=True)
+            measure(case, found, self.settings.rootdir, self.settings.target_files)
+            for case, found in zip(cases, findings, strict=True)
         ]
         stored = [
             baseline.cases.get(f"{test}/{storable(case.key)}") if isinstance(baseline, Baseline) else None

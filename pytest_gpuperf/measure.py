@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,11 +33,11 @@ class Measured:
         self.failures = failures
 
 
-def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path) -> Measured:
+def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path, search: Sequence[str] = ()) -> Measured:
     """Sums the launches of a case. ``findings`` are those that belong to it."""
     profiles = [launch.profile for launch in case.launches]
     total = load().add_profiles(profiles)
-    targets, target_detail, failures = measure_targets(profiles, case.settings.targets)
+    targets, target_detail, failures = measure_targets(total, case.settings.targets, search)
     entry: dict[str, Any] = {
         "kernel": case.digest,
         "inputs": case.inputs,
@@ -92,45 +91,35 @@ def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path) -> Measure
 
 
 def measure_targets(
-    profiles: Sequence[Any], targets: Iterable[str]
+    total: Any, targets: Iterable[str], search: Sequence[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, tuple[str, str]]]:
-    """Predicted times of the launches, one after the other, on each target: (stored, shown beside it, failures).
-
-    The limiter and the occupancy are those of the launches that take most of the time.
-    """
+    """Predicted times of all launches, one after the other, on each target: (stored, shown beside it, failures)."""
     stored: dict[str, Any] = {}
     shown: dict[str, Any] = {}
     failures: dict[str, tuple[str, str]] = {}
     for target in sorted(targets):
         try:
-            estimates = [load().estimate(profile, target) for profile in profiles]
+            estimate = load().estimate(total, target, search=search)
         except Unsupported as error:
             failures[target] = ("unmodelled", str(error))
             continue
         except EngineError as error:
             failures[target] = ("error", str(error))
             continue
-        by_limiter: dict[str, float] = defaultdict(float)
-        bounds: dict[str, float] = defaultdict(float)
-        for estimate in estimates:
-            by_limiter[estimate.limiter] += estimate.time_us
-            for name, bound in estimate.bounds.items():
-                bounds[name] += bound
-        longest = max(estimates, key=lambda estimate: estimate.time_us)
         stored[target] = {
-            "machine": int(longest.machine_revision),
-            "time_us": significant(sum(estimate.time_us for estimate in estimates)),
-            "limiter": min(by_limiter, key=lambda name: (-by_limiter[name], name)),
-            "occupancy": significant(longest.occupancy),
+            "machine": int(estimate.machine_revision),
+            "time_us": significant(estimate.time_us),
+            "limiter": estimate.limiter,
+            "occupancy": significant(estimate.occupancy),
         }
         shown[target] = {
-            "model": longest.model,
-            "launch_us": significant(sum(estimate.launch_us for estimate in estimates)),
-            "bounds": {name: significant(bounds[name]) for name in sorted(bounds)},
-            "ctas_per_sm": int(longest.ctas_per_sm),
-            "occupancy_limiter": longest.occupancy_limiter,
-            "waves": significant(longest.waves),
-            "notes": list(dict.fromkeys(note for estimate in estimates for note in estimate.notes)),
+            "model": estimate.model,
+            "launch_us": significant(estimate.launch_us),
+            "bounds": {name: significant(estimate.bounds[name]) for name in sorted(estimate.bounds)},
+            "ctas_per_sm": int(estimate.ctas_per_sm),
+            "occupancy_limiter": estimate.occupancy_limiter,
+            "waves": significant(estimate.waves),
+            "notes": list(estimate.notes),
         }
     return stored, shown, failures
 

@@ -82,6 +82,12 @@ def add_options(parser: pytest.Parser) -> None:
     ini = parser.addini
     ini("gpuperf_targets", "machines for which time is predicted", type="linelist", default=[])
     ini(
+        "gpuperf_target_files",
+        "folders with machine descriptions of your own, below the rootdir",
+        type="linelist",
+        default=[],
+    )
+    ini(
         "gpuperf_tolerances",
         "tolerances, one 'metric or glob = tolerance' per line",
         type="linelist",
@@ -144,6 +150,7 @@ class Settings:
     max_instructions_cli: bool
     details: bool
     targets: tuple[str, ...]
+    target_files: tuple[str, ...]
     tolerances: tuple[tuple[str, str], ...]
     on_improvement: str
     on_unmodelled: str
@@ -202,6 +209,9 @@ def _read(config: pytest.Config) -> Settings:
         max_instructions_cli=option.gpuperf_max_instructions is not None,
         details=option.gpuperf_details,
         targets=_names(part for line in config.getini("gpuperf_targets") for part in str(line).split(",")),
+        target_files=tuple(
+            str(rootdir / str(line).strip()) for line in config.getini("gpuperf_target_files")
+        ),
         tolerances=_pairs(config.getini("gpuperf_tolerances"), "gpuperf_tolerances"),
         on_improvement=values["on_improvement"],
         on_unmodelled=values["on_unmodelled"],
@@ -219,8 +229,8 @@ def _read(config: pytest.Config) -> Settings:
             "--gpuperf-targets names no target: give ids separated by commas, or leave it out"
         )
     if settings.enabled:
-        check_targets(settings.targets, "gpuperf_targets")
-        check_targets(settings.only_targets or (), "--gpuperf-targets")
+        check_targets(settings.targets, "gpuperf_targets", settings.target_files)
+        check_targets(settings.only_targets or (), "--gpuperf-targets", settings.target_files)
     return settings
 
 

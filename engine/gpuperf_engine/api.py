@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .emulate.device import DeviceArray, Runtime
+from .emulate.arrays import DeviceArray
+from .emulate.device import Runtime
 from .emulate.launch import Dim3
 from .patterns.coarse import find_patterns as _find_patterns
 from .profile import add_profiles, build_profile
@@ -92,11 +93,11 @@ def estimate(profile: Profile, machine: str | Machine, **options: Any) -> Estima
     return predict(profile, machine, **options)
 
 
-def machine_ids() -> tuple[str, ...]:
-    """The ids of all machines described."""
+def machine_ids(search: Iterable[str] = ()) -> tuple[str, ...]:
+    """The ids of all machines described here and in the folders ``search``."""
     from .timing.machine import machine_ids as listed
 
-    return tuple(listed())
+    return tuple(listed(search))
 
 
 def find_patterns(program: Device) -> tuple[Finding, ...]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import gpuperf_engine
 import pytest
+import yaml
 
 SAXPY = """\
 .version 8.0
@@ -142,3 +146,14 @@ def test_same_bytes_on_both_backends(real):
 
 def test_functional_without_counting(real):
     real.plain("-o", "gpuperf_functional=true").assert_outcomes(passed=2)
+
+
+def test_machine_of_ones_own(real):
+    described = Path(gpuperf_engine.__file__).parent / "machines" / "v100-sxm2.yaml"
+    source = described.read_text(encoding="utf-8")
+    real.write("machines/my-gpu.yaml", source.replace("\nid: v100-sxm2\n", "\nid: my-gpu\n"))
+    real.write("test_k.py", TEST.replace('"h100-sxm"', '"my-gpu"'))
+    assert real.update("-o", "gpuperf_target_files=machines").ret == 0
+    entry = yaml.safe_load(real.baseline())["cases"]["test_saxpy[1000]/saxpy"]["targets"]
+    assert entry["my-gpu"] == entry["v100-sxm2"]
+    assert real.run().ret == pytest.ExitCode.USAGE_ERROR

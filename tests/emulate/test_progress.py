@@ -1,0 +1,226 @@
+"""Threads that wait for each other make progress, and those that wait in vain are found out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from tests.engine.running import collect, launch
+
+LOCK = ".global .align 4 .u32 lock; .global .align 4 .u32 counter; .global .align 4 .u32 flag;"
+INCREMENT = """
+        ld.volatile.global.u32 %r3, [counter];
+        add.u32 %r3, %r3, 1;
+        st.volatile.global.u32 [counter], %r3;
+        membar.gl;
+        atom.global.exch.b32 %r4, [lock], 0;
+"""
+#: the lock is taken and released inside one trip of the loop
+TRY_LOCK = f"""
+        mov.u32 %r0, 0;
+    TRY:
+        atom.global.cas.b32 %r2, [lock], 0, 1;
+        setp.ne.u32 %p1, %r2, 0;
+        @%p1 bra AGAIN;
+        {INCREMENT}
+        mov.u32 %r0, %r3;
+    AGAIN:
+        setp.eq.u32 %p2, %r0, 0;
+        @%p2 bra TRY;
+"""
+#: lanes that got the lock leave the loop and release it behind: only lanes that leave the others early get there
+SPIN_LOCK = f"""
+    SPIN:
+        atom.global.cas.b32 %r2, [lock], 0, 1;
+        setp.ne.u32 %p1, %r2, 0;
+        @%p1 bra SPIN;
+        {INCREMENT}
+        mov.u32 %r0, %r3;
+"""
+
+
+@pytest.mark.parametrize("body", [TRY_LOCK, SPIN_LOCK], ids=["inside", "behind"])
+def test_a_lock_inside_a_warp(backend: str, body: str) -> None:
+    values, _ = collect(backend, body, before=LOCK)
+    assert sorted(values.tolist()) == list(range(1, 33))
+
+
+@pytest.mark.parametrize("body", [TRY_LOCK, SPIN_LOCK], ids=["inside", "behind"])
+def test_a_lock_between_blocks(backend: str, body: str) -> None:
+    leader = f"""
+        mov.u32 %r1, %tid.x;
+        mov.u32 %r0, 0;
+        setp.ne.u32 %p3, %r1, 0;
+        @%p3 bra END;
+        {body}
+    END:
+    """
+    values, _ = collect(backend, leader, before=LOCK, grid=3, block=64)
+    assert sorted(values[values != 0].tolist()) == [1, 2, 3]
+    assert values.nonzero()[0].tolist() == [0, 64, 128]
+
+
+def test_one_warp_waits_for_another(backend: str) -> None:
+    """Warp 0 spins on a flag in shared memory that warp 1 sets after some work."""
+    values, _ = collect(
+        backend,
+        """
+        mov.u32 %r1, %tid.x;
+        mov.u32 %r0, 0;
+        setp.ge.u32 %p1, %r1, 32;
+        @%p1 bra WORK;
+    SPIN:
+        ld.volatile.shared.u32 %r0, [flag_word];
+        setp.ne.u32 %p2, %r0, 77;
+        @%p2 bra SPIN;
+        bra END;
+    WORK:
+        add.u32 %r0, %r0, 1;
+        setp.lt.u32 %p2, %r0, 5000;
+        @%p2 bra WORK;
+        mov.u32 %r2, 77;
+        st.volatile.shared.u32 [flag_word], %r2;
+    END:
+        """,
+        before=".shared .align 4 .u32 flag_word;",
+        block=64,
+    )
+    assert values.tolist() == [77] * 32 + [5000] * 32
+
+
+def test_lanes_of_one_warp_wait_for_each_other(backend: str) -> None:
+    """Lane 0 waits for a flag that lane 31 sets in the other branch; the waiting side comes first."""
+    values, _ = collect(
+        backend,
+        """
+        mov.u32 %r1, %tid.x;
+        setp.eq.u32 %p1, %r1, 0;
+        @!%p1 bra SET;
+    SPIN:
+        ld.volatile.global.u32 %r0, [flag];
+        setp.eq.u32 %p2, %r0, 0;
+        @%p2 bra SPIN;
+        bra END;
+    SET:
+        mov.u32 %r0, 5;
+        setp.eq.u32 %p2, %r1, 31;
+        @%p2 st.volatile.global.u32 [flag], %r0;
+    END:
+        """,
+        before=LOCK,
+    )
+    assert values.tolist() == [5] * 32
+
+
+GRID_BARRIER = """
+        mov.u32 %r1, %tid.x;
+        mov.u32 %r6, %nctaid.x;
+        mov.u32 %r5, 0;
+        mov.u32 %r0, 0;
+    ROUND:
+        bar.sync 0;
+        setp.ne.u32 %p1, %r1, 0;
+        @%p1 bra WAITED;
+        atom.global.add.u32 %r2, [counter], 1;
+        add.u32 %r7, %r5, 1;
+        mul.lo.u32 %r7, %r7, %r6;
+    SPIN:
+        ld.acquire.gpu.global.u32 %r3, [counter];
+        setp.lt.u32 %p2, %r3, %r7;
+        @%p2 bra SPIN;
+        mov.u32 %r0, %r3;
+    WAITED:
+        bar.sync 0;
+        add.u32 %r5, %r5, 1;
+        setp.lt.u32 %p3, %r5, 3;
+        @%p3 bra ROUND;
+"""
+
+
+def test_a_barrier_of_the_whole_grid(backend: str) -> None:
+    values, _ = collect(backend, GRID_BARRIER, before=LOCK, grid=5, block=64, cooperative=True)
+    assert values[::64].tolist() == [15] * 5
+    assert not values.reshape(5, 64)[:, 1:].any()
+
+
+def test_a_lock_that_is_never_released(backend: str) -> None:
+    with pytest.raises(ge.EngineError, match="no thread can make progress") as caught:
+        launch(
+            backend,
+            """
+        SPIN:
+            ld.volatile.global.u32 %r0, [flag];
+            setp.eq.u32 %p1, %r0, 0;
+            @%p1 bra SPIN;
+            ret;
+            """,
+            before=LOCK,
+            grid=2,
+            block=64,
+        )
+    text = str(caught.value)
+    assert text.startswith("k.ptx:")
+    assert "128 threads running at k.ptx:" in text
+    assert "thread (0, 0, 0) of block (0, 0, 0) of kernel 'k'" in text
+    assert len(text.splitlines()) <= 5
+
+
+def test_two_warps_wait_for_each_other_in_vain(backend: str) -> None:
+    """Warp 0 waits at the barrier for warp 1, which spins on a flag that warp 0 would set behind the barrier."""
+    with pytest.raises(ge.EngineError, match="no thread can make progress") as caught:
+        launch(
+            backend,
+            """
+            mov.u32 %r1, %tid.x;
+            setp.lt.u32 %p1, %r1, 32;
+            @%p1 bra MEET;
+        SPIN:
+            ld.volatile.global.u32 %r0, [flag];
+            setp.eq.u32 %p2, %r0, 0;
+            @%p2 bra SPIN;
+        MEET:
+            bar.sync 0;
+            mov.u32 %r0, 1;
+            st.volatile.global.u32 [flag], %r0;
+            ret;
+            """,
+            before=LOCK,
+            block=64,
+        )
+    text = str(caught.value)
+    assert "32 threads at bar.sync at k.ptx:" in text
+    assert "32 threads running at k.ptx:" in text
+
+
+def test_an_endless_loop_that_changes_nothing(backend: str) -> None:
+    with pytest.raises(ge.EngineError, match="no thread can make progress"):
+        launch(backend, "LOOP:\nbra LOOP;")
+
+
+def test_a_runaway_loop_ends_at_its_budget(backend: str) -> None:
+    with pytest.raises(ge.EngineError, match="1,000 allowed") as caught:
+        launch(
+            backend,
+            """
+            mov.u32 %r1, 0;
+        LOOP:
+            add.u32 %r1, %r1, 1;
+            ld.volatile.global.u32 %r0, [flag];
+            setp.eq.u32 %p1, %r0, 0;
+            @%p1 bra LOOP;
+            """,
+            before=LOCK,
+            max_instructions=1000,
+        )
+    assert str(caught.value).startswith("k.ptx:")
+    assert "thread (0, 0, 0) of block (0, 0, 0) of kernel 'k'" in str(caught.value)
+    assert "max_instructions" in str(caught.value)
+
+
+def test_the_same_schedule_every_time_and_on_both_backends() -> None:
+    """Who gets a contended lock when is defined, and so are the counts of a spinning loop."""
+    found = [collect(name, SPIN_LOCK, before=LOCK, grid=2, block=48) for name in ("lanes", "native", "lanes")]
+    for values, profile in found[1:]:
+        np.testing.assert_array_equal(values, found[0][0])
+        assert profile.to_dict() == found[0][1].to_dict()

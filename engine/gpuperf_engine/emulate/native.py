@@ -10,7 +10,7 @@ from ..ptx.syntax import CallTarget
 from .launch import LaunchPlan
 from .memory import Memory
 from .native_codegen import Generated, generate
-from .native_jit import Library, host, load, runtime_addresses
+from .native_jit import Library, load, runtime_addresses
 from .native_launch import Launch
 from .observe import Observation
 from .program import Program
@@ -36,7 +36,7 @@ class NativeBackend:
 
     def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
         """Raises what the kernel deserves: ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError``, ``Unsupported``."""
-        code = code_of(program, "memory" in observe)
+        code = code_of(program)
         if code is None:
             from .lanes import LanesBackend
 
@@ -47,20 +47,19 @@ class NativeBackend:
         return launch.observation()
 
 
-def code_of(program: Program, counting: bool) -> Code | None:
+def code_of(program: Program) -> Code | None:
     """The program's code, compiled or loaded once; ``None`` if it must be left to the reference backend."""
     memo = program.kernel.memo
-    name = f"native {counting}"
-    if name not in memo:
-        memo[name] = None if _too_rare(program) else _compile(program, counting)
-    found = memo[name]
+    if "native" not in memo:
+        memo["native"] = None if _too_rare(program) else _compile(program)
+    found = memo["native"]
     assert found is None or isinstance(found, Code)
     return found
 
 
-def _compile(program: Program, counting: bool) -> Code | None:
+def _compile(program: Program) -> Code | None:
     try:
-        generated = generate(program, counting, _stores_parts_of_words(program), host().wide)
+        generated = generate(program, _stores_parts_of_words(program))
     except Unsupported:
         # raised by the reference backend where the instruction is reached, if it is
         return None

@@ -40,7 +40,7 @@ def write_atomic(access: Access) -> None:
     writer.do(f"br label %{head}")
     writer.start(done)
     writer.forget()
-    _count(access)
+    access.count_lanes(writer.op(f"zext i32 {access.mask} to i64"), "count_atomic")
     if access.instruction.effect == "atomic":
         to.assign(access.instruction, _old(access), access.guard)
 
@@ -128,9 +128,4 @@ def _old(access: Access) -> list[NativeValue]:
         cell = to.frame.field("%vals", 2 * _AREA + element * LANES * access.type.bytes)
         found.append(to.value(access.type, to.writer.op(f"load {vector_ll(access.type)}, ptr {cell}, align 16")))
     return found
-
-
-def _count(access: Access) -> None:
-    """Sectors, or wavefronts: lanes that hit the same address of shared memory take one each."""
-    access.count_slowly()
 

@@ -25,7 +25,7 @@ from ..ptx.syntax import (
     Vector,
 )
 from .native_codegen import Frame
-from .native_layout import Event, State, Status
+from .native_layout import Context, Event, State, Status
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 
 __all__ = ["BlockWriter"]
@@ -51,6 +51,8 @@ class BlockWriter:
         self.carry_written = False
         self.mask = ""
         self.lanes = ""
+        #: an access of this block may have been refused
+        self.faulting = False
         #: lines that belong behind the block: stubs of its edges
         self.later: list[str] = []
 
@@ -77,6 +79,7 @@ class BlockWriter:
             instructions = instructions[1:]
         for instruction in instructions:
             self.instruction(instruction)
+        self.check_faults()
         write_terminator(self)
 
     def restart(self) -> None:
@@ -350,6 +353,13 @@ class BlockWriter:
         """Leave with an error if any lane of a mask is set."""
         self.writer.do(f"store i32 {mask}, ptr {self.frame.field('%st', State.CULPRITS)}")
         self.frame.guarded_stop(self.writer.op(f"icmp ne i32 {mask}, 0"), self.block.index, event, detail)
+
+    def check_faults(self) -> None:
+        """Leave if the runtime refused an access of this block."""
+        if self.faulting:
+            self.faulting = False
+            flag = self.writer.op(f"load i64, ptr {self.frame.field('%ctx', Context.FAULTED)}")
+            self.fault_if(self.writer.op(f"icmp ne i64 {flag}, 0"))
 
     def fault_if(self, test: str) -> None:
         """Leave with a memory fault, which the runtime has noted, if an i1 holds."""

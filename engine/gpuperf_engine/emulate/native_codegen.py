@@ -47,15 +47,12 @@ class Generated:
 class Frame:
     """Everything that code generation of one program shares; the parts of it are in the ``native_…`` modules.
 
-    ``counting``: sectors and wavefronts are counted. ``watching``: accesses of shared and local memory check their shadow.
-    ``wide``: the host has AVX-512, whose gathers and masked accesses are worth using.
+    ``watching``: shared memory has a shadow byte for byte, because pieces of words are stored.
     """
 
-    def __init__(self, program: Program, counting: bool, watching: bool, wide: bool) -> None:
+    def __init__(self, program: Program, watching: bool) -> None:
         self.program = program
-        self.counting = counting
         self.watching = watching
-        self.wide = wide
         self.writer = Writer()
         self.joins = _joins(program)
         self.resumable: set[int] = {0}
@@ -134,11 +131,11 @@ def _joins(program: Program) -> dict[int, list[int]]:
     return found
 
 
-def generate(program: Program, counting: bool, watching: bool, wide: bool) -> Generated:
+def generate(program: Program, watching: bool) -> Generated:
     """The IR of a program. Raises ``Unsupported``, with its position, for an instruction that cannot be run."""
     from .native_blocks import BlockWriter
 
-    frame = Frame(program, counting, watching, wide)
+    frame = Frame(program, watching)
     writer = frame.writer
     for number, function in enumerate(program.functions):
         for block in program.blocks_of(number):
@@ -207,10 +204,9 @@ def _write_entry(frame: Frame) -> None:
     writer.do(f"store i64 {writer.op(f'load i64, ptr {cell}')}, ptr %steps")
     for name, offset in _POINTERS:
         writer.do(f"%{name} = load ptr, ptr {frame.field('%ctx', offset)}, !invariant.load !0")
-    writer.do(f"%arena = load i64, ptr {frame.field('%ctx', Context.ARENA)}, !invariant.load !0")
-    for name, offset in (("shared", 32), ("local", 48)):
-        writer.do(f"%{name} = load ptr, ptr {frame.field('%cta', offset)}, !invariant.load !0")
     writer.do(f"%sharedbytes = load i64, ptr {frame.field('%ctx', Context.SHARED_BYTES)}, !invariant.load !0")
+    writer.do(f"store ptr %cta, ptr {frame.field('%ctx', Context.CTA)}")
+    writer.do(f"store ptr %st, ptr {frame.field('%ctx', Context.STATE)}")
     writer.do("br label %dispatch")
     writer.start("dispatch")
     place = writer.op("load i32, ptr %pc")
@@ -232,10 +228,8 @@ _POINTERS = (
     ("blocks", Context.BLOCKS),
     ("sites", Context.SITES),
     ("predicated", Context.PREDICATED),
-    ("caches", Context.CACHE),
     ("params", Context.PARAMS),
     ("symbols", Context.SYMBOLS),
-    ("shapes", Context.SHAPES),
 )
 
 

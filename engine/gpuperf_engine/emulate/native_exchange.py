@@ -91,6 +91,7 @@ def write_exchange(to: BlockWriter, instruction: Instruction) -> None:
         raise Unsupported(f"{instruction.opcode} cannot be run yet", span=instruction.span)
     to.assign(instruction, results(exchange), exchange.guard)
     if to.block.synchronises and instruction is to.block.instructions[0] and to.frame.split[to.number]:
+        to.check_faults()
         to.flush(frozenset(to.slots))
         place = RETURN_CODE + to.block.index
         to.frame.resumable.add(place)

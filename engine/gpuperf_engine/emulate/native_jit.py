@@ -13,16 +13,19 @@ import llvmlite.binding as llvm
 
 from . import native_layout, native_script
 from . import native_cache as store
+from .native_access import access_functions, access_names
 from .native_vectors import vector_function
 
 __all__ = ["Host", "Library", "compile_object", "host", "link", "load", "runtime_addresses"]
 
 _HERE = Path(__file__).resolve().parent
-_SCRIPTS = {"memory": "native_runtime_memory.py", "schedule": "native_runtime_schedule.py"}
-_SCHEDULE = ("begin", "visit", "proceed", "run", "arrive", "ended")
+_SCHEDULE = ("begin", "visit", "proceed", "run")
 _MEMORY = (
-    "reach", "load_lanes", "store_lanes", "mark_lanes", "count_sectors", "count_windows", "count_wavefronts",
+    "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes",
+    "count_lanes", "count_atomic", "count_sectors", "count_windows", "count_wavefronts",
 )  # fmt: skip
+_SCRIPTS = {"memory": (_MEMORY, "native_runtime_memory.py"), "schedule": (_SCHEDULE, "native_runtime_schedule.py")}
+_ACCESS = ("load_lanes", "store_lanes", "mark_lanes", "count_sectors", "count_windows", "count_wavefronts")
 _numbers = itertools.count()
 _lock = threading.RLock()
 
@@ -142,16 +145,23 @@ def _library(name: str) -> Library:
 
 def _load_runtime(name: str) -> Library:
     if name in _SCRIPTS:
-        path = _HERE / _SCRIPTS[name]
-        exports = _SCHEDULE if name == "schedule" else _MEMORY
-        return load(name, lambda: native_script.translate(path, vars(native_layout)), 1, exports, {})
+        exports, file = _SCRIPTS[name]
+        return load(name, lambda: native_script.translate(_HERE / file, vars(native_layout)), 1, exports, {})
+    if name.startswith("access"):
+        width, wide = int(name[6:]), host().wide
+        exports = access_names(width)
+        return load(name, lambda: access_functions(width, wide), 1, exports, runtime_addresses(_ACCESS))
     return load(name, lambda: vector_function(name), 1, (name,), {})
+
+
+def _group(name: str) -> str:
+    if name in _MEMORY:
+        return "memory"
+    if name in _SCHEDULE:
+        return "schedule"
+    return f"access{name.rpartition('_')[2]}" if name.startswith(("global_", "shared_")) else name
 
 
 def runtime_addresses(names: tuple[str, ...]) -> dict[str, int]:
     """Where runtime functions are; compiled or loaded at first use."""
-    found = {}
-    for name in names:
-        group = "memory" if name in _MEMORY else "schedule" if name in _SCHEDULE else name
-        found[name] = _library(group).addresses[name]
-    return found
+    return {name: _library(_group(name)).addresses[name] for name in names}

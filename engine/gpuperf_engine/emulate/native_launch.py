@@ -118,6 +118,7 @@ class Worker:
             Context.DYNAMIC_SHARED: plan.dynamic_shared,
             Context.PARAM_ADDRESS: plan.parameter_address,
             Context.SHAPES: address_of(self.shapes),
+            Context.COUNTING: int("memory" in launch.observe),
         }
         for offset, value in fields.items():
             struct.pack_into("<Q", self.context, offset, value % (1 << 64))

@@ -82,6 +82,10 @@ class Context:
     DYNAMIC_SHARED = 288
     PARAM_ADDRESS = 296
     SHAPES = 304
+    CTA = 312  # the records of the CTA and warp that run
+    STATE = 320
+    FAULTED = 328  # 1 after a refused access
+    COUNTING = 336  # 1: sectors and wavefronts are counted
     BYTES = 384
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from .native_layout import UNWRITTEN, Context, Cta, State
 from .native_script import (
     bits_count,
+    fill,
     load8,
     load16,
     load32,
@@ -61,7 +62,10 @@ def refill(context: int, site: int, address: int, size: int, writes: int) -> int
 
 
 def fault(context: int, site: int, lane: int, address: int, space: int) -> int:
-    """Note a refused access for the message."""
+    """Note the first refused access for the message."""
+    if load64(context + Context.FAULTED):
+        return 0
+    store64(context + Context.FAULTED, 1)
     store64(context + Context.FAULT_SITE, site)
     store64(context + Context.FAULT_LANE, lane)
     store64(context + Context.FAULT_ADDRESS, address)
@@ -168,6 +172,39 @@ def watched(context: int, cta: int, site: int, host: int, size: int, how: int) -
     return place + host - start
 
 
+def reach_one(context: int, cta: int, state: int, site: int, mask: int, address: int, size: int, how: int) -> int:
+    """Host address of a load that all active lanes make from one place of the arena or of shared memory, never 0; counts it.
+    ``how``: space, + 4 where it is not counted."""
+    host = 0
+    cache = load64(context + Context.CACHE) + site * 32
+    offset = address - load64(cache)
+    span = load64(cache + 8)
+    if (how & 3) == 0 and (address & (size - 1)) == 0 and span >= size and unsigned_less(offset, span - size + 1):
+        host = address + load64(context + Context.ARENA)
+    else:
+        host = reach(context, cta, state, site, trailing_zeros(mask), address, size, (how & 3) + 8)
+        if host == 0:
+            host = load64(context + Context.SCRATCH) + 4096
+            fill(host, 0, 32)
+    if load64(context + Context.COUNTING) and how < 4:
+        counters = load64(context + Context.SITES) + site * 56
+        if how == 0:
+            store64(counters + 16, load64(counters + 16) + 1)
+        else:
+            lanes = 32
+            if size > 4:
+                lanes = 128 // size
+            phases = 0
+            start = 0
+            while start < 32:
+                if mask & (((1 << lanes) - 1) << start):
+                    phases += 1
+                start += lanes
+            store64(counters + 24, load64(counters + 24) + phases)
+            store64(counters + 32, load64(counters + 32) + phases)
+    return host
+
+
 def load_lanes(
     context: int, cta: int, state: int, site: int, mask: int, addresses: int, out: int, width: int, count: int, space: int
 ) -> int:
@@ -258,6 +295,55 @@ def count_sectors(context: int, site: int, mask: int, addresses: int) -> int:
     counter = load64(context + Context.SITES) + site * 56 + 16
     store64(counter, load64(counter) + count)
     return count
+
+
+def count_lanes(context: int, site: int, mask: int, addresses: int, size: int, space: int) -> int:
+    """Count a whole access by its space."""
+    if load64(context + Context.COUNTING) == 0 or mask == 0:
+        return 0
+    if space == 1:
+        return count_wavefronts(context, site, mask, addresses, size)
+    if space == 3:
+        return count_windows(context, site, mask, addresses, size)
+    return count_sectors(context, site, mask, addresses)
+
+
+def count_atomic(context: int, site: int, mask: int, addresses: int, size: int, space: int) -> int:
+    """Count an atomic: in shared memory, lanes that hit the same address go one after the other."""
+    if load64(context + Context.COUNTING) == 0 or mask == 0:
+        return 0
+    shared = mask
+    if space != 1:
+        count_lanes(context, site, mask, addresses, size, space)
+        shared = 0
+        rest = mask
+        while space == 3 and rest:
+            lane = trailing_zeros(rest)
+            rest = rest & (rest - 1)
+            window = load64(addresses + lane * 8) - load64(context + Context.SHARED_WINDOW)
+            if unsigned_less(window, load64(context + Context.WINDOW_BYTES)):
+                shared = shared | 1 << lane
+        if shared == 0:
+            return 0
+    else:
+        count_wavefronts(context, site, mask, addresses, size)
+    most = 1
+    rest = shared
+    while rest:
+        address = load64(addresses + trailing_zeros(rest) * 8)
+        others = rest
+        same = 0
+        while others:
+            lane = trailing_zeros(others)
+            others = others & (others - 1)
+            if load64(addresses + lane * 8) == address:
+                same += 1
+                rest = rest & ~(1 << lane)
+        if same > most:
+            most = same
+    counter = load64(context + Context.SITES) + site * 56 + 24
+    store64(counter, load64(counter) + most - 1)
+    return 0
 
 
 def count_windows(context: int, site: int, mask: int, addresses: int, size: int) -> int:

@@ -1,0 +1,46 @@
+"""Any control flow has a path: random kernels, irreducible loops included, keep the invariants of the path and the estimate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.timing.adapt import timing_input
+from gpuperf_engine.timing.estimate import estimate
+from gpuperf_engine.timing.inputs import Loop, Path
+from gpuperf_engine.timing.machine import Machine
+from tests.engine.random_kernels import ACCUMULATORS, INPUTS, WORDS, Seeded, structured, tangled
+
+
+def _issued(path: Path) -> float:
+    total = 0.0
+    for part in path:
+        if isinstance(part, Loop):
+            total += part.trips * _issued(part.body)
+        else:
+            total += part.weight * sum(item.unit != "none" for item in part.instructions)
+    return total
+
+
+@pytest.mark.parametrize("shape", [structured, tangled], ids=["structured", "tangled"])
+@pytest.mark.parametrize("seed", range(8))
+def test_path_and_counts_agree_on_any_control_flow(toy: Machine, shape, seed: int) -> None:
+    choices = Seeded(seed)
+    block, grid = choices.number(1, 3) * 32, choices.number(1, 3)
+    text = shape(choices)
+    machine = replace(toy, compute_capability=(9, 0))
+    device = ge.Device(backend="lanes", memory_bytes=1 << 22)
+    inputs = np.random.default_rng(seed).integers(0, 2**32, INPUTS, dtype=np.uint64).astype(np.uint32)
+    start = [inputs, np.zeros(grid * block * WORDS, np.uint32), np.zeros(ACCUMULATORS, np.uint32)]
+    arrays = [device.array(array) for array in start]
+    profile = device.launch(ge.parse(text, path="k.ptx")["k"], grid, block, arrays)
+    given = timing_input(profile.records[0], machine, profile.resources)
+    # The average warp's path issues its share of all machine instructions.
+    warps = grid * block // 32
+    assert _issued(given.path) == pytest.approx(sum(given.warp_instructions.values()) / warps)
+    found = estimate(profile, machine)
+    assert found.time_us >= max(found.bounds.values()) * (1 - 1e-12)
+    assert found == estimate(profile, machine)

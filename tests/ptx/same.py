@@ -34,7 +34,10 @@ def shape(module: Module) -> dict[str, Any]:
 
 
 def _variable(variable: Variable) -> tuple[Any, ...]:
-    relocations = [(at, width, target.name, addend, generic) for at, width, target, addend, generic in variable.relocations]
+    relocations = [
+        (at, width, target.name, addend, generic)
+        for at, width, target, addend, generic in variable.relocations
+    ]
     return (
         variable.space, variable.type.name, variable.align, variable.dims, variable.size, variable.vector, variable.linkage,
         variable.initial, relocations, variable.pointer_space, variable.pointer_align, variable.attributes, variable.offset,
@@ -44,9 +47,17 @@ def _variable(variable: Variable) -> tuple[Any, ...]:
 def _function(function: Function) -> dict[str, Any]:
     local = {id(variable): index for index, variable in enumerate(function.variables)}
     return {
-        "head": (function.is_entry, function.linkage, function.defined, function.directives, function.cluster),
+        "head": (
+            function.is_entry,
+            function.linkage,
+            function.defined,
+            function.directives,
+            function.cluster,
+        ),
         "tuning": (function.maxntid, function.reqntid, function.minnctapersm, function.maxnreg),
-        "params": [(variable.name, _variable(variable)) for variable in (*function.params, *function.returns)],
+        "params": [
+            (variable.name, _variable(variable)) for variable in (*function.params, *function.returns)
+        ],
         "variables": [_variable(variable) for variable in function.variables],
         "registers": [register.type.name for register in function.registers],
         "labels": sorted(function.labels.values()),
@@ -80,7 +91,13 @@ def _operand(operand: Operand, local: dict[int, int]) -> Any:
     if isinstance(operand, Address):
         base = operand.base
         where = base.index if isinstance(base, Register) else name(base) if base is not None else None
-        return "address", type(base).__name__, where, operand.offset, [_operand(item, local) for item in operand.further]
+        return (
+            "address",
+            type(base).__name__,
+            where,
+            operand.offset,
+            [_operand(item, local) for item in operand.further],
+        )
     if isinstance(operand, Vector):
         return [_operand(item, local) for item in operand.elements]
     if isinstance(operand, Pair):

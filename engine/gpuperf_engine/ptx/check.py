@@ -32,6 +32,8 @@ def agree(instruction: ScalarType, register: ScalarType, wider: bool) -> bool:
         return instruction.is_predicate and register.is_predicate
     if register.bits != instruction.bits and not (wider and register.bits > instruction.bits):
         return False
+    if register.bits != instruction.bits and register.is_float and instruction.is_float:
+        return False
     if instruction.is_bits or register.is_bits:
         return True
     if instruction.is_float or register.is_float:

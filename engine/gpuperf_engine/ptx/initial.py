@@ -73,7 +73,7 @@ class Image:
                         node, f"{len(node.items)} initial values for {lengths[depth] * stride} elements"
                     )
                 steps = ((item, len(lengths), first + index) for index, item in enumerate(node.items))
-            work.extend(steps)
+            work.extend(reversed(list(steps)))
         self.relocations.sort(key=lambda relocation: relocation[0])
         return dims[: len(dims) - 1] if self._vector > 1 else dims
 
@@ -123,7 +123,7 @@ class Image:
         if isinstance(origin, raw.Mask):
             if size != 1:
                 self._fail(origin, "a masked address initialises single bytes")
-            self.masked(at, target, addend, shift, generic)
+            self._mask(origin, at, target, addend, shift, generic)
             return
         if self._type.is_float or width not in (4, 8):
             self._fail(
@@ -133,14 +133,17 @@ class Image:
             )
         self.relocations.append((at, width, target, addend, generic))
 
-    def masked(self, at: int, target: Variable | Function, addend: int, shift: int, generic: bool) -> None:
-        """Byte ``shift`` of an address; consecutive bytes of one address become one relocation."""
-        if shift and self.relocations:
-            start, width, other, same, kind = self.relocations[-1]
-            if (other, same, kind) == (target, addend, generic) and abs(at - start) < 8:
-                self.relocations[-1] = (min(start, at), width + 1, target, addend, generic)
-                return
-        self.relocations.append((at, 1, target, addend, generic))
+    def _mask(
+        self, node: raw.Node, at: int, target: Variable | Function, addend: int, shift: int, generic: bool
+    ) -> None:
+        """Byte ``shift`` of an address; the bytes of one address, in order, become one relocation."""
+        if not shift:
+            self.relocations.append((at, 1, target, addend, generic))
+            return
+        start, width, *same = self.relocations[-1] if self.relocations else (at, 0)
+        if same != [target, addend, generic] or width != shift or start + width != at:
+            self._fail(node, "the bytes of an address stand side by side, from 0xFF upwards")
+        self.relocations[-1] = (start, width + 1, target, addend, generic)
 
     def _pattern(self, number: raw.Number) -> int:
         """The bits of a constant as an element."""

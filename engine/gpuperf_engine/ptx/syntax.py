@@ -236,7 +236,7 @@ class Instruction:
         return first if isinstance(first, CallTarget) else None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Function:
     """An ``.entry`` or ``.func``. Without body (``.extern .func``) ``instructions`` is empty and ``defined`` false."""
 
@@ -260,6 +260,10 @@ class Function:
     maxnreg: int | None = None
     cluster: tuple[int, ...] | None = None
     directives: tuple[str, ...] = ()  # further performance directives and pragmas, as written
+
+    def __repr__(self) -> str:
+        return f"<{'Kernel' if self.is_entry else 'Function'} {self.name!r} at {self.span}>"
+
     #: what analyses derived from the function, by their own keys; never compared or printed
     memo: dict[str, object] = field(default_factory=dict, repr=False)
 
@@ -276,7 +280,7 @@ class Function:
 Kernel = Function
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Module:
     """One PTX module. ``module["name"]`` is a kernel (an ``.entry``); bodies are parsed on first use.
 
@@ -295,6 +299,9 @@ class Module:
     files: Mapping[int, str] = field(default_factory=dict)
     aliases: dict[str, Function] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Module {self.path!r}: {len(self.functions)} functions, {len(self.variables)} variables>"
 
     @property
     def kernels(self) -> dict[str, Function]:

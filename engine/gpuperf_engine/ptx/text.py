@@ -83,4 +83,6 @@ class Text:
 
     def fail(self, message: str, start: int, end: int | None = None, *, hint: str | None = None) -> NoReturn:
         """Raises ``PtxSyntaxError`` at that place."""
-        raise PtxSyntaxError(message, span=self.span(start, start + 1 if end is None else end), hint=hint)
+        raise PtxSyntaxError(
+            message, span=self.span(start, start + 1 if end is None else end), hint=hint
+        ) from None

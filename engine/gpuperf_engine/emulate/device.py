@@ -5,12 +5,8 @@ Everything that the host does is recorded in order, with the source line that as
 
 from __future__ import annotations
 
-import hashlib
-import linecache
 import math
-import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import LaunchError, UnknownName, Unsupported, nearest
 from ..ptx.syntax import Function, Variable
+from .arrays import DeviceArray, as_dtype, as_shape, as_whole, converted, dtype_of_variable
 from .launch import (
     MAX_INSTRUCTIONS,
     RESIDENT_THREADS,
@@ -30,8 +27,9 @@ from .launch import (
 from .memory import DEFAULT_BYTES, Allocation, Memory
 from .observe import Observation
 from .program import Program, build_program
+from .recording import Event, Snapshot, Write, call_site, changes, snapshot, watch, written
 
-__all__ = ["OBSERVABLE", "CallSite", "DeviceArray", "Event", "Runtime", "Write", "program_of"]
+__all__ = ["OBSERVABLE", "Runtime", "program_of"]
 
 OBSERVABLE = ("memory", "values")
 BACKENDS = ("native", "lanes")
@@ -49,131 +47,12 @@ class Backend(Protocol):
     ) -> Observation: ...
 
 
-@dataclass(frozen=True, slots=True)
-class CallSite:
-    """The line of the host program that asked for something: its text without indentation, path and number."""
-
-    text: str
-    path: str
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """What one event did to one object. Digests are of the whole object; counts are in elements of its dtype.
-
-    ``written`` elements were stored to (in part or whole), ``unchanged`` of them had been written before and hold the same bits
-    as then. ``single`` is the one value that all elements hold afterwards, or ``None``; ``zero`` says that its bits are 0.
-    """
-
-    array: DeviceArray
-    elements: int
-    written: int
-    unchanged: int
-    single: str | None
-    zero: bool
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One step of the recorded program. ``kind`` is ``allocate copy-in copy memset launch copy-out``; ``objects`` are the
-    arrays concerned, the destination first; ``writes`` is filled while values are observed."""
-
-    kind: str
-    site: CallSite
-    objects: tuple[DeviceArray, ...] = ()
-    kernel: str = ""
-    bytes: int = 0
-    writes: tuple[Write, ...] = ()
-
-
-@dataclass(eq=False)
-class DeviceArray:
-    """An array in device memory, or a view of one. ``shape`` and ``dtype`` as NumPy's; ``address`` is the device address of
-    its first element. ``numpy()`` copies out."""
-
-    runtime: Runtime = field(repr=False)
-    allocation: Allocation = field(repr=False)
-    offset: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    @property
-    def address(self) -> int:
-        return self.allocation.address + self.offset
-
-    @property
-    def name(self) -> str:
-        return self.allocation.name
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("a zero-dimensional device array has no length")
-        return self.shape[0]
-
-    def __getitem__(self, key: slice | int) -> DeviceArray:
-        """A view of consecutive elements along the first axis; ``x[128:]``, ``x[8:16]``, ``x[3]``. No steps."""
-        if not self.shape:
-            raise LaunchError("a zero-dimensional device array cannot be sliced")
-        if isinstance(key, slice):
-            start, stop, step = key.indices(self.shape[0])
-            if step != 1:
-                raise LaunchError(
-                    f"a view with step {step}", hint="device views are consecutive: use steps of 1"
-                )
-            shape = (max(0, stop - start), *self.shape[1:])
-        else:
-            start = int(key) + (self.shape[0] if int(key) < 0 else 0)
-            if not 0 <= start < self.shape[0]:
-                raise LaunchError(f"index {int(key)} of an array of length {self.shape[0]}")
-            shape = self.shape[1:]
-        row = self.dtype.itemsize * math.prod(self.shape[1:])
-        return DeviceArray(self.runtime, self.allocation, self.offset + start * row, shape, self.dtype)
-
-    def numpy(self) -> NDArray[Any]:
-        """A copy on the host, shape and dtype as made."""
-        return self.runtime.read(self)
-
-    def fill(self, value: object) -> None:
-        """Set every element, recorded as a memset."""
-        self.runtime.memset(self, value)
-
-    def copy_from(self, source: NDArray[Any] | DeviceArray) -> None:
-        """Overwrite with host data or another device array of the same size in bytes."""
-        self.runtime.copy(self, source)
-
-    def bytes(self) -> NDArray[np.uint8]:
-        """The bytes themselves in the arena (not a copy, not recorded)."""
-        return self.runtime.memory.view(self.allocation)[self.offset : self.offset + self.nbytes]
-
-
 def program_of(kernel: Function) -> Program:
     """The kernel laid out for running, made once per kernel object."""
     found = kernel.memo.get("program")
     if not isinstance(found, Program):
         found = kernel.memo["program"] = build_program(kernel)
     return found
-
-
-def call_site() -> CallSite:
-    """The innermost line outside this project on the call stack."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if not module.startswith(("gpuperf_engine", "pytest_gpuperf")):
-            path, line = frame.f_code.co_filename, frame.f_lineno
-            return CallSite(linecache.getline(path, line).strip(), path, line)
-        frame = frame.f_back
-    return CallSite("", "", 0)
 
 
 def _backend(name: str) -> Backend:
@@ -207,10 +86,12 @@ class Runtime:
         if backend not in BACKENDS:
             raise UnknownName(f"no backend {backend!r}", hint=nearest(backend, BACKENDS, noun="backend"))
         if resources not in RESOURCES:
-            raise UnknownName(f"no resources {resources!r}", hint=nearest(resources, RESOURCES, noun="source of resources"))
+            raise UnknownName(
+                f"no resources {resources!r}", hint=nearest(resources, RESOURCES, noun="source of resources")
+            )
         self.resources = resources
-        self.memory = Memory(_whole(memory_bytes, "memory_bytes", 0))
-        self.max_instructions = _whole(max_instructions, "max_instructions", 1)
+        self.memory = Memory(as_whole(memory_bytes, "memory_bytes", 0))
+        self.max_instructions = as_whole(max_instructions, "max_instructions", 1)
         self.events: list[Event] = []
         self.arrays: list[DeviceArray] = []
         self._backend = _backend(backend)
@@ -235,7 +116,7 @@ class Runtime:
         self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *, name: str | None = None
     ) -> DeviceArray:
         """Uninitialised device memory. Reading it before a write is reported."""
-        made = self._allocate(_shape(shape), _dtype(dtype), name)
+        made = self._allocate(as_shape(shape), as_dtype(dtype), name)
         self.events.append(Event("allocate", call_site(), (made,), bytes=made.nbytes))
         return made
 
@@ -243,7 +124,7 @@ class Runtime:
         self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *, name: str | None = None
     ) -> DeviceArray:
         """Device memory set to zero, recorded as an allocation and a memset."""
-        made = self._allocate(_shape(shape), _dtype(dtype), name)
+        made = self._allocate(as_shape(shape), as_dtype(dtype), name)
         self.memory.mark(made.allocation, 0, made.nbytes)
         self._record("memset", (made,), made.nbytes)
         return made
@@ -264,9 +145,11 @@ class Runtime:
         """Set every element of an array or view to one value."""
         before = self._before(array)
         self._address_of(array)
-        one = _converted(value, array.dtype)
+        one = converted(value, array.dtype)
         if one.size != 1:
-            raise LaunchError(f"cannot fill with {value!r:.60}", hint="accepted: one value; copy_from() takes arrays")
+            raise LaunchError(
+                f"cannot fill with {value!r:.60}", hint="accepted: one value; copy_from() takes arrays"
+            )
         filled = np.full(array.size, one.reshape(()), dtype=array.dtype)
         array.bytes()[:] = filled.view(np.uint8)
         self.memory.mark(array.allocation, array.offset, array.nbytes)
@@ -282,7 +165,7 @@ class Runtime:
             self._address_of(source)
             raw, kind, objects = source.bytes().copy(), "copy", (target, source)
         else:
-            raw = _converted(source, target.dtype).reshape(-1).view(np.uint8)
+            raw = converted(source, target.dtype).reshape(-1).view(np.uint8)
         if raw.size != target.nbytes:
             raise LaunchError(f"copy of {raw.size:,} bytes to an array of {target.nbytes:,} bytes")
         array_bytes = target.bytes()
@@ -307,7 +190,7 @@ class Runtime:
         kind = "const" if variable.space == "const" else "global"
         allocation = self.memory.allocate(variable.size, variable.name, kind, variable.align)
         dims = tuple(int(size or 0) for size in variable.dims)
-        dtype = _variable_dtype(variable)
+        dtype = dtype_of_variable(variable)
         shape = (*dims, variable.vector) if variable.vector > 1 else dims
         if math.prod(shape) * dtype.itemsize != variable.size:
             dtype, shape = np.dtype(np.uint8), (variable.size,)
@@ -345,7 +228,9 @@ class Runtime:
             raise LaunchError(f"a {type(kernel).__name__} is no kernel", hint='launch module["name"]')
         if not kernel.is_entry:
             raise LaunchError(
-                f"{kernel.name!r} is a device function (.func)", span=kernel.span, hint="only an .entry can be launched"
+                f"{kernel.name!r} is a device function (.func)",
+                span=kernel.span,
+                hint="only an .entry can be launched",
             )
         if demand != "values":
             raise UnknownName(f"no demand {demand!r}", hint=nearest(demand, ("values",), noun="demand"))
@@ -355,7 +240,7 @@ class Runtime:
         shape, threads, total = check_shape(program, grid, block, shared_bytes)
         budget = self.max_instructions
         if max_instructions is not None:
-            budget = _whole(max_instructions, "max_instructions", 1)
+            budget = as_whole(max_instructions, "max_instructions", 1)
         raw = marshal(kernel, args, self._address_of)
         self._name_by_parameter(kernel, args)
         count = math.prod(shape)
@@ -375,11 +260,11 @@ class Runtime:
             threads=host_threads() if program.order_free else 1,
             pointed_at=pointed_at(raw, self.memory.allocations),
         )
-        before = self._start_values()
+        before = watch(self.memory, self.arrays) if "values" in self.observe else {}
         try:
             observation = self._backend.run(program, plan, self.memory, self.observe)
         finally:
-            writes = self._end_values(before)
+            writes = changes(self.memory, self.arrays, before)
             self.memory.settle()
         objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
         self.events.append(Event("launch", call_site(), objects, kernel.name, 0, writes))
@@ -421,60 +306,11 @@ class Runtime:
 
     # -- values ---------------------------------------------------------------------------------------------------------
 
-    def _snapshot(self, allocation: Allocation) -> _Snapshot:
-        return _Snapshot(self.memory.view(allocation).copy(), self.memory.shadow_of(allocation) != 0)
-
-    def _before(self, array: DeviceArray) -> _Snapshot | None:
-        return self._snapshot(array.allocation) if "values" in self.observe else None
-
-    def _start_values(self) -> dict[Allocation, _Snapshot]:
-        """Snapshot all arrays, and set the shadow so that the launch's own writes can be told (see ``memory``)."""
-        if "values" not in self.observe:
-            return {}
-        saved: dict[Allocation, _Snapshot] = {}
-        for array in self.arrays:
-            allocation = array.allocation
-            saved[allocation] = self._snapshot(allocation)
-            shadow = self.memory.shadow_of(allocation)
-            shadow[shadow != 0] = 2
-            allocation.initialized = allocation.size == 0
-        self.memory.generation += 1
-        return saved
-
-    def _end_values(self, before: dict[Allocation, _Snapshot]) -> tuple[Write, ...]:
-        found = []
-        for array in self.arrays:
-            snapshot = before.get(array.allocation)
-            if snapshot is None:
-                continue
-            shadow = self.memory.shadow_of(array.allocation)
-            mask = shadow == 1
-            if mask.any():
-                found.append(self._written(array, mask, snapshot))
-            shadow[shadow != 0] = 1
-        return tuple(found)
-
-    def _written(self, array: DeviceArray, mask: NDArray[np.bool_], before: _Snapshot) -> Write:
-        now = self.memory.view(array.allocation)
-        width = array.dtype.itemsize
-        whole = now.size // width * width
-        touched = mask[:whole].reshape(-1, width).any(axis=1)
-        same = ((now == before.bytes) & before.written)[:whole].reshape(-1, width).all(axis=1)
-        elements = now[:whole].reshape(-1, width)
-        single = bool(whole) and bool((elements == elements[:1]).all())
-        value = elements[:1].tobytes()
-        return Write(
-            array=array,
-            elements=len(elements),
-            written=int(touched.sum()),
-            unchanged=int((touched & same).sum()),
-            single=str(np.frombuffer(value, dtype=array.dtype)[0]) if single else None,
-            zero=single and not any(value),
-            digest=hashlib.blake2b(now.tobytes(), digest_size=8).hexdigest(),
-        )
+    def _before(self, array: DeviceArray) -> Snapshot | None:
+        return snapshot(self.memory, array.allocation) if "values" in self.observe else None
 
     def _record(
-        self, kind: str, objects: tuple[DeviceArray, ...], size: int, before: _Snapshot | None = None
+        self, kind: str, objects: tuple[DeviceArray, ...], size: int, before: Snapshot | None = None
     ) -> None:
         writes: tuple[Write, ...] = ()
         target = objects[0]
@@ -482,56 +318,7 @@ class Runtime:
             mask = np.zeros(target.allocation.size, dtype=np.bool_)
             mask[target.offset : target.offset + target.nbytes] = True
             if before is None:
-                before = _Snapshot(np.zeros(mask.size, dtype=np.uint8), np.zeros(mask.size, dtype=np.bool_))
+                before = Snapshot(np.zeros(mask.size, dtype=np.uint8), np.zeros(mask.size, dtype=np.bool_))
             whole = next((array for array in self.arrays if array.allocation is target.allocation), target)
-            writes = (self._written(whole, mask, before),)
+            writes = (written(self.memory, whole, mask, before),)
         self.events.append(Event(kind, call_site(), objects, bytes=size, writes=writes))
-
-
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
-    """An object before an event: its bytes, and which of them had been written."""
-
-    bytes: NDArray[np.uint8]
-    written: NDArray[np.bool_]
-
-
-def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    try:
-        return np.dtype(dtype)
-    except TypeError as error:
-        raise LaunchError(f"{dtype!r} is no dtype: {error}") from None
-
-
-def _converted(source: object, dtype: np.dtype[Any]) -> NDArray[Any]:
-    try:
-        given = np.asarray(source)
-        if not isinstance(source, (np.ndarray, np.generic)) and given.dtype.kind in "iu":
-            given = np.asarray(source, dtype=dtype)  # Python integers have no width of their own; checked for range
-        return np.ascontiguousarray(given.astype(dtype, casting="same_kind", copy=False))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise LaunchError(f"cannot put {source!r:.60} into an array of {dtype}: {error}") from None
-
-
-def _whole(value: object, what: str, least: int) -> int:
-    """The value as an int that is not less than ``least``; large ones become 2**62, which no run and no host reaches."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or int(value.__index__()) < least:
-        raise LaunchError(f"{what} is {value!r}", hint=f"accepted: an int, {least} or more")
-    return min(int(value.__index__()), 1 << 62)
-
-
-def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
-    parts = (shape,) if not isinstance(shape, (tuple, list)) else tuple(shape)
-    for part in parts:
-        if isinstance(part, bool) or not hasattr(part, "__index__") or int(part) < 0:
-            raise LaunchError(f"shape {shape!r}", hint="accepted: an int or a tuple of ints, 0 or more")
-    return tuple(int(part) for part in parts)
-
-
-def _variable_dtype(variable: Variable) -> np.dtype[Any]:
-    kind, size = variable.type.kind, variable.type.bytes
-    if kind == "f" and size in (2, 4, 8) and variable.type.lanes == 1:
-        return np.dtype(f"f{size}")
-    if kind in "su" and size <= 8:
-        return np.dtype(f"{'i' if kind == 's' else 'u'}{size}")
-    return np.dtype(f"u{size}") if size <= 8 else np.dtype(np.uint8)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..emulate.device import DeviceArray, Event, Runtime, Write
+from ..emulate.arrays import DeviceArray
+from ..emulate.device import Runtime
+from ..emulate.recording import Event, Write
 from ..errors import NotObserved
 from ..results import Finding
 

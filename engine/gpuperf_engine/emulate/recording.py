@@ -1,0 +1,137 @@
+"""The recorded program: what the host did, from which line, and what each step changed in memory.
+
+While values are observed every array is compared with itself before each step; which bytes a launch stored to is read off
+the shadow (see ``memory``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import DeviceArray
+from .memory import Allocation, Memory
+
+__all__ = ["CallSite", "Event", "Snapshot", "Write", "call_site", "changes", "snapshot", "watch", "written"]
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """The line of the host program that asked for something: its text without indentation, path and number."""
+
+    text: str
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What one event did to one object. Digests are of the whole object; counts are in elements of its dtype.
+
+    ``written`` elements were stored to (in part or whole), ``unchanged`` of them had been written before and hold the same bits
+    as then. ``single`` is the one value that all elements hold afterwards, or ``None``; ``zero`` says that its bits are 0.
+    """
+
+    array: DeviceArray
+    elements: int
+    written: int
+    unchanged: int
+    single: str | None
+    zero: bool
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One step of the recorded program. ``kind`` is ``allocate copy-in copy memset launch copy-out``; ``objects`` are the
+    arrays concerned, the destination first; ``writes`` is filled while values are observed."""
+
+    kind: str
+    site: CallSite
+    objects: tuple[DeviceArray, ...] = ()
+    kernel: str = ""
+    bytes: int = 0
+    writes: tuple[Write, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """An object before an event: its bytes, and which of them had been written."""
+
+    bytes: NDArray[np.uint8]
+    written: NDArray[np.bool_]
+
+
+def call_site() -> CallSite:
+    """The innermost line outside this project on the call stack."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(("gpuperf_engine", "pytest_gpuperf")):
+            path, line = frame.f_code.co_filename, frame.f_lineno
+            return CallSite(linecache.getline(path, line).strip(), path, line)
+        frame = frame.f_back
+    return CallSite("", "", 0)
+
+
+def snapshot(memory: Memory, allocation: Allocation) -> Snapshot:
+    """An allocation as it is now."""
+    return Snapshot(memory.view(allocation).copy(), memory.shadow_of(allocation) != 0)
+
+
+def watch(memory: Memory, arrays: Iterable[DeviceArray]) -> dict[Allocation, Snapshot]:
+    """Snapshot the arrays before a launch, and set the shadow so that the launch's own writes can be told."""
+    saved: dict[Allocation, Snapshot] = {}
+    for array in arrays:
+        allocation = array.allocation
+        saved[allocation] = snapshot(memory, allocation)
+        shadow = memory.shadow_of(allocation)
+        shadow[shadow != 0] = 2
+        allocation.initialized = allocation.size == 0
+    memory.generation += 1
+    return saved
+
+
+def changes(
+    memory: Memory, arrays: Iterable[DeviceArray], before: dict[Allocation, Snapshot]
+) -> tuple[Write, ...]:
+    """What the launch since ``watch`` wrote; sets the shadow back."""
+    found = []
+    for array in arrays:
+        old = before.get(array.allocation)
+        if old is None:
+            continue
+        shadow = memory.shadow_of(array.allocation)
+        mask = shadow == 1
+        if mask.any():
+            found.append(written(memory, array, mask, old))
+        shadow[shadow != 0] = 1
+    return tuple(found)
+
+
+def written(memory: Memory, array: DeviceArray, mask: NDArray[np.bool_], before: Snapshot) -> Write:
+    """What a step did to an array; ``mask`` are the bytes of its allocation that the step wrote."""
+    now = memory.view(array.allocation)
+    width = array.dtype.itemsize
+    whole = now.size // width * width
+    touched = mask[:whole].reshape(-1, width).any(axis=1)
+    same = ((now == before.bytes) & before.written)[:whole].reshape(-1, width).all(axis=1)
+    elements = now[:whole].reshape(-1, width)
+    single = bool(whole) and bool((elements == elements[:1]).all())
+    value = elements[:1].tobytes()
+    return Write(
+        array=array,
+        elements=len(elements),
+        written=int(touched.sum()),
+        unchanged=int((touched & same).sum()),
+        single=str(np.frombuffer(value, dtype=array.dtype)[0]) if single else None,
+        zero=single and not any(value),
+        digest=hashlib.blake2b(now.tobytes(), digest_size=8).hexdigest(),
+    )

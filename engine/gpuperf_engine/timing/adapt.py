@@ -202,13 +202,32 @@ class _Builder:
         if instructions:
             yield Block(instructions, share) if share <= 1.0 else Loop((Block(instructions),), share)
         if block.kind == "call" and block.terminator is not None:
-            for function in _callees(block.terminator):
-                number = self.program.function_of.get(function.name)
-                if number is not None:
-                    entered = self.executions[self.program.entries[number]]
-                    body = self.path_of(number, entered)
-                    if body:
-                        yield Loop(body, min(share, entered / passes))
+            for number in self.callees(block.terminator):
+                # A call through a register: each function's entries are shared among the calls that may mean it.
+                entered = self.executions[self.program.entries[number]]
+                body = self.path_of(number, entered)
+                if body:
+                    yield Loop(body, share * entered / self.calls_of(number))
+
+    def callees(self, call: syntax.Instruction) -> tuple[int, ...]:
+        """Numbers of the functions that a call may mean: through a register without list of targets, any."""
+        for operand in call.operands:
+            if isinstance(operand, syntax.CallTarget):
+                if operand.function is not None:
+                    named: Iterable[syntax.Function] = (operand.function,)
+                else:
+                    named = operand.candidates or (item for item in self.program.functions if not item.is_entry)
+                known = self.program.function_of
+                return tuple(sorted(known[item.name] for item in named if item.name in known))
+        return ()
+
+    def calls_of(self, function: int) -> int:
+        """Executions of all calls that may mean a function."""
+        return sum(
+            self.executions[block.index]
+            for block in self.program.blocks
+            if block.kind == "call" and block.terminator is not None and function in self.callees(block.terminator)
+        )
 
     def expand(self, found: syntax.Instruction, block: BasicBlock) -> Iterable[Instruction]:
         """Machine instructions of one PTX instruction: the first carries operands and result, the others take their slots."""
@@ -262,11 +281,3 @@ class _Builder:
             self.latencies[name] = float(cycles)
         return name
 
-
-def _callees(call: syntax.Instruction) -> Iterable[syntax.Function]:
-    for operand in call.operands:
-        if isinstance(operand, syntax.CallTarget):
-            if operand.function is not None:
-                yield operand.function
-            else:
-                yield from operand.candidates

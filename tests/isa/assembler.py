@@ -168,14 +168,19 @@ def requirements(
     assert PTXAS is not None
     head, first = _head(version, target, wide=False)
     path = directory / "requirements.ptx"
-    path.write_text(head + "\n".join(instructions) + "\nret;\n}\n")
+    last = "cvt.rn.f16x2.e4m3x2 r0, h1;"  # refused below sm_89: ptxas came to the end
+    path.write_text(head + "\n".join([*instructions, last]) + "\nret;\n}\n")
     done = subprocess.run(
         [PTXAS, f"-arch=compute_{target}", str(path), "-o", str(directory / "out.cubin")],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     needed: dict[str, tuple[tuple[int, int], int]] = {}
     unsaid: set[str] = set()
+    complete = False
     for number, message in re.findall(r"line (\d+); error\s*:\s*(.*)", done.stdout + done.stderr):
+        if int(number) - first >= len(instructions):
+            complete = True
+            break
         text = instructions[int(number) - first]
         known_version, known_target = needed.get(text, (version, int(target)))
         if found := re.search(r"version (\d+)\.(\d+)", message):
@@ -185,6 +190,7 @@ def requirements(
         elif found := re.search(r"sm_(\d+)", message):
             known_target = max(known_target, int(found[1]))
         needed[text] = known_version, known_target
+    assert complete, done.stderr[-300:]
     return {text: need for text, need in needed.items() if text not in unsaid}
 
 

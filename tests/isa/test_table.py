@@ -84,6 +84,9 @@ def test_order_of_modifiers() -> None:
         ("cvt.sat.u32.u8", "'.sat' has no use", ""),
         ("", "unknown instruction ''", ""),
         (".", "unknown instruction ''", ""),
+        ("ld" + ".global" * 20000, "more than any instruction has", ""),
+        ("ld." + "x" * 20000, "…", "accepted: ld"),
+        ("x" * 20000, "unknown instruction", ""),
         ("add..f32", "add has no modifier '.'", ""),
     ],
 )  # fmt: skip
@@ -94,6 +97,7 @@ def test_errors(opcode: str, message: str, hint: str) -> None:
     assert message in text
     assert hint in text
     assert 1 <= len(text.splitlines()) <= 5
+    assert len(text) < 2000
 
 
 def test_availability() -> None:

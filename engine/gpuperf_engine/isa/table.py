@@ -46,6 +46,8 @@ __all__ = [
 
 _Meaning = TypeVar("_Meaning", bound=Callable[..., object])
 
+#: Modifiers of any instruction, at most.
+_LONGEST = 24
 _SPACES = ("global", "shared", "local", "const", "param")
 _ROWS: dict[str, list[Row]] = {}
 _SPELLINGS: dict[str, tuple[Spelling, ...]] = {}
@@ -247,9 +249,10 @@ def _lookup(opcode: str) -> tuple[Spelling, ...]:
     mnemonic, *tokens = opcode.split(".")
     candidates = _table().get(mnemonic)
     if not candidates:
-        raise PtxError(
-            f"unknown instruction {mnemonic!r}", hint=nearest(mnemonic, _table(), noun="instruction")
-        )
+        hint = nearest(mnemonic[:40], _table(), noun="instruction")
+        raise PtxError(f"unknown instruction {_shown(mnemonic)}", hint=hint)
+    if len(tokens) > _LONGEST:
+        raise PtxError(f"{_shown(opcode)}: {len(tokens)} modifiers are more than any instruction has")
     spellings: list[Spelling] = []
     reason = ""
     for row in candidates:
@@ -263,7 +266,7 @@ def _lookup(opcode: str) -> tuple[Spelling, ...]:
     if spellings:
         return tuple(spellings)
     if reason:
-        raise PtxError(f"{opcode!r}: {reason}")
+        raise PtxError(f"{_shown(opcode)}: {reason}")
     raise _refusal(opcode, mnemonic, tokens, candidates)
 
 
@@ -273,10 +276,15 @@ def _refusal(opcode: str, mnemonic: str, tokens: list[str], candidates: list[Row
     fewest = min(len(found) for found in unknown.values())
     near = [row for row, found in unknown.items() if len(found) == fewest]
     if fewest:
-        message = f"{opcode!r}: {mnemonic} has no modifier '.{unknown[near[0]][0]}' here"
+        message = f"{_shown(opcode)}: {mnemonic} has no modifier {_shown('.' + unknown[near[0]][0])} here"
     else:
-        message = f"{opcode!r}: {mnemonic} does not combine these modifiers, or lacks one"
+        message = f"{_shown(opcode)}: {mnemonic} does not combine these modifiers, or lacks one"
     return PtxError(message, details=[f"accepted: {row.syntax}{_value_sets(row)}" for row in near[:3]])
+
+
+def _shown(text: str) -> str:
+    """Text of the module as it is quoted in messages: the beginning of what is too long."""
+    return repr(text if len(text) <= 80 else text[:77] + "…")
 
 
 def _value_sets(row: Row) -> str:

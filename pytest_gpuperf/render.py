@@ -49,7 +49,7 @@ def _finalize(value: Any) -> Any:
 def _code(text: object) -> str:
     """Untrusted text for Markdown: inert in tables, lists and running text."""
     line = " ".join(clean(str(text)).split())
-    escaped = "".join(char if char.isalnum() or char in " .,/-=+%" else f"&#{ord(char)};" for char in line)
+    escaped = "".join(char if char.isalnum() or char in " .,/-=+%→–…" else f"&#{ord(char)};" for char in line)
     return f"<code>{escaped}</code>"
 
 

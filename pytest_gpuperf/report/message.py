@@ -105,11 +105,17 @@ def _case(record: Mapping[str, Any], verbose: bool) -> list[str]:
         return [*lines, *(f"  {clean(line)}" for line in record["error"].splitlines())]
     if record["stored"] is None and record["verdict"] == "new":
         return [*lines, f"  no entry in {one_line(record['baseline'])}", *_table(_essential(record["rows"]))]
-    shown = [row for row in record["rows"] if verbose or row["verdict"] != "ok"]
-    lines += _table(shown[:_ROWS] if not verbose else shown)
-    if not verbose and len(shown) > _ROWS:
+    rows = record["rows"]
+    failing = [row for row in rows if row["fails"]]
+    shown = rows if verbose else (failing or [row for row in rows if row["verdict"] != "ok"])
+    lines += _table(shown if verbose else shown[:_ROWS])
+    if len(shown) > _ROWS and not verbose:
         lines.append(f"    … {len(shown) - _ROWS} more (-vv shows all)")
-    lines += [f"    because {one_line(sentence)}" for sentence in record["because"]]
+    quiet = sum(row["verdict"] != "ok" and not row["fails"] for row in rows) if failing and not verbose else 0
+    if quiet:
+        lines.append(f"    … and {quiet} that moved without failing (-vv shows all)")
+    for position, sentence in enumerate(record["because"]):
+        lines.append(f"    {'because' if position == 0 else '       '} {one_line(sentence)}")
     if record["inputs_changed"]:
         lines.append("    the inputs (launch shape, scalars or array contents) are not those of the baseline")
     return lines

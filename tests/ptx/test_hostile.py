@@ -123,7 +123,7 @@ def test_wrong_input_gives_a_short_message_soon(name: str) -> None:
     assert isinstance(caught.value, (PtxError, PtxSyntaxError))
 
 
-RIGHT = {
+RIGHT: dict[str, str | bytes] = {
     "parentheses": module("mov.u32 %r1, " + "(" * 10_000 + "1" + ")" * 10_000 + ";"),
     "scopes": module("{" * 10_000 + "add.u32 %r1, %r1, 1;" + "}" * 10_000),
     "scopes with registers": module("{ .reg .b32 %r1; add.u32 %r1, %r1, 1;" * 3_000 + "}" * 3_000),

@@ -319,13 +319,13 @@ class _Body:
         for operand, key in zip(operands, keys):
             if key[0] == "name" and not all(form.role == "label" for form in spellings[0].operands):
                 self.names.undeclared(key[1], operand.span)
-        reason = next((reason for reason in reasons if not reason.startswith("takes")), reasons[0])
-        accepted = list(dict.fromkeys(spelling.row.syntax for spelling in spellings))
-        raise PtxError(
-            f"{opcode}: {reason}",
-            span=self.text.span(place, end),
-            hint=f"accepted: {' or '.join(accepted[:2])}",
+        # Of several spellings, those with as many operands say best what is wrong.
+        best = [pair for pair in zip(reasons, spellings) if not pair[0].startswith("takes")] or list(
+            zip(reasons, spellings)
         )
+        accepted = list(dict.fromkeys(spelling.row.syntax for _, spelling in best))
+        span = self.text.span(place, end)
+        raise PtxError(f"{opcode}: {best[0][0]}", span=span, hint=f"accepted: {' or '.join(accepted[:2])}")
 
     def _connect(self) -> None:
         """Gives branches their targets, now that all labels are known."""

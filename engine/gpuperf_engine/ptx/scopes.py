@@ -238,7 +238,10 @@ class Names:
             raise PtxError(
                 f"register {quoted(name)} is not declared", span=span, hint=_closest(name, known, "register")
             )
-        everything = [*self.known, *self.module.variables, *self.module.functions]
+        if f"%{name}" in self.known:
+            raise PtxError(f"{quoted(name)} is not declared", span=span, hint=f"did you mean '%{name}'?")
+        own = [each for each in self.known if each[0] != "%"]
+        everything = [*own, *self.module.variables, *self.module.functions]
         raise PtxError(f"{quoted(name)} is not declared", span=span, hint=_closest(name, everything, "name"))
 
     def no_label(self, name: str, span: Span) -> NoReturn:

@@ -123,7 +123,8 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class LabelOperand:
-    """A label as target; ``index`` is the position in ``Function.instructions`` it stands before (may be one past the end)."""
+    """A label as target; ``index`` is the position in ``Function.instructions`` it stands before (may be one past the
+    end); −1 for the name of a ``.branchtargets`` list, whose labels are the instruction's ``targets``."""
 
     name: str
     index: int

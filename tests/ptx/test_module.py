@@ -402,3 +402,9 @@ def test_bodies_are_read_when_asked_for() -> None:
     assert len(module["k7"].instructions) == 2
     assert module.functions["k8"].instructions == []
     assert module["k7"] is module["k7"]
+
+
+def test_one_label_in_thousands_of_scopes_stays_cheap() -> None:
+    kernel = body("{ .reg .b32 t; L: bra L; }\n" * 20_000)["k"]
+    assert len(kernel.labels) == 20_000
+    assert [item.targets[0].index for item in kernel.instructions] == list(range(20_000))

@@ -98,6 +98,7 @@ class Names:
         self.text = text
         self.known: dict[str, Meaning] = {}
         self.scope = Scope(None)
+        self._repeated: dict[str, int] = {}
         for variable in (*function.params, *function.returns):
             self.add_variable(variable)
 
@@ -224,9 +225,9 @@ class Names:
         index = len(self.function.instructions)
         self.scope.labels[name] = LabelOperand(name, index, span)
         labels = self.function.labels
-        unique, number = name, 1
+        unique = name
         while unique in labels:
-            number += 1
+            self._repeated[name] = number = self._repeated.get(name, 1) + 1
             unique = f"{name}${number}"
         labels[unique] = index
 

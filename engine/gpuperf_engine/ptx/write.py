@@ -95,6 +95,7 @@ class _Names:
 
     def __init__(self, module: Module, function: Function | None = None) -> None:
         self.used = {*module.variables, *module.functions, *module.aliases}
+        self.repeated: dict[str, int] = {}
         self.current = ""
         self.registers: list[str] = []
         self.variables: dict[int, str] = {}
@@ -120,9 +121,9 @@ class _Names:
 
     def fresh(self, name: str) -> str:
         """The name, with a number behind it if it is taken."""
-        unique, number = name, 1
+        unique = name
         while unique in self.used:
-            number += 1
+            self.repeated[name] = number = self.repeated.get(name, 1) + 1
             unique = f"{name}${number}"
         self.used.add(unique)
         return unique

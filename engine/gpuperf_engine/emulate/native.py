@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 
 from ..errors import Unsupported
-from ..ptx.syntax import CallTarget
+from ..isa.types import scalar_type
+from ..ptx.syntax import CallTarget, Instruction
+from . import native_blocks, native_flow
+from . import native_cache as store
+from .lanes import LanesBackend
 from .launch import LaunchPlan
 from .memory import Memory
 from .native_codegen import Generated, generate
-from .native_jit import Library, load, runtime_addresses
+from .native_jit import Library, compile_object, fingerprint, generation, improve, link, runtime_addresses
 from .native_launch import Launch
 from .observe import Observation
 from .program import Program
@@ -20,15 +25,18 @@ __all__ = ["Code", "NativeBackend", "code_of"]
 
 @dataclass
 class Code:
-    """A compiled program."""
+    """A compiled program: the object it was made from, and the object in memory."""
 
     generated: Generated
+    content: bytes
     library: Library
+    generation: int
 
-    @property
-    def entry(self) -> int:
-        """Address of the warp function."""
-        return self.library.addresses["warp"]
+    def refresh(self) -> None:
+        """Use the best runtime functions that there are by now."""
+        if self.generation != generation():
+            self.generation = generation()
+            self.library = link(self.content, ("warp",), runtime_addresses(self.generated.needs))
 
 
 class NativeBackend:
@@ -38,11 +46,12 @@ class NativeBackend:
         """Raises what the kernel deserves: ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError``, ``Unsupported``."""
         code = code_of(program)
         if code is None:
-            from .lanes import LanesBackend
-
             return LanesBackend().run(program, plan, memory, observe)
         launch = Launch(program, plan, memory, observe, code)
-        launch.run_rounds()
+        try:
+            launch.run()
+        finally:
+            improve()
         memory.settle()
         return launch.observation()
 
@@ -53,27 +62,62 @@ def code_of(program: Program) -> Code | None:
     if "native" not in memo:
         memo["native"] = None if _too_rare(program) else _compile(program)
     found = memo["native"]
-    assert found is None or isinstance(found, Code)
+    if not isinstance(found, Code):
+        return None
+    found.refresh()
     return found
 
 
 def _compile(program: Program) -> Code | None:
+    kernel = program.kernel
+    text = hashlib.blake2b(kernel.module.text.encode("utf-8", "surrogatepass")).digest()
+    place = store.key("program", text, kernel.name, fingerprint(0))
+    stored = store.read(place)
+    if stored is not None:
+        try:
+            return _linked(*_unpack(stored))
+        except (RuntimeError, ValueError, KeyError):
+            pass
     try:
-        generated = generate(program, _stores_parts_of_words(program))
+        ir, generated = generate(program, _stores_parts_of_words(program))
     except Unsupported:
         # raised by the reference backend where the instruction is reached, if it is
         return None
-    imports = runtime_addresses(generated.needs)
-    digest = hashlib.blake2b(generated.text.encode()).hexdigest()
-    library = load(digest, lambda: generated.text, 0, ("warp",), imports)
-    return Code(generated, library)
+    content = compile_object(ir, 0)
+    store.write(place, _pack(generated, content))
+    return _linked(generated, content)
+
+
+def _linked(generated: Generated, content: bytes) -> Code:
+    addresses = runtime_addresses(generated.needs)
+    return Code(generated, content, link(content, ("warp",), addresses), generation())
+
+
+def _pack(generated: Generated, content: bytes) -> bytes:
+    head = json.dumps(asdict(generated)).encode()
+    return len(head).to_bytes(8, "little") + head + content
+
+
+def _unpack(raw: bytes) -> tuple[Generated, bytes]:
+    size = int.from_bytes(raw[:8], "little")
+    head = json.loads(raw[8 : 8 + size])
+    head["needs"] = tuple(head["needs"])
+    slots = [{int(index): (offset, same) for index, (offset, same) in item.items()} for item in head["slots"]]
+    constants = [{int(index): pattern for index, pattern in item.items()} for item in head["constants"]]
+    head["slots"], head["constants"] = tuple(slots), tuple(constants)
+    return Generated(**head), raw[8 + size :]
 
 
 def _stores_parts_of_words(program: Program) -> bool:
     """Whether shared memory may be written in pieces smaller than a word: then its shadow is kept byte by byte."""
     return any(
-        site.kind != "load" and site.bytes < 4 and site.space in ("shared", "generic") for site in program.sites
+        site.kind != "load" and site.instruction.spelling.space in ("shared", "generic") and _element(site.instruction) < 4
+        for site in program.sites
     )
+
+
+def _element(instruction: Instruction) -> int:
+    return scalar_type(str(instruction.spelling.modifier("type"))).bytes
 
 
 def _too_rare(program: Program) -> bool:

@@ -6,11 +6,9 @@ from ..errors import Unsupported
 from ..flow.blocks import BasicBlock
 from ..flow.operands import matched
 from ..isa.frame import evaluate, extend, has_meaning
-from ..isa.table import OperandForm
 from ..isa.types import ScalarType, scalar_type
 from ..isa.words import Value
 from ..ptx.syntax import (
-    Address,
     Function,
     Guard,
     Immediate,
@@ -25,7 +23,11 @@ from ..ptx.syntax import (
     Vector,
 )
 from .native_codegen import Frame
+from .native_exchange import write_exchange
+from .native_flow import write_terminator
 from .native_layout import Context, Event, State, Status
+from .native_memory import write_memory
+from .native_special import read_special, variable_address
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 
 __all__ = ["BlockWriter"]
@@ -60,9 +62,6 @@ class BlockWriter:
 
     def write(self) -> None:
         """The whole block, from its label to its terminator."""
-        from .native_exchange import write_exchange
-        from .native_flow import write_terminator
-
         block, writer = self.block, self.writer
         writer.start(f"b{block.index}")
         self.load_mask()
@@ -97,9 +96,6 @@ class BlockWriter:
 
     def instruction(self, instruction: Instruction) -> None:
         """One instruction that does not end the block."""
-        from .native_exchange import write_exchange
-        from .native_memory import write_memory
-
         effect = instruction.effect
         if effect in _IGNORED:
             self._count_guard(instruction)
@@ -152,8 +148,6 @@ class BlockWriter:
         if isinstance(operand, Negated):
             return _native(~self.source(operand.operand, PRED))
         if isinstance(operand, SpecialRegister):
-            from .native_special import read_special
-
             return self.as_type(read_special(self, operand), type)
         if isinstance(operand, (Symbol, Variable)):
             return self.as_type(self.address_of(operand), type)
@@ -187,8 +181,6 @@ class BlockWriter:
 
     def address_of(self, operand: Symbol | Variable) -> NativeValue:
         """The address of a variable or function in its own space."""
-        from .native_special import variable_address
-
         if isinstance(operand, Variable):
             return variable_address(self, operand, 0)
         return variable_address(self, operand.target, operand.offset)
@@ -374,11 +366,3 @@ class BlockWriter:
 def _native(value: Value) -> NativeValue:
     assert isinstance(value, NativeValue)
     return value
-
-
-def address_operand(instruction: Instruction) -> tuple[OperandForm, Address]:
-    """The address operand of a memory instruction and its form."""
-    for form, operand in matched(instruction):
-        if isinstance(operand, Address):
-            return form, operand
-    raise Unsupported(f"{instruction.opcode} without an address", span=instruction.span)

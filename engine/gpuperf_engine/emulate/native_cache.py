@@ -20,13 +20,14 @@ _PACKAGES = ("isa", "isa/rows", "ptx", "flow", "emulate")
 
 @cache
 def source_digest() -> bytes:
-    """Digest of the engine's sources that decide what code is generated."""
+    """Digest of names, sizes and times of the engine's sources that decide what code is generated."""
     base = Path(__file__).resolve().parent.parent
     digest = hashlib.blake2b(digest_size=16)
     for package in _PACKAGES:
-        for path in sorted((base / package).glob("*.py")):
-            digest.update(path.name.encode())
-            digest.update(path.read_bytes())
+        with os.scandir(base / package) as entries:
+            found = sorted((entry.name, entry.stat()) for entry in entries if entry.name.endswith(".py"))
+        for name, status in found:
+            digest.update(f"{name} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.digest()
 
 
@@ -42,11 +43,15 @@ def key(*parts: object) -> str:
 
 def folder() -> Path | None:
     """Where objects are kept, made if needed; ``None`` if there is no private place for them."""
-    wanted = os.environ.get("GPUPERF_CACHE", "")
+    return _folder(os.environ.get("GPUPERF_CACHE", ""), os.environ.get("XDG_CACHE_HOME", ""))
+
+
+@cache
+def _folder(wanted: str, home: str) -> Path | None:
     if wanted.lower() in ("off", "0", "no"):
         return None
     try:
-        base = Path(wanted) if wanted else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuperf"
+        base = Path(wanted) if wanted else Path(home or Path.home() / ".cache") / "gpuperf"
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = base.stat()
     except (OSError, RuntimeError):

@@ -12,7 +12,7 @@ from ..errors import Unsupported
 from ..flow.operands import matched
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Address, CallTarget, Function, Immediate, Instruction, Operand, Register, Sink, Variable, Vector
-from .native_blocks import address_operand
+from .native_codegen import address_operand
 from .native_values import LANES, NativeValue, scalar_ll
 
 if TYPE_CHECKING:

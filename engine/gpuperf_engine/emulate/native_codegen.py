@@ -13,26 +13,26 @@ from dataclasses import dataclass
 from ..errors import Unsupported
 from ..flow.blocks import EXIT, BasicBlock
 from ..flow.operands import matched
-from ..ptx.syntax import CallTarget, Function, Register
+from ..isa.table import OperandForm
+from ..ptx.syntax import Address, CallTarget, Function, Instruction
 from .native_layout import EXIT_CODE, RETURN_CODE, Context, Event, State, Status
 from .native_slots import Slots
 from .native_values import Writer
 from .program import Program
 from .warp import WAIT
 
-__all__ = ["Frame", "Generated", "call_target", "generate"]
+__all__ = ["Frame", "Generated", "address_operand", "call_target", "generate"]
 
 
 
 @dataclass(frozen=True)
 class Generated:
-    """The text of one program's code and what running it needs to know.
+    """What running a program's code needs to know. ``needs`` are the runtime functions it calls.
 
     ``slots`` and ``constants`` map, per function, indices of registers to ``(offset, same in all lanes)`` and to bit patterns;
     ``report`` is where values are left for messages; ``watch`` how unwritten shared memory is known (``Context.WATCH``).
     """
 
-    text: str
     needs: tuple[str, ...]
     state_bytes: int
     zero_start: int
@@ -131,8 +131,8 @@ def _joins(program: Program) -> dict[int, list[int]]:
     return found
 
 
-def generate(program: Program, watching: bool) -> Generated:
-    """The IR of a program. Raises ``Unsupported``, with its position, for an instruction that cannot be run."""
+def generate(program: Program, watching: bool) -> tuple[str, Generated]:
+    """The IR of a program, and what goes with it. Raises ``Unsupported``, with its position, for an instruction that cannot be run."""
     from .native_blocks import BlockWriter
 
     frame = Frame(program, watching)
@@ -163,8 +163,8 @@ def generate(program: Program, watching: bool) -> Generated:
     )
     needs = tuple(sorted(name for name in writer.needs if not name.startswith("llvm.")))
     slots = frame.slots
-    return Generated(
-        text, needs, slots.bytes, slots.zero_start, slots.zero_bytes, frame.stack_entries, slots.report,
+    return text, Generated(
+        needs, slots.bytes, slots.zero_start, slots.zero_bytes, frame.stack_entries, slots.report,
         1 if watching else 2, _slot_table(frame), _constant_table(frame),
     )  # fmt: skip
 
@@ -308,6 +308,14 @@ def call_target(block: BasicBlock) -> CallTarget:
     raise Unsupported("a call without target", span=block.terminator.span)
 
 
+def address_operand(instruction: Instruction) -> tuple[OperandForm, Address]:
+    """The address operand of a memory instruction and its form."""
+    for form, operand in matched(instruction):
+        if isinstance(operand, Address):
+            return form, operand
+    raise Unsupported(f"{instruction.opcode} without an address", span=instruction.span)
+
+
 def _write_exits(frame: Frame) -> None:
     writer = frame.writer
     for status in (Status.DONE, Status.BARRIER, Status.TURN_OVER, Status.FAULT, Status.EVENT):
@@ -318,8 +326,3 @@ def _write_exits(frame: Frame) -> None:
         steps = writer.op("load i64, ptr %steps")
         writer.do(f"store i64 {steps}, ptr {frame.field('%st', State.STEPS)}")
         writer.do(f"ret i32 {status}")
-
-
-def register_is_uniform(program: Program, function: int, register: Register) -> bool:
-    """Whether a register is kept once per warp."""
-    return register in program.uniformity[function].uniform

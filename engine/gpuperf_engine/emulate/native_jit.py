@@ -130,7 +130,21 @@ def load(name: str, make: Any, level: int, exports: tuple[str, ...], imports: di
     return link(content, exports, imports)
 
 
+def store_object(name: str, level: int, content: bytes) -> None:
+    """Put an object in the cache."""
+    store.write(store.key("object", name, fingerprint(level)), content)
+
+
 _libraries: dict[str, Library] = {}
+#: libraries that were replaced stay: code that was linked to them may be running
+_replaced: list[Library] = []
+_hasty: dict[str, None] = {}
+_generation = [0]
+
+
+def generation() -> int:
+    """Raised whenever runtime functions were replaced by better ones: code linked before may be linked again."""
+    return _generation[0]
 
 
 def _library(name: str) -> Library:
@@ -143,15 +157,57 @@ def _library(name: str) -> Library:
     return found
 
 
-def _load_runtime(name: str) -> Library:
+def _runtime_text(name: str) -> str:
     if name in _SCRIPTS:
-        exports, file = _SCRIPTS[name]
-        return load(name, lambda: native_script.translate(_HERE / file, vars(native_layout)), 1, exports, {})
+        return native_script.translate(_HERE / _SCRIPTS[name][1], vars(native_layout))
     if name.startswith("access"):
-        width, wide = int(name[6:]), host().wide
-        exports = access_names(width)
-        return load(name, lambda: access_functions(width, wide), 1, exports, runtime_addresses(_ACCESS))
-    return load(name, lambda: vector_function(name), 1, (name,), {})
+        return access_functions(int(name[6:]), host().wide)
+    return vector_function(name)
+
+
+def _links(name: str) -> tuple[tuple[str, ...], dict[str, int]]:
+    """What a runtime object exports and imports."""
+    if name in _SCRIPTS:
+        return _SCRIPTS[name][0], {}
+    if name.startswith("access"):
+        return access_names(int(name[6:])), runtime_addresses(_ACCESS)
+    return (name,), {}
+
+
+def _load_runtime(name: str) -> Library:
+    """From the cache; else compiled in haste, to be compiled well by ``improve``."""
+    exports, imports = _links(name)
+    content = store.read(store.key("object", name, fingerprint(1)))
+    if content is not None:
+        try:
+            return link(content, exports, imports)
+        except RuntimeError:
+            pass
+    if name not in _SCRIPTS and not name.startswith("access"):
+        content = compile_object(_runtime_text(name), 1)
+        store_object(name, 1, content)
+        return link(content, exports, imports)
+    _hasty[name] = None
+    return link(compile_object(_runtime_text(name), 0), exports, imports)
+
+
+def improve() -> None:
+    """Compile well what was compiled in haste, in a thread of its own."""
+    if _hasty:
+        waiting = list(_hasty)
+        _hasty.clear()
+        threading.Thread(target=_improve, args=(waiting,), name="gpuperf-compile").start()
+
+
+def _improve(names: list[str]) -> None:
+    for name in names:
+        content = compile_object(_runtime_text(name), 1)
+        store_object(name, 1, content)
+        with _lock:
+            better = link(content, *_links(name))
+            _replaced.append(_libraries[name])
+            _libraries[name] = better
+    _generation[0] += 1
 
 
 def _group(name: str) -> str:

@@ -21,6 +21,7 @@ from .launch import LaunchPlan
 from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
 from .native_jit import runtime_addresses
 from .native_layout import CACHE_BYTES, SHAPE_BYTES, SITE_COUNTERS, Context, Cta, State, Status, Wait
+from .native_threads import run_parallel
 from .native_warp import NativeWarp
 from .observe import Observation
 from .program import Program
@@ -88,7 +89,7 @@ class Worker:
         launch, plan, generated = self.launch, self.launch.plan, self.launch.code.generated
         last = plan.threads_per_cta - 32 * (plan.warps_per_cta - 1)
         fields = {
-            Context.WARP_CODE: launch.code.entry,
+            Context.WARP_CODE: launch.library.addresses["warp"],
             Context.WARPS: plan.warps_per_cta,
             Context.STATE_BYTES: generated.state_bytes,
             Context.FUEL: TURN,
@@ -128,10 +129,6 @@ class Worker:
     def get(self, offset: int) -> int:
         """A field of the context, unsigned."""
         return int(struct.unpack_from("<Q", self.context, offset)[0])
-
-    def set_code(self, address: int) -> None:
-        """Run other code for the same program from now on."""
-        struct.pack_into("<Q", self.context, Context.WARP_CODE, address)
 
     # ------------------------------------------------------------------------------------------------- running
 
@@ -191,6 +188,8 @@ class Launch:
         self.memory = memory
         self.observe = observe
         self.code = code
+        #: kept while it runs, also if better code takes its place meanwhile
+        self.library = code.library
         self.table = memory.table()
         self.tids = _thread_ids(plan)
         self.params = np.frombuffer(plan.parameters + bytes(16), dtype=np.uint8).copy()
@@ -229,13 +228,19 @@ class Launch:
         made.put(Cta.STATES, address_of(made.states))
         return made
 
-    def run_rounds(self) -> None:
-        """The deterministic schedule (see ``schedule``): rounds over a window of resident CTAs, in index order."""
-        worker = self.worker()
-        count = self.plan.ctas
+    def run(self) -> None:
+        """All CTAs: on several host threads if nobody can tell, else on the deterministic schedule."""
+        if self.program.order_free and self.plan.threads > 1 and self.plan.ctas > 1:
+            run_parallel(self)
+        else:
+            self.run_rounds(self.worker(), 0, self.plan.ctas)
+
+    def run_rounds(self, worker: Worker, following: int, count: int) -> None:
+        """CTAs ``following … count − 1`` on the deterministic schedule (see ``schedule``): rounds over a window of resident
+        CTAs, in index order; one at a time in order-free programs."""
         resident = 1 if self.program.order_free else self.plan.resident
         window: list[Slot] = []
-        following = quiet = 0
+        quiet = 0
         last = b""
         while window or following < count:
             passed = worker.get(Context.PASSED)

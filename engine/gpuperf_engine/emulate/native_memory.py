@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
-from .native_blocks import address_operand
+from .native_codegen import address_operand
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 
 if TYPE_CHECKING:

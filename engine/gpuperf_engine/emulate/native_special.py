@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Union
 from ..errors import Unsupported
 from ..isa.types import scalar_type
 from ..ptx.syntax import Function, SpecialRegister, Variable
-from .memory import SHARED_WINDOW
 from .native_layout import Context, Cta, State
 from .native_values import LANES, NativeValue
 
@@ -116,5 +115,3 @@ def variable_address(to: BlockWriter, target: Union[Variable, Function], offset:
     base = writer.op(f"load i64, ptr {cell}, !invariant.load !0")
     return to.value(U64, writer.op(f"add i64 {base}, {offset}") if offset else base, True)
 
-
-_ = SHARED_WINDOW

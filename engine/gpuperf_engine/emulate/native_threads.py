@@ -1,0 +1,78 @@
+"""CTAs of one launch on several host threads, for programs in which no CTA can tell the order.
+
+Each thread has counters of its own, which are added up; memory is shared. Of several errors the one of the lowest CTA is raised,
+whatever ran first.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ..errors import EngineError
+
+if TYPE_CHECKING:
+    from .native_launch import Launch, Worker
+
+__all__ = ["run_parallel"]
+
+#: what one thread alone must be expected to need, in seconds, before others are asked to help
+WORTH_IT = 0.0015
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "gpuperf-cta")
+
+
+class _Queue:
+    """Chunks of CTAs, handed out in index order until one fails."""
+
+    def __init__(self, launch: Launch, first: int, chunk: int) -> None:
+        self.launch = launch
+        self.next = first
+        self.chunk = chunk
+        self.lock = threading.Lock()
+        self.failed: list[tuple[int, EngineError]] = []
+
+    def take(self) -> tuple[int, int] | None:
+        """The next chunk, or ``None``."""
+        with self.lock:
+            first = self.next
+            if self.failed or first >= self.launch.plan.ctas:
+                return None
+            self.next = min(first + self.chunk, self.launch.plan.ctas)
+            return first, self.next
+
+    def work(self, worker: Worker) -> None:
+        """Run chunks until there are none left."""
+        while (part := self.take()) is not None:
+            try:
+                self.launch.run_rounds(worker, *part)
+            except EngineError as error:
+                with self.lock:
+                    self.failed.append((part[0], error))
+
+
+def run_parallel(launch: Launch) -> None:
+    """Run all CTAs: the first few here, and, if much is left, the rest on all threads of the plan."""
+    worker, count = launch.worker(), launch.plan.ctas
+    first = max(1, count // 32)
+    start = time.perf_counter()
+    launch.run_rounds(worker, 0, first)
+    expected = (time.perf_counter() - start) * (count - first) / first
+    threads = min(launch.plan.threads, count - first)
+    if expected < WORTH_IT or threads < 2:
+        launch.run_rounds(worker, first, count)
+        return
+    queue = _Queue(launch, first, max(1, (count - first) // (threads * 8)))
+    pool = _pool(launch.plan.threads)
+    jobs: list[Future[None]] = [pool.submit(queue.work, launch.worker()) for _ in range(threads - 1)]
+    queue.work(worker)
+    for job in jobs:
+        job.result()
+    if queue.failed:
+        raise min(queue.failed, key=lambda item: item[0])[1]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuperf_engine.emulate.warp import AFTER, EXIT, REJOIN, SIDE, WAIT, Meeting, Warp
+from gpuperf_engine.emulate.warp import AFTER, AT_END, EXIT, PATIENCE, REJOIN, SIDE, WAIT, Meeting, Warp
 
 ALL = 0xF
 
@@ -283,11 +283,74 @@ def test_the_lane_that_took_the_lock_goes_on(warp: Warp) -> None:
     warp.branch([(1, 0b1110), (2, 0b0001)], 2)
     warp.jump(1)
     warp.take_turns()
+    assert at(warp) == (1, 0b1110)  # others may come and help
+    assert warp.urge()
+    warp.take_turns()
     assert (at(warp), warp.id) == ((2, 0b0001), EXIT)
     warp.exit(0b0001)
     assert (at(warp), warp.id) == ((1, 0b1110), 2)
     warp.jump(2)
     assert (at(warp), warp.live) == ((2, 0b1110), 0b1110)
+
+
+def test_patience_ends(warp: Warp) -> None:
+    warp.branch([(1, 0b1110), (2, 0b0001)], 2)
+    for _ in range(PATIENCE):
+        warp.take_turns()
+        assert at(warp) == (1, 0b1110)
+    warp.take_turns()
+    assert at(warp) == (2, 0b0001)
+
+
+def test_urging_helps_only_where_lanes_have_arrived(warp: Warp) -> None:
+    assert not warp.urge()
+    warp.branch([(1, 0b1110), (2, 0b0001)], 3)
+    assert not warp.urge()
+    warp.jump(3)
+    assert warp.urge() and not warp.urge()
+
+
+def leave_early(warp: Warp) -> None:
+    """Lane 0 leaves the loop of block 1 for block 2 while the others spin."""
+    warp.branch([(1, 0b1110), (2, 0b0001)], 2)
+    warp.urge()
+    warp.take_turns()
+    assert at(warp) == (2, 0b0001)
+
+
+def test_lanes_that_left_early_are_gathered_at_a_barrier(warp: Warp) -> None:
+    leave_early(warp)
+    warp.jump(7)
+    assert warp.gather()
+    assert at(warp) == (1, 0b1110)
+    warp.jump(2)
+    assert at(warp) == (2, 0b1110)
+    warp.jump(7)
+    assert warp.gather()
+    assert (at(warp), warp.id, warp.stack) == ((AT_END + 7, ALL), EXIT, [])
+
+
+def test_the_last_missing_lanes_may_exit(warp: Warp) -> None:
+    leave_early(warp)
+    warp.jump(7)
+    warp.gather()
+    warp.exit(0b1110)
+    assert at(warp) == (AT_END + 7, 0b0001)
+
+
+def test_lanes_at_two_barriers_are_not_gathered(warp: Warp) -> None:
+    leave_early(warp)
+    warp.jump(7)
+    warp.gather()
+    warp.jump(2)
+    warp.jump(8)
+    assert warp.gather()
+    assert warp.blocked
+
+
+def test_a_barrier_in_a_branch_is_divergent(warp: Warp) -> None:
+    warp.branch([(1, 0b0011), (2, 0b1100)], 3)
+    assert not warp.gather()
 
 
 def test_sides_take_turns(warp: Warp) -> None:
@@ -321,6 +384,7 @@ def test_a_split_alone_keeps_running(warp: Warp) -> None:
 def test_returned_lanes_may_leave_a_call_early(warp: Warp, record: Record) -> None:
     warp.call(1, 50, 5, "frame")
     warp.branch([(51, 0b0111), (EXIT, 0b1000)], EXIT)
+    warp.urge()
     warp.take_turns()
     assert (at(warp), record.left) == ((5, 0b1000), [("frame", 0b1000)])
     warp.exit(0b1000)

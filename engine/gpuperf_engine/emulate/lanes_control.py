@@ -209,6 +209,8 @@ class BarrierEnd:
         splits = warp.splits
         whole = splits.mask == splits.live
         if self.aligned and not whole:
+            if splits.gather():
+                return None
             raise divergent_barrier(warp.place(), self.instruction, splits.mask, splits.live & ~splits.mask)
         first = lanes_of(splits.mask)[0]
         number, expected = self._operands(warp, first)

@@ -15,7 +15,7 @@ from ..isa.frame import extend
 from ..isa.types import scalar_type
 from ..ptx.syntax import Register, Variable
 from .barriers import Barriers
-from .diagnose import Place, Waiting, budget, deadlock
+from .diagnose import Place, Waiting, budget, deadlock, divergent_barrier
 from .lanes_calls import Call, Frame
 from .lanes_exchange import mask_array, perform
 from .lanes_memory import Arena, Region
@@ -24,7 +24,7 @@ from .lanes_values import LaneValue
 from .launch import LaunchPlan
 from .program import Program
 from .schedule import Status
-from .warp import AFTER, Meeting, Warp
+from .warp import AFTER, ALIGNED, AT_END, BARRIER, SIDE, Meeting, Warp
 
 if TYPE_CHECKING:
     from .lanes_blocks import Block
@@ -153,6 +153,11 @@ class LanesWarp:
             pc = splits.pc
             if pc >= AFTER:
                 block = blocks[pc - AFTER]
+            elif pc >= AT_END:
+                status = blocks[pc - AT_END].end(self)
+                if status is not None:
+                    return status
+                continue
             else:
                 block = blocks[pc]
                 counters.block_warps[pc] += 1
@@ -175,8 +180,13 @@ class LanesWarp:
         """No split runs: the warp has ended, or waits for the CTA, or for itself in vain."""
         if self.splits.done:
             return Status.DONE
-        if any(wait.key == "barrier" for _, _, wait in self.splits.waiting()):
+        waiting = list(self.splits.waiting())
+        if any(wait.key == BARRIER for _, _, wait in waiting):
             return Status.WAITS
+        for block, lanes, wait in waiting:
+            barrier = self.cta.blocks[block].barrier
+            if wait.key == ALIGNED and barrier is not None:
+                raise divergent_barrier(self.place(), barrier.instruction, lanes, self.splits.live & ~lanes)
         raise deadlock(self.where())
 
     def pay(self, block: BasicBlock, target: int) -> bool:
@@ -221,12 +231,15 @@ class LanesWarp:
 
     # -- what the schedule asks for ----------------------------------------------------------------------------------------
 
+    def urge(self) -> bool:
+        return self.at_barrier is None and self.splits.urge()
+
     def release(self, lanes: int, true: int, false: int) -> None:
         if self.at_barrier is not None:
             self.at_barrier.result(self, lanes, true, false)
             return
         for block, waiting, wait in list(self.splits.waiting()):
-            if wait.key == "barrier" and waiting & lanes:
+            if wait.key == BARRIER and waiting & lanes:
                 barrier = self.cta.blocks[block].barrier
                 assert barrier is not None
                 barrier.result(self, waiting, true, false)
@@ -249,16 +262,18 @@ class LanesWarp:
             instruction = self.at_barrier.instruction
             yield Waiting(place, self.splits.mask, self.at_barrier.block, f"at {instruction.opcode}")
         elif self.splits.mask:
-            pc = self.splits.pc - AFTER if self.splits.pc >= AFTER else self.splits.pc
-            yield Waiting(place, self.splits.mask, blocks[pc].basic, "running")
+            yield Waiting(place, self.splits.mask, self._block_at(self.splits.pc), "running")
         for block, lanes, wait in self.splits.waiting():
-            reason = "at a barrier" if wait.key == "barrier" else f"at {wait.key} for lanes that do not come"
+            at_barrier = wait.key in (BARRIER, ALIGNED)
+            reason = f"at {blocks[block].basic.instructions[-1].opcode}" if at_barrier else f"at {wait.key} for lanes that do not come"
             yield Waiting(place, lanes, blocks[block].basic, reason)
         if self.splits.mask and self.at_barrier is None:
             for entry in self.splits.stack:
-                if entry.kind == 1 and entry.mask & self.splits.live:
-                    pc = entry.pc - AFTER if entry.pc >= AFTER else entry.pc
-                    yield Waiting(place, entry.mask & self.splits.live, blocks[pc].basic, "running")
+                if entry.kind == SIDE and entry.mask & self.splits.live:
+                    yield Waiting(place, entry.mask & self.splits.live, self._block_at(entry.pc), "running")
+
+    def _block_at(self, pc: int) -> BasicBlock:
+        return self.cta.blocks[pc & (AT_END - 1)].basic
 
     def place(self) -> Place:
         """For messages."""

@@ -15,7 +15,8 @@ The schedule is a fixed function of the program and its input, the same for both
 
 A CTA whose warps all wait can never go on: that is a deadlock, as are lanes of one warp that wait for lanes of the same warp that never
 come. A livelock is found by comparing: after 1, 2, 4, 8 … rounds in which no CTA ended and no barrier completed, a digest of
-everything that decides how the launch goes on is taken; if it is that of the time before, the launch runs in circles.
+everything that decides how the launch goes on is taken; if it is that of the time before, the launch runs in circles. Then warps
+whose lanes wait at reconvergence points for lanes that spin are urged (``warp.Warp.urge``); if there is none, it is an error.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from .diagnose import Waiting, deadlock, livelock
 __all__ = ["TURN", "Cta", "Status", "WarpRunner", "run_ctas"]
 
 #: fuel of one turn
-TURN = 1 << 16
+TURN = 1 << 14
 
 
 class Status(Enum):
@@ -58,6 +59,9 @@ class WarpRunner(Protocol):
 
     def release(self, lanes: int, true: int, false: int) -> None:
         """A barrier let these lanes go; so many lanes arrived with a true and a false predicate."""
+
+    def urge(self) -> bool:
+        """The launch runs in circles; whether the warp can try something else from now on."""
 
     def state(self) -> Iterable[bytes]:
         """Everything that decides how the warp goes on, memory aside."""
@@ -124,6 +128,9 @@ def run_ctas(count: int, resident: int, start: Callable[[int], Cta], memory: Cal
         if quiet and quiet & (quiet - 1) == 0:
             digest = _digest(window, memory)
             if quiet > 1 and digest == last:
+                if any([warp.urge() for cta in window for warp in cta.warps if warp.live]):
+                    quiet = 0
+                    continue
                 raise livelock(item for cta in window for warp in cta.warps if warp.live for item in warp.where())
             last = digest
 

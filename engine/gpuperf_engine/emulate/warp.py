@@ -35,13 +35,19 @@ moving to the bottom in order; failing that, the group's arrived lanes leave it 
 enclosing group. A member can run if it is no ``WAIT``; a group, if a member can or lanes have arrived. Lanes that exit may
 complete a mask that others wait for.
 
-**Leaving early.** Arrived lanes that leave a group become a split ``(pc, arrived, id)`` of the group's entry, on top of the group; the
-entry keeps its other lanes. For a ``FRAME`` this is their return.
+**Leaving early.** Arrived lanes that leave a group become a split ``(pc, arrived, id)`` of the group's entry, on top of the
+group; the entry keeps its other lanes. For a ``FRAME`` this is their return.
 
-**Yield** (``take_turns``), when the fuel ends in a loop that may wait for other lanes. The innermost group around the running split
-that has arrived lanes lets them leave, and they run. If there is none, in every group around the running split the top
-member goes to the bottom, and from the outermost group inwards the topmost member that can run is chosen. So every split
-gets its turn.
+**Taking turns** (``take_turns``), when the fuel ends in a loop that may wait for other lanes. In every group around the running
+split the top member goes to the bottom, and from the outermost group inwards the topmost member that can run is chosen:
+every split gets its turn. But if the warp is *tired*, and a group around the running split has arrived lanes, the innermost
+such group lets them leave, and they run instead: a lock may be in their hands. A warp is tired after ``PATIENCE`` such turns, or
+once the schedule has found that nothing else can go on (``urge``); so lanes stay together wherever waiting for other warps
+is enough.
+
+**Gathering** (``gather``). An aligned CTA barrier needs all living lanes in one split. Where lanes have left early, a split that comes
+there waits; when all living lanes wait at that barrier, in one group, they are one split again. Where none has left early, the
+barrier is divergent: an error.
 """
 
 from __future__ import annotations
@@ -50,12 +56,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["AFTER", "CALL", "EXIT", "FRAME", "REJOIN", "SIDE", "WAIT", "Entry", "Hooks", "Meeting", "Wait", "Warp"]
+__all__ = [
+    "AFTER",
+    "ALIGNED",
+    "AT_END",
+    "BARRIER",
+    "CALL",
+    "EXIT",
+    "FRAME",
+    "PATIENCE",
+    "REJOIN",
+    "SIDE",
+    "WAIT",
+    "Entry",
+    "Hooks",
+    "Meeting",
+    "Patience",
+    "Wait",
+    "Warp",
+]
 
 #: As a target: the exit of the function that runs.
 EXIT = -1
 #: ``pc = AFTER + block``: go on in that block behind its first instruction, which has been carried out
 AFTER = 1 << 30
+#: ``pc = AT_END + block``: go on at the end of that block, a CTA barrier
+AT_END = 1 << 29
+#: turns after which lanes that have arrived no longer wait for lanes that spin
+PATIENCE = 256
+#: keys of waits at CTA barriers: of a split at an unaligned one, and for the rest of the warp at an aligned one
+BARRIER, ALIGNED = "barrier", "aligned barrier"
 
 REJOIN, SIDE, FRAME, CALL, WAIT = range(5)
 
@@ -74,12 +104,26 @@ class Entry(NamedTuple):
 @dataclass(slots=True)
 class Wait:
     """What a ``WAIT`` entry waits for. ``key`` is the opcode of a ``.sync`` instruction and ``masks`` maps member masks to the
-    lanes that gave them and still wait; for a CTA barrier ``key`` is ``"barrier"``, and the scheduler ends the wait.
+    lanes that gave them and still wait; for a CTA barrier ``key`` is ``BARRIER``, and the scheduler ends the wait, or ``ALIGNED``.
     ``resume`` is where the split goes on."""
 
     key: str
     resume: int
     masks: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Patience:
+    """How long the lanes of a warp wait at a reconvergence point for lanes that spin. ``left``: some have left a group early."""
+
+    turns: int = 0
+    eager: bool = False
+    left: bool = False
+
+    def tired(self) -> bool:
+        """Another turn ended in a loop that may wait; whether arrived lanes may leave now."""
+        self.turns += 1
+        return self.eager or self.turns > PATIENCE
 
 
 class Meeting(NamedTuple):
@@ -124,6 +168,13 @@ class _Group:
     def can_run(self, live: int) -> bool:
         return bool(self.arrived(live)) or any(_can_run(member, live) for member in self.members)
 
+    def groups(self) -> Iterator[_Group]:
+        """This group and all inside it."""
+        yield self
+        for member in self.members:
+            if isinstance(member, _Group):
+                yield from member.groups()
+
     def path(self) -> list[_Group]:
         """This group and the groups inside it that are topmost, outermost first."""
         found = [self]
@@ -141,9 +192,9 @@ def _can_run(node: _Group | Entry, live: int) -> bool:
 class Warp:
     """The splits of one warp. ``mask`` is 0 when no split runs: then the warp is ``done`` or blocked (all splits wait)."""
 
-    __slots__ = ("frames", "hooks", "id", "live", "mask", "pc", "stack")
+    __slots__ = ("frames", "hooks", "id", "live", "mask", "patience", "pc", "stack")
 
-    def __init__(self, pc: int, lanes: int, hooks: Hooks) -> None:
+    def __init__(self, pc: int, lanes: int, hooks: Hooks, patience: Patience | None = None) -> None:
         self.pc = pc
         self.mask = lanes
         self.id = EXIT
@@ -151,6 +202,7 @@ class Warp:
         self.stack: list[Entry] = []
         self.frames = 0
         self.hooks = hooks
+        self.patience = patience if patience is not None else Patience()
 
     @property
     def done(self) -> bool:
@@ -246,13 +298,31 @@ class Warp:
 
     def wait(self, resume: int) -> None:
         """The running split waits at a CTA barrier, to go on at block ``resume`` after ``release``; another runs (or none)."""
-        self.stack.append(Entry(self.pc, self.mask, self.id, WAIT, payload=Wait("barrier", resume)))
+        self.stack.append(Entry(self.pc, self.mask, self.id, WAIT, payload=Wait(BARRIER, resume)))
         self._choose()
+
+    def gather(self) -> bool:
+        """The running split comes to the aligned CTA barrier at the end of its block, without all living lanes. If it may wait for
+        them there, it does, and another split runs (or none, or all of them at ``AT_END``); else returns false."""
+        if not self.patience.left:
+            return False
+        block = self.pc - AFTER if self.pc >= AFTER else self.pc
+        self.stack.append(Entry(block, self.mask, self.id, WAIT, payload=Wait(ALIGNED, AT_END + block)))
+        self._complete_waits()
+        self._choose()
+        return True
+
+    def urge(self) -> bool:
+        """Nothing else can go on: makes the warp tired. Returns whether that may help."""
+        if self.patience.eager or not any(group.arrived(self.live) for group in self._tree().groups()):
+            return False
+        self.patience.eager = True
+        return True
 
     def release(self, lanes: int) -> None:
         """The splits with these lanes wait no longer at their CTA barrier."""
         for place, entry in enumerate(self.stack):
-            if entry.kind == WAIT and entry.payload.key == "barrier" and entry.mask & lanes:
+            if entry.kind == WAIT and entry.payload.key == BARRIER and entry.mask & lanes:
                 self.stack[place] = Entry(entry.payload.resume, entry.mask, entry.id, SIDE)
         if not self.mask:
             self._choose()
@@ -284,6 +354,21 @@ class Warp:
                 del entry.payload.masks[mask]
                 if not entry.payload.masks:
                     self.stack[place] = Entry(entry.payload.resume, entry.mask, entry.id, SIDE)
+        self._complete_gathering()
+
+    def _complete_gathering(self) -> None:
+        """Makes one split of the splits at an aligned barrier, if they are all that live, at one barrier, in one group."""
+        waiting = [entry for entry in self.stack if entry.kind == WAIT and entry.payload.key == ALIGNED]
+        there = 0
+        for entry in waiting:
+            there |= entry.mask
+        if not waiting or self.live & ~there or len({entry.pc for entry in waiting}) > 1:
+            return
+        for group in self._tree().groups():
+            if all(any(member is entry for member in group.members) for entry in waiting):
+                first = next(place for place, entry in enumerate(self.stack) if entry is waiting[0])
+                self.stack[first] = Entry(waiting[0].payload.resume, there, waiting[0].id, SIDE)
+                self.stack = [entry for entry in self.stack if not any(entry is other for other in waiting)]
 
     # Choosing who runs
 
@@ -293,8 +378,9 @@ class Warp:
             self._pop()
         root = self._tree()
         path = root.path()
+        tired = self.patience.tired()
         for inner, outer in zip(path[:0:-1], path[-2::-1]):
-            if inner.arrived(self.live):
+            if tired and inner.arrived(self.live):
                 self._let_leave(inner, outer)
                 self._adopt(root)
                 return
@@ -364,6 +450,7 @@ class Warp:
         entry = group.entry
         assert entry is not None
         lanes = group.arrived(self.live)
+        self.patience.left = True
         group.entry = entry._replace(mask=entry.mask & ~lanes)
         if entry.kind == FRAME:
             self.hooks.leave(entry.payload, lanes)

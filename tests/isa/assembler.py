@@ -51,11 +51,13 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
         return "targets" if spelling.effect == "indirect_branch" else "there"
     if form.role == "call":
         return "callee"
+    if form.constant and form.name == "bytes":
+        return "16"
     if form.constant:
         return "128" if form.name == "size" else "24" if form.name == "count" else "1"
     if form.name == "fraction":
         return "0f3F000000"
-    if form.vector > 1:
+    if form.vector > 1 or (spelling.effect == "matrix" and "*" in spelling.row.syntax):
         return "{" + ", ".join(_register(form, (index + i) % 9) for i in range(form.vector)) + "}"
     return _register(form, index)
 

@@ -200,7 +200,7 @@ def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spe
         for operand in choice:
             if operand.when and not modifiers.get(operand.when):
                 continue
-            length = str(modifiers.get(operand.vector, operand.vector) or "1").lstrip("v")
+            length = str(modifiers.get(operand.vector, operand.vector) or "1").lstrip("vx")
             forms.append(
                 OperandForm(
                     operand.name,

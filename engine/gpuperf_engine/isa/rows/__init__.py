@@ -1,6 +1,7 @@
 """The rows of the instruction table, one family a file. Importing this package fills the table."""
 
 from . import (
+    asynchronous,
     atomic,
     barrier,
     compare,
@@ -11,6 +12,7 @@ from . import (
     half,
     integer,
     logic,
+    matrix,
     memory,
     move,
     narrow,
@@ -19,6 +21,7 @@ from . import (
 )
 
 __all__ = [
+    "asynchronous",
     "atomic",
     "barrier",
     "compare",
@@ -29,6 +32,7 @@ __all__ = [
     "half",
     "integer",
     "logic",
+    "matrix",
     "memory",
     "move",
     "narrow",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ..spaces import WINDOWS
-from ..table import Modifier, instruction
+from ..table import Modifier, declare, instruction
 from ..words import Value, concat, split
 
 SCALARS = "pred b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
@@ -105,6 +106,27 @@ def cvta_to(a: Value, *, space: str) -> Value:
     """The address in the space of a, a generic address that lies there."""
     base, _ = WINDOWS[space.split("::")[0]]
     return a if base == 0 else a - base
+
+
+CLUSTER: dict[str, Any] = {
+    "category": "move",
+    "unit": "alu",
+    "since": (7, 8),
+    "target": 90,
+    "space": "shared::cluster",
+}
+declare(
+    "mapa{.space}.type d, a, b:u32",
+    "The address in CTA b of the cluster that corresponds to a.",
+    type="u32 u64",
+    **CLUSTER,
+)
+declare(
+    "getctarank{.space}.type d:u32, a",
+    "The rank of the CTA whose shared memory holds a.",
+    type="u32 u64",
+    **CLUSTER,
+)
 
 
 @instruction(

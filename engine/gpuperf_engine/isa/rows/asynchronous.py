@@ -1,0 +1,48 @@
+"""Asynchronous copies that are not bulk copies (manual: cp.async). Parsed, checked and counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..table import declare
+
+COPY: dict[str, Any] = {
+    "category": "load_store",
+    "unit": "lsu",
+    "effect": "async_copy",
+    "since": (7, 0),
+    "target": 80,
+    "requires": {
+        "L2::cache_hint": ((7, 4), 80),
+        "L2::64B": ((7, 4), 80),
+        "L2::128B": ((7, 4), 80),
+        "L2::256B": ((7, 4), 80),
+    },
+}
+TRANSFER: dict[str, Any] = {
+    **COPY,
+    "cop": "ca cg",
+    "to": "shared shared::cta",
+    "hint": "L2::cache_hint",
+    "size": "L2::64B L2::128B L2::256B",
+}
+
+declare(
+    "cp.async.cop.to.global{.hint}{.size} [d], [a], bytes:imm{, source_bytes:u32}, policy:b64?hint",
+    "Copies 4, 8 or 16 bytes from global to shared memory, zeros beyond source_bytes.",
+    **TRANSFER,
+)
+declare(
+    "cp.async.cop.to.global{.hint}{.size} [d], [a], bytes:imm, ignore:pred, policy:b64?hint",
+    "Copies 4, 8 or 16 bytes from global to shared memory, zeros where ignore holds.",
+    **{**TRANSFER, "since": (7, 5)},
+)
+declare("cp.async.commit_group", "Makes a group of this thread's copies so far.", **COPY)
+declare("cp.async.wait_group n:imm", "Waits until at most n groups of copies are pending.", **COPY)
+declare("cp.async.wait_all", "Waits until all copies of this thread are done.", **COPY)
+declare(
+    "cp.async.mbarrier.arrive{.noinc}{.space}.b64 [a]",
+    "Arrives at an mbarrier when all copies of this thread are done.",
+    space="shared shared::cta",
+    **{**COPY, "requires": {"shared::cta": ((7, 8), 80)}},
+)

@@ -78,6 +78,10 @@ def check_tolerances(pairs: Iterable[tuple[str, object]], where: str) -> None:
         if hint is not None:
             raise pytest.UsageError(f"{where}: metric {name!r} is not known; {hint}")
         metric = find(name)
+        if metric is not None and metric.kind == "set":
+            raise pytest.UsageError(
+                f"{where}: {name} has no tolerance: every new one counts; limits={{{name!r}: N}} allows N"
+            )
         try:
             parse_tolerance(text, metric.unit if metric is not None else None)
         except ValueError as error:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 import pytest
 
@@ -13,6 +14,9 @@ from .declared import case_settings, check_declaration, max_instructions
 from .options import Settings, settings_of
 
 __all__ = ["RECORDER", "SKIP_REASON", "Gpuperf", "gpuperf"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 RECORDER: pytest.StashKey[Any] = pytest.StashKey()
 SKIP_REASON = (
@@ -27,6 +31,22 @@ def gpuperf(request: pytest.FixtureRequest) -> Iterator[Gpuperf]:
     if not settings.enabled and not settings.functional:
         pytest.skip(SKIP_REASON)
     yield Gpuperf(request.node, settings)
+
+
+def _quiet(method: Callable[P, R]) -> Callable[P, R]:
+    """Lets the engine's errors end at the test's own line: the frames in between say nothing about the kernel."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True
+        from gpuperf_engine.errors import EngineError
+
+        try:
+            return method(*args, **kwargs)
+        except EngineError as error:
+            raise error.with_traceback(None) from None
+
+    return call
 
 
 class Gpuperf:
@@ -55,31 +75,37 @@ class Gpuperf:
         """The profiles of all launches so far, in order."""
         return tuple(self._recorder.profiles)
 
+    @_quiet
     def array(self, host: Any, name: str | None = None) -> Any:
         """A device array with the contents, shape and dtype of ``host``; ``.numpy()`` copies it out."""
         __tracebackhide__ = True
         return self.device.array(host, **_named(name))
 
+    @_quiet
     def zeros(self, shape: int | Sequence[int], dtype: Any, name: str | None = None) -> Any:
         """A device array of zeros."""
         __tracebackhide__ = True
         return self.device.zeros(shape, dtype, **_named(name))
 
+    @_quiet
     def empty(self, shape: int | Sequence[int], dtype: Any, name: str | None = None) -> Any:
         """A device array that was never written; reading it before that is reported."""
         __tracebackhide__ = True
         return self.device.empty(shape, dtype, **_named(name))
 
+    @_quiet
     def memset(self, array: Any, value: Any) -> None:
         """Sets every element of a device array or view to ``value``."""
         __tracebackhide__ = True
         self.device.memset(array, value)
 
+    @_quiet
     def copy(self, destination: Any, source: Any) -> None:
         """Copies a host array or a device array to a device array of equal size in bytes."""
         __tracebackhide__ = True
         self.device.copy(destination, source)
 
+    @_quiet
     def kernel(
         self,
         source: str | os.PathLike[str],
@@ -105,23 +131,20 @@ class Gpuperf:
         from .sources.ptx_file import read_ptx
 
         declared = {"targets": targets, "tolerance": tolerance, "limits": limits}
-        try:
-            rootdir = self._settings.rootdir
-            ptx = read_ptx(
-                source, folders=[self._item.path.parent, rootdir], rootdir=rootdir, inline_name="<ptx>"
-            )
-            module = load().parse(ptx.text, path=ptx.path)
-            if entry is None:
-                kernels = list(module.kernels)
-                if len(kernels) != 1:
-                    raise EngineError(
-                        f"{ptx.path} has {len(kernels)} kernels: say which one with entry=",
-                        hint=nearest("", kernels, noun="kernel"),
-                    )
-                entry = kernels[0]
-            function = module[entry]
-        except EngineError as error:
-            raise error.with_traceback(None) from None
+        rootdir = self._settings.rootdir
+        ptx = read_ptx(
+            source, folders=[self._item.path.parent, rootdir], rootdir=rootdir, inline_name="<ptx>"
+        )
+        module = load().parse(ptx.text, path=ptx.path)
+        if entry is None:
+            kernels = list(module.kernels)
+            if len(kernels) != 1:
+                raise EngineError(
+                    f"{ptx.path} has {len(kernels)} kernels: say which one with entry=",
+                    hint=nearest("", kernels, noun="kernel"),
+                )
+            entry = kernels[0]
+        function = module[entry]
         site = self._recorder.site()
         check_declaration(declared, f"gpuperf.kernel at {site}", self._settings.target_files)
         case = CaseRecord(
@@ -137,7 +160,7 @@ class Gpuperf:
         try:
             case = self._recorder.declare(case)
         except ValueError as error:
-            pytest.fail(f"gpuperf: {error}", pytrace=False)
+            raise EngineError(str(error)) from None
         return Kernel(self, case, function)
 
     def check(

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from gpuperf_engine.errors import EngineError
+
 from .attribution import source_lines
 from .baseline import Baseline, BaselineError, baseline_path, read_baseline
 from .digest import digest_parts
@@ -27,8 +29,11 @@ _LISTING_LINES = 20_000
 
 
 def module_of(item: pytest.Item) -> str:
-    """The path of the item's file below the rootdir, with slashes."""
-    return storable(item.nodeid.split("::", 1)[0])
+    """The path of the item's file below the rootdir, with slashes; empty for a file that is not below it."""
+    try:
+        return storable(item.path.relative_to(item.config.rootpath).as_posix())
+    except ValueError:
+        return ""
 
 
 def test_of(item: pytest.Item) -> str:
@@ -56,6 +61,11 @@ class Judge:
         if not cases:
             return []
         module, test = module_of(item), test_of(item)
+        if not module:
+            raise EngineError(
+                f"{item.path} lies outside the rootdir {self.settings.rootdir}, so it has no baseline",
+                hint="run pytest with --rootdir, or put a pytest.ini or pyproject.toml above the tests",
+            )
         baseline = self._baseline(module)
         findings = _assigned(cases, gpuperf)
         measured = [

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from gpuperf_engine import __version__
+
 from .options import Settings
 from .outcomes import Outcomes
 from .report.document import Run, build_document
@@ -41,7 +43,9 @@ class GateSession:
             if settings.update_new
             else ""
         )
-        return f"gpuperf: targets {targets} · baselines {self.shown(settings.baseline_dir)}{mode}"
+        return (
+            f"gpuperf {__version__}: targets {targets} · baselines {self.shown(settings.baseline_dir)}{mode}"
+        )
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.outcomes.add(report)
@@ -127,7 +131,8 @@ class GateSession:
                 ("regressed", "new", "incomparable", "changed", "improved") if settings.update else ("new",)
             )
             verdicts = ["ok" if verdict in accepted else verdict for verdict in verdicts]
-        if stale and not pruned and settings.stale != "ignore":
+        unused = stale and not settings.update  # an update removes them, or was told to keep them
+        if unused and settings.stale != "ignore":
             verdicts.append("stale")
         few = len(records) < settings.min_cases
         if few:
@@ -138,7 +143,7 @@ class GateSession:
             verdicts.append("error")
         return Run(
             verdict=worst(verdicts),
-            passed=not (failed or problems or few or (stale and not pruned and settings.stale == "fail")),
+            passed=not (failed or problems or few or (unused and settings.stale == "fail")),
             records=records,
             outcomes=self.outcomes,
             stale=stale,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gpuperf_engine
 import pytest
 import yaml
+
+import gpuperf_engine
 
 SAXPY = """\
 .version 8.0

@@ -273,3 +273,15 @@ def test_check_is_one_launch_of_host_arrays(project):
     )
     project.update()
     assert "test_c/once:" in project.baseline()
+
+
+def test_module_outside_the_rootdir_is_a_message(project):
+    inner = project.path / "inner"
+    inner.mkdir()
+    (inner / "pytest.ini").write_text("[pytest]\n")
+    result = project.run(
+        "-p", "no:cacheprovider", "--rootdir", str(inner), "-c", str(inner / "pytest.ini"), "test_k.py"
+    )
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["gpuperf: *lies outside the rootdir*"])
+    assert not list(project.path.rglob("*.yaml"))

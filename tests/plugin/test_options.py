@@ -19,6 +19,7 @@ USAGE = pytest.ExitCode.USAGE_ERROR
         (["--gpuperf-tolerance=tim_us=2%"], "*metric 'tim_us' is not known; did you mean 'time_us'?*"),
         (["--gpuperf-tolerance=time_us=150 percent"], "*tolerance '150 percent' *"),
         (["--gpuperf-tolerance=time_us=2kg"], "*has the unit 'kg', the metric has 'us'*"),
+        (["--gpuperf-tolerance=findings=2"], "*findings has no tolerance: every new one counts*"),
         (["--gpuperf-stale=perhaps"], "*invalid choice: 'perhaps'*"),
         (["--gpuperf-update", "--gpuperf-update-new"], "*exclude each other*"),
         (["--gpuperf-max-instructions=0"], "*must be at least 1*"),

@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_gpuperf.baseline import Baseline
+from pytest_gpuperf.outcomes import ModuleState, TestState
 
 from .conftest import PLUGIN
 
@@ -53,7 +58,7 @@ def test_removed_test_is_stale_and_pruned_by_an_update_only(many):
     assert many.run("--gpuperf-stale=warn").ret == 0
     assert many.run("--gpuperf-stale=ignore").ret == 0
     assert many.run("-o", "gpuperf_stale=warn").ret == 0
-    assert many.update("--gpuperf-no-prune", "--gpuperf-stale=warn").ret == 0
+    assert many.update("--gpuperf-no-prune").ret == 0
     assert len(entries(many)) == 5
     assert many.update().ret == 0
     assert len(entries(many)) == 4
@@ -239,3 +244,30 @@ def test_only_judges_staleness_but_keeps_what_it_passed_over(many):
     many.update("--gpuperf-only")
     assert "test_dynamic/scale" in entries(many)
     assert len(entries(many)) == 5
+
+
+OUTCOMES = ["passed", "failed", "skipped", "xfailed", "body failed", "not run", "deselected", "removed"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=8), st.booleans())
+def test_nothing_is_pruned_that_a_test_might_still_make(fates, narrowed):
+    """Any mix of fates: what is pruned are entries of tests that are gone, and only when the whole module ran."""
+    stored = Baseline(cases={f"test_{n}/k": {"kernel": "k"} for n in range(len(fates))})
+    state = ModuleState(narrowed=narrowed)
+    for number, fate in enumerate(fates):
+        if fate == "removed":
+            continue
+        state.collected += 1
+        if fate == "deselected":
+            continue
+        state.selected += 1
+        if fate == "not run":
+            continue
+        outcome = "failed" if fate == "body failed" else fate
+        made = [{"id": f"test_{number}/k"}] if fate in ("passed", "failed") else []
+        state.tests[f"test_{number}"] = TestState("", True, outcome, finished=True, records=made)
+    pruned = state.stale(stored)
+    gone = [f"test_{number}/k" for number, fate in enumerate(fates) if fate == "removed"]
+    complete = not narrowed and not {"deselected", "not run"} & set(fates)
+    assert pruned == (gone if complete else [])

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from ..errors import Unsupported
 from ..isa.types import scalar_type
 from ..ptx.syntax import CallTarget, Instruction
-from . import native_blocks, native_flow
 from . import native_cache as store
 from .lanes import LanesBackend
 from .launch import LaunchPlan

@@ -8,7 +8,7 @@ from ..errors import Unsupported
 from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Operand
-from .native_layout import RETURN_CODE, Event, State, Status
+from .native_layout import GATHER_CODE, RETURN_CODE, Event, State, Status
 from .native_values import LANES, NativeValue
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ def write_barrier(to: BlockWriter) -> None:
     if "cluster" in parts:
         raise Unsupported(f"{instruction.opcode} cannot be run yet", span=instruction.span)
     operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
-    live = writer.op("load i32, ptr %live")
-    apart = writer.op(f"icmp ne i32 {live}, {to.mask}")
-    frame.guarded_stop(apart, block.index, Event.DIVERGENT_BARRIER)
     number = _scalar(to, to.source(operands["a"], U32))
     frame.guarded_stop(writer.op(f"icmp uge i32 {number}, 16"), block.index, Event.BARRIER_ID, number)
     writer.do(f"store i32 {number}, ptr {frame.field('%st', State.BARRIER_ID)}")
@@ -52,6 +49,14 @@ def write_barrier(to: BlockWriter) -> None:
         holds = writer.op(f"and i32 {to.mask}, {to.bits_of(to.source(operands['c'], PRED))}")
     writer.do(f"store i32 {holds}, ptr {frame.field('%st', State.BARRIER_LANES)}")
     to.flush()
+    # the lanes of a warp that left a reconvergence point early are gathered here
+    gathering = GATHER_CODE + block.index
+    frame.resumable.add(gathering)
+    writer.do(f"br label %g{block.index}")
+    writer.start(f"g{block.index}")
+    writer.forget()
+    live, here = writer.op("load i32, ptr %live"), writer.op("load i32, ptr %mask")
+    frame.guarded_stop(writer.op(f"icmp ne i32 {live}, {here}"), gathering, Event.DIVERGENT_BARRIER)
     place = RETURN_CODE + block.index
     frame.resumable.add(place)
     frame.stop(str(place), Status.BARRIER)

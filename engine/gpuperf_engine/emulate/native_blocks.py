@@ -209,17 +209,20 @@ class BlockWriter:
         offset = self.slots.get(register)
         if offset is None:
             return self.constant(0, register.type)
+        return self.load_slot(register.type, offset, register in self.uniform)
+
+    def load_slot(self, type: ScalarType, offset: int, uniform: bool) -> NativeValue:
+        """A register's value from its slot."""
         writer = self.writer
         cell = self.frame.field("%st", offset)
-        uniform = register in self.uniform
-        if register.type.is_predicate:
+        if type.is_predicate:
             word = writer.op(f"load i32, ptr {cell}")
             if uniform:
                 return self.value(PRED, writer.op(f"trunc i32 {word} to i1"), True)
             return self.value(PRED, writer.op(f"bitcast i32 {word} to <{LANES} x i1>"))
-        ll = scalar_ll(register.type) if uniform else vector_ll(register.type)
-        align = min(16, register.type.bytes) if uniform else 64
-        return self.value(register.type, writer.op(f"load {ll}, ptr {cell}, align {align}"), uniform)
+        ll = scalar_ll(type) if uniform else vector_ll(type)
+        align = min(16, type.bytes) if uniform else 64
+        return self.value(type, writer.op(f"load {ll}, ptr {cell}, align {align}"), uniform)
 
     def assign(self, instruction: Instruction, results: list[NativeValue], guard: NativeValue | None) -> None:
         """Give the results to the destination operands, in order; results beyond them are dropped."""
@@ -267,8 +270,9 @@ class BlockWriter:
     def flush(self, live: frozenset[Register] | None = None) -> None:
         """Write changed registers that live on back to their slots."""
         live = self.block.live_out if live is None else live
+        returned = self.frame.slots.returned[self.number]
         for register in self.dirty:
-            if register in live and register in self.slots:
+            if (register in live or register in returned) and register in self.slots:
                 self._store(register, self.values[register])
         if self.carry_written and self.carry is not None:
             cell = self.frame.field("%st", self.frame.slots.carry[self.number])

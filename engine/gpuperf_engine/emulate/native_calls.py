@@ -10,15 +10,28 @@ from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
 from ..flow.operands import matched
+from ..isa.frame import extend
 from ..isa.types import ScalarType, scalar_type
-from ..ptx.syntax import Address, CallTarget, Function, Immediate, Instruction, Operand, Register, Sink, Variable, Vector
+from ..ptx.syntax import (
+    Address,
+    CallTarget,
+    Function,
+    Immediate,
+    Instruction,
+    Operand,
+    Register,
+    Sink,
+    Variable,
+    Vector,
+)
 from .native_codegen import address_operand
-from .native_values import LANES, NativeValue, scalar_ll
+from .lanes_calls import formal_register
+from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
 
-__all__ = ["pass_arguments", "write_parameter", "write_return"]
+__all__ = ["pass_arguments", "take_results", "write_parameter"]
 
 WORD = 4 * LANES
 U32 = scalar_type("u32")
@@ -133,11 +146,52 @@ def write_words(to: BlockWriter, variable: Variable, offset: int, value: NativeV
         writer.do(f"store <{LANES} x i32> {made}, ptr {cell}, align 64")
 
 
-def pass_arguments(to: BlockWriter, target: CallTarget, number: int) -> None:
-    """Copy the arguments of a call to the formal parameters of function ``number``."""
+def pass_arguments(to: BlockWriter, target: CallTarget, number: int, mask: str) -> None:
+    """Give the arguments of a call to the formal parameters of function ``number``, in the lanes of a mask."""
     function: Function = to.frame.program.functions[number]
     for formal, given in zip(function.params, target.arguments):
-        _copy(to, formal, given, to.mask)
+        if isinstance(given, Sink):
+            continue
+        register = formal_register(function, formal)
+        if register is None:
+            _copy(to, formal, given, mask)
+        else:
+            _put(to, number, register, _argument(to, formal, given), mask)
+
+
+def _argument(to: BlockWriter, formal: Variable, given: Operand) -> NativeValue:
+    """The value of an argument for a parameter that is a register."""
+    if isinstance(given, Variable) and given.space == "param":
+        return read_words(to, given, 0, formal.type)
+    return to.source(given, None) if isinstance(given, Register) else to.source(given, formal.type)
+
+
+def _put(to: BlockWriter, number: int, register: Register, value: NativeValue, mask: str) -> None:
+    """Write the slot of another function's register in some lanes."""
+    offset = to.frame.slots.of[number].get(register)
+    if offset is None:
+        return
+    made = extend(value, register.type)
+    assert isinstance(made, NativeValue)
+    writer, cell = to.writer, to.frame.field("%st", offset)
+    if register.type.is_predicate:
+        bits = writer.op(f"and i32 {to.bits_of(made)}, {mask}")
+        kept = writer.op(f"and i32 {writer.op(f'load i32, ptr {cell}')}, {writer.op(f'xor i32 {mask}, -1')}")
+        writer.do(f"store i32 {writer.op(f'or i32 {bits}, {kept}')}, ptr {cell}")
+        return
+    ll = vector_ll(register.type)
+    old = writer.op(f"load {ll}, ptr {cell}, align 64")
+    text = writer.op(f"select <{LANES} x i1> {to.spread(mask)}, {ll} {made.clean().vector()}, {ll} {old}")
+    writer.do(f"store {ll} {text}, ptr {cell}, align 64")
+
+
+def _get(to: BlockWriter, number: int, register: Register) -> NativeValue:
+    """The value of another function's register."""
+    offset = to.frame.slots.of[number].get(register)
+    if offset is None:
+        return to.constant(0, register.type)
+    uniform = register in to.frame.program.uniformity[number].uniform
+    return to.load_slot(register.type, offset, uniform)
 
 
 def _copy(to: BlockWriter, formal: Variable, given: Operand, mask: str) -> None:
@@ -152,19 +206,21 @@ def _copy(to: BlockWriter, formal: Variable, given: Operand, mask: str) -> None:
     write_words(to, formal, 0, to.as_type(value, formal.type), mask)
 
 
-def write_return(to: BlockWriter, target: CallTarget) -> None:
-    """The place where lanes continue after a call: results are copied from the function's return parameters."""
-    program = to.frame.program
-    to.writer.start(f"r{to.block.index}")
+def take_results(to: BlockWriter, target: CallTarget, number: int) -> None:
+    """Behind a call of function ``number``: its results are taken from its return parameters."""
     to.restart()
-    functions = [target.function] if target.function is not None else list(target.candidates)
-    for function in functions[:1]:
-        known = program.functions[program.function_of[function.name]]
-        for formal, result in zip(known.returns, target.returns):
-            if isinstance(result, Variable):
-                _copy(to, result, formal, to.mask)
-            elif isinstance(result, Register):
-                to.assign_register(result, read_words(to, formal, 0, formal.type))
-            elif not isinstance(result, Sink):
-                raise Unsupported("the result of this call", span=target.span)
+    function = to.frame.program.functions[number]
+    for formal, result in zip(function.returns, target.returns):
+        register = formal_register(function, formal)
+        if isinstance(result, Sink):
+            continue
+        if isinstance(result, Variable) and register is None:
+            _copy(to, result, formal, to.mask)
+        elif isinstance(result, Variable) and register is not None:
+            write_words(to, result, 0, _get(to, number, register), to.mask)
+        elif isinstance(result, Register):
+            value = read_words(to, formal, 0, formal.type) if register is None else _get(to, number, register)
+            to.assign_register(result, value)
+        else:
+            raise Unsupported("the result of this call", span=target.span)
     to.flush()

@@ -15,7 +15,7 @@ from ..flow.blocks import EXIT, BasicBlock
 from ..flow.operands import matched
 from ..isa.table import OperandForm
 from ..ptx.syntax import Address, CallTarget, Function, Instruction
-from .native_layout import EXIT_CODE, RETURN_CODE, Context, Event, State, Status
+from .native_layout import EXIT_CODE, GATHER_CODE, RETURN_CODE, Context, Event, State, Status
 from .native_slots import Slots
 from .native_values import Writer
 from .program import Program
@@ -54,6 +54,7 @@ class Frame:
         self.program = program
         self.watching = watching
         self.writer = Writer()
+        self._places = 0
         self.joins = _joins(program)
         self.resumable: set[int] = {0}
         self.split = [item.may_split for item in program.uniformity]
@@ -65,6 +66,11 @@ class Frame:
     def exit_code(self, block: BasicBlock) -> int:
         """Identity of a block's reconvergence point."""
         return EXIT_CODE + block.function if block.reconvergence == EXIT else block.reconvergence
+
+    def further_place(self) -> int:
+        """A place to continue that is no block's: the code of a label ``r…``."""
+        self._places += 1
+        return RETURN_CODE + len(self.program.blocks) + self._places
 
     def field(self, base: str, offset: int) -> str:
         """Pointer to a field."""
@@ -236,7 +242,9 @@ _POINTERS = (
 def _label(frame: Frame, target: int) -> str:
     if target >= EXIT_CODE:
         return f"pop{target}"
-    return f"r{target - RETURN_CODE}" if target >= RETURN_CODE else frame.arrival(target)
+    if target >= RETURN_CODE:
+        return f"r{target - RETURN_CODE}"
+    return f"g{target - GATHER_CODE}" if target >= GATHER_CODE else frame.arrival(target)
 
 
 def _write_joins(frame: Frame) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..errors import Unsupported
 from ..flow.blocks import EXIT
 from ..flow.operands import matched
 from ..isa.types import scalar_type
-from ..ptx.syntax import Register
+from ..ptx.syntax import CallTarget, Register
+from .native_barrier import write_barrier
+from .native_calls import pass_arguments, take_results
 from .native_codegen import call_target
 from .native_layout import EXIT_CODE, RETURN_CODE, Event, State, Status
 from .native_values import LANES, NativeValue
@@ -42,8 +45,6 @@ def write_terminator(to: BlockWriter) -> None:
         to.flush()
         to.frame.stop(str(block.index), Status.EVENT, Event.TRAP, str(max(0, len(block.instructions) - 1)))
     elif block.kind == "barrier":
-        from .native_barrier import write_barrier
-
         write_barrier(to)
     else:
         raise AssertionError(block.kind)
@@ -272,44 +273,67 @@ def _push_if(to: BlockWriter, place: str, mask: str, identity: str) -> None:
 
 
 def _call(to: BlockWriter) -> None:
-    from .native_calls import pass_arguments, write_return
-
     block, writer, frame = to.block, to.writer, to.frame
     program = frame.program
     target = call_target(block)
     place = RETURN_CODE + block.index
+    frame.resumable.add(place)
     if target.function is not None:
-        number = program.function_of[target.function.name]
-        pass_arguments(to, target, number)
+        number = program.function_of.get(target.function.name)
+        if number is None:
+            raise Unsupported(f"call of {target.function.name!r}, which no module given defines", span=target.span)
         to.flush()
-        _enter(to, number)
+        _enter(to, number, to.mask)
+        pass_arguments(to, target, number, to.mask)
         frame.push(str(place), to.mask, writer.op("load i32, ptr %id"), FRAME)
         writer.do(f"store i32 {EXIT_CODE + number}, ptr %id")
         writer.do(f"br label %b{program.entries[number]}")
+        writer.start(f"r{block.index}")
+        take_results(to, target, number)
     else:
-        assert target.register is not None
-        pointer = to.as_type(to.read(target.register), scalar_type("u64"))
-        names = [item.name for item in target.candidates] or [item.name for item in program.functions if not item.is_entry]
-        numbers = [program.function_of[name] for name in names if name in program.function_of]
-        masks = {number: _goes_to(to, pointer, number) for number in numbers}
-        known = "0"
-        for bits in masks.values():
-            known = writer.op(f"or i32 {known}, {bits}")
-        _report(to, pointer)
-        to.error(writer.op(f"and i32 {to.mask}, {writer.op(f'xor i32 {known}, -1')}"), Event.TARGET)
-        for number in numbers:
-            pass_arguments(to, target, number)
-        to.flush()
-        frame.push(str(place), to.mask, writer.op("load i32, ptr %id"), FRAME)
-        for number in reversed(numbers):
-            _enter(to, number, masks[number])
-            entry = program.entries[number]
-            frame.resumable.add(entry)
-            _push_if(to, str(entry), masks[number], str(EXIT_CODE + number))
-        writer.do(f"br label %pop{EXIT_CODE + (numbers[0] if numbers else 0)}")
-    frame.resumable.add(place)
-    write_return(to, target)
+        _call_each(to, target, str(place))
+        writer.start(f"r{block.index}")
+        to.restart()
     writer.do(f"br label %{edge(to, block.successors[0])}")
+
+
+def _call_each(to: BlockWriter, target: CallTarget, place: str) -> None:
+    """A call through a register: one function after the other, each for its lanes, each with a frame to take its results."""
+    writer, frame = to.writer, to.frame
+    program = frame.program
+    assert target.register is not None
+    pointer = to.as_type(to.read(target.register), scalar_type("u64"))
+    names = [item.name for item in target.candidates] or [item.name for item in program.functions if not item.is_entry]
+    numbers = [program.function_of[name] for name in names if name in program.function_of]
+    masks = {number: _goes_to(to, pointer, number) for number in numbers}
+    known = "0"
+    for bits in masks.values():
+        known = writer.op(f"or i32 {known}, {bits}")
+    _report(to, pointer)
+    to.error(writer.op(f"and i32 {to.mask}, {writer.op(f'xor i32 {known}, -1')}"), Event.TARGET)
+    to.flush()
+    for number in numbers:
+        _enter(to, number, masks[number])
+        pass_arguments(to, target, number, masks[number])
+    identity = writer.op("load i32, ptr %id")
+    frame.push(place, to.mask, identity, FRAME)
+    codes = []
+    for number in reversed(numbers):
+        code, entry = frame.further_place(), program.entries[number]
+        codes.append((code, number))
+        frame.resumable.update((code, entry))
+        some, none = writer.label("some"), writer.label("none")
+        writer.do(f"br i1 {writer.op(f'icmp eq i32 {masks[number]}, 0')}, label %{none}, label %{some}")
+        writer.start(some)
+        frame.push(str(code), masks[number], identity, FRAME)
+        frame.push(str(entry), masks[number], str(EXIT_CODE + number), SIDE)
+        writer.do(f"br label %{none}")
+        writer.start(none)
+    writer.do(f"br label %pop{EXIT_CODE}")
+    for code, number in codes:
+        writer.start(f"r{code - RETURN_CODE}")
+        take_results(to, target, number)
+        writer.do(f"br label %pop{EXIT_CODE}")
 
 
 def _goes_to(to: BlockWriter, pointer: NativeValue, number: int) -> str:
@@ -325,17 +349,17 @@ def _goes_to(to: BlockWriter, pointer: NativeValue, number: int) -> str:
     return writer.op(f"and i32 {to.bits_of(equal)}, {to.mask}")
 
 
-def _enter(to: BlockWriter, number: int, mask: str = "") -> None:
+def _enter(to: BlockWriter, number: int, mask: str) -> None:
     """Registers that a function may read before it writes them are 0 in the lanes that enter."""
     frame, writer = to.frame, to.writer
     entry = frame.program.blocks[frame.program.entries[number]]
     uniform = frame.program.uniformity[number].uniform
-    lanes = to.spread(mask or to.mask)
+    lanes = to.spread(mask)
     for register in sorted(entry.live_in, key=_index):
         cell = frame.field("%st", frame.slots.of[number][register])
         if register.type.is_predicate:
             old = writer.op(f"load i32, ptr {cell}")
-            kept = writer.op(f"and i32 {old}, {writer.op(f'xor i32 {mask or to.mask}, -1')}")
+            kept = writer.op(f"and i32 {old}, {writer.op(f'xor i32 {mask}, -1')}")
             writer.do(f"store i32 {kept}, ptr {cell}")
         elif register in uniform:
             writer.do(f"store i{register.type.bits} 0, ptr {cell}")

@@ -11,8 +11,8 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from . import native_layout, native_script
 from . import native_cache as store
+from . import native_layout, native_script
 from .native_access import access_functions, access_names
 from .native_vectors import vector_function
 

@@ -264,6 +264,9 @@ class Launch:
             if quiet and quiet & (quiet - 1) == 0:
                 digest = self._digest(window)
                 if quiet > 1 and digest == last:
+                    if any([warp.urge() for slot in window for warp in worker.warps(slot)]):
+                        quiet = 0
+                        continue
                     raise livelock(item for slot in window for warp in worker.warps(slot) for item in warp.where())
                 last = digest
 

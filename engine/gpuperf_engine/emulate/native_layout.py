@@ -10,14 +10,15 @@ __all__ = [
     "BARRIERS",
     "CACHE_BYTES",
     "EXIT_CODE",
+    "GATHER_CODE",
     "RETURN_CODE",
     "SHAPE_BYTES",
     "SITE_COUNTERS",
     "UNSEEN_BYTES",
     "UNWRITTEN",
     "Barrier",
-    "Cta",
     "Context",
+    "Cta",
     "Event",
     "State",
     "Status",
@@ -37,6 +38,8 @@ SHAPE_BYTES = 192
 EXIT_CODE = 1 << 30
 #: as place to continue: in block b behind its call, barrier or ``.sync`` instruction is ``RETURN_CODE + b``
 RETURN_CODE = 1 << 29
+#: as place to continue: at the barrier that ends block b, whose operands have been noted, is ``GATHER_CODE + b``
+GATHER_CODE = 1 << 28
 #: what unwritten words of shared memory hold until a value is stored
 UNWRITTEN = 0x5BD1E995
 

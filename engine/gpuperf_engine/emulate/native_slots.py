@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..flow.blocks import EXIT, BasicBlock
 from ..flow.operands import writes
 from ..isa.types import ScalarType
-from ..ptx.syntax import CallTarget, Immediate, Instruction, Register, Variable
+from ..ptx.syntax import CallTarget, Function, Immediate, Instruction, Register, Variable
+from .lanes_calls import formal_register
 from .native_values import LANES
 from .program import Program
 
@@ -28,6 +29,8 @@ class Slots:
         self.parameters: dict[Variable, int] = {}
         self._next = -(-start // 64) * 64
         self.zero_start = self._next
+        #: registers that are return parameters: wanted behind the function's end
+        self.returned = [_returned(function) for function in program.functions]
         self.constants = [_constants(program, number) for number in range(len(program.functions))]
         self.divergent = _divergent_blocks(program)
         self.keeps = [self._kept(number) for number in range(len(program.functions))]
@@ -39,7 +42,7 @@ class Slots:
         self.zero_bytes = -(-(self._next - self.zero_start) // 8) * 8
         self._next = self.zero_start + self.zero_bytes
         for number in range(len(program.functions)):
-            crossing: set[Register] = set()
+            crossing: set[Register] = set(self.returned[number])
             for block in program.blocks_of(number):
                 crossing |= block.live_in | block.live_out
                 if block.synchronises and program.uniformity[number].may_split:
@@ -85,7 +88,7 @@ class Slots:
     def _kept(self, number: int) -> frozenset[Register]:
         """Registers wanted by lanes that wait somewhere while others run: at reconvergence points and pending sides."""
         program = self.program
-        found: set[Register] = set()
+        found: set[Register] = set(self.returned[number])
         for block in program.blocks_of(number):
             if not diverges(program, block):
                 continue
@@ -102,6 +105,11 @@ class Slots:
         return frozenset(found)
 
 
+def _returned(function: Function) -> frozenset[Register]:
+    found = (formal_register(function, formal) for formal in function.returns)
+    return frozenset(register for register in found if register is not None)
+
+
 def _constants(program: Program, number: int) -> dict[Register, tuple[Immediate, ScalarType]]:
     """Registers that are only ever set to one constant, and never read before: ``mov`` of 31 and −1 before a shuffle."""
     made: dict[Register, list[Instruction]] = {}
@@ -113,7 +121,7 @@ def _constants(program: Program, number: int) -> dict[Register, tuple[Immediate,
     found: dict[Register, tuple[Immediate, ScalarType]] = {}
     for register, instructions in made.items():
         first = instructions[0]
-        if len(instructions) == 1 and first.spelling.row.name == "mov" and first.guard is None and register not in unset:
+        if len(instructions) == 1 and first.spelling.row.name == "mov" and first.guard is None and register not in unset | _returned(program.functions[number]):
             source = first.operands[-1]
             if isinstance(source, Immediate) and len(first.operands) == 2:
                 found[register] = (source, first.spelling.operands[-1].type or register.type)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
 from ..isa.types import scalar_type
@@ -31,7 +31,7 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
     """The value of a special register. Those of the machine (``%smid``, ``%clock`` …) are virtual: see the emulator's docs."""
     writer, frame = to.writer, to.frame
     name, _, axis = operand.name.partition(".")
-    if name == "tid" and axis == "w" or name in ("ctaid",) and axis == "w":
+    if (name == "tid" and axis == "w") or (name in ("ctaid",) and axis == "w"):
         return to.constant(0, U32)
     if name in ("ntid", "nctaid") and axis == "w":
         return to.constant(1, U32)
@@ -95,7 +95,7 @@ def _clock(to: BlockWriter, name: str) -> NativeValue:
     return to.as_type(steps, U32) if name in ("clock", "globaltimer_lo") else steps
 
 
-def variable_address(to: BlockWriter, target: Union[Variable, Function], offset: int) -> NativeValue:
+def variable_address(to: BlockWriter, target: Variable | Function, offset: int) -> NativeValue:
     """Where a variable or function is, in its own state space."""
     program, writer = to.frame.program, to.writer
     if isinstance(target, Variable):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any
 
 from ..isa.types import ScalarType, scalar_type
 from ..isa.words import Number, Value
@@ -641,7 +641,7 @@ def _fold(primitive: str, values: Sequence[NativeValue], attributes: dict[str, A
         return None
     numbers = [value.number or 0 for value in values]
     signed = [_signed(number, value.type) for number, value in zip(numbers, values)]
-    result: Union[int, None] = None
+    result: int | None = None
     type = kind
     if primitive in _ARITHMETIC:
         result = _ARITHMETIC[primitive](*numbers)
@@ -653,9 +653,7 @@ def _fold(primitive: str, values: Sequence[NativeValue], attributes: dict[str, A
         result, type = int(_RELATIONS[attributes["op"]](signed[0], _signed(numbers[1], kind))), scalar_type("pred")
     elif primitive == "convert" and not attributes["type"].is_float and not attributes.get("saturate"):
         result, type = signed[0], attributes["type"]
-    elif primitive == "bits":
-        result, type = numbers[0], attributes["type"]
-    elif primitive == "predicate_to":
+    elif primitive == "bits" or primitive == "predicate_to":
         result, type = numbers[0], attributes["type"]
     elif primitive == "minimum":
         result = min(signed)

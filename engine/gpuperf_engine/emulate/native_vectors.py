@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Union
 
 from .native_values import LANES
 
@@ -35,13 +34,13 @@ class _Body:
         self.lines.append(f"{name} = {text}")
         return name
 
-    def lit(self, kind: str, number: Union[int, str]) -> str:
+    def lit(self, kind: str, number: int | str) -> str:
         return f"splat ({kind} {number})"
 
-    def binary(self, word: str, kind: str, a: str, b: Union[str, int]) -> str:
+    def binary(self, word: str, kind: str, a: str, b: str | int) -> str:
         return self.op(f"{word} {_v(kind)} {a}, {self.lit(kind, b) if isinstance(b, int) else b}")
 
-    def select(self, test: str, kind: str, yes: Union[str, int], no: Union[str, int]) -> str:
+    def select(self, test: str, kind: str, yes: str | int, no: str | int) -> str:
         a, b = (self.lit(kind, item) if isinstance(item, int) else item for item in (yes, no))
         return self.op(f"select {_v('i1')} {test}, {_v(kind)} {a}, {_v(kind)} {b}")
 
@@ -322,7 +321,7 @@ def _encode(body: _Body, bits: str, target: str, mode: str) -> str:
     encoded = body.binary("add", "i64", quotient, body.binary("shl", "i64", base, fraction))
     infinity = ((1 << (sign_place - fraction)) - 1) << fraction
     over = body.binary("icmp uge", "i64", encoded, infinity)
-    largest: Union[str, int] = infinity if mode in ("rn", "rna") else infinity - 1
+    largest: str | int = infinity if mode in ("rn", "rna") else infinity - 1
     if mode in ("rm", "rp"):
         yes, no = (infinity, infinity - 1) if mode == "rm" else (infinity - 1, infinity)
         largest = body.select(negative, "i64", yes, no)

@@ -36,8 +36,8 @@ from .lanes_exchange import Exchange, mask_array, perform
 from .lanes_operands import Prepare, every_lane, integer, lane_value, reader
 from .lanes_values import LaneValue, dtype_of
 from .memory import Access
-from .native_layout import EXIT_CODE, RETURN_CODE, Context, Event, State, Status, Wait
-from .warp import AFTER, FRAME, REJOIN, WAIT, Entry, Meeting, Warp
+from .native_layout import EXIT_CODE, GATHER_CODE, RETURN_CODE, Context, Event, State, Status, Wait
+from .warp import AFTER, ALIGNED, AT_END, FRAME, REJOIN, WAIT, Entry, Meeting, Patience, Warp
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -58,6 +58,9 @@ class NativeWarp:
         self.state = state
         self.waits: list[Any] = []
         self.exchanges: dict[int, Exchange] = {}
+        self.patience = Patience()
+        #: lanes whose predicate held at the aligned barrier where the warp is being gathered
+        self.holds = 0
 
     # ---------------------------------------------------------------------------------------------------- state
 
@@ -81,7 +84,10 @@ class NativeWarp:
     def block(self) -> BasicBlock:
         """The block where the warp stands."""
         place = self.header(State.PC)
-        return self.program.blocks[place - RETURN_CODE if RETURN_CODE <= place < EXIT_CODE else min(place, len(self.program.blocks) - 1)]
+        for code in (RETURN_CODE, GATHER_CODE):
+            if code <= place < EXIT_CODE:
+                place -= code
+        return self.program.blocks[min(place, len(self.program.blocks) - 1)]
 
     def place(self) -> Place:
         """For messages."""
@@ -144,7 +150,7 @@ class NativeWarp:
 
     def splits(self) -> Warp:
         """The stack as the reference backend has it."""
-        made = Warp(0, self.mask, self)
+        made = Warp(0, self.mask, self, self.patience)
         made.pc, made.id = _outside(self.header(State.PC)), _outside(self.header(State.ID))
         made.live = self.header(State.LIVE)
         waits = iter(self.waits)
@@ -220,6 +226,8 @@ class NativeWarp:
             splits._choose()
         elif event == Event.EXITED:
             splits.exit(0)
+        elif event == Event.DIVERGENT_BARRIER and splits.gather():
+            self.holds |= self.header(State.BARRIER_LANES)
         elif event == Event.SPIN:
             splits.jump(splits.pc)
             if splits.mask:
@@ -228,10 +236,25 @@ class NativeWarp:
         else:
             raise self._error(event)
         self.adopt(splits)
+        if AT_END <= splits.pc < AFTER and splits.mask == splits.live:
+            self.set_header(State.BARRIER_LANES, self.holds)
+            self.holds = 0
         if splits.blocked:
-            raise deadlock(self.where())
+            raise self._blocked(splits)
         if event == Event.SPIN and self.steps() > self.worker.launch.plan.max_instructions:
             raise budget(self.place(), self.program.blocks[self.header(State.DETAIL)], self.steps(), self.mask)
+
+    def _blocked(self, splits: Warp) -> EngineError:
+        """No lane can go on: what they wait for is in their own warp."""
+        for block, lanes, wait in splits.waiting():
+            terminator = self.program.blocks[block].terminator
+            if wait.key == ALIGNED and terminator is not None:
+                return divergent_barrier(self.place(), terminator, lanes, splits.live & ~lanes)
+        return deadlock(self.where())
+
+    def urge(self) -> bool:
+        """The launch runs in circles; whether the warp can try something else from now on."""
+        return self.header(State.WAIT) != Wait.BARRIER and self.splits().urge()
 
     def _error(self, event: int) -> EngineError:
         place, block, detail = self.place(), self.block, self.header(State.DETAIL)
@@ -292,21 +315,24 @@ class NativeWarp:
         if splits.mask and not at_barrier:
             for entry in splits.stack:
                 if entry.kind == 1 and entry.mask & splits.live:
-                    pc = entry.pc - AFTER if entry.pc >= AFTER else entry.pc
-                    yield Waiting(place, entry.mask & splits.live, blocks[pc], "running")
+                    yield Waiting(place, entry.mask & splits.live, blocks[entry.pc & (AT_END - 1)], "running")
 
 
 def _outside(code: int) -> int:
     """Places and identities of compiled code as ``Warp`` has them."""
     if code >= EXIT_CODE:
         return EXIT_CODE - code - 1
-    return code - RETURN_CODE + AFTER if code >= RETURN_CODE else code
+    if code >= RETURN_CODE:
+        return code - RETURN_CODE + AFTER
+    return code - GATHER_CODE + AT_END if code >= GATHER_CODE else code
 
 
 def _inside(code: int) -> int:
     if code < 0:
         return EXIT_CODE - code - 1
-    return code - AFTER + RETURN_CODE if code >= AFTER else code
+    if code >= AFTER:
+        return code - AFTER + RETURN_CODE
+    return code - AT_END + GATHER_CODE if code >= AT_END else code
 
 
 _ = reader

@@ -2,131 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from ..options import Settings
 from ..textsafe import clean, one_line
 from ..update import FilePlan
-from ..verdict import SYMBOLS, WORDS
+from ..verdict import CASE_VERDICTS, SYMBOLS, WORDS
 from .document import Run
 from .message import headline
 
 __all__ = ["summarise"]
 
 _SHOWN = 10
+_Line: TypeAlias = tuple[str, str]  # colour (or none) and text
 
 
 def summarise(
     reporter: Any, run: Run, written: Sequence[FilePlan], files: Mapping[str, str], settings: Settings
 ) -> None:
     """Writes the section "gpuperf": counts, what moved, unused entries, what was written, where the report is."""
-    lines = list(_lines(run, written, files, settings))
-    reporter.section("gpuperf", sep="=")
-    for line, markup in lines:
-        reporter.write_line(clean(line), **markup)
-
-
-def _lines(
-    run: Run, written: Sequence[FilePlan], files: Mapping[str, str], settings: Settings
-) -> list[tuple[str, dict[str, bool]]]:
-    plain: dict[str, bool] = {}
-    red, yellow, green = {"red": True}, {"yellow": True}, {"green": True}
     updating = settings.update or settings.update_new
-    lines: list[tuple[str, dict[str, bool]]] = []
+    reporter.section("gpuperf", sep="=")
+    for colour, line in [
+        *_counts(run),
+        *(_accepted(run) if updating else _moved(run)),
+        *_notes(run, settings),
+        *_stale(run, settings),
+        *_unsettled(run, settings),
+        *(_writes(written) if updating else []),
+        *(_details(run) if settings.details else []),
+    ]:
+        reporter.write_line(clean(line), **({colour: True} if colour else {}))
+    if files:
+        reporter.write_line(clean(f"report: {files['html']}"))
+
+
+def _counts(run: Run) -> Iterator[_Line]:
     counts = ", ".join(f"{number} {WORDS[verdict]}" for verdict, number in run.counts().items())
     kernels = f"{len(run.records)} kernel{'' if len(run.records) == 1 else 's'} analysed"
-    lines.append((f"{kernels}: {counts}" if counts else kernels, green if run.passed else red))
+    yield "green" if run.passed else "red", f"{kernels}: {counts}" if counts else kernels
     if run.too_few:
         wanted = f"at least {run.min_cases} expected (--gpuperf-min-cases=0 allows none)"
-        lines.append(
-            (
-                f"{SYMBOLS['nothing-analysed']} nothing-analysed: {len(run.records)} kernels were analysed, {wanted}",
-                red,
-            )
+        yield (
+            "red",
+            f"{SYMBOLS['nothing-analysed']} nothing-analysed: {len(run.records)} kernels were analysed, {wanted}",
         )
-    moved = [record for record in run.records if record["verdict"] not in ("ok", "new")]
-    if moved and not updating:
-        lines.append(
-            (
-                f"{SYMBOLS[moved[0]['verdict']]} {headline(_worst_first(moved))}",
-                red if not run.passed else yellow,
-            )
+
+
+def _moved(run: Run) -> Iterator[_Line]:
+    failing = sorted(
+        (record for record in run.records if record["fails"]),
+        key=lambda record: CASE_VERDICTS.index(record["verdict"]),
+    )
+    if failing:
+        yield "red", f"{SYMBOLS[failing[0]['verdict']]} {headline(failing)}"
+    new = sum(record["verdict"] == "new" for record in failing)
+    if new:
+        yield (
+            "red",
+            f"{new} without a baseline; store what they do now: pytest --gpuperf --gpuperf-update-new",
         )
-    if updating:
-        lines += [(line, plain) for record in moved for line in _accepted(record)][: 4 * _SHOWN]
-    quiet = [
-        record
-        for record in run.records
-        if record["verdict"] in ("changed", "improved") and not record["fails"]
-    ]
-    if quiet and not updating:
+    quiet = [record for record in run.records if record["verdict"] != "ok" and not record["fails"]]
+    if quiet:
         names = ", ".join(one_line(record["id"], 60) for record in quiet[:_SHOWN])
-        lines.append((f"not failing, but not as stored: {names}", yellow))
-    notes = dict.fromkeys(f"{r['id']}: {note}" for r in run.records for note in r["detail"]["notes"])
-    lines += [
-        (f"note: {one_line(note)}", yellow) for note in [*notes][: None if settings.details else _SHOWN]
-    ]
-    lines += _stale(run, settings, red, yellow)
+        more = f" and {len(quiet) - _SHOWN} more" if len(quiet) > _SHOWN else ""
+        yield "yellow", f"moved without failing: {names}{more}"
+
+
+def _accepted(run: Run) -> Iterator[_Line]:
+    moved = [record for record in run.records if record["verdict"] not in ("ok", "new")]
+    for record in moved[: 4 * _SHOWN]:
+        yield "", f"accepted {SYMBOLS[record['verdict']]} {one_line(record['id'])}: {headline([record])}"
+    if len(moved) > 4 * _SHOWN:
+        yield "", f"… and {len(moved) - 4 * _SHOWN} more"
+
+
+def _notes(run: Run, settings: Settings) -> Iterator[_Line]:
+    notes = [*dict.fromkeys(f"{r['id']}: {note}" for r in run.records for note in r["detail"]["notes"])]
+    shown = notes if settings.details else notes[:_SHOWN]
+    yield from (("yellow", f"note: {one_line(note)}") for note in shown)
+    if len(shown) < len(notes):
+        yield "yellow", f"… and {len(notes) - len(shown)} more notes (--gpuperf-details lists all)"
+
+
+def _unsettled(run: Run, settings: Settings) -> Iterator[_Line]:
     for module in run.staleness_not_judged():
-        lines.append((f"unused entries of {module['module']} not judged: {module['reason']}", plain))
+        yield "", f"unused entries of {module['module']} not judged: {module['reason']}"
     for problem in run.problems:
-        lines += [(line, red) for line in problem.splitlines()]
-    if updating:
-        lines += _writes(written, run)
-    if settings.details:
-        lines += [
-            (f"  {SYMBOLS[record['verdict']]} {record['module']}: {record['id']}: {record['verdict']}", plain)
-            for record in run.records
-        ]
-    lines += [(line, plain) for line in _not_judged(run, settings)]
-    if files:
-        lines.append((f"report: {files.get('html') or next(iter(files.values()))}", plain))
-    return lines
-
-
-def _not_judged(run: Run, settings: Settings) -> list[str]:
+        yield from (("red", line) for line in problem.splitlines())
     tests = [test for test in run.not_judged() if test["outcome"] == "failed" or settings.details]
     shown = tests if settings.details else tests[:_SHOWN]
-    lines = [
-        f"not judged: {one_line(test['nodeid'])} ({test['outcome']}: {one_line(test['reason'], 120)})"
-        for test in shown
-    ]
-    more = len(tests) - len(shown)
-    return [*lines, f"… and {more} more tests (--gpuperf-details lists all)"] if more else lines
+    for test in shown:
+        yield (
+            "",
+            f"not judged: {one_line(test['nodeid'])} ({test['outcome']}: {one_line(test['reason'], 120)})",
+        )
+    if len(shown) < len(tests):
+        yield "", f"… and {len(tests) - len(shown)} more tests (--gpuperf-details lists all)"
 
 
-def _worst_first(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    from ..verdict import CASE_VERDICTS
-
-    return sorted(records, key=lambda record: CASE_VERDICTS.index(record["verdict"]))
-
-
-def _accepted(record: Mapping[str, Any]) -> list[str]:
-    return [f"accepted {SYMBOLS[record['verdict']]} {one_line(record['id'])}: {headline([record])}"]
+def _details(run: Run) -> Iterator[_Line]:
+    for record in run.records:
+        verdict = record["verdict"]
+        yield "", f"  {SYMBOLS[verdict]} {record['module']}: {one_line(record['id'])}: {verdict}"
 
 
-def _stale(
-    run: Run, settings: Settings, red: dict[str, bool], yellow: dict[str, bool]
-) -> list[tuple[str, dict[str, bool]]]:
+def _stale(run: Run, settings: Settings) -> Iterator[_Line]:
     if not run.stale or (settings.stale == "ignore" and not settings.details):
-        return []
-    if run.pruned:
-        return [
-            (f"removed {len(run.stale)} unused baseline entries", {}),
-            *[(f"  − {one_line(e)}", {}) for e in run.stale[:_SHOWN]],
-        ]
-    style = red if settings.stale == "fail" else yellow
+        return
     shown = run.stale if settings.details else run.stale[:_SHOWN]
-    lines = [
-        (f"{SYMBOLS['stale']} stale: {len(run.stale)} baseline entries that no test makes any more", style)
-    ]
-    lines += [(f"  − {one_line(entry)}", style) for entry in shown]
+    style = "" if run.pruned else "red" if settings.stale == "fail" else "yellow"
+    if run.pruned:
+        yield "", f"removed {len(run.stale)} unused baseline entries"
+    else:
+        yield (
+            style,
+            f"{SYMBOLS['stale']} stale: {len(run.stale)} baseline entries that no test makes any more",
+        )
+    yield from ((style, f"  {SYMBOLS['stale']} {one_line(entry)}") for entry in shown)
     if len(shown) < len(run.stale):
-        lines.append((f"  … {len(run.stale) - len(shown)} more (--gpuperf-details lists all)", style))
-    lines += [(f"  {hint}", style) for hint in _renames(run)]
-    lines.append(("  remove them: pytest --gpuperf --gpuperf-update", style))
-    return lines
+        yield style, f"  … {len(run.stale) - len(shown)} more (--gpuperf-details lists all)"
+    if not run.pruned:
+        yield from ((style, f"  {hint}") for hint in _renames(run))
+        yield style, "  remove them: pytest --gpuperf --gpuperf-update"
 
 
 def _renames(run: Run) -> list[str]:
@@ -151,10 +150,9 @@ def _renames(run: Run) -> list[str]:
     return hints
 
 
-def _writes(written: Sequence[FilePlan], run: Run) -> list[tuple[str, dict[str, bool]]]:
+def _writes(written: Sequence[FilePlan]) -> Iterator[_Line]:
     if not written:
-        return [("baselines: nothing to write", {})]
-    lines: list[tuple[str, dict[str, bool]]] = []
+        yield "", "baselines: nothing to write"
     for plan in written:
         parts = [
             f"{len(getattr(plan, what))} {what}"
@@ -162,5 +160,4 @@ def _writes(written: Sequence[FilePlan], run: Run) -> list[tuple[str, dict[str, 
             if getattr(plan, what)
         ]
         deed = "removed" if plan.after is None else "wrote"
-        lines.append((f"{deed} {plan.shown}: {', '.join(parts) or 'representation only'}", {"green": True}))
-    return lines
+        yield "green", f"{deed} {plan.shown}: {', '.join(parts) or 'representation only'}"

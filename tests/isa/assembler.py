@@ -45,7 +45,7 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
         ):
             return "[out]"
         return {"param": "[par]", "const": "[con]", "shared": "[sha]", "local": "[loc]"}.get(
-            spelling.space or "", "[l8]"
+            form.space or spelling.space or "", "[l8]"
         )
     if form.role == "label":
         return "targets" if spelling.effect == "indirect_branch" else "there"

@@ -98,7 +98,7 @@ class OperandForm:
     type accessed; ``None`` for labels, calls and addresses of nothing in particular), ``vector`` the number of elements
     of a ``{…}`` operand (1 = scalar). ``predicate_source`` may be negated (``!p``). ``pair``: written after the previous
     operand and a bar (``d|p``). ``wider``: registers wider than the type are allowed. ``constant``: must be an integer
-    constant.
+    constant. ``space``: the state space of an address if it is not the instruction's (``Spelling.space``).
     """
 
     name: str
@@ -109,6 +109,7 @@ class OperandForm:
     pair: bool = False
     wider: bool = False
     constant: bool = False
+    space: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ operand is ``name`` of the instruction's type, with these additions:
 ``b:imm``       an integer constant (type ``u32``)
 ``t:label``     a label; ``list`` a table of labels; ``f:call`` everything of a call
 ``d*vec``       a ``{…}`` operand with as many elements as the slot says (``v2`` → 2; scalar if absent); ``a:b32*2`` two
-``[a]``         an address
+``[a]``         an address; ``[a]:slot`` in the state space that the slot says
 ``d|p:pred``    a pair; ``d{|p:pred}`` its second part may be absent
 ``{!}c:pred``   a predicate that may be negated
 ``a:b32+``      registers wider than the type are allowed (manual: "Operand Size Exceeding Instruction-Type Size")

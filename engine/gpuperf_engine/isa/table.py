@@ -25,7 +25,7 @@ from .model import (
     Spelling,
     Version,
 )
-from .notation import bind, names, parse_operands, parse_pattern, strangers
+from .notation import Operand, bind, names, parse_operands, parse_pattern, strangers
 from .types import SCALAR_TYPES, ScalarType, scalar_type
 
 __all__ = [
@@ -187,6 +187,13 @@ def _resolve_type(name: str, bound: Mapping[str, Modifier]) -> ScalarType | None
     return SCALAR_TYPES.get(value if isinstance(value, str) else name)
 
 
+def _space_of(operand: Operand, modifiers: Mapping[str, Modifier]) -> str | None:
+    """The state space of an address that names a slot of its own."""
+    if operand.role != "address" or operand.type == "type":
+        return None
+    return str(modifiers[operand.type]).split("::")[0]
+
+
 def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spelling]:
     modifiers: dict[str, Modifier] = dict.fromkeys(names(row.pattern))
     modifiers.update(bound)
@@ -210,6 +217,7 @@ def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spe
                     pair=operand.pair,
                     wider=operand.wider,
                     constant=operand.type == "imm",
+                    space=_space_of(operand, modifiers),
                 )
             )
         spelling = Spelling(

@@ -89,7 +89,7 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
     if role == "address":
         return _address(spelling, form, shape, address_size)
     if kind == "vector":
-        if form.vector == 1 and len(shape) == 2 and spelling.effect in ("load", "store"):
+        if form.vector == 1 and len(shape) == 2 and spelling.effect in ("load", "store", "matrix"):
             return _scalar(
                 spelling, form, shape[1]
             )  # Triton writes scalar accesses as `{%r1}`, and ptxas takes it
@@ -173,10 +173,14 @@ def _address(spelling: Spelling, form: OperandForm, shape: Shape, address_size: 
         register = SCALAR_TYPES[base]
         if register.is_float or register.is_predicate or register.bits not in (32, 64):
             return f"the base of an address must be a 32- or 64-bit integer register, found .{register}"
-        if spelling.space in ("generic", "global") and address_size and register.bits != address_size:
+        if (
+            (form.space or spelling.space) in ("generic", "global")
+            and address_size
+            and register.bits != address_size
+        ):
             return f"addresses have {address_size} bits here, found a .{register} register as base"
         return ""
-    wanted = spelling.space
+    wanted = form.space or spelling.space
     if space is None and wanted is not None and wanted != "local":
         return "a constant address is possible in .local only"
     if space is None or wanted is None or wanted == space or form.type is None:

@@ -28,12 +28,12 @@ TRANSFER: dict[str, Any] = {
 }
 
 declare(
-    "cp.async.cop.to.global{.hint}{.size} [d], [a], bytes:imm{, source_bytes:u32}, policy:b64?hint",
+    "cp.async.cop.to.global{.hint}{.size} [d]:to, [a], bytes:imm{, source_bytes:u32}, policy:b64?hint",
     "Copies 4, 8 or 16 bytes from global to shared memory, zeros beyond source_bytes.",
     **TRANSFER,
 )
 declare(
-    "cp.async.cop.to.global{.hint}{.size} [d], [a], bytes:imm, ignore:pred, policy:b64?hint",
+    "cp.async.cop.to.global{.hint}{.size} [d]:to, [a], bytes:imm, ignore:pred, policy:b64?hint",
     "Copies 4, 8 or 16 bytes from global to shared memory, zeros where ignore holds.",
     **{**TRANSFER, "since": (7, 5)},
 )

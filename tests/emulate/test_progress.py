@@ -42,8 +42,8 @@ SPIN_LOCK = f"""
 
 @pytest.mark.parametrize("body", [TRY_LOCK, SPIN_LOCK], ids=["inside", "behind"])
 def test_a_lock_inside_a_warp(backend: str, body: str) -> None:
-    values, _ = collect(backend, body, before=LOCK)
-    assert sorted(values.tolist()) == list(range(1, 33))
+    values, _ = collect(backend, body, before=LOCK, block=10)
+    assert sorted(values.tolist()) == list(range(1, 11))
 
 
 @pytest.mark.parametrize("body", [TRY_LOCK, SPIN_LOCK], ids=["inside", "behind"])
@@ -59,6 +59,21 @@ def test_a_lock_between_blocks(backend: str, body: str) -> None:
     values, _ = collect(backend, leader, before=LOCK, grid=3, block=64)
     assert sorted(values[values != 0].tolist()) == [1, 2, 3]
     assert values.nonzero()[0].tolist() == [0, 64, 128]
+
+
+def test_lanes_that_left_a_lock_early_are_gathered_at_the_barrier(backend: str) -> None:
+    body = f"""
+        mov.u32 %r1, %tid.x;
+        {SPIN_LOCK}
+        setp.gt.u32 %p3, %r3, 5;
+        bar.red.popc.u32 %r5, 0, %p3;
+        mad.lo.u32 %r0, %r5, 100, %r3;
+        """
+    values, profile = collect(backend, body, before=LOCK, block=8)
+    assert sorted(values.tolist()) == [300 + turn for turn in range(1, 9)]
+    assert profile.opcodes["bar.red.popc.u32"] == 8
+    # the warp leaves the barrier as one split again
+    assert profile.warp_opcodes["mad.lo.u32"] == 2
 
 
 def test_one_warp_waits_for_another(backend: str) -> None:
@@ -220,7 +235,7 @@ def test_a_runaway_loop_ends_at_its_budget(backend: str) -> None:
 
 def test_the_same_schedule_every_time_and_on_both_backends() -> None:
     """Who gets a contended lock when is defined, and so are the counts of a spinning loop."""
-    found = [collect(name, SPIN_LOCK, before=LOCK, grid=2, block=48) for name in ("lanes", "native", "lanes")]
+    found = [collect(name, SPIN_LOCK, before=LOCK, grid=2, block=4) for name in ("lanes", "native", "lanes")]
     for values, profile in found[1:]:
         np.testing.assert_array_equal(values, found[0][0])
         assert profile.to_dict() == found[0][1].to_dict()

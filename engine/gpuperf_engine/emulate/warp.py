@@ -306,7 +306,7 @@ class Warp:
         them there, it does, and another split runs (or none, or all of them at ``AT_END``); else returns false."""
         if not self.patience.left:
             return False
-        block = self.pc - AFTER if self.pc >= AFTER else self.pc
+        block = self.pc & (AT_END - 1)
         self.stack.append(Entry(block, self.mask, self.id, WAIT, payload=Wait(ALIGNED, AT_END + block)))
         self._complete_waits()
         self._choose()

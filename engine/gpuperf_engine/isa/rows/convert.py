@@ -7,13 +7,14 @@ from typing import Any
 
 from ..table import Modifier, instruction
 from ..types import ScalarType, scalar_type
-from ..words import Value
+from ..words import Value, maximum, minimum
 
 INTEGERS = "u8 u16 u32 u64 s8 s16 s32 s64"
 IEEE = "f16 f32 f64"
 ROUNDINGS = "rn rz rm rp"
 INTEGER_ROUNDINGS = "rni rzi rmi rpi"
 UNIT = {"f64": "fp64", "": "xu"}
+U32 = scalar_type("u32")
 CONVERT: dict[str, Any] = {"category": "bit_convert", "unit": UNIT}
 
 
@@ -61,7 +62,7 @@ def _flushable(modifiers: Mapping[str, Modifier]) -> str:
     **CONVERT,
 )
 @instruction(
-    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype, a:atype+",
+    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype+, a:atype+",
     rnd=ROUNDINGS,
     dtype=IEEE,
     atype=INTEGERS,
@@ -83,7 +84,7 @@ def integer_to_float(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
     **CONVERT,
 )
 @instruction(
-    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype+, a:atype",
+    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype+, a:atype+",
     rnd=INTEGER_ROUNDINGS,
     dtype=INTEGERS,
     atype=IEEE,
@@ -119,7 +120,7 @@ def _exact(modifiers: Mapping[str, Modifier]) -> str:
 @instruction("cvt.rnd.dtype.atype d:dtype, a:atype", rnd=ROUNDINGS, dtype="bf16", atype="f16 f64", **BFLOAT)
 @instruction("cvt.rnd.dtype.bf16 d:dtype, a:bf16", rnd=ROUNDINGS, dtype="f16", **BFLOAT)
 @instruction(
-    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype, a:atype",
+    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype+, a:atype+",
     rnd=ROUNDINGS,
     dtype=IEEE,
     atype=IEEE,
@@ -135,7 +136,9 @@ def float_to_narrower(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
 @instruction("cvt{.rnd}.ftz.dtype.bf16 d:dtype, a:bf16", rnd=ROUNDINGS, dtype="f32", **BFLOAT)
 @instruction("cvt{.rnd}.dtype.bf16 d:dtype, a:bf16", rnd=ROUNDINGS, dtype="f32", since=(7, 1), **AMPERE)
 @instruction("cvt.dtype.bf16 d:dtype, a:bf16", dtype="bf16", **BFLOAT)
-@instruction("cvt{.ftz}{.sat}.dtype.atype d:dtype, a:atype", dtype=IEEE, atype=IEEE, valid=_exact, **CONVERT)
+@instruction(
+    "cvt{.ftz}{.sat}.dtype.atype d:dtype+, a:atype+", dtype=IEEE, atype=IEEE, valid=_exact, **CONVERT
+)
 def float_to_wider(a: Value, *, dtype: ScalarType) -> Value:
     """a in a type that holds all its values."""
     return a if dtype == a.type else a.convert(dtype, rounding="rn")
@@ -149,7 +152,7 @@ def _same(modifiers: Mapping[str, Modifier]) -> str:
 
 @instruction("cvt.rnd.dtype.bf16 d:dtype, a:bf16", rnd=INTEGER_ROUNDINGS, dtype="bf16", **BFLOAT)
 @instruction(
-    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype, a:atype",
+    "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype+, a:atype+",
     rnd=INTEGER_ROUNDINGS,
     dtype=IEEE,
     atype=IEEE,
@@ -159,3 +162,28 @@ def _same(modifiers: Mapping[str, Modifier]) -> str:
 def float_to_integral(a: Value, *, rnd: str) -> Value:
     """a rounded to an integral value of its own type."""
     return a.apply("round_integral", rounding=rnd)
+
+
+def _limited(a: Value, bits: int, signed: bool) -> Value:
+    """a (s32) limited to the range of an integer of so many bits."""
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    return minimum(maximum(a, low), high)
+
+
+PACK: dict[str, Any] = {"category": "bit_convert", "unit": "alu", "since": (6, 5), "target": 72}
+
+
+@instruction("cvt.pack.sat.to.s32 d:b32, a:s32, b:s32", to="u16 s16", **PACK)
+def pack_two(a: Value, b: Value, *, to: str) -> Value:
+    """a (upper) and b (lower half), limited to 16 bits."""
+    upper, lower = (_limited(lane, 16, to[0] == "s").bits(U32) for lane in (a, b))
+    return (upper << 16) | (lower & 0xFFFF)
+
+
+@instruction("cvt.pack.sat.to.s32.b32 d:b32, a:s32, b:s32, c:b32", to="u2 s2 u4 s4 u8 s8", **PACK)
+def pack_more(a: Value, b: Value, c: Value, *, to: str) -> Value:
+    """c moved up by two places, a and b (lowest) in them, limited to their bits."""
+    bits = int(to[1:])
+    mask = (1 << bits) - 1
+    upper, lower = (_limited(lane, bits, to[0] == "s").bits(U32) & mask for lane in (a, b))
+    return (c.bits(U32) << 2 * bits) | (upper << bits) | lower

@@ -14,6 +14,7 @@ SCALARS = "pred b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
 PACKINGS = (("b16", 2, "b8"), ("b32", 2, "b16"), ("b32", 4, "b8"), ("b64", 2, "b32"), ("b64", 4, "b16"))
 
 
+@instruction("mov.type d, a", type="b128", category="move", unit="alu", since=(8, 3), target=70)
 @instruction("mov.type d, a", type=SCALARS, category="move", unit="alu")
 def mov(a: Value) -> Value:
     """a: a register, constant, special register, or the address of a variable or function in its space."""

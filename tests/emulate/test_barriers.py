@@ -167,7 +167,9 @@ def test_barrier_reductions(backend: str, below: int, results: tuple[int, int, i
 
 
 def test_an_aligned_barrier_in_a_branch_is_an_error(backend: str) -> None:
-    with pytest.raises(ge.EngineError, match=r"k\.ptx:\d+:\d+: bar\.sync executed by lanes 0-4 while lanes 5-31") as caught:
+    with pytest.raises(
+        ge.EngineError, match=r"k\.ptx:\d+:\d+: bar\.sync executed by lanes 0-4 while lanes 5-31"
+    ) as caught:
         collect(
             backend,
             """
@@ -230,7 +232,7 @@ def test_too_few_warps_for_a_barrier(backend: str) -> None:
 
 
 def test_a_barrier_number_that_does_not_exist(backend: str) -> None:
-    with pytest.raises(ge.EngineError, match="bar.sync: barrier 16"):
+    with pytest.raises(ge.EngineError, match=r"bar\.sync: barrier 16"):
         collect(backend, "mov.u32 %r1, 16;\nbar.sync %r1;")
 
 

@@ -114,7 +114,9 @@ def test_table_branch(backend: str) -> None:
 
 
 def test_table_branch_beyond_its_table(backend: str) -> None:
-    with pytest.raises(ge.EngineError, match=r"k\.ptx:\d+:\d+: brx\.idx: index 7 of a table of 2 labels") as caught:
+    with pytest.raises(
+        ge.EngineError, match=r"k\.ptx:\d+:\d+: brx\.idx: index 7 of a table of 2 labels"
+    ) as caught:
         collect(
             backend,
             """
@@ -209,7 +211,9 @@ def test_a_call_under_divergence(backend: str) -> None:
         """,
         before=SQUARE,
     )
-    assert values.tolist() == [2 * lane if 8 < lane < 16 else 2 * lane + 1 if lane <= 8 else 0 for lane in range(32)]
+    assert values.tolist() == [
+        2 * lane if 8 < lane < 16 else 2 * lane + 1 if lane <= 8 else 0 for lane in range(32)
+    ]
     inside = 16 * 5 + 9 * 3  # nine lanes do not return early
     assert profile.thread_instructions == 32 * (4 + EPILOGUE) + 16 * 3 + inside
     assert profile.warp_instructions == 4 + 3 + 5 + 3 + EPILOGUE
@@ -260,9 +264,7 @@ def test_lanes_call_different_functions_through_a_register(backend: str) -> None
         """,
         before=SQUARE,
     )
-    assert values.tolist() == [
-        lane * lane if lane % 2 == 0 else 2 * lane + (lane <= 8) for lane in range(32)
-    ]
+    assert values.tolist() == [lane * lane if lane % 2 == 0 else 2 * lane + (lane <= 8) for lane in range(32)]
     assert profile.warp_instructions == 9 + 4 + 8 + EPILOGUE
 
 
@@ -306,9 +308,7 @@ DONE:
 
 
 def test_recursion_to_a_depth_of_its_own_per_lane(backend: str) -> None:
-    values, profile = collect(
-        backend, f"mov.u32 %r1, %tid.x;\n{CALL.format(callee='sum')}", before=RECURSIVE
-    )
+    values, profile = collect(backend, f"mov.u32 %r1, %tid.x;\n{CALL.format(callee='sum')}", before=RECURSIVE)
     assert values.tolist() == [lane * (lane + 1) // 2 for lane in range(32)]
     # lane n runs the function n + 1 times: 6 instructions each, 5 more for the n calls that go on
     assert profile.thread_instructions == 32 * (4 + EPILOGUE) + sum(6 * (n + 1) + 5 * n for n in range(32))

@@ -75,7 +75,9 @@ BINARY = ["add", "sub", "mul", "high", "div", "rem", "and", "or", "xor", "minimu
 
 def words_of(bits: int) -> st.SearchStrategy[int]:
     edges = [0, 1, 2, (1 << (bits - 1)) - 1, 1 << (bits - 1), (1 << bits) - 1, bits - 1, bits, bits + 1]
-    return st.one_of(st.sampled_from(edges), st.integers(0, (1 << bits) - 1), st.integers(0, 70 % (1 << bits)))
+    return st.one_of(
+        st.sampled_from(edges), st.integers(0, (1 << bits) - 1), st.integers(0, 70 % (1 << bits))
+    )
 
 
 @pytest.mark.parametrize("name", INTEGERS)
@@ -125,15 +127,37 @@ def test_integer_conversions(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", INTEGERS)
-@pytest.mark.parametrize("rounding,rule", [("rni", round), ("rzi", math.trunc), ("rmi", math.floor), ("rpi", math.ceil)])
+@pytest.mark.parametrize(
+    "rounding,rule", [("rni", round), ("rzi", math.trunc), ("rmi", math.floor), ("rpi", math.ceil)]
+)
 @pytest.mark.parametrize("source", ["f16", "bf16", "f32", "f64"])
 def test_floats_become_integers(source: str, rounding: str, rule: Any, target: str) -> None:
     type_ = scalar_type(target)
-    numbers = [0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.25, -0.75, 127.0, 128.0, -128.0, -129.0, 255.0, 256.0, 32768.0]
+    numbers = [
+        0.0,
+        -0.0,
+        0.5,
+        1.5,
+        2.5,
+        -0.5,
+        -1.5,
+        -2.5,
+        0.25,
+        -0.75,
+        127.0,
+        128.0,
+        -128.0,
+        -129.0,
+        255.0,
+        256.0,
+        32768.0,
+    ]
     numbers += [float(2.0**power) for power in (31, 32, 62, 63, 64, 90)] if source != "f16" else []
     numbers += [-number for number in numbers[-6:]]
     make = lanes("f64", 0)
-    value = LaneValue(np.array(numbers, np.float64).view(np.uint64), scalar_type("f64")).convert(scalar_type(source))
+    value = LaneValue(np.array(numbers, np.float64).view(np.uint64), scalar_type("f64")).convert(
+        scalar_type(source)
+    )
     low = -(1 << (type_.bits - 1)) if type_.is_signed else 0
     high = (1 << (type_.bits - type_.is_signed)) - 1
     exact = LaneValue(value.data, value.type).convert(scalar_type("f64"))  # type: ignore[attr-defined]
@@ -149,7 +173,12 @@ def test_saturating_conversions_to_floats() -> None:
         found = value.convert(scalar_type(name), rounding="rn", saturate=True)
         assert floats(found) == [0.0, 0.0, 0.25, 1.0, 1.0, 1.0, 0.0]
         assert ints(found)[1] == 0  # +0
-    assert floats(lanes("s32", -5, 0, 1, 7).convert(scalar_type("f32"), saturate=True)) == [0.0, 0.0, 1.0, 1.0]
+    assert floats(lanes("s32", -5, 0, 1, 7).convert(scalar_type("f32"), saturate=True)) == [
+        0.0,
+        0.0,
+        1.0,
+        1.0,
+    ]
 
 
 def test_float_comparisons_and_nan() -> None:
@@ -171,9 +200,23 @@ def test_minimum_and_maximum_order_zeros_and_drop_one_nan() -> None:
     a = lanes("f32", 0x80000000, 0x00000000, 0x7FC00001, 0x3F800000, 0x7F800001, 0x00000001)
     b = lanes("f32", 0x00000000, 0x80000000, 0x3F800000, 0x7FFFFFFF, 0xFFC00000, 0x80000001)
     canonical = 0x7FFFFFFF
-    assert ints(words.minimum(a, b)) == [0x80000000, 0x80000000, 0x3F800000, 0x3F800000, canonical, 0x80000001]
+    assert ints(words.minimum(a, b)) == [
+        0x80000000,
+        0x80000000,
+        0x3F800000,
+        0x3F800000,
+        canonical,
+        0x80000001,
+    ]
     assert ints(words.maximum(a, b)) == [0, 0, 0x3F800000, 0x3F800000, canonical, 1]
-    assert ints(words.minimum(a, b, nan=True)) == [0x80000000, 0x80000000, canonical, canonical, canonical, 0x80000001]
+    assert ints(words.minimum(a, b, nan=True)) == [
+        0x80000000,
+        0x80000000,
+        canonical,
+        canonical,
+        canonical,
+        0x80000001,
+    ]
     assert ints(words.maximum(a, b, nan=True))[2:5] == [canonical] * 3
 
 
@@ -183,7 +226,11 @@ def test_bit_operations_keep_nan_payloads() -> None:
     assert ints(abs(value)) == [0x7F800001, 0x7FC12345, 0]
     assert ints(value.flush()) == [0x7F800001, 0xFFC12345, 0x80000000]
     assert ints(value.bits(scalar_type("s32"))) == [0x7F800001, 0xFFC12345 - (1 << 32), -(1 << 31)]
-    assert ints(words.select(lanes("pred", 1, 0, 1), value, lanes("f32", 1, 2, 3))) == [0x7F800001, 2, 0x80000000]
+    assert ints(words.select(lanes("pred", 1, 0, 1), value, lanes("f32", 1, 2, 3))) == [
+        0x7F800001,
+        2,
+        0x80000000,
+    ]
 
 
 def test_flush_and_integral_rounding() -> None:

@@ -54,7 +54,9 @@ def rounded(value: Fraction, form: Format, rounding: str, zero_sign: int) -> int
     if below == 1 << (form.fraction + 1):
         below, exponent = below // 2, exponent + 1
     if exponent > form.bias:
-        to_infinity = rounding in ("rn", "rna") or (rounding == "rp" and not sign) or (rounding == "rm" and sign)
+        to_infinity = (
+            rounding in ("rn", "rna") or (rounding == "rp" and not sign) or (rounding == "rm" and sign)
+        )
         raw = form.infinity if to_infinity else form.infinity - 1
     elif below < 1 << form.fraction:
         raw = below
@@ -75,7 +77,9 @@ def patterns(form: Format) -> st.SearchStrategy[int]:
     edges += [(form.bias << form.fraction) + 1, (form.bias << form.fraction) - 1]
     signed = [edge | (sign << (form.bits - form.low - 1)) for edge in edges for sign in (0, 1)]
     narrow = st.builds(
-        lambda sign, field, fraction: (sign << (form.bits - form.low - 1)) | (field << form.fraction) | fraction,
+        lambda sign, field, fraction: (
+            (sign << (form.bits - form.low - 1)) | (field << form.fraction) | fraction
+        ),
         st.integers(0, 1),
         st.integers(form.bias - form.fraction - 3, form.bias + 3).map(lambda field: max(0, field)),
         st.integers(0, (1 << form.fraction) - 1),
@@ -211,7 +215,16 @@ def test_special_operands(name: str, rounding: str) -> None:
     for a, b, c, wanted in triples:
         operands = (array(a, form=form), array(b, form=form), array(c, form=form))
         assert softfloat.fma(*operands, form, rounding).tolist() == [wanted], (hex(a), hex(b), hex(c))
-    roots = {zero: zero, top: top, inf: inf, inf | top: nan, one | top: nan, quiet: nan, one: one, 1 | top: nan}
+    roots = {
+        zero: zero,
+        top: top,
+        inf: inf,
+        inf | top: nan,
+        one | top: nan,
+        quiet: nan,
+        one: one,
+        1 | top: nan,
+    }
     found = softfloat.square_root(array(*roots, form=form), form, rounding)
     assert found.tolist() == list(roots.values())
 
@@ -226,7 +239,10 @@ def test_overflow_goes_where_the_rounding_points(rounding: str) -> None:
         down = form.infinity if rounding in ("rn", "rm") else largest
         operands = array(largest, largest | top, form=form)
         assert softfloat.add(operands, operands, form, rounding).tolist() == [up, down | top]
-        assert softfloat.multiply(operands, array(largest, form=form), form, rounding).tolist() == [up, down | top]
+        assert softfloat.multiply(operands, array(largest, form=form), form, rounding).tolist() == [
+            up,
+            down | top,
+        ]
 
 
 CONVERSIONS = [(a, b) for a in (*SCALARS, "tf32") for b in (*SCALARS, "tf32") if a != b]
@@ -238,9 +254,10 @@ def test_conversion_between_formats(source: str, target: str, rounding: str) -> 
     form, other = FORMATS[source], FORMATS[target]
     generator = np.random.default_rng(3)
     words = generator.integers(0, 1 << (form.bits - form.low), 300, dtype=np.uint64) << np.uint64(form.low)
-    near = (generator.integers(max(0, form.bias - 30), form.bias + 20, 300, dtype=np.uint64) << np.uint64(form.fraction)) | (
-        generator.integers(0, 1 << form.fraction, 300, dtype=np.uint64)
-    )
+    near = (
+        generator.integers(max(0, form.bias - 30), form.bias + 20, 300, dtype=np.uint64)
+        << np.uint64(form.fraction)
+    ) | (generator.integers(0, 1 << form.fraction, 300, dtype=np.uint64))
     words = np.concatenate([words, near << np.uint64(form.low)]).astype(form.dtype)
     found = softfloat.convert(words, form, other, rounding)
     for word, result in zip(words.tolist(), found.tolist()):

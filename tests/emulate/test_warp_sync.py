@@ -29,14 +29,16 @@ SPLIT = """
 )
 def test_shuffles(backend: str, mode: str, b: int, c: int, source: object) -> None:
     values, _ = collect(
-        backend, f"mov.u32 %r1, %tid.x;\nadd.u32 %r1, %r1, 100;\nshfl.sync.{mode}.b32 %r0, %r1, {b}, {c}, {FULL};"
+        backend,
+        f"mov.u32 %r1, %tid.x;\nadd.u32 %r1, %r1, 100;\nshfl.sync.{mode}.b32 %r0, %r1, {b}, {c}, {FULL};",
     )
     assert values.tolist() == [100 + source(lane) for lane in range(32)]  # type: ignore[operator]
 
 
 def test_shuffle_tells_which_lanes_were_in_range(backend: str) -> None:
     values, _ = collect(
-        backend, f"mov.u32 %r1, %tid.x;\nshfl.sync.up.b32 %r2|%p1, %r1, 4, 0, {FULL};\nselp.u32 %r0, 1, 0, %p1;"
+        backend,
+        f"mov.u32 %r1, %tid.x;\nshfl.sync.up.b32 %r2|%p1, %r1, 4, 0, {FULL};\nselp.u32 %r0, 1, 0, %p1;",
     )
     assert values.tolist() == [0] * 4 + [1] * 28
 
@@ -110,7 +112,8 @@ def test_lanes_meet_at_instructions_of_two_branches(backend: str) -> None:
         """,
     )
     assert values.tolist() == [
-        (lane + 16) + 100 + 1 if lane < 12 else (lane ^ 16) + 100 + (1000 if lane ^ 16 < 12 else 0) for lane in range(32)
+        (lane + 16) + 100 + 1 if lane < 12 else (lane ^ 16) + 100 + (1000 if lane ^ 16 < 12 else 0)
+        for lane in range(32)
     ]
     assert profile.warp_opcodes["shfl.sync.bfly.b32"] == 2
     assert profile.opcodes["shfl.sync.bfly.b32"] == 32
@@ -172,9 +175,7 @@ def test_bar_warp_sync_in_two_branches(backend: str) -> None:
 
 
 def test_a_guarded_exchange(backend: str) -> None:
-    values, profile = collect(
-        backend, SPLIT + "mov.u32 %r0, 9;\n@%p1 vote.sync.ballot.b32 %r0, %p1, 0xfff;"
-    )
+    values, profile = collect(backend, SPLIT + "mov.u32 %r0, 9;\n@%p1 vote.sync.ballot.b32 %r0, %p1, 0xfff;")
     assert values.tolist() == [0xFFF] * 12 + [9] * 20
     assert profile.opcodes["vote.sync.ballot.b32"] == 32
     assert profile.warp_opcodes["vote.sync.ballot.b32"] == 1
@@ -182,7 +183,9 @@ def test_a_guarded_exchange(backend: str) -> None:
 
 
 def test_a_lane_outside_its_own_mask(backend: str) -> None:
-    with pytest.raises(ge.EngineError, match="member mask 0xfffffffe, which does not contain that lane") as caught:
+    with pytest.raises(
+        ge.EngineError, match="member mask 0xfffffffe, which does not contain that lane"
+    ) as caught:
         collect(backend, SPLIT + "shfl.sync.idx.b32 %r0, %r2, 0, 31, 0xfffffffe;")
     assert "lane 0 " in str(caught.value)
     assert "thread (0, 0, 0)" in str(caught.value)

@@ -22,7 +22,9 @@ class _Barrier:
     expected: int = 0  # threads; 0: all that live
     threads: int = 0
     arrived: dict[int, int] = field(default_factory=dict)  # warp → lanes
-    partial: dict[int, int] = field(default_factory=dict)  # warp → lanes that came without the rest of their warp
+    partial: dict[int, int] = field(
+        default_factory=dict
+    )  # warp → lanes that came without the rest of their warp
     waiting: dict[int, int] = field(default_factory=dict)  # warp → lanes
     true: int = 0
     false: int = 0

@@ -14,7 +14,7 @@ from ..errors import Unsupported
 from ..isa.types import scalar_type
 from .barriers import Barriers
 from .lanes_blocks import prepare
-from .lanes_memory import Arena, Region
+from .lanes_regions import Arena, Region
 from .lanes_values import LaneValue
 from .lanes_warp import Counters, LanesCta, LanesWarp
 from .launch import LaunchPlan
@@ -84,7 +84,9 @@ def _written(memory: Memory) -> Iterator[bytes]:
 def _counters(program: Program, observed: bool) -> Counters:
     blocks = len(program.blocks)
     sites = [[0] * len(SITE_COLUMNS) for _ in program.sites] if observed else None
-    return Counters([0] * blocks, [0] * blocks, [0] * blocks, [0] * blocks, [0] * len(program.predicated), sites, set())
+    return Counters(
+        [0] * blocks, [0] * blocks, [0] * blocks, [0] * blocks, [0] * len(program.predicated), sites, set()
+    )
 
 
 def _observation(counters: Counters) -> Observation:

@@ -88,7 +88,9 @@ def _make_step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step
         return _guarded_trap(to, instruction)
     if effect in ("", "special") and has_meaning(instruction.spelling):
         return _compute(to, instruction)
-    raise Unsupported(f"{instruction.opcode} is known and counted, but cannot be run yet", span=instruction.span)
+    raise Unsupported(
+        f"{instruction.opcode} is known and counted, but cannot be run yet", span=instruction.span
+    )
 
 
 def _compute(to: Prepare, instruction: Instruction) -> Step:

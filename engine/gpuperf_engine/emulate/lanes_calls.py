@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -130,7 +130,7 @@ def put_bytes(warp: LanesWarp, variable: Variable, offset: int, value: LaneValue
 
 
 #: where an argument or result is: a parameter's bytes, a register, or (arguments) a constant
-_Location = Union[Variable, Register, Reader, None]
+_Location = Variable | Register | Reader | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,7 +209,9 @@ class Call:
         if function.name == "__assertfail":
             return TrapError("device assertion failed", span=self.instruction.span, details=[place])
         return Unsupported(
-            f"call of {function.name!r}, which no module given defines", span=self.instruction.span, details=[place]
+            f"call of {function.name!r}, which no module given defines",
+            span=self.instruction.span,
+            details=[place],
         )
 
     def enter(self, warp: LanesWarp, callee: int, lanes: int) -> Frame:
@@ -271,7 +273,12 @@ class Call:
                 warp.put(result, value, where)
 
     def _give(
-        self, warp: LanesWarp, function: Function, formal: Variable, value: Lanes | LaneValue | None, where: Lanes
+        self,
+        warp: LanesWarp,
+        function: Function,
+        formal: Variable,
+        value: Lanes | LaneValue | None,
+        where: Lanes,
     ) -> None:
         """Put a value (or the bytes of a parameter) into a formal parameter or a result variable."""
         if value is None:
@@ -298,5 +305,7 @@ def formal_register(function: Function, formal: Variable) -> Register | None:
     """The register of a parameter in ``.reg`` space: these are the function's first registers, in order."""
     if formal.space != "reg":
         return None
-    inside: Sequence[Variable] = [item for item in (*function.params, *function.returns) if item.space == "reg"]
+    inside: Sequence[Variable] = [
+        item for item in (*function.params, *function.returns) if item.space == "reg"
+    ]
     return function.registers[inside.index(formal)]

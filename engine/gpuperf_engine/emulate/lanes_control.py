@@ -123,7 +123,9 @@ def _leave_branch(block: BasicBlock) -> End:
 def _indirect(to: Prepare, block: BasicBlock) -> End:
     instruction = block.terminator
     assert instruction is not None
-    index_reader = reader(to, next(operand for form, operand in matched(instruction) if form.role == "source"), _U32)
+    index_reader = reader(
+        to, next(operand for form, operand in matched(instruction) if form.role == "source"), _U32
+    )
     successors = block.successors
     holds = _holds(instruction.guard) if instruction.guard is not None else None
 
@@ -216,7 +218,13 @@ class BarrierEnd:
         number, expected = self._operands(warp, first)
         holds = bits_of(self.predicate(warp)) if self.predicate is not None else 0
         warp.cta.barriers.arrive(
-            number, warp.index, splits.mask, live=splits.live, expected=expected, waits=self.waits, holds=holds
+            number,
+            warp.index,
+            splits.mask,
+            live=splits.live,
+            expected=expected,
+            waits=self.waits,
+            holds=holds,
         )
         if whole:
             warp.at_barrier = self
@@ -235,12 +243,13 @@ class BarrierEnd:
             return number, 0
         expected = int(every_lane(self.threads(warp))[lane])
         if expected == 0 or expected % 32:
-            raise bad_barrier(warp.place(), self.instruction, lane, f"{expected} threads for barrier {number}")
+            raise bad_barrier(
+                warp.place(), self.instruction, lane, f"{expected} threads for barrier {number}"
+            )
         return number, expected
 
     def result(self, warp: LanesWarp, lanes: int, true: int, false: int) -> None:
         """Give waiting lanes what ``.red`` found."""
-        import numpy as np
 
         if self.operation is None or self.targets[0] is None:
             return

@@ -58,7 +58,9 @@ class Exchange:
         """Without ``.sync``: the active lanes take part."""
         lanes = warp.mask
         if self.guard is not None and self.predicated is not None:
-            lanes &= int(np.packbits(np.broadcast_to(self.guard(warp), (32,)), bitorder="little").view("<u4")[0])
+            lanes &= int(
+                np.packbits(np.broadcast_to(self.guard(warp), (32,)), bitorder="little").view("<u4")[0]
+            )
             warp.counters.predicated[self.predicated] += lanes.bit_count()
         if lanes:
             perform(warp, lanes, [(self, lanes)])

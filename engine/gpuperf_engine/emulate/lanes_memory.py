@@ -30,99 +30,18 @@ from .lanes_operands import (
     lane_value,
     reader,
 )
+from .lanes_regions import Region
 from .lanes_values import LaneValue, dtype_of
-from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Access, Memory
+from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Access
 from .observe import atomic_wavefronts, sectors, wavefronts
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
 
-__all__ = ["Arena", "MemoryStep", "Region", "address_reader", "stored_readers"]
+__all__ = ["MemoryStep", "address_reader", "stored_readers"]
 
 Lanes = npt.NDArray[Any]
 _U64 = scalar_type("u64")
-
-
-class Region:
-    """Plain bytes and their shadow; ``words`` looks at the bytes in another width."""
-
-    __slots__ = ("_views", "bytes", "shadow")
-
-    def __init__(self, data: npt.NDArray[np.uint8], shadow: npt.NDArray[np.uint8]) -> None:
-        self.bytes = data
-        self.shadow = shadow
-        self._views: dict[int, Lanes] = {}
-
-    @classmethod
-    def fresh(cls, size: int) -> Region:
-        """Zero bytes that nobody has written."""
-        whole = -(-size // 16) * 16
-        return cls(np.zeros(whole, np.uint8), np.zeros(whole, np.uint8))
-
-    def words(self, width: int) -> Lanes:
-        found = self._views.get(width)
-        if found is None:
-            usable = self.bytes.size // width * width
-            found = self._views[width] = self.bytes[:usable].view(f"u{width}")
-        return found
-
-    def gather(self, offsets: Lanes, type: ScalarType) -> Lanes:
-        """Values at aligned byte offsets."""
-        if type.bits == 128:
-            pairs = self.words(8)
-            place = offsets >> 3
-            return pairs[place].astype(object) | (pairs[place + 1].astype(object) << 64)
-        found: Lanes = self.words(type.bytes)[offsets // type.bytes]
-        return found.view(dtype_of(type))
-
-    def scatter(self, offsets: Lanes, data: Lanes, type: ScalarType) -> None:
-        """Store values at aligned byte offsets; the last of equal offsets wins."""
-        if type.bits == 128:
-            place = offsets >> 3
-            self.words(8)[place] = (data & ((1 << 64) - 1)).astype(np.uint64)
-            self.words(8)[place + 1] = (data >> 64).astype(np.uint64)
-        else:
-            self.words(type.bytes)[offsets // type.bytes] = data.view(f"u{type.bytes}")
-
-    def unwritten(self, offsets: Lanes, size: int) -> bool:
-        """Whether any byte of these accesses was never written."""
-        return not self.shadow[offsets[:, None] + np.arange(size)].all()
-
-    def mark(self, offsets: Lanes, size: int) -> None:
-        """Note that these bytes were written."""
-        self.shadow[offsets[:, None] + np.arange(size)] = 1
-
-
-class Arena:
-    """Device memory with its table of allocations, looked up for all lanes at once."""
-
-    def __init__(self, memory: Memory) -> None:
-        self.memory = memory
-        self.region = Region(memory.bytes, memory.shadow)
-        self._generation = -1
-        self._refresh()
-
-    def _refresh(self) -> None:
-        if self._generation != self.memory.generation:
-            self._generation = self.memory.generation
-            table = self.memory.table().astype(np.uint64)
-            self._starts, self._ends = table[:, 0], table[:, 1]
-            self._read_only, self._initialized = table[:, 2] != 0, table[:, 3] != 0
-
-    def check(self, addresses: Lanes, size: int, writes: bool) -> tuple[Lanes, bool]:
-        """Whether each access lies in one allocation (that may be written), and whether all of those are initialised."""
-        self._refresh()
-        if not self._starts.size:
-            return np.zeros(addresses.shape, np.bool_), True
-        place = np.searchsorted(self._starts, addresses, side="right") - 1
-        known = place >= 0
-        place = np.maximum(place, 0)
-        room = self._ends[place] - addresses  # wraps round beyond the end: then larger than any allocation
-        size_of = self._ends[place] - self._starts[place]
-        good = known & (room >= np.uint64(size)) & (room <= size_of)
-        if writes:
-            good &= ~self._read_only[place]
-        return good, bool(self._initialized[place[good]].all())
 
 
 def address_reader(to: Prepare, instruction: Instruction, space: str) -> Reader:
@@ -191,7 +110,9 @@ class MemoryStep:
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         spelling = instruction.spelling
         self.instruction = instruction
-        self.kind = {"load": "load", "store": "store", "atomic": "atomic", "reduction": "reduction"}[instruction.effect]
+        self.kind = {"load": "load", "store": "store", "atomic": "atomic", "reduction": "reduction"}[
+            instruction.effect
+        ]
         self.space = spelling.space or "generic"
         self.type = scalar_type(str(spelling.modifier("type")))
         site = to.program.site_of.get(instruction)
@@ -253,17 +174,25 @@ class MemoryStep:
         good, initialized = arena.check(addresses, self.bytes, self.writes)
         good &= addresses % np.uint64(self.bytes) == 0
         space = "const" if self.space == "const" else "global"
-        refused = [(int(lanes[place]), int(addresses[place]), space, 0) for place in np.flatnonzero(~good)[:1]]
+        refused = [
+            (int(lanes[place]), int(addresses[place]), space, 0) for place in np.flatnonzero(~good)[:1]
+        ]
         offsets = (addresses - np.uint64(GLOBAL_BASE)).astype(np.int64)
         return refused, _Part(arena.region, lanes, offsets, initialized)
 
-    def _private(self, warp: LanesWarp, space: str, lanes: Lanes, places: Lanes) -> tuple[list[_Refusal], _Part]:
+    def _private(
+        self, warp: LanesWarp, space: str, lanes: Lanes, places: Lanes
+    ) -> tuple[list[_Refusal], _Part]:
         """Shared or local memory; ``places`` are addresses within it."""
         shared = space == "shared"
-        region, limit = (warp.cta.shared, warp.cta.plan.shared_bytes) if shared else (warp.local, warp.local_bytes)
+        region, limit = (
+            (warp.cta.shared, warp.cta.plan.shared_bytes) if shared else (warp.local, warp.local_bytes)
+        )
         size = self.bytes
         good = (places % np.uint64(size) == 0) & (places <= np.uint64(max(0, limit - size))) & (limit >= size)
-        refused = [(int(lanes[place]), int(places[place]), space, limit) for place in np.flatnonzero(~good)[:1]]
+        refused = [
+            (int(lanes[place]), int(places[place]), space, limit) for place in np.flatnonzero(~good)[:1]
+        ]
         offsets = places.astype(np.int64) if shared else places.astype(np.int64) + lanes * limit
         return refused, _Part(region, lanes, offsets, False)
 
@@ -337,7 +266,9 @@ class MemoryStep:
             if target is not None:
                 warp.write(target, LaneValue(data, self.type), guard)
 
-    def _combine(self, region: Region, lanes: Lanes, offsets: Lanes, given: list[list[Lanes]], old: list[Lanes]) -> None:
+    def _combine(
+        self, region: Region, lanes: Lanes, offsets: Lanes, given: list[list[Lanes]], old: list[Lanes]
+    ) -> None:
         """One step for lanes with different addresses."""
         for element in range(self.count):
             place = offsets + element * self.type.bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +55,7 @@ __all__ = [
 
 Lanes = npt.NDArray[Any]
 Reader = Callable[["LanesWarp"], LaneValue]
-Destination = Union[Register, None]
+Destination = Register | None
 
 _U32, _U64, _PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
 _ANY = LaneValue(np.zeros(1, np.uint32), _U32)
@@ -170,7 +170,10 @@ def value_sources(instruction: Instruction) -> list[tuple[OperandForm, Operand]]
     found: list[tuple[OperandForm, Operand]] = []
     for form, operand in matched(instruction):
         if form.role in ("source", "predicate_source") and not isinstance(operand, Address):
-            found += [(form, element) for element in (operand.elements if isinstance(operand, Vector) else (operand,))]
+            found += [
+                (form, element)
+                for element in (operand.elements if isinstance(operand, Vector) else (operand,))
+            ]
     return found
 
 

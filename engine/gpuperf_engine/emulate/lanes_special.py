@@ -1,8 +1,8 @@
 """Special registers of the reference backend (PTX manual, "Special Registers").
 
-Those of the machine are virtual, so that results are the same on every host: ``%smid``, ``%gridid`` are 0, ``%nsmid`` is 1, ``%warpid`` is the
-warp's index in its CTA, and all clocks count the warp instructions that this warp has executed, its current block's included.
-Without clusters every CTA is a cluster of its own.
+Those of the machine are virtual, so that results are the same on every host: ``%smid`` and ``%gridid`` are 0, ``%nsmid``
+is 1, ``%warpid`` is the warp's index in its CTA, and all clocks count the warp instructions that this warp has executed,
+its current block's included. Without clusters every CTA is a cluster of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,14 @@ _LANE_MASKS = {
     "lanemask_ge": ~((_ONE << _LANES) - _ONE),
 }
 _CLOCKS = ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi")
-_ZERO = ("smid", "gridid", "cluster_ctarank", "cluster_ctaid", "reserved_smem_offset_begin", "current_graph_exec")
+_ZERO = (
+    "smid",
+    "gridid",
+    "cluster_ctarank",
+    "cluster_ctaid",
+    "reserved_smem_offset_begin",
+    "current_graph_exec",
+)
 _ONES = ("nsmid", "cluster_nctarank", "cluster_nctaid")
 
 

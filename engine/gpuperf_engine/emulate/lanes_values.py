@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -31,7 +31,7 @@ _PRED = scalar_type("pred")
 _WIDE_MASK = (1 << 128) - 1
 
 
-@lru_cache(maxsize=None)
+@cache
 def dtype_of(type: ScalarType) -> np.dtype[Any]:
     """The dtype of the arrays that hold values of a type."""
     if type.is_predicate:
@@ -307,7 +307,12 @@ def _saturated(raw: Lanes, form: Format, type: ScalarType, saturate: bool) -> La
     return LaneValue(raw, type)
 
 
-_INTEGRAL: dict[str, Callable[[Lanes], Lanes]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+_INTEGRAL: dict[str, Callable[[Lanes], Lanes]] = {
+    "rni": np.rint,
+    "rzi": np.trunc,
+    "rmi": np.floor,
+    "rpi": np.ceil,
+}
 
 
 def _integral(value: Lanes, rounding: str) -> Lanes:
@@ -347,7 +352,9 @@ def _bits(a: LaneValue, type: ScalarType) -> LaneValue:
 
 def _round_integral(a: LaneValue, rounding: str) -> LaneValue:
     form = FORMATS[a.type.name]
-    return LaneValue(softfloat.from_double(_integral(softfloat.to_double(a.data, form), rounding), form), a.type)
+    return LaneValue(
+        softfloat.from_double(_integral(softfloat.to_double(a.data, form), rounding), form), a.type
+    )
 
 
 def _flush(a: LaneValue) -> LaneValue:

@@ -18,8 +18,8 @@ from .barriers import Barriers
 from .diagnose import Place, Waiting, budget, deadlock, divergent_barrier
 from .lanes_calls import Call, Frame
 from .lanes_exchange import mask_array, perform
-from .lanes_memory import Arena, Region
 from .lanes_operands import integer, lane_value
+from .lanes_regions import Arena, Region
 from .lanes_values import LaneValue
 from .launch import LaunchPlan
 from .program import Program
@@ -124,7 +124,9 @@ class LanesWarp:
         """The bytes of a parameter of a call or device function, shape (32, bytes)."""
         found = self.parameters.get(variable)
         if found is None:
-            found = self.parameters[variable] = np.zeros((32, max(variable.size, variable.type.bytes)), np.uint8)
+            found = self.parameters[variable] = np.zeros(
+                (32, max(variable.size, variable.type.bytes)), np.uint8
+            )
         return found
 
     def lanes_array(self, mask: int) -> Lanes:
@@ -163,7 +165,9 @@ class LanesWarp:
                 counters.block_warps[pc] += 1
                 counters.block_lanes[pc] += self.mask.bit_count()
                 self.steps += block.counts
-                if block.sync is not None and not splits.arrive(block.sync.instruction.opcode, block.sync.masks(self)):
+                if block.sync is not None and not splits.arrive(
+                    block.sync.instruction.opcode, block.sync.masks(self)
+                ):
                     continue
             for step in block.steps:
                 step(self)
@@ -265,7 +269,11 @@ class LanesWarp:
             yield Waiting(place, self.splits.mask, self._block_at(self.splits.pc), "running")
         for block, lanes, wait in self.splits.waiting():
             at_barrier = wait.key in (BARRIER, ALIGNED)
-            reason = f"at {blocks[block].basic.instructions[-1].opcode}" if at_barrier else f"at {wait.key} for lanes that do not come"
+            reason = (
+                f"at {blocks[block].basic.instructions[-1].opcode}"
+                if at_barrier
+                else f"at {wait.key} for lanes that do not come"
+            )
             yield Waiting(place, lanes, blocks[block].basic, reason)
         if self.splits.mask and self.at_barrier is None:
             for entry in self.splits.stack:

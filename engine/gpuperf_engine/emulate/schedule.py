@@ -2,21 +2,22 @@
 
 The schedule is a fixed function of the program and its input, the same for both backends:
 
-* A *window* of CTAs is resident: at the start of every round, places that finished CTAs left are taken by the next CTAs in index
-  order, behind those that are there. A round visits the resident CTAs in that order.
-* A *visit* gives every warp of the CTA a turn of ``TURN`` units of fuel, then makes passes over its warps in index order, running each that
-  neither waits nor has had its turn, until none is left. A warp that comes to a CTA barrier, ``bar.arrive`` included, steps aside until
-  the next pass; one whose barrier completes goes on with what is left of its turn.
-* A back edge costs its block's ``fuel``: 64 in loops that may wait for other threads, else 1. It is paid when the running split goes
-  over it, also by a call of a recursive function (1). Of a branch whose lanes part, the split pays for the edge that it takes itself;
-  a ``brx.idx`` whose lanes part pays once if any of them goes over a back edge. When the fuel is used up the turn is over, after the
-  move; in a loop that may wait, lanes of the same warp take turns as well (``warp``).
+* A *window* of CTAs is resident: at the start of every round, places that finished CTAs left are taken by the next CTAs in
+  index order, behind those that are there. A round visits the resident CTAs in that order.
+* A *visit* gives every warp of the CTA a turn of ``TURN`` units of fuel, then makes passes over its warps in index order,
+  running each that neither waits nor has had its turn, until none is left. A warp that comes to a CTA barrier,
+  ``bar.arrive`` included, steps aside until the next pass; one whose barrier completes goes on with what is left of its turn.
+* A back edge costs its block's ``fuel``: 64 in loops that may wait for other threads, else 1. It is paid when the running
+  split goes over it, and 1 for a call of a recursive function. Of a branch whose lanes part, the split pays for the edge that
+  it takes itself; a ``brx.idx`` whose lanes part pays once if any of them goes over a back edge. When the fuel is used up the
+  turn is over, after the move; in a loop that may wait, lanes of the same warp take turns as well (``warp``).
 * At the end of a turn the warp instructions that the warp has executed are held against ``max_instructions``.
 
-A CTA whose warps all wait can never go on: that is a deadlock, as are lanes of one warp that wait for lanes of the same warp that never
-come. A livelock is found by comparing: after 1, 2, 4, 8 … rounds in which no CTA ended and no barrier completed, a digest of
-everything that decides how the launch goes on is taken; if it is that of the time before, the launch runs in circles. Then warps
-whose lanes wait at reconvergence points for lanes that spin are urged (``warp.Warp.urge``); if there is none, it is an error.
+A CTA whose warps all wait can never go on: that is a deadlock, as are lanes of one warp that wait for lanes of the same warp
+that never come. A livelock is found by comparing: after 1, 2, 4, 8 … rounds in which no CTA ended and no barrier completed, a
+digest of everything that decides how the launch goes on is taken; if it is that of the time before, the launch runs in
+circles. Then warps whose lanes wait at reconvergence points for lanes that spin are urged (``warp.Warp.urge``); if there is
+none, it is an error.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ class WarpRunner(Protocol):
 class Cta:
     """A resident CTA: its warps, barriers, and memory that is its own (for the digest)."""
 
-    def __init__(self, warps: Sequence[WarpRunner], barriers: Barriers, memory: Callable[[], Iterable[bytes]]) -> None:
+    def __init__(
+        self, warps: Sequence[WarpRunner], barriers: Barriers, memory: Callable[[], Iterable[bytes]]
+    ) -> None:
         self.warps = warps
         self.barriers = barriers
         self.memory = memory
@@ -108,7 +111,9 @@ class Cta:
                     self.statuses[place] = Status.READY
 
 
-def run_ctas(count: int, resident: int, start: Callable[[int], Cta], memory: Callable[[], Iterable[bytes]]) -> None:
+def run_ctas(
+    count: int, resident: int, start: Callable[[int], Cta], memory: Callable[[], Iterable[bytes]]
+) -> None:
     """Run CTAs ``0 … count − 1``, at most ``resident`` at a time; ``start`` makes one ready, ``memory`` gives what they share.
 
     Raises ``Deadlock``, and whatever the warps raise.
@@ -131,7 +136,9 @@ def run_ctas(count: int, resident: int, start: Callable[[int], Cta], memory: Cal
                 if any([warp.urge() for cta in window for warp in cta.warps if warp.live]):
                     quiet = 0
                     continue
-                raise livelock(item for cta in window for warp in cta.warps if warp.live for item in warp.where())
+                raise livelock(
+                    item for cta in window for warp in cta.warps if warp.live for item in warp.where()
+                )
             last = digest
 
 

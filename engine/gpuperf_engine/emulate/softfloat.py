@@ -105,11 +105,15 @@ def _unpack(raw: Raw, form: Format) -> _Number:
     fraction = word & np.uint64((1 << form.fraction) - 1)
     field = ((word >> np.uint64(form.fraction)) & np.uint64((1 << form.exponent) - 1)).astype(np.int64)
     special = field == (1 << form.exponent) - 1
-    whole = np.where(field == 0, fraction, fraction | np.uint64(1 << form.fraction)) << np.uint64(63 - form.fraction)
+    whole = np.where(field == 0, fraction, fraction | np.uint64(1 << form.fraction)) << np.uint64(
+        63 - form.fraction
+    )
     zeros = clz64(whole)
     exponent = np.where(whole == 0, _ZERO_EXPONENT, np.maximum(field, 1) - form.bias - zeros)
     sign = (word >> np.uint64(form.bits - 1 - form.low)) != 0
-    return _Number(sign, exponent, _normal(whole, zeros), special & (fraction != 0), special & (fraction == 0))
+    return _Number(
+        sign, exponent, _normal(whole, zeros), special & (fraction != 0), special & (fraction == 0)
+    )
 
 
 def _normal(word: Words, zeros: Counts) -> Words:
@@ -119,12 +123,12 @@ def _normal(word: Words, zeros: Counts) -> Words:
 def _round_up(sign: Bools, kept: Words, rest: Words, half: int, rounding: str) -> Bools:
     if rounding == "rn":
         tie = np.uint64(half)
-        return (rest > tie) | ((rest == tie) & ((kept & _ONE) != 0))
+        return cast(Bools, (rest > tie) | ((rest == tie) & ((kept & _ONE) != 0)))
     if rounding == "rna":
-        return rest >= np.uint64(half)
+        return cast(Bools, rest >= np.uint64(half))
     if rounding == "rz":
         return np.zeros_like(sign)
-    return (rest != 0) & (sign if rounding == "rm" else ~sign)
+    return cast(Bools, (rest != 0) & (sign if rounding == "rm" else ~sign))
 
 
 def _pack(sign: Bools, exponent: Counts, significand: Words, form: Format, rounding: str) -> Words:
@@ -149,7 +153,7 @@ def _pack(sign: Bools, exponent: Counts, significand: Words, form: Format, round
 
 
 def _signed(sign: Bools, magnitude: Words, form: Format) -> Words:
-    return magnitude | (sign.astype(np.uint64) << np.uint64(form.bits - 1))
+    return cast(Words, magnitude | (sign.astype(np.uint64) << np.uint64(form.bits - 1)))
 
 
 def _finish(result: Words, form: Format, nan: Bools, infinite: Bools, sign: Bools) -> Raw:
@@ -170,10 +174,11 @@ def _from_host(value: npt.NDArray[Any], form: Format) -> Raw:
 def to_double(raw: Raw, form: Format) -> npt.NDArray[np.float64]:
     """The values in f64, exact for every format (NaN payloads are not kept)."""
     if form.name == "f16":
-        return raw.view(np.float16).astype(np.float64)
+        return cast("npt.NDArray[np.float64]", raw.view(np.float16).astype(np.float64))
     if form.name == "bf16":
-        return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
-    return _host(raw, form).astype(np.float64)
+        raw = raw.astype(np.uint32) << np.uint32(16)
+        return cast("npt.NDArray[np.float64]", raw.view(np.float32).astype(np.float64))
+    return cast("npt.NDArray[np.float64]", _host(raw, form).astype(np.float64))
 
 
 @np.errstate(all="ignore")
@@ -205,7 +210,9 @@ def from_integer(value: npt.NDArray[Any], form: Format, rounding: str = "rn") ->
     return _pack(sign, 63 - zeros, _normal(magnitude, zeros), form, rounding).astype(form.dtype)
 
 
-def _odd_sum(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], rounding: str) -> npt.NDArray[np.float64]:
+def _odd_sum(
+    a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], rounding: str
+) -> npt.NDArray[np.float64]:
     """``a + b`` rounded to odd: any later rounding to 51 bits or fewer gives what rounding the exact sum would give.
 
     For operands whose sum and rounding error neither overflow nor underflow in f64.
@@ -354,10 +361,14 @@ def square_root(a: Raw, form: Format, rounding: str = "rn") -> Raw:
     remainder = (scaled - (root * root).view(np.uint64)).view(np.int64)
     for _ in range(2):
         high, low = remainder < 0, remainder > 2 * root
-        remainder = np.where(high, remainder + 2 * root - 1, np.where(low, remainder - 2 * root - 1, remainder))
+        remainder = np.where(
+            high, remainder + 2 * root - 1, np.where(low, remainder - 2 * root - 1, remainder)
+        )
         root = np.where(high, root - 1, np.where(low, root + 1, root))
     # (root + 1/2)² − root² = root + 1/4: a remainder above `root` lies beyond the middle, and no remainder lies on it.
-    significand = (root.view(np.uint64) << np.uint64(11)) | ((remainder > root).astype(np.uint64) << np.uint64(10))
+    significand = (root.view(np.uint64) << np.uint64(11)) | (
+        (remainder > root).astype(np.uint64) << np.uint64(10)
+    )
     significand = np.where(zero, np.uint64(0), significand | (remainder != 0))
     packed = _pack(number.sign, number.exponent >> 1, significand, form, rounding)
     nan = number.nan | (number.sign & ~zero)

@@ -53,8 +53,26 @@ barrier is divergent: an error.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
+
+from .splits import (
+    AFTER,
+    ALIGNED,
+    AT_END,
+    BARRIER,
+    CALL,
+    EXIT,
+    FRAME,
+    REJOIN,
+    SIDE,
+    WAIT,
+    Entry,
+    Group,
+    Wait,
+    can_run,
+    grow,
+)
 
 __all__ = [
     "AFTER",
@@ -76,40 +94,8 @@ __all__ = [
     "Warp",
 ]
 
-#: As a target: the exit of the function that runs.
-EXIT = -1
-#: ``pc = AFTER + block``: go on in that block behind its first instruction, which has been carried out
-AFTER = 1 << 30
-#: ``pc = AT_END + block``: go on at the end of that block, a CTA barrier
-AT_END = 1 << 29
 #: turns after which lanes that have arrived no longer wait for lanes that spin
 PATIENCE = 256
-#: keys of waits at CTA barriers: of a split at an unaligned one, and for the rest of the warp at an aligned one
-BARRIER, ALIGNED = "barrier", "aligned barrier"
-
-REJOIN, SIDE, FRAME, CALL, WAIT = range(5)
-
-
-class Entry(NamedTuple):
-    """One entry of the stack; see the module's text. ``group`` counts for ``REJOIN`` and ``FRAME`` only."""
-
-    pc: int
-    mask: int
-    id: int
-    kind: int
-    group: int = 0
-    payload: Any = None
-
-
-@dataclass(slots=True)
-class Wait:
-    """What a ``WAIT`` entry waits for. ``key`` is the opcode of a ``.sync`` instruction and ``masks`` maps member masks to the
-    lanes that gave them and still wait; for a CTA barrier ``key`` is ``BARRIER``, and the scheduler ends the wait, or ``ALIGNED``.
-    ``resume`` is where the split goes on."""
-
-    key: str
-    resume: int
-    masks: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -147,48 +133,6 @@ class Hooks(Protocol):
         """These lanes return through a frame with that payload."""
 
 
-@dataclass(slots=True)
-class _Group:
-    """A group while the stack is looked at as a tree; the root has no entry."""
-
-    entry: Entry | None
-    id: int
-    members: list[_Group | Entry] = field(default_factory=list)
-
-    def lanes(self) -> int:
-        """All lanes of its members."""
-        found = 0
-        for member in self.members:
-            found |= member.mask if isinstance(member, Entry) else member.entry.mask if member.entry else 0
-        return found
-
-    def arrived(self, live: int) -> int:
-        return self.entry.mask & live & ~self.lanes() if self.entry is not None else 0
-
-    def can_run(self, live: int) -> bool:
-        return bool(self.arrived(live)) or any(_can_run(member, live) for member in self.members)
-
-    def groups(self) -> Iterator[_Group]:
-        """This group and all inside it."""
-        yield self
-        for member in self.members:
-            if isinstance(member, _Group):
-                yield from member.groups()
-
-    def path(self) -> list[_Group]:
-        """This group and the groups inside it that are topmost, outermost first."""
-        found = [self]
-        while found[-1].members and isinstance(found[-1].members[-1], _Group):
-            found.append(found[-1].members[-1])
-        return found
-
-
-def _can_run(node: _Group | Entry, live: int) -> bool:
-    if isinstance(node, _Group):
-        return node.can_run(live)
-    return node.kind != WAIT and bool(node.mask & live)
-
-
 class Warp:
     """The splits of one warp. ``mask`` is 0 when no split runs: then the warp is ``done`` or blocked (all splits wait)."""
 
@@ -217,7 +161,9 @@ class Warp:
     def state(self) -> tuple[object, ...]:
         """Everything that decides how the warp goes on, registers and memory aside, for comparing."""
         waits = [
-            (entry.payload.key, tuple(sorted(entry.payload.masks.items()))) for entry in self.stack if entry.kind == WAIT
+            (entry.payload.key, tuple(sorted(entry.payload.masks.items())))
+            for entry in self.stack
+            if entry.kind == WAIT
         ]
         return self.pc, self.mask, self.id, self.live, tuple(entry[:5] for entry in self.stack), tuple(waits)
 
@@ -341,7 +287,9 @@ class Warp:
                 for mask in entry.payload.masks:
                     places.setdefault((entry.payload.key, mask), []).append(place)
         for (_, mask), found in places.items():
-            parts = [(self.stack[place].pc, self.stack[place].payload.masks[mask] & self.live) for place in found]
+            parts = [
+                (self.stack[place].pc, self.stack[place].payload.masks[mask] & self.live) for place in found
+            ]
             there = 0
             for _, lanes in parts:
                 there |= lanes
@@ -422,7 +370,7 @@ class Warp:
         path = root.path()
         for place in range(len(path) - 1, -1, -1):
             group = path[place]
-            if any(_can_run(member, self.live) for member in group.members):
+            if any(can_run(member, self.live) for member in group.members):
                 self._activate(group)
                 break
             if group.arrived(self.live):
@@ -432,21 +380,21 @@ class Warp:
             return
         self._adopt(root)
 
-    def _activate(self, group: _Group) -> None:
+    def _activate(self, group: Group) -> None:
         """Brings a split that can run to the top; there is one."""
         members = group.members
         for _ in range(len(members)):
             top = members[-1]
-            if _can_run(top, self.live):
-                if isinstance(top, _Group):
-                    if any(_can_run(member, self.live) for member in top.members):
+            if can_run(top, self.live):
+                if isinstance(top, Group):
+                    if any(can_run(member, self.live) for member in top.members):
                         self._activate(top)
                     else:
                         self._let_leave(top, group)
                 return
             members.insert(0, members.pop())
 
-    def _let_leave(self, group: _Group, outer: _Group) -> None:
+    def _let_leave(self, group: Group, outer: Group) -> None:
         entry = group.entry
         assert entry is not None
         lanes = group.arrived(self.live)
@@ -456,33 +404,11 @@ class Warp:
             self.hooks.leave(entry.payload, lanes)
         outer.members.append(Entry(entry.pc, lanes, entry.id, SIDE))
 
-    def _tree(self) -> _Group:
+    def _tree(self) -> Group:
         """The stack and, if a split runs, that split on top, as groups."""
-        root = _Group(None, EXIT)
-        open_groups = [root]
-        entries = [*self.stack, Entry(self.pc, self.mask, self.id, SIDE)] if self.mask else self.stack
-        for entry in entries:
-            while open_groups[-1].id != entry.id and len(open_groups) > 1:
-                open_groups.pop()
-            if entry.kind in (REJOIN, FRAME):
-                made = _Group(entry, entry.group)
-                open_groups[-1].members.append(made)
-                open_groups.append(made)
-            else:
-                open_groups[-1].members.append(entry)
-        return root
+        return grow([*self.stack, Entry(self.pc, self.mask, self.id, SIDE)] if self.mask else self.stack)
 
-    def _adopt(self, root: _Group) -> None:
+    def _adopt(self, root: Group) -> None:
         """The tree becomes the stack, and its topmost split runs."""
-        self.stack = list(_flat(root))
+        self.stack = list(root.flat())
         self._pop()
-
-
-def _flat(group: _Group) -> Iterator[Entry]:
-    if group.entry is not None:
-        yield group.entry
-    for member in group.members:
-        if isinstance(member, _Group):
-            yield from _flat(member)
-        else:
-            yield member

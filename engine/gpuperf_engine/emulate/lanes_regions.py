@@ -1,0 +1,98 @@
+"""Memory as the reference backend sees it: plain bytes with their shadow, and the table of allocations of device memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..isa.types import ScalarType
+from .lanes_values import dtype_of
+from .memory import Memory
+
+__all__ = ["Arena", "Region"]
+
+Lanes = npt.NDArray[Any]
+
+
+class Region:
+    """Plain bytes and their shadow; ``words`` looks at the bytes in another width."""
+
+    __slots__ = ("_views", "bytes", "shadow")
+
+    def __init__(self, data: npt.NDArray[np.uint8], shadow: npt.NDArray[np.uint8]) -> None:
+        self.bytes = data
+        self.shadow = shadow
+        self._views: dict[int, Lanes] = {}
+
+    @classmethod
+    def fresh(cls, size: int) -> Region:
+        """Zero bytes that nobody has written."""
+        whole = -(-size // 16) * 16
+        return cls(np.zeros(whole, np.uint8), np.zeros(whole, np.uint8))
+
+    def words(self, width: int) -> Lanes:
+        found = self._views.get(width)
+        if found is None:
+            usable = self.bytes.size // width * width
+            found = self._views[width] = self.bytes[:usable].view(f"u{width}")
+        return found
+
+    def gather(self, offsets: Lanes, type: ScalarType) -> Lanes:
+        """Values at aligned byte offsets."""
+        if type.bits == 128:
+            pairs = self.words(8)
+            place = offsets >> 3
+            return pairs[place].astype(object) | (pairs[place + 1].astype(object) << 64)
+        found: Lanes = self.words(type.bytes)[offsets // type.bytes]
+        return found.view(dtype_of(type))
+
+    def scatter(self, offsets: Lanes, data: Lanes, type: ScalarType) -> None:
+        """Store values at aligned byte offsets; the last of equal offsets wins."""
+        if type.bits == 128:
+            place = offsets >> 3
+            self.words(8)[place] = (data & ((1 << 64) - 1)).astype(np.uint64)
+            self.words(8)[place + 1] = (data >> 64).astype(np.uint64)
+        else:
+            self.words(type.bytes)[offsets // type.bytes] = data.view(f"u{type.bytes}")
+
+    def unwritten(self, offsets: Lanes, size: int) -> bool:
+        """Whether any byte of these accesses was never written."""
+        return not self.shadow[offsets[:, None] + np.arange(size)].all()
+
+    def mark(self, offsets: Lanes, size: int) -> None:
+        """Note that these bytes were written."""
+        self.shadow[offsets[:, None] + np.arange(size)] = 1
+
+
+class Arena:
+    """Device memory with its table of allocations, looked up for all lanes at once."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.region = Region(memory.bytes, memory.shadow)
+        self._generation = -1
+        self._refresh()
+
+    def _refresh(self) -> None:
+        if self._generation != self.memory.generation:
+            self._generation = self.memory.generation
+            table = self.memory.table().astype(np.uint64)
+            self._starts, self._ends = table[:, 0], table[:, 1]
+            self._read_only, self._initialized = table[:, 2] != 0, table[:, 3] != 0
+
+    def check(self, addresses: Lanes, size: int, writes: bool) -> tuple[Lanes, bool]:
+        """Whether each access lies in one allocation (that may be written), and whether all of those are initialised."""
+        self._refresh()
+        if not self._starts.size:
+            return np.zeros(addresses.shape, np.bool_), True
+        place = np.searchsorted(self._starts, addresses, side="right") - 1
+        known = place >= 0
+        place = np.maximum(place, 0)
+        room = self._ends[place] - addresses  # wraps round beyond the end: then larger than any allocation
+        size_of = self._ends[place] - self._starts[place]
+        good = known & (room >= np.uint64(size)) & (room <= size_of)
+        if writes:
+            good &= ~self._read_only[place]
+        return good, bool(self._initialized[place[good]].all())

@@ -1,0 +1,127 @@
+"""The stack of a warp's splits: its entries, and the tree of groups that it stands for (see ``warp``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+__all__ = [
+    "AFTER",
+    "ALIGNED",
+    "AT_END",
+    "BARRIER",
+    "CALL",
+    "EXIT",
+    "FRAME",
+    "REJOIN",
+    "SIDE",
+    "WAIT",
+    "Entry",
+    "Group",
+    "Wait",
+    "can_run",
+    "grow",
+]
+
+#: As a target: the exit of the function that runs.
+EXIT = -1
+#: ``pc = AFTER + block``: go on in that block behind its first instruction, which has been carried out
+AFTER = 1 << 30
+#: ``pc = AT_END + block``: go on at the end of that block, a CTA barrier
+AT_END = 1 << 29
+#: keys of waits at CTA barriers: of a split at an unaligned one, and for the rest of the warp at an aligned one
+BARRIER, ALIGNED = "barrier", "aligned barrier"
+
+REJOIN, SIDE, FRAME, CALL, WAIT = range(5)
+
+
+class Entry(NamedTuple):
+    """One entry of the stack; see the module's text. ``group`` counts for ``REJOIN`` and ``FRAME`` only."""
+
+    pc: int
+    mask: int
+    id: int
+    kind: int
+    group: int = 0
+    payload: Any = None
+
+
+@dataclass(slots=True)
+class Wait:
+    """What a ``WAIT`` entry waits for. ``key`` is the opcode of a ``.sync`` instruction and ``masks`` maps member masks to the
+    lanes that gave them and still wait; for a CTA barrier ``key`` is ``BARRIER``, and the scheduler ends the wait, or ``ALIGNED``.
+    ``resume`` is where the split goes on."""
+
+    key: str
+    resume: int
+    masks: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Group:
+    """A group while the stack is looked at as a tree; the root has no entry."""
+
+    entry: Entry | None
+    id: int
+    members: list[Group | Entry] = field(default_factory=list)
+
+    def lanes(self) -> int:
+        """All lanes of its members."""
+        found = 0
+        for member in self.members:
+            found |= member.mask if isinstance(member, Entry) else member.entry.mask if member.entry else 0
+        return found
+
+    def arrived(self, live: int) -> int:
+        return self.entry.mask & live & ~self.lanes() if self.entry is not None else 0
+
+    def can_run(self, live: int) -> bool:
+        return bool(self.arrived(live)) or any(can_run(member, live) for member in self.members)
+
+    def groups(self) -> Iterator[Group]:
+        """This group and all inside it."""
+        yield self
+        for member in self.members:
+            if isinstance(member, Group):
+                yield from member.groups()
+
+    def flat(self) -> Iterator[Entry]:
+        """The entries of the stack, bottom first."""
+        if self.entry is not None:
+            yield self.entry
+        for member in self.members:
+            if isinstance(member, Group):
+                yield from member.flat()
+            else:
+                yield member
+
+    def path(self) -> list[Group]:
+        """This group and the groups inside it that are topmost, outermost first."""
+        found = [self]
+        while found[-1].members and isinstance(found[-1].members[-1], Group):
+            found.append(found[-1].members[-1])
+        return found
+
+
+def can_run(node: Group | Entry, live: int) -> bool:
+    """Whether a member is no ``WAIT``, or a group with a member that can run or lanes that have arrived."""
+    if isinstance(node, Group):
+        return node.can_run(live)
+    return node.kind != WAIT and bool(node.mask & live)
+
+
+def grow(entries: Sequence[Entry]) -> Group:
+    """The root of the tree of a stack, bottom first. An entry belongs to the innermost group whose ``id`` is its own."""
+    root = Group(None, EXIT)
+    open_groups = [root]
+    for entry in entries:
+        while open_groups[-1].id != entry.id and len(open_groups) > 1:
+            open_groups.pop()
+        if entry.kind in (REJOIN, FRAME):
+            made = Group(entry, entry.group)
+            open_groups[-1].members.append(made)
+            open_groups.append(made)
+        else:
+            open_groups[-1].members.append(entry)
+    return root

@@ -1,0 +1,87 @@
+"""Every meaning on the NumPy values gives, lane by lane, what it gives on exact integers and fractions."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from gpuperf_engine.emulate.lanes_values import LaneValue, dtype_of
+from gpuperf_engine.isa.frame import evaluate
+from gpuperf_engine.isa.model import Row, Spelling
+from gpuperf_engine.isa.table import rows
+from gpuperf_engine.isa.types import ScalarType, scalar_type
+
+from .assembler import spellings
+from .reference import LAYOUTS, PRED, Exact
+
+LANES = 16
+
+
+def source_types(spelling: Spelling) -> list[tuple[ScalarType, bool]]:
+    """Types of what ``evaluate`` takes, and whether each must be a constant."""
+    if spelling.row.name == "shfl":
+        return [(scalar_type("u32"), False)] * 3
+    if spelling.effect:
+        return [(spelling.type or PRED, False)] * (3 if "cas" in spelling.opcode else 2)
+    found = [(form.type or PRED, form.constant) for form in spelling.sources for _ in range(form.vector)]
+    return found + [(PRED, False)] * spelling.reads_carry
+
+
+def pattern(kind: ScalarType, generator: random.Random) -> int:
+    """Any bits, small integers, or the special numbers of a format (in both lanes of packed ones)."""
+    choice = generator.randrange(4)
+    layout = LAYOUTS.get(kind.name.split("x2")[0])
+    if choice == 0 or (layout is None and choice == 3):
+        return generator.getrandbits(kind.bits)
+    if layout is None:
+        return generator.choice((0, 1, 2, 7, 31, 32, 33, -1, -2, 1 << (kind.bits - 1))) & ((1 << kind.bits) - 1)
+    one = layout.bias << layout.fraction
+    near = one + generator.randrange(-3 << layout.fraction, 3 << layout.fraction)
+    numbers = (0, one, 1, layout.infinity, layout.nan, layout.infinity - 1, 1 << layout.fraction, near, near, near)
+    result = 0
+    for lane in range(kind.lanes):
+        number = generator.choice(numbers) | (layout.sign if generator.random() < 0.5 else 0)
+        result |= number << (lane * (kind.bits // kind.lanes))
+    return result
+
+
+def lanes(patterns: list[int], kind: ScalarType) -> LaneValue:
+    if kind.bits == 128:
+        return LaneValue(np.array(patterns, dtype=object), kind)
+    if kind.is_predicate:
+        return LaneValue(np.array(patterns, dtype=bool), kind)
+    return LaneValue(np.array(patterns, dtype=np.uint64).astype(f"u{kind.bytes}").view(dtype_of(kind)), kind)
+
+
+def bits_of(value: object, lane: int) -> int:
+    assert isinstance(value, LaneValue)
+    data = np.broadcast_to(value.data, (LANES,))
+    return int(data[lane]) & ((1 << value.type.bits) - 1)
+
+
+@pytest.mark.parametrize("row", [row for row in rows() if row.meaning is not None], ids=lambda row: row.syntax)
+def test_row(row: Row) -> None:
+    generator = random.Random(row.syntax)
+    every = list(spellings(row, 30))
+    for spelling in generator.sample(every, min(4, len(every))):
+        types = source_types(spelling)
+        columns = [[pattern(kind, generator) for _ in range(LANES)] for kind, _ in types]
+        constants = [column[0] & 0xFF for column in columns]
+        together = evaluate(
+            spelling,
+            [
+                constant if fixed else lanes(column, kind)
+                for column, constant, (kind, fixed) in zip(columns, constants, types)
+            ],
+        )
+        for lane in range(LANES):
+            sources = [
+                constant if fixed else Exact(column[lane], kind)
+                for column, constant, (kind, fixed) in zip(columns, constants, types)
+            ]
+            alone = evaluate(spelling, sources)
+            assert [(value.type, hex(bits_of(value, lane))) for value in together] == [
+                (value.type, hex(value.pattern)) for value in alone if isinstance(value, Exact)
+            ], (spelling.opcode, sources)

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import pytest
 
-from ._engine import load
+from ._engine import parse
 from .declared import case_settings, check_declaration, max_instructions
 from .options import Settings, settings_of
 
@@ -135,7 +135,7 @@ class Gpuperf:
         ptx = read_ptx(
             source, folders=[self._item.path.parent, rootdir], rootdir=rootdir, inline_name="<ptx>"
         )
-        module = load().parse(ptx.text, path=ptx.path)
+        module = parse(ptx.text, ptx.path)
         if entry is None:
             kernels = list(module.kernels)
             if len(kernels) != 1:

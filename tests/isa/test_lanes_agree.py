@@ -36,10 +36,23 @@ def pattern(kind: ScalarType, generator: random.Random) -> int:
     if choice == 0 or (layout is None and choice == 3):
         return generator.getrandbits(kind.bits)
     if layout is None:
-        return generator.choice((0, 1, 2, 7, 31, 32, 33, -1, -2, 1 << (kind.bits - 1))) & ((1 << kind.bits) - 1)
+        return generator.choice((0, 1, 2, 7, 31, 32, 33, -1, -2, 1 << (kind.bits - 1))) & (
+            (1 << kind.bits) - 1
+        )
     one = layout.bias << layout.fraction
     near = one + generator.randrange(-3 << layout.fraction, 3 << layout.fraction)
-    numbers = (0, one, 1, layout.infinity, layout.nan, layout.infinity - 1, 1 << layout.fraction, near, near, near)
+    numbers = (
+        0,
+        one,
+        1,
+        layout.infinity,
+        layout.nan,
+        layout.infinity - 1,
+        1 << layout.fraction,
+        near,
+        near,
+        near,
+    )
     result = 0
     for lane in range(kind.lanes):
         number = generator.choice(numbers) | (layout.sign if generator.random() < 0.5 else 0)
@@ -61,7 +74,9 @@ def bits_of(value: object, lane: int) -> int:
     return int(data[lane]) & ((1 << value.type.bits) - 1)
 
 
-@pytest.mark.parametrize("row", [row for row in rows() if row.meaning is not None], ids=lambda row: row.syntax)
+@pytest.mark.parametrize(
+    "row", [row for row in rows() if row.meaning is not None], ids=lambda row: row.syntax
+)
 def test_row(row: Row) -> None:
     generator = random.Random(row.syntax)
     every = list(spellings(row, 30))

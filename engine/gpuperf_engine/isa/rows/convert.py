@@ -14,7 +14,7 @@ IEEE = "f16 f32 f64"
 ROUNDINGS = "rn rz rm rp"
 INTEGER_ROUNDINGS = "rni rzi rmi rpi"
 UNIT = {"f64": "fp64", "": "xu"}
-U32 = scalar_type("u32")
+F32, U32 = scalar_type("f32"), scalar_type("u32")
 CONVERT: dict[str, Any] = {"category": "bit_convert", "unit": UNIT}
 
 
@@ -129,6 +129,8 @@ def _exact(modifiers: Mapping[str, Modifier]) -> str:
 )
 def float_to_narrower(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
     """a rounded to the narrower type."""
+    if a.type.bits == dtype.bits:
+        a = a.convert(F32, rounding="rn")  # holds both 16-bit formats
     return a.convert(dtype, rounding=rnd)
 
 

@@ -117,7 +117,9 @@ def analyse_uniformity(
     Hack, "Improving Performance of OpenCL on CPUs", 2012), with regions bounded by the reconvergence points."""
     constant = _constants(function, blocks)
     everything = {register for block in blocks for item in block.instructions for register in writes(item)}
-    varying: set[Register] = set()
+    # parameters in registers differ between the lanes; they are the function's first registers
+    formals = sum(item.space == "reg" for item in (*function.params, *function.returns))
+    varying: set[Register] = set(function.registers[:formals])
     regions: dict[int, list[set[int]]] = {}
     while True:
         before = len(varying)

@@ -1,0 +1,118 @@
+"""The schedule on warps that are scripts: order of turns, barriers, windows, and launches that cannot end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+
+from gpuperf_engine.emulate.barriers import Barriers
+from gpuperf_engine.emulate.diagnose import Waiting
+from gpuperf_engine.emulate.schedule import Cta, Status, run_ctas
+from gpuperf_engine.errors import Deadlock
+
+Step = Callable[["Script"], Status]
+
+
+class Script:
+    """A warp that does one thing each time it is resumed, and ends after the last."""
+
+    def __init__(
+        self, name: str, log: list[str], barriers: Barriers, index: int, steps: Iterable[str]
+    ) -> None:
+        self.name, self.log, self.barriers, self.index = name, log, barriers, index
+        self.steps = list(steps)
+        self.live = 0xFFFFFFFF
+        self.urged = False
+
+    def refuel(self, fuel: int) -> None:
+        pass
+
+    def resume(self) -> Status:
+        if not self.steps:
+            self.live = 0
+            return Status.DONE
+        step = self.steps.pop(0)
+        self.log.append(f"{self.name}:{step}")
+        if step == "turn":
+            return Status.TURN_OVER
+        if step == "circle":
+            self.steps.insert(0, "turn" if self.urged else step)
+            return Status.TURN_OVER
+        kind, _, rest = step.partition(" ")
+        number, _, expected = rest.partition("/")
+        self.barriers.arrive(
+            int(number),
+            self.index,
+            self.live,
+            live=self.live,
+            expected=int(expected or 0),
+            waits=kind == "sync",
+        )
+        return Status.WAITS if kind == "sync" else Status.READY
+
+    def release(self, lanes: int, true: int, false: int) -> None:
+        self.log.append(f"{self.name}:released")
+
+    def urge(self) -> bool:
+        changed, self.urged = not self.urged and self.name == "helpful", True
+        return changed
+
+    def state(self) -> Iterator[bytes]:
+        yield repr((self.steps, self.live)).encode()
+
+    def where(self) -> Iterator[Waiting]:
+        return iter(())
+
+
+def run(ctas: list[list[list[str]]], resident: int, names: str = "") -> list[str]:
+    """``ctas[c][w]`` are the steps of warp w of CTA c; the log of what happened."""
+    log: list[str] = []
+
+    def start(index: int) -> Cta:
+        barriers = Barriers()
+        warps = [
+            Script(names or f"{index}{'abc'[place]}", log, barriers, place, steps)
+            for place, steps in enumerate(ctas[index])
+        ]
+        return Cta(warps, barriers, lambda: ())
+
+    run_ctas(len(ctas), resident, start, lambda: ())
+    return log
+
+
+def test_warps_in_index_order_turn_by_turn() -> None:
+    log = run([[["turn", "turn"], ["turn"]], [["turn", "turn"]]], resident=2)
+    assert log == ["0a:turn", "0b:turn", "1a:turn", "0a:turn", "1a:turn"]
+
+
+def test_a_barrier_lets_warps_go_on_in_the_same_visit() -> None:
+    log = run([[["sync 0", "turn"], ["sync 0", "turn"]], [["turn"]]], resident=2)
+    assert log == [
+        "0a:sync 0", "0b:sync 0", "0a:released", "0b:released", "0a:turn", "0b:turn", "1a:turn",
+    ]  # fmt: skip
+
+
+def test_arriving_without_waiting_steps_aside_until_the_next_pass() -> None:
+    log = run([[["arrive 1/64", "turn"], ["turn"], ["sync 1/64"]]], resident=1)
+    assert log == ["0a:arrive 1/64", "0b:turn", "0c:sync 1/64", "0c:released", "0a:turn"]
+
+
+def test_the_place_of_a_finished_cta_goes_to_the_next() -> None:
+    log = run([[["turn"]], [["turn", "turn", "turn"]], [["turn"]], [["turn"]]], resident=2)
+    assert log == ["0a:turn", "1a:turn", "1a:turn", "1a:turn", "2a:turn", "3a:turn"]
+
+
+def test_a_barrier_that_nobody_can_complete() -> None:
+    with pytest.raises(Deadlock, match="no thread can go on"):
+        run([[["sync 0"], ["sync 1"]]], resident=1)
+
+
+def test_a_launch_that_runs_in_circles() -> None:
+    with pytest.raises(Deadlock, match="no thread can make progress"):
+        run([[["circle"]]], resident=1)
+
+
+def test_urging_helps() -> None:
+    log = run([[["circle"]]], resident=1, names="helpful")
+    assert log[0] == "helpful:circle" and log[-1] == "helpful:turn"

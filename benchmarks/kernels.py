@@ -13,8 +13,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
-import gpuperf_engine as ge  # noqa: E402
 from cases import BENCH  # noqa: E402
+
+import gpuperf_engine as ge  # noqa: E402
 
 __all__ = ["PUBLISHED", "Bench", "parse_seconds", "print_first_run", "print_large"]
 
@@ -85,8 +86,9 @@ class Bench:
 
 def print_first_run(name: str) -> None:
     """Milliseconds from PTX text to the results of one launch, imports done before, as one JSON object."""
-    import gpuperf_engine.api  # noqa: F401
     import llvmlite.binding  # noqa: F401
+
+    import gpuperf_engine.api  # noqa: F401
 
     if name == "warm-up":
         device = ge.Device()
@@ -142,8 +144,9 @@ def _synthetic(instructions: int, blocks: int) -> str:
 
 def print_large(instructions: int) -> None:
     """Milliseconds to parse, compile and run a kernel of about that many instructions."""
-    import gpuperf_engine.api  # noqa: F401
     import llvmlite.binding  # noqa: F401
+
+    import gpuperf_engine.api  # noqa: F401
 
     device = ge.Device()
     device.launch(ge.parse(WARM_UP)["warm_up"], 1, 32, [device.zeros(32, np.uint32)])

@@ -10,9 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpuperf_engine.emulate.device import program_of
+
 from .figures import number
 
-__all__ = ["attribute", "hottest", "opcode_of", "position", "source_lines"]
+__all__ = ["attribute", "function_lines", "hottest", "opcode_of", "position", "source_lines"]
 
 _GUARD = re.compile(r"@!?[%\w$]+\s+")
 _LABEL = re.compile(r"[\w$%]+:\s*")
@@ -30,14 +32,23 @@ def opcode_of(line: str) -> str:
 
 def source_lines(kernel: Any) -> dict[int, str]:
     """PTX line → ``file.cu:line`` of the instructions of a kernel and all it calls, where it was compiled with line numbers."""
-    from gpuperf_engine.emulate.device import program_of
-
     found: dict[int, str] = {}
     for function in program_of(kernel).functions:
         for instruction in function.instructions:
             if instruction.location is not None:
                 found.setdefault(instruction.span.line, str(instruction.location))
     return found
+
+
+def function_lines(kernel: Any) -> list[tuple[int, int]]:
+    """First and last PTX line of a kernel and of each function it calls, from the head to the last instruction."""
+    return [
+        (
+            function.span.line,
+            max((found.span.end_line for found in function.instructions), default=function.span.line),
+        )
+        for function in program_of(kernel).functions
+    ]
 
 
 def hottest(

@@ -13,7 +13,7 @@ import pytest
 
 from gpuperf_engine.errors import EngineError
 
-from .attribution import source_lines
+from .attribution import function_lines, source_lines
 from .baseline import Baseline, BaselineError, baseline_path, read_baseline
 from .digest import digest_parts
 from .judgement import judgement
@@ -122,7 +122,7 @@ class Judge:
         policy = {"on_improvement": settings.on_improvement, "on_unmodelled": settings.on_unmodelled}
         readable = baseline if isinstance(baseline, Baseline) and old is not None else None
         analysis = readable.analysis_of(key) if readable is not None else ANALYSIS
-        listing, text = self._listing(case, measured)
+        listing, text = self._listing(case)
         sources = {str(line): where for line, where in source_lines(case.module[case.entry]).items()}
         detail = {**measured.detail, "sources": sources, "listing": listing}
         record: dict[str, Any] = {
@@ -170,27 +170,14 @@ class Judge:
             }
         return record
 
-    def _listing(self, case: CaseRecord, measured: Measured) -> tuple[str, dict[int, str]]:
-        """The lines of PTX to show: from the kernel's head to the last line that ran, and those it calls."""
-        all_lines = case.source.text.splitlines()
-        executed = [row[0] for row in measured.detail["lines"]]
-        if not executed:
-            return digest_parts([case.source.path, case.entry], 12), {}
-        first = min(executed)
-        head = _entry_line(all_lines, case.entry, first)
-        last = min(max(executed), head + _LISTING_LINES, len(all_lines))
-        while last < len(all_lines) and all_lines[last - 1].strip() != "}" and last - max(executed) < 4:
-            last += 1
-        text = {number: all_lines[number - 1] for number in range(head, last + 1)}
-        return digest_parts([case.source.path, head, *text.values()], 12), text
-
-
-def _entry_line(lines: list[str], entry: str, first: int) -> int:
-    """The line of ``.entry name`` at or before ``first``."""
-    for number in range(min(first, len(lines)), 0, -1):
-        if ".entry" in lines[number - 1] and entry in lines[number - 1]:
-            return number
-    return max(1, first)
+    def _listing(self, case: CaseRecord) -> tuple[str, dict[int, str]]:
+        """The lines of PTX to show, those of the kernel and of all it calls, and a digest that stands for them."""
+        lines = case.source.text.split("\n")  # as the parser counts them
+        text: dict[int, str] = {}
+        for first, last in function_lines(case.module[case.entry]):
+            for number in range(first, min(last, first + _LISTING_LINES, len(lines)) + 1):
+                text[number] = lines[number - 1]
+        return digest_parts([case.source.path, *text.items()], 12), text
 
 
 def _assigned(cases: list[CaseRecord], gpuperf: Any) -> list[list[Any]]:

@@ -115,7 +115,7 @@ def _table(module: Any, kernels: list[dict[str, Any]]) -> list[str]:
 def _graph(kernel: Any) -> tuple[list[Node], list[Edge]]:
     """The kernel's own blocks as nodes, and its exit, if it is reached."""
     blocks = program_of(kernel).blocks_of(0)
-    text = kernel.module.text.splitlines()
+    text = kernel.module.text.split("\n")
     number = {block.index: position for position, block in enumerate(blocks)}
     nodes, edges = [], []
     for position, block in enumerate(blocks):

@@ -12,6 +12,16 @@ from gpuperf_engine.errors import EngineError, nearest
 __all__ = ["PtxSource", "read_ptx"]
 
 
+_NVCC = "nvcc -ptx -lineinfo -arch=sm_80 FILE.cu"
+_COMPILE = {
+    ".cu": _NVCC,
+    ".cuh": _NVCC,
+    ".cpp": _NVCC,
+    ".py": 'Triton: compiled.asm["ptx"], Numba: cuda.compile_ptx',
+}
+"""What makes PTX of other sources, by suffix."""
+
+
 @dataclass(frozen=True, slots=True)
 class PtxSource:
     """PTX text and the name it goes by in messages: its path below the rootdir where it has one."""
@@ -35,6 +45,11 @@ def read_ptx(
             hint='for example gpuperf.kernel("kernels/saxpy.ptx")',
         )
     path = Path(source)
+    if path.suffix in _COMPILE:
+        raise EngineError(
+            f"{os.fspath(source)!r} is not PTX but the source of it",
+            hint=f"compile it first: {_COMPILE[path.suffix]}",
+        )
     tried = [path] if path.is_absolute() else [folder / path for folder in folders]
     for candidate in tried:
         if candidate.is_file():

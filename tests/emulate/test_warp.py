@@ -321,12 +321,12 @@ def leave_early(warp: Warp) -> None:
 def test_lanes_that_left_early_are_gathered_at_a_barrier(warp: Warp) -> None:
     leave_early(warp)
     warp.jump(7)
-    assert warp.gather()
+    warp.gather()
     assert at(warp) == (1, 0b1110)
     warp.jump(2)
     assert at(warp) == (2, 0b1110)
     warp.jump(7)
-    assert warp.gather()
+    warp.gather()
     assert (at(warp), warp.id, warp.stack) == ((AT_END + 7, ALL), EXIT, [])
 
 
@@ -344,13 +344,42 @@ def test_lanes_at_two_barriers_are_not_gathered(warp: Warp) -> None:
     warp.gather()
     warp.jump(2)
     warp.jump(8)
-    assert warp.gather()
+    warp.gather()
     assert warp.blocked
 
 
 def test_a_barrier_in_a_branch_is_divergent(warp: Warp) -> None:
+    warp.branch([(1, 0b0011), (3, 0b1100)], 3)
+    warp.gather()
+    assert warp.blocked
+
+
+def test_a_barrier_on_one_side_is_divergent(warp: Warp) -> None:
     warp.branch([(1, 0b0011), (2, 0b1100)], 3)
-    assert not warp.gather()
+    warp.gather()
+    assert at(warp) == (2, 0b1100)
+    warp.jump(3)
+    assert warp.blocked
+
+
+def test_splits_that_an_early_return_keeps_apart_meet_at_a_barrier(warp: Warp) -> None:
+    warp.branch([(1, 0b0011), (2, 0b1100)], EXIT)
+    warp.jump(2)
+    warp.gather()
+    assert at(warp) == (2, 0b1100)
+    warp.gather()
+    assert (at(warp), warp.id, warp.stack) == ((AT_END + 2, ALL), EXIT, [])
+
+
+def test_waiting_lanes_prefer_another_split_to_arrived_lanes(warp: Warp, record: Record) -> None:
+    warp.branch([(1, 0b0011), (2, 0b1100)], EXIT)
+    warp.branch([(3, 0b0001), (4, 0b0010)], 4)
+    assert not warp.arrive("vote", {0b1101: 0b0001})
+    assert at(warp) == (2, 0b1100)
+    assert warp.arrive("vote", {0b1101: 0b1100})
+    warp.exit(0b1100)
+    warp.jump(4)
+    assert at(warp) == (4, 0b0011)
 
 
 def test_sides_take_turns(warp: Warp) -> None:

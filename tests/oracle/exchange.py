@@ -192,7 +192,7 @@ def shuffle(b: Builder) -> Callable[[Thread], None]:
     def exchange(waits: dict[int, WarpWait]) -> dict[int, tuple[int, ...]]:
         results: dict[int, tuple[int, ...]] = {}
         for lane, wait in waits.items():
-            own, amount, control = wait.values
+            _, amount, control = wait.values
             amount, limit, segment = amount & 31, control & 31, control >> 8 & 31
             highest = lane & segment | limit & ~segment
             lowest = lane & segment
@@ -207,8 +207,8 @@ def shuffle(b: Builder) -> Callable[[Thread], None]:
                 inside = source <= highest
             if not inside:
                 source = lane
-            # a lane outside the exchange has no value to give: the manual leaves the result open
-            results[lane] = (waits[source].values[0] if source in waits else own, int(inside))
+            # a lane outside the exchange has no value to give: the manual leaves the result open, here it is 0
+            results[lane] = (waits[source].values[0] if source in waits else 0, int(inside))
         return results
 
     return warp_step(b, 4 if b.has("sync") else None, [b.get(i, 32) for i in (1, 2, 3)], puts, exchange)

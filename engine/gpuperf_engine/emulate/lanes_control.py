@@ -13,7 +13,7 @@ from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Guard, Operand
 from .barriers import BARRIERS
-from .diagnose import bad_barrier, bad_target, divergent_barrier, lanes_of, trap
+from .diagnose import bad_barrier, bad_target, lanes_of, trap
 from .lanes_calls import Call
 from .lanes_operands import Prepare, bits_of, destinations, every_lane, reader
 from .lanes_values import LaneValue
@@ -211,9 +211,8 @@ class BarrierEnd:
         splits = warp.splits
         whole = splits.mask == splits.live
         if self.aligned and not whole:
-            if splits.gather():
-                return None
-            raise divergent_barrier(warp.place(), self.instruction, splits.mask, splits.live & ~splits.mask)
+            splits.gather()
+            return None
         first = lanes_of(splits.mask)[0]
         number, expected = self._operands(warp, first)
         holds = bits_of(self.predicate(warp)) if self.predicate is not None else 0

@@ -58,6 +58,8 @@ class Frame:
         self.joins = _joins(program)
         self.resumable: set[int] = {0}
         self.split = [item.may_split for item in program.uniformity]
+        #: lanes may wait inside a block for others of their warp: at an exchange, or at a barrier
+        self.parks = any(self.split) or any(block.kind == "barrier" for block in program.blocks)
         checked = any(self.split) or bool(program.recursive)
         self.stack_entries = 1100 if program.recursive else 512 if checked else 80 + len(program.functions)
         self.checked_stack = checked
@@ -267,7 +269,7 @@ def _write_joins(frame: Frame) -> None:
         below = writer.op(f"sub i32 {depth}, 1")
         offset = writer.op(f"zext i32 {writer.op(f'shl i32 {below}, 4')} to i64")
         base = writer.op(f"getelementptr i8, ptr {frame.field('%st', State.STACK)}, i64 {offset}")
-        if any(frame.split):
+        if frame.parks:
             waits = writer.op(f"icmp eq i32 {writer.op(f'load i32, ptr {frame.field(base, 12)}')}, {WAIT}")
             blocked, free = writer.label("blocked"), writer.label("free")
             writer.do(f"br i1 {waits}, label %{blocked}, label %{free}")

@@ -173,7 +173,7 @@ def _leave(to: BlockWriter, how: str) -> None:
 
 def _wake(to: BlockWriter, onward: int | None) -> None:
     """Lanes have ended; if others wait, perhaps for them, Python looks after them. The rest goes on at ``onward``."""
-    if not any(to.frame.split):
+    if not to.frame.parks:
         return
     writer, frame = to.writer, to.frame
     some, none = writer.label("wake"), writer.label("none")

@@ -226,7 +226,8 @@ class NativeWarp:
             splits._choose()
         elif event == Event.EXITED:
             splits.exit(0)
-        elif event == Event.DIVERGENT_BARRIER and splits.gather():
+        elif event == Event.DIVERGENT_BARRIER:
+            splits.gather()
             self.holds |= self.header(State.BARRIER_LANES)
         elif event == Event.SPIN:
             splits.jump(splits.pc)
@@ -263,8 +264,6 @@ class NativeWarp:
             return trap(place, block.instructions[detail], self.header(State.CULPRITS))
         terminator = block.terminator
         instruction = terminator if terminator is not None else block.instructions[0]
-        if event == Event.DIVERGENT_BARRIER:
-            return divergent_barrier(place, instruction, self.mask, self.header(State.LIVE) & ~self.mask)
         if event == Event.BARRIER_ID:
             return bad_barrier(place, instruction, lane, f"barrier {detail}")
         if event == Event.BARRIER_COUNT:

@@ -77,7 +77,7 @@ class Group:
         return self.entry.mask & live & ~self.lanes() if self.entry is not None else 0
 
     def can_run(self, live: int) -> bool:
-        return bool(self.arrived(live)) or any(can_run(member, live) for member in self.members)
+        return any(can_run(member, live) for member in self.members)
 
     def groups(self) -> Iterator[Group]:
         """This group and all inside it."""
@@ -105,7 +105,7 @@ class Group:
 
 
 def can_run(node: Group | Entry, live: int) -> bool:
-    """Whether a member is no ``WAIT``, or a group with a member that can run or lanes that have arrived."""
+    """Whether a member is no ``WAIT``, or a group with a member that can run."""
     if isinstance(node, Group):
         return node.can_run(live)
     return node.kind != WAIT and bool(node.mask & live)

@@ -30,10 +30,9 @@ wait there (no entry). A point of ``EXIT`` opens no group: the sides belong to t
 **Waiting** (``arrive``). At a ``.sync`` instruction with member mask M, the lanes of M that live must all be there: in this split, or
 waiting with the same M at an instruction with the same opcode, wherever it stands. Then the operation takes place, at
 once for all of them; a split goes on when all of its lanes have had theirs (lanes of one split may give different masks).
-Otherwise the split waits and another goes on: of the innermost group, the topmost member that can run, the ones above it
-moving to the bottom in order; failing that, the group's arrived lanes leave it (below); failing that, the same in the
-enclosing group. A member can run if it is no ``WAIT``; a group, if a member can or lanes have arrived. Lanes that exit may
-complete a mask that others wait for.
+Otherwise the split waits and another goes on: of the innermost group with one that can run, the topmost such member, the ones
+above it moving to the bottom in order. A member can run if it is no ``WAIT``; a group, if a member can. Failing that, of the
+innermost group with arrived lanes they leave it (below). Lanes that exit may complete a mask that others wait for.
 
 **Leaving early.** Arrived lanes that leave a group become a split ``(pc, arrived, id)`` of the group's entry, on top of the
 group; the entry keeps its other lanes. For a ``FRAME`` this is their return.
@@ -45,9 +44,10 @@ such group lets them leave, and they run instead: a lock may be in their hands. 
 once the schedule has found that nothing else can go on (``urge``); so lanes stay together wherever waiting for other warps
 is enough.
 
-**Gathering** (``gather``). An aligned CTA barrier needs all living lanes in one split. Where lanes have left early, a split that comes
-there waits; when all living lanes wait at that barrier, in one group, they are one split again. Where none has left early, the
-barrier is divergent: an error.
+**Gathering** (``gather``). An aligned CTA barrier needs all living lanes in one split. A split that comes there without the others
+waits; when all living lanes wait at that barrier, in one group, they are one split again. So splits meet that an early return
+has kept apart, and lanes that have left a group early. The barrier is divergent, which is an error, where nothing can run but lanes
+that would leave a group early, if none has before.
 """
 
 from __future__ import annotations
@@ -247,16 +247,13 @@ class Warp:
         self.stack.append(Entry(self.pc, self.mask, self.id, WAIT, payload=Wait(BARRIER, resume)))
         self._choose()
 
-    def gather(self) -> bool:
-        """The running split comes to the aligned CTA barrier at the end of its block, without all living lanes. If it may wait for
-        them there, it does, and another split runs (or none, or all of them at ``AT_END``); else returns false."""
-        if not self.patience.left:
-            return False
+    def gather(self) -> None:
+        """The running split comes to the aligned CTA barrier at the end of its block, without all living lanes. It waits for them
+        there, and another split runs, or all of them at ``AT_END``, or none: then the warp is blocked."""
         block = self.pc & (AT_END - 1)
         self.stack.append(Entry(block, self.mask, self.id, WAIT, payload=Wait(ALIGNED, AT_END + block)))
         self._complete_waits()
         self._choose()
-        return True
 
     def urge(self) -> bool:
         """Nothing else can go on: makes the warp tired. Returns whether that may help."""
@@ -368,17 +365,31 @@ class Warp:
         self.mask = 0
         root = self._tree()
         path = root.path()
-        for place in range(len(path) - 1, -1, -1):
-            group = path[place]
-            if any(can_run(member, self.live) for member in group.members):
+        for group in reversed(path):
+            if group.can_run(self.live):
                 self._activate(group)
                 break
-            if group.arrived(self.live):
-                self._let_leave(group, path[place - 1])
-                break
         else:
-            return
+            if not self.patience.left and any(wait.key == ALIGNED for _, _, wait in self.waiting()):
+                return
+            if not self._leave_innermost(root):
+                return
         self._adopt(root)
+
+    def _leave_innermost(self, group: Group) -> bool:
+        """Lets the arrived lanes of the innermost group that has any leave it, top members first."""
+        for place in range(len(group.members) - 1, -1, -1):
+            member = group.members[place]
+            if not isinstance(member, Group):
+                continue
+            if self._leave_innermost(member):
+                group.members[place + 1 :], group.members[:0] = [], group.members[place + 1 :]
+                return True
+            if member.arrived(self.live):
+                group.members[place + 1 :], group.members[:0] = [], group.members[place + 1 :]
+                self._let_leave(member, group)
+                return True
+        return False
 
     def _activate(self, group: Group) -> None:
         """Brings a split that can run to the top; there is one."""
@@ -387,10 +398,7 @@ class Warp:
             top = members[-1]
             if can_run(top, self.live):
                 if isinstance(top, Group):
-                    if any(can_run(member, self.live) for member in top.members):
-                        self._activate(top)
-                    else:
-                        self._let_leave(top, group)
+                    self._activate(top)
                 return
             members.insert(0, members.pop())
 

@@ -21,7 +21,7 @@ PROPERTIES = "finite infinite number notanumber normal subnormal"
     since=(2, 0),
 )
 def testp(a: Value, *, op: str) -> Value:
-    """Whether a is of that class; infinities and NaN are not normal, zero is neither normal nor subnormal."""
+    """Whether a is of that class; infinities and NaN are not normal, zeros are."""
     magnitude = abs(a).bits(scalar_type(f"u{a.type.bits}"))
     fraction = 23 if a.type is F32 else 52
     smallest = 1 << fraction
@@ -35,7 +35,7 @@ def testp(a: Value, *, op: str) -> Value:
     if op == "notanumber":
         return magnitude.compare("gt", infinity)
     if op == "normal":
-        return magnitude.compare("ge", smallest) & magnitude.compare("lt", infinity)
+        return (magnitude.compare("ge", smallest) & magnitude.compare("lt", infinity)) | magnitude.compare("eq", 0)
     return magnitude.compare("ne", 0) & magnitude.compare("lt", smallest)
 
 

@@ -9,6 +9,7 @@ from ..digest import digest_parts
 from ..figures import change, number
 from ..verdict import CASE_VERDICTS, SYMBOLS, WORDS
 from .message import headline, metric_label, update_command
+from .structure import structural_differences
 
 __all__ = ["build_view"]
 
@@ -102,6 +103,7 @@ def _case(record: Mapping[str, Any], listing: Mapping[str, Any]) -> dict[str, An
         "inputs_changed": record["inputs_changed"],
         "command": update_command(record["nodeid"]),
         "opcodes": _opcodes(record),
+        "structure": _structure(record),
         "targets": [_target(name, record) for name in sorted(record["measured"].get("targets", {}))],
         "findings": detail["findings"],
         "notes": detail["notes"],
@@ -129,6 +131,12 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
         "note": row["note"],
         "fails": row["fails"],
     }
+
+
+def _structure(record: Mapping[str, Any]) -> list[str]:
+    if record["stored"] is None or record["stored"] == record["measured"]:
+        return []
+    return structural_differences(record["stored"], record["measured"])
 
 
 def _opcodes(record: Mapping[str, Any]) -> list[dict[str, Any]]:

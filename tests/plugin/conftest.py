@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 from pathlib import Path
 
+import deepdiff
 import jinja2
 import numpy
 import pytest
@@ -18,7 +19,7 @@ import pytest_gpuperf.session
 import pytest_gpuperf.worker
 
 # In-process runs forget the modules they imported, and these may be imported once per process or are slow to.
-PRELOADED = (gpuperf_engine, jinja2, numpy, pytest_gpuperf, yaml)
+PRELOADED = (deepdiff, gpuperf_engine, jinja2, numpy, pytest_gpuperf, yaml)
 
 HERE = Path(__file__).resolve().parent
 INSTALLED = any(

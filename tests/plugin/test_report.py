@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 import pytest_gpuperf
+from pytest_gpuperf.report.structure import structural_differences
 
 SCHEMAS = Path(pytest_gpuperf.__file__).parent / "schemas"
 REPORT = json.loads((SCHEMAS / "report-1.json").read_text(encoding="utf-8"))
@@ -123,6 +124,32 @@ def test_hostile_text_is_inert_everywhere(project):
     assert not [line for line in output.splitlines() if line.startswith("::")]
     ElementTree.parse(project.path / "junit.xml")
     jsonschema.validate(document, REPORT)
+
+
+def test_page_shows_what_else_differs(project):
+    project.update()
+    project.kernel(LOAD)
+    project.report()
+    assert "counts.opcodes: ld.global.f32 is new" in Elements(html(project)).text
+
+
+def test_structural_differences_leave_the_metrics_out():
+    target = {"machine": 1, "time_us": 2.0, "limiter": "latency", "occupancy": 1.0}
+    old = {
+        "kernel": "a",
+        "counts": {"thread_instructions": 1, "opcodes": {"add.s32": 1, "ret": 1}},
+        "targets": {"h100-sxm": target},
+    }
+    new = {
+        "kernel": "b",
+        "counts": {"thread_instructions": 2, "opcodes": {"add.s32": 2, "bra": 1}},
+        "targets": {"h100-sxm": {**target, "time_us": 3.0, "limiter": "dram"}},
+    }
+    assert structural_differences(old, new) == [
+        "counts.opcodes: bra is new",
+        "counts.opcodes: ret is gone",
+        "targets.h100-sxm.limiter: latency → dram",
+    ]
 
 
 def test_same_bytes_again(project):

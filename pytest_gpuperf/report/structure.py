@@ -1,0 +1,30 @@
+"""What differs between two cases apart from the metrics: limiters, origins, kinds of instructions. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["structural_differences"]
+
+_JUDGED = (
+    r"root\['(launches|branches|memory|findings|kernel|inputs|analysis)'\]",
+    r"root\['(counts|flops)'\]\['[a-z_]*instructions'\]",
+    r"\['(time_us|occupancy|registers|shared_bytes|local_bytes)'\]$",
+)
+
+
+def structural_differences(stored: Mapping[str, Any], measured: Mapping[str, Any]) -> list[str]:
+    """Sentences such as ``targets.h100-sxm.limiter: latency → dram`` and ``counts.opcodes: ld.global.v4.f32 is new``, sorted."""
+    from deepdiff import DeepDiff  # slow to import, and needed only where something differs
+
+    tree = DeepDiff(stored, measured, view="tree", exclude_regex_paths=list(_JUDGED))
+    found = []
+    for item in [*tree.get("values_changed", []), *tree.get("type_changes", [])]:
+        if not isinstance(item.t2, (int, float)):
+            found.append(f"{'.'.join(map(str, item.path(output_format='list')))}: {item.t1} → {item.t2}")
+    for kind, word in (("dictionary_item_added", "is new"), ("dictionary_item_removed", "is gone")):
+        for item in tree.get(kind, []):
+            *path, name = item.path(output_format="list")
+            found.append(f"{'.'.join(map(str, path)) or 'case'}: {name} {word}")
+    return sorted(found)

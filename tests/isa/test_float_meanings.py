@@ -113,7 +113,7 @@ def test_float_comparison(op: str, truths: str) -> None:
 
 @pytest.mark.parametrize(
     ("op", "truths"),
-    [("finite", "110100"), ("infinite", "001000"), ("number", "111100"), ("notanumber", "000011"), ("normal", "010000"),
+    [("finite", "110100"), ("infinite", "001000"), ("number", "111100"), ("notanumber", "000011"), ("normal", "110000"),
      ("subnormal", "000100")],
 )  # fmt: skip
 def test_testp(op: str, truths: str) -> None:

@@ -1,0 +1,143 @@
+"""Every fenced block of the documentation does what the documentation says."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+import sys
+
+import pytest
+import yaml
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+from pytest_gpuperf.baseline import parse_baseline
+from pytest_gpuperf.cli import _build
+from pytest_gpuperf.options import settings_of
+from tests.docs.blocks import NOT_RUN, ROOT, Block, Page, blocks_of, commands_of, matches, not_run, pages
+
+PYTHON_FIRST = {
+    # What the page's first block takes for granted.
+    "docs/timing.md": """
+import numpy as np
+import gpuperf_engine as ge
+device = ge.Device()
+n = 1 << 20
+kernel = ge.parse(open("examples/kernels/saxpy.ptx").read(), path="saxpy.ptx")["saxpy"]
+profile = device.launch(kernel, n // 256, 256, [n, 2.0, device.zeros(n), device.zeros(n)])
+""",
+}
+
+
+@pytest.mark.parametrize("page", pages())
+def test_page(page, tmp_path, monkeypatch, pytester):
+    folder = tmp_path / "page"
+    folder.mkdir()
+    running = Page(folder)
+    monkeypatch.chdir(folder)
+    exec(PYTHON_FIRST.get(page, ""), running.names)
+    for block in blocks_of(page):
+        match block.language:
+            case "python":
+                running.python(block)
+            case "console":
+                running.console(block)
+            case "text":
+                running.text(block)
+            case "ini" | "toml":
+                _settings(block, running, pytester)
+            case "yaml":
+                _yaml(block, running)
+            case _:
+                pytest.fail(f"{block}: a block of language {block.language!r} is not checked by anything")
+    left = {path.name for path in folder.glob("**/test_*.py")} - running.ran
+    assert not left, f"{page}: no command runs {', '.join(sorted(left))}"
+
+
+def _settings(block: Block, running: Page, pytester: pytest.Pytester) -> None:
+    """Read by pytest, every key registered, every value accepted."""
+    name = block.file or ("pyproject.toml" if block.language == "toml" else "pytest.ini")
+    path = pytester.path / name
+    path.write_text(block.text, encoding="utf-8")
+    config = pytester.parseconfig("-c", path, "--gpuperf")
+    for key in _keys(block):
+        config.getini(key)
+    settings_of(config)
+    if block.file:
+        (running.folder / block.file).write_text(block.text, encoding="utf-8")
+
+
+def _keys(block: Block) -> list[str]:
+    if block.language == "toml":
+        return list(tomllib.loads(block.text)["tool"]["pytest"]["ini_options"])
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(block.text)
+    return list(parser["pytest"])
+
+
+def _yaml(block: Block, running: Page) -> None:
+    written = running.folder / block.file
+    if block.file and written.is_file():
+        assert matches(block.text, written.read_text(encoding="utf-8")), f"{block}:\n{written.read_text()}"
+    elif block.file.startswith("baselines/"):
+        assert parse_baseline(block.text.encode(), block.file, str(block)) is not None
+    else:
+        document = yaml.safe_load(block.text)
+        if block.file.startswith(".github/workflows/"):
+            _workflow(block, document)
+
+
+def _workflow(block: Block, document: dict) -> None:
+    """Actions are pinned to a commit, nothing from outside is pasted into a script, every command is one."""
+    assert set(document) >= {"on", "permissions", "jobs"} or True in document
+    for job in document["jobs"].values():
+        for step in job["steps"]:
+            assert ("uses" in step) != ("run" in step), f"{block}: {step}"
+            if "uses" in step:
+                assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"]), f"{block}: {step['uses']}"
+                continue
+            assert "${{" not in step["run"], f"{block}: {step['run']}"
+            for line in step["run"].splitlines():
+                _command(line)
+
+
+def _command(line: str) -> None:
+    """The options of ``gpuperf`` exist and are used right."""
+    words = shlex.split(line.split("#")[0])
+    if words[:1] == ["gpuperf"]:
+        _build().parse_args(words[1:])
+
+
+def test_commands_that_are_not_run_are_real():
+    """Nothing is excused that does not occur, and ``gpuperf`` and ``pytest`` alone never are."""
+    commands = [
+        command
+        for page in pages()
+        for block in blocks_of(page)
+        if block.language == "console"
+        for command, _ in commands_of(block)
+    ]
+    for start in NOT_RUN:
+        assert any(f"{command} ".startswith(f"{start} ") for command in commands), start
+    assert sum(not not_run(command) for command in commands) >= 20
+
+
+def test_every_link_leads_somewhere():
+    for page in pages():
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", text):
+            if not target.startswith("https://"):
+                assert (ROOT / page).parent.joinpath(target).exists(), f"{page}: {target}"
+
+
+def test_comparison_of_shown_output():
+    assert matches("a\n…\nd\n", "a\nb\nc\nd\n")
+    assert matches("a\n…\nd\n", "a\nd\n")
+    assert matches("1 kernel in … s\n", "1 kernel in 0.5 s")
+    assert matches("x …", "x")
+    assert not matches("a\nd", "a\nb\nd")
+    assert not matches("a.c", "abc")

@@ -7,6 +7,7 @@ and line, and say what to do.
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .metrics import ANALYSIS
+from .textsafe import one_line
 from .yaml_text import write_block
 
 __all__ = [
@@ -90,7 +92,7 @@ def read_baseline(path: Path, module: str, shown: str) -> Baseline | None:
 
 def parse_baseline(data: bytes, module: str, shown: str) -> Baseline | None:
     """``read_baseline`` of a file's contents."""
-    refresh = f"pytest --gpuperf --gpuperf-update {module}"
+    refresh = _refresh(module)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -123,6 +125,10 @@ def parse_baseline(data: bytes, module: str, shown: str) -> Baseline | None:
         for key, node in reader.mapping(top["cases"], "cases").items():
             cases[key] = reader.shaped(node, _CASE, key)
     return Baseline(analysis, cases)
+
+
+def _refresh(module: str) -> str:
+    return f"pytest --gpuperf --gpuperf-update {shlex.quote(one_line(module, 1000))}"
 
 
 class _Reader:
@@ -239,7 +245,7 @@ class _Reader:
 def render_baseline(baseline: Baseline, module: str) -> bytes:
     """The file's bytes. Cases are sorted, keys in fixed order; entries kept from other revisions of the analysis say so."""
     lines = [
-        f"# pytest-gpuperf baseline; refresh: pytest --gpuperf --gpuperf-update {module}",
+        f"# pytest-gpuperf baseline; refresh: {_refresh(module)}",
         f"schema: {SCHEMA}",
         "analysis:",
         *write_block(ANALYSIS, 2),

@@ -120,6 +120,7 @@ class Recorder:
         """Notes a launch: what was measured, and a digest of its shape, scalars and what the host put into memory."""
         self._follow(device)
         variables = self._contents.get(_VARIABLES, "")
+        shape = (profile.grid, profile.block, *shape[2:])
         inputs = digest_parts([*shape, *(self._argument(arg) for arg in args), variables], 16)
         case.launches.append(LaunchRecord(profile, inputs, self.site()))
         self.profiles.append(profile)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..digest import digest_parts
@@ -47,18 +47,25 @@ def build_view(document: Mapping[str, Any]) -> dict[str, Any]:
             (WORDS[verdict], SYMBOLS[verdict], count) for verdict, count in document["counts"].items()
         ],
         "total": len(document["cases"]),
-        "changed": [
-            {**_row(row), "case": record["id"], "anchor": _anchor(record), "module": record["module"]}
-            for record in order
-            for row in record["rows"]
-            if row["verdict"] not in ("ok", "new")
-        ],
+        "changed": sorted(_changed(order), key=lambda row: not row["fails"]),
         "groups": [(title, cases) for title, cases in groups.items() if cases],
         "stale": document["stale"],
         "not_judged": document["not_judged"],
         "staleness_not_judged": document["staleness_not_judged"],
         "problems": document["problems"],
     }
+
+
+def _changed(order: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for record in order:
+        for row in record["rows"]:
+            if row["verdict"] not in ("ok", "new"):
+                yield {
+                    **_row(row),
+                    "case": record["id"],
+                    "anchor": _anchor(record),
+                    "module": record["module"],
+                }
 
 
 def _headline(document: Mapping[str, Any], order: list[Mapping[str, Any]]) -> str:

@@ -138,6 +138,26 @@ def test_misuse_is_a_message(real, old, new, message):
     result.stdout.fnmatch_lines([message])
 
 
+@pytest.mark.parametrize(
+    "old, new, same",
+    [
+        ("[(n + 255) // 256, 256]", "[((n + 255) // 256, 1), (256,)]", True),
+        ("    saxpy[", "    unrelated = gpuperf.array(np.ones(3))\n    saxpy[", True),
+        ("np.float32(2)", "np.float32(3)", False),
+        ("np.arange(n, dtype=np.float32))", "np.arange(n, dtype=np.float32) + 1)", False),
+        ("    saxpy[", "    gpuperf.memset(y, 1)\n    saxpy[", False),
+        ("    saxpy[", "    y[5:6].fill(1)\n    saxpy[", False),
+        ("[(n + 255) // 256, 256]", "[8, 256]", False),
+    ],
+)
+def test_the_inputs_digest_follows_what_the_host_gives(real, old, new, same):
+    before = TEST.partition("    np.testing")[0].replace("[1000, 1024]", "[1000]")
+    real.write("test_k.py", before)
+    first = real.report()["cases"][0]["measured"]["inputs"]
+    real.write("test_k.py", before.replace(old, new, 1))
+    assert (real.report()["cases"][0]["measured"]["inputs"] == first) is same
+
+
 def test_same_bytes_on_both_backends(real):
     real.update()
     native = real.baseline()

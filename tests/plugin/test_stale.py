@@ -249,7 +249,7 @@ def test_only_judges_staleness_but_keeps_what_it_passed_over(many):
 OUTCOMES = ["passed", "failed", "skipped", "xfailed", "body failed", "not run", "deselected", "removed"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=8), st.booleans())
 def test_nothing_is_pruned_that_a_test_might_still_make(fates, narrowed):
     """Any mix of fates: what is pruned are entries of tests that are gone, and only when the whole module ran."""

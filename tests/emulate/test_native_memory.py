@@ -1,0 +1,187 @@
+"""Loads, stores and atomics of every width, space and pattern of lanes, on both backends: same bytes, same counters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.emulate.device import Runtime
+from gpuperf_engine.emulate.observe import Observation
+from gpuperf_engine.isa.frame import has_meaning
+from gpuperf_engine.isa.table import lookup, rows
+from tests.isa.assembler import opcodes
+
+HEAD = ".version 9.0\n.target sm_100a\n.address_size 64\n"
+#: lane → distance in elements; what each pattern is good for is in its name
+PATTERNS = {
+    "consecutive": "mov.u32 %i, %t;",
+    "reversed": "sub.u32 %i, 31, %t;",
+    "same": "mov.u32 %i, 5;",
+    "rows": "and.b32 %i, %t, 15;",
+    "halves": "shr.u32 %i, %t, 4;",
+    "stride2": "shl.b32 %i, %t, 1;",
+    "stride32": "shl.b32 %i, %t, 5;",
+    "scrambled": "mul.lo.u32 %i, %t, 11; and.b32 %i, %i, 31;",
+    "pairs": "shr.u32 %i, %t, 1;",
+}
+MASKS = {"all": "setp.ge.u32 %p, %t, 0;", "odd": "and.b32 %m, %t, 1; setp.eq.u32 %p, %m, 1;", "some": "setp.lt.u32 %p, %t, 20;",
+         "none": "setp.gt.u32 %p, %t, 99;", "middle": "sub.u32 %m, %t, 7; setp.lt.u32 %p, %m, 12;"}  # fmt: skip
+
+
+def both(text: str, arrays: Sequence[npt.NDArray[Any]], block: int = 32, grid: int = 2) -> None:
+    """Run on both backends; memory and everything observed must be equal."""
+    outcomes: list[tuple[list[npt.NDArray[Any]], Observation]] = []
+    for backend in ("lanes", "native"):
+        runtime = Runtime(backend=backend, memory_bytes=1 << 24)
+        given = [runtime.array(array) for array in arrays]
+        kernel = ge.parse(text, path="k.ptx")["k"]
+        _, _, seen = runtime.run(kernel, grid, block, given)
+        assert backend == "lanes" or kernel.memo["native"] is not None
+        outcomes.append(([array.numpy() for array in given], seen))
+    (expected, reference), (found, observed) = outcomes
+    for one, other in zip(expected, found):
+        np.testing.assert_array_equal(one, other)
+    for name in ("block_warps", "block_lanes", "divergent", "taken", "predicated", "sites"):
+        np.testing.assert_array_equal(getattr(reference, name), getattr(observed, name), err_msg=name)
+    assert reference.uninitialized == observed.uninitialized
+
+
+def access_kernel(space: str, kind: str, count: int, pattern: str, mask: str, size: int) -> str:
+    """Stores and loads back through a pattern of lanes, under a guard, and stores what was loaded where all can see it."""
+    letters = {"b8": "%h", "b16": "%h", "b32": "%r", "b64": "%l"}[kind]
+    vector = "" if count == 1 else f".v{count}"
+    registers = ", ".join(f"{letters}{i}" for i in range(count))
+    operand = registers if count == 1 else f"{{{registers}}}"
+    base = {"global": "%data", "shared": "%sh", "generic": "%data", "local": "%lo"}[space]
+    where = "" if space == "generic" else f".{space}"
+    return f"""{HEAD}
+.visible .entry k(.param .u64 a, .param .u64 b) {{
+.reg .pred %p; .reg .b32 %t, %i, %m, %n, %sh, %lo; .reg .b64 %data, %out, %o, %x; .reg .b16 %h<8>; .reg .b32 %r<8>; .reg .b64 %l<8>;
+.shared .align 16 .b8 tile[32768];
+.local .align 16 .b8 own[16384];
+ld.param.u64 %data, [a]; ld.param.u64 %out, [b];
+mov.u32 %t, %tid.x; mov.u32 %n, %ctaid.x;
+{PATTERNS[pattern]}
+{MASKS[mask]}
+mul.lo.u32 %i, %i, {size};
+cvt.u64.u32 %o, %i;
+mov.u32 %sh, tile; add.u32 %sh, %sh, %i; mov.u32 %lo, own; add.u32 %lo, %lo, %i;
+mul.wide.u32 %x, %n, 32768; add.u64 %data, %data, %x; add.u64 %data, %data, %o;
+{"".join(f"mad.lo.u32 %m, %t, 77, {i * 5 + 1}; cvt.u16.u32 %h{i}, %m; mov.b32 %r{i}, %m; mul.wide.u32 %l{i}, %m, 65537;" for i in range(count))}
+@%p st{where}{vector}.{kind} [{base}], {operand};
+{"".join(f"mov.b16 %h{i}, 0; mov.b32 %r{i}, 0; mov.b64 %l{i}, 0;" for i in range(count))}
+@%p ld{where}{vector}.{kind} {operand}, [{base}];
+mad.lo.u32 %m, %n, 32, %t; mul.wide.u32 %x, %m, 32; add.u64 %out, %out, %x;
+{"".join(f"st.global.{kind} [%out+{i * 8}], {letters}{i};" for i in range(count))}
+ret; }}"""
+
+
+WIDTHS = (("b8", 1), ("b16", 1), ("b32", 1), ("b64", 1), ("b32", 2), ("b32", 4), ("b64", 2), ("b16", 4))
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("space", ["global", "shared", "generic", "local"])
+def test_accesses_of_every_width(space: str, pattern: str) -> None:
+    for number, (kind, count) in enumerate(WIDTHS):
+        # every width with every mask somewhere, not everything with everything
+        mask = list(MASKS)[(number + list(PATTERNS).index(pattern)) % len(MASKS)]
+        size = int(kind[1:]) // 8 * count
+        arrays = [np.arange(1 << 16, dtype=np.uint8), np.zeros(2 * 32 * 4, np.uint64)]
+        if pattern in ("stride32", "stride2") and space == "local" and size > 8:
+            continue
+        both(access_kernel(space, kind, count, pattern, mask, size), arrays)
+
+
+def atomic_lines() -> list[str]:
+    """Every atomic with a meaning, as an instruction on ``[%a]``."""
+    made = []
+    for row in rows():
+        if row.effect not in ("atomic", "reduction"):
+            continue
+        for opcode in opcodes(row, 40):
+            if ".cluster" in opcode or "::" in opcode or any(word in opcode for word in (".acquire", ".release", ".acq_rel", ".sys", ".gpu", ".cta")):
+                continue
+            for spelling in lookup(opcode):
+                kind = str(spelling.modifier("type"))
+                if spelling.row is not row or not has_meaning(spelling) or kind == "b128":
+                    continue
+                names = {"16": "%h", "32": "%f" if kind == "f32" else "%r", "64": "%d" if kind == "f64" else "%l"}
+                letter = names[str(16 if kind in ("f16", "bf16", "b16") else 64 if kind.endswith("64") else 32)]
+                operands = []
+                for index, form in enumerate(spelling.operands):
+                    if form.role == "address":
+                        operands.append("[%a]")
+                    elif form.name == "policy":
+                        operands = []
+                        break
+                    elif form.vector > 1:
+                        operands.append("{" + ", ".join(f"{letter}{(index + i) % 8}" for i in range(form.vector)) + "}")
+                    else:
+                        operands.append(f"{letter}{index}")
+                if operands:
+                    made.append(f"{opcode} {', '.join(operands)};")
+    return list(dict.fromkeys(made))
+
+
+ATOMICS = atomic_lines()
+
+
+@pytest.mark.parametrize("start", range(0, len(ATOMICS), 12))
+def test_every_atomic(start: int) -> None:
+    for line in ATOMICS[start : start + 12]:
+        shared = ".shared" in line
+        base = "cvt.u64.u32 %a, %s;" if shared else "mov.u64 %a, %data;"
+        text = f"""{HEAD}
+.visible .entry k(.param .u64 a, .param .u64 b) {{
+.reg .b32 %t, %i, %s; .reg .b64 %data, %out, %a, %x; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %l<9>; .reg .f32 %f<9>; .reg .f64 %d<9>;
+.shared .align 32 .b8 tile[1024];
+ld.param.u64 %data, [a]; ld.param.u64 %out, [b];
+mov.u32 %t, %tid.x; and.b32 %i, %t, 3; mul.lo.u32 %i, %i, 32;
+mov.u32 %s, tile; add.u32 %s, %s, %i; cvt.u64.u32 %x, %i; add.u64 %data, %data, %x;
+ld.global.u64 %l0, [%data]; ld.global.u64 %l1, [%data+8]; ld.global.u64 %l2, [%data+16]; ld.global.u64 %l3, [%data+24];
+{"st.shared.v2.b64 [%s], {%l0, %l1}; st.shared.v2.b64 [%s+16], {%l2, %l3}; bar.warp.sync -1;" if shared else ""}
+{base}
+{"".join(f"mad.lo.u32 %r{i}, %t, {37 * i + 3}, {i}; cvt.u64.u32 %l{i}, %r{i}; cvt.rn.f32.u32 %f{i}, %r{i}; cvt.rn.f64.u32 %d{i}, %r{i}; cvt.rn.f16.f32 %h{i}, %f{i};" for i in range(9))}
+{line}
+mul.wide.u32 %x, %t, 64; add.u64 %out, %out, %x;
+st.global.b16 [%out], %h0; st.global.b32 [%out+8], %r0; st.global.b64 [%out+16], %l0; st.global.f32 [%out+24], %f0; st.global.f64 [%out+32], %d0;
+{"ld.shared.b64 %l4, [%s]; st.global.b64 [%out+40], %l4;" if shared else ""}
+ret; }}"""
+        values = np.array([1.5, 3.0, -2.0, 100.0] * 8, np.float32).view(np.uint8)
+        both(text, [values, np.zeros(32 * 8, np.uint64)], grid=1)
+
+
+def test_memory_that_nobody_wrote_is_told_alike() -> None:
+    text = f"""{HEAD}
+.visible .entry k(.param .u64 a) {{
+.reg .pred %p; .reg .b32 %t, %s, %r<4>; .reg .b64 %a, %x; .shared .align 4 .b8 tile[256];
+ld.param.u64 %a, [a]; mov.u32 %t, %tid.x; mov.u32 %s, tile; mad.lo.u32 %s, %t, 4, %s;
+setp.lt.u32 %p, %t, 16;
+@%p st.shared.b32 [%s], %t;
+@%p ld.shared.b32 %r0, [%s];
+ld.shared.b32 %r1, [%s];
+ld.shared.b32 %r2, [tile];
+ld.shared.b32 %r3, [tile+128];
+mul.wide.u32 %x, %t, 4; add.u64 %a, %a, %x;
+add.u32 %r0, %r0, %r1; add.u32 %r0, %r0, %r2; add.u32 %r0, %r0, %r3;
+st.global.b32 [%a], %r0; ret; }}"""
+    both(text, [np.zeros(32, np.uint32)])
+
+
+def test_a_value_that_looks_like_unwritten_memory() -> None:
+    text = f"""{HEAD}
+.visible .entry k(.param .u64 a) {{
+.reg .b32 %t, %s, %v; .reg .b64 %a, %x; .shared .align 4 .b8 tile[256];
+ld.param.u64 %a, [a]; mov.u32 %t, %tid.x; mov.u32 %s, tile; mad.lo.u32 %s, %t, 4, %s;
+mov.u32 %v, 0x5BD1E995;
+st.shared.b32 [%s], %v; ld.shared.b32 %v, [%s];
+atom.shared.add.u32 %v, [%s+128], 0x5BD1E995;
+ld.shared.b32 %v, [%s+128];
+mul.wide.u32 %x, %t, 4; add.u64 %a, %a, %x;
+st.global.b32 [%a], %v; ret; }}"""
+    both(text, [np.zeros(32, np.uint32)])

@@ -84,11 +84,8 @@ class GateSession:
         orphans = [] if self._given_paths() else find_orphans(settings.baseline_dir, settings.rootdir)
         problems: list[str] = []
         if settings.update or settings.update_new:
-            problems = write_files(plans)
+            problems = write_files(plans, orphans if settings.update and settings.prune else [])
             self.written = [plan for plan in plans if plan.differs and not plan.problem]
-            if settings.update and settings.prune:
-                for path in orphans:
-                    path.unlink()
         run = self._run(plans, [self.shown(path) for path in orphans], problems)
         if settings.report_dir is not None:
             from .report.files import write_report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,12 @@ def _plan(
     candidates: bool,
 ) -> FilePlan | None:
     path = baseline_path(directory, module)
-    before = path.read_bytes() if path.is_file() else None
+    try:
+        before = path.read_bytes() if path.exists() else None
+    except OSError as error:
+        return FilePlan(
+            module, path, shown(path), None, None, problem=f"{shown(path)}: {error.strerror or error}"
+        )
     plan = FilePlan(module, path, shown(path), before, before)
     passed = [
         test
@@ -148,8 +153,10 @@ def find_orphans(directory: Path, rootdir: Path) -> list[Path]:
     """Baseline files below ``directory`` whose test module does not exist."""
     found = []
     for path in sorted(directory.rglob("*.yaml")) if directory.is_dir() else []:
-        module = path.relative_to(directory).with_suffix(".py")
-        if not (rootdir / module).exists() and is_baseline(path):
+        module = rootdir / path.relative_to(directory).with_suffix(
+            ""
+        )  # of a test file that is no Python file
+        if not (module.exists() or module.with_name(f"{module.name}.py").exists()) and is_baseline(path):
             found.append(path)
     return found
 
@@ -163,13 +170,11 @@ def is_baseline(path: Path) -> bool:
         return False
 
 
-def write_files(plans: Iterable[FilePlan]) -> list[str]:
-    """Writes what differs; returns a message per file that could not be written."""
-    problems = []
+def write_files(plans: Sequence[FilePlan], orphans: Iterable[Path]) -> list[str]:
+    """Writes what differs and removes the orphans; returns a message per file for which that failed."""
+    problems = [plan.problem for plan in plans if plan.problem]
     for plan in plans:
-        if plan.problem:
-            problems.append(plan.problem)
-        elif plan.differs:
+        if plan.differs and not plan.problem:
             try:
                 if plan.after is None:
                     plan.path.unlink()
@@ -177,4 +182,9 @@ def write_files(plans: Iterable[FilePlan]) -> list[str]:
                     write_if_changed(plan.path, plan.after)
             except OSError as error:
                 problems.append(f"{plan.shown}: not written: {error.strerror or error}")
+    for path in orphans:
+        try:
+            path.unlink()
+        except OSError as error:
+            problems.append(f"{path.name}: not removed: {error.strerror or error}")
     return problems

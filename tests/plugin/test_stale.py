@@ -160,6 +160,28 @@ def test_orphaned_file(many):
     assert many.run().ret == 0
 
 
+def test_baselines_of_text_files_are_no_orphans(project):
+    project.write(
+        "test_doc.md",
+        ">>> gpuperf = getfixture('gpuperf')\n>>> _ = gpuperf.kernel('scale.ptx')[1, 32](None, 1.0)\n",
+    )
+    assert project.update("--doctest-glob=*.md").ret == 0
+    assert "test_doc.md/scale" in project.baseline("test_doc.md")
+    assert project.run("--doctest-glob=*.md").ret == 0
+
+
+def test_classes_and_module_markers(project):
+    project.write(
+        "test_k.py",
+        "import numpy as np, pytest\npytestmark = pytest.mark.gpuperf(targets=['h100-sxm'])\n"
+        "class TestA:\n    @pytest.mark.gpuperf(limits={'launches': 2})\n    def test_b(self, gpuperf):\n"
+        "        gpuperf.kernel('scale.ptx')[1, 32](gpuperf.zeros(4, np.float32), 1.0)\n",
+    )
+    assert project.update().ret == 0
+    assert "TestA::test_b/scale:" in project.baseline() and "h100-sxm:" in project.baseline()
+    assert project.run().ret == 0
+
+
 def test_target_no_longer_declared_is_stale_and_narrowing_is_not(project):
     text = (project.path / "test_k.py").read_text()
     project.write("test_k.py", text.replace('["h100-sxm"]', '["h100-sxm", "a100-sxm-80gb"]'))

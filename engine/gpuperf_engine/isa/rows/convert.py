@@ -7,7 +7,7 @@ from typing import Any
 
 from ..table import Modifier, instruction
 from ..types import ScalarType, scalar_type
-from ..words import Value, maximum, minimum
+from ..words import Value, is_nan, maximum, minimum, select
 
 INTEGERS = "u8 u16 u32 u64 s8 s16 s32 s64"
 IEEE = "f16 f32 f64"
@@ -92,8 +92,11 @@ def integer_to_float(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
     **CONVERT,
 )
 def float_to_integer(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
-    """a rounded to an integer and limited to the range of the result; 0 for NaN."""
-    return a.convert(dtype, rounding=rnd)
+    """a rounded to an integer and limited to the range of the result; for NaN 0, but from f64 or to 64 bits the top bit."""
+    result = a.convert(dtype, rounding=rnd)
+    if a.type.bits < 64 and dtype.bits < 64:
+        return result
+    return select(is_nan(a), result.constant_bits(1 << (dtype.bits - 1), dtype), result)
 
 
 #: Exact conversions.

@@ -35,7 +35,8 @@ def source_lines(kernel: Any) -> dict[int, str]:
     found: dict[int, str] = {}
     for function in program_of(kernel).functions:
         for instruction in function.instructions:
-            if instruction.location is not None:
+            # Line 0 stands for code of the compiler's own.
+            if instruction.location is not None and instruction.location.line > 0:
                 found.setdefault(instruction.span.line, str(instruction.location))
     return found
 

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 
 from ..errors import Unsupported
 from ..isa.types import scalar_type
-from ..ptx.syntax import CallTarget, Instruction
+from ..ptx.syntax import Instruction
 from . import native_cache as store
 from .lanes import LanesBackend
 from .launch import LaunchPlan
 from .memory import Memory
-from .native_codegen import Generated, generate
+from .native_codegen import Generated, call_target, generate
 from .native_jit import Library, compile_object, fingerprint, generation, improve, link, runtime_addresses
 from .native_launch import Launch
 from .observe import Observation
@@ -122,14 +122,14 @@ def _element(instruction: Instruction) -> int:
 def _too_rare(program: Program) -> bool:
     """Recursion, barriers at which warps may arrive in parts, and indirect calls among lanes that take turns."""
     split = any(item.may_split for item in program.uniformity)
+    parts = any(item.kind in ("branch", "indirect") for item in program.blocks)
     for block in program.blocks:
         terminator = block.terminator
         if terminator is None:
             continue
-        if block.kind == "barrier" and terminator.spelling.row.name == "barrier" and "aligned" not in terminator.opcode:
-            if split or any(item.kind in ("branch", "indirect") for item in program.blocks):
-                return True
-        if block.kind == "call" and split:
-            if any(isinstance(item, CallTarget) and item.function is None for item in terminator.operands):
-                return True
+        loose = terminator.spelling.row.name == "barrier" and "aligned" not in terminator.opcode
+        if block.kind == "barrier" and loose and (split or parts):
+            return True
+        if block.kind == "call" and split and call_target(block).function is None:
+            return True
     return bool(program.recursive)

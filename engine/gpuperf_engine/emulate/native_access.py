@@ -271,7 +271,6 @@ def _shared(width: int, wide: bool, stores: bool) -> str:
         inside = to.op(f"and i1 {inside}, {test}")
     to.do(f"br i1 {to.op(f'and i1 {rows}, {inside}')}, label %rows, label %norows", "rows:")
     places = [to.place(base, item) for item in near]
-    found = "%v"
     if stores:
         for number, place in enumerate(places):
             part = ", ".join(f"i32 {16 * number + lane}" for lane in range(16))
@@ -284,7 +283,8 @@ def _shared(width: int, wide: bool, stores: bool) -> str:
         to.do("br label %kinds")
     else:
         parts = [to.op(f"load {half}, ptr {place}, align {width}") for place in places]
-        row = to.op(f"shufflevector {half} {parts[0]}, {half} {parts[1]}, {_V32} <{', '.join(f'i32 {lane}' for lane in range(LANES))}>")
+        order = ", ".join(f"i32 {lane}" for lane in range(LANES))
+        row = to.op(f"shufflevector {half} {parts[0]}, {half} {parts[1]}, {_V32} <{order}>")
         unwritten = _blank(to, row, width)
         to.do(f"br i1 {to.op(f'icmp eq i32 {unwritten}, 0')}, label %kinds, label %slow")
     to.do("norows:")
@@ -347,7 +347,8 @@ def _shared(width: int, wide: bool, stores: bool) -> str:
     shape = to.place(to.field("%ctx", Context.SHAPES, "ptr"), to.op(f"mul i64 %site, {SHAPE_BYTES}"))
     apart = to.op(f"zext i32 {to.op(f'sub i32 {lows[1]}, {lows[0]}')} to i64")
     key = to.op(f"or i64 {to.op(f'shl i64 {apart}, 2')}, {to.op(f'select i1 {rows}, i64 1, i64 2')}")
-    hit = to.op(f"and i1 {to.op(f'icmp eq i64 {key}, {to.field(shape, 144)}')}, {to.op(f'icmp eq i64 %mask64, {to.field(shape, 128)}')}")
+    hit = to.op(f"icmp eq i64 {key}, {to.field(shape, 144)}")
+    hit = to.op(f"and i1 {hit}, {to.op(f'icmp eq i64 %mask64, {to.field(shape, 128)}')}")
     to.do(f"br i1 {hit}, label %known, label %fresh", "fresh:")
     to.do(f"store i64 {key}, ptr {to.place(shape, 144)}", "br label %measure")
     to.do("shapes:")

@@ -8,8 +8,9 @@ from ..errors import Unsupported
 from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Operand
+from .launch import MAX_THREADS
 from .native_layout import GATHER_CODE, RETURN_CODE, Event, State, Status
-from .native_values import LANES, NativeValue
+from .native_values import NativeValue
 
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
@@ -39,7 +40,9 @@ def write_barrier(to: BlockWriter) -> None:
         threads = _scalar(to, to.source(operands["b"], U32))
         uneven = writer.op(f"icmp ne i32 {writer.op(f'and i32 {threads}, 31')}, 0")
         none = writer.op(f"icmp eq i32 {threads}, 0")
-        frame.guarded_stop(writer.op(f"or i1 {uneven}, {none}"), block.index, Event.BARRIER_COUNT, threads)
+        many = writer.op(f"icmp ugt i32 {threads}, {MAX_THREADS}")
+        bad = writer.op(f"or i1 {writer.op(f'or i1 {uneven}, {none}')}, {many}")
+        frame.guarded_stop(bad, block.index, Event.BARRIER_COUNT, threads)
         warps = writer.op(f"lshr i32 {threads}, 5")
     writer.do(f"store i32 {warps}, ptr {frame.field('%st', State.BARRIER_WARPS)}")
     kind = 1 if "arrive" in parts else 2 if "red" in parts else 0
@@ -83,5 +86,3 @@ def _scalar(to: BlockWriter, value: NativeValue) -> str:
     """A value that must be the same in all lanes: that of the first active one."""
     return value.scalar() if value.uniform else to.first_lane(value).text
 
-
-_ = LANES

@@ -24,8 +24,8 @@ from ..ptx.syntax import (
     Variable,
     Vector,
 )
-from .native_codegen import address_operand
 from .lanes_calls import formal_register
+from .native_codegen import address_operand
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 
 if TYPE_CHECKING:

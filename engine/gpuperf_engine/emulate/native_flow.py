@@ -163,7 +163,7 @@ def _meet(to: BlockWriter) -> int:
 
 def _leave(to: BlockWriter, how: str) -> None:
     """The active lanes return from the function, or end."""
-    block, writer, frame = to.block, to.writer, to.frame
+    block, writer = to.block, to.writer
     if how == "exit" or block.function == 0:
         alive = writer.op(f"and i32 {writer.op('load i32, ptr %live')}, {writer.op(f'xor i32 {to.mask}, -1')}")
         writer.do(f"store i32 {alive}, ptr %live")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import LaunchError
 from .diagnose import Place, deadlock, livelock
 from .launch import LaunchPlan
 from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
@@ -214,12 +215,19 @@ class Launch:
         plan, program = self.plan, self.program
         warps = plan.warps_per_cta
         shared, local = -(-plan.shared_bytes // 64) * 64 + 64, program.local_bytes * warps * 32
-        made = Slot(
-            aligned(Cta.BYTES),
-            aligned(self.code.generated.state_bytes * warps),
-            aligned(2 * shared),
-            aligned(2 * local + 64),
-        )
+        try:
+            made = Slot(
+                aligned(Cta.BYTES),
+                aligned(self.code.generated.state_bytes * warps),
+                aligned(2 * shared),
+                aligned(2 * local + 64),
+            )
+        except (MemoryError, ValueError):
+            raise LaunchError(
+                f"{program.local_bytes:,} bytes of local memory for each of {plan.threads_per_cta:,} threads of a block",
+                span=program.kernel.span,
+                hint="this machine has not that much memory: declare less .local memory",
+            ) from None
         made.put(Cta.SHARED, address_of(made.shared))
         made.put(Cta.SHARED_SHADOW, shared if self.code.generated.watch else 0)
         made.put(Cta.MARKED, 1)

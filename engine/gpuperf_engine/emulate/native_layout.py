@@ -146,6 +146,7 @@ class State:
     DETAIL = 72  # of an event
     CULPRITS = 76  # lanes that an error is about
     WAITS = 80  # entries of the stack that wait for other lanes
+    HASTE = 84  # turns are shortened by this many bits
     STACK = 128
     ENTRY = 16
 

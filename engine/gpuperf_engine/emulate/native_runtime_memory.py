@@ -108,9 +108,11 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
         cache = load64(context + Context.CACHE) + site * 32
         offset = address - load64(cache)
         span = load64(cache + 8)
-        if address & (size - 1) or span < size or unsigned_less(span - size, offset):
-            if address & (size - 1) or refill(context, site, address, size, how & 4) == 0:
-                return fault(context, site, lane, address, 0)
+        if address & (size - 1):
+            return fault(context, site, lane, address, 0)
+        known = span >= size and not unsigned_less(span - size, offset)
+        if not known and refill(context, site, address, size, how & 4) == 0:
+            return fault(context, site, lane, address, 0)
         if load64(cache + 16):
             shadow = address + load64(context + Context.SHADOW)
             if how & 8:

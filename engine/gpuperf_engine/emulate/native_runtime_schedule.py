@@ -112,7 +112,7 @@ def visit(context: int, cta: int) -> int:
     while warps:
         if load32(state + State.WAIT) == Wait.TURN_OVER:
             store32(state + State.WAIT, Wait.RUNNABLE)
-        store32(state + State.FUEL, load64(context + Context.FUEL))
+        store32(state + State.FUEL, load64(context + Context.FUEL) >> load32(state + State.HASTE))
         state += load64(context + Context.STATE_BYTES)
         warps -= 1
     store64(cta + Cta.POSITION, 0)
@@ -136,12 +136,17 @@ def proceed(context: int, cta: int) -> int:
         if load32(state + State.WAIT) == Wait.RUNNABLE:
             ran = 1
             status = call(code, context, cta, state)
+            over = load64(state + State.STEPS) > load64(context + Context.BUDGET)
+            if over and status <= Status.TURN_OVER:
+                store64(cta + Cta.POSITION, warp)
+                store64(cta + Cta.RAN, 1)
+                return Status.TURN_OVER + 8
             if status == Status.DONE:
                 store32(state + State.WAIT, Wait.DONE)
                 ended(context, cta)
             elif status == Status.BARRIER:
                 arrive(context, cta, state)
-            elif status == Status.TURN_OVER and load64(state + State.STEPS) <= load64(context + Context.BUDGET):
+            elif status == Status.TURN_OVER:
                 store32(state + State.WAIT, Wait.TURN_OVER)
             else:
                 store64(cta + Cta.POSITION, warp)

@@ -229,6 +229,19 @@ class Translation:
         else:
             self.lines.append(f"br i1 {self._truth(test)}, label %{yes}, label %{no}")
 
+    def _condition(self, node: ast.expr) -> str:
+        """The value of a condition, 0 or 1, by way of a variable."""
+        name = f"condition{self.counter}"
+        self.locals[name] = None
+        yes, no, after = self._label(), self._label(), self._label()
+        self._branch(node, yes, no)
+        for label, value in ((yes, 1), (no, 0)):
+            self._start(label)
+            self.lines.append(f"store i64 {value}, ptr %v.{name}")
+            self._jump(after)
+        self._start(after)
+        return self._op(f"load i64, ptr %v.{name}")
+
     def _truth(self, node: ast.expr) -> str:
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             word = _COMPARE[type(node.ops[0])]
@@ -258,6 +271,8 @@ class Translation:
             return self._op(f"{_BINARY[type(node.op)]} i64 {left}, {right}")
         if isinstance(node, ast.Compare):
             return self._op(f"zext i1 {self._truth(node)} to i64")
+        if isinstance(node, ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
+            return self._condition(node)
         if isinstance(node, ast.IfExp):
             truth = self._truth(node.test)
             return self._op(f"select i1 {truth}, i64 {self._value(node.body)}, i64 {self._value(node.orelse)}")

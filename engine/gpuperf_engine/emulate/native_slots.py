@@ -90,6 +90,8 @@ class Slots:
         program = self.program
         found: set[Register] = set(self.returned[number])
         for block in program.blocks_of(number):
+            if block.kind == "barrier" and block.index in self.divergent:
+                found |= block.live_out
             if not diverges(program, block):
                 continue
             point = block.reconvergence
@@ -117,11 +119,12 @@ def _constants(program: Program, number: int) -> dict[Register, tuple[Immediate,
         for instruction in block.instructions:
             for register in writes(instruction):
                 made.setdefault(register, []).append(instruction)
-    unset = program.blocks[program.entries[number]].live_in
+    unset = program.blocks[program.entries[number]].live_in | _returned(program.functions[number])
     found: dict[Register, tuple[Immediate, ScalarType]] = {}
     for register, instructions in made.items():
         first = instructions[0]
-        if len(instructions) == 1 and first.spelling.row.name == "mov" and first.guard is None and register not in unset | _returned(program.functions[number]):
+        plain = first.spelling.row.name == "mov" and first.guard is None and len(instructions) == 1
+        if plain and register not in unset:
             source = first.operands[-1]
             if isinstance(source, Immediate) and len(first.operands) == 2:
                 found[register] = (source, first.spelling.operands[-1].type or register.type)

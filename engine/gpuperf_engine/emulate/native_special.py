@@ -73,7 +73,7 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
         return to.value(U32, writer.op(f"trunc i64 {_wide(to, Context.DYNAMIC_SHARED)} to i32"), True)
     if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
         return _clock(to, name)
-    if name.startswith("envreg") or name.startswith("pm"):
+    if name.startswith(("envreg", "pm")):
         return to.constant(0, U64 if name.endswith("_64") else U32)
     raise Unsupported(f"special register %{operand.name} is not run yet", span=operand.span)
 

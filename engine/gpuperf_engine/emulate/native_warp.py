@@ -33,7 +33,7 @@ from .diagnose import (
     trap,
 )
 from .lanes_exchange import Exchange, mask_array, perform
-from .lanes_operands import Prepare, every_lane, integer, lane_value, reader
+from .lanes_operands import Prepare, every_lane, integer, lane_value
 from .lanes_values import LaneValue, dtype_of
 from .memory import Access
 from .native_layout import EXIT_CODE, GATHER_CODE, RETURN_CODE, Context, Event, State, Status, Wait
@@ -187,6 +187,7 @@ class NativeWarp:
             struct.pack_into("<4I", self.state, State.STACK + depth * State.ENTRY, *fields)
         self.waits = [entry.payload for entry in splits.stack if entry.kind == WAIT]
         self.set_header(State.WAITS, len(self.waits))
+        self.set_header(State.HASTE, self.patience.haste)
 
     def meet(self, meeting: Meeting) -> None:
         """Carry out a ``.sync`` operation for all parts."""
@@ -215,7 +216,9 @@ class NativeWarp:
         if status == Status.FAULT:
             raise self._fault()
         if status == Status.TURN_OVER:
-            raise budget(self.place(), self.program.blocks[self.header(State.DETAIL)], self.steps(), self.mask)
+            block = self.header(State.DETAIL)  # where the last turn ended
+            blocks = self.program.blocks
+            raise budget(self.place(), blocks[block if block < len(blocks) else 0], self.steps(), self.mask)
         event = self.header(State.EVENT)
         splits = self.splits()
         if event == Event.PARK:
@@ -255,7 +258,10 @@ class NativeWarp:
 
     def urge(self) -> bool:
         """The launch runs in circles; whether the warp can try something else from now on."""
-        return self.header(State.WAIT) != Wait.BARRIER and self.splits().urge()
+        if self.header(State.WAIT) == Wait.BARRIER or not self.splits().urge():
+            return False
+        self.set_header(State.HASTE, self.patience.haste)
+        return True
 
     def _error(self, event: int) -> EngineError:
         place, block, detail = self.place(), self.block, self.header(State.DETAIL)
@@ -333,5 +339,3 @@ def _inside(code: int) -> int:
         return code - AFTER + RETURN_CODE
     return code - AT_END + GATHER_CODE if code >= AT_END else code
 
-
-_ = reader

@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 
+import numpy  # noqa: F401  (pytester forgets modules that are imported while a test runs, which NumPy does not survive)
 import pytest
 import yaml
 
@@ -15,6 +16,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+import gpuperf_engine.api  # noqa: F401
 from pytest_gpuperf.baseline import parse_baseline
 from pytest_gpuperf.cli import _build
 from pytest_gpuperf.options import settings_of
@@ -27,7 +29,8 @@ import numpy as np
 import gpuperf_engine as ge
 device = ge.Device()
 n = 1 << 20
-kernel = ge.parse(open("examples/kernels/saxpy.ptx").read(), path="saxpy.ptx")["saxpy"]
+from pathlib import Path
+kernel = ge.parse(Path("examples/kernels/saxpy.ptx").read_text(), path="saxpy.ptx")["saxpy"]
 profile = device.launch(kernel, n // 256, 256, [n, 2.0, device.zeros(n), device.zeros(n)])
 """,
 }

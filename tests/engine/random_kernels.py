@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from tests.engine.random_instructions import INSTRUCTIONS
 
-__all__ = ["INPUTS", "LOGS", "Choices", "Seeded", "structured", "tangled"]
+__all__ = ["INPUTS", "LOGS", "Choices", "Seeded", "gathered", "structured", "tangled"]
 
 T = TypeVar("T")
 INPUTS = 64  # words of the input, a power of two
@@ -103,6 +103,9 @@ class Writer:
     logged: int = 0
     budget: int = 40
     in_function: bool = False
+    #: barriers after early returns from inside a branch; they bring splits together, which the interpreter does not count
+    gathers: bool = False
+    parted: bool = False
 
     # -- pieces
 
@@ -270,10 +273,11 @@ class Writer:
         elif kind == 16:
             self.switch(depth)
         elif kind == 17:
+            self.parted |= depth > 0 and not self.in_function
             self.leave()
         elif kind == 18 and not self.in_function:
             self.call()
-        elif uniform and self.chance(2):
+        elif uniform and (self.gathers or not self.parted) and self.chance(2):
             self.barrier()
         elif self.exchanges:
             self.exchange(depth)
@@ -533,13 +537,19 @@ def device_function(choices: Choices) -> str:
     ).replace(f", {INPUTS - 1};", ", 7;")
 
 
-def structured(choices: Choices) -> str:
-    """The text of a module whose kernel ``k`` has nested control."""
-    writer = Writer(choices, exchanges=choices.number(0, 2) > 0)
+def structured(choices: Choices, gathers: bool = False) -> str:
+    """The text of a module whose kernel ``k`` has nested control. ``gathers``: barriers also where early returns have parted lanes,
+    so that warp-level counts are the engine's own."""
+    writer = Writer(choices, exchanges=choices.number(0, 2) > 0, gathers=gathers)
     # all of shared memory that is read is written first
     writer.emit("st.shared.b32 [%own], %r4", "bar.sync 0")
     writer.region(0, 14, uniform=True)
     return HEAD + entry(writer.lines) + device_function(choices)
+
+
+def gathered(choices: Choices) -> str:
+    """``structured`` with barriers anywhere."""
+    return structured(choices, gathers=True)
 
 
 def tangled(choices: Choices) -> str:

@@ -8,6 +8,7 @@ lines are written.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ from .model import (
     Spelling,
     Version,
 )
-from .notation import Operand, bind, names, parse_operands, parse_pattern, strangers
+from .notation import Operand, bind, flatten, names, parse_operands, parse_pattern, strangers
 from .types import SCALAR_TYPES, ScalarType, scalar_type
 
 __all__ = [
@@ -284,7 +285,13 @@ def _refusal(opcode: str, mnemonic: str, tokens: list[str], candidates: list[Row
     fewest = min(len(found) for found in unknown.values())
     near = [row for row, found in unknown.items() if len(found) == fewest]
     if fewest:
-        message = f"{_shown(opcode)}: {mnemonic} has no modifier {_shown('.' + unknown[near[0]][0])} here"
+        stranger = unknown[near[0]][0]
+        message = f"{_shown(opcode)}: {mnemonic} has no modifier {_shown('.' + stranger)} here"
+        known = sorted(
+            {value for row in candidates for item in flatten(row.pattern) for value in item.values or (item.name,)}
+        )
+        if close := difflib.get_close_matches(stranger[:80], known, n=1, cutoff=0.75):
+            return PtxError(message, hint=f"did you mean '.{close[0]}'?")
     else:
         message = f"{_shown(opcode)}: {mnemonic} does not combine these modifiers, or lacks one"
     return PtxError(message, details=[f"accepted: {row.syntax}{_value_sets(row)}" for row in near[:3]])

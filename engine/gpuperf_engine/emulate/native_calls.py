@@ -65,8 +65,8 @@ def write_parameter(to: BlockWriter, instruction: Instruction) -> None:
             for element in source.elements if isinstance(source, Vector) else (source,):
                 values.append(_typed(to, element, kind))
     _check_range(instruction, base, operand.offset, kind.bytes * len(values))
-    for element, value in enumerate(values):
-        write_words(to, base, operand.offset + element * kind.bytes, value, to.effective_mask(guard))
+    for number, value in enumerate(values):
+        write_words(to, base, operand.offset + number * kind.bytes, value, to.effective_mask(guard))
 
 
 def _typed(to: BlockWriter, operand: Operand, kind: ScalarType) -> NativeValue:

@@ -255,9 +255,9 @@ def _shuffle(exchange: _Exchange) -> list[NativeValue]:
     assert isinstance(source, NativeValue) and isinstance(good, NativeValue)
     raw = f"<{LANES} x i32>"
     text = writer.call("v_permute_32", raw, (raw, given), (raw, source.vector()))
-    found = to.value(value.type, text)
+    fetched = to.value(value.type, text)
     if not exchange.members.uniform:
         # lanes of another group take no part in this one's exchange
         member = exchange.members._shr(source)._and(exchange.members.constant(1, U32))
-        found = member._compare(member.constant(0, U32), "eq")._select(found.constant(0, value.type), found)
-    return [found, good]
+        fetched = member._compare(member.constant(0, U32), "eq")._select(fetched.constant(0, value.type), fetched)
+    return [fetched, good]

@@ -253,7 +253,7 @@ class Launch:
         while window or following < count:
             passed = worker.get(Context.PASSED)
             room = resident - len(window)
-            left = []
+            left: list[Slot] = []
             for slot in window:
                 (self.free if worker.visit(slot) else left).append(slot)
             progress = len(left) < len(window)

@@ -312,7 +312,7 @@ class NativeWarp:
         if splits.mask and at_barrier:
             terminator = self.block.terminator
             opcode = terminator.opcode if terminator is not None else "a barrier"
-            yield Waiting(place, splits.mask, self.block, f"at {opcode}")
+            yield Waiting(place, splits.mask, self.block, f"at {opcode}", terminator)
         elif splits.mask:
             yield Waiting(place, splits.mask, self.block, "running")
         for block, lanes, wait in splits.waiting():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["change", "number"]
+__all__ = ["change", "counted", "number"]
 
 
 def number(value: float | int | None, unit: str = "") -> str:
@@ -11,6 +11,11 @@ def number(value: float | int | None, unit: str = "") -> str:
         return "–"
     text = f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
     return f"{text} {unit}".strip()
+
+
+def counted(amount: int, noun: str) -> str:
+    """``1 kernel``, ``2 kernels``."""
+    return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def change(old: float | None, new: float | None) -> str:

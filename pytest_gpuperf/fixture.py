@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 RECORDER: pytest.StashKey[Any] = pytest.StashKey()
 SKIP_REASON = (
-    "GPU kernels are analysed under --gpuperf (or run without counting under gpuperf_functional = true)"
+    "GPU kernels are analysed under --gpuperf (gpuperf_functional = true runs them for their results alone)"
 )
 
 

@@ -70,13 +70,16 @@ def add_options(parser: pytest.Parser) -> None:
         help="annotations and job summary for GitHub Actions (default: auto)",
     )
     flag(
-        "--gpuperf-min-cases", metavar="N", type=int, help="fail if fewer kernels were analysed (default: 1)"
+        "--gpuperf-min-cases",
+        metavar="N",
+        type=int,
+        help="fail if fewer kernels were analysed (default: ini gpuperf_min_cases, 1)",
     )
     flag(
         "--gpuperf-max-instructions",
         metavar="N",
         type=int,
-        help="warp instructions that a warp may execute (default: 10**8)",
+        help="warp instructions that one warp may execute (default: ini gpuperf_max_instructions, 10**8)",
     )
     flag("--gpuperf-details", action="store_true", help="list unchanged, new and unused entries by name")
     ini = parser.addini
@@ -113,7 +116,12 @@ def add_options(parser: pytest.Parser) -> None:
         default="baselines",
     )
     ini("gpuperf_report_dir", "folder of the report, below the rootdir", type="string", default="")
-    ini("gpuperf_functional", "without --gpuperf, run the tests without counting", type="bool", default=False)
+    ini(
+        "gpuperf_functional",
+        "without --gpuperf, run the tests for their results alone",
+        type="bool",
+        default=False,
+    )
     ini(
         "gpuperf_resources",
         "registers and shared memory: estimate or ptxas",
@@ -128,7 +136,7 @@ def add_options(parser: pytest.Parser) -> None:
     )
     ini("gpuperf_backend", "emulator: auto, native or lanes", type="string", default="auto")
     ini("gpuperf_min_cases", "fail if fewer kernels were analysed", type="string", default="1")
-    ini("gpuperf_max_instructions", "warp instructions that a warp may execute", type="string", default="")
+    ini("gpuperf_max_instructions", "warp instructions that one warp may execute", type="string", default="")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from ..baseline import (
     write_if_changed,
 )
 from ..declared import CaseSettings
+from ..figures import counted
 from ..judgement import judgement
 from ..metrics import ANALYSIS
 from ..report.files import write_views
@@ -37,7 +38,7 @@ def add_parser(commands: Any) -> None:
         "report", help="render gpuperf.json anew; several are merged into one report"
     )
     report.add_argument("reports", metavar="REPORT.json", nargs="+")
-    report.add_argument("-o", "--output", metavar="DIR", required=True)
+    report.add_argument("-o", "--output", metavar="DIR", required=True, help="write the report there")
     report.set_defaults(run=_report)
     check = commands.add_parser(
         "check", help="gate a report, as its run did or against the baselines in a folder"
@@ -56,7 +57,9 @@ def add_parser(commands: Any) -> None:
         "directory", metavar="DIR", help="a report's folder, with gpuperf.json and candidates/"
     )
     accept.add_argument("-k", metavar="TEXT", default="", help="only cases whose id contains this")
-    accept.add_argument("--baselines", metavar="DIR", default="baselines")
+    accept.add_argument(
+        "--baselines", metavar="DIR", default="baselines", help="folder of the baselines (default: baselines)"
+    )
     accept.set_defaults(run=_accept)
 
 
@@ -195,7 +198,10 @@ def _concluded(document: Mapping[str, Any], output: str | None) -> int:
     for record in failing:
         write(failure_text([record]) + "\n\n", None)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in document["counts"].items())
-    write(f"{document['verdict']}: {len(document['cases'])} kernels{': ' + counts if counts else ''}\n", None)
+    write(
+        f"{document['verdict']}: {counted(len(document['cases']), 'kernel')}{': ' + counts if counts else ''}\n",
+        None,
+    )
     for entry in document["stale"]:
         write(f"stale: {entry}\n", None)
     for problem in document["problems"]:

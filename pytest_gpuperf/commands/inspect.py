@@ -11,6 +11,7 @@ from gpuperf_engine.emulate.device import program_of
 from gpuperf_engine.errors import nearest
 from gpuperf_engine.flow.blocks import EXIT
 
+from ..figures import counted
 from ..graph import Edge, Node, to_dot, to_svg
 from ..textsafe import clean
 from .common import OK, UsageError, columns, parse_file, write
@@ -24,7 +25,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE.ptx")
     parser.add_argument("--entry", metavar="NAME", help="of this kernel only")
     parser.add_argument("--cfg", choices=("dot", "svg"), help="print the control-flow graph of the kernel")
-    parser.add_argument("--format", choices=("table", "json"), default="table")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
     parser.set_defaults(run=run)
 
@@ -83,9 +84,8 @@ def _describe(kernel: Any) -> dict[str, Any]:
 
 def _table(module: Any, kernels: list[dict[str, Any]]) -> list[str]:
     version = ".".join(str(part) for part in module.version)
-    lines = [
-        f"{module.path}: PTX {version} for {module.target}, {module.address_size}-bit addresses, {len(kernels)} kernels"
-    ]
+    many = counted(len(module.kernels), "kernel")
+    lines = [f"{module.path}: PTX {version} for {module.target}, {module.address_size}-bit addresses, {many}"]
     lines += [f"note: {note}" for note in module.notes]
     for kernel in kernels:
         parameters = ", ".join(f"{p['type']} {p['name']}" for p in kernel["parameters"])
@@ -95,7 +95,13 @@ def _table(module: Any, kernels: list[dict[str, Any]]) -> list[str]:
             ("instructions", str(kernel["instructions"])),
             (
                 "basic blocks",
-                f"{kernel['blocks']}, {kernel['branches']} conditional branches, {kernel['loops']} back edges",
+                ", ".join(
+                    [
+                        str(kernel["blocks"]),
+                        counted(kernel["branches"], "conditional branch"),
+                        counted(kernel["loops"], "back edge"),
+                    ]
+                ),
             ),
             ("registers", f"{kernel['registers']} (32-bit, estimated from liveness)"),
             ("shared memory", shared),

@@ -28,8 +28,12 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE.ptx")
     parser.add_argument("--entry", metavar="NAME", help="the kernel, where there are several")
-    parser.add_argument("--grid", metavar="X[,Y[,Z]]", required=True, type=_dimensions)
-    parser.add_argument("--block", metavar="X[,Y[,Z]]", required=True, type=_dimensions)
+    parser.add_argument(
+        "--grid", metavar="X[,Y[,Z]]", required=True, type=_dimensions, help="CTAs of the launch"
+    )
+    parser.add_argument(
+        "--block", metavar="X[,Y[,Z]]", required=True, type=_dimensions, help="threads of a CTA"
+    )
     parser.add_argument(
         "--arg", metavar="TYPE=VALUE", action="append", default=[], help="one per parameter, in order"
     )
@@ -40,12 +44,30 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--target", metavar="ID", action="append", default=[], help="predict the time there (repeatable)"
     )
-    parser.add_argument("--resources", choices=("estimate", "ptxas"), default="estimate")
-    parser.add_argument("--backend", choices=("native", "lanes"), default="native")
     parser.add_argument(
-        "--max-instructions", metavar="N", type=int, help="warp instructions that a warp may execute"
+        "--resources",
+        choices=("estimate", "ptxas"),
+        default="estimate",
+        help="where registers come from (default: estimate)",
     )
-    parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
+    parser.add_argument(
+        "--backend",
+        choices=("native", "lanes"),
+        default="native",
+        help="emulator: LLVM, or the slow reference in NumPy (default: native)",
+    )
+    parser.add_argument(
+        "--max-instructions",
+        metavar="N",
+        type=int,
+        help="warp instructions that one warp may execute (default: 10**8)",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("table", "json", "csv"),
+        default="table",
+        help="json and csv hold every opcode and line (default: table)",
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
     parser.set_defaults(run=run)
 

@@ -16,7 +16,7 @@ __all__ = ["add_parser"]
 def add_parser(commands: Any) -> None:
     """Registers the subcommand."""
     parser = commands.add_parser("targets", help="list the machines for which time can be predicted")
-    parser.add_argument("--format", choices=("table", "json"), default="table")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
     parser.set_defaults(run=run)
 
 

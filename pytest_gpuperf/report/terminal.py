@@ -63,11 +63,16 @@ def _moved(run: Run) -> Iterator[_Line]:
             "red",
             f"{new} without a baseline; store what they do now: pytest --gpuperf --gpuperf-update-new",
         )
-    quiet = [record for record in run.records if record["verdict"] != "ok" and not record["fails"]]
+    quiet = [record for record in run.records if not record["fails"] and not _silent(record)]
     if quiet:
         names = ", ".join(one_line(record["id"], 60) for record in quiet[:_SHOWN])
         more = f" and {len(quiet) - _SHOWN} more" if len(quiet) > _SHOWN else ""
         yield "yellow", f"moved without failing: {names}{more}"
+
+
+def _silent(record: Mapping[str, Any]) -> bool:
+    unwanted = record["verdict"] == "improved" and record["policy"]["on_improvement"] == "ignore"
+    return bool(record["verdict"] == "ok" or unwanted)
 
 
 def _accepted(run: Run) -> Iterator[_Line]:

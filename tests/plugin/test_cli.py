@@ -62,7 +62,7 @@ def test_inspect(loop, capsys):
     code, out, _ = run(capsys, "inspect", loop)
     assert code == OK
     assert "count(u32 n, u64 out)  line 4" in out
-    assert "3, 2 conditional branches, 1 back edges" in out
+    assert "3, 2 conditional branches, 1 back edge\n" in out
     document = json.loads(run(capsys, "inspect", loop, "--format", "json")[1])
     (kernel,) = document["kernels"]
     assert (kernel["instructions"], kernel["blocks"], kernel["branches"], kernel["loops"]) == (10, 3, 2, 1)
@@ -210,12 +210,12 @@ def reports(project):
 
 def test_check_gates_a_report(reports, capsys):
     code, out, _ = run(capsys, "check", "out/gpuperf.json")
-    assert code == FAILED and "thread_instructions" in out and "regressed: 1 kernels" in out
+    assert code == FAILED and "thread_instructions" in out and "regressed: 1 kernel:" in out
     assert run(capsys, "check", "out/gpuperf.json", "--baselines", "baselines")[0] == FAILED
     assert run(capsys, "check", "out/gpuperf.json", "--baselines", "out/candidates", "-o", "again")[0] == OK
     assert json.loads(Path("again/gpuperf.json").read_text())["verdict"] == "ok"
     code, out, _ = run(capsys, "check", "out/gpuperf.json", "--baselines", "nowhere")
-    assert code == FAILED and "new: 1 kernels" in out
+    assert code == FAILED and "new: 1 kernel:" in out
 
 
 def test_compare_gates_two_reports(reports, capsys):

@@ -17,12 +17,12 @@ from ..ptx.syntax import Function, Variable
 from .arrays import DeviceArray, as_dtype, as_shape, as_whole, converted, dtype_of_variable
 from .launch import (
     MAX_INSTRUCTIONS,
-    RESIDENT_THREADS,
     LaunchPlan,
     check_shape,
     host_threads,
     marshal,
     pointed_at,
+    resident_ctas,
 )
 from .memory import DEFAULT_BYTES, Allocation, Memory
 from .observe import Observation
@@ -245,7 +245,7 @@ class Runtime:
         self._name_by_parameter(kernel, args)
         count = math.prod(shape)
         per_cta = math.prod(threads)
-        resident = count if cooperative else max(1, min(count, RESIDENT_THREADS // per_cta))
+        resident = resident_ctas(count, per_cta, cooperative)
         plan = LaunchPlan(
             grid=shape,
             block=threads,

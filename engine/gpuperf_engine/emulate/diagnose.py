@@ -89,10 +89,9 @@ def _source(instruction: Instruction) -> list[str]:
     return [] if instruction.location is None else [f"source line {instruction.location}"]
 
 
-def _line(block: BasicBlock) -> str:
-    for instruction in (*block.instructions, *block.tally):
-        return f"{instruction.span.path}:{instruction.span.line}"
-    return "the end of the function"
+def _line(item: Waiting) -> str:
+    instruction = item.at
+    return f"{instruction.span.path}:{instruction.span.line}" if instruction else "the end of the function"
 
 
 def trap(place: Place, instruction: Instruction, mask: int) -> TrapError:
@@ -127,14 +126,16 @@ def bad_barrier(place: Place, instruction: Instruction, lane: int, what: str) ->
     return TrapError(
         f"{instruction.opcode}: {what}", span=instruction.span,
         details=[place.thread(lane), *_source(instruction)],
-        hint="barriers are numbered 0 to 15; a thread count is a multiple of 32",
+        hint="barriers are numbered 0 to 15; a thread count is a multiple of 32, at most 1024",
     )  # fmt: skip
 
 
 def too_deep(place: Place, instruction: Instruction, lane: int, limit: int) -> TrapError:
     """Recursion without end."""
+    program = place.program
+    function = program.functions[program.blocks[program.block_of[instruction]].function]
     return TrapError(
-        f"{instruction.opcode}: more than {limit} calls inside one another", span=instruction.span,
+        f"{instruction.opcode} in {function.name!r}: more than {limit} calls inside one another", span=instruction.span,
         details=[place.thread(lane), *_source(instruction)], hint="does the recursion end?",
     )  # fmt: skip
 
@@ -162,12 +163,19 @@ def budget(place: Place, block: BasicBlock, executed: int, mask: int) -> BudgetE
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Lanes that cannot go on: those of ``mask`` in a warp, in a block (or at its barrier), for a reason."""
+    """Lanes that cannot go on: those of ``mask`` in a warp, in a block (at one of its instructions), for a reason."""
 
     place: Place
     mask: int
     block: BasicBlock
     reason: str
+    instruction: Instruction | None = None
+
+    @property
+    def at(self) -> Instruction | None:
+        """The instruction where they are: the one given, else the block's first."""
+        found = (self.instruction, *self.block.instructions, *self.block.tally)
+        return next((item for item in found if item is not None), None)
 
 
 def deadlock(waiting: Iterable[Waiting]) -> Deadlock:
@@ -193,8 +201,7 @@ def livelock(waiting: Iterable[Waiting]) -> Deadlock:
 
 
 def _span(waiting: Sequence[Waiting]) -> Span | None:
-    block = waiting[0].block if waiting else None
-    instruction = (block.instructions or block.tally or (None,))[0] if block is not None else None
+    instruction = waiting[0].at if waiting else None
     return instruction.span if instruction is not None else None
 
 
@@ -208,7 +215,7 @@ def _who(waiting: Sequence[Waiting]) -> list[str]:
         threads = sum(item.mask.bit_count() for item in items)
         first = items[0]
         lines.append(
-            f"{threads:,} thread{'s' * (threads > 1)} {reason} at {_line(first.block)}, "
+            f"{threads:,} thread{'s' * (threads > 1)} {reason} at {_line(first)}, "
             f"first {first.place.thread(lanes_of(first.mask)[0])}"
         )
     if len(groups) > 3:

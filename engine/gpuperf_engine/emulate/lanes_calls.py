@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import TrapError, Unsupported
+from ..errors import PtxError, TrapError, Unsupported
 from ..flow.blocks import BasicBlock
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, CallTarget, Function, Instruction, Operand, Register, Sink, Variable
@@ -76,7 +76,7 @@ class ParameterStep:
 
     def _check(self, instruction: Instruction, operand: Address, size: int) -> None:
         if not 0 <= operand.offset <= self.variable.size - size:
-            raise Unsupported(
+            raise PtxError(
                 f"{instruction.opcode} of {size} bytes at offset {operand.offset} of parameter {self.variable.name!r} "
                 f"({self.variable.size} bytes)",
                 span=instruction.span,

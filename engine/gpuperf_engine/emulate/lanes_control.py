@@ -17,6 +17,7 @@ from .diagnose import bad_barrier, bad_target, lanes_of, trap
 from .lanes_calls import Call
 from .lanes_operands import Prepare, bits_of, destinations, every_lane, reader
 from .lanes_values import LaneValue
+from .launch import MAX_THREADS
 from .schedule import Status
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ class BarrierEnd:
         if self.threads is None:
             return number, 0
         expected = int(every_lane(self.threads(warp))[lane])
-        if expected == 0 or expected % 32:
+        if expected == 0 or expected % 32 or expected > MAX_THREADS:
             raise bad_barrier(
                 warp.place(), self.instruction, lane, f"{expected} threads for barrier {number}"
             )

@@ -258,6 +258,9 @@ class MemoryStep:
         given = [[every_lane(read(warp)) for read in operand] for operand in self.values]
         old = [np.zeros(32, dtype_of(self.type)) for _ in range(self.count)]
         for region, lanes, offsets, _ in parts:
+            if offsets.size > 1 and self.count == 1 and (offsets == offsets[0]).all():
+                self._queue(region, lanes, offsets[:1], [operand[0] for operand in given], old[0])
+                continue
             turn = _turns(offsets)
             for number in range(int(turn.max()) + 1):
                 now = turn == number
@@ -277,6 +280,20 @@ class MemoryStep:
             operands = [LaneValue(operand[element][lanes], self.type) for operand in given]
             (after,) = evaluate(self.instruction.spelling, [LaneValue(before, self.type), *operands])
             region.scatter(place, np.broadcast_to(lane_value(after).data, lanes.shape), self.type)
+
+    def _queue(self, region: Region, lanes: Lanes, offset: Lanes, given: list[Lanes], old: Lanes) -> None:
+        """All lanes have one address: the value stays in hand. Once it no longer changes, equal operands leave it as it is."""
+        value = region.gather(offset, self.type)
+        alike = all((operand[lanes] == operand[lanes[0]]).all() for operand in given)
+        for place, lane in enumerate(lanes):
+            old[lane] = value[0]
+            operands = [LaneValue(operand[lane : lane + 1], self.type) for operand in given]
+            (after,) = evaluate(self.instruction.spelling, [LaneValue(value, self.type), *operands])
+            before, value = value, np.broadcast_to(lane_value(after).data, (1,))
+            if alike and before[0] == value[0]:
+                old[lanes[place:]] = value[0]
+                break
+        region.scatter(offset, value, self.type)
 
     # -- what it costs ---------------------------------------------------------------------------------------------------
 

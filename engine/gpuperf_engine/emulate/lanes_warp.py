@@ -86,6 +86,7 @@ class LanesWarp:
         self.mask = 0
         self.active: Lanes = mask_array(0)
         self.at_barrier: BarrierEnd | None = None
+        self._last = 0  # block entered last
 
     # -- registers -------------------------------------------------------------------------------------------------------
 
@@ -140,9 +141,15 @@ class LanesWarp:
         return self.splits.live
 
     def refuel(self, fuel: int) -> None:
-        self.fuel = fuel
+        self.fuel = fuel >> self.splits.patience.haste
 
     def resume(self) -> Status:
+        status = self._run()
+        if self.steps > self.cta.plan.max_instructions:
+            raise budget(self.place(), self._block_at(self._last), self.steps, self.mask)
+        return status
+
+    def _run(self) -> Status:
         splits, blocks, counters = self.splits, self.cta.blocks, self.counters
         if self.at_barrier is not None:
             end, self.at_barrier = self.at_barrier, None
@@ -162,6 +169,7 @@ class LanesWarp:
                 continue
             else:
                 block = blocks[pc]
+                self._last = pc
                 counters.block_warps[pc] += 1
                 counters.block_lanes[pc] += self.mask.bit_count()
                 self.steps += block.counts
@@ -209,11 +217,9 @@ class LanesWarp:
         return self.end_turn(block) if over else None
 
     def end_turn(self, block: BasicBlock) -> Status:
-        """The fuel is used up. Raises ``BudgetExceeded``."""
+        """The fuel is used up."""
         if block.fuel > 1 and self.splits.mask:
             self.splits.take_turns()
-        if self.steps > self.cta.plan.max_instructions:
-            raise budget(self.place(), block, self.steps, self.splits.mask)
         return Status.TURN_OVER
 
     # -- what ``warp.Warp`` asks for ---------------------------------------------------------------------------------------
@@ -264,17 +270,16 @@ class LanesWarp:
         place, blocks = self.place(), self.cta.blocks
         if self.at_barrier is not None:
             instruction = self.at_barrier.instruction
-            yield Waiting(place, self.splits.mask, self.at_barrier.block, f"at {instruction.opcode}")
+            reason = f"at {instruction.opcode}"
+            yield Waiting(place, self.splits.mask, self.at_barrier.block, reason, instruction)
         elif self.splits.mask:
             yield Waiting(place, self.splits.mask, self._block_at(self.splits.pc), "running")
         for block, lanes, wait in self.splits.waiting():
-            at_barrier = wait.key in (BARRIER, ALIGNED)
-            reason = (
-                f"at {blocks[block].basic.instructions[-1].opcode}"
-                if at_barrier
-                else f"at {wait.key} for lanes that do not come"
-            )
-            yield Waiting(place, lanes, blocks[block].basic, reason)
+            basic = blocks[block].basic
+            if wait.key in (BARRIER, ALIGNED) and basic.terminator is not None:
+                yield Waiting(place, lanes, basic, f"at {basic.terminator.opcode}", basic.terminator)
+            else:
+                yield Waiting(place, lanes, basic, f"at {wait.key} for lanes that do not come")
         if self.splits.mask and self.at_barrier is None:
             for entry in self.splits.stack:
                 if entry.kind == SIDE and entry.mask & self.splits.live:

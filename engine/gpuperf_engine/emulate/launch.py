@@ -30,7 +30,10 @@ MAX_THREADS = 1024
 MAX_INSTRUCTIONS = 10**8
 #: threads that are resident at once on the deterministic schedule unless the launch is cooperative
 RESIDENT_THREADS = 1 << 16
+#: threads that a cooperative launch may have: more than any GPU holds at once
+COOPERATIVE_THREADS = 1 << 19
 STATIC_SHARED = 48 << 10
+LOCAL_LIMIT = 512 << 10
 _SHARED_LIMITS = {
     50: 48,
     52: 48,
@@ -133,6 +136,12 @@ def check_shape(program: Program, grid: object, block: object, shared_bytes: int
                 span=kernel.span,
                 hint=f"{name} allows {math.prod(full):,} threads per block",
             )
+    if program.local_bytes > LOCAL_LIMIT:
+        raise LaunchError(
+            f"kernel {kernel.name!r} declares {program.local_bytes:,} bytes of local memory per thread",
+            span=kernel.span,
+            hint=f"a thread has at most {LOCAL_LIMIT:,} bytes",
+        )
     if isinstance(shared_bytes, bool) or not hasattr(shared_bytes, "__index__") or shared_bytes < 0:
         raise LaunchError(
             f"shared_bytes is {shared_bytes!r}", hint="accepted: bytes of dynamic shared memory, 0 or more"
@@ -153,6 +162,18 @@ def check_shape(program: Program, grid: object, block: object, shared_bytes: int
             hint=f"{kernel.module.target} has at most {limit:,} bytes per block",
         )
     return shape, threads, total
+
+
+def resident_ctas(ctas: int, threads: int, cooperative: bool) -> int:
+    """How many CTAs are resident at once. Raises ``LaunchError`` for a cooperative launch that fits no GPU."""
+    if not cooperative:
+        return max(1, min(ctas, RESIDENT_THREADS // threads))
+    if ctas * threads > COOPERATIVE_THREADS:
+        raise LaunchError(
+            f"a cooperative launch of {ctas:,} blocks of {threads:,} threads",
+            hint=f"all its blocks must be resident at once: at most {COOPERATIVE_THREADS:,} threads",
+        )
+    return ctas
 
 
 def host_threads() -> int:

@@ -10,8 +10,9 @@ The schedule is a fixed function of the program and its input, the same for both
 * A back edge costs its block's ``fuel``: 64 in loops that may wait for other threads, else 1. It is paid when the running
   split goes over it, and 1 for a call of a recursive function. Of a branch whose lanes part, the split pays for the edge that
   it takes itself; a ``brx.idx`` whose lanes part pays once if any of them goes over a back edge. When the fuel is used up the
-  turn is over, after the move; in a loop that may wait, lanes of the same warp take turns as well (``warp``).
-* At the end of a turn the warp instructions that the warp has executed are held against ``max_instructions``.
+  turn is over, after the move; in a loop that may wait, lanes of the same warp take turns as well (``warp``). Turns of warps
+  whose lanes need each other to get on are shorter (``warp.Patience.haste``).
+* Whenever a warp stops, at its end too, the warp instructions that it has executed are held against ``max_instructions``.
 
 A CTA whose warps all wait can never go on: that is a deadlock, as are lanes of one warp that wait for lanes of the same warp
 that never come. A livelock is found by comparing: after 1, 2, 4, 8 … rounds in which no CTA ended and no barrier completed, a
@@ -33,7 +34,7 @@ from .diagnose import Waiting, deadlock, livelock
 __all__ = ["TURN", "Cta", "Status", "WarpRunner", "run_ctas"]
 
 #: fuel of one turn
-TURN = 1 << 14
+TURN = 1 << 12
 
 
 class Status(Enum):

@@ -109,7 +109,13 @@ class Patience:
     def tired(self) -> bool:
         """Another turn ended in a loop that may wait; whether arrived lanes may leave now."""
         self.turns += 1
-        return self.eager or self.turns > PATIENCE
+        self.eager = self.eager or self.turns > PATIENCE
+        return self.eager
+
+    @property
+    def haste(self) -> int:
+        """By how many bits turns are shortened: lanes that need each other to get on had better change often."""
+        return 4 if self.eager else 0
 
 
 class Meeting(NamedTuple):

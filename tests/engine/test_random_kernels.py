@@ -15,7 +15,16 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 import gpuperf_engine as ge
-from tests.engine.random_kernels import ACCUMULATORS, INPUTS, WORDS, Choices, Seeded, gathered, structured, tangled
+from tests.engine.random_kernels import (
+    ACCUMULATORS,
+    INPUTS,
+    WORDS,
+    Choices,
+    Seeded,
+    gathered,
+    structured,
+    tangled,
+)
 from tests.engine.test_oracle_counts import compare_counts
 from tests.oracle.scalar import Buffer, run
 

@@ -10,7 +10,6 @@ from ..errors import Unsupported
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
 from . import native_cache as store
-from .lanes import LanesBackend
 from .launch import LaunchPlan
 from .memory import Memory
 from .native_codegen import Generated, call_target, generate
@@ -45,6 +44,8 @@ class NativeBackend:
         """Raises what the kernel deserves: ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError``, ``Unsupported``."""
         code = code_of(program)
         if code is None:
+            from .lanes import LanesBackend
+
             return LanesBackend().run(program, plan, memory, observe)
         launch = Launch(program, plan, memory, observe, code)
         try:

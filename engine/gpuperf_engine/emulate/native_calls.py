@@ -24,8 +24,8 @@ from ..ptx.syntax import (
     Variable,
     Vector,
 )
-from .lanes_calls import formal_register
 from .native_codegen import address_operand
+from .native_slots import register_of
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def pass_arguments(to: BlockWriter, target: CallTarget, number: int, mask: str) 
     for formal, given in zip(function.params, target.arguments):
         if isinstance(given, Sink):
             continue
-        register = formal_register(function, formal)
+        register = register_of(function, formal)
         if register is None:
             _copy(to, formal, given, mask)
         else:
@@ -211,7 +211,7 @@ def take_results(to: BlockWriter, target: CallTarget, number: int) -> None:
     to.restart()
     function = to.frame.program.functions[number]
     for formal, result in zip(function.returns, target.returns):
-        register = formal_register(function, formal)
+        register = register_of(function, formal)
         if isinstance(result, Sink):
             continue
         if isinstance(result, Variable) and register is None:

@@ -23,13 +23,13 @@ from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memo
 from .native_jit import runtime_addresses
 from .native_layout import CACHE_BYTES, SHAPE_BYTES, SITE_COUNTERS, Context, Cta, State, Status, Wait
 from .native_threads import run_parallel
-from .native_warp import NativeWarp
 from .observe import Observation
 from .program import Program
 from .schedule import TURN
 
 if TYPE_CHECKING:
     from .native import Code
+    from .native_warp import NativeWarp
 
 __all__ = ["Launch", "Slot", "Worker", "aligned"]
 
@@ -167,6 +167,8 @@ class Worker:
         """The view of one warp; kept while its CTA is in flight, as it may hold what lanes wait for."""
         found = slot.warps.get(index)
         if found is None:
+            from .native_warp import NativeWarp
+
             size = self.launch.code.generated.state_bytes
             state = slot.states[index * size : (index + 1) * size]
             place = Place(self.launch.program, self.launch.plan, slot.get(Cta.INDEX), index)

@@ -6,11 +6,10 @@ from ..flow.blocks import EXIT, BasicBlock
 from ..flow.operands import writes
 from ..isa.types import ScalarType
 from ..ptx.syntax import CallTarget, Function, Immediate, Instruction, Register, Variable
-from .lanes_calls import formal_register
 from .native_values import LANES
 from .program import Program
 
-__all__ = ["Slots"]
+__all__ = ["Slots", "register_of"]
 
 
 class Slots:
@@ -107,8 +106,17 @@ class Slots:
         return frozenset(found)
 
 
+def register_of(function: Function, formal: Variable) -> Register | None:
+    """The register of a parameter in ``.reg`` space."""
+    if formal.space != "reg":
+        return None
+    from .lanes_calls import formal_register  # the reference backend is loaded where it is needed
+
+    return formal_register(function, formal)
+
+
 def _returned(function: Function) -> frozenset[Register]:
-    found = (formal_register(function, formal) for formal in function.returns)
+    found = (register_of(function, formal) for formal in function.returns)
     return frozenset(register for register in found if register is not None)
 
 

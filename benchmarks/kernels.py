@@ -94,17 +94,6 @@ def _import_everything() -> None:
     import gpuperf_engine.isa.rows  # noqa: F401
 
 
-def _import_everything() -> None:
-    """What ``import`` costs is not what is measured: it is paid once per process."""
-    import lark  # noqa: F401
-    import llvmlite.binding  # noqa: F401
-
-    import gpuperf_engine.emulate.native
-    import gpuperf_engine.isa.rows  # noqa: F401
-
-    assert ge.parse
-
-
 def print_first_run(name: str) -> None:
     """Milliseconds from PTX text to the results of one launch, imports done before, as one JSON object."""
     _import_everything()

@@ -19,12 +19,18 @@ import importlib.util
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from pytest_gpuperf.cli import main
+from tests.plugin.conftest import PLUGIN
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -104,10 +110,14 @@ def not_run(command: str) -> str:
 class Page:
     """A page being run in a folder of its own, prepared with the example kernels."""
 
-    folder: Path
+    pytester: pytest.Pytester
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
     printed: str = ""
     ran: set[str] = field(default_factory=set)
+
+    @property
+    def folder(self) -> Path:
+        return self.pytester.path
 
     def __post_init__(self) -> None:
         for name in ("kernels", "triton"):
@@ -134,35 +144,39 @@ class Page:
     def console(self, block: Block) -> None:
         pairs = commands_of(block)
         for number, (command, shown) in enumerate(pairs, 1):
-            done = self.shell(command, check_only=bool(not_run(command)))
             if not_run(command):
-                assert done.returncode == 0, f"{block}: {command}\n{done.stdout}"
+                checked = self._shell(command, "-n")
+                assert checked.returncode == 0, f"{block}: {command}\n{checked.stdout}"
                 continue
             if command.startswith("pytest "):
                 named = {word.split("::")[0] for word in command.split() if ".py" in word}
                 self.ran |= named or {path.name for path in self.folder.glob("test_*.py")}
+            code, output = self._run(command)
             wanted = int(block.options.get("exit", "0")) if number == len(pairs) else 0
-            assert done.returncode == wanted, (
-                f"{block}: {command}\nexit code {done.returncode}\n{done.stdout}"
-            )
-            assert not shown or matches(shown, done.stdout), f"{block}: {command}\n{done.stdout}"
+            assert code == wanted, f"{block}: {command}\nexit code {code}\n{output}"
+            assert not shown or matches(shown, output), f"{block}: {command}\n{output}"
 
-    def shell(self, command: str, *, check_only: bool = False) -> subprocess.CompletedProcess[str]:
-        keep = {
-            name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GITHUB_"))
-        }
+    def _run(self, command: str) -> tuple[int, str]:
+        """Exit code and output; ``pytest`` and ``gpuperf`` by themselves in this process, which saves their start."""
+        plain = not set(command) & set("|&;<>")
+        words = shlex.split(command, comments=True) if plain else [""]
+        if words[0] == "pytest":
+            done = self.pytester.runpytest_inprocess(*PLUGIN, *words[1:])
+            return int(done.ret), done.stdout.str() + done.stderr.str()
+        if words[0] == "gpuperf":
+            stream = io.StringIO()
+            with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+                code = main(words[1:])
+            return code, stream.getvalue()
+        shell = self._shell(command)
+        return shell.returncode, shell.stdout
+
+    def _shell(self, command: str, *options: str) -> subprocess.CompletedProcess[str]:
         bin_folder = str(Path(sys.executable).parent)
         return subprocess.run(
-            ["bash", *(["-n"] if check_only else []), "-c", command],
+            ["bash", *options, "-c", command],
             cwd=self.folder,
-            env={
-                **keep,
-                "PATH": f"{bin_folder}{os.pathsep}{keep.get('PATH', '')}",
-                "COLUMNS": "120",
-                # Other plugins of this environment would cost more than the tests.
-                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-                "PYTEST_PLUGINS": "pytest_gpuperf.plugin",
-            },
+            env={**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
 import shlex
+import shutil
 import sys
 
-import numpy  # noqa: F401  (pytester forgets modules that are imported while a test runs, which NumPy does not survive)
 import pytest
 import yaml
 
@@ -16,11 +17,15 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-import gpuperf_engine.api  # noqa: F401
+import gpuperf_engine.api
+import gpuperf_engine.emulate.native
 from pytest_gpuperf.baseline import parse_baseline
 from pytest_gpuperf.cli import _build
 from pytest_gpuperf.options import settings_of
 from tests.docs.blocks import NOT_RUN, ROOT, Block, Page, blocks_of, commands_of, matches, not_run, pages
+
+# pytester forgets modules that are imported while a test runs; these may be imported once per process or are slow to.
+PRELOADED = (gpuperf_engine.api, gpuperf_engine.emulate.native)
 
 PYTHON_FIRST = {
     # What the page's first block takes for granted.
@@ -37,11 +42,11 @@ profile = device.launch(kernel, n // 256, 256, [n, 2.0, device.zeros(n), device.
 
 
 @pytest.mark.parametrize("page", pages())
-def test_page(page, tmp_path, monkeypatch, pytester):
-    folder = tmp_path / "page"
-    folder.mkdir()
-    running = Page(folder)
-    monkeypatch.chdir(folder)
+def test_page(page, pytester, monkeypatch):
+    for name in [name for name in os.environ if name.startswith(("GITHUB_", "PYTEST_ADDOPTS"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "120")
+    running = Page(pytester)
     exec(PYTHON_FIRST.get(page, ""), running.names)
     for block in blocks_of(page):
         match block.language:
@@ -52,26 +57,26 @@ def test_page(page, tmp_path, monkeypatch, pytester):
             case "text":
                 running.text(block)
             case "ini" | "toml":
-                _settings(block, running, pytester)
+                _settings(block, pytester)
             case "yaml":
                 _yaml(block, running)
             case _:
                 pytest.fail(f"{block}: a block of language {block.language!r} is not checked by anything")
-    left = {path.name for path in folder.glob("**/test_*.py")} - running.ran
+    left = {path.name for path in pytester.path.glob("test_*.py")} - running.ran
     assert not left, f"{page}: no command runs {', '.join(sorted(left))}"
 
 
-def _settings(block: Block, running: Page, pytester: pytest.Pytester) -> None:
+def _settings(block: Block, pytester: pytest.Pytester) -> None:
     """Read by pytest, every key registered, every value accepted."""
-    name = block.file or ("pyproject.toml" if block.language == "toml" else "pytest.ini")
-    path = pytester.path / name
+    folder = pytester.path if block.file else pytester.mkdir("settings")
+    path = folder / (block.file or {"ini": "pytest.ini", "toml": "pyproject.toml"}[block.language])
     path.write_text(block.text, encoding="utf-8")
     config = pytester.parseconfig("-c", path, "--gpuperf")
     for key in _keys(block):
         config.getini(key)
     settings_of(config)
-    if block.file:
-        (running.folder / block.file).write_text(block.text, encoding="utf-8")
+    if not block.file:
+        shutil.rmtree(folder)
 
 
 def _keys(block: Block) -> list[str]:
@@ -131,7 +136,7 @@ def test_commands_that_are_not_run_are_real():
 
 def test_every_link_leads_somewhere():
     for page in pages():
-        text = (ROOT / page).read_text(encoding="utf-8")
+        text = re.sub(r"```.*?```|`[^`]*`", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
         for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", text):
             if not target.startswith("https://"):
                 assert (ROOT / page).parent.joinpath(target).exists(), f"{page}: {target}"

@@ -17,6 +17,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import mmap
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +47,8 @@ LOCAL_WINDOW = WINDOWS["local"][0]
 ALIGNMENT = 256
 GAP = 4096
 DEFAULT_BYTES = 4 << 30
+#: ``MAP_NORESERVE`` of Linux's mman.h, which Python names only from 3.13 on
+_NORESERVE = 0x4000 if sys.platform == "linux" else 0
 
 
 @dataclass(slots=True, eq=False)
@@ -183,7 +186,7 @@ def _reserve(size: int) -> NDArray[np.uint8]:
     flags = (
         getattr(mmap, "MAP_PRIVATE", 0)
         | getattr(mmap, "MAP_ANONYMOUS", 0)
-        | getattr(mmap, "MAP_NORESERVE", 0)
+        | getattr(mmap, "MAP_NORESERVE", _NORESERVE)
     )
     try:
         pages = mmap.mmap(-1, max(size, 1), flags=flags) if flags else mmap.mmap(-1, max(size, 1))

@@ -1,0 +1,57 @@
+"""Runs the compiled kernels of this folder on both backends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gpuperf_engine as ge
+
+KERNELS = Path(__file__).parent / "kernels"
+BACKENDS = ("lanes", "native")
+Array = NDArray[Any]
+
+
+@lru_cache(maxsize=None)
+def module(name: str) -> ge.Module:
+    """A committed PTX file as a module."""
+    path = KERNELS / f"{name}.ptx"
+    return ge.parse(path.read_text(encoding="utf-8"), path=path.name)
+
+
+def run_on(
+    backend: str,
+    kernel: ge.Kernel,
+    grid: Any,
+    block: Any,
+    args: Sequence[object],
+    **options: Any,
+) -> tuple[list[Array], ge.Profile]:
+    """Launch once on a device of its own; the arrays among ``args`` as they are afterwards, and the profile."""
+    device = ge.Device(backend=backend, memory_bytes=1 << 26)
+    given = [device.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
+    profile = device.launch(kernel, grid, block, given, **options)
+    return [made.numpy() for made, arg in zip(given, args, strict=True) if made is not arg], profile
+
+
+def run(
+    file: str, entry: str, grid: Any, block: Any, args: Sequence[object], **options: Any
+) -> tuple[list[Array], ge.Profile]:
+    """Launch on both backends, which must agree in every bit and every count; arrays afterwards, and the profile."""
+    kernel = module(file)[entry]
+    (reference, counted), (arrays, profile) = (
+        run_on(backend, kernel, grid, block, args, **options) for backend in BACKENDS
+    )
+    for number, (expected, found) in enumerate(zip(reference, arrays, strict=True)):
+        same = expected.view(np.uint8) == found.view(np.uint8)
+        assert same.all(), f"{entry}: array {number} differs in {int((~same).sum())} bytes"
+    assert counted.opcodes == profile.opcodes
+    assert counted.warp_opcodes == profile.warp_opcodes
+    assert counted.branches.executed == profile.branches.executed
+    assert counted.branches.divergent == profile.branches.divergent
+    return arrays, profile

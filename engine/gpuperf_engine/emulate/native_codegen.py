@@ -15,7 +15,7 @@ from ..flow.blocks import EXIT, BasicBlock
 from ..flow.operands import matched
 from ..isa.table import OperandForm
 from ..ptx.syntax import Address, CallTarget, Function, Instruction
-from .native_layout import EXIT_CODE, GATHER_CODE, RETURN_CODE, Context, Event, State, Status
+from .native_layout import EXIT_CODE, GATHER_CODE, RETURN_CODE, SYNC_CODE, Context, Event, State, Status
 from .native_slots import Slots
 from .native_values import Writer
 from .program import Program
@@ -244,6 +244,8 @@ _POINTERS = (
 def _label(frame: Frame, target: int) -> str:
     if target >= EXIT_CODE:
         return f"pop{target}"
+    if target >= SYNC_CODE:
+        return f"s{target - SYNC_CODE}"
     if target >= RETURN_CODE:
         return f"r{target - RETURN_CODE}"
     return f"g{target - GATHER_CODE}" if target >= GATHER_CODE else frame.arrival(target)

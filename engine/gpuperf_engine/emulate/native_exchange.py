@@ -13,7 +13,7 @@ from ..flow.operands import matched
 from ..isa.frame import evaluate
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction, Operand
-from .native_layout import RETURN_CODE, Event, Status
+from .native_layout import SYNC_CODE, Event, Status
 from .native_values import LANES, NativeValue, vector_ll
 
 if TYPE_CHECKING:
@@ -93,10 +93,9 @@ def write_exchange(to: BlockWriter, instruction: Instruction) -> None:
     if to.block.synchronises and instruction is to.block.instructions[0] and to.frame.split[to.number]:
         to.check_faults()
         to.flush(frozenset(to.slots))
-        place = RETURN_CODE + to.block.index
-        to.frame.resumable.add(place)
-        to.writer.do(f"br label %r{to.block.index}")
-        to.writer.start(f"r{to.block.index}")
+        to.frame.resumable.add(SYNC_CODE + to.block.index)
+        to.writer.do(f"br label %s{to.block.index}")
+        to.writer.start(f"s{to.block.index}")
         to.restart()
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "EXIT_CODE",
     "GATHER_CODE",
     "RETURN_CODE",
+    "SYNC_CODE",
     "SHAPE_BYTES",
     "SITE_COUNTERS",
     "UNSEEN_BYTES",
@@ -36,7 +37,9 @@ UNSEEN_BYTES = 8
 SHAPE_BYTES = 192
 #: as reconvergence identity: the exit of function f is ``EXIT_CODE + f``
 EXIT_CODE = 1 << 30
-#: as place to continue: in block b behind its call, barrier or ``.sync`` instruction is ``RETURN_CODE + b``
+#: as place to continue: in block b behind the ``.sync`` instruction that begins it is ``SYNC_CODE + b``
+SYNC_CODE = 3 << 28
+#: as place to continue: in block b behind the call or barrier that ends it is ``RETURN_CODE + b``
 RETURN_CODE = 1 << 29
 #: as place to continue: at the barrier that ends block b, whose operands have been noted, is ``GATHER_CODE + b``
 GATHER_CODE = 1 << 28
@@ -108,6 +111,7 @@ class Cta:
     LIVE_WARPS = 80
     RAN = 88  # whether a warp ran in this pass
     MARKED = 96  # whether the shadow of shared memory is in use
+    ACTIVE = 104  # barriers at which warps have arrived, a bit each
     BARRIERS = 128  # BARRIERS records
     BYTES = 128 + 16 * 48
 

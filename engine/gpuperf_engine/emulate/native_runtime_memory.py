@@ -207,14 +207,30 @@ def reach_one(context: int, cta: int, state: int, site: int, mask: int, address:
     return host
 
 
+def near(context: int, site: int, address: int, size: int, space: int) -> int:
+    """Host address of an access inside the allocation that the site's cache points to, else 0."""
+    cache = load64(context + Context.CACHE) + site * 32
+    offset = address - load64(cache)
+    span = load64(cache + 8)
+    if space == 1 or space == 2 or address & (size - 1) or span < size or load64(cache + 16):
+        return 0
+    if unsigned_less(span - size, offset):
+        return 0
+    return address + load64(context + Context.ARENA)
+
+
 def load_lanes(
     context: int, cta: int, state: int, site: int, mask: int, addresses: int, out: int, width: int, count: int, space: int
 ) -> int:
     """Loads of ``count`` elements of ``width`` bytes per lane; element e of lane l goes to ``out[e · 32 + l]``. 1 if refused."""
+    size = width * count
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
-        host = reach(context, cta, state, site, lane, load64(addresses + lane * 8), width * count, space + 8)
+        address = load64(addresses + lane * 8)
+        host = near(context, site, address, size, space)
+        if host == 0:
+            host = reach(context, cta, state, site, lane, address, size, space + 8)
         if host == 0:
             return 1
         target = out + lane * width
@@ -241,10 +257,14 @@ def store_lanes(
     context: int, cta: int, state: int, site: int, mask: int, addresses: int, values: int, width: int, count: int, space: int
 ) -> int:
     """Stores, laid out as ``load_lanes``; lanes in ascending order, so the highest one wins. 1 if refused."""
+    size = width * count
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
-        host = reach(context, cta, state, site, lane, load64(addresses + lane * 8), width * count, space + 4)
+        address = load64(addresses + lane * 8)
+        host = near(context, site, address, size, space)
+        if host == 0:
+            host = reach(context, cta, state, site, lane, address, size, space + 4)
         if host == 0:
             return 1
         source = values + lane * width

@@ -6,7 +6,7 @@ Written in the subset of ``native_script`` and compiled, never run as Python.
 from __future__ import annotations
 
 from .native_layout import EXIT_CODE, UNWRITTEN, Barrier, Context, Cta, State, Status, Wait
-from .native_script import bits_count, call, fill, load32, load64, store32, store64
+from .native_script import bits_count, call, fill, load32, load64, store32, store64, trailing_zeros
 
 
 def begin(context: int, cta: int, index: int) -> int:
@@ -29,7 +29,9 @@ def begin(context: int, cta: int, index: int) -> int:
     if load64(cta + Cta.SHARED_SHADOW) and load64(cta + Cta.MARKED):
         fill(shared + load64(cta + Cta.SHARED_SHADOW), 0, size)
         store64(cta + Cta.MARKED, 0)
-    fill(cta + Cta.BARRIERS, 0, 16 * Barrier.BYTES)
+    if load64(cta + Cta.ACTIVE):
+        fill(cta + Cta.BARRIERS, 0, 16 * Barrier.BYTES)
+        store64(cta + Cta.ACTIVE, 0)
     warps = load64(context + Context.WARPS)
     size = load64(context + Context.STATE_BYTES)
     local = load64(context + Context.LOCAL_BYTES) * warps * 32
@@ -75,6 +77,7 @@ def release(context: int, cta: int, number: int) -> int:
         state += load64(context + Context.STATE_BYTES)
         warps -= 1
     fill(barrier, 0, Barrier.BYTES)
+    store64(cta + Cta.ACTIVE, load64(cta + Cta.ACTIVE) & ~(1 << number))
     store64(context + Context.PASSED, load64(context + Context.PASSED) + 1)
     return 1
 
@@ -85,6 +88,7 @@ def arrive(context: int, cta: int, state: int) -> int:
     barrier = cta + Cta.BARRIERS + number * Barrier.BYTES
     if load32(state + State.BARRIER_KIND) != 1:
         store32(state + State.WAIT, Wait.BARRIER)
+    store64(cta + Cta.ACTIVE, load64(cta + Cta.ACTIVE) | 1 << number)
     store64(barrier + Barrier.ARRIVED, load64(barrier + Barrier.ARRIVED) + 1)
     store64(barrier + Barrier.EXPECTED, load32(state + State.BARRIER_WARPS))
     holds = load32(state + State.BARRIER_LANES)
@@ -98,10 +102,10 @@ def arrive(context: int, cta: int, state: int) -> int:
 def ended(context: int, cta: int) -> int:
     """A warp has ended: barriers that wait for all warps wait for one less."""
     store64(cta + Cta.LIVE_WARPS, load64(cta + Cta.LIVE_WARPS) - 1)
-    number = 0
-    while number < 16:
-        release(context, cta, number)
-        number += 1
+    waiting = load64(cta + Cta.ACTIVE)
+    while waiting:
+        release(context, cta, trailing_zeros(waiting))
+        waiting = waiting & (waiting - 1)
     return 0
 
 

@@ -36,7 +36,7 @@ from .lanes_exchange import Exchange, mask_array, perform
 from .lanes_operands import Prepare, every_lane, integer, lane_value
 from .lanes_values import LaneValue, dtype_of
 from .memory import Access
-from .native_layout import EXIT_CODE, GATHER_CODE, RETURN_CODE, Context, Event, State, Status, Wait
+from .native_layout import EXIT_CODE, GATHER_CODE, RETURN_CODE, SYNC_CODE, Context, Event, State, Status, Wait
 from .warp import AFTER, ALIGNED, AT_END, FRAME, REJOIN, WAIT, Entry, Meeting, Patience, Warp
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 __all__ = ["NativeWarp"]
 
 _SPACES = ("global", "shared", "local")
+#: ``pc = _BEHIND + block``, as ``AFTER``: behind the call or barrier that ends the block
+_BEHIND = 1 << 31
 
 
 class NativeWarp:
@@ -84,7 +86,7 @@ class NativeWarp:
     def block(self) -> BasicBlock:
         """The block where the warp stands."""
         place = self.header(State.PC)
-        for code in (RETURN_CODE, GATHER_CODE):
+        for code in (SYNC_CODE, RETURN_CODE, GATHER_CODE):
             if code <= place < EXIT_CODE:
                 place -= code
         return self.program.blocks[min(place, len(self.program.blocks) - 1)]
@@ -327,15 +329,19 @@ def _outside(code: int) -> int:
     """Places and identities of compiled code as ``Warp`` has them."""
     if code >= EXIT_CODE:
         return EXIT_CODE - code - 1
+    if code >= SYNC_CODE:
+        return code - SYNC_CODE + AFTER
     if code >= RETURN_CODE:
-        return code - RETURN_CODE + AFTER
+        return code - RETURN_CODE + _BEHIND
     return code - GATHER_CODE + AT_END if code >= GATHER_CODE else code
 
 
 def _inside(code: int) -> int:
     if code < 0:
         return EXIT_CODE - code - 1
+    if code >= _BEHIND:
+        return code - _BEHIND + RETURN_CODE
     if code >= AFTER:
-        return code - AFTER + RETURN_CODE
+        return code - AFTER + SYNC_CODE
     return code - AT_END + GATHER_CODE if code >= AT_END else code
 

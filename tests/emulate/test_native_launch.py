@@ -1,0 +1,127 @@
+"""The native backend around the code: cache of objects, host threads, what is left to the reference backend."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.emulate import native, native_cache, native_jit, native_launch, native_threads
+from gpuperf_engine.emulate.device import Runtime
+
+INDEX = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u32 n) {
+.reg .pred %p; .reg .b32 %i, %n, %c, %v; .reg .b64 %a, %x;
+ld.param.u64 %a, [a]; ld.param.u32 %n, [n];
+mov.u32 %c, %ctaid.x; mov.u32 %i, %tid.x; mad.lo.u32 %i, %c, 64, %i;
+mov.u32 %v, 0;
+LOOP: add.u32 %v, %v, %i; sub.u32 %n, %n, 1; setp.ne.u32 %p, %n, 0; @%p bra LOOP;
+mul.wide.u32 %x, %i, 4; add.u64 %a, %a, %x; st.global.u32 [%a], %v; ret; }
+"""
+
+
+def launch(text: str = INDEX, ctas: int = 200, size: int | None = None, rounds: int = 3) -> tuple[Runtime, np.ndarray, object]:
+    runtime = Runtime(memory_bytes=1 << 24)
+    array = runtime.array(np.zeros(64 * ctas if size is None else size, np.uint32), name="a")
+    kernel = ge.parse(text, path="k.ptx")["k"]
+    _, _, seen = runtime.run(kernel, ctas, 64, [array, np.uint32(rounds)])
+    return runtime, array.numpy(), seen
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("GPUPERF_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "gpuperf"
+
+
+def programs(cache: Path) -> set[Path]:
+    return {path for path in cache.iterdir() if not path.name.startswith(".")} if cache.exists() else set()
+
+
+def test_a_cached_start_generates_no_code(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, first, _ = launch()
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    assert programs(cache)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("code was generated although it is in the cache")
+
+    monkeypatch.setattr(native, "generate", refuse)
+    _, second, _ = launch()
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("damage", [b"", b"gpuperf1", b"x" * 5000])
+def test_a_damaged_cache_means_compiling_again(cache: Path, damage: bytes) -> None:
+    _, first, _ = launch()
+    for path in programs(cache):
+        path.write_bytes(damage if len(damage) != 8 else path.read_bytes()[:-1])
+    _, second, _ = launch()
+    np.testing.assert_array_equal(first, second)
+
+
+def test_a_cache_that_others_may_write_to_is_not_used(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+    native_cache._folder.cache_clear()
+    launch()
+    assert not programs(cache)
+
+
+def test_the_cache_can_be_turned_off(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUPERF_CACHE", "off")
+    launch()
+    assert not programs(cache)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs file modes")
+def test_a_cache_that_cannot_be_made_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GPUPERF_CACHE", str(tmp_path / "file" / "below"))
+    launch()
+
+
+def test_several_threads_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuperf_engine.emulate.device.host_threads", lambda: 1)
+    _, alone, one = launch()
+    monkeypatch.setattr("gpuperf_engine.emulate.device.host_threads", lambda: 3)
+    monkeypatch.setattr(native_threads, "WORTH_IT", 0.0)
+    _, together, three = launch()
+    np.testing.assert_array_equal(alone, together)
+    for name in ("block_warps", "block_lanes", "divergent", "taken", "predicated", "sites"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(three, name))
+    np.testing.assert_array_equal(alone, 3 * np.arange(200 * 64, dtype=np.uint32))
+
+
+def test_of_several_errors_the_first_block_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuperf_engine.emulate.device.host_threads", lambda: 3)
+    monkeypatch.setattr(native_threads, "WORTH_IT", 0.0)
+    for _ in range(5):
+        with pytest.raises(ge.EngineError, match=r"thread \(36, 0, 0\) of block \(57, 0, 0\)"):
+            launch(size=64 * 57 + 36)
+
+
+def test_better_runtime_functions_take_over_between_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = Runtime(memory_bytes=1 << 24)
+    kernel = ge.parse(INDEX, path="k.ptx")["k"]
+    array = runtime.array(np.zeros(64, np.uint32))
+    runtime.run(kernel, 1, 64, [array, np.uint32(1)])
+    before = kernel.memo["native"]
+    assert isinstance(before, native.Code)
+    library = before.library
+    native_jit._improve(["memory", "schedule", "access4"])
+    runtime.run(kernel, 1, 64, [array, np.uint32(2)])
+    assert before.library is not library
+    np.testing.assert_array_equal(array.numpy(), 2 * np.arange(64, dtype=np.uint32))
+
+
+def test_states_of_warps_are_aligned() -> None:
+    for size in (64, 100, 4096):
+        assert native_launch.aligned(size).ctypes.data % 64 == 0

@@ -17,6 +17,7 @@ from . import (
     move,
     narrow,
     special_function,
+    video,
     warp,
 )
 
@@ -37,5 +38,6 @@ __all__ = [
     "move",
     "narrow",
     "special_function",
+    "video",
     "warp",
 ]

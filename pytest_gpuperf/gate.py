@@ -7,6 +7,7 @@ the test report.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from .measure import Measured, measure
 from .metrics import ANALYSIS
 from .options import Settings
 from .recorder import CaseRecord
+from .sources.original import source_texts
 from .textsafe import storable
 
 __all__ = ["Judge", "module_of", "test_of"]
@@ -167,8 +169,14 @@ class Judge:
                 "id": listing,
                 "path": case.source.path,
                 "lines": [[n, text[n]] for n in sorted(text)],
+                "source": source_texts(sources.values(), self._folders(item, case), settings.rootdir),
             }
         return record
+
+    def _folders(self, item: pytest.Item, case: CaseRecord) -> tuple[Path, ...]:
+        """Where the paths in ``.file`` may start: at the PTX, the test, the rootdir."""
+        rootdir = self.settings.rootdir
+        return ((rootdir / case.source.path).parent, item.path.parent, rootdir)
 
     def _listing(self, case: CaseRecord) -> tuple[str, dict[int, str]]:
         """The lines of PTX to show, those of the kernel and of all it calls, and a digest that stands for them."""

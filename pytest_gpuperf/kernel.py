@@ -40,13 +40,21 @@ class Kernel:
         """The array of a ``__device__`` or ``__constant__`` variable of the kernel's module. Raises ``UnknownName``."""
         return self._gpuperf.device.symbol(self.function, name)
 
+    def __call__(self, *args: object, **keywords: object) -> Any:
+        """Always raises ``LaunchError``: a launch needs a grid and a block."""
+        __tracebackhide__ = True
+        raise self._without_shape()
+
+    def _without_shape(self) -> LaunchError:
+        return LaunchError(
+            f"kernel {self.name!r} needs a grid and a block",
+            hint="write kernel[grid, block](…) or kernel[grid, block, shared_bytes](…)",
+        )
+
     def __getitem__(self, shape: tuple[Dim, Dim] | tuple[Dim, Dim, int]) -> Launcher:
         __tracebackhide__ = True
         if not isinstance(shape, tuple) or len(shape) not in (2, 3):
-            raise LaunchError(
-                f"kernel {self.name!r} needs a grid and a block",
-                hint="write kernel[grid, block] or kernel[grid, block, shared_bytes]",
-            )
+            raise self._without_shape()
         return Launcher(self, shape[0], shape[1], shape[2] if len(shape) == 3 else 0)
 
 

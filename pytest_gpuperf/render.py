@@ -6,11 +6,14 @@ Markdown shows them only inside ``<code>``, where neither markup nor mentions wo
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from .report.view import build_view
 from .textsafe import clean
@@ -54,8 +57,11 @@ def _code(text: object) -> str:
 
 
 def render_html(document: Mapping[str, Any]) -> str:
-    """One HTML file that needs neither network nor script."""
-    return _environment(html=True).get_template("report.html.j2").render(report=build_view(document))
+    """One HTML file that needs neither network nor script; its one script filters cases, and no other may run."""
+    script = (template_dir() / "report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode("ascii")
+    template = _environment(html=True).get_template("report.html.j2")
+    return template.render(report=build_view(document), script=Markup(script), script_hash=f"sha256-{digest}")
 
 
 def render_markdown(document: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from ..verdict import CASE_VERDICTS, SYMBOLS, WORDS
 __all__ = ["failure_text", "headline", "metric_label", "update_command"]
 
 _ROWS = 12
+_WITHOUT_NUMBER = ("error", "unmodelled")
 
 
 def metric_label(row: Mapping[str, Any]) -> str:
@@ -44,7 +45,7 @@ def headline(records: Sequence[Mapping[str, Any]]) -> str:
             f"{kernel}: finding {'fixed' if verdict == 'improved' else 'new'}: {one_line(row['note'])}{more}"
         )
     if row["new"] is None:
-        return f"{kernel} on {row['target']}: {one_line(row['note'])}{more}"
+        return f"{kernel} on {row['target']}: {one_line(row['note'].splitlines()[0])}{more}"
     if verdict == "over-limit":
         return f"{kernel}: {label} is {number(row['new'], row['unit'])}, {row['allowed']}{more}"
     word = {"improved": "better than its baseline", "regressed": "worse"}.get(verdict, WORDS[verdict])
@@ -106,7 +107,11 @@ def _case(record: Mapping[str, Any], verbose: bool) -> list[str]:
     if record["stored"] is None and record["verdict"] == "new":
         return [*lines, f"  no entry in {one_line(record['baseline'])}", *_table(_essential(record["rows"]))]
     rows = record["rows"]
-    failing = [row for row in rows if row["fails"]]
+    failing = sorted(
+        (row for row in rows if row["fails"]), key=lambda row: CASE_VERDICTS.index(row["verdict"])
+    )
+    if record["stored"] is None:
+        failing = _essential(failing)
     shown = rows if verbose else (failing or [row for row in rows if row["verdict"] != "ok"])
     lines += _table(shown if verbose else shown[:_ROWS])
     if len(shown) > _ROWS and not verbose:
@@ -143,22 +148,22 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     widths = [max((len(cell[column]) for cell in cells), default=0) for column in range(7)]
     right = {1, 3, 4}
-    lines = []
+    lines = [line for row in rows if row["verdict"] in _WITHOUT_NUMBER for line in _sentence(row)]
     for cell in cells:
         padded = [
             text.rjust(widths[column]) if column in right else text.ljust(widths[column])
             for column, text in enumerate(cell)
         ]
         lines.append("  " + "  ".join(part for column, part in enumerate(padded) if widths[column]).rstrip())
-    for row in rows:
-        if row["new"] is None:
-            where = f"{row['target']}: " if row["target"] else ""
-            lines.append(f"  {SYMBOLS[row['verdict']]} {where}{_finding(row)}")
-    return lines
+    others = [row for row in rows if row["new"] is None and row["verdict"] not in _WITHOUT_NUMBER]
+    return lines + [line for row in others for line in _sentence(row)]
 
 
-def _finding(row: Mapping[str, Any]) -> str:
+def _sentence(row: Mapping[str, Any]) -> list[str]:
+    """A finding, or why there is no prediction."""
     word = {"regressed": "new finding", "improved": "finding fixed"}.get(
         row["verdict"], WORDS[row["verdict"]]
     )
-    return f"{word}: {clean(row['note']).replace(chr(10), chr(10) + '    ')}"
+    where = f"{row['target']}: " if row["target"] else ""
+    first, *more = clean(row["note"]).splitlines()
+    return [f"  {SYMBOLS[row['verdict']]} {where}{word}: {first}", *(f"    {line}" for line in more)]

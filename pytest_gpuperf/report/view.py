@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..digest import digest_parts
 from ..figures import change, number
 from ..verdict import CASE_VERDICTS, SYMBOLS, WORDS
+from .charts import opcode_bars, target_bars, waterfall
 from .message import headline, metric_label, update_command
 from .structure import structural_differences
 
@@ -15,6 +17,8 @@ __all__ = ["build_view"]
 
 _LISTING_LINES, _SHORT_LISTING_LINES, _ALL_LISTING_LINES = 5_000, 300, 50_000
 """Lines of PTX shown per case that fails for more than being new, per other case, and in all."""
+
+_PLACE = re.compile(r"(\S[^:\n]*:\d+):\d+: ")
 
 _GROUPS = ("Failing", "Better: store the gain", "New", "Changed without failing", "Equal to the baseline")
 
@@ -46,6 +50,8 @@ def build_view(document: Mapping[str, Any]) -> dict[str, Any]:
         "counts": [
             (WORDS[verdict], SYMBOLS[verdict], count) for verdict, count in document["counts"].items()
         ],
+        "verdicts": [(WORDS[verdict], verdict) for verdict in document["counts"]],
+        "targets": sorted({t for record in order for t in record["measured"].get("targets", {})}),
         "total": len(document["cases"]),
         "changed": sorted(_changed(order), key=lambda row: not row["fails"]),
         "groups": [(title, cases) for title, cases in groups.items() if cases],
@@ -109,9 +115,10 @@ def _case(record: Mapping[str, Any], listing: Mapping[str, Any]) -> dict[str, An
         "because": record["because"],
         "inputs_changed": record["inputs_changed"],
         "command": update_command(record["nodeid"]),
-        "opcodes": _opcodes(record),
+        "opcodes": opcode_bars(record),
+        "waterfall": waterfall(record),
         "structure": _structure(record),
-        "targets": [_target(name, record) for name in sorted(record["measured"].get("targets", {}))],
+        "targets": [target_bars(name, record) for name in sorted(record["measured"].get("targets", {}))],
         "findings": detail["findings"],
         "notes": detail["notes"],
         "shape": f"grid {_shape(detail['grid'])}, block {_shape(detail['block'])}",
@@ -146,67 +153,16 @@ def _structure(record: Mapping[str, Any]) -> list[str]:
     return structural_differences(record["stored"], record["measured"])
 
 
-def _opcodes(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Opcodes whose count moved, most first, with the length of a bar in percent."""
-    old = (record["stored"] or {}).get("counts", {}).get("opcodes", {})
-    new = record["measured"]["counts"].get("opcodes", {})
-    if not record["stored"]:
-        return []
-    moved = [
-        (name, old.get(name, 0), new.get(name, 0))
-        for name in {*old, *new}
-        if old.get(name, 0) != new.get(name, 0)
-    ]
-    moved.sort(key=lambda item: (-abs(item[2] - item[1]), item[0]))
-    most = max((abs(now - was) for _, was, now in moved), default=1)
-    return [
-        {
-            "name": name,
-            "old": number(was),
-            "new": number(now),
-            "delta": f"{now - was:+,}",
-            "more": now > was,
-            "length": round(100 * abs(now - was) / most, 1),
-        }
-        for name, was, now in moved[:40]
-    ]
-
-
-def _target(name: str, record: Mapping[str, Any]) -> dict[str, Any]:
-    """One target: its time now and before and its bounds, as bars with lengths in percent of the longest."""
-    entry = record["measured"]["targets"][name]
-    stored = (record["stored"] or {}).get("targets", {}).get(name)
-    shown = record["detail"]["targets"][name]
-    bars = [("time now", entry["time_us"], "now")]
-    if stored is not None and "time_us" in stored:
-        bars.append(("time stored", stored["time_us"], "stored"))
-    bounds = sorted(shown["bounds"].items(), key=lambda item: (-item[1], item[0]))
-    bars += [
-        (f"bound: {bound}", value, "limiter" if bound == entry["limiter"] else "bound")
-        for bound, value in bounds
-    ]
-    most = max(value for _, value, _ in bars) or 1.0
-    return {
-        "name": name,
-        "time": number(entry["time_us"], "µs"),
-        "limiter": entry["limiter"],
-        "occupancy": f"{100 * entry['occupancy']:.3g} %",
-        "occupancy_limiter": shown["occupancy_limiter"],
-        "ctas_per_sm": shown["ctas_per_sm"],
-        "waves": number(shown["waves"]),
-        "model": shown["model"],
-        "launch": number(shown["launch_us"], "µs"),
-        "machine": entry["machine"],
-        "bars": [
-            {
-                "label": label,
-                "value": number(value, "µs"),
-                "length": round(400 * value / most, 1),
-                "kind": kind,
-            }
-            for label, value, kind in bars
-        ],
-    }
+def _marks(record: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Findings and notes by the ``file:line`` that they name, of PTX or source."""
+    marks: dict[str, list[str]] = {}
+    for finding in record["detail"]["findings"]:
+        marks.setdefault(f"{finding['path']}:{finding['line']}", []).append(finding["rule"])
+    for note in record["detail"]["notes"]:
+        place = _PLACE.match(note)
+        if place:
+            marks.setdefault(place[1], []).append(note[place.end() :].strip())
+    return marks
 
 
 def _listing(record: Mapping[str, Any], listing: Mapping[str, Any] | None, budget: int) -> dict[str, Any]:
@@ -218,9 +174,11 @@ def _listing(record: Mapping[str, Any], listing: Mapping[str, Any] | None, budge
     most = max((row[1] for row in counts.values()), default=0) or 1
     wanted = _LISTING_LINES if record["fails"] and record["verdict"] != "new" else _SHORT_LISTING_LINES
     allowed = max(0, min(wanted, budget))
-    lines = []
+    previous, lines = "", []
+    marks = _marks(record)
     for line, text in listing["lines"][:allowed]:
         row = counts.get(line, [line, 0, 0, 0, 0, 0])
+        place = sources.get(str(line), "")
         lines.append(
             {
                 "number": line,
@@ -230,8 +188,11 @@ def _listing(record: Mapping[str, Any], listing: Mapping[str, Any] | None, budge
                 "sectors": f"{row[3]:,}" if row[3] else "",
                 "conflicts": f"{row[4]:,}" if row[4] else "",
                 "divergent": f"{row[5]:,}" if row[5] else "",
-                "source": sources.get(str(line), ""),
+                "source": place,
+                "original": listing["source"].get(place, "").strip() if place != previous else "",
+                "marks": [*marks.get(f"{listing['path']}:{line}", []), *marks.get(place, [])],
                 "heat": min(9, 10 * row[1] // (most + 1)),
             }
         )
+        previous = place
     return {"path": listing["path"], "lines": lines, "left_out": len(listing["lines"]) - len(lines)}

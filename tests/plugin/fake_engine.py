@@ -96,7 +96,7 @@ class Device:
             branches=Branches(4 * warps, warps), resources=Resources(8, shared_bytes, 0), blocks=(), branch_sites=(),
             by_line=tuple(lines), by_source_line=(), static_instructions=count,
             observed_memory=Memory(global_load_sectors=sum(n for o, n in opcodes.items() if o.startswith("ld.global"))),
-            notes=("k.ptx:1:1: ld.global.f32 reads uninitialised memory",) if "brkpt" in opcodes else (),
+            notes=("k.ptx:8:1: ld.global.f32 reads uninitialised memory",) if "brkpt" in opcodes else (),
         )  # fmt: skip
 
 

@@ -261,7 +261,7 @@ def test_reads_of_uninitialised_memory(project):
     assert project.update().ret == 0
     result = project.run("-o", "gpuperf_uninitialized=error")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*MemoryFault: k.ptx:1:1: ld.global.f32 reads uninitialised memory*"])
+    result.stdout.fnmatch_lines(["*MemoryFault: k.ptx:8:1: ld.global.f32 reads uninitialised memory*"])
 
 
 def test_check_is_one_launch_of_host_arrays(project):

@@ -51,6 +51,10 @@ def both(text: str, arrays: Sequence[npt.NDArray[Any]], block: int = 32, grid: i
     assert reference.uninitialized == observed.uninitialized
 
 
+def _value(i: int) -> str:
+    return f"mad.lo.u32 %m, %t, 77, {i * 5 + 1}; cvt.u16.u32 %h{i}, %m; mov.b32 %r{i}, %m; mul.wide.u32 %l{i}, %m, 65537;"
+
+
 def access_kernel(space: str, kind: str, count: int, pattern: str, mask: str, size: int) -> str:
     """Stores and loads back through a pattern of lanes, under a guard, and stores what was loaded where all can see it."""
     letters = {"b8": "%h", "b16": "%h", "b32": "%r", "b64": "%l"}[kind]
@@ -61,7 +65,8 @@ def access_kernel(space: str, kind: str, count: int, pattern: str, mask: str, si
     where = "" if space == "generic" else f".{space}"
     return f"""{HEAD}
 .visible .entry k(.param .u64 a, .param .u64 b) {{
-.reg .pred %p; .reg .b32 %t, %i, %m, %n, %sh, %lo; .reg .b64 %data, %out, %o, %x; .reg .b16 %h<8>; .reg .b32 %r<8>; .reg .b64 %l<8>;
+.reg .pred %p; .reg .b32 %t, %i, %m, %n, %sh, %lo; .reg .b64 %data, %out, %o, %x;
+.reg .b16 %h<8>; .reg .b32 %r<8>; .reg .b64 %l<8>;
 .shared .align 16 .b8 tile[32768];
 .local .align 16 .b8 own[16384];
 ld.param.u64 %data, [a]; ld.param.u64 %out, [b];
@@ -72,7 +77,7 @@ mul.lo.u32 %i, %i, {size};
 cvt.u64.u32 %o, %i;
 mov.u32 %sh, tile; add.u32 %sh, %sh, %i; mov.u32 %lo, own; add.u32 %lo, %lo, %i;
 mul.wide.u32 %x, %n, 32768; add.u64 %data, %data, %x; add.u64 %data, %data, %o;
-{"".join(f"mad.lo.u32 %m, %t, 77, {i * 5 + 1}; cvt.u16.u32 %h{i}, %m; mov.b32 %r{i}, %m; mul.wide.u32 %l{i}, %m, 65537;" for i in range(count))}
+{"".join(_value(i) for i in range(count))}
 @%p st{where}{vector}.{kind} [{base}], {operand};
 {"".join(f"mov.b16 %h{i}, 0; mov.b32 %r{i}, 0; mov.b64 %l{i}, 0;" for i in range(count))}
 @%p ld{where}{vector}.{kind} {operand}, [{base}];
@@ -97,6 +102,10 @@ def test_accesses_of_every_width(space: str, pattern: str) -> None:
         both(access_kernel(space, kind, count, pattern, mask, size), arrays)
 
 
+#: modifiers that change nothing here
+ORDERS = (".acquire", ".release", ".acq_rel", ".sys", ".gpu", ".cta", ".cluster")
+
+
 def atomic_lines() -> list[str]:
     """Every atomic with a meaning, as an instruction on ``[%a]``."""
     made = []
@@ -104,7 +113,7 @@ def atomic_lines() -> list[str]:
         if row.effect not in ("atomic", "reduction"):
             continue
         for opcode in opcodes(row, 40):
-            if ".cluster" in opcode or "::" in opcode or any(word in opcode for word in (".acquire", ".release", ".acq_rel", ".sys", ".gpu", ".cta")):
+            if "::" in opcode or any(word in opcode for word in ORDERS):
                 continue
             for spelling in lookup(opcode):
                 kind = str(spelling.modifier("type"))
@@ -131,6 +140,13 @@ def atomic_lines() -> list[str]:
 ATOMICS = atomic_lines()
 
 
+def _operand(i: int) -> str:
+    return (
+        f"mad.lo.u32 %r{i}, %t, {37 * i + 3}, {i}; cvt.u64.u32 %l{i}, %r{i}; cvt.rn.f32.u32 %f{i}, %r{i}; "
+        f"cvt.rn.f64.u32 %d{i}, %r{i}; cvt.rn.f16.f32 %h{i}, %f{i};"
+    )
+
+
 @pytest.mark.parametrize("start", range(0, len(ATOMICS), 12))
 def test_every_atomic(start: int) -> None:
     for line in ATOMICS[start : start + 12]:
@@ -138,7 +154,8 @@ def test_every_atomic(start: int) -> None:
         base = "cvt.u64.u32 %a, %s;" if shared else "mov.u64 %a, %data;"
         text = f"""{HEAD}
 .visible .entry k(.param .u64 a, .param .u64 b) {{
-.reg .b32 %t, %i, %s; .reg .b64 %data, %out, %a, %x; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %l<9>; .reg .f32 %f<9>; .reg .f64 %d<9>;
+.reg .b32 %t, %i, %s; .reg .b64 %data, %out, %a, %x;
+.reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %l<9>; .reg .f32 %f<9>; .reg .f64 %d<9>;
 .shared .align 32 .b8 tile[1024];
 ld.param.u64 %data, [a]; ld.param.u64 %out, [b];
 mov.u32 %t, %tid.x; and.b32 %i, %t, 3; mul.lo.u32 %i, %i, 32;
@@ -146,10 +163,11 @@ mov.u32 %s, tile; add.u32 %s, %s, %i; cvt.u64.u32 %x, %i; add.u64 %data, %data, 
 ld.global.u64 %l0, [%data]; ld.global.u64 %l1, [%data+8]; ld.global.u64 %l2, [%data+16]; ld.global.u64 %l3, [%data+24];
 {"st.shared.v2.b64 [%s], {%l0, %l1}; st.shared.v2.b64 [%s+16], {%l2, %l3}; bar.warp.sync -1;" if shared else ""}
 {base}
-{"".join(f"mad.lo.u32 %r{i}, %t, {37 * i + 3}, {i}; cvt.u64.u32 %l{i}, %r{i}; cvt.rn.f32.u32 %f{i}, %r{i}; cvt.rn.f64.u32 %d{i}, %r{i}; cvt.rn.f16.f32 %h{i}, %f{i};" for i in range(9))}
+{"".join(_operand(i) for i in range(9))}
 {line}
 mul.wide.u32 %x, %t, 64; add.u64 %out, %out, %x;
-st.global.b16 [%out], %h0; st.global.b32 [%out+8], %r0; st.global.b64 [%out+16], %l0; st.global.f32 [%out+24], %f0; st.global.f64 [%out+32], %d0;
+st.global.b16 [%out], %h0; st.global.b32 [%out+8], %r0; st.global.b64 [%out+16], %l0;
+st.global.f32 [%out+24], %f0; st.global.f64 [%out+32], %d0;
 {"ld.shared.b64 %l4, [%s]; st.global.b64 [%out+40], %l4;" if shared else ""}
 ret; }}"""
         values = np.array([1.5, 3.0, -2.0, 100.0] * 8, np.float32).view(np.uint8)

@@ -13,7 +13,6 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.errors import EngineError
-from gpuperf_engine.flow.operands import writes
 from gpuperf_engine.isa.frame import has_meaning
 from gpuperf_engine.isa.table import Row, Spelling, lookup, rows
 from tests.isa.assembler import instruction_text, opcodes
@@ -25,7 +24,10 @@ CTAS = 6
 PER_KERNEL = 40
 
 WORDS_8 = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x55, 0x3C)
-WORDS_16 = (0, 1, 2, 0x7FFF, 0x8000, 0xFFFF, 0x3C00, 0xBC00, 0x7C00, 0xFC00, 0x7E01, 0x0001, 0x03FF, 0x0400, 0x7BFF, 0x3F80, 0x7F80, 0x5555)
+WORDS_16 = (
+    0, 1, 2, 0x7FFF, 0x8000, 0xFFFF, 0x3C00, 0xBC00, 0x7C00, 0xFC00, 0x7E01, 0x0001, 0x03FF, 0x0400, 0x7BFF, 0x3F80,
+    0x7F80, 0x5555,
+)  # fmt: skip
 WORDS_32 = (
     0, 1, 2, 3, 5, 31, 32, 33, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFFE, 0x3F800000, 0xBF800000, 0x7F800000,
     0xFF800000, 0x7FC00001, 0x7F800001, 0x00000001, 0x807FFFFF, 0x00800000, 0x7F7FFFFF, 0x4F000000, 0xCF000000, 0x4F800000,
@@ -90,7 +92,9 @@ def kernel(part: list[str]) -> tuple[str, int]:
     stores: list[str] = []
     for line in part:
         body.append(line)
-        first = line.split(" ", 1)[1].split(",")[0] if "{" not in line.split(" ", 1)[1].split(",")[0] else line.split("{")[1].split("}")[0]
+        first = line.split(" ", 1)[1].split(",")[0]
+        if "{" in first:
+            first = line.split("{")[1].split("}")[0]
         for name in first.replace("|", ",").replace(";", "").split(","):
             name = name.strip()
             if name.startswith("p"):
@@ -113,7 +117,9 @@ def test_compiled_meanings_are_those_of_the_reference(start: int) -> None:
     for backend in ("lanes", "native"):
         device = ge.Device(backend=backend, memory_bytes=1 << 24)
         source, target = device.array(inputs()), device.zeros((CTAS * 32, words), np.uint64)
-        device.launch(ge.parse(text, path="rows.ptx")["k"], grid=CTAS, block=32, args=[source, target])
+        compute = ge.parse(text, path="rows.ptx")["k"]
+        device.launch(compute, grid=CTAS, block=32, args=[source, target])
+        assert backend == "lanes" or compute.memo["native"] is not None
         found.append(target.numpy())
     if not np.array_equal(*found):
         columns = np.flatnonzero((found[0] != found[1]).any(axis=0))
@@ -131,5 +137,3 @@ def _results(line: str) -> int:
         return destination.split("}")[0].count(",") + 1
     return destination.split(",")[0].count("|") + 1
 
-
-_ = writes

@@ -83,9 +83,14 @@ def _compile(program: Program) -> Code | None:
     except Unsupported:
         # raised by the reference backend where the instruction is reached, if it is
         return None
-    content = compile_object(ir, 0)
+    try:
+        content = compile_object(ir, 0)
+        made = _linked(generated, content)
+    except RuntimeError:
+        # LLVM refuses, or this host lets nobody make code: slower is better than not at all
+        return None
     store.write(place, _pack(generated, content))
-    return _linked(generated, content)
+    return made
 
 
 def _linked(generated: Generated, content: bytes) -> Code:

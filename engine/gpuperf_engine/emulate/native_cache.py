@@ -15,6 +15,8 @@ from pathlib import Path
 __all__ = ["folder", "key", "read", "source_digest", "write"]
 
 _MAGIC = b"gpuperf1"
+#: objects kept; a few hundred kilobytes each at most
+MOST_ENTRIES = 4000
 _PACKAGES = ("isa", "isa/rows", "ptx", "flow", "emulate")
 
 
@@ -76,11 +78,24 @@ def read(name: str) -> bytes | None:
     return content
 
 
+@cache
+def _make_room(base: Path) -> None:
+    """Once per process: where there are too many entries, the older half goes."""
+    try:
+        with os.scandir(base) as entries:
+            found = sorted((entry.stat().st_mtime, entry.path) for entry in entries if entry.is_file())
+        for _, path in found[: len(found) // 2] if len(found) > MOST_ENTRIES else []:
+            os.unlink(path)
+    except OSError:
+        return
+
+
 def write(name: str, content: bytes) -> None:
     """Store a content under a name."""
     base = folder()
     if base is None:
         return
+    _make_room(base)
     digest = hashlib.blake2b(content, digest_size=20).digest()
     try:
         handle, temporary = tempfile.mkstemp(dir=base, prefix=".new-")

@@ -220,8 +220,10 @@ def _write_entry(frame: Frame) -> None:
     place = writer.op("load i32, ptr %pc")
     cases = " ".join(f"i32 {target}, label %{_label(frame, target)}" for target in sorted(frame.resumable))
     writer.do(f"switch i32 {place}, label %lost [{cases}]")
+    # no stack leads here; a damaged one must not lead anywhere else
     writer.start("lost")
-    writer.do("unreachable")
+    writer.do(f"store i32 0, ptr {frame.field('%st', State.EVENT)}")
+    writer.do(f"br label %leave{Status.EVENT}")
 
 
 _SAVED = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,8 @@ __all__ = ["Launch", "Slot", "Worker", "aligned"]
 _Visit = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _NEEDS_PYTHON = 8
+#: seconds of compiled code at a time
+_PIECE = 0.1
 
 
 def aligned(size: int) -> NDArray[np.uint8]:
@@ -136,14 +139,16 @@ class Worker:
     def run(self, slot: Slot, first: int, last: int) -> tuple[int, bool]:
         """CTAs from ``first`` on, until ``last`` or until one does not end in its visit: its index, and whether all ended."""
         run: Callable[..., int] = self.launch.functions["run"]
+        some = 32
         while first < last:
-            found = run(address_of(self.context), address_of(slot.record), first, last)
+            # in pieces, so that an interrupt from the keyboard is seen
+            start = time.perf_counter()
+            found = run(address_of(self.context), address_of(slot.record), first, min(last, first + some))
+            some = some * 2 if time.perf_counter() - start < _PIECE else some
             status, index = found & 15, found >> 4
-            if status == Status.DONE:
-                return last, True
-            if not self._settle(slot, status):
+            if status != Status.DONE and not self._settle(slot, status):
                 return index, False
-            first = index + 1
+            first = index if status == Status.DONE else index + 1
         return last, True
 
     def visit(self, slot: Slot) -> bool:

@@ -6,6 +6,7 @@ whatever ran first.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,6 +27,11 @@ WORTH_IT = 0.0015
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, "gpuperf-cta")
+
+
+if hasattr(os, "register_at_fork"):
+    # threads do not survive a fork
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 class _Queue:

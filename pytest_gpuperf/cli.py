@@ -20,11 +20,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _build() -> argparse.ArgumentParser:
-    from .commands import gate, inspect, profile, targets
+    from .commands import completion, gate, inspect, profile, targets
 
     parser = _Parser(prog="gpuperf", description="GPU kernels inspected, profiled and gated on the CPU.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for module in (inspect, profile, targets, gate):
+    for module in (inspect, profile, targets, gate, completion):
         module.add_parser(commands)
     return parser
 

@@ -35,24 +35,36 @@ __all__ = ["add_parser"]
 def add_parser(commands: Any) -> None:
     """Registers the subcommands."""
     report = commands.add_parser(
-        "report", help="render gpuperf.json anew; several are merged into one report"
+        "report",
+        help="render gpuperf.json anew; several are merged into one report",
+        epilog="example: gpuperf report shard-*/gpuperf.json -o build/gpuperf",
     )
     report.add_argument("reports", metavar="REPORT.json", nargs="+")
     report.add_argument("-o", "--output", metavar="DIR", required=True, help="write the report there")
     report.set_defaults(run=_report)
     check = commands.add_parser(
-        "check", help="gate a report, as its run did or against the baselines in a folder"
+        "check",
+        help="gate a report, as its run did or against the baselines in a folder",
+        epilog="example: gpuperf check build/gpuperf/gpuperf.json --baselines baselines",
     )
     check.add_argument("report", metavar="REPORT.json")
     check.add_argument("--baselines", metavar="DIR", help="judge against these instead of those of the run")
     check.add_argument("-o", "--output", metavar="DIR", help="write the report as judged there")
     check.set_defaults(run=_check)
-    compare = commands.add_parser("compare", help="gate one report against another, without baselines")
+    compare = commands.add_parser(
+        "compare",
+        help="gate one report against another, without baselines",
+        epilog="example: gpuperf compare main/gpuperf.json build/gpuperf/gpuperf.json -o build/difference",
+    )
     compare.add_argument("base", metavar="BASE.json")
     compare.add_argument("head", metavar="HEAD.json")
     compare.add_argument("-o", "--output", metavar="DIR", help="write the report as judged there")
     compare.set_defaults(run=_compare)
-    accept = commands.add_parser("accept", help="take over the baselines that a run proposes")
+    accept = commands.add_parser(
+        "accept",
+        help="take over the baselines that a run proposes",
+        epilog="example: gpuperf accept downloaded-artefact -k test_saxpy",
+    )
     accept.add_argument(
         "directory", metavar="DIR", help="a report's folder, with gpuperf.json and candidates/"
     )

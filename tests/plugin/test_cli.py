@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -196,6 +198,25 @@ def test_targets(capsys):
     code, out, _ = run(capsys, "targets")
     assert code == OK and "h100-sxm" in out
     assert "a100-sxm-80gb" in {row["id"] for row in json.loads(run(capsys, "targets", "--format", "json")[1])}
+
+
+@pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
+def test_completion_names_every_command_and_option(shell, capsys):
+    code, out, _ = run(capsys, "completion", shell)
+    assert code == OK
+    for word in ("inspect", "profile", "targets", "report", "check", "compare", "accept", "baselines"):
+        assert word in out
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=out, text=True, check=True)
+
+
+def test_bash_completes(capsys):
+    script = run(capsys, "completion", "bash")[1]
+    ask = "COMP_WORDS=(gpuperf accept --b) COMP_CWORD=2; _gpuperf; echo ${COMPREPLY[@]}"
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    done = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["--baselines"]
 
 
 @pytest.fixture

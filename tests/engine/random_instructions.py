@@ -134,7 +134,7 @@ INSTRUCTIONS: tuple[str, ...] = (
     *spread("cvt.*.u64.f32 @Dd, @Rf", "rni rzi"),
     *spread("cvt.*.u8.f32 @Dr, @Rf", "rni rzi"),
     *spread("cvt.*.s16.f64 @Dh, @Re", "rni rzi"),
-    *spread("cvt.*.f32.f32 @Df, @Rf", "rni rzi rmi rpi sat ftz"),
+    *spread("cvt.*.f32.f32 @Df, @Rf", "rni rzi rmi rpi sat"),  # .ftz alone leaves the bits of a NaN open
     "cvt.f64.f32 @De, @Rf",
     *spread("cvt.*.f32.f64 @Df, @Re", ROUND, "rn.ftz rn.sat"),
     *spread("cvt.*.f16.f32 @Dx, @Rf", "rn rz"),

@@ -1,0 +1,276 @@
+"""Value patterns of small programs: what is found, how it is called, and what is no finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from tests.engine.running import GLOBAL_THREAD, module
+
+#: each thread below ``n`` stores ``value`` to its element
+STORE = module(
+    f"""
+    {GLOBAL_THREAD}
+    ld.param.u64 %rd0, [out];
+    ld.param.u32 %r1, [n];
+    ld.param.u32 %r2, [value];
+    setp.ge.u32 %p1, %r19, %r1;
+    @%p1 ret;
+    mul.wide.u32 %rd1, %r19, 4;
+    add.u64 %rd0, %rd0, %rd1;
+    st.global.u32 [%rd0], %r2;
+    ret;""",
+    ".param .u64 out, .param .u32 n, .param .u32 value",
+)
+#: each thread copies its element
+COPY = module(
+    f"""
+    {GLOBAL_THREAD}
+    ld.param.u64 %rd0, [from];
+    ld.param.u64 %rd1, [to];
+    mul.wide.u32 %rd2, %r19, 4;
+    add.u64 %rd0, %rd0, %rd2;
+    add.u64 %rd1, %rd1, %rd2;
+    ld.global.u32 %r1, [%rd0];
+    st.global.u32 [%rd1], %r1;
+    ret;""",
+    ".param .u64 from, .param .u64 to",
+)
+#: each thread adds its number to one counter
+COUNT = module(
+    f"""
+    {GLOBAL_THREAD}
+    ld.param.u64 %rd0, [total];
+    red.global.add.u32 [%rd0], %r19;
+    ret;""",
+    ".param .u64 total",
+)
+#: each thread below ``n`` stores the low byte of its number
+BYTES = module(
+    f"""
+    {GLOBAL_THREAD}
+    ld.param.u64 %rd0, [out];
+    mul.wide.u32 %rd1, %r19, 4;
+    add.u64 %rd0, %rd0, %rd1;
+    st.global.u8 [%rd0], %r19;
+    ret;""",
+    ".param .u64 out",
+)
+NUMBERS = np.arange(1, 33, dtype=np.uint32)
+
+Launch = Callable[..., ge.Profile]
+
+
+@pytest.fixture
+def device(backend: str) -> ge.Device:
+    return ge.Device(observe={"memory", "values"}, backend=backend, memory_bytes=1 << 22)
+
+
+@pytest.fixture
+def run(device: ge.Device) -> Launch:
+    kernels = {}
+
+    def launch(text: str, *args: Any, grid: int = 1, block: int = 32) -> ge.Profile:
+        kernel = kernels.setdefault(text, ge.parse(text, path="k.ptx")["k"])
+        return device.launch(kernel, grid, block, list(args))
+
+    return launch
+
+
+def found(device: ge.Device) -> list[tuple[str, str]]:
+    return [(finding.rule, finding.object) for finding in ge.find_patterns(device.program)]
+
+
+def test_nothing_is_wrong_with_ordinary_work(device: ge.Device, run: Launch) -> None:
+    device.array(NUMBERS, name="source")
+    target = device.zeros(32, np.uint32, name="target")
+    run(STORE, target, 31, 5)
+    target.numpy()
+    assert found(device) == []
+
+
+def test_memset_that_a_launch_overwrites_is_fine(device: ge.Device, run: Launch) -> None:
+    target = device.zeros(64, np.uint32, name="target")
+    run(BYTES, target, grid=2)
+    assert found(device) == []
+    assert target.numpy().tolist() == list(range(64))
+
+
+def test_redundant_values(device: ge.Device, run: Launch) -> None:
+    target = device.array(NUMBERS, name="target")
+    run(STORE, target, 10, 3)  # one of ten elements holds 3 before
+    assert found(device) == []
+    run(STORE, target, 10, 3)
+    (finding,) = ge.find_patterns(device.program)
+    assert (finding.rule, finding.object, finding.kernel) == ("redundant-values", "target", "k")
+    assert dict(finding.evidence) == {"written": 10, "unchanged": 10, "bytes": 40}
+    assert finding.path == __file__
+
+
+@pytest.mark.parametrize(("same", "redundant"), [(10, False), (11, True), (32, True)])
+def test_redundant_from_a_third_on(device: ge.Device, run: Launch, same: int, redundant: bool) -> None:
+    """At least a third of what was written must have been there before: 11 of 32, not 10."""
+    target = device.array(
+        np.where(np.arange(33) < same, 9, 1000 + np.arange(33)).astype(np.uint32), name="target"
+    )
+    run(STORE, target, 32, 9)
+    assert (("redundant-values", "target") in found(device)) == redundant
+
+
+def test_first_writes_are_never_redundant(device: ge.Device, run: Launch) -> None:
+    """Fresh memory holds zero bytes, but nobody wrote them."""
+    target = device.empty(33, np.uint32, name="target")
+    run(STORE, target, 32, 0)
+    assert found(device) == [("single-zero", "target")]
+
+
+def test_single_zero_and_single_value(device: ge.Device, run: Launch) -> None:
+    device.array(np.zeros(4, np.float32), name="zero")
+    device.array(np.full(4, 2.5, np.float32), name="value")
+    device.array(np.full(4, -0.0, np.float32), name="minus zero")
+    device.array(np.array([7], np.int32), name="one element")
+    device.array(np.zeros(0, np.int32), name="no element")
+    findings = ge.find_patterns(device.program)
+    assert [(item.rule, item.object) for item in findings] == [
+        ("single-zero", "zero"),
+        ("single-value", "value"),
+        ("single-value", "minus zero"),
+    ]
+    assert findings[1].evidence["value"] == "2.5"
+    assert findings[0].call == 'device.array(np.zeros(4, np.float32), name="zero")'
+    assert findings[0].identity == f'single-zero zero "{findings[0].call}"'
+
+
+def test_a_memset_is_no_single_value_but_may_be_redundant(device: ge.Device) -> None:
+    target = device.zeros(8, np.uint32, name="target")
+    target.fill(3)
+    assert found(device) == []
+    target.fill(3)
+    assert found(device) == [("redundant-values", "target")]
+
+
+def test_duplicate_values(device: ge.Device, run: Launch) -> None:
+    first = device.array(NUMBERS, name="first")
+    second = device.array(NUMBERS, name="second")
+    assert found(device) == [("duplicate-values", "second")]
+    (finding,) = ge.find_patterns(device.program)
+    assert finding.evidence["other"] == "first"
+    assert finding.evidence["bytes"] == 128
+    third = device.empty(32, np.uint32, name="third")
+    run(COPY, first, third)
+    assert ("duplicate-values", "third") in found(device)
+    second.copy_from(NUMBERS + 1)
+    assert len(found(device)) == 2
+
+
+def test_contents_of_another_size_or_since_changed_are_no_duplicates(device: ge.Device) -> None:
+    first = device.array(NUMBERS, name="first")
+    first.copy_from(NUMBERS[::-1].copy())
+    device.array(NUMBERS, name="second")
+    device.array(NUMBERS[:16], name="third")
+    assert found(device) == []
+
+
+def test_a_step_in_a_loop_is_one_call(device: ge.Device, run: Launch) -> None:
+    target = device.array(NUMBERS, name="target")
+    for _ in range(4):
+        run(STORE, target, 31, 3)
+    assert found(device) == [("redundant-values", "target")]
+
+
+def test_equal_lines_are_told_apart_by_an_ordinal(device: ge.Device, run: Launch) -> None:
+    one, two = device.array(NUMBERS, name="one"), device.array(NUMBERS + 50, name="two")
+    for target in (one, two):
+        target.fill(1)
+    if True:
+        one.fill(1)
+    if True:
+        one.fill(1)
+    calls = [(finding.object, finding.call) for finding in ge.find_patterns(device.program)]
+    assert calls == [("one", "one.fill(1)"), ("one", "one.fill(1) #2")]
+
+
+def test_objects_without_names(device: ge.Device, run: Launch) -> None:
+    device.array(np.zeros(4, np.uint32))
+    target = device.array(NUMBERS)
+    run(STORE, target, 31, 3)
+    run(STORE, target, 31, 3)
+    assert found(device) == [("single-zero", "array#1"), ("redundant-values", "out")]
+
+
+def test_views_belong_to_their_array(device: ge.Device, run: Launch) -> None:
+    target = device.array(NUMBERS, name="target")
+    run(STORE, target[8:], 8, 1)
+    run(STORE, target[8:], 8, 1)
+    target[16:24].fill(5)
+    target[20:24].fill(5)
+    findings = [(item.object, dict(item.evidence)) for item in ge.find_patterns(device.program)]
+    assert findings == [
+        ("target", {"written": 8, "unchanged": 8, "bytes": 32}),
+        ("target", {"written": 4, "unchanged": 4, "bytes": 16}),
+    ]
+
+
+def test_partly_written_elements(device: ge.Device, run: Launch) -> None:
+    """A store of one byte writes its element; unchanged if the whole element is."""
+    target = device.array(np.arange(32, dtype=np.uint32), name="target")
+    run(BYTES, target)
+    (finding,) = ge.find_patterns(device.program)
+    assert dict(finding.evidence) == {"written": 32, "unchanged": 32, "bytes": 128}
+
+
+def test_atomics_write(device: ge.Device, run: Launch) -> None:
+    total = device.zeros(2, np.uint32, name="total")
+    run(COUNT, total)
+    assert total.numpy().tolist() == [sum(range(32)), 0]
+    events = [event for event in device.events if event.kind == "launch"]
+    (write,) = events[0].writes
+    assert (write.elements, write.written, write.unchanged, write.zero) == (2, 1, 0, False)
+
+
+def test_a_launch_that_writes_nothing(device: ge.Device, run: Launch) -> None:
+    target = device.array(np.zeros(4, np.uint32) + NUMBERS[:4], name="target")
+    run(STORE, target, 0, 9)
+    assert device.events[-1].writes == ()
+    assert found(device) == []
+
+
+def test_copies_between_arrays(device: ge.Device) -> None:
+    first, second = device.array(NUMBERS, name="first"), device.empty(32, np.uint32, name="second")
+    second.copy_from(first)
+    assert found(device) == [("duplicate-values", "second")]
+    second.copy_from(first)
+    assert found(device) == [
+        ("duplicate-values", "second"),
+        ("redundant-values", "second"),
+        ("duplicate-values", "second"),
+    ]
+
+
+def test_values_are_counted_the_same_with_and_without_observing(backend: str) -> None:
+    profiles = []
+    for observe in ({"memory"}, {"memory", "values"}):
+        device = ge.Device(observe=observe, backend=backend, memory_bytes=1 << 22)
+        target = device.empty(64, np.uint32, name="target")
+        profiles.append(device.launch(ge.parse(STORE, path="k.ptx")["k"], 2, 32, [target, 40, 9]).to_dict())
+        assert target.numpy()[:41].tolist() == [9] * 40 + [0]
+    assert profiles[0] == profiles[1]
+
+
+def test_two_backends_find_the_same() -> None:
+    identities = []
+    for backend in ("lanes", "native"):
+        device = ge.Device(observe={"memory", "values"}, backend=backend, memory_bytes=1 << 22)
+        kernel = ge.parse(STORE, path="k.ptx")["k"]
+        target, other = device.zeros(50, np.uint32, name="target"), device.zeros(50, np.uint32, name="other")
+        for array, value in ((target, 0), (target, 1), (other, 1), (target, 1)):
+            device.launch(kernel, 2, 32, [array, 50, value])
+        identities.append(
+            [(finding.identity, finding.message) for finding in ge.find_patterns(device.program)]
+        )
+    assert identities[0] == identities[1]
+    assert len(identities[0]) >= 3

@@ -14,6 +14,7 @@ In text that is compared, ``…`` stands for any characters of a line, and alone
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib.util
 import io
@@ -101,6 +102,13 @@ def commands_of(block: Block) -> list[tuple[str, str]]:
     return [(command, "\n".join(lines).strip("\n")) for command, lines in pairs]
 
 
+def _alike(actual: Any, shown: Any) -> bool:
+    """Equal, numbers to as many digits as are shown at most (0.5 %)."""
+    if isinstance(shown, tuple):
+        return len(actual) == len(shown) and all(map(_alike, actual, shown))
+    return bool(actual == (pytest.approx(shown, rel=0.005) if isinstance(shown, float) else shown))
+
+
 def not_run(command: str) -> str:
     """Why a command is not run; empty if it is."""
     return next((why for start, why in NOT_RUN.items() if f"{command} ".startswith(f"{start} ")), "")
@@ -137,6 +145,19 @@ class Page:
             with contextlib.redirect_stdout(io.StringIO()) as stream:
                 exec(code, self.names)
             self.printed = stream.getvalue()
+            self._values(block)
+
+    def _values(self, block: Block) -> None:
+        """Expressions with a literal in a comment behind them have that value, to as many digits."""
+        lines = block.text.splitlines()
+        for node in ast.parse(block.text).body:
+            if not isinstance(node, ast.Expr) or not isinstance(node.value, (ast.Tuple, ast.Attribute)):
+                continue
+            comment = lines[node.end_lineno - 1][node.end_col_offset :].strip().removeprefix("#").strip()
+            with contextlib.suppress(SyntaxError, ValueError):
+                shown = ast.literal_eval(comment)
+                actual = eval(compile(ast.Expression(node.value), str(block), "eval"), self.names)
+                assert _alike(actual, shown), f"{block}: {comment} is {actual}"
 
     def text(self, block: Block) -> None:
         assert matches(block.text, self.printed), f"{block}: printed\n{self.printed}"

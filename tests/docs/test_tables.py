@@ -163,6 +163,17 @@ def test_subcommands_are_those_of_the_command():
     assert sorted(table) == sorted(commands.choices)
 
 
+def test_readme_begins_with_the_two_commands_and_keeps_the_place_of_the_benchmarks():
+    text = text_of("README.md")
+    assert re.search(r"^# pytest-gpuperf\n\n```console\n\$ make demo\n\$ make test\n```", text)
+    assert re.search(r"^<!-- bench -->\n.*^<!-- /bench -->$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_no_picture_is_large():
+    for path in (ROOT / "docs").iterdir():
+        assert path.suffix == ".md" or path.stat().st_size < 200_000, path
+
+
 def test_environment_variables_are_those_read():
     documented = {code_in(row[0])[0] for row in rows("docs/engine.md", "| variable | |")}
     sources = [*(ROOT / "engine" / "gpuperf_engine").rglob("*.py")]

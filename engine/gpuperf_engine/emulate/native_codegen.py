@@ -213,8 +213,6 @@ def _write_entry(frame: Frame) -> None:
     for name, offset in _POINTERS:
         writer.do(f"%{name} = load ptr, ptr {frame.field('%ctx', offset)}, !invariant.load !0")
     writer.do(f"%sharedbytes = load i64, ptr {frame.field('%ctx', Context.SHARED_BYTES)}, !invariant.load !0")
-    writer.do(f"store ptr %cta, ptr {frame.field('%ctx', Context.CTA)}")
-    writer.do(f"store ptr %st, ptr {frame.field('%ctx', Context.STATE)}")
     writer.do("br label %dispatch")
     writer.start("dispatch")
     place = writer.op("load i32, ptr %pc")

@@ -24,7 +24,11 @@ _MEMORY = (
     "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes",
     "count_lanes", "count_atomic", "count_sectors", "count_windows", "count_wavefronts",
 )  # fmt: skip
-_SCRIPTS = {"memory": (_MEMORY, "native_runtime_memory.py"), "schedule": (_SCHEDULE, "native_runtime_schedule.py")}
+#: groups of functions written in ``native_script``: what they export, and their files
+_SCRIPTS = {
+    "memory": (_MEMORY, ("native_runtime_memory.py", "native_runtime_count.py")),
+    "schedule": (_SCHEDULE, ("native_runtime_schedule.py",)),
+}
 _ACCESS = ("load_lanes", "store_lanes", "mark_lanes", "count_sectors", "count_windows", "count_wavefronts")
 _numbers = itertools.count()
 _lock = threading.RLock()
@@ -59,7 +63,10 @@ def _machine(level: int) -> Any:
 
 @cache
 def _jit() -> Any:
-    return llvm.create_lljit_compiler(_machine(0))
+    made = llvm.create_lljit_compiler(_machine(0))
+    # it must outlive all objects in it, which may be let go of at the very end of the process: so it is never disposed of
+    made._owned = True
+    return made
 
 
 def fingerprint(level: int) -> str:
@@ -159,7 +166,7 @@ def _library(name: str) -> Library:
 
 def _runtime_text(name: str) -> str:
     if name in _SCRIPTS:
-        return native_script.translate(_HERE / _SCRIPTS[name][1], vars(native_layout))
+        return native_script.translate([_HERE / file for file in _SCRIPTS[name][1]], vars(native_layout))
     if name.startswith("access"):
         return access_functions(int(name[6:]), host().wide)
     return vector_function(name)
@@ -201,7 +208,10 @@ def improve() -> None:
 
 def _improve(names: list[str]) -> None:
     for name in names:
-        content = compile_object(_runtime_text(name), 1)
+        try:
+            content = compile_object(_runtime_text(name), 1)
+        except RuntimeError:
+            return
         store_object(name, 1, content)
         with _lock:
             better = link(content, *_links(name))

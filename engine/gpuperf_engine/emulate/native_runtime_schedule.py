@@ -132,6 +132,7 @@ def proceed(context: int, cta: int) -> int:
     first = load64(cta + Cta.STATES)
     warp = load64(cta + Cta.POSITION)
     ran = load64(cta + Cta.RAN)
+    store64(context + Context.CTA, cta)
     while warp < warps or ran:
         if warp >= warps:
             warp = 0
@@ -139,6 +140,7 @@ def proceed(context: int, cta: int) -> int:
         state = first + warp * size
         if load32(state + State.WAIT) == Wait.RUNNABLE:
             ran = 1
+            store64(context + Context.STATE, state)
             status = call(code, context, cta, state)
             over = load64(state + State.STEPS) > load64(context + Context.BUDGET)
             if over and status <= Status.TURN_OVER:

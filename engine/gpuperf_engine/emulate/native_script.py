@@ -9,7 +9,7 @@ names of integer constants, and the words of ``WORDS``. Anything else raises ``V
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 __all__ = [
@@ -106,10 +106,10 @@ declare i64 @llvm.ctpop.i64(i64)
 """
 
 
-def translate(path: Path, constants: Mapping[str, object]) -> str:
-    """LLVM IR of all functions in a file. ``constants`` are the integers (or classes of integers) its names stand for."""
-    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+def translate(paths: Sequence[Path], constants: Mapping[str, object]) -> str:
+    """LLVM IR of all functions in some files. ``constants`` are the integers (or classes of integers) that names stand for."""
+    trees = [ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in paths]
+    functions = [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
     names = {node.name for node in functions}
     return _DECLARATIONS + "\n".join(Translation(node, names, constants).text() for node in functions)
 

@@ -11,18 +11,15 @@ function (``native_vectors``).
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
 from typing import Any
 
 from ..isa.types import ScalarType, scalar_type
 from ..isa.words import Number, Value
+from .native_constants import float_bits, fold
+from .native_writer import LANES, Writer, scalar_ll, vector_ll
 
-__all__ = ["LANES", "NativeValue", "Writer", "float_bits", "scalar_ll", "vector_ll"]
+__all__ = ["LANES", "NativeValue", "Writer", "scalar_ll", "vector_ll"]
 
-LANES = 32
-
-_ALL_ONES = (1 << LANES) - 1
 _CANONICAL = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FFFFFFFFFFFFFFF}
 _ROUND_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 _FLOAT_COMPARE = {
@@ -30,115 +27,6 @@ _FLOAT_COMPARE = {
     "equ": "ueq", "neu": "une", "ltu": "ult", "leu": "ule", "gtu": "ugt", "geu": "uge", "num": "ord", "nan": "uno",
 }  # fmt: skip
 _INT_COMPARE = {"lo": "ult", "ls": "ule", "hi": "ugt", "hs": "uge"}
-_BITWISE = {"and": "and", "or": "or", "xor": "xor"}
-
-
-def scalar_ll(type: ScalarType) -> str:
-    """LLVM type of one lane."""
-    if type.kind == "f" and type.lanes == 1 and type.bits >= 32:
-        return "float" if type.bits == 32 else "double"
-    return f"i{type.bits}"
-
-
-def vector_ll(type: ScalarType) -> str:
-    """LLVM type of all lanes."""
-    return f"<{LANES} x {scalar_ll(type)}>"
-
-
-def float_bits(value: float, type: ScalarType) -> int:
-    """Bit pattern of a Python float in a float type, rounded to nearest even."""
-    if type.name == "f64":
-        return int.from_bytes(struct.pack("<d", value), "little")
-    if type.name == "f16":
-        return _narrow(value, 5, 10)
-    if type.name == "bf16":
-        return _narrow(value, 8, 7)
-    return _narrow(value, 8, 23)
-
-
-def _narrow(value: float, exponent_bits: int, fraction_bits: int) -> int:
-    """Round to nearest even in a narrower format, from the exact value of the double."""
-    raw = int.from_bytes(struct.pack("<d", value), "little")
-    sign = raw >> 63 << (exponent_bits + fraction_bits)
-    top = (1 << exponent_bits) - 1
-    if value != value:
-        return (1 << (exponent_bits + fraction_bits)) - 1
-    infinity = sign | top << fraction_bits
-    if value in (float("inf"), float("-inf")):
-        return infinity
-    numerator, denominator = abs(value).as_integer_ratio()
-    if not numerator:
-        return sign
-    bias = top >> 1
-    exponent = max(numerator.bit_length() - denominator.bit_length(), 1 - bias - 1)
-    while numerator >= denominator << (exponent + 1) if exponent >= -1 else numerator << -(exponent + 1) >= denominator:
-        exponent += 1
-    while exponent > 1 - bias and (
-        numerator < denominator << exponent if exponent >= 0 else numerator << -exponent < denominator
-    ):
-        exponent -= 1
-    exponent = max(exponent, 1 - bias)
-    shift = fraction_bits - exponent
-    scaled, below = (numerator << shift, denominator) if shift >= 0 else (numerator, denominator << -shift)
-    quotient, rest = divmod(scaled, below)
-    if 2 * rest > below or (2 * rest == below and quotient & 1):
-        quotient += 1
-    encoded = quotient + ((exponent + bias - 1) << fraction_bits)
-    return min(sign | encoded, infinity)
-
-
-class Writer:
-    """The text being written: lines of the current function, fresh names, and the runtime functions that it calls."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.needs: dict[str, str] = {}
-        self._counter = 0
-        self._splats: dict[tuple[str, str], str] = {}
-
-    def op(self, text: str) -> str:
-        """Append ``%n = text`` and give the name."""
-        self._counter += 1
-        name = f"%n{self._counter}"
-        self.lines.append(f"  {name} = {text}")
-        return name
-
-    def do(self, text: str) -> None:
-        """Append an instruction without result."""
-        self.lines.append("  " + text)
-
-    def label(self, hint: str) -> str:
-        """A fresh label."""
-        self._counter += 1
-        return f"{hint}.{self._counter}"
-
-    def start(self, label: str) -> None:
-        """Begin a basic block; values splatted before stay usable only if it is dominated by them."""
-        self.lines.append(f"{label}:")
-
-    def forget(self) -> None:
-        """A block that earlier values do not dominate begins."""
-        self._splats.clear()
-
-    def splat(self, text: str, scalar: str) -> str:
-        """A scalar in all lanes."""
-        key = (text, scalar)
-        found = self._splats.get(key)
-        if found is None:
-            one = self.op(f"insertelement <{LANES} x {scalar}> poison, {scalar} {text}, i32 0")
-            found = self._splats[key] = self.op(
-                f"shufflevector <{LANES} x {scalar}> {one}, <{LANES} x {scalar}> poison, <{LANES} x i32> zeroinitializer"
-            )
-        return found
-
-    def call(self, name: str, result: str, *arguments: tuple[str, str]) -> str:
-        """Call a runtime function; arguments are (LLVM type, operand)."""
-        self.needs[name] = f"declare {result} @{name}({', '.join(type for type, _ in arguments)})"
-        text = f"call {result} @{name}({', '.join(f'{type} {operand}' for type, operand in arguments)})"
-        if result == "void":
-            self.do(text)
-            return ""
-        return self.op(text)
 
 
 class NativeValue(Value):
@@ -246,7 +134,7 @@ class NativeValue(Value):
     def apply(self, primitive: str, *others: Value, **attributes: Any) -> Value:
         operands: tuple[Any, ...] = (self, *others)
         if all(operand.number is not None for operand in operands):
-            folded = _fold(primitive, operands, attributes)
+            folded = fold(primitive, operands, attributes)
             if folded is not None:
                 return folded
         handler = getattr(self, f"_{primitive}", None)
@@ -631,58 +519,3 @@ class NativeValue(Value):
         result = small._select(signed_zero, bits).bits_as(kind)
         result.loose = self.loose
         return result
-
-
-def _fold(primitive: str, values: Sequence[NativeValue], attributes: dict[str, Any]) -> NativeValue | None:
-    """Integer constants, computed here."""
-    first = values[0]
-    kind = first.type
-    if kind.is_float and primitive not in ("bits", "and", "or", "xor", "not"):
-        return None
-    numbers = [value.number or 0 for value in values]
-    signed = [_signed(number, value.type) for number, value in zip(numbers, values)]
-    result: int | None = None
-    type = kind
-    if primitive in _ARITHMETIC:
-        result = _ARITHMETIC[primitive](*numbers)
-    elif primitive == "shl":
-        result = numbers[0] << min(numbers[1], kind.bits)
-    elif primitive == "shr":
-        result = signed[0] >> min(numbers[1], kind.bits)
-    elif primitive == "compare" and attributes["op"] in _RELATIONS:
-        result, type = int(_RELATIONS[attributes["op"]](signed[0], _signed(numbers[1], kind))), scalar_type("pred")
-    elif primitive == "convert" and not attributes["type"].is_float and not attributes.get("saturate"):
-        result, type = signed[0], attributes["type"]
-    elif primitive == "bits" or primitive == "predicate_to":
-        result, type = numbers[0], attributes["type"]
-    elif primitive == "minimum":
-        result = min(signed)
-    elif primitive == "maximum":
-        result = max(signed)
-    if result is None:
-        return None
-    return NativeValue.of_bits(first.writer, result, type)
-
-
-def _signed(number: int, type: ScalarType) -> int:
-    return number - (1 << type.bits) if type.is_signed and number >> (type.bits - 1) else number
-
-
-_ARITHMETIC: dict[str, Any] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-    "not": lambda a: ~a,
-    "neg": lambda a: -a,
-}
-_RELATIONS: dict[str, Any] = {
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-}

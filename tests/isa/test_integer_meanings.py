@@ -241,6 +241,13 @@ def test_carry_chain(a: int, b: int, c: int) -> None:
         assert sum(word << 32 * index for index, word in enumerate(words)) == expected % 2**128
 
 
+@given(WORD, WORD)
+def test_carry_of_a_difference(a: int, b: int) -> None:
+    """Set where nothing is borrowed, as the machines have it; nvcc's 128-bit division reads it with addc."""
+    assert run("sub.cc.u32", a, b) == ((a - b) & 0xFFFFFFFF, int(a >= b))
+    assert run("subc.cc.u32", a, b, 0) == ((a - b - 1) & 0xFFFFFFFF, int(a > b))
+
+
 @given(WORD, WORD, WORD, st.booleans())
 def test_mad_carry(a: int, b: int, c: int, carry: bool) -> None:
     low, high = a * b & 0xFFFFFFFF, a * b >> 32

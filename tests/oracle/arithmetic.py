@@ -33,15 +33,16 @@ def add(b: Builder) -> Step:
 
 @meaning("addc", "subc")
 def carry(b: Builder) -> Step:
-    """Extended precision: ``.cc`` writes the carry (or borrow) flag, ``addc``/``subc`` read it."""
+    """Extended precision: ``.cc`` writes the flag, ``addc``/``subc`` read it. Subtraction adds the complement and 1, as the
+    machines do: the flag is set where nothing is borrowed."""
     base = b.statement.base
     reads, subtract, writes = base in ("addc", "subc"), base.startswith("sub"), b.has("cc")
     x, y = sources(b, 2)
     put, width = b.put(0), b.width
 
     def step(t: Thread) -> None:
-        flag = t.carry if reads else 0
-        total = x(t) - y(t) - flag if subtract else x(t) + y(t) + flag
+        flag = t.carry if reads else int(subtract)
+        total = x(t) + (mask(width) - y(t)) + flag if subtract else x(t) + y(t) + flag
         put(t, total)
         if writes:
             t.carry = total >> width & 1

@@ -1,7 +1,8 @@
 """Extended-precision integer arithmetic (manual: "Extended-Precision Integer Arithmetic Instructions").
 
-The condition code CC.CF is the last source of the rows that read it and the last result of the spellings with ``.cc``; for
-subtraction it is the borrow.
+The condition code CC.CF is the last source of the rows that read it and the last result of the spellings with ``.cc``. The
+manual calls it the borrow after a subtraction; as in the machines it is the carry of a + ~b + 1, which is set where there
+is *no* borrow. Both are the same within a chain of subtractions, but nvcc's 128-bit division reads it with ``addc``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def addc(a: Value, b: Value, carry: Value) -> tuple[Value, Value]:
 
 @instruction("sub.cc.type d, a, b", type=WORDS, category="integer", unit="alu", since=(1, 2), requires=LONG)
 def sub_borrow(a: Value, b: Value) -> tuple[Value, Value]:
-    """a − b; CC.CF becomes the borrow."""
+    """a − b; CC.CF becomes 1 where nothing is borrowed."""
     return _sub(a, b, None)
 
 
@@ -49,9 +50,9 @@ def sub_borrow(a: Value, b: Value) -> tuple[Value, Value]:
     requires=LONG,
     reads_carry=True,
 )
-def subc(a: Value, b: Value, borrow: Value) -> tuple[Value, Value]:
-    """a − b − CC.CF; .cc: CC.CF becomes the borrow."""
-    return _sub(a, b, borrow)
+def subc(a: Value, b: Value, carry: Value) -> tuple[Value, Value]:
+    """a − b, less 1 where CC.CF is 0; .cc: CC.CF becomes 1 where nothing is borrowed."""
+    return _sub(a, b, ~carry)
 
 
 @instruction(
@@ -104,4 +105,4 @@ def _sub(a: Value, b: Value, borrow: Value | None) -> tuple[Value, Value]:
     if borrow is not None:
         one = select(borrow, difference.constant(1, unsigned), 0)
         difference, out = difference - one, out | (borrow & difference.compare("eq", 0))
-    return difference, out
+    return difference, ~out

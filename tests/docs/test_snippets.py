@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -136,10 +137,23 @@ def test_commands_that_are_not_run_are_real():
 
 def test_every_link_leads_somewhere():
     for page in pages():
-        text = re.sub(r"```.*?```|`[^`]*`", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", text):
-            if not target.startswith("https://"):
-                assert (ROOT / page).parent.joinpath(target).exists(), f"{page}: {target}"
+        for target in re.findall(r"\]\(([^)\s]+)\)", _prose(ROOT / page)):
+            if target.startswith("https://"):
+                continue
+            name, _, anchor = target.partition("#")
+            path = (ROOT / page).parent / name if name else ROOT / page
+            assert path.exists(), f"{page}: {target}"
+            assert not anchor or anchor in _anchors(path), f"{page}: {target}"
+
+
+def _prose(path: Path) -> str:
+    return re.sub(r"```.*?```|`[^`]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def _anchors(path: Path) -> set[str]:
+    """As GitHub makes them: lower case, punctuation dropped, spaces as hyphens."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_comparison_of_shown_output():

@@ -20,9 +20,16 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _build() -> argparse.ArgumentParser:
+    from gpuperf_engine import __version__
+
     from .commands import completion, gate, inspect, profile, targets
 
-    parser = _Parser(prog="gpuperf", description="GPU kernels inspected, profiled and gated on the CPU.")
+    parser = _Parser(
+        prog="gpuperf",
+        description="GPU kernels inspected, profiled and gated on the CPU.",
+        epilog="exit codes: 0 ok, 1 the gate failed, 2 wrong usage, 3 could not be judged",
+    )
+    parser.add_argument("--version", action="version", version=f"gpuperf {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for module in (inspect, profile, targets, gate, completion):
         module.add_parser(commands)

@@ -37,6 +37,7 @@ class Generated:
     state_bytes: int
     zero_start: int
     zero_bytes: int
+    parameters_start: int
     stack_entries: int
     report: int
     watch: int
@@ -172,7 +173,7 @@ def generate(program: Program, watching: bool) -> tuple[str, Generated]:
     needs = tuple(sorted(name for name in writer.needs if not name.startswith("llvm.")))
     slots = frame.slots
     return text, Generated(
-        needs, slots.bytes, slots.zero_start, slots.zero_bytes, frame.stack_entries, slots.report,
+        needs, slots.bytes, slots.zero_start, slots.zero_bytes, slots.parameters_start, frame.stack_entries, slots.report,
         1 if watching else 2, _slot_table(frame), _constant_table(frame),
     )  # fmt: skip
 

@@ -114,6 +114,7 @@ class Worker:
             Context.SCRATCH: address_of(self.scratch),
             Context.ZERO_START: generated.zero_start,
             Context.ZERO_BYTES: generated.zero_bytes,
+            Context.PARAMETERS: generated.parameters_start,
             Context.LAST_LANES: (1 << last) - 1,
             Context.SHARED_WINDOW: SHARED_WINDOW,
             Context.LOCAL_WINDOW: LOCAL_WINDOW,

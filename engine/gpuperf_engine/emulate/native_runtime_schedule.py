@@ -52,6 +52,8 @@ def begin(context: int, cta: int, index: int) -> int:
         store32(state + State.INDEX, warp)
         store32(state + State.ID, EXIT_CODE)
         fill(state + load64(context + Context.ZERO_START), 0, load64(context + Context.ZERO_BYTES))
+        parameters = load64(context + Context.PARAMETERS)
+        fill(state + parameters, 0, size - parameters)
         state += size
         warp += 1
     return 0

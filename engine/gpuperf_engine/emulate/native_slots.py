@@ -51,7 +51,7 @@ class Slots:
             for register in sorted(crossing, key=lambda item: item.index):
                 self._place(number, register)
         self.report = self._take(8 * LANES, 64)
-        self.bytes = -(-self._next // 64) * 64
+        self.parameters_start = self.bytes = -(-self._next // 64) * 64
 
     def _take(self, size: int, align: int) -> int:
         offset = -(-self._next // align) * align

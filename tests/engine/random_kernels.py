@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from tests.engine.random_instructions import INSTRUCTIONS
 
-__all__ = ["INPUTS", "LOGS", "Choices", "Seeded", "gathered", "structured", "tangled"]
+__all__ = ["INPUTS", "LOGS", "Choices", "Seeded", "gathered", "ordered", "structured", "tangled"]
 
 T = TypeVar("T")
 INPUTS = 64  # words of the input, a power of two
@@ -106,6 +106,8 @@ class Writer:
     #: barriers after early returns from inside a branch; they bring splits together, which the interpreter does not count
     gathers: bool = False
     parted: bool = False
+    #: results may depend on the order of threads: only the two backends can be compared
+    ordered: bool = False
 
     # -- pieces
 
@@ -260,7 +262,9 @@ class Writer:
 
     def statement(self, depth: int, uniform: bool) -> None:
         kind = self.choices.number(0, 19)
-        if kind < 7 or (depth >= 4 and kind >= 11):
+        if self.ordered and not self.in_function and self.chance(5):
+            self.order()
+        elif kind < 7 or (depth >= 4 and kind >= 11):
             self.instruction()
         elif kind < 10:
             self.memory()
@@ -379,6 +383,43 @@ class Writer:
             self.emit(f"{guard}call (r0), {name}, (a0, a1)")
         self.emit(f"{guard}ld.param.b32 {self.register('r')}, [r0]")
         self.lines.append("    }")
+
+    # -- where the order shows
+
+    def order(self) -> None:
+        r = self.register
+        kind = self.pick(("atomic", "shared", "active", "volatile", "special", "lock", "old vote", "spread"))
+        if kind == "atomic":
+            operation = self.pick(("add.u32", "exch.b32", "inc.u32", "max.s32", "and.b32"))
+            guard = f"@{r('p')} " if self.chance(3) else ""
+            self.emit(
+                f"{guard}atom.global.{operation} {r('r')}, [%sums+{4 * self.choices.number(0, 5)}], {self.source('r')}"
+            )
+        elif kind == "shared":
+            self.emit(
+                f"atom.shared.cas.b32 {r('r')}, [sums+{4 * self.choices.number(0, 7)}], {self.source('r')}, {r('r')}"
+            )
+        elif kind == "active":
+            self.emit(f"activemask.b32 {r('r')}")
+        elif kind == "volatile":
+            self.emit(f"ld.volatile.global.u32 {r('r')}, [%sums+{4 * self.choices.number(0, 5)}]")
+            self.emit(f"st.volatile.global.u32 [%sums+{4 * self.choices.number(0, 5)}], {r('r')}")
+        elif kind == "special":
+            name = self.pick(("%clock", "%warpid", "%smid", "%lanemask_ge", "%nwarpid", "%gridid", "%nsmid"))
+            self.emit(f"mov.u32 {r('r')}, {name}")
+        elif kind == "lock":
+            self.labels += 1
+            again = f"A{self.labels}"
+            self.place(again)
+            self.emit(
+                "atom.global.cas.b32 %t0, [%sums+24], 0, 1", "setp.ne.u32 %q0, %t0, 0", f"@%q0 bra {again}"
+            )
+            self.emit("ld.volatile.global.u32 %t1, [%sums+28]", f"mad.lo.u32 %t1, %t1, 3, {r('r')}")
+            self.emit("st.volatile.global.u32 [%sums+28], %t1", "atom.global.exch.b32 %t0, [%sums+24], 0")
+        elif kind == "old vote":
+            self.emit("activemask.b32 %t0", f"vote.sync.ballot.b32 {r('r')}, {r('p')}, %t0")
+        else:
+            self.emit(f"st.global.u32 [%sums+{4 * self.choices.number(0, 5)}], {r('r')}")
 
     # -- threads together
 
@@ -537,10 +578,10 @@ def device_function(choices: Choices) -> str:
     ).replace(f", {INPUTS - 1};", ", 7;")
 
 
-def structured(choices: Choices, gathers: bool = False) -> str:
+def structured(choices: Choices, gathers: bool = False, ordered: bool = False) -> str:
     """The text of a module whose kernel ``k`` has nested control. ``gathers``: barriers also where early returns have parted lanes,
     so that warp-level counts are the engine's own."""
-    writer = Writer(choices, exchanges=choices.number(0, 2) > 0, gathers=gathers)
+    writer = Writer(choices, exchanges=choices.number(0, 2) > 0, gathers=gathers, ordered=ordered)
     # all of shared memory that is read is written first
     writer.emit("st.shared.b32 [%own], %r4", "bar.sync 0")
     writer.region(0, 14, uniform=True)
@@ -550,6 +591,11 @@ def structured(choices: Choices, gathers: bool = False) -> str:
 def gathered(choices: Choices) -> str:
     """``structured`` with barriers anywhere."""
     return structured(choices, gathers=True)
+
+
+def ordered(choices: Choices) -> str:
+    """``gathered`` with results that depend on the order of threads, locks included."""
+    return structured(choices, gathers=True, ordered=True)
 
 
 def tangled(choices: Choices) -> str:

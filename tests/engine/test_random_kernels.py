@@ -22,13 +22,14 @@ from tests.engine.random_kernels import (
     Choices,
     Seeded,
     gathered,
+    ordered,
     structured,
     tangled,
 )
 from tests.engine.test_oracle_counts import compare_counts
 from tests.oracle.scalar import Buffer, run
 
-SHAPES = {"structured": structured, "gathered": gathered, "tangled": tangled}
+SHAPES = {"structured": structured, "gathered": gathered, "tangled": tangled, "ordered": ordered}
 BLOCKS: tuple[Any, ...] = (1, 5, 31, 32, 33, 64, 96, (8, 5), (3, 2), (16, 2))
 MORE = int(os.environ.get("GPUPERF_RANDOM_KERNELS", "0"))
 FIRST = int(os.environ.get("GPUPERF_RANDOM_FIRST", "0"))
@@ -56,19 +57,19 @@ def check(choices: Choices, shape: str) -> None:
         np.arange(ACCUMULATORS, dtype=np.uint32) * 0x1000_0001,
     ]
     buffers = [Buffer(array) for array in start]
-    expected = run(text, "k", grid, block, buffers)
-    profiles = []
+    expected = run(text, "k", grid, block, buffers) if shape != "ordered" else None
+    outcomes = []
     for backend in ("lanes", "native"):
         device = ge.Device(backend=backend, memory_bytes=1 << 22)
         arrays = [device.array(array) for array in start]
         profile = device.launch(ge.parse(text, path="k.ptx")["k"], grid, block, arrays)
-        for array, after in zip(arrays, expected.memory, strict=True):
-            np.testing.assert_array_equal(
-                array.numpy(), after, err_msg=f"{backend}, grid {grid}, block {block}"
-            )
-        compare_counts(profile, expected, warps=shape != "gathered")
-        profiles.append(json.dumps(profile.to_dict()))
-    assert profiles[0] == profiles[1]
+        contents = [array.numpy() for array in arrays]
+        outcomes.append([json.dumps(profile.to_dict()), *(array.tolist() for array in contents)])
+        if expected is not None:
+            for array, after in zip(contents, expected.memory, strict=True):
+                np.testing.assert_array_equal(array, after, err_msg=f"{backend}, grid {grid}, block {block}")
+            compare_counts(profile, expected, warps=shape != "gathered")
+    assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize("shape", SHAPES)

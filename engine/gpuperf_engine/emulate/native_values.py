@@ -20,6 +20,7 @@ from .native_writer import LANES, Writer, scalar_ll, vector_ll
 
 __all__ = ["LANES", "NativeValue", "Writer", "scalar_ll", "vector_ll"]
 
+_FRACTION = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 _CANONICAL = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FFFFFFFFFFFFFFF}
 _ROUND_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 _FLOAT_COMPARE = {
@@ -122,6 +123,14 @@ class NativeValue(Value):
         boolean = "i1" if uniform else f"<{LANES} x i1>"
         text = self.writer.op(f"select {boolean} {test}, {ll} {canonical}, {ll} {self.text}")
         return self.made(kind, text, uniform)
+
+    def _may_hold_nan(self) -> bool:
+        """Whether there may be NaNs in it whose payload must stay."""
+        if self.loose or self.number is None:
+            return not self.loose
+        rest = (1 << (self.type.bits - 1)) - 1
+        infinity = rest >> _FRACTION[self.type.name] << _FRACTION[self.type.name]
+        return self.number & rest > infinity
 
     def _literal(self, number: int, uniform: bool, bits: int = 0) -> str:
         """An integer constant of this value's width (or ``bits``) as operand."""
@@ -338,6 +347,10 @@ class NativeValue(Value):
         if self.number is not None:
             return yes if self.number else no
         no = no.bits_as(yes.type)
+        if yes.loose and no._may_hold_nan():
+            yes = yes.clean()
+        elif no.loose and yes._may_hold_nan():
+            no = no.clean()
         if self.uniform and not (yes.uniform and no.uniform):
             ll = vector_ll(yes.type)
             text = self.writer.op(f"select i1 {self.text}, {ll} {yes.vector()}, {ll} {no.vector()}")
@@ -509,7 +522,7 @@ class NativeValue(Value):
     def _flush(self) -> NativeValue:
         kind = self.type
         raw = scalar_type(f"b{kind.bits}")
-        fraction = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}[kind.name]
+        fraction = _FRACTION[kind.name]
         exponent = ((1 << (kind.bits - 1)) - 1) >> fraction << fraction
         # the payload of a loose NaN does not matter here: its exponent is not zero
         value = self if self.number is not None else self.made(kind, self.text, self.uniform)

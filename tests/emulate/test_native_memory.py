@@ -191,6 +191,36 @@ st.global.b32 [%a], %r0; ret; }}"""
     both(text, [np.zeros(32, np.uint32)])
 
 
+@pytest.mark.parametrize("start", [0, 3, 40])
+def test_arrays_that_are_written_in_part(start: int) -> None:
+    """Loads and stores of memory that nobody wrote, in part or whole, with lanes missing and in any order."""
+    text = f"""{HEAD}
+.visible .entry k(.param .u64 a, .param .u64 b) {{
+.reg .pred %p; .reg .b32 %t, %i, %v; .reg .b16 %h; .reg .b64 %a, %b, %x, %y, %l;
+ld.param.u64 %a, [a]; ld.param.u64 %b, [b]; mov.u32 %t, %tid.x;
+add.u32 %i, %t, {start}; mul.wide.u32 %x, %i, 4; add.u64 %x, %x, %a; mul.wide.u32 %y, %t, 8; add.u64 %b, %b, %y;
+and.b32 %v, %t, 7; setp.ne.u32 %p, %v, 3;
+ld.global.u32 %v, [%x]; st.global.u32 [%b], %v;
+@%p st.global.u32 [%x], %t;
+@%p ld.global.u32 %v, [%x];
+ld.global.u16 %h, [%x]; cvt.u32.u16 %i, %h; add.u32 %v, %v, %i;
+@!%p ld.global.u32 %i, [%x+128]; add.u32 %v, %v, %i;
+sub.u32 %i, 31, %t; mul.wide.u32 %x, %i, 8; add.u64 %x, %x, %a; ld.global.u64 %l, [%x]; cvt.u32.u64 %i, %l;
+ld.global.u32 %t, [%a+200]; add.u32 %v, %v, %t;
+add.u32 %v, %v, %i; st.global.u32 [%b+4], %v; ret; }}"""
+    outcomes = []
+    for backend in ("lanes", "native"):
+        runtime = Runtime(backend=backend, memory_bytes=1 << 24)
+        part, out = runtime.empty(128, np.uint32), runtime.empty(64, np.uint32)
+        part[5:20].copy_from(np.arange(15, dtype=np.uint32))
+        part[60:96].copy_from(np.arange(36, dtype=np.uint32))
+        _, _, seen = runtime.run(ge.parse(text, path="k.ptx")["k"], 1, 32, [part, out])
+        shadow = runtime.memory.shadow_of(part.allocation).tolist()
+        outcomes.append((part.numpy().tolist(), out.numpy().tolist(), sorted(seen.uninitialized), shadow))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][2]
+
+
 def test_a_value_that_looks_like_unwritten_memory() -> None:
     text = f"""{HEAD}
 .visible .entry k(.param .u64 a) {{

@@ -72,11 +72,14 @@ def _global(width: int, wide: bool, stores: bool) -> str:
         found = to.op(f"call {vector} @llvm.masked.load.v{LANES}i{8 * width}.p0(ptr align {width} {host}, {V1} %lanes, {zeros})")
     else:
         found = to.op(f"load {vector}, ptr {host}, align {width}")
+    tracked = to.field(cache, 16)
+    to.do(f"br i1 {to.op(f'icmp eq i64 {tracked}, 0')}, label %whole, label %shadow", "shadow:")
+    context = to.number("%ctx")
     if stores:
-        tracked = to.field(cache, 16)
-        to.do(f"br i1 {to.op(f'icmp eq i64 {tracked}, 0')}, label %stored, label %mark", "mark:")
-        to.op(f"call i64 @mark_lanes(i64 {to.number('%ctx')}, i64 %mask64, i64 {zero}, i64 {width})")
-        to.do("br label %stored", "stored:")
+        to.op(f"call i64 @mark_lanes(i64 {context}, i64 %mask64, i64 {zero}, i64 {width})")
+    else:
+        to.op(f"call i64 @seen_lanes(i64 {context}, i64 %site, i64 %mask64, i64 {zero}, i64 {width})")
+    to.do("br label %whole", "whole:")
     to.do(f"br i1 {quiet}, label %done, label %count", "count:")
     shifted = to.op(f"lshr i64 %mask64, {first}")
     holes = to.op(f"and i64 {shifted}, {to.op(f'add i64 {shifted}, 1')}")
@@ -98,8 +101,7 @@ def _global(width: int, wide: bool, stores: bool) -> str:
         inside = to.bits(to.op(f"icmp ult {V64} {indices}, {to.splat(limit, 'i64')}"))
         outside = to.op(f"and i32 %mask, {to.op(f'xor i32 {inside}, -1')}")
         plain = to.op(f"icmp eq i32 {outside}, 0")
-        if stores:
-            plain = to.op(f"and i1 {plain}, {to.op(f'icmp eq i64 {to.field(cache, 16)}, 0')}")
+        plain = to.op(f"and i1 {plain}, {to.op(f'icmp eq i64 {to.field(cache, 16)}, 0')}")
         to.do(f"br i1 {plain}, label %gather, label %slow", "gather:")
         base = to.op(f"inttoptr i64 {arena} to ptr")
         pointers = to.op(f"getelementptr i8, ptr {base}, {V64} %a")

@@ -303,8 +303,7 @@ def _call_each(to: BlockWriter, target: CallTarget, place: str) -> None:
     program = frame.program
     assert target.register is not None
     pointer = to.as_type(to.read(target.register), scalar_type("u64"))
-    names = [item.name for item in target.candidates] or [item.name for item in program.functions if not item.is_entry]
-    numbers = [program.function_of[name] for name in names if name in program.function_of]
+    numbers = program.callees(target)
     masks = {number: _goes_to(to, pointer, number) for number in numbers}
     known = "0"
     for bits in masks.values():

@@ -21,7 +21,7 @@ __all__ = ["Host", "Library", "compile_object", "host", "link", "load", "runtime
 _HERE = Path(__file__).resolve().parent
 _SCHEDULE = ("begin", "visit", "proceed", "run")
 _MEMORY = (
-    "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes",
+    "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
     "count_lanes", "count_atomic", "count_sectors", "count_windows", "count_wavefronts",
 )  # fmt: skip
 #: groups of functions written in ``native_script``: what they export, and their files
@@ -29,7 +29,7 @@ _SCRIPTS = {
     "memory": (_MEMORY, ("native_runtime_memory.py", "native_runtime_count.py")),
     "schedule": (_SCHEDULE, ("native_runtime_schedule.py",)),
 }
-_ACCESS = ("load_lanes", "store_lanes", "mark_lanes", "count_sectors", "count_windows", "count_wavefronts")
+_ACCESS = ("load_lanes", "store_lanes", "mark_lanes", "seen_lanes", "count_sectors", "count_windows", "count_wavefronts")
 _numbers = itertools.count()
 _lock = threading.RLock()
 

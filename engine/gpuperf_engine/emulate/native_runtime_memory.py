@@ -51,12 +51,8 @@ def refill(context: int, site: int, address: int, size: int, writes: int) -> int
         return 0
     cache = load64(context + Context.CACHE) + site * 32
     store64(cache, start)
-    whole = load64(row + 24)
-    store64(cache + 16, 1 - whole)
-    if writes or whole:
-        store64(cache + 8, end - start)
-    else:
-        store64(cache + 8, 0)
+    store64(cache + 8, end - start)
+    store64(cache + 16, 1 - load64(row + 24))
     return 1
 
 
@@ -180,7 +176,8 @@ def reach_one(context: int, cta: int, state: int, site: int, mask: int, address:
     cache = load64(context + Context.CACHE) + site * 32
     offset = address - load64(cache)
     span = load64(cache + 8)
-    if (how & 3) == 0 and (address & (size - 1)) == 0 and span >= size and unsigned_less(offset, span - size + 1):
+    plain = (how & 3) == 0 and (address & (size - 1)) == 0 and load64(cache + 16) == 0
+    if plain and span >= size and unsigned_less(offset, span - size + 1):
         host = address + load64(context + Context.ARENA)
     else:
         host = reach(context, cta, state, site, trailing_zeros(mask), address, size, (how & 3) + 8)
@@ -291,6 +288,27 @@ def mark_lanes(context: int, mask: int, first: int, size: int) -> int:
     shadow = first + load64(context + Context.SHADOW)
     while mask:
         lane = trailing_zeros(mask)
-        mask = mask & (mask - 1)
-        mark(shadow + lane * size, size)
+        lanes = trailing_zeros(~(mask >> lane))
+        fill(shadow + lane * size, 1, lanes * size)
+        mask = mask & ~(((1 << lanes) - 1) << lane)
+    return 0
+
+
+def seen_lanes(context: int, site: int, mask: int, first: int, size: int) -> int:
+    """Note if any byte of a load of consecutive lanes was never written; ``first`` is the address of lane 0."""
+    flag = load64(context + Context.UNSEEN) + site * 8
+    shadow = first + load64(context + Context.SHADOW)
+    while mask and load64(flag) == 0:
+        lane = trailing_zeros(mask)
+        lanes = trailing_zeros(~(mask >> lane))
+        place = shadow + lane * size
+        end = place + lanes * size
+        while place + 8 <= end:
+            word = load64(place)
+            # a byte of the word is 0
+            if (word - 72340172838076673) & ~word & -9187201950435737472:
+                store64(flag, 1)
+            place += 8
+        unseen(context, site, place, end - place)
+        mask = mask & ~(((1 << lanes) - 1) << lane)
     return 0

@@ -253,7 +253,13 @@ class Runtime:
             dynamic_shared=total - program.shared_static,
             parameters=raw,
             parameter_address=self._parameter_memory(kernel, raw),
-            symbols=np.array([self._symbol_address(target) for target in program.symbols], dtype=np.uint64),
+            symbols=np.array(
+                [
+                    0 if target is program.grid_workspace and not cooperative else self._symbol_address(target)
+                    for target in program.symbols
+                ],
+                dtype=np.uint64,
+            ),
             max_instructions=budget,
             resident=resident,
             cooperative=cooperative,

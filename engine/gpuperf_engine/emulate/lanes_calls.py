@@ -156,7 +156,7 @@ class Call:
         self.back = block.successors[0]
         self.target = next(operand for operand in instruction.operands if isinstance(operand, CallTarget))
         self.recursive = to.number in to.program.recursive
-        self.callees = self._callees()
+        self.callees = to.program.callees(self.target)
         self.arguments = [self._argument(to, operand) for operand in self.target.arguments]
         self.pointer: Reader | None = None
         if self.target.register is not None:
@@ -167,16 +167,6 @@ class Call:
             for number in self.callees
             if to.program.functions[number] in symbols
         }
-
-    def _callees(self) -> list[int]:
-        program, target = self.program, self.target
-        if target.function is not None:
-            number = program.function_of.get(target.function.name)
-            return [] if number is None else [number]
-        names = [item.name for item in target.candidates] or [
-            item.name for item in program.functions if not item.is_entry
-        ]
-        return [program.function_of[name] for name in names if name in program.function_of]
 
     def _argument(self, to: Prepare, operand: Operand) -> _Location:
         if isinstance(operand, Variable) and operand.space == "param":

@@ -118,7 +118,7 @@ def reader(to: Prepare, operand: Operand, type: ScalarType | None) -> Reader:
         inner = reader(to, operand.operand, _PRED)
         return lambda warp: lane_value(~inner(warp))
     if isinstance(operand, SpecialRegister):
-        special = read_special(operand, to.plan)
+        special = read_special(operand, to.program, to.plan)
         return lambda warp: as_type(special(warp), type)
     constant = as_type(_constant(to, operand, type), type)
     return lambda warp: constant

@@ -19,6 +19,7 @@ from ..ptx.special import special_type
 from ..ptx.syntax import SpecialRegister
 from .lanes_values import LaneValue
 from .launch import LaunchPlan
+from .program import Program
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -51,7 +52,7 @@ def _u32(data: npt.NDArray[Any]) -> LaneValue:
     return LaneValue(np.asarray(data).reshape(-1).astype(np.uint32), _U32)
 
 
-def read_special(operand: SpecialRegister, plan: LaunchPlan) -> Callable[[LanesWarp], LaneValue]:
+def read_special(operand: SpecialRegister, program: Program, plan: LaunchPlan) -> Callable[[LanesWarp], LaneValue]:
     """Reads a special register. Raises ``Unsupported`` for those that no launch here has."""
     name, _, part = operand.name.partition(".")
     axis = "xyzw".find(part) if part else 0
@@ -63,6 +64,10 @@ def read_special(operand: SpecialRegister, plan: LaunchPlan) -> Callable[[LanesW
         return _clock(name)
     if name == "warpid":
         return lambda warp: _u32(np.array([warp.index]))
+    if name in ("envreg1", "envreg2") and program.grid_workspace is not None:
+        address = int(plan.symbols[program.symbol_of[program.grid_workspace]])
+        half = _u32(np.array([address >> 32 if name == "envreg1" else address & 0xFFFFFFFF]))
+        return lambda warp: half
     constant = _constant(name, axis, plan)
     if constant is None:
         raise Unsupported(f"special register %{operand.name} is not run yet", span=operand.span)

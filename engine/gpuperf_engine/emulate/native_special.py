@@ -73,6 +73,10 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
         return to.value(U32, writer.op(f"trunc i64 {_wide(to, Context.DYNAMIC_SHARED)} to i32"), True)
     if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
         return _clock(to, name)
+    if name in ("envreg1", "envreg2") and frame.program.grid_workspace is not None:
+        address = variable_address(to, frame.program.grid_workspace, 0).scalar()
+        half = address if name == "envreg2" else writer.op(f"lshr i64 {address}, 32")
+        return to.value(U32, writer.op(f"trunc i64 {half} to i32"), True)
     if name.startswith(("envreg", "pm")):
         return to.constant(0, U64 if name.endswith("_64") else U32)
     raise Unsupported(f"special register %{operand.name} is not run yet", span=operand.span)

@@ -23,6 +23,7 @@ from ..ptx.syntax import (
     Operand,
     Register,
     Sink,
+    SpecialRegister,
     Symbol,
     Variable,
     Vector,
@@ -75,11 +76,17 @@ class Program:
     local_bytes: int = 0
     #: variables in device memory (global, const) and functions whose address is used, in order of first use
     symbols: tuple[Variable | Function, ...] = ()
+    #: the word pair of ``%envreg1`` (upper half of its address) and ``%envreg2``, one of ``symbols``; 0 unless cooperative
+    grid_workspace: Variable | None = None
     site_of: dict[Instruction, int] = field(default_factory=dict)
     predicated_of: dict[Instruction, int] = field(default_factory=dict)
     symbol_of: dict[Variable | Function, int] = field(default_factory=dict)
     function_of: dict[str, int] = field(default_factory=dict)
     block_of: dict[Instruction, int] = field(default_factory=dict)
+
+    def callees(self, target: CallTarget) -> list[int]:
+        """The functions that a call may mean, by number; see the function of this name."""
+        return callees(target, self.functions, self.function_of)
 
     @property
     def uniform(self) -> tuple[frozenset[Register], ...]:
@@ -146,32 +153,60 @@ def build_program(kernel: Function) -> Program:
 def _reachable(kernel: Function) -> tuple[Function, ...]:
     found: dict[str, Function] = {kernel.name: kernel}
     queue = [kernel]
+    variables: set[Variable] = set()
     while queue:
         function = queue.pop(0)
-        for instruction in function.instructions:
-            for target in _called(instruction):
-                if target.name in found:
-                    continue
-                if not target.defined:
-                    continue
-                loaded = kernel.module.function(target.name)
-                found[target.name] = loaded
-                queue.append(loaded)
+        for target in _named(function, variables):
+            if target.name in found or target.is_entry or not target.defined:
+                continue
+            loaded = kernel.module.function(target.name)
+            found[target.name] = loaded
+            queue.append(loaded)
     return tuple(found.values())
 
 
-def _called(instruction: Instruction) -> Iterable[Function]:
-    for operand in instruction.operands:
-        if isinstance(operand, CallTarget):
-            if operand.function is not None:
-                yield operand.function
-            yield from operand.candidates
-        elif (
-            isinstance(operand, Symbol)
-            and isinstance(operand.target, Function)
-            and not operand.target.is_entry
-        ):
-            yield operand.target
+def _named(function: Function, seen: set[Variable]) -> Iterable[Function]:
+    """The functions that a function calls, takes the address of, or finds in the initial values of variables."""
+    for instruction in function.instructions:
+        for operand in instruction.operands:
+            if isinstance(operand, CallTarget):
+                if operand.function is not None:
+                    yield operand.function
+                yield from operand.candidates
+            else:
+                yield from _pointed_at(_variables(operand), seen)
+
+
+def _pointed_at(targets: Iterable[Variable | Function], seen: set[Variable]) -> Iterable[Function]:
+    """Functions among these, or that the initial values of these variables lead to."""
+    left = list(targets)
+    while left:
+        target = left.pop(0)
+        if isinstance(target, Function):
+            yield target
+        elif target not in seen:
+            seen.add(target)
+            left += [relocation[2] for relocation in target.relocations]
+
+
+def callees(target: CallTarget, functions: tuple[Function, ...], number_of: dict[str, int]) -> list[int]:
+    """The functions that a call may mean, by number: the one named, the targets listed, or all with a signature like the
+    prototype's."""
+    if target.function is not None:
+        names = [target.function.name]
+    elif target.candidates:
+        names = [item.name for item in target.candidates]
+    else:
+        names = [item.name for item in functions if not item.is_entry and _fits(item, target)]
+    return [number_of[name] for name in names if name in number_of]
+
+
+def _fits(function: Function, target: CallTarget) -> bool:
+    prototype = target.prototype
+    if prototype is None:
+        return len(function.params) == len(target.arguments) and len(function.returns) == len(target.returns)
+    wanted = [[item.size for item in group] for group in (prototype.params, prototype.returns)]
+    return wanted == [[item.size for item in group] for group in (function.params, function.returns)]
 
 
 def _recursive(functions: tuple[Function, ...], number_of: dict[str, int]) -> frozenset[int]:
@@ -181,12 +216,7 @@ def _recursive(functions: tuple[Function, ...], number_of: dict[str, int]) -> fr
         for instruction in function.instructions:
             for operand in instruction.operands:
                 if isinstance(operand, CallTarget):
-                    names = [item.name for item in operand.candidates]
-                    if operand.function is not None:
-                        names.append(operand.function.name)
-                    elif not names:
-                        names = [item.name for item in functions if not item.is_entry]
-                    targets.update(number_of[name] for name in names if name in number_of)
+                    targets.update(callees(operand, functions, number_of))
         calls.append(targets)
     found = set()
     for start in range(len(functions)):
@@ -291,8 +321,22 @@ def _lay_out_variables(program: Program) -> None:
     program.dynamic_shared = tuple(dynamic)
     program.local_bytes = _align(local, 16)
     _close_over_initialisers(symbols)
+    program.grid_workspace = _grid_workspace(program)
+    if program.grid_workspace is not None:
+        symbols.append(program.grid_workspace)
     program.symbols = tuple(symbols)
     program.symbol_of = {target: index for index, target in enumerate(symbols)}
+
+
+def _grid_workspace(program: Program) -> Variable | None:
+    """What cooperative groups synchronise a grid with: two words in device memory, found through %envreg1 and %envreg2."""
+    for block in program.blocks:
+        for instruction in block.instructions:
+            for operand in instruction.operands:
+                if isinstance(operand, SpecialRegister) and operand.name in ("envreg1", "envreg2"):
+                    word = scalar_type("u32")
+                    return Variable("grid workspace", "global", word, 256, (2,), 8, operand.span, initial=bytes(8))
+    return None
 
 
 def _close_over_initialisers(symbols: list[Variable | Function]) -> None:

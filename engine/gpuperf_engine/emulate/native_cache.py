@@ -22,14 +22,15 @@ _PACKAGES = ("isa", "isa/rows", "ptx", "flow", "emulate")
 
 @cache
 def source_digest() -> bytes:
-    """Digest of names, sizes and times of the engine's sources that decide what code is generated."""
+    """Digest of the engine's sources that decide what code is generated. Their contents: times may be those of a package."""
     base = Path(__file__).resolve().parent.parent
     digest = hashlib.blake2b(digest_size=16)
     for package in _PACKAGES:
-        with os.scandir(base / package) as entries:
-            found = sorted((entry.name, entry.stat()) for entry in entries if entry.name.endswith(".py"))
-        for name, status in found:
-            digest.update(f"{name} {status.st_size} {status.st_mtime_ns}\n".encode())
+        folder_name = f"{base}/{package}"
+        for name in sorted(os.listdir(folder_name)):
+            if name.endswith(".py"):
+                with open(f"{folder_name}/{name}", "rb", buffering=0) as file:
+                    digest.update(name.encode() + b"\0" + file.read())
     return digest.digest()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from .baseline import Baseline, BaselineError, baseline_path, read_baseline, render_baseline, write_if_changed
 from .metrics import ANALYSIS
 from .outcomes import ModuleState, Outcomes, TestState
+from .textsafe import one_line
 
 __all__ = ["FilePlan", "find_orphans", "is_baseline", "plan_files", "write_files"]
 
@@ -76,6 +77,11 @@ def _plan(
             module, path, shown(path), None, None, problem=f"{shown(path)}: {error.strerror or error}"
         )
     plan = FilePlan(module, path, shown(path), before, before)
+    if state.crashed:
+        # Which tests the lost worker had run, and what it would have said, is not known for certain.
+        plan.not_judged = state.incomplete()
+        plan.problem = f"{shown(path)}: left as it is, because a worker crashed in {one_line(module)}"
+        return plan
     passed = [
         test
         for test in state.tests.values()

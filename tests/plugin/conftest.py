@@ -8,6 +8,7 @@ from pathlib import Path
 
 import deepdiff
 import jinja2
+import jsonschema
 import numpy
 import pytest
 import yaml
@@ -22,6 +23,11 @@ import pytest_gpuperf.worker
 PRELOADED = (deepdiff, gpuperf_engine, jinja2, numpy, pytest_gpuperf, yaml)
 
 HERE = Path(__file__).resolve().parent
+SCHEMA = jsonschema.Draft202012Validator(
+    json.loads(
+        (Path(pytest_gpuperf.__file__).parent / "schemas" / "report-1.json").read_text(encoding="utf-8")
+    )
+)
 INSTALLED = any(
     point.value == "pytest_gpuperf.plugin" for point in importlib.metadata.entry_points(group="pytest11")
 )
@@ -93,9 +99,11 @@ class Project:
         return (self.path / "baselines" / f"{name}.yaml").read_text(encoding="utf-8")
 
     def report(self, *args: str) -> dict:
-        """Runs with a report and gives its document."""
+        """Runs with a report and gives its document, which is valid against the published schema."""
         self.result = self.run("--gpuperf-report=out", *args)
-        return json.loads((self.path / "out" / "gpuperf.json").read_text(encoding="utf-8"))
+        document = json.loads((self.path / "out" / "gpuperf.json").read_text(encoding="utf-8"))
+        SCHEMA.validate(document)
+        return document
 
 
 @pytest.fixture

@@ -1,0 +1,257 @@
+"""What the gate promises beyond the tools that it learnt from, one test per promise, numbered as they were made."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import HERE, PLUGIN, TEST
+from .test_stale import CONFTEST, MANY, entries
+
+LOAD = "ld.global.f32 %f3, [%rd1];"
+REPEATS = int(os.environ.get("GPUPERF_REPEATS", "1"))
+
+
+def in_own_process(project, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """pytest in a project, in a process of its own."""
+    paths = os.pathsep.join([str(HERE), str(HERE.parents[1]), str(HERE.parents[1] / "engine")])
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *PLUGIN, "--gpuperf", *arguments],
+        cwd=project.path,
+        env={**os.environ, "PYTHONPATH": paths, **environment},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+@pytest.fixture
+def separate(project):
+    """A project whose processes find the fake engine by themselves."""
+    project.write("conftest.py", CONFTEST.format(here=str(HERE)))
+    return project
+
+
+def test_01_three_hundred_cases_updated_in_parallel_give_the_serial_bytes(separate):
+    pytest.importorskip("xdist")
+    separate.write("test_k.py", MANY.format(count=299))
+    assert separate.update("-q").ret == 0
+    serial = separate.baseline()
+    for _ in range(REPEATS):
+        (separate.path / "baselines" / "test_k.yaml").unlink()
+        assert separate.update("-q", "-n4").ret == 0
+        assert len(entries(separate)) == 300
+        assert separate.baseline() == serial
+
+
+def test_02_a_killed_worker_loses_no_finished_case_and_its_module_is_not_written(separate):
+    pytest.importorskip("xdist")
+    separate.write("test_k.py", MANY.format(count=8))
+    separate.write("test_other.py", MANY.format(count=2))
+    separate.update()
+    before = separate.baseline()
+    separate.kernel("mov.f32 %f4, %f2;")
+    text = MANY.format(count=8)
+    separate.write("test_k.py", text.replace("n):\n", "n):\n    if n == 5: __import__('os')._exit(1)\n"))
+    document = separate.report("--gpuperf-update", "-n2", "--max-worker-restart=2")
+    assert separate.result.ret == 1
+    seen = {case["id"] for case in document["cases"] if case["module"] == "test_k.py"}
+    assert seen == {f"test_many[{n}]/scale" for n in range(8) if n != 5} | {"test_other/scale"}
+    assert separate.baseline() == before
+    assert separate.baseline("test_other").count("thread_instructions: 192") == 2
+    assert (
+        "baselines/test_k.yaml: left as it is, because a worker crashed in test_k.py" in document["problems"]
+    )
+
+
+def test_03_a_second_update_changes_nothing_whatever_surrounds_it(separate):
+    separate.write("test_k.py", MANY.format(count=3) + "# ünïcode\n")
+    separate.update()
+    path = separate.path / "baselines" / "test_k.yaml"
+    before, stamp = path.read_bytes(), path.stat().st_mtime_ns
+    for environment in (
+        {"PYTHONHASHSEED": "1", "LC_ALL": "C", "TZ": "Asia/Kathmandu", "PYTHONOPTIMIZE": "2"},
+        {"PYTHONHASHSEED": "77", "LC_ALL": "de_DE.UTF-8", "PYTHONUTF8": "0", "COLUMNS": "40"},
+    ):
+        done = in_own_process(separate, "--gpuperf-update", **environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (path.read_bytes(), path.stat().st_mtime_ns) == (before, stamp)
+    path.write_bytes(before.replace(b"\n", b"\r\n"))
+    assert separate.run().ret == 0
+    separate.update()
+    assert path.read_bytes() == before
+
+
+def test_04_the_plugin_costs_little_when_it_is_not_used():
+    """Five milliseconds are the promise; the bound leaves room for a loaded machine. That nothing heavy is imported is
+    tested exactly beside ``test_options.py``."""
+    code = (
+        "import pytest, time; start = time.perf_counter(); import pytest_gpuperf.plugin; "
+        "print(time.perf_counter() - start)"
+    )
+    paths = os.pathsep.join([str(HERE.parents[1]), str(HERE.parents[1] / "engine")])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    seconds = min(
+        float(
+            subprocess.run(
+                [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+            ).stdout
+        )
+        for _ in range(3)
+    )
+    assert seconds < 0.05
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        ("-k", "other", "-x"),
+        ("-m", "not slow", "-k", "many"),
+        ("test_k.py::test_other", "-k", "other"),
+        ("-x", "test_k.py::test_many[0]"),
+    ],
+    ids=" ".join,
+)
+def test_05_combined_filters_lose_no_entry(project, filters):
+    """More of this is in ``test_life.py``, at random, and in ``test_stale.py``."""
+    project.write("test_k.py", MANY.format(count=4))
+    project.update()
+    before = entries(project)
+    project.write("test_k.py", MANY.format(count=3))
+    project.update("-W", "ignore", *filters)
+    assert entries(project) == before
+
+
+def test_06_the_page_says_the_same_without_network_and_script(project):
+    """That it looks right is checked in a browser; that it needs none of the two is in the markup."""
+    project.update()
+    project.kernel("// <script>alert(1)</script>\n" + LOAD)
+    project.report()
+    page = (project.path / "out" / "gpuperf.html").read_text(encoding="utf-8")
+    markup = page.split("<script>")[0] + page.split("</script>")[-1]
+    assert "Failed: worse" in markup and "<svg" in markup and "&lt;script&gt;alert(1)" in markup
+    assert "http" not in page.replace('http-equiv="Content-Security-Policy"', "")
+    assert 'id="filter" hidden' in markup  # what the script alone can do is not offered without it
+
+
+def test_07_neither_documentation_nor_machine_revisions_are_regressions(project, monkeypatch):
+    project.update()
+    project.write(
+        "scale.ptx", "// a comment\n" + (project.path / "scale.ptx").read_text().replace("%rd", "%ptr")
+    )
+    project.write("README.md", "words\n")
+    assert project.report()["counts"] == {"ok": 1}
+    import fake_engine
+
+    monkeypatch.setitem(fake_engine.REVISION, "h100-sxm", 4)
+    document = project.report()
+    rows = document["cases"][0]["rows"]
+    assert document["counts"] == {"incomparable": 1}
+    assert {r["verdict"] for r in rows if r["target"]} == {"incomparable"}
+    assert {r["verdict"] for r in rows if not r["target"]} == {"ok"}
+
+
+def test_08_no_gpu_case_is_a_failure(project):
+    project.write("test_k.py", "def test_plain():\n    pass\n")
+    document = project.report()
+    assert project.result.ret == 1
+    assert (document["verdict"], document["passed"]) == ("nothing-analysed", False)
+
+
+def test_09_twenty_five_regressions_are_ten_annotations_and_one_notice(project, monkeypatch):
+    summary = project.path / "summary.md"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    project.write("test_k.py", MANY.format(count=24))
+    project.update()
+    summary.unlink()
+    project.kernel(LOAD)
+    lines = project.run().outlines
+    assert sum(line.startswith("::error ") for line in lines) == 10
+    assert [line for line in lines if line.startswith("::notice")] == [
+        "::notice title=gpuperf::15 more kernels are in the job summary"
+    ]
+    text = summary.read_text(encoding="utf-8")
+    assert sum(line.startswith("- ▲") for line in text.splitlines()) == 25
+
+
+def test_10_conflict_markers_name_file_line_and_command(project):
+    project.update()
+    path = project.path / "baselines" / "test_k.yaml"
+    path.write_text(path.read_text().replace("cases:\n", "cases:\n<<<<<<< HEAD\n"))
+    project.run().stdout.fnmatch_lines(
+        [
+            "*baselines/test_k.yaml:8: conflict markers of an unfinished merge",
+            "*pytest --gpuperf --gpuperf-update test_k.py*",
+        ]
+    )
+
+
+GOLDEN = """\
+gpuperf: scale is worse: memory.global_load_sectors 0 → 64 (+64)
+
+▲ test_scale/scale: worse
+  scale.ptx:10, launched at test_k.py:8
+  ▲ thread_instructions         320  →  384  +20 %  allowed 0  worse
+  ▲ warp_instructions            10  →   12  +20 %  allowed 0  worse
+  ▲ memory.global_load_sectors    0  →   64    +64  allowed 0  worse
+    … and 1 that moved without failing (-vv shows all)
+    because +64 ld.global.f32 at scale.ptx:10
+
+If this is what you want, accept it and commit the baseline:
+  pytest --gpuperf --gpuperf-update test_k.py::test_scale
+"""
+
+
+def test_11_the_terminal_text_is_this(project):
+    """That every report is valid against its schema is checked wherever a test of the plugin makes one."""
+    project.update()
+    project.kernel(LOAD)
+    assert GOLDEN in project.run("--color=no").stdout.str() + "\n"
+
+
+SURROUNDINGS = {
+    "warnings are errors": ("-W", "error", "--strict-markers", "--strict-config"),
+    "importlib": ("--import-mode=importlib",),
+    "no xdist": ("-p", "no:xdist"),
+    "xdist": ("-n2",),
+    "no capture": ("-s",),
+    "optimised": (),
+}
+
+
+@pytest.mark.parametrize("name", SURROUNDINGS)
+def test_it_works_in_all_surroundings(separate, name):
+    """Also in folders with spaces and letters outside ASCII, and below a rootdir where nothing may be written."""
+    if name == "xdist":
+        pytest.importorskip("xdist")
+    home = separate.path / "ein Ördner 日本"
+    for path, text in {"scale.ptx": (separate.path / "scale.ptx").read_text(), "test_k.py": TEST}.items():
+        separate.write(f"{home.name}/tests dir/{path}", text)
+    separate.write(f"{home.name}/conftest.py", (separate.path / "conftest.py").read_text())
+    separate.write(f"{home.name}/pytest.ini", "[pytest]\naddopts = -p no:cacheprovider\n")
+    separate.path = home
+    environment = {"PYTHONOPTIMIZE": "2"} if name == "optimised" else {}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    arguments = SURROUNDINGS[name]
+    made = in_own_process(separate, "--gpuperf-update", *arguments, **environment)
+    assert made.returncode == 0, made.stdout + made.stderr
+    folders = [home, *(path for path in home.rglob("*") if path.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        done = in_own_process(
+            separate, *arguments, f"--gpuperf-report={separate.path.parent / 'out'}", **environment
+        )
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 kernel analysed: 1 equal" in done.stdout
+    assert (separate.path.parent / "out" / "gpuperf.html").is_file()
+    assert Path(home / "baselines" / "tests dir" / "test_k.yaml").is_file()

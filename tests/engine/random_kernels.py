@@ -21,6 +21,7 @@ T = TypeVar("T")
 INPUTS = 64  # words of the input, a power of two
 LOGS = 16  # words that each thread may log
 ACCUMULATORS = 8
+LOCK = 6  # the accumulator that is a lock, 0 at the start; the next is behind it
 
 HEAD = """.version 8.0
 .target sm_90
@@ -412,10 +413,17 @@ class Writer:
             again = f"A{self.labels}"
             self.place(again)
             self.emit(
-                "atom.global.cas.b32 %t0, [%sums+24], 0, 1", "setp.ne.u32 %q0, %t0, 0", f"@%q0 bra {again}"
+                "atom.global.cas.b32 %t0, [%sums+{4 * LOCK}], 0, 1",
+                "setp.ne.u32 %q0, %t0, 0",
+                f"@%q0 bra {again}",
             )
-            self.emit("ld.volatile.global.u32 %t1, [%sums+28]", f"mad.lo.u32 %t1, %t1, 3, {r('r')}")
-            self.emit("st.volatile.global.u32 [%sums+28], %t1", "atom.global.exch.b32 %t0, [%sums+24], 0")
+            self.emit(
+                f"ld.volatile.global.u32 %t1, [%sums+{4 * LOCK + 4}]", f"mad.lo.u32 %t1, %t1, 3, {r('r')}"
+            )
+            self.emit(
+                f"st.volatile.global.u32 [%sums+{4 * LOCK + 4}], %t1",
+                f"atom.global.exch.b32 %t0, [%sums+{4 * LOCK}], 0",
+            )
         elif kind == "old vote":
             self.emit("activemask.b32 %t0", f"vote.sync.ballot.b32 {r('r')}, {r('p')}, %t0")
         else:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,10 +46,10 @@ class Drawn:
         return self.data.draw(st.integers(low, high))
 
 
-def check(choices: Choices, shape: str) -> None:
+def check(choices: Choices, shape: str, show: Callable[[str], None]) -> None:
     block, grid = BLOCKS[choices.number(0, len(BLOCKS) - 1)], choices.number(1, 3)
     text = SHAPES[shape](choices)
-    note(text)
+    show(text)
     threads = int(np.prod(block)) * grid
     inputs = np.random.default_rng(choices.number(0, 99)).integers(0, 2**32, INPUTS, dtype=np.uint64)
     totals = np.arange(ACCUMULATORS, dtype=np.uint32) * 0x1000_0001
@@ -92,10 +93,10 @@ def outcome(
 )
 @given(data=st.data())
 def test_random_kernels(shape: str, data: st.DataObject) -> None:
-    check(Drawn(data), shape)
+    check(Drawn(data), shape, note)
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + MORE))
 @pytest.mark.parametrize("shape", SHAPES)
 def test_seeded_kernels(shape: str, seed: int) -> None:
-    check(Seeded(seed), shape)
+    check(Seeded(seed), shape, print)

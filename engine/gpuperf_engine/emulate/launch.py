@@ -297,7 +297,13 @@ def _python_int(param: Variable, value: int) -> bytes:
 
 
 def _python_float(param: Variable, value: float) -> bytes:
-    types = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "b32": np.float32, "b64": np.float64}
+    types: dict[str, type[np.floating[Any]]] = {
+        "f32": np.float32,
+        "f64": np.float64,
+        "f16": np.float16,
+        "b32": np.float32,
+        "b64": np.float64,
+    }
     dtype = types.get(param.type.name)
     if dtype is None:
         raise LaunchError(f"a Python float for a .{param.type} parameter; pass a NumPy scalar")

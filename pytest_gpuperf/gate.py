@@ -15,9 +15,10 @@ import pytest
 from gpuperf_engine.errors import EngineError
 
 from .attribution import function_lines, source_lines
-from .baseline import Baseline, BaselineError, baseline_path, read_baseline
+from .baseline import Baseline, BaselineError, baseline_path
 from .digest import digest_parts
 from .judgement import judgement
+from .layout import read_files, read_module, shown_file
 from .measure import Measured, measure
 from .metrics import ANALYSIS
 from .options import Settings
@@ -90,11 +91,15 @@ class Judge:
 
     def _baseline(self, module: str) -> Baseline | BaselineError | None:
         if module not in self._baselines:
-            path = baseline_path(self.settings.baseline_dir, module)
+            directory = self.settings.baseline_dir
             try:
-                self._baselines[module] = read_baseline(path, module, self.shown(path))
+                files = read_files(directory, module)
+                self._baselines[module] = read_module(files, module, self.shown(directory))
             except BaselineError as error:
                 self._baselines[module] = error
+            except OSError as error:
+                path = Path(error.filename or baseline_path(directory, module))
+                self._baselines[module] = BaselineError(f"{self.shown(path)}: {error.strerror or error}")
         return self._baselines[module]
 
     def has_entries(self, module: str, test: str) -> bool:
@@ -131,7 +136,7 @@ class Judge:
             "id": key,
             "nodeid": f"{module}::{test}",
             "module": module,
-            "baseline": self.shown(baseline_path(settings.baseline_dir, module)),
+            "baseline": self.shown(settings.baseline_dir / shown_file(module, key, settings.baseline_layout)),
             "kernel": {"name": case.entry, "path": case.source.path, "target": measured.detail["ptx_target"]},
             "call": {"path": case.launches[0].site.path, "line": case.launches[0].site.line},
             **judgement(

@@ -24,6 +24,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "resources": ("estimate", "ptxas"),
     "uninitialized": ("warn", "error", "ignore"),
     "backend": ("auto", "native", "lanes"),
+    "baseline_layout": ("module", "case"),
 }
 _KEY = pytest.StashKey["Settings"]()
 
@@ -115,6 +116,12 @@ def add_options(parser: pytest.Parser) -> None:
         type="string",
         default="baselines",
     )
+    ini(
+        "gpuperf_baseline_layout",
+        "one baseline file per test module, or per case",
+        type="string",
+        default="module",
+    )
     ini("gpuperf_report_dir", "folder of the report, below the rootdir", type="string", default="")
     ini(
         "gpuperf_functional",
@@ -163,6 +170,7 @@ class Settings:
     on_improvement: str
     on_unmodelled: str
     baseline_dir: Path
+    baseline_layout: str
     functional: bool
     resources: str
     uninitialized: str
@@ -224,6 +232,7 @@ def _read(config: pytest.Config) -> Settings:
         on_improvement=values["on_improvement"],
         on_unmodelled=values["on_unmodelled"],
         baseline_dir=rootdir / str(config.getini("gpuperf_baseline_dir")).strip(),
+        baseline_layout=values["baseline_layout"],
         functional=bool(config.getini("gpuperf_functional")),
         resources=values["resources"],
         uninitialized=values["uninitialized"],

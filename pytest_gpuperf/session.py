@@ -80,6 +80,7 @@ class GateSession:
             only_new=settings.update_new,
             prune=settings.prune,
             candidates=not (settings.update or settings.update_new),
+            layout=settings.baseline_layout,
         )
         orphans = [] if self._given_paths() else find_orphans(settings.baseline_dir, settings.rootdir)
         problems: list[str] = []
@@ -91,7 +92,7 @@ class GateSession:
             from .report.files import write_report
 
             try:
-                self.files = write_report(settings.report_dir, build_document(run), plans, settings)
+                self.files = write_report(settings.report_dir, build_document(run), plans)
             except OSError as error:
                 run.problems.append(f"the report was not written: {error}")
                 run.passed = False

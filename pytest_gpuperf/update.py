@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .baseline import Baseline, BaselineError, baseline_path, read_baseline, render_baseline, write_if_changed
+from .baseline import Baseline, BaselineError, write_if_changed
+from .layout import CASES, digest_of, read_files, read_module, render_files, shown_file
 from .metrics import ANALYSIS
 from .outcomes import ModuleState, Outcomes, TestState
 from .textsafe import one_line
@@ -18,14 +18,14 @@ __all__ = ["FilePlan", "find_orphans", "is_baseline", "plan_files", "write_files
 
 @dataclass
 class FilePlan:
-    """One baseline file: its bytes before and after, and what differs, by case id. ``after`` is ``None`` for a file that
-    would hold no case; ``problem`` says why the file must stay as it is."""
+    """The baseline of one module: the bytes of its files before and after, by path below ``directory``, and what differs, by
+    case id; ``problem`` says why it must stay as it is. ``shown`` stands for its files in messages."""
 
     module: str
-    path: Path
+    directory: Path
     shown: str
-    before: bytes | None
-    after: bytes | None
+    before: dict[str, bytes]
+    after: dict[str, bytes]
     changed: list[str] = field(default_factory=list)
     added: list[str] = field(default_factory=list)
     pruned: list[str] = field(default_factory=list)
@@ -40,21 +40,28 @@ class FilePlan:
 
     @property
     def base(self) -> str:
-        """SHA-256 of the file before, empty if there was none."""
-        return hashlib.sha256(self.before).hexdigest() if self.before is not None else ""
+        """Digest of the files before, empty if there were none."""
+        return digest_of(self.before)
 
 
 def plan_files(
-    outcomes: Outcomes, directory: Path, shown: Any, *, only_new: bool, prune: bool, candidates: bool
+    outcomes: Outcomes,
+    directory: Path,
+    shown: Any,
+    *,
+    only_new: bool,
+    prune: bool,
+    candidates: bool,
+    layout: str = "module",
 ) -> list[FilePlan]:
-    """For every module that was seen, its file with the accepted cases; reads the files, writes nothing.
+    """For every module that was seen, its files with the accepted cases; reads the files, writes nothing.
 
     Only cases of tests that passed are taken, as ``candidates`` also those that only the comparison failed; with
     ``only_new`` only those, and targets, that are not there yet.
     """
     plans = []
     for module in sorted(outcomes.modules):
-        plan = _plan(module, outcomes.modules[module], directory, shown, only_new, prune, candidates)
+        plan = _plan(module, outcomes.modules[module], directory, shown, only_new, prune, candidates, layout)
         if plan is not None:
             plans.append(plan)
     return plans
@@ -68,19 +75,19 @@ def _plan(
     only_new: bool,
     prune: bool,
     candidates: bool,
+    layout: str,
 ) -> FilePlan | None:
-    path = baseline_path(directory, module)
+    place = shown(directory / shown_file(module, "", "module"))
     try:
-        before = path.read_bytes() if path.exists() else None
+        before = read_files(directory, module)
     except OSError as error:
-        return FilePlan(
-            module, path, shown(path), None, None, problem=f"{shown(path)}: {error.strerror or error}"
-        )
-    plan = FilePlan(module, path, shown(path), before, before)
+        place = shown(Path(error.filename)) if error.filename else place
+        return FilePlan(module, directory, place, {}, {}, problem=f"{place}: {error.strerror or error}")
+    plan = FilePlan(module, directory, place, before, before)
     if state.crashed:
         # Which tests the lost worker had run, and what it would have said, is not known for certain.
         plan.not_judged = state.incomplete()
-        plan.problem = f"{shown(path)}: left as it is, because a worker crashed in {one_line(module)}"
+        plan.problem = f"{place}: left as it is, because a worker crashed in {one_line(module)}"
         return plan
     passed = [
         test
@@ -88,10 +95,10 @@ def _plan(
         if test.outcome == "passed" or (candidates and _acceptable(test))
     ]
     records = [record for test in passed for record in test.records]
-    if before is None and not records:
+    if not before and not records:
         return None
     try:
-        baseline = read_baseline(path, module, plan.shown) or Baseline()
+        baseline = read_module(before, module, shown(directory)) or Baseline()
     except BaselineError as error:
         whole = not state.incomplete() and len(passed) == len(state.tests)
         if only_new or not whole:
@@ -108,9 +115,9 @@ def _plan(
         for key in plan.stale:
             del baseline.cases[key]
     if baseline.cases and (plan.changed or plan.added or plan.pruned or records):
-        plan.after = render_baseline(baseline, module)
+        plan.after = render_files(baseline, module, layout)
     elif not baseline.cases and plan.pruned:
-        plan.after = None
+        plan.after = {}
     return plan
 
 
@@ -159,7 +166,8 @@ def find_orphans(directory: Path, rootdir: Path) -> list[Path]:
     """Baseline files below ``directory`` whose test module does not exist."""
     found = []
     for path in sorted(directory.rglob("*.yaml")) if directory.is_dir() else []:
-        module = rootdir / path.relative_to(directory).with_suffix(
+        place = path.parent if path.parent.suffix == CASES else path
+        module = rootdir / place.relative_to(directory).with_suffix(
             ""
         )  # of a test file that is no Python file
         if not (module.exists() or module.with_name(f"{module.name}.py").exists()) and is_baseline(path):
@@ -182,10 +190,11 @@ def write_files(plans: Sequence[FilePlan], orphans: Iterable[Path]) -> list[str]
     for plan in plans:
         if plan.differs and not plan.problem:
             try:
-                if plan.after is None:
-                    plan.path.unlink()
-                else:
-                    write_if_changed(plan.path, plan.after)
+                # First what is there afterwards: should this fail midway, no case is lost.
+                for name, data in plan.after.items():
+                    write_if_changed(plan.directory / name, data)
+                for name in plan.before.keys() - plan.after.keys():
+                    (plan.directory / name).unlink()
             except OSError as error:
                 problems.append(f"{plan.shown}: not written: {error.strerror or error}")
     for path in orphans:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,14 +12,12 @@ from ..baseline import (
     Baseline,
     BaselineError,
     baseline_path,
-    parse_baseline,
-    read_baseline,
-    render_baseline,
     write_if_changed,
 )
 from ..declared import CaseSettings
 from ..figures import counted
 from ..judgement import judgement
+from ..layout import digest_of, read_files, read_module, render_files
 from ..metrics import ANALYSIS
 from ..report.files import write_views
 from ..report.message import failure_text
@@ -154,7 +151,8 @@ def _check(arguments: argparse.Namespace) -> int:
             path = baseline_path(Path(arguments.baselines), module)
             _inside(path, Path(arguments.baselines))
             try:
-                found[module] = read_baseline(path, module, str(path)) or Baseline()
+                files = read_files(Path(arguments.baselines), module)
+                found[module] = read_module(files, module, arguments.baselines) or Baseline()
             except BaselineError as error:
                 raise ReportError(str(error)) from None
         records = []
@@ -239,37 +237,48 @@ def _accept(arguments: argparse.Namespace) -> int:
     bases = {entry["module"]: entry for entry in document["baselines"]}
     taken = []
     for module, entry in sorted(bases.items()):
-        path, target = baseline_path(candidates, module), baseline_path(directory, module)
-        _inside(path, candidates)
-        _inside(target, directory)
-        if path.is_file() and not is_baseline(path):
-            raise ReportError(f"{path} is no baseline")
-        data = _merged_file(path, target, module, entry, arguments.k)
-        if data is not None:
-            taken.append((target, data))
-    written = [target for target, data in taken if write_if_changed(target, data)]
-    write("".join(f"wrote {target}\n" for target in written) or "nothing to accept\n", None)
+        for folder in (candidates, directory):
+            _inside(baseline_path(folder, module), folder)
+        proposed = _files(candidates, module)
+        for name in proposed:
+            _inside(candidates / name, candidates)
+            _inside(directory / name, directory)
+            if not is_baseline(candidates / name):
+                raise ReportError(f"{candidates / name} is no baseline")
+        taken += _taken(proposed, directory, module, entry, arguments.k)
+    written = [path for path, data in taken if data is not None and write_if_changed(path, data)]
+    removed = [path for path, data in taken if data is None]
+    for path in removed:
+        path.unlink()
+    lines = [*(f"wrote {path}\n" for path in written), *(f"removed {path}\n" for path in removed)]
+    write("".join(lines) or "nothing to accept\n", None)
     return OK
 
 
-def _merged_file(
-    path: Path, target: Path, module: str, entry: Mapping[str, Any], wanted: str
-) -> bytes | None:
-    """The file with the wanted cases of the candidate; ``None`` if it has none of them."""
+def _files(directory: Path, module: str) -> dict[str, bytes]:
+    try:
+        return read_files(directory, module)
+    except OSError as error:
+        raise ReportError(f"{error.filename}: {error.strerror or error}") from None
+
+
+def _taken(
+    files: Mapping[str, bytes], directory: Path, module: str, entry: Mapping[str, Any], wanted: str
+) -> list[tuple[Path, bytes | None]]:
+    """The files of the module with the wanted cases of the candidates, ``None`` for those to remove."""
     touched = [*entry["changed"], *entry["added"], *entry["pruned"]]
     chosen = [key for key in touched if wanted in key]
-    if not chosen or not path.is_file():
-        return None
-    current = target.read_bytes() if target.is_file() else None
-    digest = hashlib.sha256(current).hexdigest() if current is not None else ""
-    if digest != entry["base"]:
+    if not chosen or not files:
+        return []
+    current = _files(directory, module)
+    if digest_of(current) != entry["base"]:
         raise ReportError(
-            f"{target} is not the file that the run saw: its proposal would undo other changes",
+            f"{baseline_path(directory, module)} is not what the run saw: its proposal would undo other changes",
             hint="run the tests on this state and accept that report",
         )
     try:
-        proposed = parse_baseline(path.read_bytes(), module, str(path)) or Baseline()
-        merged = (parse_baseline(current, module, str(target)) if current is not None else None) or Baseline()
+        proposed = read_module(files, module, "candidates") or Baseline()
+        merged = read_module(current, module, str(directory)) or Baseline()
     except BaselineError as error:
         raise ReportError(str(error)) from None
     for key in chosen:
@@ -277,4 +286,9 @@ def _merged_file(
             merged.cases[key] = {**proposed.cases[key], "analysis": dict(proposed.analysis_of(key))}
         else:
             merged.cases.pop(key, None)
-    return render_baseline(merged, module)
+    layout = "module" if baseline_path(Path(), module).as_posix() in files else "case"
+    after = render_files(merged, module, layout)
+    return [
+        *((directory / name, data) for name, data in after.items()),
+        *((directory / name, None) for name in sorted(current.keys() - after.keys())),
+    ]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ..baseline import write_if_changed
-from ..options import Settings
 from ..update import FilePlan, is_baseline
 
 __all__ = ["dump_json", "write_report", "write_views"]
@@ -45,9 +44,7 @@ def write_views(directory: Path, document: Mapping[str, Any]) -> dict[str, str]:
     return {kind: str(directory / name) for kind, (name, _) in outputs.items()}
 
 
-def write_report(
-    directory: Path, document: Mapping[str, Any], plans: Iterable[FilePlan], settings: Settings
-) -> dict[str, str]:
+def write_report(directory: Path, document: Mapping[str, Any], plans: Iterable[FilePlan]) -> dict[str, str]:
     """Writes everything; returns the paths by kind."""
     files = write_views(directory, document)
     candidates = directory / "candidates"
@@ -55,6 +52,6 @@ def write_report(
         if is_baseline(old):
             old.unlink()
     for plan in plans:
-        if plan.after is not None and not plan.problem:
-            write_if_changed(candidates / plan.path.relative_to(settings.baseline_dir), plan.after)
+        for name, data in plan.after.items() if not plan.problem else ():
+            write_if_changed(candidates / name, data)
     return files

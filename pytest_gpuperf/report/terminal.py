@@ -135,7 +135,8 @@ def _stale(run: Run, settings: Settings) -> Iterator[_Line]:
 
 def _renames(run: Run) -> list[str]:
     """New cases whose kernel is that of an unused entry of the same module: most likely the test was renamed."""
-    from ..baseline import BaselineError, parse_baseline
+    from ..baseline import BaselineError
+    from ..layout import read_module
 
     hints = []
     for plan in run.plans:
@@ -145,7 +146,7 @@ def _renames(run: Run) -> list[str]:
             if r["module"] == plan.module and r["stored"] is None
         }
         try:
-            stored = parse_baseline(plan.before or b"", plan.module, plan.shown)
+            stored = read_module(plan.before, plan.module, plan.shown)
         except BaselineError:
             continue
         for key in plan.stale if stored is not None else []:
@@ -164,5 +165,5 @@ def _writes(written: Sequence[FilePlan]) -> Iterator[_Line]:
             for what in ("changed", "added", "pruned")
             if getattr(plan, what)
         ]
-        deed = "removed" if plan.after is None else "wrote"
+        deed = "wrote" if plan.after else "removed"
         yield "green", f"{deed} {plan.shown}: {', '.join(parts) or 'representation only'}"

@@ -260,7 +260,7 @@ def test_accept_takes_what_the_run_proposed(reports, capsys):
     assert code == OK and "test_k.yaml" in out
     assert reports.run().ret == 0
     code, _, err = run(capsys, "accept", "out")
-    assert code == NOT_JUDGED and "is not the file that the run saw" in err
+    assert code == NOT_JUDGED and "is not what the run saw" in err
 
 
 def test_accept_refuses_paths_outside(reports, capsys):

@@ -1,4 +1,4 @@
-"""Runs PTX kernels on the CPU and counts exactly what they do. No GPU, no network, no pytest.
+"""Runs PTX kernels on the CPU and counts exactly what they do. No GPU, no network, no pytest. PYTEST_DONT_REWRITE
 
 >>> import gpuperf_engine as ge
 >>> module = ge.parse(text, path="saxpy.ptx")

@@ -1,4 +1,4 @@
-"""A device: its memory, the arrays in it, and the program of allocations, copies, memsets and launches made on it.
+"""A device: its memory, the arrays in it, and the program of allocations, copies, memsets and launches made on it. PYTEST_DONT_REWRITE
 
 Everything that the host does is recorded in order, with the source line that asked for it, for the value patterns.
 """

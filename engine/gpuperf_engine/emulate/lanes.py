@@ -1,4 +1,4 @@
-"""The reference backend: every value is a NumPy array over the lanes of a warp. Slow, readable, always there.
+"""The reference backend: every value is a NumPy array over the lanes of a warp. Slow, readable, always there. PYTEST_DONT_REWRITE
 
 It follows the program block by block under the rules of ``warp`` and ``schedule``; the native backend gives the same memory and the
 same counters.

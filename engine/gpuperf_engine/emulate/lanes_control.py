@@ -1,4 +1,4 @@
-"""How a block ends in the reference backend. An end moves the running split, and says whether the warp stops there."""
+"""How a block ends in the reference backend. An end moves the running split, and says whether the warp stops there. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One warp of the reference backend: its registers, and running it block by block."""
+"""One warp of the reference backend: its registers, and running it block by block. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

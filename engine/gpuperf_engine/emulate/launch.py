@@ -1,4 +1,4 @@
-"""A launch made ready: shapes and limits checked, arguments turned into the bytes of the parameter buffer.
+"""A launch made ready: shapes and limits checked, arguments turned into the bytes of the parameter buffer. PYTEST_DONT_REWRITE
 
 Limits are those of the CUDA programming guide's table "Technical Specifications per Compute Capability".
 """

@@ -1,4 +1,4 @@
-"""Device memory: one arena with virtual, fixed addresses, and the messages for accesses that miss it.
+"""Device memory: one arena with virtual, fixed addresses, and the messages for accesses that miss it. PYTEST_DONT_REWRITE
 
 Global addresses do not depend on the host: the first allocation of every device starts at ``GLOBAL_BASE``, each further
 one at the next multiple of 256 behind a gap of one page, so that an overrun lands in no allocation. Constant banks, kernel

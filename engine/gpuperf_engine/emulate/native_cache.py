@@ -1,4 +1,4 @@
-"""Compiled objects on disk: private to the user, written by atomic rename, keyed by everything that decides their content.
+"""Compiled objects on disk: private to the user, written by atomic rename, keyed by everything that decides their content. PYTEST_DONT_REWRITE
 
 ``$XDG_CACHE_HOME/gpuperf`` (else ``~/.cache/gpuperf``); ``GPUPERF_CACHE=off`` turns it off, any other value is the folder. A
 cache that cannot be used (no home, no space, not ours) is no error: then everything is compiled again.

@@ -1,4 +1,4 @@
-"""A program as LLVM IR: one function that runs one warp from where it stopped to where it must stop next.
+"""A program as LLVM IR: one function that runs one warp from where it stopped to where it must stop next. PYTEST_DONT_REWRITE
 
 ``warp(context, cta, state) → status``. Registers that live across block edges have slots in the warp's state; inside a block
 values are SSA, read at first use and written back at the block's end. Every block exists once and runs under the active mask.

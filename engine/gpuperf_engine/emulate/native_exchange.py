@@ -1,4 +1,4 @@
-"""Exchange between lanes as LLVM IR: shfl, vote, match, redux, activemask, elect, bar.warp.sync.
+"""Exchange between lanes as LLVM IR: shfl, vote, match, redux, activemask, elect, bar.warp.sync. PYTEST_DONT_REWRITE
 
 The participants are the member mask's lanes that have not ended; all must be here, else the warp stops for the scheduler
 (``Event.PARK``), which carries the operation out when the others have come, and continues behind it.

@@ -1,4 +1,4 @@
-"""How a block ends: branches with their stack, calls and returns, barriers, and the fuel of back edges."""
+"""How a block ends: branches with their stack, calls and returns, barriers, and the fuel of back edges. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

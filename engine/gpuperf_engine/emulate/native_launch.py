@@ -1,4 +1,4 @@
-"""One launch of compiled code: its memory, its CTAs in flight, and the loop that runs them.
+"""One launch of compiled code: its memory, its CTAs in flight, and the loop that runs them. PYTEST_DONT_REWRITE
 
 The compiled runtime runs CTAs by itself as long as each ends in one visit; here is what happens around that: rounds over the
 window of resident CTAs, several host threads for order-free programs, and everything that ends a launch early.

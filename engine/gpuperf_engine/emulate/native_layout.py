@@ -1,4 +1,4 @@
-"""Memory layouts that the generated code, the runtime and Python share: the context, the CTA, the warp's state.
+"""Memory layouts that the generated code, the runtime and Python share: the context, the CTA, the warp's state. PYTEST_DONT_REWRITE
 
 All are plain bytes at host addresses; the classes give offsets. There is one context and one CTA record per operating-
 system thread, and a block of warp states for each CTA in flight.

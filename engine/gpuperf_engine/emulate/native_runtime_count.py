@@ -1,4 +1,4 @@
-"""Runtime of generated code: sectors and wavefronts from the addresses of the lanes, as ``observe`` defines them.
+"""Runtime of generated code: sectors and wavefronts from the addresses of the lanes, as ``observe`` defines them. PYTEST_DONT_REWRITE
 
 Written in the subset of ``native_script`` and compiled, never run as Python.
 """

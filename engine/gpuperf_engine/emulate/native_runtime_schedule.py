@@ -1,4 +1,4 @@
-"""Runtime of generated code: CTAs, warps and turns, and barriers of the common kind.
+"""Runtime of generated code: CTAs, warps and turns, and barriers of the common kind. PYTEST_DONT_REWRITE
 
 Written in the subset of ``native_script`` and compiled, never run as Python.
 """

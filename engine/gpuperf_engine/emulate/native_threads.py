@@ -1,4 +1,4 @@
-"""CTAs of one launch on several host threads, for programs in which no CTA can tell the order.
+"""CTAs of one launch on several host threads, for programs in which no CTA can tell the order. PYTEST_DONT_REWRITE
 
 Each thread has counters of its own, which are added up; memory is shared. Of several errors the one of the lowest CTA is raised,
 whatever ran first.

@@ -1,4 +1,4 @@
-"""Values that write LLVM IR: applying a primitive to them appends instructions to the text of the current block.
+"""Values that write LLVM IR: applying a primitive to them appends instructions to the text of the current block. PYTEST_DONT_REWRITE
 
 A value that is the same in all lanes is a scalar (``i32``), any other a vector (``<32 x i32>``); constants stay Python
 integers until they are used, so that constant operands fold. Types: integers and ``b`` types are ``iN``, ``f32`` and ``f64``

@@ -1,4 +1,4 @@
-"""IR text of functions on whole vectors."""
+"""IR text of functions on whole vectors. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorded program: what the host did, from which line, and what each step changed in memory.
+"""The recorded program: what the host did, from which line, and what each step changed in memory. PYTEST_DONT_REWRITE
 
 While values are observed every array is compared with itself before each step; which bytes a launch stored to is read off
 the shadow (see ``memory``).

@@ -1,4 +1,4 @@
-"""Who runs when: CTAs, their warps and turns, and how a launch that cannot end is found out.
+"""Who runs when: CTAs, their warps and turns, and how a launch that cannot end is found out. PYTEST_DONT_REWRITE
 
 The schedule is a fixed function of the program and its input, the same for both backends:
 

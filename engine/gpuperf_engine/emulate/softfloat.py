@@ -1,4 +1,4 @@
-"""IEEE 754 arithmetic on bit patterns, correctly rounded in every direction, on NumPy arrays of any shape.
+"""IEEE 754 arithmetic on bit patterns, correctly rounded in every direction, on NumPy arrays of any shape. PYTEST_DONT_REWRITE
 
 Operands and results are raw patterns in unsigned arrays of the format's width. Results are those of the words in
 ``isa.words``: subnormals are kept, a NaN result is the format's canonical NaN, ``rounding`` is ``rn rz rm rp`` (and ``rna``,

@@ -1,4 +1,4 @@
-"""Where the lanes of one warp are: the stack of splits, and the rules by which lanes part, meet, wait and take turns.
+"""Where the lanes of one warp are: the stack of splits, and the rules by which lanes part, meet, wait and take turns. PYTEST_DONT_REWRITE
 
 Nothing here knows about registers or memory; blocks are numbers and lanes are bits of an ``int``. The reference backend
 runs on this class; the native backend does the frequent moves (branch, reconverge) inline on the same stack and comes here

@@ -1,4 +1,4 @@
-"""Integer arithmetic wider than a machine word, on NumPy arrays of ``uint64``: the ground that ``softfloat`` stands on.
+"""Integer arithmetic wider than a machine word, on NumPy arrays of ``uint64``: the ground that ``softfloat`` stands on. PYTEST_DONT_REWRITE
 
 A 128-bit number is a pair ``(high, low)`` of ``uint64`` arrays. "Jamming" shifts keep in the lowest bit whether any one
 was shifted out, so that a later rounding still sees that the number was not exact.

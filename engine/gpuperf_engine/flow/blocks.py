@@ -1,4 +1,4 @@
-"""Basic blocks of one function, cut where control can change and where a warp may have to stop.
+"""Basic blocks of one function, cut where control can change and where a warp may have to stop. PYTEST_DONT_REWRITE
 
 A block ends at a branch, return, exit or call, before a label that is a target, *after* every CTA barrier and *before*
 every warp-synchronising instruction, so that a warp can stop there with all its registers in their slots. An instruction

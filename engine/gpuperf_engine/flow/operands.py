@@ -1,4 +1,4 @@
-"""Which registers an instruction reads and writes."""
+"""Which registers an instruction reads and writes. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

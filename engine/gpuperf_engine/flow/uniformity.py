@@ -1,4 +1,4 @@
-"""Registers that hold one value in all lanes of a warp that matter, and loops in which threads may wait for others.
+"""Registers that hold one value in all lanes of a warp that matter, and loops in which threads may wait for others. PYTEST_DONT_REWRITE
 
 A register is *constant* if its one definition depends on nothing but the launch and the CTA: it may be kept once per warp
 whatever the warp does. It is *uniform* if at any time all lanes that can still read it hold one value, provided the lanes

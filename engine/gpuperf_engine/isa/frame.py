@@ -1,4 +1,4 @@
-"""Applying a meaning: what every instruction has in common is done here, once.
+"""Applying a meaning: what every instruction has in common is done here, once. PYTEST_DONT_REWRITE
 
 ``evaluate(spelling, sources)`` gives the destinations of an instruction from its sources. Around the meaning it flushes
 subnormals (``.ftz``: inputs and results), clamps (``.sat`` of floating point, ``.relu``), and runs packed types

@@ -1,4 +1,4 @@
-"""Where the state spaces lie in the generic address space.
+"""Where the state spaces lie in the generic address space. PYTEST_DONT_REWRITE
 
 Generic and global addresses are the same numbers. Shared and local memory have windows of their own (manual: "Generic
 Addressing"). ``.const`` and kernel ``.param`` variables lie in global memory (manual, ``cvta``, ``ld``): their generic addresses are

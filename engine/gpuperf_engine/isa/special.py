@@ -1,4 +1,4 @@
-"""Special registers and predefined constants (manual: "Special Registers", "Predefined Constants")."""
+"""Special registers and predefined constants (manual: "Special Registers", "Predefined Constants"). PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

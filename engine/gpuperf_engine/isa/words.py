@@ -1,4 +1,4 @@
-"""The words in which meanings are written: abstract values and what can be done to them.
+"""The words in which meanings are written: abstract values and what can be done to them. PYTEST_DONT_REWRITE
 
 A meaning is written once, on ``Value`` objects. Each backend decides what a value is (NumPy lanes, LLVM vectors, affine
 expressions) by implementing ``Value.apply`` for the primitives named in ``PRIMITIVES``. Every primitive is *total*: it is

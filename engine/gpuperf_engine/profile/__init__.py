@@ -1,4 +1,4 @@
-"""Counting: what a run observed, turned into the profile that users read."""
+"""Counting: what a run observed, turned into the profile that users read. PYTEST_DONT_REWRITE"""
 
 from .build import build_profile
 from .total import add_profiles

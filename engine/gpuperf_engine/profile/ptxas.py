@@ -1,4 +1,4 @@
-"""Registers, shared and local memory as ``ptxas`` assigns them (``gpuperf_resources = ptxas``).
+"""Registers, shared and local memory as ``ptxas`` assigns them (``gpuperf_resources = ptxas``). PYTEST_DONT_REWRITE
 
 ``ptxas`` comes with the CUDA toolkit or the ``nvidia-cuda-nvcc`` wheel (extra ``[nvcc]``); no GPU is needed. Its version is part of
 the result, since another version may assign other registers.

@@ -1,4 +1,4 @@
-"""Whether operands fit an instruction (PTX manual, "Operand Type Checking" and "Operand Size Exceeding Instruction-Type
+"""Whether operands fit an instruction (PTX manual, "Operand Type Checking" and "Operand Size Exceeding Instruction-Type PYTEST_DONT_REWRITE
 Size").
 
 Operands are compared by *shape*: a small tuple that says everything the check needs, so that one verdict serves every

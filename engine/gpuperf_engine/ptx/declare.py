@@ -1,4 +1,4 @@
-"""Declarations given their meaning: variables with space, type, alignment, size and initial bytes (PTX manual, "State
+"""Declarations given their meaning: variables with space, type, alignment, size and initial bytes (PTX manual, "State PYTEST_DONT_REWRITE
 Spaces, Types, and Variables")."""
 
 from __future__ import annotations

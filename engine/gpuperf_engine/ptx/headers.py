@@ -1,4 +1,4 @@
-"""Function headers and call prototypes (PTX manual, "Kernel and Function Directives", "Performance-Tuning Directives")."""
+"""Function headers and call prototypes (PTX manual, "Kernel and Function Directives", "Performance-Tuning Directives"). PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Initialisers: the bytes a variable starts with, and the addresses to be filled in (PTX manual, "Initializers")."""
+"""Initialisers: the bytes a variable starts with, and the addresses to be filled in (PTX manual, "Initializers"). PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands: raw nodes to registers, constants, addresses and symbols (PTX manual, "Instruction Operands")."""
+"""Operands: raw nodes to registers, constants, addresses and symbols (PTX manual, "Instruction Operands"). PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

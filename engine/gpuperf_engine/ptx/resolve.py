@@ -1,4 +1,4 @@
-"""Function bodies: statements to instructions (PTX manual, "Syntax")."""
+"""Function bodies: statements to instructions (PTX manual, "Syntax"). PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

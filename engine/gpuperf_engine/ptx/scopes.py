@@ -1,4 +1,4 @@
-"""Names inside one function: nested scopes, registers, variables, labels and tables (PTX manual, "Scoping").
+"""Names inside one function: nested scopes, registers, variables, labels and tables (PTX manual, "Scoping"). PYTEST_DONT_REWRITE
 
 One dictionary holds what every name means at the place being read. A nested scope notes what it hides and puts it back
 when it closes, so looking a name up costs the same at any depth.

@@ -1,4 +1,4 @@
-"""The common forms of statements, read with regular expressions into the raw nodes that the grammar would give.
+"""The common forms of statements, read with regular expressions into the raw nodes that the grammar would give. PYTEST_DONT_REWRITE
 
 ``None`` means "not one of the common forms": the grammar decides then. A test holds both to the same answer on every
 statement of the examples.

@@ -1,4 +1,4 @@
-"""Special registers and their types (PTX manual, "Special Registers")."""
+"""Special registers and their types (PTX manual, "Special Registers"). PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where loads are served, estimated from sectors and footprints (exact addresses are not simulated here).
+"""Where loads are served, estimated from sectors and footprints (exact addresses are not simulated here). PYTEST_DONT_REWRITE
 
 Assumptions, all stated so that a prediction can be judged:
 

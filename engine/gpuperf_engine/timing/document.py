@@ -1,4 +1,4 @@
-"""The machines as a page of documentation, made from their descriptions."""
+"""The machines as a page of documentation, made from their descriptions. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

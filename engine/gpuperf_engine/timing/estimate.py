@@ -1,4 +1,4 @@
-"""Predicted time of observed launches on a machine: the public entry, with all models (``timing.wave_model``)."""
+"""Predicted time of observed launches on a machine: the public entry, with all models (``timing.wave_model``). PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

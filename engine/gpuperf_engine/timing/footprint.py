@@ -1,4 +1,4 @@
-"""How many distinct bytes a launch touches, at most: no more than its sectors, and no more than the arrays hold.
+"""How many distinct bytes a launch touches, at most: no more than its sectors, and no more than the arrays hold. PYTEST_DONT_REWRITE
 
 Each memory instruction is traced back, register by register, to the pointer parameters and variables that its address is made
 from. Instructions on the same arrays share them, so three loads of one array count that array once. What comes out of memory or

@@ -1,4 +1,4 @@
-"""The fix-points of Kleimenov and Popova (2021): how a latency rises until the bandwidth asked for is there.
+"""The fix-points of Kleimenov and Popova (2021): how a latency rises until the bandwidth asked for is there. PYTEST_DONT_REWRITE
 
 Each iteration multiplies the latency of a level by how many times its bandwidth is exceeded. As printed the rule is wrong in
 two ways. A factor below one lowers the latency under the hardware's; and the iteration ends when the *time* stands still, which

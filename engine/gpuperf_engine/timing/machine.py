@@ -1,4 +1,4 @@
-"""Machine descriptions: one YAML file per GPU, every number with its unit and its source, checked strictly when read.
+"""Machine descriptions: one YAML file per GPU, every number with its unit and its source, checked strictly when read. PYTEST_DONT_REWRITE
 
 A file is a mapping with ``schema``, ``id``, ``name``, ``revision`` (raised by hand whenever a number changes, so that a
 baseline can tell a change of the machine from a change of the kernel), ``compute_capability``, ``sources`` (key → what it

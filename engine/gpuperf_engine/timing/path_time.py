@@ -1,4 +1,4 @@
-"""How long the longest warp would take alone: dependences, issue and pipes (Kleimenov and Popova's ``time(th, lat)``).
+"""How long the longest warp would take alone: dependences, issue and pipes (Kleimenov and Popova's ``time(th, lat)``). PYTEST_DONT_REWRITE
 
     issue(1) = 0
     issue(i) = max(issue(i-1) + 1, pipe of its unit free, max over the instructions it depends on of issue + latency)

@@ -1,4 +1,4 @@
-"""The order of machine instructions inside a basic block, as an assembler would choose it.
+"""The order of machine instructions inside a basic block, as an assembler would choose it. PYTEST_DONT_REWRITE
 
 PTX is written load, use, load, use; ptxas moves loads up so that a warp waits once for all of them. List scheduling by height:
 among the instructions whose operands have been issued, the one with the longest way to the end of the block comes first, and

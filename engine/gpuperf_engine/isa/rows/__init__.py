@@ -1,4 +1,4 @@
-"""The rows of the instruction table, one family a file. Importing this package fills the table."""
+"""The rows of the instruction table, one family a file. Importing this package fills the table. PYTEST_DONT_REWRITE"""
 
 from . import (
     asynchronous,

@@ -1,4 +1,4 @@
-"""Atomic operations (manual: atom, red). The meaning is the value to store, from the old one and the operands."""
+"""Atomic operations (manual: atom, red). The meaning is the value to store, from the old one and the operands. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

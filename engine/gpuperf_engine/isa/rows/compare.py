@@ -1,4 +1,4 @@
-"""Comparison and selection (manual: "Comparison and Selection Instructions")."""
+"""Comparison and selection (manual: "Comparison and Selection Instructions"). PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control flow and the rest (manual: "Control Flow Instructions", "Miscellaneous Instructions")."""
+"""Control flow and the rest (manual: "Control Flow Instructions", "Miscellaneous Instructions"). PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

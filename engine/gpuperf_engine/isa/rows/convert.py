@@ -1,4 +1,4 @@
-"""Conversion between types (manual: cvt)."""
+"""Conversion between types (manual: cvt). PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extended-precision integer arithmetic (manual: "Extended-Precision Integer Arithmetic Instructions").
+"""Extended-precision integer arithmetic (manual: "Extended-Precision Integer Arithmetic Instructions"). PYTEST_DONT_REWRITE
 
 The condition code CC.CF is the last source of the rows that read it and the last result of the spellings with ``.cc``. The
 manual calls it the borrow after a subtraction; as in the machines it is the carry of a + ~b + 1, which is set where there

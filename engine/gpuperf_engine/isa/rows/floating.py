@@ -1,4 +1,4 @@
-"""Single and double precision (manual: "Floating Point Instructions")."""
+"""Single and double precision (manual: "Floating Point Instructions"). PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Half precision and bfloat16, scalar and packed (manual: "Half Precision Floating Point Instructions", "Half Precision
+"""Half precision and bfloat16, scalar and packed (manual: "Half Precision Floating Point Instructions", "Half Precision PYTEST_DONT_REWRITE
 Comparison Instructions"). The frame runs packed types lane by lane."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Integer arithmetic (manual: "Integer Arithmetic Instructions")."""
+"""Integer arithmetic (manual: "Integer Arithmetic Instructions"). PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logic and shifts (manual: "Logic and Shift Instructions")."""
+"""Logic and shifts (manual: "Logic and Shift Instructions"). PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix instructions of a warp (manual: mma, ldmatrix, stmatrix, movmatrix). Parsed, checked and counted."""
+"""Matrix instructions of a warp (manual: mma, ldmatrix, stmatrix, movmatrix). Parsed, checked and counted. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads, stores and hints about memory (manual: ld, ldu, st, prefetch, discard, applypriority, createpolicy)."""
+"""Loads, stores and hints about memory (manual: ld, ldu, st, prefetch, discard, applypriority, createpolicy). PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Approximate functions (manual: rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh with ``.approx``).
+"""Approximate functions (manual: rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh with ``.approx``). PYTEST_DONT_REWRITE
 
 The manual leaves the results open within an error. Here each is one fixed sequence of double-precision operations, rounded
 once to the type, so that results are the same on every host; the errors are far below those of the manual.

@@ -1,4 +1,4 @@
-"""Blocks prepared for the reference backend: each instruction becomes a step that is called with the warp."""
+"""Blocks prepared for the reference backend: each instruction becomes a step that is called with the warp. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from ..isa.frame import evaluate, has_meaning
 from ..ptx.syntax import Instruction
 from .diagnose import trap
 from .lanes_calls import parameter_step
+from .lanes_copy import CopyStep
 from .lanes_control import BarrierEnd, End, make_end
 from .lanes_exchange import Exchange
 from .lanes_memory import MemoryStep
 from .lanes_operands import Prepare, destinations, guard_of, lane_value, sources
 from .lanes_values import LaneValue
 from .launch import LaunchPlan
-from .program import Program
+from .program import Program, is_done_at_once
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -82,7 +83,9 @@ def _make_step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step
         return MemoryStep(to, instruction)
     if effect == "exchange":
         return Exchange(to, instruction)
-    if effect in _NOTHING:
+    if effect == "async_copy" and instruction in to.program.site_of:
+        return CopyStep(to, instruction)
+    if effect in _NOTHING or is_done_at_once(instruction):
         return _guard_only(to, instruction)
     if effect == "trap":
         return _guarded_trap(to, instruction)

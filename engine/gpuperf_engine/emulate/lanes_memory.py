@@ -1,4 +1,4 @@
-"""Loads, stores and atomics of the reference backend: every access checked, counted, and carried out for all lanes at once.
+"""Loads, stores and atomics of the reference backend: every access checked, counted, and carried out for all lanes at once. PYTEST_DONT_REWRITE
 
 Lanes that store to one address: the highest wins. Atomics on one address follow each other in ascending lane order. A refused
 access is reported for the lowest lane.
@@ -15,7 +15,7 @@ from ..errors import MemoryFault
 from ..flow.operands import matched
 from ..isa.frame import evaluate
 from ..isa.types import ScalarType, scalar_type
-from ..ptx.syntax import Immediate, Instruction, Register, Variable, Vector
+from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
 from .diagnose import cta_of, thread_of
 from .lanes_operands import (
     Prepare,
@@ -44,9 +44,8 @@ Lanes = npt.NDArray[Any]
 _U64 = scalar_type("u64")
 
 
-def address_reader(to: Prepare, instruction: Instruction, space: str) -> Reader:
+def address_reader(to: Prepare, operand: Address, space: str) -> Reader:
     """Reads the lanes' addresses as u64: base plus offset, in 32 bits for 32-bit registers in shared and local memory."""
-    operand = address_operand(instruction)
     base, offset = operand.base, operand.offset
     if isinstance(base, Variable):
         constant = integer(address_of(to, base, offset, operand), _U64)
@@ -107,23 +106,27 @@ def _in_window(addresses: Lanes, base: int) -> Lanes:
 class MemoryStep:
     """One load, store, atomic or reduction. Calling it with a warp carries it out for the active lanes."""
 
-    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+    def __init__(
+        self, to: Prepare, instruction: Instruction, kind: str = "", space: str = "", size: int = 0
+    ) -> None:
+        """``kind``, ``space`` and ``size`` make one half of a copy, which is only asked where it goes (``reach``)."""
         spelling = instruction.spelling
         self.instruction = instruction
-        self.kind = {"load": "load", "store": "store", "atomic": "atomic", "reduction": "reduction"}[
-            instruction.effect
-        ]
-        self.space = spelling.space or "generic"
-        self.type = scalar_type(str(spelling.modifier("type")))
+        self.kind = kind or instruction.effect
+        self.space = space or spelling.space or "generic"
         site = to.program.site_of.get(instruction)
         self.site = site
+        self.writes = self.kind != "load"
+        if size:
+            self.bytes = size
+            return
+        self.type = scalar_type(str(spelling.modifier("type")))
         self.bytes = to.program.sites[site].bytes if site is not None else self.type.bytes
         if site is None:
             vectors = [len(item.elements) for item in instruction.operands if isinstance(item, Vector)]
             self.bytes *= max(vectors, default=1)
         self.count = max(1, self.bytes // self.type.bytes)
-        self.writes = self.kind != "load"
-        self.addresses = address_reader(to, instruction, self.space)
+        self.addresses = address_reader(to, address_operand(instruction), self.space)
         self.targets = destinations(instruction)
         self.values = stored_readers(to, instruction, self.type) if self.writes else []
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
@@ -141,7 +144,7 @@ class MemoryStep:
         if not lanes.size:
             return
         addresses = every_lane(self.addresses(warp))[lanes]
-        parts = self._reach(warp, lanes, addresses)
+        parts = self.reach(warp, lanes, addresses)
         if warp.counters.sites is not None and self.site is not None:
             self._count(warp.counters.sites[self.site], lanes, addresses)
         if self.kind == "load":
@@ -153,7 +156,7 @@ class MemoryStep:
 
     # -- where it goes ---------------------------------------------------------------------------------------------------
 
-    def _reach(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> list[_Part]:
+    def reach(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> list[_Part]:
         """Regions with the lanes that access them and their byte offsets there. Raises ``MemoryFault``."""
         if self.space in ("shared", "local"):
             refused, part = self._private(warp, self.space, lanes, addresses)

@@ -1,4 +1,4 @@
-"""One basic block as LLVM IR: reading and writing registers, instructions with a meaning, and the end of the block."""
+"""One basic block as LLVM IR: reading and writing registers, instructions with a meaning, and the end of the block. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from .native_layout import Context, Event, State, Status
 from .native_memory import write_memory
 from .native_special import read_special, variable_address
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
+from .program import is_done_at_once
 
 __all__ = ["BlockWriter"]
 
@@ -97,9 +98,9 @@ class BlockWriter:
     def instruction(self, instruction: Instruction) -> None:
         """One instruction that does not end the block."""
         effect = instruction.effect
-        if effect in _IGNORED:
+        if effect in _IGNORED or is_done_at_once(instruction):
             self._count_guard(instruction)
-        elif effect in ("load", "store", "atomic", "reduction"):
+        elif effect in ("load", "store", "atomic", "reduction") or instruction in self.frame.program.site_of:
             write_memory(self, instruction)
         elif effect in ("exchange", "warp_barrier"):
             write_exchange(self, instruction)

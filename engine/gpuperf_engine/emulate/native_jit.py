@@ -1,4 +1,4 @@
-"""LLVM at work: from IR text to addresses of functions, through the cache of objects."""
+"""LLVM at work: from IR text to addresses of functions, through the cache of objects. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HERE = Path(__file__).resolve().parent
 _SCHEDULE = ("begin", "visit", "proceed", "run")
 _MEMORY = (
     "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
-    "count_lanes", "count_atomic", "count_sectors", "count_windows", "count_wavefronts",
+    "copy_lanes", "count_lanes", "count_atomic", "count_sectors", "count_windows", "count_wavefronts",
 )  # fmt: skip
 #: groups of functions written in ``native_script``: what they export, and their files
 _SCRIPTS = {

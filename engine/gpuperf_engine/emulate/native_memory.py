@@ -1,4 +1,4 @@
-"""Loads and stores as LLVM IR: calls of the runtime with the lanes' addresses as one vector.
+"""Loads and stores as LLVM IR: calls of the runtime with the lanes' addresses as one vector. PYTEST_DONT_REWRITE
 
 Accesses of one element of 1 to 8 bytes have functions of their own (``native_access``); a uniform address is checked once and
 accessed as a scalar; everything else (vectors, local memory, 16-byte elements) goes through buffers, lane by lane.
@@ -150,6 +150,11 @@ def write_memory(to: BlockWriter, instruction: Instruction) -> None:
         from .native_calls import write_parameter
 
         write_parameter(to, instruction)
+        return
+    if instruction.effect == "async_copy":
+        from .native_copy import write_copy
+
+        write_copy(to, instruction)
         return
     access = Access(to, instruction, to.guard(instruction))
     access.count_request()

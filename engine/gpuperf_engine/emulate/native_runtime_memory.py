@@ -1,4 +1,4 @@
-"""Runtime of generated code: memory accesses lane by lane, for all that the inline paths do not take.
+"""Runtime of generated code: memory accesses lane by lane, for all that the inline paths do not take. PYTEST_DONT_REWRITE
 
 Written in the subset of ``native_script`` and compiled, never run as Python. Spaces: 0 the arena (global, const, kernel
 parameters), 1 shared, 2 local, 3 generic.
@@ -7,6 +7,7 @@ parameters), 1 shared, 2 local, 3 generic.
 from __future__ import annotations
 
 from .native_layout import UNWRITTEN, Context, Cta, State
+from .native_runtime_count import count_lanes
 from .native_script import (
     fill,
     load8,
@@ -311,4 +312,46 @@ def seen_lanes(context: int, site: int, mask: int, first: int, size: int) -> int
             place += 8
         unseen(context, site, place, end - place)
         mask = mask & ~(((1 << lanes) - 1) << lane)
+    return 0
+
+
+def copy_lanes(
+    context: int, cta: int, state: int, site: int, mask: int, sources: int, targets: int, sizes: int, width: int
+) -> int:
+    """Copies of ``width`` bytes from the arena to shared memory, of which ``sizes`` are read and the others zero. 1 if refused."""
+    rest = mask
+    filled = 0
+    while rest:
+        lane = trailing_zeros(rest)
+        rest = rest & (rest - 1)
+        size = load64(sizes + lane * 8)
+        source = load64(sources + lane * 8)
+        if size:
+            filled = filled | 1 << lane
+        if size == width or (size and source & (width - 1)):
+            if reach(context, cta, state, site, lane, source, width, 8) == 0:
+                return 1
+        index = 0
+        while size < width and index < size:
+            if reach(context, cta, state, site, lane, source + index, 1, 8) == 0:
+                return 1
+            index += 1
+    rest = mask
+    while rest:
+        lane = trailing_zeros(rest)
+        rest = rest & (rest - 1)
+        host = reach(context, cta, state, site, lane, load64(targets + lane * 8), width, 5)
+        if host == 0:
+            return 1
+        size = load64(sizes + lane * 8)
+        source = load64(sources + lane * 8) + load64(context + Context.ARENA)
+        index = 0
+        while index < width:
+            if index < size:
+                store8(host + index, load8(source + index))
+            else:
+                store8(host + index, 0)
+            index += 1
+    count_lanes(context, site, filled, sources, width, 0)
+    count_lanes(context, site, mask, targets, width, 1)
     return 0

@@ -1,4 +1,4 @@
-"""One warp of compiled code as Python sees it: for the moves that are too rare to compile.
+"""One warp of compiled code as Python sees it: for the moves that are too rare to compile. PYTEST_DONT_REWRITE
 
 Lanes that wait for others at a ``.sync`` instruction, lanes that take turns in a spin loop, and everything that is an error.
 The warp's registers and stack stay in its state; the reference backend's ``Warp`` decides, and its exchange operations
@@ -299,9 +299,10 @@ class NativeWarp:
         plan = place.plan
         limit = {"shared": plan.shared_bytes, "local": self.program.local_bytes}.get(space, 0)
         lane = worker.get(Context.FAULT_LANE)
+        kind = "store" if site.instruction.effect == "async_copy" and space == "shared" else site.kind
         return worker.launch.memory.fault(
             Access(
-                site.instruction, self.program.kernel.name, site.kind, space, worker.get(Context.FAULT_ADDRESS), site.bytes,
+                site.instruction, self.program.kernel.name, kind, space, worker.get(Context.FAULT_ADDRESS), site.bytes,
                 thread_of(plan, place.warp, lane), cta_of(plan, place.cta), limit,
             )
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A kernel with all it calls, laid out for running: blocks, counters, memory sites, shared and local variables.
+"""A kernel with all it calls, laid out for running: blocks, counters, memory sites, shared and local variables. PYTEST_DONT_REWRITE
 
 Blocks are numbered densely over the whole program: the kernel's first, then each reachable device function's. How they
 are cut is told in ``flow.blocks``.
@@ -19,6 +19,7 @@ from ..ptx.syntax import (
     Address,
     CallTarget,
     Function,
+    Immediate,
     Instruction,
     Operand,
     Register,
@@ -29,9 +30,16 @@ from ..ptx.syntax import (
     Vector,
 )
 
-__all__ = ["EXIT", "BasicBlock", "Program", "Site", "access_bytes", "build_program"]
+__all__ = ["EXIT", "BasicBlock", "Program", "Site", "access_bytes", "build_program", "is_done_at_once"]
 
-MEMORY_EFFECTS = {"load": "load", "store": "store", "atomic": "atomic", "reduction": "reduction"}
+#: what sites are called; a copy is a load that stores to shared memory as well
+MEMORY_EFFECTS = {
+    "load": "load",
+    "store": "store",
+    "atomic": "atomic",
+    "reduction": "reduction",
+    "async_copy": "load",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -235,6 +243,8 @@ def _recursive(functions: tuple[Function, ...], number_of: dict[str, int]) -> fr
 def access_bytes(instruction: Instruction) -> int:
     """Bytes that one lane of a memory instruction touches, all elements of a vector."""
     spelling = instruction.spelling
+    if instruction.effect == "async_copy":
+        return next(item.value for item in instruction.operands if isinstance(item, Immediate))
     width = spelling.modifier("type")
     elements = 1
     for operand in instruction.operands:
@@ -243,13 +253,24 @@ def access_bytes(instruction: Instruction) -> int:
     return scalar_type(str(width)).bytes * elements
 
 
+def is_done_at_once(instruction: Instruction) -> bool:
+    """Whether this makes or waits for groups of asynchronous copies, which are complete when they are issued."""
+    return instruction.effect == "async_copy" and not any(isinstance(item, Address) for item in instruction.operands)
+
+
+def _accesses_memory(instruction: Instruction) -> bool:
+    if instruction.effect == "async_copy":
+        return bool(instruction.spelling.modifier("global"))
+    return instruction.effect in MEMORY_EFFECTS and instruction.spelling.space != "param"
+
+
 def _number_counters(program: Program) -> None:
     sites: list[Site] = []
     predicated: list[Instruction] = []
     for block in program.blocks:
         for instruction in block.instructions:
             program.block_of[instruction] = block.index
-            if instruction.effect in MEMORY_EFFECTS and instruction.spelling.space != "param":
+            if _accesses_memory(instruction):
                 site = Site(
                     len(sites),
                     block.index,

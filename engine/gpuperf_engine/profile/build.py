@@ -1,4 +1,4 @@
-"""From the counters of one launch to its profile.
+"""From the counters of one launch to its profile. PYTEST_DONT_REWRITE
 
 The identity of CUDA Flux: the executions of an opcode are the sum over basic blocks of the block's executions times the
 block's static instructions, exact here because every warp's and lane's blocks are counted.
@@ -236,6 +236,10 @@ def _memory(sites: tuple[SiteProfile, ...]) -> Memory:
             total[f"global_{kind}_sectors"] += site.sectors
             if kind != "atomic":
                 total[f"global_{kind}_bytes"] += by_space.get("global", 0) * site.bytes_per_lane
+        if site.space == "global" and site.wavefronts:  # copies to shared memory
+            total["shared_conflicts"] += site.wavefronts - site.ideal_wavefronts
+            total["shared_store_requests"] += site.requests
+            total["shared_store_wavefronts"] += site.wavefronts
         if site.shared_lanes:
             total["shared_conflicts"] += site.wavefronts - site.ideal_wavefronts
             if kind != "atomic":

@@ -1,9 +1,11 @@
-"""Runs PTX kernels on the CPU and counts exactly what they do. No GPU, no network, no pytest. PYTEST_DONT_REWRITE
+"""Runs PTX kernels on the CPU and counts exactly what they do. No GPU, no network, no pytest.
 
 >>> import gpuperf_engine as ge
 >>> module = ge.parse(text, path="saxpy.ptx")
 >>> device = ge.Device()
 >>> profile = device.launch(module["saxpy"], grid=4096, block=256, args=[...])
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

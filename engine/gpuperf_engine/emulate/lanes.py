@@ -1,7 +1,9 @@
-"""The reference backend: every value is a NumPy array over the lanes of a warp. Slow, readable, always there. PYTEST_DONT_REWRITE
+"""The reference backend: every value is a NumPy array over the lanes of a warp. Slow, readable, always there.
 
 It follows the program block by block under the rules of ``warp`` and ``schedule``; the native backend gives the same memory and the
 same counters.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How a block ends in the reference backend. An end moves the running split, and says whether the warp stops there. PYTEST_DONT_REWRITE"""
+"""How a block ends in the reference backend. An end moves the running split, and says whether the warp stops there.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

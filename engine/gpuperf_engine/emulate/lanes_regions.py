@@ -1,4 +1,7 @@
-"""Memory as the reference backend sees it: plain bytes with their shadow, and the table of allocations of device memory. PYTEST_DONT_REWRITE"""
+"""Memory as the reference backend sees it: plain bytes with their shadow, and the table of allocations of device memory.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device memory: one arena with virtual, fixed addresses, and the messages for accesses that miss it. PYTEST_DONT_REWRITE
+"""Device memory: one arena with virtual, fixed addresses, and the messages for accesses that miss it.
 
 Global addresses do not depend on the host: the first allocation of every device starts at ``GLOBAL_BASE``, each further
 one at the next multiple of 256 behind a gap of one page, so that an overrun lands in no allocation. Constant banks, kernel
@@ -10,6 +10,8 @@ everywhere, so that 1 afterwards means written by this launch.
 
 Generic addresses (PTX manual, "Generic Addressing"): the shared and local windows lie outside the arena, so a generic
 address belongs to exactly one state space.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

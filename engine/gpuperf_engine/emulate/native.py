@@ -1,4 +1,7 @@
-"""The native backend: a program compiled through LLVM, one warp as 32-lane vectors, run at the speed of the machine. PYTEST_DONT_REWRITE"""
+"""The native backend: a program compiled through LLVM, one warp as 32-lane vectors, run at the speed of the machine.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Runtime functions for accesses of shared memory by a whole warp, as LLVM IR; see ``native_access``. PYTEST_DONT_REWRITE"""
+"""Runtime functions for accesses of shared memory by a whole warp, as LLVM IR; see ``native_access``.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Atomics as LLVM IR: a loop over the active lanes in ascending order, with the row's meaning on scalars inside. PYTEST_DONT_REWRITE"""
+"""Atomics as LLVM IR: a loop over the active lanes in ascending order, with the row's meaning on scalars inside.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Compiled objects on disk: private to the user, written by atomic rename, keyed by everything that decides their content. PYTEST_DONT_REWRITE
+"""Compiled objects on disk: private to the user, written by atomic rename, keyed by everything that decides their content.
 
 ``$XDG_CACHE_HOME/gpuperf`` (else ``~/.cache/gpuperf``); ``GPUPERF_CACHE=off`` turns it off, any other value is the folder. A
 cache that cannot be used (no home, no space, not ours) is no error: then everything is compiled again.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""A program as LLVM IR: one function that runs one warp from where it stopped to where it must stop next. PYTEST_DONT_REWRITE
+"""A program as LLVM IR: one function that runs one warp from where it stopped to where it must stop next.
 
 ``warp(context, cta, state) → status``. Registers that live across block edges have slots in the warp's state; inside a block
 values are SSA, read at first use and written back at the block's end. Every block exists once and runs under the active mask.
 Lanes that wait are on a stack in the state; each reconvergence point has its own small dispatch. See ``native_layout`` for
 the state and ``flow.blocks`` for the blocks.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

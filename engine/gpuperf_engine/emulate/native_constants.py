@@ -1,4 +1,7 @@
-"""Constants of the native backend: bit patterns of floating-point numbers, and folding of integer operations. PYTEST_DONT_REWRITE"""
+"""Constants of the native backend: bit patterns of floating-point numbers, and folding of integer operations.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How a block ends: branches with their stack, calls and returns, barriers, and the fuel of back edges. PYTEST_DONT_REWRITE"""
+"""How a block ends: branches with their stack, calls and returns, barriers, and the fuel of back edges.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""One launch of compiled code: its memory, its CTAs in flight, and the loop that runs them. PYTEST_DONT_REWRITE
+"""One launch of compiled code: its memory, its CTAs in flight, and the loop that runs them.
 
 The compiled runtime runs CTAs by itself as long as each ends in one visit; here is what happens around that: rounds over the
 window of resident CTAs, several host threads for order-free programs, and everything that ends a launch early.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Memory layouts that the generated code, the runtime and Python share: the context, the CTA, the warp's state. PYTEST_DONT_REWRITE
+"""Memory layouts that the generated code, the runtime and Python share: the context, the CTA, the warp's state.
 
 All are plain bytes at host addresses; the classes give offsets. There is one context and one CTA record per operating-
 system thread, and a block of warp states for each CTA in flight.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Runtime of generated code: sectors and wavefronts from the addresses of the lanes, as ``observe`` defines them. PYTEST_DONT_REWRITE
+"""Runtime of generated code: sectors and wavefronts from the addresses of the lanes, as ``observe`` defines them.
 
 Written in the subset of ``native_script`` and compiled, never run as Python.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Where registers and parameters of calls live in the state of a warp, and which of them keep the lanes that are off. PYTEST_DONT_REWRITE"""
+"""Where registers and parameters of calls live in the state of a warp, and which of them keep the lanes that are off.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

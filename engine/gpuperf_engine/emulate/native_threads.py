@@ -1,7 +1,9 @@
-"""CTAs of one launch on several host threads, for programs in which no CTA can tell the order. PYTEST_DONT_REWRITE
+"""CTAs of one launch on several host threads, for programs in which no CTA can tell the order.
 
 Each thread has counters of its own, which are added up; memory is shared. Of several errors the one of the lowest CTA is raised,
 whatever ran first.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values that write LLVM IR: applying a primitive to them appends instructions to the text of the current block. PYTEST_DONT_REWRITE
+"""Values that write LLVM IR: applying a primitive to them appends instructions to the text of the current block.
 
 A value that is the same in all lanes is a scalar (``i32``), any other a vector (``<32 x i32>``); constants stay Python
 integers until they are used, so that constant operands fold. Types: integers and ``b`` types are ``iN``, ``f32`` and ``f64``
@@ -7,6 +7,8 @@ are floating point, ``f16``/``bf16`` and packed types are held as ``iN`` of thei
 NaN results are *loose* (any payload) until their bits can be seen, where ``clean`` makes them canonical: arithmetic and
 comparisons do not tell NaNs apart, so chains of operations pay for it once. What LLVM lowers badly is a call of a runtime
 function (``native_vectors``).
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

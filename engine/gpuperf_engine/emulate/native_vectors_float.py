@@ -1,4 +1,7 @@
-"""Runtime functions on vectors of floating-point numbers: rounding modes, narrow formats, conversions, extremes. PYTEST_DONT_REWRITE"""
+"""Runtime functions on vectors of floating-point numbers: rounding modes, narrow formats, conversions, extremes.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The IR text being written: lines, fresh names, splats, and the functions that it calls. PYTEST_DONT_REWRITE"""
+"""The IR text being written: lines, fresh names, splats, and the functions that it calls.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a run observed: the raw counters of one launch, and how memory behaviour is counted from lane addresses. PYTEST_DONT_REWRITE"""
+"""What a run observed: the raw counters of one launch, and how memory behaviour is counted from lane addresses.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The recorded program: what the host did, from which line, and what each step changed in memory. PYTEST_DONT_REWRITE
+"""The recorded program: what the host did, from which line, and what each step changed in memory.
 
 While values are observed every array is compared with itself before each step; which bytes a launch stored to is read off
 the shadow (see ``memory``).
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

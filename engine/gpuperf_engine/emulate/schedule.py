@@ -1,4 +1,4 @@
-"""Who runs when: CTAs, their warps and turns, and how a launch that cannot end is found out. PYTEST_DONT_REWRITE
+"""Who runs when: CTAs, their warps and turns, and how a launch that cannot end is found out.
 
 The schedule is a fixed function of the program and its input, the same for both backends:
 
@@ -19,6 +19,8 @@ that never come. A livelock is found by comparing: after 1, 2, 4, 8 … rounds i
 digest of everything that decides how the launch goes on is taken; if it is that of the time before, the launch runs in
 circles. Then warps whose lanes wait at reconvergence points for lanes that spin are urged (``warp.Warp.urge``); if there is
 none, it is an error.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

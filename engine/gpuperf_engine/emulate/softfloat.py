@@ -1,4 +1,4 @@
-"""IEEE 754 arithmetic on bit patterns, correctly rounded in every direction, on NumPy arrays of any shape. PYTEST_DONT_REWRITE
+"""IEEE 754 arithmetic on bit patterns, correctly rounded in every direction, on NumPy arrays of any shape.
 
 Operands and results are raw patterns in unsigned arrays of the format's width. Results are those of the words in
 ``isa.words``: subnormals are kept, a NaN result is the format's canonical NaN, ``rounding`` is ``rn rz rm rp`` (and ``rna``,
@@ -9,6 +9,8 @@ Every number is taken apart into sign, exponent and a 64-bit significand whose t
 such a number, inexactness jammed into its lowest bit, and ``_pack`` rounds once. Where NumPy's own arithmetic gives the
 same result (rounding to nearest in f32 and f64, and f16, bf16 and f32 computed in f64 with rounding to odd) it is used
 instead, for speed only.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

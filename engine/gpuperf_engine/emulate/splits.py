@@ -1,4 +1,7 @@
-"""The stack of a warp's splits: its entries, and the tree of groups that it stands for (see ``warp``). PYTEST_DONT_REWRITE"""
+"""The stack of a warp's splits: its entries, and the tree of groups that it stands for (see ``warp``).
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

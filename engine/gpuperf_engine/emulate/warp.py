@@ -1,4 +1,4 @@
-"""Where the lanes of one warp are: the stack of splits, and the rules by which lanes part, meet, wait and take turns. PYTEST_DONT_REWRITE
+"""Where the lanes of one warp are: the stack of splits, and the rules by which lanes part, meet, wait and take turns.
 
 Nothing here knows about registers or memory; blocks are numbers and lanes are bits of an ``int``. The reference backend
 runs on this class; the native backend does the frequent moves (branch, reconverge) inline on the same stack and comes here
@@ -48,6 +48,8 @@ is enough.
 waits; when all living lanes wait at that barrier, in one group, they are one split again. So splits meet that an early return
 has kept apart, and lanes that have left a group early. The barrier is divergent, which is an error, where nothing can run but lanes
 that would leave a group early, if none has before.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

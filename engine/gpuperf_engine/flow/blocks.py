@@ -1,10 +1,12 @@
-"""Basic blocks of one function, cut where control can change and where a warp may have to stop. PYTEST_DONT_REWRITE
+"""Basic blocks of one function, cut where control can change and where a warp may have to stop.
 
 A block ends at a branch, return, exit or call, before a label that is a target, *after* every CTA barrier and *before*
 every warp-synchronising instruction, so that a warp can stop there with all its registers in their slots. An instruction
 whose guard cannot be applied as a mask (``@p call``, ``@p bar.sync``, ``@p shfl.sync``) gets a block of its own, entered by
 an uncounted branch on the guard. ``trap`` ends no block: nvcc lets the text run on behind it, and where lanes meet again must
 not depend on a path that ends the launch.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

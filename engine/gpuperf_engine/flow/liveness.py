@@ -1,4 +1,7 @@
-"""Live registers, lane by lane: what a thread may still read. Sets are kept as bits of Python integers, one per register. PYTEST_DONT_REWRITE"""
+"""Live registers, lane by lane: what a thread may still read. Sets are kept as bits of Python integers, one per register.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

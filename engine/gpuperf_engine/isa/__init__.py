@@ -1,1 +1,4 @@
-"""What PTX instructions are: types, the instruction table and its rows, and the words in which meanings are written. PYTEST_DONT_REWRITE"""
+"""What PTX instructions are: types, the instruction table and its rows, and the words in which meanings are written.
+
+PYTEST_DONT_REWRITE
+"""

@@ -1,4 +1,7 @@
-"""What the instruction table is made of: rows, the spellings of their opcodes, and the operands of those. PYTEST_DONT_REWRITE"""
+"""What the instruction table is made of: rows, the spellings of their opcodes, and the operands of those.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

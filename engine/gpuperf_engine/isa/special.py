@@ -1,4 +1,7 @@
-"""Special registers and predefined constants (manual: "Special Registers", "Predefined Constants"). PYTEST_DONT_REWRITE"""
+"""Special registers and predefined constants (manual: "Special Registers", "Predefined Constants").
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

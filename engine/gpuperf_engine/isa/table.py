@@ -1,9 +1,11 @@
-"""The instruction table: rows, the decorator that makes them, and the lookup of an opcode as written. PYTEST_DONT_REWRITE
+"""The instruction table: rows, the decorator that makes them, and the lookup of an opcode as written.
 
 A row is the PTX manual's own syntax line, the value sets of its modifiers, the version and target it needs, what it
 costs and does (category, unit, effect), and its meaning. See ``rows/`` for the rows themselves and ``frame`` for what
 applying a meaning does, ``notation`` for how syntax
 lines are written.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

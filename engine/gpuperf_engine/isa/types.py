@@ -1,4 +1,7 @@
-"""Scalar types of PTX (manual section "Fundamental Types") and what they have in common. PYTEST_DONT_REWRITE"""
+"""Scalar types of PTX (manual section "Fundamental Types") and what they have in common.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

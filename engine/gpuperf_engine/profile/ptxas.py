@@ -1,7 +1,9 @@
-"""Registers, shared and local memory as ``ptxas`` assigns them (``gpuperf_resources = ptxas``). PYTEST_DONT_REWRITE
+"""Registers, shared and local memory as ``ptxas`` assigns them (``gpuperf_resources = ptxas``).
 
 ``ptxas`` comes with the CUDA toolkit or the ``nvidia-cuda-nvcc`` wheel (extra ``[nvcc]``); no GPU is needed. Its version is part of
 the result, since another version may assign other registers.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

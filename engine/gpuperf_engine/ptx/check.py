@@ -1,8 +1,10 @@
-"""Whether operands fit an instruction (PTX manual, "Operand Type Checking" and "Operand Size Exceeding Instruction-Type PYTEST_DONT_REWRITE
+"""Whether operands fit an instruction (PTX manual, "Operand Type Checking" and "Operand Size Exceeding Instruction-Type
 Size").
 
 Operands are compared by *shape*: a small tuple that says everything the check needs, so that one verdict serves every
 instruction of the same opcode with operands of the same shapes.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

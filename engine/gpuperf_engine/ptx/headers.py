@@ -1,4 +1,7 @@
-"""Function headers and call prototypes (PTX manual, "Kernel and Function Directives", "Performance-Tuning Directives"). PYTEST_DONT_REWRITE"""
+"""Function headers and call prototypes (PTX manual, "Kernel and Function Directives", "Performance-Tuning Directives").
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Initialisers: the bytes a variable starts with, and the addresses to be filled in (PTX manual, "Initializers"). PYTEST_DONT_REWRITE"""
+"""Initialisers: the bytes a variable starts with, and the addresses to be filled in (PTX manual, "Initializers").
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

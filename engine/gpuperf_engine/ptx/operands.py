@@ -1,4 +1,7 @@
-"""Operands: raw nodes to registers, constants, addresses and symbols (PTX manual, "Instruction Operands"). PYTEST_DONT_REWRITE"""
+"""Operands: raw nodes to registers, constants, addresses and symbols (PTX manual, "Instruction Operands").
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

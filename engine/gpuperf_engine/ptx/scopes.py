@@ -1,7 +1,9 @@
-"""Names inside one function: nested scopes, registers, variables, labels and tables (PTX manual, "Scoping"). PYTEST_DONT_REWRITE
+"""Names inside one function: nested scopes, registers, variables, labels and tables (PTX manual, "Scoping").
 
 One dictionary holds what every name means at the place being read. A nested scope notes what it hides and puts it back
 when it closes, so looking a name up costs the same at any depth.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

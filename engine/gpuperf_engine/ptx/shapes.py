@@ -1,7 +1,9 @@
-"""The common forms of statements, read with regular expressions into the raw nodes that the grammar would give. PYTEST_DONT_REWRITE
+"""The common forms of statements, read with regular expressions into the raw nodes that the grammar would give.
 
 ``None`` means "not one of the common forms": the grammar decides then. A test holds both to the same answer on every
 statement of the examples.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A PTX text with comments blanked out, and the way from offsets in it to lines and columns. PYTEST_DONT_REWRITE"""
+"""A PTX text with comments blanked out, and the way from offsets in it to lines and columns.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""From an observed launch to the input of the models: machine instructions, the path of a warp, and its memory traffic. PYTEST_DONT_REWRITE
+"""From an observed launch to the input of the models: machine instructions, the path of a warp, and its memory traffic.
 
 Counts are exact up to the expansion of PTX into machine instructions (``machines/expansion.yaml``). The path is that of the
 *average* warp: block executions divided by the number of warps, loops nested as in the control-flow graph.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where loads are served, estimated from sectors and footprints (exact addresses are not simulated here). PYTEST_DONT_REWRITE
+"""Where loads are served, estimated from sectors and footprints (exact addresses are not simulated here).
 
 Assumptions, all stated so that a prediction can be judged:
 
@@ -10,6 +10,8 @@ Assumptions, all stated so that a prediction can be judged:
 - L2: of the reads that miss L1 and are not the first of their sector, that share hits which the L2 can hold of the footprint of
   the CTAs running at once (the whole footprint divided evenly over the grid);
 - stores write through to L2; atomics are done there.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

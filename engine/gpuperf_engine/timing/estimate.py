@@ -1,4 +1,7 @@
-"""Predicted time of observed launches on a machine: the public entry, with all models (``timing.wave_model``). PYTEST_DONT_REWRITE"""
+"""Predicted time of observed launches on a machine: the public entry, with all models (``timing.wave_model``).
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What PTX instructions become in machine instructions: ``machines/expansion.yaml``, read strictly. PYTEST_DONT_REWRITE"""
+"""What PTX instructions become in machine instructions: ``machines/expansion.yaml``, read strictly.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""The fix-points of Kleimenov and Popova (2021): how a latency rises until the bandwidth asked for is there. PYTEST_DONT_REWRITE
+"""The fix-points of Kleimenov and Popova (2021): how a latency rises until the bandwidth asked for is there.
 
 Each iteration multiplies the latency of a level by how many times its bandwidth is exceeded. As printed the rule is wrong in
 two ways. A factor below one lowers the latency under the hardware's; and the iteration ends when the *time* stands still, which
 it also does while something else than this latency limits it. ``as_printed=False`` corrects both: the factor is at least one,
 and the end is reached when the bandwidth is no longer exceeded. What it reaches is then
 ``max(time(latency), traffic / bandwidth)``: a bandwidth roof on a latency bound.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long the longest warp would take alone: dependences, issue and pipes (Kleimenov and Popova's ``time(th, lat)``). PYTEST_DONT_REWRITE
+"""How long the longest warp would take alone: dependences, issue and pipes (Kleimenov and Popova's ``time(th, lat)``).
 
     issue(1) = 0
     issue(i) = max(issue(i-1) + 1, pipe of its unit free, max over the instructions it depends on of issue + latency)
@@ -6,6 +6,8 @@
 
 A warp instruction keeps the pipe of its unit for 32 / lanes cycles. The paper lets the *next* instruction wait for that,
 whatever its unit (``as_printed``); hardware lets it wait only if it needs the same pipe.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

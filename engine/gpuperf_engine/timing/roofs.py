@@ -1,4 +1,7 @@
-"""The roofs of a launch: issue slots, pipes, L1 and shared memory per SM, L2 and DRAM for the whole machine. PYTEST_DONT_REWRITE"""
+"""The roofs of a launch: issue slots, pipes, L1 and shared memory per SM, L2 and DRAM for the whole machine.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""The order of machine instructions inside a basic block, as an assembler would choose it. PYTEST_DONT_REWRITE
+"""The order of machine instructions inside a basic block, as an assembler would choose it.
 
 PTX is written load, use, load, use; ptxas moves loads up so that a warp waits once for all of them. List scheduling by height:
 among the instructions whose operands have been issued, the one with the longest way to the end of the block comes first, and
 of equals the one that was written first. True, anti and output dependences of registers are kept; so is the order of memory, which
 the caller expresses as registers too.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What a machine description may say: every quantity, its unit, its range and the attribute that it becomes. PYTEST_DONT_REWRITE"""
+"""What a machine description may say: every quantity, its unit, its range and the attribute that it becomes.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which PTX runs on which machine: the rules of ``.target`` (PTX manual, "PTX Module Directives: .target"). PYTEST_DONT_REWRITE"""
+"""Which PTX runs on which machine: the rules of ``.target`` (PTX manual, "PTX Module Directives: .target").
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

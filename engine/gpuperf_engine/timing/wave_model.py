@@ -1,7 +1,9 @@
-"""The time of a launch as that of its waves: latency, issue, pipes and memory of each wave, and what limits it. PYTEST_DONT_REWRITE
+"""The time of a launch as that of its waves: latency, issue, pipes and memory of each wave, and what limits it.
 
 The default model is Kleimenov and Popova's in its corrected form (``timing.kleimenov_popova``): a wave of resident CTAs
 takes as long as the slowest of what it needs. It starts from exact counts; what it assumes stands in ``docs/timing.md``.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""YAML read as positioned nodes, so that every fault can say where it is and what would have been accepted. PYTEST_DONT_REWRITE"""
+"""YAML read as positioned nodes, so that every fault can say where it is and what would have been accepted.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The rows of the instruction table, one family a file. Importing this package fills the table. PYTEST_DONT_REWRITE"""
+"""The rows of the instruction table, one family a file. Importing this package fills the table.
+
+PYTEST_DONT_REWRITE
+"""
 
 from . import (
     asynchronous,

@@ -1,4 +1,7 @@
-"""Atomic operations (manual: atom, red). The meaning is the value to store, from the old one and the operands. PYTEST_DONT_REWRITE"""
+"""Atomic operations (manual: atom, red). The meaning is the value to store, from the old one and the operands.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Barriers and memory order (manual: bar, barrier, bar.warp.sync, barrier.cluster, membar, fence). PYTEST_DONT_REWRITE"""
+"""Barriers and memory order (manual: bar, barrier, bar.warp.sync, barrier.cluster, membar, fence).
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Control flow and the rest (manual: "Control Flow Instructions", "Miscellaneous Instructions"). PYTEST_DONT_REWRITE"""
+"""Control flow and the rest (manual: "Control Flow Instructions", "Miscellaneous Instructions").
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

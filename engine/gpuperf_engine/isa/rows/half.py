@@ -1,5 +1,8 @@
-"""Half precision and bfloat16, scalar and packed (manual: "Half Precision Floating Point Instructions", "Half Precision PYTEST_DONT_REWRITE
-Comparison Instructions"). The frame runs packed types lane by lane."""
+"""Half precision and bfloat16, scalar and packed (manual: "Half Precision Floating Point Instructions", "Half Precision
+Comparison Instructions"). The frame runs packed types lane by lane.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

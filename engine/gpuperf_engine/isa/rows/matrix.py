@@ -1,4 +1,7 @@
-"""Matrix instructions of a warp (manual: mma, ldmatrix, stmatrix, movmatrix). Parsed, checked and counted. PYTEST_DONT_REWRITE"""
+"""Matrix instructions of a warp (manual: mma, ldmatrix, stmatrix, movmatrix). Parsed, checked and counted.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

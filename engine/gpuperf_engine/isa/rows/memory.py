@@ -1,4 +1,7 @@
-"""Loads, stores and hints about memory (manual: ld, ldu, st, prefetch, discard, applypriority, createpolicy). PYTEST_DONT_REWRITE"""
+"""Loads, stores and hints about memory (manual: ld, ldu, st, prefetch, discard, applypriority, createpolicy).
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

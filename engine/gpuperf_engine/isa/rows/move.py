@@ -1,4 +1,7 @@
-"""Moves, packing and address conversion (manual: "Data Movement and Conversion Instructions": mov, cvta, isspacep). PYTEST_DONT_REWRITE"""
+"""Moves, packing and address conversion (manual: "Data Movement and Conversion Instructions": mov, cvta, isspacep).
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

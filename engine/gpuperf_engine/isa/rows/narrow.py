@@ -1,6 +1,8 @@
-"""Conversion to and from packed and narrow floating-point formats (manual: cvt with f16x2, bf16x2, tf32, e4m3x2, e5m2x2). PYTEST_DONT_REWRITE
+"""Conversion to and from packed and narrow floating-point formats (manual: cvt with f16x2, bf16x2, tf32, e4m3x2, e5m2x2).
 
 The 8-bit formats are worked out on integers and single-precision sums, so that backends need not know them.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Approximate functions (manual: rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh with ``.approx``). PYTEST_DONT_REWRITE
+"""Approximate functions (manual: rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh with ``.approx``).
 
 The manual leaves the results open within an error. Here each is one fixed sequence of double-precision operations, rounded
 once to the type, so that results are the same on every host; the errors are far below those of the manual.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""SIMD video instructions on the halves or bytes of words (manual: "SIMD Video Instructions"), without masks and selectors. PYTEST_DONT_REWRITE"""
+"""SIMD video instructions on the halves or bytes of words (manual: "SIMD Video Instructions"), without masks and selectors.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

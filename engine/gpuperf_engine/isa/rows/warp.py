@@ -1,4 +1,7 @@
-"""Exchange between the lanes of a warp (manual: shfl, vote, match, redux, activemask, elect). PYTEST_DONT_REWRITE"""
+"""Exchange between the lanes of a warp (manual: shfl, vote, match, redux, activemask, elect).
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

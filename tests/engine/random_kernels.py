@@ -413,7 +413,7 @@ class Writer:
             again = f"A{self.labels}"
             self.place(again)
             self.emit(
-                "atom.global.cas.b32 %t0, [%sums+{4 * LOCK}], 0, 1",
+                f"atom.global.cas.b32 %t0, [%sums+{4 * LOCK}], 0, 1",
                 "setp.ne.u32 %q0, %t0, 0",
                 f"@%q0 bra {again}",
             )

@@ -74,10 +74,11 @@ def outcome(
     """The profile, or the error, and the contents of the arrays afterwards."""
     device = ge.Device(backend=backend, memory_bytes=1 << 22, max_instructions=100_000)
     arrays = [device.array(array, name=f"array{number}") for number, array in enumerate(start)]
+    kernel = ge.parse(text, path="k.ptx")["k"]
     found: ge.Profile | str
     try:
-        found = device.launch(ge.parse(text, path="k.ptx")["k"], grid, block, arrays)
-    except ge.EngineError as error:
+        found = device.launch(kernel, grid, block, arrays)
+    except (ge.BudgetExceeded, ge.Deadlock) as error:
         found = f"{type(error).__name__}: {error}"
     return found, [array.numpy().tolist() for array in arrays]
 

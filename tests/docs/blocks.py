@@ -102,6 +102,13 @@ def commands_of(block: Block) -> list[tuple[str, str]]:
     return [(command, "\n".join(lines).strip("\n")) for command, lines in pairs]
 
 
+def _installed(module: str) -> bool:
+    """Whether a module can be imported; a folder that merely has its parent's name does not count."""
+    with contextlib.suppress(ModuleNotFoundError):
+        return importlib.util.find_spec(module) is not None
+    return False
+
+
 def _alike(actual: Any, shown: Any) -> bool:
     """Equal, numbers to as many digits as are shown at most (0.5 %)."""
     if isinstance(shown, tuple):
@@ -141,7 +148,7 @@ class Page:
             path = self.folder / block.file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text, encoding="utf-8")
-        elif not package or importlib.util.find_spec(package) is not None:
+        elif not package or _installed(package):
             with contextlib.redirect_stdout(io.StringIO()) as stream:
                 exec(code, self.names)
             self.printed = stream.getvalue()

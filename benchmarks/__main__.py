@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
-from benchmarks import kernels, machine  # noqa: E402
+from benchmarks import gate, kernels, machine  # noqa: E402
 
 RUNS = 7
 
@@ -89,6 +89,7 @@ def other_rows() -> list[str]:
         warm, _ = suite(cache)
     rows.append(f"| `pytest --gpuperf examples`, empty cache | {cold:.1f} s |")
     rows.append(f"| `pytest --gpuperf examples`, again | {warm:.1f} s |")
+    rows.append(f"| what the gate adds to a test, mean of 1 000 | {gate.overhead_seconds() * 1e3:.1f} ms |")
     rows.append(f"| its peak memory | {peak / 2**20:.0f} MiB |")
     return rows
 

@@ -124,6 +124,14 @@ def test_cooperative_groups() -> None:
         assert (out[place] == want).all(), f"group {place}"
 
 
+def test_large_tiles() -> None:
+    x = np.random.default_rng(1).integers(0, 8, 2 * N).astype(np.int32)
+    (_, out), _ = run("warps", "large_tiles", 2, N, [x, np.zeros_like(x)])
+    tiles, blocks = x.reshape(-1, 64), x.reshape(-1, N)
+    expected = np.repeat(tiles.sum(1), 64) + 10000 * (np.arange(2 * N) % 64)
+    assert (out == expected + np.repeat(blocks[:, 40] * 1000000 + (blocks == 7).any(1), N)).all()
+
+
 def test_whole_grid() -> None:
     x = np.arange(N, dtype=np.int32)
     arrays = [x, np.zeros(4, np.int32), np.zeros(N, np.int32)]

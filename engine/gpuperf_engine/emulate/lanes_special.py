@@ -19,7 +19,7 @@ from ..ptx.special import special_type
 from ..ptx.syntax import SpecialRegister
 from .lanes_values import LaneValue
 from .launch import LaunchPlan
-from .program import Program
+from .program import Program, reserved_offset
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -42,7 +42,6 @@ _ZERO = (
     "gridid",
     "cluster_ctarank",
     "cluster_ctaid",
-    "reserved_smem_offset_begin",
     "current_graph_exec",
 )
 _ONES = ("nsmid", "cluster_nctarank", "cluster_nctaid")
@@ -68,6 +67,9 @@ def read_special(operand: SpecialRegister, program: Program, plan: LaunchPlan) -
         address = int(plan.symbols[program.symbol_of[program.grid_workspace]])
         half = _u32(np.array([address >> 32 if name == "envreg1" else address & 0xFFFFFFFF]))
         return lambda warp: half
+    if name.startswith("reserved_smem_offset"):
+        place = _u32(np.array([reserved_offset(program, name)]))
+        return lambda warp: place
     constant = _constant(name, axis, plan)
     if constant is None:
         raise Unsupported(f"special register %{operand.name} is not run yet", span=operand.span)

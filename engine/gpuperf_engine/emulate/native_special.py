@@ -9,6 +9,7 @@ from ..isa.types import scalar_type
 from ..ptx.syntax import Function, SpecialRegister, Variable
 from .native_layout import Context, Cta, State
 from .native_values import LANES, NativeValue
+from .program import reserved_offset
 
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
@@ -55,7 +56,7 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
         return to.value(U32, writer.op(f"load i32, ptr {frame.field('%st', State.INDEX)}"), True)
     if name == "nwarpid":
         return to.value(U32, writer.op(f"trunc i64 {_wide(to, Context.WARPS)} to i32"), True)
-    if name in ("smid", "gridid", "reserved_smem_offset_begin", "is_explicit_cluster", "cluster_ctarank"):
+    if name in ("smid", "gridid", "is_explicit_cluster", "cluster_ctarank"):
         return to.constant(0, U64 if name == "gridid" else U32)
     if name in ("cluster_nctarank", "nsmid"):
         return to.constant(1, U32)
@@ -73,6 +74,8 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
         return to.value(U32, writer.op(f"trunc i64 {_wide(to, Context.DYNAMIC_SHARED)} to i32"), True)
     if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
         return _clock(to, name)
+    if name.startswith("reserved_smem_offset"):
+        return to.constant(reserved_offset(frame.program, name), U32)
     if name in ("envreg1", "envreg2") and frame.program.grid_workspace is not None:
         address = variable_address(to, frame.program.grid_workspace, 0).scalar()
         half = address if name == "envreg2" else writer.op(f"lshr i64 {address}, 32")

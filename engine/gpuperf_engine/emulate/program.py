@@ -1,7 +1,9 @@
-"""A kernel with all it calls, laid out for running: blocks, counters, memory sites, shared and local variables. PYTEST_DONT_REWRITE
+"""A kernel with all it calls, laid out for running: blocks, counters, memory sites, shared and local variables.
 
 Blocks are numbered densely over the whole program: the kernel's first, then each reachable device function's. How they
 are cut is told in ``flow.blocks``.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -30,8 +32,10 @@ from ..ptx.syntax import (
     Vector,
 )
 
-__all__ = ["EXIT", "BasicBlock", "Program", "Site", "access_bytes", "build_program", "is_done_at_once"]
+__all__ = ["EXIT", "BasicBlock", "Program", "Site", "access_bytes", "build_program", "is_done_at_once", "reserved_offset"]
 
+#: bytes that the system keeps of the shared memory of a CTA (PTX manual, ``%reserved_smem_offset_begin``)
+RESERVED_SHARED = 1024
 #: what sites are called; a copy is a load that stores to shared memory as well
 MEMORY_EFFECTS = {
     "load": "load",
@@ -77,6 +81,8 @@ class Program:
     #: static shared variables with their offsets; dynamic shared memory begins at ``shared_static``
     shared: dict[Variable, int] = field(default_factory=dict)
     shared_static: int = 0
+    #: where the kilobyte begins that cooperative groups keep for themselves, behind the static variables; 0 if unused
+    reserved_shared: int = 0
     #: ``.extern .shared`` arrays: all start at ``shared_static``
     dynamic_shared: tuple[Variable, ...] = ()
     #: local variables of all functions with their offsets in the thread's local memory, and its size in bytes
@@ -337,6 +343,9 @@ def _lay_out_variables(program: Program) -> None:
                     hint="link the modules into one PTX file",
                 )
             symbols.append(target)
+    if _reads_special(program, "reserved_smem_offset"):
+        program.reserved_shared = _align(shared, RESERVED_SHARED)
+        shared = program.reserved_shared + RESERVED_SHARED
     alignment = max((16, *(item.align for item in dynamic)))
     program.shared_static = _align(shared, alignment) if dynamic else shared
     program.dynamic_shared = tuple(dynamic)
@@ -349,15 +358,27 @@ def _lay_out_variables(program: Program) -> None:
     program.symbol_of = {target: index for index, target in enumerate(symbols)}
 
 
-def _grid_workspace(program: Program) -> Variable | None:
-    """What cooperative groups synchronise a grid with: two words in device memory, found through %envreg1 and %envreg2."""
+def _reads_special(program: Program, prefix: str) -> SpecialRegister | None:
+    """The first use of a special register whose name begins so."""
     for block in program.blocks:
         for instruction in block.instructions:
             for operand in instruction.operands:
-                if isinstance(operand, SpecialRegister) and operand.name in ("envreg1", "envreg2"):
-                    word = scalar_type("u32")
-                    return Variable("grid workspace", "global", word, 256, (2,), 8, operand.span, initial=bytes(8))
+                if isinstance(operand, SpecialRegister) and operand.name.startswith(prefix):
+                    return operand
     return None
+
+
+def reserved_offset(program: Program, name: str) -> int:
+    """The value of a ``%reserved_smem_offset_…`` register: the begin, and for ``end`` and ``cap`` the end, of the region."""
+    return program.reserved_shared + (RESERVED_SHARED if name.endswith(("_end", "_cap")) else 0)
+
+
+def _grid_workspace(program: Program) -> Variable | None:
+    """What cooperative groups synchronise a grid with: two words in device memory, found through %envreg1 and %envreg2."""
+    found = _reads_special(program, "envreg1") or _reads_special(program, "envreg2")
+    if found is None:
+        return None
+    return Variable("grid workspace", "global", scalar_type("u32"), 256, (2,), 8, found.span, initial=bytes(8))
 
 
 def _close_over_initialisers(symbols: list[Variable | Function]) -> None:

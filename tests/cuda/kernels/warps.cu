@@ -128,6 +128,18 @@ extern "C" __global__ void tiles(const int* x, int* out)
     PUT(block.thread_rank() + block.group_index().x * 1000);
 }
 
+// Tiles of several warps, which keep their barriers in the shared memory that the system reserves.
+extern "C" __global__ void large_tiles(const int* x, int* out)
+{
+    auto block = cg::this_thread_block();
+    auto tile = cg::tiled_partition<64>(block);
+    const unsigned i = THREAD;
+    out[i] = cg::reduce(tile, x[i], cg::plus<int>()) + 10000 * (int)tile.thread_rank();
+    tile.sync();
+    auto whole = cg::tiled_partition<128>(block);
+    out[i] += whole.shfl(x[i], 40) * 1000000 + whole.any(x[i] == 7);
+}
+
 // Two passes over a grid that waits for all its blocks in between.
 extern "C" __global__ void whole_grid(const int* x, int* partial, int* total)
 {

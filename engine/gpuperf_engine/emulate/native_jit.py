@@ -145,7 +145,7 @@ def store_object(name: str, level: int, content: bytes) -> None:
 _libraries: dict[str, Library] = {}
 #: libraries that were replaced stay: code that was linked to them may be running
 _replaced: list[Library] = []
-_hasty: dict[str, None] = {}
+_hasty: dict[str, str] = {}
 _generation = [0]
 
 
@@ -194,22 +194,25 @@ def _load_runtime(name: str) -> Library:
         content = compile_object(_runtime_text(name), 1)
         store_object(name, 1, content)
         return link(content, exports, imports)
-    _hasty[name] = None
-    return link(compile_object(_runtime_text(name), 0), exports, imports)
+    text = _hasty[name] = _runtime_text(name)
+    return link(compile_object(text, 0), exports, imports)
 
 
 def improve() -> None:
-    """Compile well what was compiled in haste, in a thread of its own."""
+    """Compile well what was compiled in haste, in a thread of its own.
+
+    The texts are made before: two threads that build syntax trees at once upset CPython 3.11.
+    """
     if _hasty:
-        waiting = list(_hasty)
+        waiting = dict(_hasty)
         _hasty.clear()
         threading.Thread(target=_improve, args=(waiting,), name="gpuperf-compile").start()
 
 
-def _improve(names: list[str]) -> None:
-    for name in names:
+def _improve(texts: dict[str, str]) -> None:
+    for name, text in texts.items():
         try:
-            content = compile_object(_runtime_text(name), 1)
+            content = compile_object(text, 1)
         except RuntimeError:
             return
         store_object(name, 1, content)

@@ -74,7 +74,7 @@ class Bench:
         return total
 
     def settle(self, seconds: float = 3.0) -> None:
-        """Launch until the optimised code, compiled in the background, has taken over."""
+        """Launch until the runtime functions that were compiled in haste have been replaced by better ones."""
         deadline = time.perf_counter() + seconds
         while time.perf_counter() < deadline:
             self.run()

@@ -49,7 +49,8 @@ class Region:
             place = offsets >> 3
             return pairs[place].astype(object) | (pairs[place + 1].astype(object) << 64)
         found: Lanes = self.words(type.bytes)[offsets // type.bytes]
-        return found.view(dtype_of(type))
+        seen: Lanes = found.view(dtype_of(type))
+        return seen
 
     def scatter(self, offsets: Lanes, data: Lanes, type: ScalarType) -> None:
         """Store values at aligned byte offsets; the last of equal offsets wins."""

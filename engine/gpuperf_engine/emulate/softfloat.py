@@ -127,7 +127,8 @@ def _round_up(sign: Bools, kept: Words, rest: Words, half: int, rounding: str) -
         tie = np.uint64(half)
         return cast(Bools, (rest > tie) | ((rest == tie) & ((kept & _ONE) != 0)))
     if rounding == "rna":
-        return cast(Bools, rest >= np.uint64(half))
+        above: Bools = rest >= np.uint64(half)
+        return above
     if rounding == "rz":
         return np.zeros_like(sign)
     return cast(Bools, (rest != 0) & (sign if rounding == "rm" else ~sign))

@@ -43,7 +43,8 @@ def shift_right_jam64(word: Words, count: Counts) -> Words:
     """``word >> count`` with what was lost jammed into the lowest bit; any count ≥ 0."""
     near = np.minimum(count, 63).astype(np.uint64)
     shifted = (word >> near) | ((word & ((_ONE << near) - _ONE)) != 0)
-    return np.where(count > 63, (word != 0).astype(np.uint64), shifted)
+    result: Words = np.where(count > 63, (word != 0).astype(np.uint64), shifted)
+    return result
 
 
 def shift_right_jam128(high: Words, low: Words, count: Counts) -> tuple[Words, Words]:

@@ -47,7 +47,8 @@ class Region:
         if type.bits == 128:
             pairs = self.words(8)
             place = offsets >> 3
-            return pairs[place].astype(object) | (pairs[place + 1].astype(object) << 64)
+            wide: Lanes = pairs[place].astype(object) | (pairs[place + 1].astype(object) << 64)
+            return wide
         found: Lanes = self.words(type.bytes)[offsets // type.bytes]
         seen: Lanes = found.view(dtype_of(type))
         return seen

@@ -15,8 +15,11 @@ from .structure import structural_differences
 
 __all__ = ["build_view"]
 
-_LISTING_LINES, _SHORT_LISTING_LINES, _ALL_LISTING_LINES = 5_000, 300, 50_000
+_LISTING_LINES, _SHORT_LISTING_LINES, _ALL_LISTING_LINES = 5_000, 300, 20_000
 """Lines of PTX shown per case that fails for more than being new, per other case, and in all."""
+
+_OPEN = 10
+"""Cases that are open at first: more would take a browser seconds to lay out."""
 
 _PLACE = re.compile(r"(\S[^:\n]*:\d+):\d+: ")
 
@@ -35,12 +38,13 @@ def build_view(document: Mapping[str, Any]) -> dict[str, Any]:
     """Everything the templates need, as plain values; text in it is as untrusted as in the document."""
     listings = {listing["id"]: listing for listing in document["listings"]}
     order = sorted(document["cases"], key=lambda c: (CASE_VERDICTS.index(c["verdict"]), c["module"], c["id"]))
-    budget = _ALL_LISTING_LINES
+    budget, opened = _ALL_LISTING_LINES, 0
     groups: dict[str, list[dict[str, Any]]] = {title: [] for title in _GROUPS}
     for record in order:
         listing = _listing(record, listings.get(record["detail"]["listing"]), budget)
         budget -= len(listing["lines"])
-        groups[_group(record)].append(_case(record, listing))
+        opened += record["fails"]
+        groups[_group(record)].append({**_case(record, listing), "open": record["fails"] and opened <= _OPEN})
     return {
         "verdict": document["verdict"],
         "passed": document["passed"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ BACKENDS = ("lanes", "native")
 Array = NDArray[Any]
 
 
-@lru_cache(maxsize=None)
+@cache
 def module(name: str) -> ge.Module:
     """A committed PTX file as a module."""
     path = KERNELS / f"{name}.ptx"

@@ -43,6 +43,6 @@ def test_partial_copies() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_copy_from_outside(backend: str) -> None:
-    with pytest.raises(ge.MemoryFault, match="out-of-bounds cp.async.*4-byte load") as caught:
+    with pytest.raises(ge.MemoryFault, match=r"out-of-bounds cp\.async.*4-byte load") as caught:
         run_on(backend, module(FILE)["outside"], 1, 32, [np.zeros(20, np.int32), np.zeros(32, np.int32)])
     assert "thread (20, 0, 0)" in str(caught.value)

@@ -10,7 +10,7 @@ from .integers import mask, signed
 from .memory import WINDOWS
 from .operands import Builder, Step
 from .registry import apply, half_lanes, meaning, sources
-from .syntax import Vector
+from .syntax import Register, Vector
 
 if TYPE_CHECKING:
     from .threads import Thread
@@ -91,9 +91,11 @@ def copy(b: Builder) -> Step:
     to, source, size = b.address(0), b.address(1), b.get(2, 32)
     has_size = len(b.operands) > 3 + ("L2::cache_hint" in b.statement.modifiers)
     given = b.get(3, 32) if has_size else size
+    last = b.operands[3] if has_size else None
+    ignores = isinstance(last, Register) and last.width == 1
 
     def step(t: Thread) -> None:
-        count = min(given(t), size(t))
+        count = min(given(t), size(t)) if not ignores else 0 if given(t) else size(t)
         data = t.load("global", source(t), count, size(t)) if count else 0
         t.store("shared", to(t), size(t), data)
 

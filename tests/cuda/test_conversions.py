@@ -14,11 +14,72 @@ from .running import Array, run
 
 MODES = ("rn", "rz", "rd", "ru")
 FORMATS = {np.float16: (11, -14, 15), np.float32: (24, -126, 127), np.float64: (53, -1022, 1023)}
-VALUES = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999997, 1e-10, -1e-10, 127.5, 128.0, -128.5, 255.5, 256.0, 32767.5, -32769.0, 65503.9,
-          65519.9, 65520.0, 65536.0, -70000.0, 2147483520.0, 2147483647.5, 2147483648.0, -2147483648.0, -2147483904.0, 4294967040.0,
-          4294967296.0, 9.2e18, 9223372036854775808.0, -9223372036854775808.0, 1.8e19, 18446744073709551616.0, 1e30, -1e30, 1 / 3,
-          -2 / 3, 1e-6, 6e-8, 2.9e-8, 3.1e-8, 1e-40, -1e-45, 3.4e38, 1e39, 1e300, 1e-300, 16777217.0, 9007199254740993.0, 2049.0,
-          2051.0, math.inf, -math.inf, math.nan, 0.1, 0.7, 123456.789, -98765.4321, 5e-324, 1.0, -1.0, 3.0, 1000000.5]  # fmt: skip
+VALUES = [
+    0.0,
+    -0.0,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    -2.5,
+    0.49999997,
+    1e-10,
+    -1e-10,
+    127.5,
+    128.0,
+    -128.5,
+    255.5,
+    256.0,
+    32767.5,
+    -32769.0,
+    65503.9,
+    65519.9,
+    65520.0,
+    65536.0,
+    -70000.0,
+    2147483520.0,
+    2147483647.5,
+    2147483648.0,
+    -2147483648.0,
+    -2147483904.0,
+    4294967040.0,
+    4294967296.0,
+    9.2e18,
+    9223372036854775808.0,
+    -9223372036854775808.0,
+    1.8e19,
+    18446744073709551616.0,
+    1e30,
+    -1e30,
+    1 / 3,
+    -2 / 3,
+    1e-6,
+    6e-8,
+    2.9e-8,
+    3.1e-8,
+    1e-40,
+    -1e-45,
+    3.4e38,
+    1e39,
+    1e300,
+    1e-300,
+    16777217.0,
+    9007199254740993.0,
+    2049.0,
+    2051.0,
+    math.inf,
+    -math.inf,
+    math.nan,
+    0.1,
+    0.7,
+    123456.789,
+    -98765.4321,
+    5e-324,
+    1.0,
+    -1.0,
+    3.0,
+    1000000.5,
+]
 
 
 def whole(value: Fraction, mode: str) -> int:
@@ -37,7 +98,11 @@ def rounded(value: Fraction, dtype: Any, mode: str) -> float:
     precision, least, most = FORMATS[dtype]
     if value == 0:
         return 0.0
-    exponent = math.frexp(float(value))[1] - 1 if abs(value) > Fraction(5e-324) and abs(value) < Fraction(1.7e308) else 0
+    exponent = (
+        math.frexp(float(value))[1] - 1
+        if abs(value) > Fraction(5e-324) and abs(value) < Fraction(1.7e308)
+        else 0
+    )
     while abs(value) >= Fraction(2) ** (exponent + 1):
         exponent += 1
     while abs(value) < Fraction(2) ** exponent:
@@ -79,13 +144,22 @@ def _values(dtype: Any) -> Array:
     return made
 
 
-KINDS = {"int": (32, True), "uint": (32, False), "ll": (64, True), "ull": (64, False), "short": (16, True), "ushort": (16, False)}
+KINDS = {
+    "int": (32, True),
+    "uint": (32, False),
+    "ll": (64, True),
+    "ull": (64, False),
+    "short": (16, True),
+    "ushort": (16, False),
+}
 
 
 def _compare(expected: list[list[int]], found: Array, x: Array) -> None:
     for place, (row, got) in enumerate(zip(expected, found.tolist(), strict=True)):
         for given, want, value in zip(x.tolist(), row, got, strict=True):
-            assert value == want & (1 << 64) - 1, f"result {place} of {given!r}: {value:#x}, not {want & (1 << 64) - 1:#x}"
+            assert value == want & (1 << 64) - 1, (
+                f"result {place} of {given!r}: {value:#x}, not {want & (1 << 64) - 1:#x}"
+            )
 
 
 def _to_integers(x: Array, kinds: list[str], source: int) -> list[list[int]]:
@@ -119,7 +193,11 @@ def test_from_double() -> None:
     rows = _to_integers(x, ["int", "uint", "ll", "ull"], 64)
     rows += [[number(float(v), np.float32, mode) for v in x] for mode in MODES]
     bits = x.view(np.uint64).tolist()
-    rows += [[b >> 32 for b in bits], [b & 0xFFFFFFFF for b in bits], [(b << 32 | b >> 32) & (1 << 64) - 1 for b in bits]]
+    rows += [
+        [b >> 32 for b in bits],
+        [b & 0xFFFFFFFF for b in bits],
+        [(b << 32 | b >> 32) & (1 << 64) - 1 for b in bits],
+    ]
     rows.append([number(float(v), np.float16, "rn") for v in x])
     (_, out), _ = run("conversions", "from_double", 2, 32, [x, np.zeros((len(rows), 64), np.uint64)])
     _compare(rows, out, x)
@@ -130,12 +208,48 @@ def test_from_half() -> None:
     rows = _to_integers(x, ["int", "uint", "ll", "ull", "short", "ushort"], 16)
     (_, out), _ = run("conversions", "from_half", 2, 32, [x.view(np.uint16), np.zeros((27, 64), np.uint64)])
     finite = np.isfinite(x)
-    _compare([[v for v, keep in zip(row, finite) if keep] for row in rows], out[: len(rows), finite], x[finite])
-    assert (out[24, ~np.isnan(x)].astype(np.uint32).view(np.float32) == x[~np.isnan(x)].astype(np.float32)).all()
+    _compare(
+        [[v for v, keep in zip(row, finite) if keep] for row in rows], out[: len(rows), finite], x[finite]
+    )
+    assert (
+        out[24, ~np.isnan(x)].astype(np.uint32).view(np.float32) == x[~np.isnan(x)].astype(np.float32)
+    ).all()
 
 
-INTEGERS = [0, 1, -1, 2, 127, 128, -128, -129, 255, 256, 32767, 32768, -32769, 65504, 65519, 65520, 65536, 2049, 2051, -70000, 16777217,
-            16777219, -16777217, 2**31 - 1, 2**31, -(2**31), 2**32 - 1, 2**53 + 1, 2**53 + 3, -(2**53) - 1, 2**63 - 1, -(2**63)]  # fmt: skip
+INTEGERS = [
+    0,
+    1,
+    -1,
+    2,
+    127,
+    128,
+    -128,
+    -129,
+    255,
+    256,
+    32767,
+    32768,
+    -32769,
+    65504,
+    65519,
+    65520,
+    65536,
+    2049,
+    2051,
+    -70000,
+    16777217,
+    16777219,
+    -16777217,
+    2**31 - 1,
+    2**31,
+    -(2**31),
+    2**32 - 1,
+    2**53 + 1,
+    2**53 + 3,
+    -(2**53) - 1,
+    2**63 - 1,
+    -(2**63),
+]
 
 
 def _as(value: int, bits: int, is_signed: bool) -> int:
@@ -158,7 +272,14 @@ def test_from_integer() -> None:
     rows += [row(np.float64, mode, 64, is_signed) for is_signed in (True, False) for mode in MODES]
     rows += [row(np.float32, "rn", *kind) for kind in ((8, True), (8, False), (16, True), (16, False))]
     rows += [[_as(v, 8, True) for v in INTEGERS], [_as(v, 16, False) for v in INTEGERS]]
-    halves = (("rn", 32, True), ("rz", 32, False), ("rd", 64, True), ("ru", 64, False), ("rn", 16, True), ("rn", 16, False))
+    halves = (
+        ("rn", 32, True),
+        ("rz", 32, False),
+        ("rd", 64, True),
+        ("ru", 64, False),
+        ("rn", 16, True),
+        ("rn", 16, False),
+    )
     rows += [row(np.float16, *how) for how in halves]
     (_, out), _ = run("conversions", "from_integer", 1, 32, [x, np.zeros((len(rows), 32), np.uint64)])
     _compare(rows, out, x)
@@ -187,7 +308,11 @@ EXACT: list[Callable[[Fraction, Fraction, Fraction], Fraction]] = [
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_directed_rounding(dtype: Any) -> None:
     rng = np.random.default_rng(11)
-    scale = 2.0 ** rng.integers(-60, 60, (3, 64)) if dtype is np.float32 else 2.0 ** rng.integers(-500, 500, (3, 64))
+    scale = (
+        2.0 ** rng.integers(-60, 60, (3, 64))
+        if dtype is np.float32
+        else 2.0 ** rng.integers(-500, 500, (3, 64))
+    )
     x, y, z = (rng.uniform(-2, 2, (3, 64)) * scale).astype(dtype)
     x[:8], y[:8] = 3, [1 / 3, 7, 1e-3, -5, 1e30, 1e-30, 11, 13]
     z[8:16] = -x[8:16] * y[8:16]
@@ -210,4 +335,6 @@ def test_directed_rounding(dtype: Any) -> None:
             else:
                 exact = EXACT[operation](a, b, c)
                 want = rounded(exact, dtype, mode) if exact else (-0.0 if mode == "rd" else 0.0)
-            assert found[place, lane] == want, f"operation {operation} {mode} of {float(a)!r}, {float(b)!r}, {float(c)!r}"
+            assert found[place, lane] == want, (
+                f"operation {operation} {mode} of {float(a)!r}, {float(b)!r}, {float(c)!r}"
+            )

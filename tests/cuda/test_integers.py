@@ -10,9 +10,40 @@ import pytest
 
 from .running import KERNELS, Array, run
 
-EDGES = [0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x80008000, 0x7FFF8001, 0x01020304,
-         0xFEFDFCFB, 0x80FF7F01, 0xAAAAAAAA, 0x55555555, 0x00800080, 0xDEADBEEF, 0x12345678, 31, 32, 33, 63, 64, 0x00FF00FF,
-         0xFF00FF00, 0x7F7F7F7F, 0x80808080, 100]  # fmt: skip
+EDGES = [
+    0,
+    1,
+    2,
+    0x7F,
+    0x80,
+    0xFF,
+    0x7FFF,
+    0x8000,
+    0xFFFF,
+    0x7FFFFFFF,
+    0x80000000,
+    0xFFFFFFFF,
+    0x80008000,
+    0x7FFF8001,
+    0x01020304,
+    0xFEFDFCFB,
+    0x80FF7F01,
+    0xAAAAAAAA,
+    0x55555555,
+    0x00800080,
+    0xDEADBEEF,
+    0x12345678,
+    31,
+    32,
+    33,
+    63,
+    64,
+    0x00FF00FF,
+    0xFF00FF00,
+    0x7F7F7F7F,
+    0x80808080,
+    100,
+]
 
 
 def signed(value: int, bits: int = 32) -> int:
@@ -96,15 +127,35 @@ BITS: list[Callable[[int, int], int]] = [
 def test_bits() -> None:
     x = np.repeat(np.array(EDGES, np.uint32), len(EDGES))
     y = np.tile(np.array(EDGES, np.uint32), len(EDGES))
-    (_, _, out), _ = run("integers", "bits", len(x) // 128, 128, [x, y, np.zeros((len(BITS), len(x)), np.uint32)])
+    (_, _, out), _ = run(
+        "integers", "bits", len(x) // 128, 128, [x, y, np.zeros((len(BITS), len(x)), np.uint32)]
+    )
     for number, (exact, found) in enumerate(zip(BITS, out, strict=True)):
-        expected = np.array([exact(a, b) & 0xFFFFFFFF for a, b in zip(x.tolist(), y.tolist(), strict=True)], np.uint32)
+        expected = np.array(
+            [exact(a, b) & 0xFFFFFFFF for a, b in zip(x.tolist(), y.tolist(), strict=True)], np.uint32
+        )
         wrong = np.flatnonzero(found != expected)
         assert not wrong.size, f"result {number} of {x[wrong[0]]:#x}, {y[wrong[0]]:#x}"
 
 
-WIDE_EDGES = [0, 1, 3, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, 0x0123456789ABCDEF,
-              0xFEDCBA9876543210, 40, 63, 64, 10**15]  # fmt: skip
+WIDE_EDGES = [
+    0,
+    1,
+    3,
+    0x7FFFFFFF,
+    0x80000000,
+    0xFFFFFFFF,
+    1 << 32,
+    (1 << 63) - 1,
+    1 << 63,
+    (1 << 64) - 1,
+    0x0123456789ABCDEF,
+    0xFEDCBA9876543210,
+    40,
+    63,
+    64,
+    10**15,
+]
 BITS64: list[Callable[[int, int], int]] = [
     lambda a, b: 64 - a.bit_length(),
     lambda a, b: (a & -a).bit_length(),
@@ -155,22 +206,50 @@ WIDE: list[Callable[[int, int], int]] = [
 
 
 def test_wide_integers() -> None:
-    values = [0, 1, 7, 127, (1 << 64) - 1, 1 << 64, (1 << 127) - 1, 1 << 127, TOP - 1, 0x0123456789ABCDEFFEDCBA9876543210, 10**30,
-              TOP - 10**20]  # fmt: skip
+    values = [
+        0,
+        1,
+        7,
+        127,
+        (1 << 64) - 1,
+        1 << 64,
+        (1 << 127) - 1,
+        1 << 127,
+        TOP - 1,
+        0x0123456789ABCDEFFEDCBA9876543210,
+        10**30,
+        TOP - 10**20,
+    ]
     pairs = [(a, b) for a in values for b in values][:128]
-    x, y = (np.array([[n & (1 << 64) - 1, n >> 64] for n in column], np.uint64) for column in zip(*pairs, strict=True))
-    (_, _, out), _ = run("integers", "wide_integers", 4, 32, [x, y, np.zeros((len(WIDE), len(pairs), 2), np.uint64)])
+    x, y = (
+        np.array([[n & (1 << 64) - 1, n >> 64] for n in column], np.uint64)
+        for column in zip(*pairs, strict=True)
+    )
+    (_, _, out), _ = run(
+        "integers", "wide_integers", 4, 32, [x, y, np.zeros((len(WIDE), len(pairs), 2), np.uint64)]
+    )
     for number, exact in enumerate(WIDE):
         for (a, b), (low, high) in zip(pairs, out[number].tolist(), strict=True):
             assert high << 64 | low == exact(a, b) % TOP, f"result {number} of {a:#x}, {b:#x}"
 
 
 def test_bit_fields() -> None:
-    fields = (("sign", 0, 1), ("exponent", 1, 8), ("mantissa", 9, 23), ("small", 32, 5), ("middle", 37, 13), ("big", 64, 40))
+    fields = (
+        ("sign", 0, 1),
+        ("exponent", 1, 8),
+        ("mantissa", 9, 23),
+        ("small", 32, 5),
+        ("middle", 37, 13),
+        ("big", 64, 40),
+    )
     rng = np.random.default_rng(5)
-    items = rng.integers(0, 1 << 63, (64, 2), np.uint64) * np.uint64(2) + rng.integers(0, 2, (64, 2), np.uint64)
+    items = rng.integers(0, 1 << 63, (64, 2), np.uint64) * np.uint64(2) + rng.integers(
+        0, 2, (64, 2), np.uint64
+    )
     (after, sums), _ = run("integers", "bit_fields", 2, 32, [items, np.zeros(64, np.int64)])
-    for (low, high), (new_low, new_high), total in zip(items.tolist(), after.tolist(), sums.tolist(), strict=True):
+    for (low, high), (new_low, new_high), total in zip(
+        items.tolist(), after.tolist(), sums.tolist(), strict=True
+    ):
         before, now = high << 64 | low, new_high << 64 | new_low
         value = {}
         for name, at, width in fields:
@@ -193,9 +272,13 @@ def _calls() -> list[str]:
 
 
 COMPARISONS: dict[str, Callable[[int, int], bool]] = {
-    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
-}  # fmt: skip
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+}
 
 
 def limited(value: int, width: int, is_signed: bool) -> int:
@@ -225,24 +308,39 @@ def simd(name: str, a: int, b: int, c: int) -> int:
     compare = re.fullmatch(r"v(cmp|set)(eq|ne|lt|le|gt|ge)([su]?)", base)
     if compare:
         kind, op, sign = compare.groups()
-        found = [COMPARISONS[op](x, y) for x, y in zip(pieces(a, width, sign == "s"), pieces(b, width, sign == "s"))]
+        found = [
+            COMPARISONS[op](x, y)
+            for x, y in zip(pieces(a, width, sign == "s"), pieces(b, width, sign == "s"))
+        ]
         return word([holds * (-1 if kind == "cmp" else 1) for holds in found], width)
     s, u = (pieces(a, width, True), pieces(b, width, True)), (pieces(a, width), pieces(b, width))
     one: dict[str, Callable[[int], int]] = {
-        "vabs": abs, "vneg": lambda x: -x,
-        "vabsss": lambda x: limited(abs(x), width, True), "vnegss": lambda x: limited(-x, width, True),
-    }  # fmt: skip
+        "vabs": abs,
+        "vneg": lambda x: -x,
+        "vabsss": lambda x: limited(abs(x), width, True),
+        "vnegss": lambda x: limited(-x, width, True),
+    }
     if base in one:
         return word([one[base](x) for x in s[0]], width)
     two: dict[str, tuple[tuple[list[int], list[int]], Callable[[int, int], int]]] = {
-        "vadd": (u, lambda x, y: x + y), "vaddss": (s, lambda x, y: limited(x + y, width, True)),
-        "vaddus": (u, lambda x, y: limited(x + y, width, False)), "vavgs": (s, lambda x, y: (x + y + (x + y >= 0)) >> 1),
-        "vavgu": (u, lambda x, y: (x + y + 1) >> 1), "vhaddu": (u, lambda x, y: (x + y) >> 1),
-        "vsub": (u, lambda x, y: x - y), "vsubss": (s, lambda x, y: limited(x - y, width, True)),
-        "vsubus": (u, lambda x, y: limited(x - y, width, False)), "vmaxs": (s, max), "vmins": (s, min), "vmaxu": (u, max),
-        "vminu": (u, min), "vabsdiffs": (s, lambda x, y: abs(x - y)), "vabsdiffu": (u, lambda x, y: abs(x - y)),
-        "vsads": (s, lambda x, y: abs(x - y)), "vsadu": (u, lambda x, y: abs(x - y)),
-    }  # fmt: skip
+        "vadd": (u, lambda x, y: x + y),
+        "vaddss": (s, lambda x, y: limited(x + y, width, True)),
+        "vaddus": (u, lambda x, y: limited(x + y, width, False)),
+        "vavgs": (s, lambda x, y: (x + y + (x + y >= 0)) >> 1),
+        "vavgu": (u, lambda x, y: (x + y + 1) >> 1),
+        "vhaddu": (u, lambda x, y: (x + y) >> 1),
+        "vsub": (u, lambda x, y: x - y),
+        "vsubss": (s, lambda x, y: limited(x - y, width, True)),
+        "vsubus": (u, lambda x, y: limited(x - y, width, False)),
+        "vmaxs": (s, max),
+        "vmins": (s, min),
+        "vmaxu": (u, max),
+        "vminu": (u, min),
+        "vabsdiffs": (s, lambda x, y: abs(x - y)),
+        "vabsdiffu": (u, lambda x, y: abs(x - y)),
+        "vsads": (s, lambda x, y: abs(x - y)),
+        "vsadu": (u, lambda x, y: abs(x - y)),
+    }
     given, operation_of = two[base]
     found_parts = [operation_of(x, y) for x, y in zip(*given, strict=True)]
     return sum(found_parts) if base in ("vsads", "vsadu") else word(found_parts, width)
@@ -251,10 +349,14 @@ def simd(name: str, a: int, b: int, c: int) -> int:
 @pytest.fixture(scope="module")
 def packed() -> tuple[list[tuple[int, int, int]], Array]:
     rng = np.random.default_rng(3)
-    values = np.concatenate([np.array([(a, b) for a in EDGES[9:21] for b in EDGES[9:21]]), rng.integers(0, 1 << 32, (48, 2))])
+    values = np.concatenate(
+        [np.array([(a, b) for a in EDGES[9:21] for b in EDGES[9:21]]), rng.integers(0, 1 << 32, (48, 2))]
+    )
     x, y = values[:, 0].astype(np.uint32), values[:, 1].astype(np.uint32)
     z = np.roll(x, 7) ^ np.uint32(0x00010001)
-    (_, _, _, out), _ = run("packed", "packed", 2, 96, [x, y, z, np.zeros((len(_calls()), len(x)), np.uint32)])
+    (_, _, _, out), _ = run(
+        "packed", "packed", 2, 96, [x, y, z, np.zeros((len(_calls()), len(x)), np.uint32)]
+    )
     return list(zip(x.tolist(), y.tolist(), z.tolist(), strict=True)), out
 
 

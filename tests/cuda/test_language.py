@@ -22,7 +22,9 @@ def file(request: pytest.FixtureRequest) -> str:
 
 def test_virtual_functions(file: str) -> None:
     x = np.linspace(1, 5, N).astype(np.float32)
-    (_, areas, corners), _ = run(file, "virtual_functions", 3, 32, [x, np.zeros_like(x), np.zeros(N, np.int32)])
+    (_, areas, corners), _ = run(
+        file, "virtual_functions", 3, 32, [x, np.zeros_like(x), np.zeros(N, np.int32)]
+    )
     odd = np.arange(N) % 2 == 1
     np.testing.assert_allclose(areas, np.where(odd, 3 * x * x, x * x), rtol=1e-6)
     assert (corners == np.where(odd, 0, 4)).all()
@@ -50,7 +52,9 @@ def test_recursion(file: str) -> None:
         assert out[i].tolist() == [_fibonacci(i % 13), int(i % 2 == 0), i % 7 + 1 + i % 2]
 
 
-PARTICLE = np.dtype([("mass", "f8"), ("position", "f4", 3), ("charge", "i2"), ("tag", "i1"), ("pad", "V1")], align=True)
+PARTICLE = np.dtype(
+    [("mass", "f8"), ("position", "f4", 3), ("charge", "i2"), ("tag", "i1"), ("pad", "V1")], align=True
+)
 PAIR = np.dtype([("first", "i8"), ("second", "i4"), ("pad", "V4")])
 
 
@@ -58,7 +62,12 @@ def test_structures(file: str) -> None:
     particle = np.zeros((), PARTICLE)
     particle["mass"], particle["position"], particle["charge"], particle["tag"] = 2.5, (1, 2, 3), 9, 4
     x = np.arange(N, dtype=np.float32) / 4
-    arrays = [x, np.zeros(N * PARTICLE.itemsize, np.uint8), np.zeros(N * PAIR.itemsize, np.uint8), np.zeros(N, np.uint32)]
+    arrays = [
+        x,
+        np.zeros(N * PARTICLE.itemsize, np.uint8),
+        np.zeros(N * PAIR.itemsize, np.uint8),
+        np.zeros(N, np.uint32),
+    ]
     (_, out, pairs, words), _ = run(file, "structures", 3, 32, [particle[()], *arrays])
     moved, swapped = out.view(PARTICLE), pairs.view(PAIR)
     assert (moved["mass"] == 2.5).all()
@@ -87,7 +96,9 @@ def test_local_arrays(file: str) -> None:
 
 def test_tables(file: str) -> None:
     x = np.random.default_rng(2).integers(0, 1 << 32, N).astype(np.uint32)
-    (_, polynomial, counts), _ = run(file, "tables", 3, 32, [x, np.zeros(N, np.float32), np.zeros(N, np.int32)])
+    (_, polynomial, counts), _ = run(
+        file, "tables", 3, 32, [x, np.zeros(N, np.float32), np.zeros(N, np.int32)]
+    )
     v = (x & 15) * 0.125
     exact = sum(c * v**k for k, c in enumerate((1, -0.5, 0.25, -0.125, 0.0625)))
     np.testing.assert_allclose(polynomial, exact, rtol=1e-6)
@@ -112,11 +123,23 @@ def _operation(kind: int, a: int, b: int) -> int:
         return abs(p) // abs(q) * (1 if (p < 0) == (q < 0) else -1)
 
     table: list[Callable[[], int]] = [
-        lambda: a + b, lambda: a - b, lambda: a * b, lambda: a & b, lambda: a | b, lambda: a ^ b, lambda: a << (b & 7),
-        lambda: a >> (b & 7), lambda: max(a, b), lambda: min(a, b), lambda: cut(a, b) if b else -1,
-        lambda: a - cut(a, b) * b if b else -2, lambda: (a % 2**32).bit_count() + b, lambda: 32 - (a % 2**32).bit_length() - b,
-        lambda: abs(a) + abs(b), lambda: a * a - b * b,
-    ]  # fmt: skip
+        lambda: a + b,
+        lambda: a - b,
+        lambda: a * b,
+        lambda: a & b,
+        lambda: a | b,
+        lambda: a ^ b,
+        lambda: a << (b & 7),
+        lambda: a >> (b & 7),
+        lambda: max(a, b),
+        lambda: min(a, b),
+        lambda: cut(a, b) if b else -1,
+        lambda: a - cut(a, b) * b if b else -2,
+        lambda: (a % 2**32).bit_count() + b,
+        lambda: 32 - (a % 2**32).bit_length() - b,
+        lambda: abs(a) + abs(b),
+        lambda: a * a - b * b,
+    ]
     return s(table[kind]() if kind < len(table) else ~a)
 
 
@@ -145,7 +168,9 @@ def test_unreached_system_calls(file: str) -> None:
         ("allocates", [np.zeros(32, np.uint64)], "malloc"),
     ],
 )
-def test_reached_system_calls(entry: str, arrays: list[np.ndarray], named: str, backend: str, file: str) -> None:
+def test_reached_system_calls(
+    entry: str, arrays: list[np.ndarray], named: str, backend: str, file: str
+) -> None:
     with pytest.raises((ge.Unsupported, ge.TrapError), match=named) as caught:
         run_on(backend, module(file)[entry], 1, 32, arrays)
     assert f"{file}.ptx:" in str(caught.value)
@@ -189,7 +214,12 @@ def test_control(file: str) -> None:
 def test_cache_hints(file: str) -> None:
     x = np.arange(4 * N, dtype=np.int32).reshape(N, 4)
     v = np.arange(N, dtype=np.int32)
-    zeros = [np.zeros((N, 4), np.int32), np.zeros((N, 2)), np.zeros((N, 4), np.uint8), np.zeros((N, 2), np.int16)]
+    zeros = [
+        np.zeros((N, 4), np.int32),
+        np.zeros((N, 2)),
+        np.zeros((N, 4), np.uint8),
+        np.zeros((N, 2), np.int16),
+    ]
     (_, after, out, d, c, s), _ = run(file, "cache_hints", 3, 32, [x, v, *zeros])
     i = np.arange(N)
     first = x[:, 0] + x[:, 1]

@@ -90,14 +90,47 @@ def test_fast(name: str) -> None:
     (_, found), _ = run("math_single", f"k_{name}", 2, POINTS // 2, [x, np.zeros_like(x)])
     for given, value in zip(x, found, strict=True):
         want = exact(mpf(float(given)))
-        assert abs(mpf(float(value)) - want) <= absolute or _error(value, want) <= ulp, f"{given}: {value!r}, not {want}"
+        assert abs(mpf(float(value)) - want) <= absolute or _error(value, want) <= ulp, (
+            f"{given}: {value!r}, not {want}"
+        )
 
 
 # Exact functions: NumPy and Python have them.
 
-SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.999, -7.25, 8388607.5, 1e10, -1e10, 1e-40, -1e-40, 1e-45, 1e-310,
-           5e-324, 3.4e38, 1e300, math.inf, -math.inf, math.nan, 0.49999997, 4503599627370495.5, 123.456, -123.456, 65504.0, 1e-7,
-           7.0, -3.0]  # fmt: skip
+SPECIAL = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    -2.5,
+    3.999,
+    -7.25,
+    8388607.5,
+    1e10,
+    -1e10,
+    1e-40,
+    -1e-40,
+    1e-45,
+    1e-310,
+    5e-324,
+    3.4e38,
+    1e300,
+    math.inf,
+    -math.inf,
+    math.nan,
+    0.49999997,
+    4503599627370495.5,
+    123.456,
+    -123.456,
+    65504.0,
+    1e-7,
+    7.0,
+    -3.0,
+]
 EXACT: dict[str, Callable[[Any], Any]] = {
     "ceil": np.ceil,
     "floor": np.floor,
@@ -165,7 +198,9 @@ def _remainder(a: float, b: float) -> tuple[float, int]:
 
 def _pairs(dtype: Any) -> tuple[Array, Array]:
     values = _special(dtype)
-    values = values[~np.isfinite(values) | (np.abs(values) < 1e12) & ((np.abs(values) > 1e-8) | (values == 0))]
+    values = values[
+        ~np.isfinite(values) | (np.abs(values) < 1e12) & ((np.abs(values) > 1e-8) | (values == 0))
+    ]
     x, y = np.repeat(values, len(values)), np.tile(values, len(values))
     whole = len(x) // 64 * 64
     return x[:whole].copy(), y[:whole].copy()
@@ -206,7 +241,9 @@ def test_taking_apart(dtype: Any) -> None:
     x = _special(dtype)
     x = x[np.isfinite(x)]
     zeros = np.zeros_like(x)
-    (_, fraction, exponent), _ = run(file, f"k_frexp{suffix}", 1, len(x), [x, zeros, np.zeros(len(x), np.int32)])
+    (_, fraction, exponent), _ = run(
+        file, f"k_frexp{suffix}", 1, len(x), [x, zeros, np.zeros(len(x), np.int32)]
+    )
     expected = np.frexp(x)
     _same(fraction, expected[0])
     _same(exponent, expected[1])
@@ -254,7 +291,9 @@ def test_sine_and_cosine(dtype: Any) -> None:
     file, suffix = _file(dtype)
     x = _points(-1e5, 1e5, dtype)
     for name, sine, cosine in (("sincos", mpmath.sin, mpmath.cos), ("sincospi", mpmath.sinpi, mpmath.cospi)):
-        (_, one, other), _ = run(file, f"k_{name}{suffix}", 2, POINTS // 2, [x, np.zeros_like(x), np.zeros_like(x)])
+        (_, one, other), _ = run(
+            file, f"k_{name}{suffix}", 2, POINTS // 2, [x, np.zeros_like(x), np.zeros_like(x)]
+        )
         _check(one, (x,), sine, 2)
         _check(other, (x,), cosine, 2)
 
@@ -265,7 +304,10 @@ def test_rounding_to_integers(dtype: Any) -> None:
     x = _special(dtype)
     x = x[np.abs(x) < 1e9]
     nearest = np.rint(x.astype(np.float64)).astype(np.int64)
-    away = np.array([math.floor(abs(v) + 0.5) * (1 if v >= 0 else -1) if abs(v) != 0.49999997 else 0 for v in x.tolist()], np.int64)
+    away = np.array(
+        [math.floor(abs(v) + 0.5) * (1 if v >= 0 else -1) if abs(v) != 0.49999997 else 0 for v in x.tolist()],
+        np.int64,
+    )
     for name, expected in ((f"lrint{suffix}", nearest), (f"lround{suffix}", away)):
         (_, _, found), _ = run(file, f"k_{name}", 1, len(x), [x, x, np.zeros(len(x), np.int64)])
         small = np.abs(x) < 1e6

@@ -29,14 +29,26 @@ def test_shuffles() -> None:
     x = np.random.default_rng(1).integers(0, 1 << 32, N).astype(np.uint32)
     (_, out), _ = run("warps", "shuffles", 2, 64, [x, np.zeros((16, N), np.uint32)])
     lane = np.arange(N) % 32
-    wide = _from(x.astype(np.uint64) << np.uint64(20) | lane.astype(np.uint64), lambda i: _within(i, i + 4, 32))
+    wide = _from(
+        x.astype(np.uint64) << np.uint64(20) | lane.astype(np.uint64), lambda i: _within(i, i + 4, 32)
+    )
     expected = [
-        _from(x, lambda i: 5), _from(x, lambda i: i * 7 % 32), _from(x, lambda i: i // 8 * 8 + 3),
-        _from(x, lambda i: _within(i, i - 3, 32)), _from(x, lambda i: _within(i, i - 3, 16)),
-        _from(x, lambda i: _within(i, i + 5, 32)), _from(x, lambda i: _within(i, i + 1, 4)), _from(x, lambda i: i ^ 9),
-        _from(x, lambda i: i ^ 1), _from(x, lambda i: i ^ 2), wide & np.uint64(0xFFFFFFFF), wide >> np.uint64(32),
-        _from(x, lambda i: _within(i, i - 2, 32)), lane ^ 1, _from(x, lambda i: (i + (2 if i & 1 else 4)) % 32),
-    ]  # fmt: skip
+        _from(x, lambda i: 5),
+        _from(x, lambda i: i * 7 % 32),
+        _from(x, lambda i: i // 8 * 8 + 3),
+        _from(x, lambda i: _within(i, i - 3, 32)),
+        _from(x, lambda i: _within(i, i - 3, 16)),
+        _from(x, lambda i: _within(i, i + 5, 32)),
+        _from(x, lambda i: _within(i, i + 1, 4)),
+        _from(x, lambda i: i ^ 9),
+        _from(x, lambda i: i ^ 1),
+        _from(x, lambda i: i ^ 2),
+        wide & np.uint64(0xFFFFFFFF),
+        wide >> np.uint64(32),
+        _from(x, lambda i: _within(i, i - 2, 32)),
+        lane ^ 1,
+        _from(x, lambda i: (i + (2 if i & 1 else 4)) % 32),
+    ]
     for place, want in enumerate(expected):
         assert (out[place] == want).all(), f"shuffle {place}"
 
@@ -63,14 +75,23 @@ def test_votes() -> None:
     upper = lane >= 16
     halves = x.reshape(-1, 16) & np.uint32(7)
     expected = [
-        _fold(x < 1000, lambda r: r.all(1)), _fold(x == 3, lambda r: r.any(1)), ballot(x & 1 != 0), matches(x & 3), matches(x & 1),
-        np.full(N, 0xFFFFFFFF), np.ones(N), _fold(x.astype(np.uint64), lambda r: r.sum(1)) & np.uint64(0xFFFFFFFF),
-        _fold(x, lambda r: r.min(1)), _fold((signed - 50 + 2**31) % 2**32 - 2**31, lambda r: r.max(1)) & 0xFFFFFFFF,
-        _fold(x, lambda r: np.bitwise_and.reduce(r, 1)), _fold(x, lambda r: np.bitwise_or.reduce(r, 1)),
-        _fold(x, lambda r: np.bitwise_xor.reduce(r, 1)), np.full(N, 32),
+        _fold(x < 1000, lambda r: r.all(1)),
+        _fold(x == 3, lambda r: r.any(1)),
+        ballot(x & 1 != 0),
+        matches(x & 3),
+        matches(x & 1),
+        np.full(N, 0xFFFFFFFF),
+        np.ones(N),
+        _fold(x.astype(np.uint64), lambda r: r.sum(1)) & np.uint64(0xFFFFFFFF),
+        _fold(x, lambda r: r.min(1)),
+        _fold((signed - 50 + 2**31) % 2**32 - 2**31, lambda r: r.max(1)) & 0xFFFFFFFF,
+        _fold(x, lambda r: np.bitwise_and.reduce(r, 1)),
+        _fold(x, lambda r: np.bitwise_or.reduce(r, 1)),
+        _fold(x, lambda r: np.bitwise_xor.reduce(r, 1)),
+        np.full(N, 32),
         np.where(lane < 11, ballot((x & 2 != 0) & (lane < 11)), 0),
         np.where(upper, np.repeat(halves.sum(1), 16), np.repeat(halves.min(1), 16)),
-    ]  # fmt: skip
+    ]
     for place, want in enumerate(expected):
         assert (out[place] == want).all(), f"vote {place}"
 
@@ -86,9 +107,13 @@ def test_barriers() -> None:
     staged = blocks.copy()
     staged[:, 32:] = np.arange(32) * 3
     expected = [
-        every(lambda b: (b & 1).sum(1)), every(lambda b: (b < 1000).all(1)), every(lambda b: (b == 3).any(1)),
-        blocks[:, ::-1].reshape(-1), staged.reshape(-1), every(lambda b: (b < 50).any(1)),
-    ]  # fmt: skip
+        every(lambda b: (b & 1).sum(1)),
+        every(lambda b: (b < 1000).all(1)),
+        every(lambda b: (b == 3).any(1)),
+        blocks[:, ::-1].reshape(-1),
+        staged.reshape(-1),
+        every(lambda b: (b < 50).any(1)),
+    ]
     for place, want in enumerate(expected):
         assert (out[place] == want).all(), f"barrier {place}"
 
@@ -114,12 +139,21 @@ def test_cooperative_groups() -> None:
     first = np.repeat([row[row > 20][0] if (row > 20).any() else 0 for row in warps], 32)
     down = quads[:, [1, 2, 3, 3]].reshape(-1)
     expected = [
-        np.repeat(warps.sum(1), 32), np.repeat(quads.max(1), 4), down, lane // 4,
-        np.repeat(((quads & 1) * (1 << np.arange(4))).sum(1), 4), np.repeat((warps == 5).any(1), 32),
-        np.cumsum(warps, 1).reshape(-1), (np.cumsum(quads, 1) - quads).reshape(-1), group(x & 1, np.sum), group(x % 3, len),
-        group(x % 3, np.bitwise_xor.reduce), np.where(large, size * 100 + rank, -1), np.where(large, first, -2),
+        np.repeat(warps.sum(1), 32),
+        np.repeat(quads.max(1), 4),
+        down,
+        lane // 4,
+        np.repeat(((quads & 1) * (1 << np.arange(4))).sum(1), 4),
+        np.repeat((warps == 5).any(1), 32),
+        np.cumsum(warps, 1).reshape(-1),
+        (np.cumsum(quads, 1) - quads).reshape(-1),
+        group(x & 1, np.sum),
+        group(x % 3, len),
+        group(x % 3, np.bitwise_xor.reduce),
+        np.where(large, size * 100 + rank, -1),
+        np.where(large, first, -2),
         np.arange(N) % 64 + np.arange(N) // 64 * 1000,
-    ]  # fmt: skip
+    ]
     for place, want in enumerate(expected):
         assert (out[place] == want).all(), f"group {place}"
 
@@ -142,7 +176,9 @@ def test_whole_grid() -> None:
 
 def test_block_sums() -> None:
     x = np.arange(1000, dtype=np.float32)
-    (_, single, twice), _ = run("warps", "sums", 3, 96, [x, np.int32(1000), np.zeros(1, np.float32), np.zeros(1)])
+    (_, single, twice), _ = run(
+        "warps", "sums", 3, 96, [x, np.int32(1000), np.zeros(1, np.float32), np.zeros(1)]
+    )
     assert single[0] == twice[0] == x.sum()
 
 
@@ -164,15 +200,26 @@ def test_integer_atomics() -> None:
     for v in x.tolist():
         bits |= 1 << (v & 63)
         flipped ^= 1 << (v & 63)
-    assert i32.tolist() == [single, (-total + 2**31) % 2**32 - 2**31, min(0, x.min()), max(0, x.max()), np.bitwise_and.reduce(x),
-                            np.bitwise_or.reduce(x), np.bitwise_xor.reduce(x), N, 2 * N]  # fmt: skip
+    assert i32.tolist() == [
+        single,
+        (-total + 2**31) % 2**32 - 2**31,
+        min(0, x.min()),
+        max(0, x.max()),
+        np.bitwise_and.reduce(x),
+        np.bitwise_or.reduce(x),
+        np.bitwise_xor.reduce(x),
+        N,
+        2 * N,
+    ]
     assert u32.tolist() == [total % 2**32, words.min(), words.max(), N % 7, (-N) % 7, 63, 63]
     assert u64.tolist() == [total % 2**64, extended.min(), extended.max(), 2**64 - 1 - bits, bits, flipped]
     assert i64.tolist() == [min(0, wide.min()), max(0, wide.max()) << 20]
 
 
 def test_tickets() -> None:
-    (counter, out, swapped), _ = run("atomics", "tickets", 2, 64, [np.zeros(3, np.uint32), np.zeros(N, np.uint32), np.zeros(N, np.uint32)])
+    (counter, out, swapped), _ = run(
+        "atomics", "tickets", 2, 64, [np.zeros(3, np.uint32), np.zeros(N, np.uint32), np.zeros(N, np.uint32)]
+    )
     assert sorted(out.tolist()) == list(range(N))
     assert sorted([*swapped.tolist(), int(counter[1])]) == list(range(N + 1))
     assert counter[0] == N
@@ -186,11 +233,19 @@ def test_float_atomics() -> None:
     assert d[0] == N // 4 * 6
     assert h.view(np.float16).tolist() == [64, 64]
     assert hh.view(np.float16).tolist() == [128, 256]
-    assert [int(v) << 16 for v in [*b, *bb]] == np.array([64, 64, 128, 256], np.float32).view(np.uint32).tolist()
+    assert [int(v) << 16 for v in [*b, *bb]] == np.array([64, 64, 128, 256], np.float32).view(
+        np.uint32
+    ).tolist()
 
 
 def test_compare_and_swap() -> None:
-    (s, w, d), _ = run("atomics", "compare_and_swap", 2, 64, [np.zeros(2, np.uint16), np.zeros(1, np.uint32), np.zeros(1, np.uint64)])
+    (s, w, d), _ = run(
+        "atomics",
+        "compare_and_swap",
+        2,
+        64,
+        [np.zeros(2, np.uint16), np.zeros(1, np.uint32), np.zeros(1, np.uint64)],
+    )
     assert s.tolist() == [N, 0]
     assert w.view(np.float32)[0] == N
     assert d.view(np.float64)[0] == N / 2
@@ -203,7 +258,13 @@ def test_shared_histogram() -> None:
 
 
 def test_atomic_refs() -> None:
-    (words, f, d), _ = run("atomics", "atomic_refs", 2, 64, [np.zeros(5, np.uint32), np.zeros(1, np.float32), np.zeros(1, np.uint64)])
+    (words, f, d), _ = run(
+        "atomics",
+        "atomic_refs",
+        2,
+        64,
+        [np.zeros(5, np.uint32), np.zeros(1, np.float32), np.zeros(1, np.uint64)],
+    )
     assert words.tolist() == [N, 63, 0, 7, 7]
     assert f[0] == N / 2
     assert d[0] == 3 * N

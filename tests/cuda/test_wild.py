@@ -35,7 +35,9 @@ def test_nbody() -> None:
     n = 70
     bodies = np.random.default_rng(1).uniform(-1, 1, (n, 4)).astype(np.float32)
     bodies[:, 3] = np.abs(bodies[:, 3])
-    _, forces = wild("nbody", 3, 32, [bodies, np.zeros_like(bodies), np.int32(n), np.float32(0.01)], shared_bytes=32 * 16)
+    _, forces = wild(
+        "nbody", 3, 32, [bodies, np.zeros_like(bodies), np.int32(n), np.float32(0.01)], shared_bytes=32 * 16
+    )
     p = bodies.astype(np.float64)
     r = p[None, :, :3] - p[:, None, :3]
     weight = p[None, :, 3] * ((r**2).sum(2) + 0.01) ** -1.5
@@ -45,8 +47,15 @@ def test_nbody() -> None:
 def test_black_scholes() -> None:
     n = 100
     rng = np.random.default_rng(2)
-    price, strike, years = (rng.uniform(low, high, n).astype(np.float32) for low, high in ((5, 30), (1, 100), (0.25, 10)))
-    out, *_ = wild("black_scholes", 2, 32, [np.zeros((n, 2), np.float32), price, strike, years, np.float32(0.02), np.float32(0.3), np.int32(n)])
+    price, strike, years = (
+        rng.uniform(low, high, n).astype(np.float32) for low, high in ((5, 30), (1, 100), (0.25, 10))
+    )
+    out, *_ = wild(
+        "black_scholes",
+        2,
+        32,
+        [np.zeros((n, 2), np.float32), price, strike, years, np.float32(0.02), np.float32(0.3), np.int32(n)],
+    )
     for (call, put), s, x, t in zip(out, price.tolist(), strike.tolist(), years.tolist(), strict=True):
         d1 = (math.log(s / x) + (0.02 + 0.045) * t) / (0.3 * math.sqrt(t))
         below = [0.5 * math.erfc(-d / math.sqrt(2)) for d in (d1, d1 - 0.3 * math.sqrt(t))]
@@ -74,7 +83,9 @@ def test_monte_carlo() -> None:
 def test_convolution() -> None:
     image = np.random.default_rng(3).uniform(0, 1, (21, 37)).astype(np.float32)
     weights = np.random.default_rng(4).uniform(-1, 1, (5, 5)).astype(np.float32)
-    _, _, out = wild("conv2d", (3, 2), (16, 16), [image, weights, np.zeros_like(image), np.int32(37), np.int32(21)])
+    _, _, out = wild(
+        "conv2d", (3, 2), (16, 16), [image, weights, np.zeros_like(image), np.int32(37), np.int32(21)]
+    )
     padded = np.pad(image.astype(np.float64), 2, mode="edge")
     exact = sum(weights[dy, dx] * padded[dy : dy + 21, dx : dx + 37] for dy in range(5) for dx in range(5))
     np.testing.assert_allclose(out, exact, rtol=1e-4, atol=1e-5)
@@ -94,14 +105,21 @@ def test_sobel() -> None:
 def test_life() -> None:
     board = np.random.default_rng(6).integers(0, 2, (9, 13)).astype(np.uint8)
     _, after = wild("life", 4, 32, [board, np.zeros_like(board), np.int32(13), np.int32(9)])
-    around = sum(np.roll(board.astype(int), (dy, dx), (0, 1)) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if dy or dx)
+    around = sum(
+        np.roll(board.astype(int), (dy, dx), (0, 1)) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if dy or dx
+    )
     assert (after == ((around == 3) | (around == 2) & (board == 1))).all()
 
 
 def test_scan_with_look_back() -> None:
     n = 500
     x = np.random.default_rng(7).integers(0, 100, n).astype(np.int32)
-    _, out, _, _ = wild("scan_look_back", 8, 64, [x, np.zeros(n, np.int32), np.zeros(8, np.uint64), np.zeros(1, np.uint32), np.int32(n)])
+    _, out, _, _ = wild(
+        "scan_look_back",
+        8,
+        64,
+        [x, np.zeros(n, np.int32), np.zeros(8, np.uint64), np.zeros(1, np.uint32), np.int32(n)],
+    )
     assert (out == np.cumsum(x)).all()
 
 
@@ -120,7 +138,9 @@ def test_lu() -> None:
     a = np.random.default_rng(9).uniform(-1, 1, (3, n, n)) + 4 * np.eye(n)
     (found,) = wild("lu_small", 3, 64, [a, np.int32(n)], shared_bytes=n * n * 8)
     for matrix, factors in zip(a, found, strict=True):
-        np.testing.assert_allclose((np.tril(factors, -1) + np.eye(n)) @ np.triu(factors), matrix, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            (np.tril(factors, -1) + np.eye(n)) @ np.triu(factors), matrix, rtol=1e-12, atol=1e-12
+        )
 
 
 def _times(a: int, b: int) -> int:
@@ -162,7 +182,10 @@ def test_aes() -> None:
         device.symbol(kernel, "sbox").copy_from(np.array(sbox, np.uint8))
         out = device.zeros(640, np.uint8)
         device.launch(kernel, 2, 32, [device.array(keys), device.array(plain), out, np.int32(40)])
-        assert (out.numpy().reshape(40, 16) == np.frombuffer(bytes.fromhex("3925841d02dc09fbdc118597196a0b32"), np.uint8)).all()
+        assert (
+            out.numpy().reshape(40, 16)
+            == np.frombuffer(bytes.fromhex("3925841d02dc09fbdc118597196a0b32"), np.uint8)
+        ).all()
 
 
 def test_sha256() -> None:
@@ -171,7 +194,9 @@ def test_sha256() -> None:
     for row, text in zip(packed, texts, strict=True):
         row[: len(text)] = np.frombuffer(text, np.uint8)
     lengths = np.array([len(text) for text in texts], np.int32)
-    _, _, digests = wild("sha256", 2, 32, [packed, lengths, np.int32(64), np.zeros((40, 8), np.uint32), np.int32(40)])
+    _, _, digests = wild(
+        "sha256", 2, 32, [packed, lengths, np.int32(64), np.zeros((40, 8), np.uint32), np.int32(40)]
+    )
     for text, digest in zip(texts, digests, strict=True):
         assert digest.astype(">u4").tobytes() == hashlib.sha256(text).digest()
 
@@ -185,15 +210,22 @@ def test_base64() -> None:
 def test_merge_path() -> None:
     rng = np.random.default_rng(11)
     a, b = (np.sort(rng.integers(0, 300, size)).astype(np.int32) for size in (150, 97))
-    *_, out = wild("merge_path", 2, 32, [a, np.int32(150), b, np.int32(97), np.zeros(247, np.int32), np.int32(4)])
+    *_, out = wild(
+        "merge_path", 2, 32, [a, np.int32(150), b, np.int32(97), np.zeros(247, np.int32), np.int32(4)]
+    )
     assert (out == np.sort(np.concatenate([a, b]))).all()
 
 
 def test_kmeans() -> None:
     rng = np.random.default_rng(12)
-    points, centres = rng.integers(-8, 9, (100, 3)).astype(np.float32), rng.integers(-8, 9, (5, 3)).astype(np.float32)
+    points, centres = (
+        rng.integers(-8, 9, (100, 3)).astype(np.float32),
+        rng.integers(-8, 9, (5, 3)).astype(np.float32),
+    )
     arrays = [np.zeros(100, np.int32), np.zeros((5, 3), np.float32), np.zeros(5, np.int32)]
-    _, _, labels, sums, counts = wild("kmeans_assign", 4, 32, [points, centres, np.int32(100), np.int32(5), np.int32(3), *arrays])
+    _, _, labels, sums, counts = wild(
+        "kmeans_assign", 4, 32, [points, centres, np.int32(100), np.int32(5), np.int32(3), *arrays]
+    )
     nearest = ((points[:, None] - centres[None]) ** 2).sum(2).argmin(1)
     assert (labels == nearest).all()
     assert (counts == np.bincount(nearest, minlength=5)).all()
@@ -210,7 +242,12 @@ def test_search() -> None:
     text = b"the cat sat on the mat with the other cat, the end"
     word = b"the"
     arrays = [np.zeros(1, np.int32), np.full(20, -1, np.int32)]
-    given = [np.frombuffer(text, np.uint8), np.int32(len(text)), np.frombuffer(word, np.uint8), np.int32(len(word))]
+    given = [
+        np.frombuffer(text, np.uint8),
+        np.int32(len(text)),
+        np.frombuffer(word, np.uint8),
+        np.int32(len(word)),
+    ]
     *_, found, places = wild("search", 2, 32, [*given, *arrays])
     expected = [at for at in range(len(text)) if text.startswith(word, at)]
     assert found[0] == len(expected)
@@ -222,7 +259,13 @@ def test_transpose() -> None:
     large = np.random.default_rng(15).uniform(size=(45, 70, 2))
     for data, suffix in ((small, "transposeIh"), (large, "transposeI7double2")):
         name = next(kernel for kernel in _names() if suffix in kernel)
-        (_, out), _ = run(FILE, name, (3, 2), (32, 8), [data, np.zeros((70, 45, *data.shape[2:]), data.dtype), np.int32(70), np.int32(45)])
+        (_, out), _ = run(
+            FILE,
+            name,
+            (3, 2),
+            (32, 8),
+            [data, np.zeros((70, 45, *data.shape[2:]), data.dtype), np.int32(70), np.int32(45)],
+        )
         assert (out == data.swapaxes(0, 1)).all()
 
 
@@ -231,7 +274,10 @@ def test_transpose() -> None:
 
 def test_block_radix_sort() -> None:
     rng = np.random.default_rng(16)
-    keys, values = rng.integers(-1000, 1000, (2, 256)).astype(np.int32), rng.uniform(size=(2, 256)).astype(np.float32)
+    keys, values = (
+        rng.integers(-1000, 1000, (2, 256)).astype(np.int32),
+        rng.uniform(size=(2, 256)).astype(np.float32),
+    )
     (found, moved), _ = run("libraries", "block_radix_sort", 2, 64, [keys, values])
     order = np.argsort(keys, 1, kind="stable")
     assert (found == np.take_along_axis(keys, order, 1)).all()
@@ -249,7 +295,12 @@ def test_block_scan_and_reduce() -> None:
 
 def test_warp_sort_and_histogram() -> None:
     rng = np.random.default_rng(18)
-    keys, samples = rng.integers(-500, 500, (4, 128)).astype(np.int16), rng.integers(0, 256, 512).astype(np.uint8)
-    (found, _, bins), _ = run("libraries", "warp_sort_and_histogram", 2, 64, [keys, samples, np.zeros(256, np.uint32)])
+    keys, samples = (
+        rng.integers(-500, 500, (4, 128)).astype(np.int16),
+        rng.integers(0, 256, 512).astype(np.uint8),
+    )
+    (found, _, bins), _ = run(
+        "libraries", "warp_sort_and_histogram", 2, 64, [keys, samples, np.zeros(256, np.uint32)]
+    )
     assert (found == -np.sort(-keys, 1)).all()
     assert (bins == np.bincount(samples, minlength=256)).all()

@@ -1,7 +1,9 @@
-"""Runtime of generated code: memory accesses lane by lane, for all that the inline paths do not take. PYTEST_DONT_REWRITE
+"""Runtime of generated code: memory accesses lane by lane, for all that the inline paths do not take.
 
 Written in the subset of ``native_script`` and compiled, never run as Python. Spaces: 0 the arena (global, const, kernel
 parameters), 1 shared, 2 local, 3 generic.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -328,9 +330,9 @@ def copy_lanes(
         source = load64(sources + lane * 8)
         if size:
             filled = filled | 1 << lane
-        if size == width or (size and source & (width - 1)):
-            if reach(context, cta, state, site, lane, source, width, 8) == 0:
-                return 1
+        whole = size == width or (size and source & (width - 1))
+        if whole and reach(context, cta, state, site, lane, source, width, 8) == 0:
+            return 1
         index = 0
         while size < width and index < size:
             if reach(context, cta, state, site, lane, source + index, 1, 8) == 0:

@@ -61,7 +61,9 @@ def main(folder: Path) -> int:
             if comment["user"]["login"] == AUTHOR and comment["body"].startswith(MARKER)
         ]
         if ours:
-            api("-X", "PATCH", f"repos/{repository}/issues/comments/{int(ours[0]['id'])}", body={"body": text})
+            api(
+                "-X", "PATCH", f"repos/{repository}/issues/comments/{int(ours[0]['id'])}", body={"body": text}
+            )
         elif document["verdict"] != "ok":
             api("-X", "POST", issue, body={"body": text})
     return 0

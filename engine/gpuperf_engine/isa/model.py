@@ -154,7 +154,8 @@ class Row:
     @property
     def runs(self) -> bool:
         """Whether instructions of this row can be run: a meaning, or an effect that needs none."""
-        return self.meaning is not None or self.effect in _MEANINGLESS
+        copies = self.effect == "async_copy" and "mbarrier" not in self.syntax
+        return self.meaning is not None or copies or self.effect in _MEANINGLESS
 
 
 #: Effects that a handler carries out without a meaning.

@@ -1,4 +1,7 @@
-"""Blocks prepared for the reference backend: each instruction becomes a step that is called with the warp. PYTEST_DONT_REWRITE"""
+"""Blocks prepared for the reference backend: each instruction becomes a step that is called with the warp.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from ..isa.frame import evaluate, has_meaning
 from ..ptx.syntax import Instruction
 from .diagnose import trap
 from .lanes_calls import parameter_step
-from .lanes_copy import CopyStep
 from .lanes_control import BarrierEnd, End, make_end
+from .lanes_copy import CopyStep
 from .lanes_exchange import Exchange
 from .lanes_memory import MemoryStep
 from .lanes_operands import Prepare, destinations, guard_of, lane_value, sources

@@ -1,7 +1,9 @@
-"""Loads, stores and atomics of the reference backend: every access checked, counted, and carried out for all lanes at once. PYTEST_DONT_REWRITE
+"""Loads, stores and atomics of the reference backend: every access checked, counted, and carried out for all lanes at once.
 
 Lanes that store to one address: the highest wins. Atomics on one address follow each other in ascending lane order. A refused
 access is reported for the lowest lane.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One basic block as LLVM IR: reading and writing registers, instructions with a meaning, and the end of the block. PYTEST_DONT_REWRITE"""
+"""One basic block as LLVM IR: reading and writing registers, instructions with a meaning, and the end of the block.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

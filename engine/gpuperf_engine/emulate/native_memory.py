@@ -1,7 +1,9 @@
-"""Loads and stores as LLVM IR: calls of the runtime with the lanes' addresses as one vector. PYTEST_DONT_REWRITE
+"""Loads and stores as LLVM IR: calls of the runtime with the lanes' addresses as one vector.
 
 Accesses of one element of 1 to 8 bytes have functions of their own (``native_access``); a uniform address is checked once and
 accessed as a scalar; everything else (vectors, local memory, 16-byte elements) goes through buffers, lane by lane.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

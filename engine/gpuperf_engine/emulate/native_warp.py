@@ -1,8 +1,10 @@
-"""One warp of compiled code as Python sees it: for the moves that are too rare to compile. PYTEST_DONT_REWRITE
+"""One warp of compiled code as Python sees it: for the moves that are too rare to compile.
 
 Lanes that wait for others at a ``.sync`` instruction, lanes that take turns in a spin loop, and everything that is an error.
 The warp's registers and stack stay in its state; the reference backend's ``Warp`` decides, and its exchange operations
 read and write registers through ``read`` and ``put`` here.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -26,7 +26,9 @@ mul.wide.u32 %x, %i, 4; add.u64 %a, %a, %x; st.global.u32 [%a], %v; ret; }
 """
 
 
-def launch(text: str = INDEX, ctas: int = 200, size: int | None = None, rounds: int = 3) -> tuple[Runtime, np.ndarray, object]:
+def launch(
+    text: str = INDEX, ctas: int = 200, size: int | None = None, rounds: int = 3
+) -> tuple[Runtime, np.ndarray, object]:
     runtime = Runtime(memory_bytes=1 << 24)
     array = runtime.array(np.zeros(64 * ctas if size is None else size, np.uint32), name="a")
     kernel = ge.parse(text, path="k.ptx")["k"]

@@ -119,8 +119,14 @@ def atomic_lines() -> list[str]:
                 kind = str(spelling.modifier("type"))
                 if spelling.row is not row or not has_meaning(spelling) or kind == "b128":
                     continue
-                names = {"16": "%h", "32": "%f" if kind == "f32" else "%r", "64": "%d" if kind == "f64" else "%l"}
-                letter = names[str(16 if kind in ("f16", "bf16", "b16") else 64 if kind.endswith("64") else 32)]
+                names = {
+                    "16": "%h",
+                    "32": "%f" if kind == "f32" else "%r",
+                    "64": "%d" if kind == "f64" else "%l",
+                }
+                letter = names[
+                    str(16 if kind in ("f16", "bf16", "b16") else 64 if kind.endswith("64") else 32)
+                ]
                 operands = []
                 for index, form in enumerate(spelling.operands):
                     if form.role == "address":
@@ -129,7 +135,9 @@ def atomic_lines() -> list[str]:
                         operands = []
                         break
                     elif form.vector > 1:
-                        operands.append("{" + ", ".join(f"{letter}{(index + i) % 8}" for i in range(form.vector)) + "}")
+                        operands.append(
+                            "{" + ", ".join(f"{letter}{(index + i) % 8}" for i in range(form.vector)) + "}"
+                        )
                     else:
                         operands.append(f"{letter}{index}")
                 if operands:

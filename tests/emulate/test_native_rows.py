@@ -18,7 +18,15 @@ from gpuperf_engine.isa.table import Row, Spelling, lookup, rows
 from tests.isa.assembler import instruction_text, opcodes
 
 #: letters of registers, as the assembler of the ISA tests names them: PTX type, bytes
-REGISTERS = {"c": ("b8", 1), "h": ("b16", 2), "r": ("b32", 4), "l": ("b64", 8), "f": ("f32", 4), "d": ("f64", 8), "g": ("f16", 2)}
+REGISTERS = {
+    "c": ("b8", 1),
+    "h": ("b16", 2),
+    "r": ("b32", 4),
+    "l": ("b64", 8),
+    "f": ("f32", 4),
+    "d": ("f64", 8),
+    "g": ("f16", 2),
+}
 COUNT = 9
 CTAS = 6
 PER_KERNEL = 40
@@ -74,7 +82,9 @@ def inputs() -> npt.NDArray[np.uint64]:
         table = np.array(TABLES[size], np.uint64)
         special = table[generator.integers(0, len(table), (CTAS * 32, COUNT))]
         anything = generator.integers(0, 1 << 63, (CTAS * 32, COUNT), dtype=np.uint64) * np.uint64(2)
-        data[:, place] = np.where(generator.random((CTAS * 32, COUNT)) < 0.8, special, anything >> np.uint64(64 - 8 * size))
+        data[:, place] = np.where(
+            generator.random((CTAS * 32, COUNT)) < 0.8, special, anything >> np.uint64(64 - 8 * size)
+        )
     return data
 
 
@@ -87,7 +97,10 @@ def kernel(part: list[str]) -> tuple[str, int]:
     body += ["ld.param.u64 %a0, [in];", "ld.param.u64 %a1, [out];"]
     body += [f"mul.wide.u32 %a2, %t0, {8 * len(REGISTERS) * COUNT};", "add.u64 %a0, %a0, %a2;"]
     for place, (letter, (kind, _)) in enumerate(REGISTERS.items()):
-        body += [f"ld.global.{'b16' if kind == 'f16' else kind} {letter}{i}, [%a0+{8 * (place * COUNT + i)}];" for i in range(COUNT)]
+        body += [
+            f"ld.global.{'b16' if kind == 'f16' else kind} {letter}{i}, [%a0+{8 * (place * COUNT + i)}];"
+            for i in range(COUNT)
+        ]
     body += [f"setp.lt.s32 p{i}, r{i}, r{(i + 1) % COUNT};" for i in range(COUNT)]
     stores: list[str] = []
     for line in part:
@@ -105,7 +118,9 @@ def kernel(part: list[str]) -> tuple[str, int]:
                 body.append(f"st.global.{'b16' if kind == 'f16' else kind} [%a1+{8 * len(stores)}], {name};")
             stores.append(line)
     size = 8 * len(stores)
-    text = head + "\n".join(body).replace("ld.param.u64 %a1, [out];", f"ld.param.u64 %a1, [out];\nmad.wide.u32 %a1, %t0, {size}, %a1;")
+    text = head + "\n".join(body).replace(
+        "ld.param.u64 %a1, [out];", f"ld.param.u64 %a1, [out];\nmad.wide.u32 %a1, %t0, {size}, %a1;"
+    )
     return text + "\nret;\n}\n", len(stores)
 
 
@@ -127,7 +142,9 @@ def test_compiled_meanings_are_those_of_the_reference(start: int) -> None:
         message = []
         for column in columns[:8]:
             row = int(np.flatnonzero(found[0][:, column] != found[1][:, column])[0])
-            message.append(f"{owners[column]}: {found[0][row, column]:#x} expected, {found[1][row, column]:#x} found (thread {row})")
+            message.append(
+                f"{owners[column]}: {found[0][row, column]:#x} expected, {found[1][row, column]:#x} found (thread {row})"
+            )
         raise AssertionError("\n".join(message))
 
 
@@ -136,4 +153,3 @@ def _results(line: str) -> int:
     if destination.startswith("{"):
         return destination.split("}")[0].count(",") + 1
     return destination.split(",")[0].count("|") + 1
-

@@ -75,7 +75,8 @@ def test_spin_loop_may_wait_but_a_loop_that_only_counts_atomically_does_not() ->
 
 def test_barrier_ends_a_block_and_shuffle_begins_one() -> None:
     made = program(
-        "mov.u32 %r1, 5;\nbar.sync 0;\nadd.s32 %r1, %r1, 1;\nshfl.sync.bfly.b32 %r2|%p1, %r1, 16, 31, -1;\nadd.s32 %r1, %r1, %r2;\nret;"
+        "mov.u32 %r1, 5;\nbar.sync 0;\nadd.s32 %r1, %r1, 1;\n"
+        "shfl.sync.bfly.b32 %r2|%p1, %r1, 16, 31, -1;\nadd.s32 %r1, %r1, %r2;\nret;"
     )
     assert [(block.kind, block.synchronises) for block in made.blocks] == [
         ("barrier", False),

@@ -23,6 +23,4 @@ def test_every_row_is_on_the_page() -> None:
 def test_committed_page_is_current() -> None:
     if not PAGE.exists():
         pytest.skip("installed without docs")
-    assert PAGE.read_text(encoding="utf-8").endswith(render()), (
-        "refresh: make docs"
-    )
+    assert PAGE.read_text(encoding="utf-8").endswith(render()), "refresh: make docs"

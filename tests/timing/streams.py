@@ -76,7 +76,9 @@ def _profile(kernel: str, threads: int) -> ge.Profile:
 def launch(kernel: str, threads: int, ctas_per_sm: int, machine_id: str) -> TimingInput:
     """The kernel on ``ELEMENTS`` elements, with so much shared memory that ``ctas_per_sm`` CTAs fit on an SM."""
     machine = load_machine(machine_id)
-    shared = min(machine.shared_per_cta, machine.shared_per_sm // ctas_per_sm - machine.shared_reserved_per_cta)
+    shared = min(
+        machine.shared_per_cta, machine.shared_per_sm // ctas_per_sm - machine.shared_reserved_per_cta
+    )
     shared -= shared % machine.shared_allocation_unit
     profile = _profile(kernel, threads)
     small = timing_input(profile.records[0], machine, Resources(16, shared, 0))

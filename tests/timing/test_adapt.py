@@ -105,7 +105,9 @@ def test_a_called_function_lies_on_the_path(toy: Machine) -> None:
 
 def _count(path: Path, unit: str) -> float:
     return sum(
-        part.trips * _count(part.body, unit) if isinstance(part, Loop) else part.weight * _units(part).count(unit)
+        part.trips * _count(part.body, unit)
+        if isinstance(part, Loop)
+        else part.weight * _units(part).count(unit)
         for part in path
     )
 
@@ -145,7 +147,8 @@ def test_footprint_counts_an_array_once(toy: Machine) -> None:
 
 def test_footprint_of_a_pointer_that_walks(toy: Machine) -> None:
     text = kernel(
-        INDEX + "mov.u32 %r2, 0;\nL: ld.global.f32 %f1, [%rd11];\nadd.s64 %rd11, %rd11, 0;\nadd.u32 %r2, %r2, 1;\n"
+        INDEX
+        + "mov.u32 %r2, 0;\nL: ld.global.f32 %f1, [%rd11];\nadd.s64 %rd11, %rd11, 0;\nadd.u32 %r2, %r2, 1;\n"
         "setp.lt.u32 %p1, %r2, 10;\n@%p1 bra L;\n",
         arrays=2,
     )
@@ -186,7 +189,9 @@ def test_resources_may_be_given(toy: Machine) -> None:
 
 def test_ptx_for_a_later_machine_is_refused(toy: Machine) -> None:
     profile = run(kernel(INDEX).replace("sm_80", "sm_90a"))
-    with pytest.raises(MachineError, match=r"PTX for sm_90a cannot run on toy \(compute capability 8\.0\)") as caught:
+    with pytest.raises(
+        MachineError, match=r"PTX for sm_90a cannot run on toy \(compute capability 8\.0\)"
+    ) as caught:
         estimate(profile, toy)
     assert "kernel k of k.ptx" in str(caught.value)
     assert estimate(profile, "h100-sxm").time_us > 1
@@ -215,7 +220,13 @@ def test_loads_are_moved_up_but_not_over_stores(toy: Machine) -> None:
     assert schedule([load[0], use[0], load[1], use[1]], latencies) == (*load, *use)
     store = Instruction("lsu", "none", (11, -1), (-1,))
     behind = replace(load[1], reads=(0, -1))
-    assert schedule([load[0], use[0], store, behind, use[1]], latencies) == (load[0], use[0], store, behind, use[1])
+    assert schedule([load[0], use[0], store, behind, use[1]], latencies) == (
+        load[0],
+        use[0],
+        store,
+        behind,
+        use[1],
+    )
     branch = Instruction("cbu")
     assert schedule([use[0], load[0], branch], latencies)[-1] is branch
 

@@ -25,14 +25,18 @@ def profile(stem: str, entry: str, grid: object, block: object, *args: object) -
 
 
 def sgemm(stage: str, size: int = 256) -> ge.Profile:
-    grid, block = ((size // 64, size // 64), 256) if stage == "register" else ((size // 16, size // 16), (16, 16))
+    grid, block = (
+        ((size // 64, size // 64), 256) if stage == "register" else ((size // 16, size // 16), (16, 16))
+    )
     matrices = [((size, size), np.float32)] * 3
     return profile("sgemm", f"sgemm_{stage}", grid, block, *[np.int32(size)] * 3, *matrices)
 
 
 def transpose(kind: str, size: int = 512) -> ge.Profile:
     matrices = [((size, size), np.float32)] * 2
-    return profile("transpose", f"transpose_{kind}", (size // 32, size // 32), (32, 8), *[np.int32(size)] * 2, *matrices)
+    return profile(
+        "transpose", f"transpose_{kind}", (size // 32, size // 32), (32, 8), *[np.int32(size)] * 2, *matrices
+    )
 
 
 def saxpy(size: int) -> ge.Profile:
@@ -89,11 +93,16 @@ def test_more_of_the_same_takes_longer() -> None:
 
 def test_predictions_do_not_depend_on_names_and_comments() -> None:
     text = (KERNELS / "saxpy.ptx").read_text(encoding="utf-8")
-    renamed = text.replace("%rd", "%address").replace("%f", "%value").replace("$L__BB", "$BLOCK") + "\n// a remark\n"
+    renamed = (
+        text.replace("%rd", "%address").replace("%f", "%value").replace("$L__BB", "$BLOCK")
+        + "\n// a remark\n"
+    )
     found = []
     for version in (text, renamed):
         device = ge.Device()
         x, y = (device.array(np.ones(4096, np.float32)) for _ in range(2))
-        run = device.launch(ge.parse(version)["saxpy"], grid=16, block=256, args=[np.int32(4096), np.float32(2), x, y])
+        run = device.launch(
+            ge.parse(version)["saxpy"], grid=16, block=256, args=[np.int32(4096), np.float32(2), x, y]
+        )
         found.append(on("h100-sxm", run))
     assert found[0] == found[1]

@@ -73,7 +73,12 @@ def test_a_long_stream_is_bound_by_dram(toy: Machine) -> None:
     assert found.cycles == pytest.approx(1000 * wave)
     assert found.bounds["dram"] == pytest.approx(1000 * wave / 1000)
     assert found.time_us == pytest.approx(1 + wave)
-    assert (found.occupancy, found.ctas_per_sm, found.occupancy_limiter, found.waves) == (1.0, 2, "warps", 1000)
+    assert (found.occupancy, found.ctas_per_sm, found.occupancy_limiter, found.waves) == (
+        1.0,
+        2,
+        "warps",
+        1000,
+    )
 
 
 def test_one_way_traffic_is_faster_than_mixed(toy: Machine) -> None:
@@ -138,7 +143,9 @@ def test_shared_memory_conflicts(toy: Machine) -> None:
 def test_barriers_let_one_warp_after_the_other_pass(toy: Machine) -> None:
     # 8 warps, 4 cycles of 8 lanes each on 4 sub-partitions: one cycle per warp, 8 cycles per barrier.
     quiet = launch(1, 256, Block((FMA,)))
-    assert estimate(replace(quiet, barriers=10), toy).cycles - estimate(quiet, toy).cycles == pytest.approx(80)
+    assert estimate(replace(quiet, barriers=10), toy).cycles - estimate(quiet, toy).cycles == pytest.approx(
+        80
+    )
 
 
 def test_what_l2_serves(toy: Machine) -> None:
@@ -147,7 +154,10 @@ def test_what_l2_serves(toy: Machine) -> None:
     given_ = replace(
         streaming(ctas, loads=64, stores=0),
         memory=MemoryTraffic(
-            load_requests=ctas * 8 * 64, load_sectors=ctas * 32 * 64, read_footprint=1024, cta_read_sectors=ctas * 32
+            load_requests=ctas * 8 * 64,
+            load_sectors=ctas * 32 * 64,
+            read_footprint=1024,
+            cta_read_sectors=ctas * 32,
         ),
     )
     found = estimate(given_, toy)
@@ -229,7 +239,9 @@ def launches(draw: st.DrawFn) -> TimingInput:
         shared_wavefronts=draw(st.integers(0, 10_000)),
         atomic_sectors=draw(st.integers(0, 1000)),
     )
-    return launch(ctas, threads, Loop((Block(items),), draw(st.integers(1, 30))), memory=memory, barriers=draw(counts))
+    return launch(
+        ctas, threads, Loop((Block(items),), draw(st.integers(1, 30))), memory=memory, barriers=draw(counts)
+    )
 
 
 @settings(deadline=None, derandomize=True, max_examples=150)
@@ -245,7 +257,9 @@ def test_time_is_never_under_a_bound(toy: Machine, work: TimingInput, model: str
 
 @settings(deadline=None, derandomize=True, max_examples=100)
 @given(work=launches(), more=st.sampled_from(["fma", "alu", "lsu", "fp64"]))
-def test_more_never_takes_less_and_more_machine_never_longer(toy: Machine, work: TimingInput, more: str) -> None:
+def test_more_never_takes_less_and_more_machine_never_longer(
+    toy: Machine, work: TimingInput, more: str
+) -> None:
     time = estimate(work, toy).time_us
     issued = {**work.warp_instructions, more: work.warp_instructions.get(more, 0) + 1000}
     assert estimate(replace(work, warp_instructions=issued), toy).time_us >= time

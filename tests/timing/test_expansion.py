@@ -74,7 +74,7 @@ def test_chains_are_parts_of_their_expansions_and_units_are_described() -> None:
         ('{match: ["a"], units: {alw: 1}, source: S}', "unknown unit 'alw'"),
         ('{match: ["a"], units: {alu: 0}, source: S}', "0 is too small"),
         ('{match: ["a"], units: {alu: 1}, chain: {alu: 2}, source: S}', "2 alu in a chain of 1"),
-        ('{match: a, units: {}, source: S}', "expected a list"),
+        ("{match: a, units: {}, source: S}", "expected a list"),
         ('{match: ["a"], units: {}, source: S, nite: x}', "unknown key 'nite'"),
     ],
 )

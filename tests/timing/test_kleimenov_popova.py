@@ -24,8 +24,12 @@ def works(draw: st.DrawFn):
 
 
 @settings(deadline=None, derandomize=True, max_examples=300)
-@given(time=works(), latency=st.floats(1.0, 1000.0), traffic=st.floats(0.0, 1e9), bandwidth=st.floats(1.0, 1e4))
-def test_corrected_fix_point_is_the_closed_form(time, latency: float, traffic: float, bandwidth: float) -> None:
+@given(
+    time=works(), latency=st.floats(1.0, 1000.0), traffic=st.floats(0.0, 1e9), bandwidth=st.floats(1.0, 1e4)
+)
+def test_corrected_fix_point_is_the_closed_form(
+    time, latency: float, traffic: float, bandwidth: float
+) -> None:
     expected = max(time(latency)[0], traffic / bandwidth)
     assert closed_form(lambda x: time(x)[0], latency, traffic, bandwidth) == expected
     reached = fix_point(lambda x: time(x)[0], latency, traffic, bandwidth)
@@ -38,7 +42,9 @@ def test_corrected_fix_point_is_the_closed_form(time, latency: float, traffic: f
 
 
 @settings(deadline=None, derandomize=True, max_examples=200)
-@given(a=st.floats(0.0, 1e4), n=st.integers(1, 1000), latency=st.floats(1.0, 1000.0), factor=st.floats(1.0, 50.0))
+@given(
+    a=st.floats(0.0, 1e4), n=st.integers(1, 1000), latency=st.floats(1.0, 1000.0), factor=st.floats(1.0, 50.0)
+)
 def test_both_ways_reach_the_same_latency(a: float, n: int, latency: float, factor: float) -> None:
     roof = factor * (a + n * latency)
     iterated = fix_point(lambda x: a + n * x, latency, roof, 1.0, tolerance=1e-12, max_iterations=20_000)

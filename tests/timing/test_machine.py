@@ -32,7 +32,9 @@ def test_shipped_machine_is_complete(identifier: str) -> None:
         assert quantity.source, path
         assert quantity.source != "assumed" or quantity.note, path
     assert {"fma", "alu", "imad", "fp64", "fp16", "xu", "lsu", "cbu", "adu"} <= set(machine.lanes)
-    assert {"fma", "alu", "imad", "fp64", "fp16", "xu", "shuffle", "shared", "l1", "l2", "dram"} <= set(machine.latencies)
+    assert {"fma", "alu", "imad", "fp64", "fp16", "xu", "shuffle", "shared", "l1", "l2", "dram"} <= set(
+        machine.latencies
+    )
     assert machine.dram_bandwidth >= machine.dram_sustained_one_way >= machine.dram_sustained_mixed
     assert machine.latencies["l1"] < machine.latencies["l2"] < machine.latencies["dram"]
     assert machine.max_threads_per_sm == 32 * machine.max_warps_per_sm
@@ -41,7 +43,12 @@ def test_shipped_machine_is_complete(identifier: str) -> None:
 @pytest.mark.parametrize(
     ("identifier", "teraflops", "gigabytes"),
     # Peak FP32 and memory bandwidth as NVIDIA's data sheets state them.
-    [("v100-sxm2", 15.7, 900), ("a100-sxm-80gb", 19.5, 2039), ("h100-sxm", 67, 3350), ("rtx-4090", 82.6, 1008)],
+    [
+        ("v100-sxm2", 15.7, 900),
+        ("a100-sxm-80gb", 19.5, 2039),
+        ("h100-sxm", 67, 3350),
+        ("rtx-4090", 82.6, 1008),
+    ],
 )
 def test_peak_rates_are_those_of_the_data_sheet(identifier: str, teraflops: float, gigabytes: float) -> None:
     machine = load_machine(identifier)
@@ -84,14 +91,44 @@ def edited(tmp_path: Path, machines: Path):
     ("old", "new", "line", "message", "hint"),
     [
         ("sm_count:", "sm_cout:", 13, "chip: missing key 'sm_count'", "is it 'sm_cout'?"),
-        ("  max_ctas:", "  ctas: 1\n  max_ctas:", 21, "sm.ctas: unknown key 'ctas'", "did you mean 'max_ctas'?"),
+        (
+            "  max_ctas:",
+            "  ctas: 1\n  max_ctas:",
+            21,
+            "sm.ctas: unknown key 'ctas'",
+            "did you mean 'max_ctas'?",
+        ),
         ("value: 2, unit: SMs", "value: two, unit: SMs", 13, "chip.sm_count.value: expected a number", ""),
         ("value: 2, unit: SMs", "value: 2.5, unit: SMs", 13, "2.5 is no whole number", ""),
-        ("value: 2, unit: SMs", "value: 0, unit: SMs", 13, "chip.sm_count.value: 0 is too small", "least value accepted is 1"),
-        ("value: 2, unit: SMs", "value: .nan, unit: SMs", 13, "chip.sm_count.value: .* no decimal number", ""),
+        (
+            "value: 2, unit: SMs",
+            "value: 0, unit: SMs",
+            13,
+            "chip.sm_count.value: 0 is too small",
+            "least value accepted is 1",
+        ),
+        (
+            "value: 2, unit: SMs",
+            "value: .nan, unit: SMs",
+            13,
+            "chip.sm_count.value: .* no decimal number",
+            "",
+        ),
         ("unit: SMs,", "unit: SM,", 13, "chip.sm_count.unit: unit 'SM'", "given in 'SMs'"),
-        ("unit: SMs, source: TOY", "unit: SMs, source: TAY", 13, "unknown source 'TAY'", "did you mean 'TOY'?"),
-        ("unit: SMs, source: TOY", "unit: SMs, source: assumed", 13, "an assumed number without a note", "say in note"),
+        (
+            "unit: SMs, source: TOY",
+            "unit: SMs, source: TAY",
+            13,
+            "unknown source 'TAY'",
+            "did you mean 'TOY'?",
+        ),
+        (
+            "unit: SMs, source: TOY",
+            "unit: SMs, source: assumed",
+            13,
+            "an assumed number without a note",
+            "say in note",
+        ),
         ("unit: SMs, source: TOY", "unit: SMs", 13, "chip.sm_count: missing key 'source'", ""),
         ("  alu: {value: 32", "  alw: {value: 32", 38, "lanes.alw: unknown key 'alw'", "did you mean 'alu'?"),
         ("imad: {pipe: fma,", "imad: {pipe: fna,", 48, "'fna' has no lanes here", "did you mean 'fma'?"),
@@ -102,7 +139,9 @@ def edited(tmp_path: Path, machines: Path):
         ("chip:\n", "chip: [\n", 14, "not YAML", ""),
     ],
 )
-def test_faults_are_named_with_position(edited, old: str, new: str, line: int, message: str, hint: str) -> None:
+def test_faults_are_named_with_position(
+    edited, old: str, new: str, line: int, message: str, hint: str
+) -> None:
     with pytest.raises(MachineError, match=message) as caught:
         load_machine(edited(old, new))
     text = str(caught.value)
@@ -111,7 +150,10 @@ def test_faults_are_named_with_position(edited, old: str, new: str, line: int, m
     assert len(text.splitlines()) <= 5
 
 
-@pytest.mark.parametrize("text", ["", "- a\n- b\n", "just text", "\x00", "a: &x [*x]\n", "{" * 3000, "!!python/object:os.system {}"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "- a\n- b\n", "just text", "\x00", "a: &x [*x]\n", "{" * 3000, "!!python/object:os.system {}"],
+)
 def test_hostile_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "toy.yaml"
     path.write_text(text)
@@ -149,7 +191,9 @@ def test_targets(toy: Machine, target: str, runs_on: str) -> None:
 
     for capability in ("7.0", "8.0", "8.9", "9.0", "10.0", "10.3", "12.0"):
         major, minor = map(int, capability.split("."))
-        assert can_run(target, replace(toy, compute_capability=(major, minor))) == (capability in runs_on.split()), capability
+        assert can_run(target, replace(toy, compute_capability=(major, minor))) == (
+            capability in runs_on.split()
+        ), capability
 
 
 def test_parse_target() -> None:

@@ -77,7 +77,10 @@ def test_allocation_is_reported(toy: Machine) -> None:
 def test_impossible_launches_are_refused(threads: int, registers: int, shared: int, message: str) -> None:
     with pytest.raises(LaunchError, match=message) as caught:
         occupancy(
-            load_machine("a100-sxm-80gb"), threads_per_cta=threads, registers_per_thread=registers, shared_bytes=shared
+            load_machine("a100-sxm-80gb"),
+            threads_per_cta=threads,
+            registers_per_thread=registers,
+            shared_bytes=shared,
         )
     assert caught.value.hint
 
@@ -129,7 +132,9 @@ def test_agrees_with_nvidias_calculator(tmp_path: Path) -> None:
         pytest.skip("needs cuda_occupancy.h (pip install nvidia-cuda-runtime) and a C compiler")
     (tmp_path / "occupancy.c").write_text(_C_SOURCE)
     subprocess.run(
-        [compiler, "-w", f"-I{include}", "-o", tmp_path / "occupancy", tmp_path / "occupancy.c"], check=True, timeout=60
+        [compiler, "-w", f"-I{include}", "-o", tmp_path / "occupancy", tmp_path / "occupancy.c"],
+        check=True,
+        timeout=60,
     )
     asked, lines = [], []
     for identifier in machine_ids():
@@ -143,12 +148,42 @@ def test_agrees_with_nvidias_calculator(tmp_path: Path) -> None:
             (0, 1, 1024, 8191, 16384, 33000, 49152, 65536, 98304, 100000, 166912, 232448),
         ):
             asked.append((machine, threads, registers, shared))
-            properties = (machine.max_warps_per_sm, machine.shared_per_sm, machine.shared_per_cta + machine.shared_reserved_per_cta)
-            lines.append(" ".join(map(str, (major, minor, *properties, machine.shared_reserved_per_cta, threads, registers, shared))))
-    answer = subprocess.run([tmp_path / "occupancy"], input="\n".join(lines), capture_output=True, text=True, check=True, timeout=60)
-    for (machine, threads, registers, shared), expected in zip(asked, map(int, answer.stdout.split()), strict=True):
+            properties = (
+                machine.max_warps_per_sm,
+                machine.shared_per_sm,
+                machine.shared_per_cta + machine.shared_reserved_per_cta,
+            )
+            lines.append(
+                " ".join(
+                    map(
+                        str,
+                        (
+                            major,
+                            minor,
+                            *properties,
+                            machine.shared_reserved_per_cta,
+                            threads,
+                            registers,
+                            shared,
+                        ),
+                    )
+                )
+            )
+    answer = subprocess.run(
+        [tmp_path / "occupancy"],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    for (machine, threads, registers, shared), expected in zip(
+        asked, map(int, answer.stdout.split()), strict=True
+    ):
         try:
-            found = occupancy(machine, threads_per_cta=threads, registers_per_thread=registers, shared_bytes=shared).ctas_per_sm
+            found = occupancy(
+                machine, threads_per_cta=threads, registers_per_thread=registers, shared_bytes=shared
+            ).ctas_per_sm
         except LaunchError:
             found = 0
         assert found == max(expected, 0), (machine.id, threads, registers, shared)

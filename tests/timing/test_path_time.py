@@ -131,7 +131,9 @@ def test_extrapolated_loops_are_those_followed_to_the_end(toy: Machine, body, tr
 
 @settings(deadline=None, derandomize=True, max_examples=100)
 @given(body=bodies, more=instructions, at=st.integers(0, 8), latency=st.floats(1, 500))
-def test_more_work_or_latency_never_takes_less(toy: Machine, body, more: Instruction, at: int, latency: float) -> None:
+def test_more_work_or_latency_never_takes_less(
+    toy: Machine, body, more: Instruction, at: int, latency: float
+) -> None:
     def cycles(instructions, load_latency: float) -> float:
         latencies = {**toy.latencies, "global": load_latency}
         return path_time((Block(instructions),), toy.lanes, latencies).cycles

@@ -42,7 +42,10 @@ def test_mean_error_beside_the_comparators(
 
 def test_the_corrected_model_is_optimistic_where_latency_and_bandwidth_meet() -> None:
     # No row is overestimated by more than a fifth; the knee is underestimated by up to 43 %.
-    found = [*errors("stream_measured.csv", "kleimenov-popova"), *errors("stream_heldout.csv", "kleimenov-popova")]
+    found = [
+        *errors("stream_measured.csv", "kleimenov-popova"),
+        *errors("stream_heldout.csv", "kleimenov-popova"),
+    ]
     assert max(found) < 0.2
     assert min(found) > -0.44
 
@@ -50,7 +53,9 @@ def test_the_corrected_model_is_optimistic_where_latency_and_bandwidth_meet() ->
 def test_what_saturates_dram_is_close() -> None:
     """Rows at full occupancy on GPUs whose DRAM the kernels saturate."""
     full = errors(
-        "stream_measured.csv", "kleimenov-popova", lambda row: row.gpu != "gh200" and row.threads * row.ctas_per_sm >= 1500
+        "stream_measured.csv",
+        "kleimenov-popova",
+        lambda row: row.gpu != "gh200" and row.threads * row.ctas_per_sm >= 1500,
     )
     assert mean(map(abs, full)) < 0.03
 

@@ -257,7 +257,9 @@ class Runtime:
             parameter_address=self._parameter_memory(kernel, raw),
             symbols=np.array(
                 [
-                    0 if target is program.grid_workspace and not cooperative else self._symbol_address(target)
+                    0
+                    if target is program.grid_workspace and not cooperative
+                    else self._symbol_address(target)
                     for target in program.symbols
                 ],
                 dtype=np.uint64,

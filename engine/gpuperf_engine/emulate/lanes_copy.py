@@ -75,7 +75,9 @@ class CopyStep:
         for part in self.target.reach(warp, lanes, targets[lanes]):
             part.region.bytes[part.offsets[:, None] + np.arange(self.bytes)] = data[part.lanes]
         if warp.counters.sites is not None:
-            self._count(warp.counters.sites[self.site], lanes, sources[lanes[sizes[lanes] > 0]], targets[lanes])
+            self._count(
+                warp.counters.sites[self.site], lanes, sources[lanes[sizes[lanes] > 0]], targets[lanes]
+            )
 
     def _sizes(self, warp: LanesWarp) -> Lanes:
         """Bytes that each lane copies."""

@@ -51,7 +51,9 @@ def _u32(data: npt.NDArray[Any]) -> LaneValue:
     return LaneValue(np.asarray(data).reshape(-1).astype(np.uint32), _U32)
 
 
-def read_special(operand: SpecialRegister, program: Program, plan: LaunchPlan) -> Callable[[LanesWarp], LaneValue]:
+def read_special(
+    operand: SpecialRegister, program: Program, plan: LaunchPlan
+) -> Callable[[LanesWarp], LaneValue]:
     """Reads a special register. Raises ``Unsupported`` for those that no launch here has."""
     name, _, part = operand.name.partition(".")
     axis = "xyzw".find(part) if part else 0

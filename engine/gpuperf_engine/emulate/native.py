@@ -119,7 +119,9 @@ def _unpack(raw: bytes) -> tuple[Generated, bytes]:
 def _stores_parts_of_words(program: Program) -> bool:
     """Whether shared memory may be written in pieces smaller than a word: then its shadow is kept byte by byte."""
     return any(
-        site.kind != "load" and site.instruction.spelling.space in ("shared", "generic") and _element(site.instruction) < 4
+        site.kind != "load"
+        and site.instruction.spelling.space in ("shared", "generic")
+        and _element(site.instruction) < 4
         for site in program.sites
     )
 

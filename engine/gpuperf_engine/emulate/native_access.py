@@ -64,12 +64,16 @@ def _global(width: int, wide: bool, stores: bool) -> str:
     host = to.op(f"inttoptr i64 {to.op(f'add i64 {arena}, {zero}')} to ptr")
     found = "%v"
     if stores and wide:
-        to.do(f"call void @llvm.masked.store.v{LANES}i{8 * width}.p0({vector} %v, ptr align {width} {host}, {V1} %lanes)")
+        to.do(
+            f"call void @llvm.masked.store.v{LANES}i{8 * width}.p0({vector} %v, ptr align {width} {host}, {V1} %lanes)"
+        )
     elif stores:
         to.do(f"store {vector} %v, ptr {host}, align {width}")
     elif wide:
         zeros = f"{vector} zeroinitializer"
-        found = to.op(f"call {vector} @llvm.masked.load.v{LANES}i{8 * width}.p0(ptr align {width} {host}, {V1} %lanes, {zeros})")
+        found = to.op(
+            f"call {vector} @llvm.masked.load.v{LANES}i{8 * width}.p0(ptr align {width} {host}, {V1} %lanes, {zeros})"
+        )
     else:
         found = to.op(f"load {vector}, ptr {host}, align {width}")
     tracked = to.field(cache, 16)
@@ -85,19 +89,24 @@ def _global(width: int, wide: bool, stores: bool) -> str:
     holes = to.op(f"and i64 {shifted}, {to.op(f'add i64 {shifted}, 1')}")
     to.do(f"br i1 {to.op(f'icmp eq i64 {holes}, 0')}, label %ends, label %holes", "ends:")
     sectors = [
-        to.op(f"lshr i64 {to.op(f'add i64 {zero}, {_times(to, place, shift)}')}, 5") for place in (first, last)
+        to.op(f"lshr i64 {to.op(f'add i64 {zero}, {_times(to, place, shift)}')}, 5")
+        for place in (first, last)
     ]
     amount = to.op(f"add i64 {to.op(f'sub i64 {sectors[1]}, {sectors[0]}')}, 1")
     record = to.place(to.field("%ctx", Context.SITES, "ptr"), to.op(f"mul i64 %site, {SITE_BYTES}"))
     to.bump(record, SECTORS, amount)
     to.do("br label %done", "holes:", f"store {V64} %a, ptr %area, align 64")
-    to.op(f"call i64 @count_sectors(i64 {to.number('%ctx')}, i64 %site, i64 %mask64, i64 {to.number('%area')})")
+    to.op(
+        f"call i64 @count_sectors(i64 {to.number('%ctx')}, i64 %site, i64 %mask64, i64 {to.number('%area')})"
+    )
     to.do("br label %done", "done:")
     finish(to, width, stores, found)
     to.do("scattered:")
     if wide:
         offsets = to.op(f"sub {V64} %a, {to.splat(low, 'i64')}")
-        indices = to.op(f"call {V64} @llvm.fshr.v{LANES}i64({V64} {offsets}, {V64} {offsets}, {V64} splat (i64 {shift}))")
+        indices = to.op(
+            f"call {V64} @llvm.fshr.v{LANES}i64({V64} {offsets}, {V64} {offsets}, {V64} splat (i64 {shift}))"
+        )
         inside = to.bits(to.op(f"icmp ult {V64} {indices}, {to.splat(limit, 'i64')}"))
         outside = to.op(f"and i32 %mask, {to.op(f'xor i32 {inside}, -1')}")
         plain = to.op(f"icmp eq i32 {outside}, 0")

@@ -21,7 +21,9 @@ def shared_access(width: int, wide: bool, stores: bool) -> str:
     cta = to.field("%ctx", Context.CTA, "ptr")
     base = to.field(cta, Cta.SHARED, "ptr")
     size = to.field("%ctx", Context.SHARED_BYTES)
-    starts = to.op(f"shufflevector {V32} %a, {V32} poison, {V32} <{', '.join(f'i32 {lane & 16}' for lane in range(LANES))}>")
+    starts = to.op(
+        f"shufflevector {V32} %a, {V32} poison, {V32} <{', '.join(f'i32 {lane & 16}' for lane in range(LANES))}>"
+    )
     distance = to.op(f"sub {V32} %a, {starts}")
     ladder = ", ".join(f"i32 {(lane & 15) * width}" for lane in range(LANES))
     rows = to.op(f"icmp eq i32 {to.bits(to.op(f'icmp eq {V32} {distance}, <{ladder}>'))}, -1")
@@ -49,7 +51,9 @@ def shared_access(width: int, wide: bool, stores: bool) -> str:
             data = to.op(f"shufflevector {vector} %v, {vector} poison, <16 x i32> <{part}>")
             if wide:
                 on = to.op(f"shufflevector {V1} %lanes, {V1} poison, <16 x i32> <{part}>")
-                to.do(f"call void @llvm.masked.store.v16{kind}.p0({half} {data}, ptr align {width} {place}, <16 x i1> {on})")
+                to.do(
+                    f"call void @llvm.masked.store.v16{kind}.p0({half} {data}, ptr align {width} {place}, <16 x i1> {on})"
+                )
             else:
                 to.do(f"store {half} {data}, ptr {place}, align {width}")
         to.do("br label %kinds")
@@ -137,14 +141,25 @@ def shared_access(width: int, wide: bool, stores: bool) -> str:
     alike = to.op(f"and i1 {alike}, {to.op(f'icmp eq i64 %mask64, {to.field(shape2, 128)}')}")
     alike = to.op(f"and i1 {alike}, {to.op(f'icmp eq i64 3, {to.field(shape2, 144)}')}")
     to.do(f"br i1 {alike}, label %known2, label %renew", "renew:")
-    to.do(f"store {V32} {relative}, ptr {shape2}, align 64", f"store i64 3, ptr {to.place(shape2, 144)}", "br label %measure")
+    to.do(
+        f"store {V32} {relative}, ptr {shape2}, align 64",
+        f"store i64 3, ptr {to.place(shape2, 144)}",
+        "br label %measure",
+    )
     to.do("known2:", "br label %known", "measure:")
     shape3 = to.op(f"phi ptr [ {shape}, %fresh ], [ {shape2}, %renew ]")
     if not stores:
         value3 = to.op(f"phi {vector} [ {held}, %fresh ], [ {loose}, %renew ]")
-    to.do(f"store i64 %mask64, ptr {to.place(shape3, 128)}", f"store {V64} {to.op(f'zext {V32} %a to {V64}')}, ptr %area, align 64")
+    to.do(
+        f"store i64 %mask64, ptr {to.place(shape3, 128)}",
+        f"store {V64} {to.op(f'zext {V32} %a to {V64}')}, ptr %area, align 64",
+    )
     given = f"i64 {to.number('%ctx')}, i64 %site, i64 %mask64, i64 {to.number('%area')}, i64 {width}"
-    to.do(f"store i64 {to.op(f'call i64 @count_wavefronts({given})')}, ptr {to.place(shape3, 136)}", "br label %end", "known:")
+    to.do(
+        f"store i64 {to.op(f'call i64 @count_wavefronts({given})')}, ptr {to.place(shape3, 136)}",
+        "br label %end",
+        "known:",
+    )
     shape4 = to.op(f"phi ptr [ {shape}, %memo ], [ {shape2}, %known2 ]")
     if not stores:
         value4 = to.op(f"phi {vector} [ {held}, %memo ], [ {loose}, %known2 ]")

@@ -5,7 +5,20 @@ from __future__ import annotations
 from .native_layout import Context
 from .native_writer import LANES
 
-__all__ = ["IDEAL", "SECTORS", "SITE_BYTES", "V1", "V32", "V64", "WAVEFRONTS", "Text", "declarations", "finish", "head", "slow"]
+__all__ = [
+    "IDEAL",
+    "SECTORS",
+    "SITE_BYTES",
+    "V1",
+    "V32",
+    "V64",
+    "WAVEFRONTS",
+    "Text",
+    "declarations",
+    "finish",
+    "head",
+    "slow",
+]
 
 #: bytes of a site's counters, and places among them
 SITE_BYTES = 56
@@ -47,7 +60,9 @@ class Text:
 
     def splat(self, value: str, kind: str) -> str:
         one = self.op(f"insertelement <{LANES} x {kind}> poison, {kind} {value}, i32 0")
-        return self.op(f"shufflevector <{LANES} x {kind}> {one}, <{LANES} x {kind}> poison, {V32} zeroinitializer")
+        return self.op(
+            f"shufflevector <{LANES} x {kind}> {one}, <{LANES} x {kind}> poison, {V32} zeroinitializer"
+        )
 
 
 def declarations(width: int) -> str:

@@ -106,7 +106,9 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
         old_raw = writer.op(f"phi {raw} [ {start}, %{before} ], [ {seen}, %swap.{again} ]")
     else:
         old_raw = writer.op(f"load {raw}, ptr {place}, align {access.type.bytes}")
-    old = to.value(access.type, old_raw if kind == raw else writer.op(f"bitcast {raw} {old_raw} to {kind}"), True)
+    old = to.value(
+        access.type, old_raw if kind == raw else writer.op(f"bitcast {raw} {old_raw} to {kind}"), True
+    )
     new = evaluate(access.instruction.spelling, [old, *given])[0]
     assert isinstance(new, NativeValue)
     text = new.clean().scalar()
@@ -114,9 +116,13 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
     if shared_host:
         writer.do(f"br label %swap.{again}")
         writer.start(f"swap.{again}")
-        pair = writer.op(f"cmpxchg ptr {place}, {raw} {old_raw}, {raw} {new_raw} seq_cst seq_cst, align {access.type.bytes}")
+        pair = writer.op(
+            f"cmpxchg ptr {place}, {raw} {old_raw}, {raw} {new_raw} seq_cst seq_cst, align {access.type.bytes}"
+        )
         writer.do(f"{seen} = extractvalue {{{raw}, i1}} {pair}, 0")
-        writer.do(f"br i1 {writer.op(f'extractvalue {{{raw}, i1}} {pair}, 1')}, label %{stored}, label %{again}")
+        writer.do(
+            f"br i1 {writer.op(f'extractvalue {{{raw}, i1}} {pair}, 1')}, label %{stored}, label %{again}"
+        )
         writer.start(stored)
     else:
         writer.do(f"store {raw} {new_raw}, ptr {place}, align {access.type.bytes}")
@@ -129,6 +135,7 @@ def _old(access: Access) -> list[NativeValue]:
     to, found = access.to, []
     for element in range(access.count):
         cell = to.frame.field("%vals", 2 * _AREA + element * LANES * access.type.bytes)
-        found.append(to.value(access.type, to.writer.op(f"load {vector_ll(access.type)}, ptr {cell}, align 16")))
+        found.append(
+            to.value(access.type, to.writer.op(f"load {vector_ll(access.type)}, ptr {cell}, align 16"))
+        )
     return found
-

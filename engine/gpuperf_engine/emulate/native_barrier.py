@@ -88,4 +88,3 @@ def _result(to: BlockWriter, parts: list[str]) -> NativeValue:
 def _scalar(to: BlockWriter, value: NativeValue) -> str:
     """A value that must be the same in all lanes: that of the first active one."""
     return value.scalar() if value.uniform else to.first_lane(value).text
-

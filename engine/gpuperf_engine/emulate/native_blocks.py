@@ -161,7 +161,11 @@ class BlockWriter:
 
     def _immediate(self, operand: Immediate, type: ScalarType) -> NativeValue:
         if operand.kind == "int":
-            return NativeValue.of_bits(self.writer, operand.value, type) if not type.is_float else self._literal(operand, type)
+            return (
+                NativeValue.of_bits(self.writer, operand.value, type)
+                if not type.is_float
+                else self._literal(operand, type)
+            )
         held = scalar_type(operand.kind)
         if held.bits == type.bits:
             return NativeValue.of_bits(self.writer, operand.value, type)
@@ -240,7 +244,9 @@ class BlockWriter:
                     self.assign_register(element, results[position], guard)
                 position += 1
 
-    def assign_register(self, register: Register, value: NativeValue, guard: NativeValue | None = None) -> None:
+    def assign_register(
+        self, register: Register, value: NativeValue, guard: NativeValue | None = None
+    ) -> None:
         """Write a register where the guard holds; narrower values are extended."""
         made = _native(extend(value, register.type)) if value.type != register.type else value
         if guard is not None:
@@ -261,7 +267,9 @@ class BlockWriter:
     def read_carry(self) -> NativeValue:
         """The condition code CC.CF."""
         if self.carry is None:
-            word = self.writer.op(f"load i32, ptr {self.frame.field('%st', self.frame.slots.carry[self.number])}")
+            word = self.writer.op(
+                f"load i32, ptr {self.frame.field('%st', self.frame.slots.carry[self.number])}"
+            )
             self.carry = self.value(PRED, self.writer.op(f"bitcast i32 {word} to <{LANES} x i1>"))
         return self.carry
 
@@ -287,7 +295,9 @@ class BlockWriter:
 
     def _blended_word(self, cell: str, bits: str) -> str:
         writer = self.writer
-        kept = writer.op(f"and i32 {writer.op(f'load i32, ptr {cell}')}, {writer.op(f'xor i32 {self.mask}, -1')}")
+        kept = writer.op(
+            f"and i32 {writer.op(f'load i32, ptr {cell}')}, {writer.op(f'xor i32 {self.mask}, -1')}"
+        )
         return writer.op(f"or i32 {writer.op(f'and i32 {bits}, {self.mask}')}, {kept}")
 
     def _store(self, register: Register, value: NativeValue) -> None:
@@ -299,7 +309,9 @@ class BlockWriter:
                 writer.do(f"store i32 {writer.op(f'zext i1 {value.scalar()} to i32')}, ptr {cell}")
             else:
                 clean = value.clean()
-                writer.do(f"store {scalar_ll(kind)} {clean.scalar()}, ptr {cell}, align {min(16, kind.bytes)}")
+                writer.do(
+                    f"store {scalar_ll(kind)} {clean.scalar()}, ptr {cell}, align {min(16, kind.bytes)}"
+                )
             return
         blend = self.frame.slots.blends(self.block, register)
         if kind.is_predicate:
@@ -322,7 +334,9 @@ class BlockWriter:
 
     def guard(self, instruction: Instruction) -> NativeValue | None:
         """The guard of an instruction that runs under a mask; counts the lanes in which it holds."""
-        if instruction.guard is None or (self.block.guard_applied and instruction is self.block.instructions[0]):
+        if instruction.guard is None or (
+            self.block.guard_applied and instruction is self.block.instructions[0]
+        ):
             return None
         found = self.predicate(instruction.guard)
         counter = self.frame.program.predicated_of.get(instruction)

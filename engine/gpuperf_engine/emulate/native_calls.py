@@ -47,7 +47,9 @@ def write_parameter(to: BlockWriter, instruction: Instruction) -> None:
     kernel = to.frame.program.kernel
     base = operand.base
     if instruction.effect == "load":
-        count = max((len(item.elements) for item in instruction.operands if isinstance(item, Vector)), default=1)
+        count = max(
+            (len(item.elements) for item in instruction.operands if isinstance(item, Vector)), default=1
+        )
         offsets = [operand.offset + element * kind.bytes for element in range(count)]
         if isinstance(base, Variable) and base in kernel.params and to.number == 0:
             _check_range(instruction, base, operand.offset, kind.bytes * count)
@@ -60,7 +62,9 @@ def write_parameter(to: BlockWriter, instruction: Instruction) -> None:
         to.assign(instruction, values, guard)
         return
     if not isinstance(base, Variable) or base in kernel.params:
-        raise Unsupported(f"{instruction.opcode} to an address that is not a parameter of a call", span=instruction.span)
+        raise Unsupported(
+            f"{instruction.opcode} to an address that is not a parameter of a call", span=instruction.span
+        )
     values = []
     for form, source in matched(instruction):
         if form.role == "source" and form.name != "policy":
@@ -138,7 +142,9 @@ def write_words(to: BlockWriter, variable: Variable, offset: int, value: NativeV
             if shift:
                 part = writer.op(f"shl <{LANES} x i32> {part}, splat (i32 {shift})")
             hole = ~(((1 << bits) - 1) << shift) & 0xFFFFFFFF
-            part = writer.op(f"or <{LANES} x i32> {part}, {writer.op(f'and <{LANES} x i32> {old}, splat (i32 {hole})')}")
+            part = writer.op(
+                f"or <{LANES} x i32> {part}, {writer.op(f'and <{LANES} x i32> {old}, splat (i32 {hole})')}"
+            )
         elif bits > 32:
             shift = 8 * (4 * word - offset)
             if shift:

@@ -26,7 +26,6 @@ from .warp import WAIT
 __all__ = ["Frame", "Generated", "address_operand", "call_target", "generate"]
 
 
-
 @dataclass(frozen=True)
 class Generated:
     """What running a program's code needs to know. ``needs`` are the runtime functions it calls.
@@ -195,7 +194,9 @@ def _constant_table(frame: Frame) -> tuple[dict[int, int], ...]:
     for number, function in enumerate(frame.program.functions):
         first = frame.program.blocks[frame.program.entries[number]]
         reader = BlockWriter(frame, first, function)
-        found.append({register.index: reader.read(register).number or 0 for register in frame.slots.constants[number]})
+        found.append(
+            {register.index: reader.read(register).number or 0 for register in frame.slots.constants[number]}
+        )
     return tuple(found)
 
 

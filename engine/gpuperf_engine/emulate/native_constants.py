@@ -43,7 +43,11 @@ def _narrow(value: float, exponent_bits: int, fraction_bits: int) -> int:
         return sign
     bias = top >> 1
     exponent = max(numerator.bit_length() - denominator.bit_length(), 1 - bias - 1)
-    while numerator >= denominator << (exponent + 1) if exponent >= -1 else numerator << -(exponent + 1) >= denominator:
+    while (
+        numerator >= denominator << (exponent + 1)
+        if exponent >= -1
+        else numerator << -(exponent + 1) >= denominator
+    ):
         exponent += 1
     while exponent > 1 - bias and (
         numerator < denominator << exponent if exponent >= 0 else numerator << -exponent < denominator
@@ -76,7 +80,10 @@ def fold(primitive: str, values: Sequence[NativeValue], attributes: dict[str, An
     elif primitive == "shr":
         result = signed[0] >> min(numbers[1], kind.bits)
     elif primitive == "compare" and attributes["op"] in _RELATIONS:
-        result, type = int(_RELATIONS[attributes["op"]](signed[0], _signed(numbers[1], kind))), scalar_type("pred")
+        result, type = (
+            int(_RELATIONS[attributes["op"]](signed[0], _signed(numbers[1], kind))),
+            scalar_type("pred"),
+        )
     elif primitive == "convert" and not attributes["type"].is_float and not attributes.get("saturate"):
         result, type = signed[0], attributes["type"]
     elif primitive == "bits" or primitive == "predicate_to":

@@ -41,7 +41,11 @@ def write_copy(to: BlockWriter, instruction: Instruction) -> None:
         ignored = to.source(operands["ignore"], PRED)
         size = _native(ignored.apply("select", to.constant(0, U64), size))
     targets, sizes = frame.field("%vals", 0), frame.field("%vals", 8 * LANES)
-    for value, place in ((_address(to, operands["a"], 0), "%area"), (_address(to, operands["d"], 1), targets), (size, sizes)):
+    for value, place in (
+        (_address(to, operands["a"], 0), "%area"),
+        (_address(to, operands["d"], 1), targets),
+        (size, sizes),
+    ):
         writer.do(f"store <{LANES} x i64> {value.vector()}, ptr {place}, align 64")
     numbers = [pointer_number(to, pointer) for pointer in ("%ctx", "%cta", "%st")]
     numbers += [str(site), writer.op(f"zext i32 {mask} to i64")]

@@ -190,7 +190,9 @@ def _redux(exchange: _Exchange) -> list[NativeValue]:
     writer.start(fold)
     lane = writer.op(f"call i32 @llvm.cttz.i32(i32 {remaining}, i1 true)")
     other = writer.op(f"load {scalar}, ptr {writer.op(f'getelementptr {scalar}, ptr %vals, i32 {lane}')}")
-    made = evaluate(exchange.instruction.spelling, [to.value(value.type, total, True), to.value(value.type, other, True)])[0]
+    made = evaluate(
+        exchange.instruction.spelling, [to.value(value.type, total, True), to.value(value.type, other, True)]
+    )[0]
     assert isinstance(made, NativeValue)
     text = made.bits_as(value.type).clean().scalar()
     below = _less(to, remaining)
@@ -260,5 +262,7 @@ def _shuffle(exchange: _Exchange) -> list[NativeValue]:
     if not exchange.members.uniform:
         # lanes of another group take no part in this one's exchange
         member = exchange.members._shr(source)._and(exchange.members.constant(1, U32))
-        fetched = member._compare(member.constant(0, U32), "eq")._select(fetched.constant(0, value.type), fetched)
+        fetched = member._compare(member.constant(0, U32), "eq")._select(
+            fetched.constant(0, value.type), fetched
+        )
     return [fetched, good]

@@ -129,7 +129,9 @@ def _branch(to: BlockWriter) -> None:
     rest = writer.op(f"xor i32 {to.mask}, {taken}")
     if then == EXIT:
         if block.leaves == "exit" or block.function == 0:
-            alive = writer.op(f"and i32 {writer.op('load i32, ptr %live')}, {writer.op(f'xor i32 {taken}, -1')}")
+            alive = writer.op(
+                f"and i32 {writer.op('load i32, ptr %live')}, {writer.op(f'xor i32 {taken}, -1')}"
+            )
             writer.do(f"store i32 {alive}, ptr %live")
         writer.do(f"store i32 {rest}, ptr %mask")
         _wake(to, other)
@@ -168,7 +170,9 @@ def _leave(to: BlockWriter, how: str) -> None:
     """The active lanes return from the function, or end."""
     block, writer = to.block, to.writer
     if how == "exit" or block.function == 0:
-        alive = writer.op(f"and i32 {writer.op('load i32, ptr %live')}, {writer.op(f'xor i32 {to.mask}, -1')}")
+        alive = writer.op(
+            f"and i32 {writer.op('load i32, ptr %live')}, {writer.op(f'xor i32 {to.mask}, -1')}"
+        )
         writer.do(f"store i32 {alive}, ptr %live")
         _wake(to, None)
     writer.do(f"br label %pop{EXIT_CODE + block.function}")
@@ -207,7 +211,9 @@ def _indirect(to: BlockWriter) -> None:
     if index.uniform:
         fallback = edge(to, targets[-1])
         labels = {target: edge(to, target) for target in targets[:-1]} | {targets[-1]: fallback}
-        cases = " ".join(f"i32 {place}, label %{labels[target]}" for place, target in enumerate(block.successors))
+        cases = " ".join(
+            f"i32 {place}, label %{labels[target]}" for place, target in enumerate(block.successors)
+        )
         writer.do(f"switch i32 {index.scalar()}, label %{fallback} [{cases}]")
         return
     masks = {target: "0" for target in targets}
@@ -284,7 +290,9 @@ def _call(to: BlockWriter) -> None:
     if target.function is not None:
         number = program.function_of.get(target.function.name)
         if number is None:
-            raise Unsupported(f"call of {target.function.name!r}, which no module given defines", span=target.span)
+            raise Unsupported(
+                f"call of {target.function.name!r}, which no module given defines", span=target.span
+            )
         to.flush()
         _enter(to, number, to.mask)
         pass_arguments(to, target, number, to.mask)
@@ -374,4 +382,3 @@ def _enter(to: BlockWriter, number: int, mask: str) -> None:
 
 def _index(register: Register) -> int:
     return register.index
-

@@ -29,7 +29,15 @@ _SCRIPTS = {
     "memory": (_MEMORY, ("native_runtime_memory.py", "native_runtime_count.py")),
     "schedule": (_SCHEDULE, ("native_runtime_schedule.py",)),
 }
-_ACCESS = ("load_lanes", "store_lanes", "mark_lanes", "seen_lanes", "count_sectors", "count_windows", "count_wavefronts")
+_ACCESS = (
+    "load_lanes",
+    "store_lanes",
+    "mark_lanes",
+    "seen_lanes",
+    "count_sectors",
+    "count_windows",
+    "count_wavefronts",
+)
 _numbers = itertools.count()
 _lock = threading.RLock()
 

@@ -193,7 +193,9 @@ class Worker:
 class Launch:
     """One launch. ``workers`` are the contexts that ran, ``free`` the slots not in use."""
 
-    def __init__(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str], code: Code) -> None:
+    def __init__(
+        self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str], code: Code
+    ) -> None:
         self.program = program
         self.plan = plan
         self.memory = memory
@@ -285,7 +287,9 @@ class Launch:
                     if any([warp.urge() for slot in window for warp in worker.warps(slot)]):
                         quiet = 0
                         continue
-                    raise livelock(item for slot in window for warp in worker.warps(slot) for item in warp.where())
+                    raise livelock(
+                        item for slot in window for warp in worker.warps(slot) for item in warp.where()
+                    )
                 last = digest
 
     def _digest(self, window: list[Slot]) -> bytes:

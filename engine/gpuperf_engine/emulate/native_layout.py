@@ -94,7 +94,9 @@ class Context:
     STATE = 320
     FAULTED = 328  # 1 after a refused access
     COUNTING = 336  # 1: sectors and wavefronts are counted
-    PARAMETERS = 344  # where the parameters of calls begin in a state, to its end; they too are zero when a CTA starts
+    PARAMETERS = (
+        344  # where the parameters of calls begin in a state, to its end; they too are zero when a CTA starts
+    )
     BYTES = 384
 
 

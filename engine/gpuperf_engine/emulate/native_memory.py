@@ -67,7 +67,16 @@ class Access:
         mask = writer.op(f"zext i32 {self.mask} to i64")
         area, values = pointer_number(to, "%area"), pointer_number(to, "%vals")
         plain = [("i64", str(number)) for number in (self.type.bytes, self.count, self.space)]
-        writer.call(name, "i64", *self.numbers(), ("i64", str(self.site)), ("i64", mask), ("i64", area), ("i64", values), *plain)
+        writer.call(
+            name,
+            "i64",
+            *self.numbers(),
+            ("i64", str(self.site)),
+            ("i64", mask),
+            ("i64", area),
+            ("i64", values),
+            *plain,
+        )
         to.faulting = True
         self.count_lanes(mask)
 
@@ -108,7 +117,10 @@ class Access:
             given.append((f"<{LANES} x i32>", self._shared_addresses()))
         else:
             name = f"global_{what}_{self.type.bytes}"
-            given += [(f"<{LANES} x i64>", self.addresses()), ("i64", str(self.space + (0 if self.counted else 4)))]
+            given += [
+                (f"<{LANES} x i64>", self.addresses()),
+                ("i64", str(self.space + (0 if self.counted else 4))),
+            ]
         if value:
             given.append((raw, value))
         return writer.call(name, "void" if value else raw, *given)
@@ -183,7 +195,9 @@ def _load(access: Access) -> None:
         values = []
         for element in range(access.count):
             cell = to.frame.field("%vals", element * LANES * access.type.bytes)
-            values.append(to.value(access.type, to.writer.op(f"load {vector_ll(access.type)}, ptr {cell}, align 16")))
+            values.append(
+                to.value(access.type, to.writer.op(f"load {vector_ll(access.type)}, ptr {cell}, align 16"))
+            )
     to.assign(access.instruction, values, access.guard)
 
 

@@ -96,10 +96,14 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
     place = address
     if space == 3:
         space = 0
-        if unsigned_less(address - load64(context + Context.SHARED_WINDOW), load64(context + Context.WINDOW_BYTES)):
+        if unsigned_less(
+            address - load64(context + Context.SHARED_WINDOW), load64(context + Context.WINDOW_BYTES)
+        ):
             space = 1
             place = address - load64(context + Context.SHARED_WINDOW)
-        elif unsigned_less(address - load64(context + Context.LOCAL_WINDOW), load64(context + Context.WINDOW_BYTES)):
+        elif unsigned_less(
+            address - load64(context + Context.LOCAL_WINDOW), load64(context + Context.WINDOW_BYTES)
+        ):
             space = 2
             place = address - load64(context + Context.LOCAL_WINDOW)
     if space == 0:
@@ -172,7 +176,9 @@ def watched(context: int, cta: int, site: int, host: int, size: int, how: int) -
     return place + host - start
 
 
-def reach_one(context: int, cta: int, state: int, site: int, mask: int, address: int, size: int, how: int) -> int:
+def reach_one(
+    context: int, cta: int, state: int, site: int, mask: int, address: int, size: int, how: int
+) -> int:
     """Host address of a load that all active lanes make from one place of the arena or of shared memory, never 0; counts it.
     ``how``: space, + 4 where it is not counted."""
     host = 0
@@ -219,7 +225,16 @@ def near(context: int, site: int, address: int, size: int, space: int) -> int:
 
 
 def load_lanes(
-    context: int, cta: int, state: int, site: int, mask: int, addresses: int, out: int, width: int, count: int, space: int
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    mask: int,
+    addresses: int,
+    out: int,
+    width: int,
+    count: int,
+    space: int,
 ) -> int:
     """Loads of ``count`` elements of ``width`` bytes per lane; element e of lane l goes to ``out[e · 32 + l]``. 1 if refused."""
     size = width * count
@@ -253,7 +268,16 @@ def load_lanes(
 
 
 def store_lanes(
-    context: int, cta: int, state: int, site: int, mask: int, addresses: int, values: int, width: int, count: int, space: int
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    mask: int,
+    addresses: int,
+    values: int,
+    width: int,
+    count: int,
+    space: int,
 ) -> int:
     """Stores, laid out as ``load_lanes``; lanes in ascending order, so the highest one wins. 1 if refused."""
     size = width * count
@@ -318,7 +342,15 @@ def seen_lanes(context: int, site: int, mask: int, first: int, size: int) -> int
 
 
 def copy_lanes(
-    context: int, cta: int, state: int, site: int, mask: int, sources: int, targets: int, sizes: int, width: int
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    mask: int,
+    sources: int,
+    targets: int,
+    sizes: int,
+    width: int,
 ) -> int:
     """Copies of ``width`` bytes from the arena to shared memory, of which ``sizes`` are read and the others zero. 1 if refused."""
     rest = mask

@@ -136,7 +136,9 @@ class Translation:
         self.lines.append("ret i64 0")
         head = ", ".join(f"i64 %a.{name}" for name in parameters)
         cells = [f"%v.{name} = alloca i64" for name in self.locals]
-        return f"define i64 @{self.node.name}({head}) nounwind {{\n" + "\n".join([*cells, *self.lines]) + "\n}\n"
+        return (
+            f"define i64 @{self.node.name}({head}) nounwind {{\n" + "\n".join([*cells, *self.lines]) + "\n}\n"
+        )
 
     def _fresh(self) -> str:
         self.counter += 1
@@ -158,7 +160,9 @@ class Translation:
         self.lines.append(f"br label %{label}")
 
     def _refuse(self, node: ast.AST) -> ValueError:
-        return ValueError(f"{self.node.name}, line {getattr(node, 'lineno', 0)}: {ast.unparse(node)} cannot be translated")
+        return ValueError(
+            f"{self.node.name}, line {getattr(node, 'lineno', 0)}: {ast.unparse(node)} cannot be translated"
+        )
 
     def _body(self, statements: list[ast.stmt]) -> None:
         for statement in statements:
@@ -275,7 +279,9 @@ class Translation:
             return self._condition(node)
         if isinstance(node, ast.IfExp):
             truth = self._truth(node.test)
-            return self._op(f"select i1 {truth}, i64 {self._value(node.body)}, i64 {self._value(node.orelse)}")
+            return self._op(
+                f"select i1 {truth}, i64 {self._value(node.body)}, i64 {self._value(node.orelse)}"
+            )
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             return self._call(node, node.func.id, [self._value(argument) for argument in node.args])
         raise self._refuse(node)
@@ -324,7 +330,9 @@ class Translation:
             self._start(head)
             here = self._op(f"load i64, ptr {cell}")
             end = self._op(f"add i64 {here}, {bits // 8}")
-            self.lines.append(f"br i1 {self._op(f'icmp ule i64 {end}, {size}')}, label %{body}, label %{after}")
+            self.lines.append(
+                f"br i1 {self._op(f'icmp ule i64 {end}, {size}')}, label %{body}, label %{after}"
+            )
             self._start(body)
             value = pattern if bits == 64 else f"{pattern}"
             if name == "copy":

@@ -150,7 +150,9 @@ def diverges(program: Program, block: BasicBlock) -> bool:
     if block.kind == "indirect":
         return True
     if block.kind == "call" and block.terminator is not None:
-        return any(isinstance(item, CallTarget) and item.function is None for item in block.terminator.operands)
+        return any(
+            isinstance(item, CallTarget) and item.function is None for item in block.terminator.operands
+        )
     return False
 
 
@@ -168,7 +170,9 @@ def _divergent_blocks(program: Program) -> frozenset[int]:
                 continue
             seen.add(index)
             stack += [
-                target for target in program.blocks[index].successors if target not in (EXIT, block.reconvergence)
+                target
+                for target in program.blocks[index].successors
+                if target not in (EXIT, block.reconvergence)
             ]
         found |= seen
     return frozenset(found)

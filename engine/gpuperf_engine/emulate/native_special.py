@@ -112,13 +112,16 @@ def variable_address(to: BlockWriter, target: Variable | Function, offset: int) 
             return to.constant(program.local[target] + offset, U64)
         if target.space == "param":
             if target in program.kernel.params:
-                base = writer.op(f"load i64, ptr {to.frame.field('%ctx', Context.PARAM_ADDRESS)}, !invariant.load !0")
+                base = writer.op(
+                    f"load i64, ptr {to.frame.field('%ctx', Context.PARAM_ADDRESS)}, !invariant.load !0"
+                )
                 return to.value(U64, writer.op(f"add i64 {base}, {target.offset + offset}"), True)
-            raise Unsupported(f"the address of parameter {target.name!r} of a device function", span=target.span)
+            raise Unsupported(
+                f"the address of parameter {target.name!r} of a device function", span=target.span
+            )
     place = program.symbol_of.get(target)
     if place is None:
         raise Unsupported(f"the address of {target.name!r}", span=target.span)
     cell = to.frame.field("%symbols", 8 * place)
     base = writer.op(f"load i64, ptr {cell}, !invariant.load !0")
     return to.value(U64, writer.op(f"add i64 {base}, {offset}") if offset else base, True)
-

@@ -93,7 +93,9 @@ class NativeValue(Value):
             return self.writer.splat(self.text, kind)
         if kind in ("float", "double"):
             raw = f"<{LANES} x i{self.type.bits}>"
-            return self.writer.op(f"bitcast {raw} splat (i{self.type.bits} {self.number}) to {vector_ll(self.type)}")
+            return self.writer.op(
+                f"bitcast {raw} splat (i{self.type.bits} {self.number}) to {vector_ll(self.type)}"
+            )
         word = ("true" if self.number else "false") if kind == "i1" else str(self.number)
         return f"splat ({kind} {word})"
 
@@ -103,7 +105,9 @@ class NativeValue(Value):
 
     def ll(self, uniform: bool | None = None) -> str:
         """LLVM type, as the value is or as asked."""
-        return scalar_ll(self.type) if (self.uniform if uniform is None else uniform) else vector_ll(self.type)
+        return (
+            scalar_ll(self.type) if (self.uniform if uniform is None else uniform) else vector_ll(self.type)
+        )
 
     def made(self, type: ScalarType, text: str, uniform: bool, loose: bool = False) -> NativeValue:
         """A new value beside this one."""
@@ -238,7 +242,9 @@ class NativeValue(Value):
         if self.type.bits < 32:
             wide = scalar_type(f"{sign}32")
             # x / 0 is all ones at any width; INT_MIN / −1 overflows to INT_MIN when truncated
-            return self._convert(wide)._divide(word, other.bits_as(self.type)._convert(wide))._convert(self.type)
+            return (
+                self._convert(wide)._divide(word, other.bits_as(self.type)._convert(wide))._convert(self.type)
+            )
         return self._runtime(f"v_{word}_{sign}{self.type.bits}", self.type, other.bits_as(self.type))
 
     def _high(self, other: NativeValue) -> NativeValue:
@@ -426,7 +432,11 @@ class NativeValue(Value):
             return value.bits_as(type)
         word = "trunc" if type.bits < value.type.bits else ("sext" if value.type.is_signed else "zext")
         target = scalar_ll(type) if value.uniform else vector_ll(type)
-        return value.made(type, value.writer.op(f"{word} {value.ll()} {value.operand(value.uniform)} to {target}"), value.uniform)
+        return value.made(
+            type,
+            value.writer.op(f"{word} {value.ll()} {value.operand(value.uniform)} to {target}"),
+            value.uniform,
+        )
 
     def _clamped(self, type: ScalarType) -> NativeValue:
         """Clamped to the range of an integer type, still in this value's type."""
@@ -454,7 +464,9 @@ class NativeValue(Value):
             return wide._runtime(f"v_cvt_{wide.type}_{type}_{rounding}", type)
         target = scalar_ll(type) if self.uniform else vector_ll(type)
         word = "sitofp" if signed else "uitofp"
-        return self.made(type, self.writer.op(f"{word} {self.ll()} {self.operand(self.uniform)} to {target}"), self.uniform)
+        return self.made(
+            type, self.writer.op(f"{word} {self.ll()} {self.operand(self.uniform)} to {target}"), self.uniform
+        )
 
     def _to_integer(self, type: ScalarType, rounding: str) -> NativeValue:
         if self._is_half():
@@ -464,8 +476,12 @@ class NativeValue(Value):
         sign = "s" if type.is_signed else "u"
         if type.bits < 32:
             wide = scalar_type("s32")
-            return whole._runtime(f"v_cvt_{self.type}_s32", wide)._clamped(type)._integer_to_integer(type, False)
-        return whole._runtime(f"v_cvt_{self.type}_{sign}{type.bits}", scalar_type(f"{sign}{type.bits}")).bits_as(type)
+            return (
+                whole._runtime(f"v_cvt_{self.type}_s32", wide)._clamped(type)._integer_to_integer(type, False)
+            )
+        return whole._runtime(
+            f"v_cvt_{self.type}_{sign}{type.bits}", scalar_type(f"{sign}{type.bits}")
+        ).bits_as(type)
 
     def _float_to_float(self, type: ScalarType, rounding: str | None, saturate: bool) -> NativeValue:
         if rounding is not None and rounding.endswith("i"):
@@ -529,7 +545,9 @@ class NativeValue(Value):
         # the payload of a loose NaN does not matter here: its exponent is not zero
         value = self if self.number is not None else self.made(kind, self.text, self.uniform)
         bits = value.bits_as(raw)
-        small = bits._integer("and", bits.constant_bits(exponent, raw))._compare(bits.constant_bits(0, raw), "eq")
+        small = bits._integer("and", bits.constant_bits(exponent, raw))._compare(
+            bits.constant_bits(0, raw), "eq"
+        )
         signed_zero = bits._integer("and", bits.constant_bits(1 << (kind.bits - 1), raw))
         result = small._select(signed_zero, bits).bits_as(kind)
         result.loose = self.loose

@@ -41,9 +41,17 @@ class Body:
         self.declared[name] = f"declare {result} @{name}({', '.join(kind for kind, _ in arguments)})"
         return self.op(f"call {result} @{name}({', '.join(f'{kind} {value}' for kind, value in arguments)})")
 
-    def function(self, name: str, result: str, kinds: list[str], value: str, attributes: str = "nounwind") -> str:
+    def function(
+        self, name: str, result: str, kinds: list[str], value: str, attributes: str = "nounwind"
+    ) -> str:
         head = ", ".join(f"{lanes_of(kind)} %{letter}" for kind, letter in zip(kinds, "abcd"))
         lines = [*self.lines, f"ret {lanes_of(result)} {value}"]
         return "\n".join(
-            [*self.declared.values(), f"define {lanes_of(result)} @{name}({head}) {attributes} {{", *lines, "}", ""]
+            [
+                *self.declared.values(),
+                f"define {lanes_of(result)} @{name}({head}) {attributes} {{",
+                *lines,
+                "}",
+                "",
+            ]
         )

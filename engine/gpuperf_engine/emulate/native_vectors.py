@@ -16,12 +16,15 @@ from .native_writer import LANES
 
 __all__ = ["vector_function"]
 
+
 def vector_function(name: str) -> str:
     """The IR of a runtime function. Raises ``KeyError`` for a name that means nothing."""
     parts = name.split("_")[1:]
     word = parts[0]
     maker = _MAKERS.get(word)
-    if maker is not None and not (word in ("add", "sub", "mul", "fma", "sqrt", "div") and parts[1][0] in "fb"):
+    if maker is not None and not (
+        word in ("add", "sub", "mul", "fma", "sqrt", "div") and parts[1][0] in "fb"
+    ):
         return maker(name, parts[1:])
     if word in ("add", "sub", "mul", "div", "fma", "sqrt"):
         if word == "fma" and parts[1] in ("f16", "bf16"):
@@ -48,7 +51,9 @@ def _divide(name: str, parts: list[str]) -> str:
     # a quotient of 32-bit integers in double never rounds up to the next integer
     word = "sitofp" if signed else "uitofp"
     x, y = (body.cast(word, "i32", value, "double") for value in ("%a", divisor))
-    quotient = body.cast("fptosi" if signed else "fptoui", "double", body.op(f"fdiv {lanes_of('double')} {x}, {y}"), "i32")
+    quotient = body.cast(
+        "fptosi" if signed else "fptoui", "double", body.op(f"fdiv {lanes_of('double')} {x}, {y}"), "i32"
+    )
     if signed:
         quotient = body.select(guarded, "i32", body.binary("sub", "i32", "zeroinitializer", "%a"), quotient)
     quotient = body.select(zero, "i32", -1, quotient)
@@ -63,11 +68,27 @@ def _lane_loop(name: str, result: str, kinds: list[str], lines: list[str]) -> st
     head = ", ".join(f"{lanes_of(kind)} %{letter}" for kind, letter in zip(kinds, letters))
     text = [f"define {lanes_of(result)} @{name}({head}) nounwind {{", "entry:"]
     for kind, letter in zip(kinds, letters):
-        text += [f"%p{letter} = alloca {lanes_of(kind)}, align 64", f"store {lanes_of(kind)} %{letter}, ptr %p{letter}, align 64"]
-    text += [f"%pr = alloca {lanes_of(result)}, align 64", "br label %loop", "loop:", "%i = phi i64 [ 0, %entry ], [ %n, %loop ]"]
+        text += [
+            f"%p{letter} = alloca {lanes_of(kind)}, align 64",
+            f"store {lanes_of(kind)} %{letter}, ptr %p{letter}, align 64",
+        ]
+    text += [
+        f"%pr = alloca {lanes_of(result)}, align 64",
+        "br label %loop",
+        "loop:",
+        "%i = phi i64 [ 0, %entry ], [ %n, %loop ]",
+    ]
     for kind, letter in zip(kinds, letters):
-        text += [f"%q{letter} = getelementptr {kind}, ptr %p{letter}, i64 %i", f"%{letter}0 = load {kind}, ptr %q{letter}"]
-    text += [*lines, f"%qr = getelementptr {result}, ptr %pr, i64 %i", f"store {result} %r, ptr %qr", "%n = add i64 %i, 1"]
+        text += [
+            f"%q{letter} = getelementptr {kind}, ptr %p{letter}, i64 %i",
+            f"%{letter}0 = load {kind}, ptr %q{letter}",
+        ]
+    text += [
+        *lines,
+        f"%qr = getelementptr {result}, ptr %pr, i64 %i",
+        f"store {result} %r, ptr %qr",
+        "%n = add i64 %i, 1",
+    ]
     text += [f"%e = icmp eq i64 %n, {LANES}", "br i1 %e, label %out, label %loop", "out:"]
     text += [f"%v = load {lanes_of(result)}, ptr %pr, align 64", f"ret {lanes_of(result)} %v", "}", ""]
     return "\n".join(text)
@@ -92,7 +113,9 @@ def _loop_divide(name: str, kind: str) -> str:
 def _high(name: str, parts: list[str]) -> str:
     word = "sext" if parts[0][0] == "s" else "zext"
     lines = [f"%x = {word} i64 %a0 to i128", f"%y = {word} i64 %b0 to i128", "%p = mul i128 %x, %y"]
-    return _lane_loop(name, "i64", ["i64", "i64"], [*lines, "%h = lshr i128 %p, 64", "%r = trunc i128 %h to i64"])
+    return _lane_loop(
+        name, "i64", ["i64", "i64"], [*lines, "%h = lshr i128 %p, 64", "%r = trunc i128 %h to i64"]
+    )
 
 
 def _counted(name: str, parts: list[str]) -> str:

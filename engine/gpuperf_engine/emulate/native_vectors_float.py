@@ -12,7 +12,13 @@ __all__ = ["extreme", "from_float", "half_fma", "narrow", "rounded", "widen"]
 
 _ROUNDING = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
 #: fraction bits, exponent bias, bits of the result
-_FORMATS = {"f16": (10, 15, 16), "bf16": (7, 127, 16), "f32": (23, 127, 32), "f64": (52, 1023, 64), "tf32": (10, 127, 19)}
+_FORMATS = {
+    "f16": (10, 15, 16),
+    "bf16": (7, 127, 16),
+    "f32": (23, 127, 32),
+    "f64": (52, 1023, 64),
+    "tf32": (10, 127, 19),
+}
 _LL = {"f32": "float", "f64": "double"}
 
 
@@ -72,7 +78,9 @@ def widen(name: str) -> str:
     small = body.op(f"fmul {lanes_of('float')} {count}, {body.lit('float', '0x3E70000000000000')}")
     tiny = body.binary("icmp ult", "i32", magnitude, 0x400)
     bits = body.select(tiny, "i32", body.cast("bitcast", "float", small, "i32"), normal)
-    return body.function(name, "float", ["i16"], body.cast("bitcast", "i32", body.binary("or", "i32", bits, sign), "float"))
+    return body.function(
+        name, "float", ["i16"], body.cast("bitcast", "i32", body.binary("or", "i32", bits, sign), "float")
+    )
 
 
 def narrow(name: str, source: str, target: str, mode: str) -> str:
@@ -147,7 +155,9 @@ def _encode(body: Body, bits: str, target: str, mode: str) -> str:
     encoded = body.select(body.binary("icmp eq", "i64", magnitude, 0x7FF << 52), "i64", infinity, encoded)
     signs = body.select(negative, "i64", 1 << sign_place, 0)
     encoded = body.binary("or", "i64", encoded, signs)
-    return body.select(body.binary("icmp ugt", "i64", magnitude, 0x7FF << 52), "i64", (1 << sign_place) - 1, encoded)
+    return body.select(
+        body.binary("icmp ugt", "i64", magnitude, 0x7FF << 52), "i64", (1 << sign_place) - 1, encoded
+    )
 
 
 def half_fma(name: str, kind: str) -> str:
@@ -158,14 +168,18 @@ def half_fma(name: str, kind: str) -> str:
     product = body.op(f"fmul {ll} {wide[0]}, {wide[1]}")
     total = body.op(f"fadd {ll} {product}, {wide[2]}")
     part = body.op(f"fsub {ll} {total}, {product}")
-    error = body.op(f"fadd {ll} {body.op(f'fsub {ll} {product}, {_minus(body, total, part)}')}, {_minus(body, wide[2], part)}")
+    error = body.op(
+        f"fadd {ll} {body.op(f'fsub {ll} {product}, {_minus(body, total, part)}')}, {_minus(body, wide[2], part)}"
+    )
     raw = body.cast("bitcast", "double", total, "i64")
     finite = body.binary("icmp ult", "i64", body.binary("and", "i64", raw, (1 << 63) - 1), 0x7FF << 52)
     inexact = body.op(f"fcmp one {ll} {error}, zeroinitializer")
     even = body.binary("icmp eq", "i64", body.binary("and", "i64", raw, 1), 0)
     wrong = body.op(f"and {lanes_of('i1')} {inexact}, {even}")
     wrong = body.op(f"and {lanes_of('i1')} {wrong}, {finite}")
-    outward = body.binary("icmp sge", "i64", body.binary("xor", "i64", raw, body.cast("bitcast", "double", error, "i64")), 0)
+    outward = body.binary(
+        "icmp sge", "i64", body.binary("xor", "i64", raw, body.cast("bitcast", "double", error, "i64")), 0
+    )
     step = body.select(outward, "i64", 1, -1)
     odd = body.select(wrong, "i64", body.binary("add", "i64", raw, step), raw)
     result, held = _finish(body, _encode(body, odd, kind, "rn"), kind)
@@ -179,7 +193,12 @@ def _minus(body: Body, a: str, b: str) -> str:
 def _half_to_double(body: Body, value: str, kind: str) -> str:
     raw = body.cast("zext", "i16", value, "i32")
     if kind == "bf16":
-        return body.cast("fpext", "float", body.cast("bitcast", "i32", body.binary("shl", "i32", raw, 16), "float"), "double")
+        return body.cast(
+            "fpext",
+            "float",
+            body.cast("bitcast", "i32", body.binary("shl", "i32", raw, 16), "float"),
+            "double",
+        )
     sign = body.binary("shl", "i32", body.binary("and", "i32", raw, 0x8000), 16)
     magnitude = body.binary("and", "i32", raw, 0x7FFF)
     normal = body.binary("add", "i32", body.binary("shl", "i32", magnitude, 13), 112 << 23)
@@ -203,7 +222,9 @@ def from_float(name: str, parts: list[str]) -> str:
     low, high = (-(1 << bits) if signed else 0), (1 << bits) - 1
     body = Body()
     top = body.op(f"fcmp oge {lanes_of(ll)} %a, {body.lit(ll, f'{float(1 << bits):.1f}')}")
-    bottom = body.op(f"fcmp {'olt' if signed else 'ole'} {lanes_of(ll)} %a, {body.lit(ll, f'{float(low):.1f}')}")
+    bottom = body.op(
+        f"fcmp {'olt' if signed else 'ole'} {lanes_of(ll)} %a, {body.lit(ll, f'{float(low):.1f}')}"
+    )
     none = body.op(f"fcmp uno {lanes_of(ll)} %a, %a")
     outside = body.op(f"or {lanes_of('i1')} {_either(body, top, bottom)}, {none}")
     inside = body.select(outside, ll, "zeroinitializer", "%a")
@@ -222,7 +243,9 @@ def _from_integer(name: str, source: str, target: str, mode: str) -> str:
     body = Body()
     negative = body.binary("icmp slt", "i64", "%a", 0) if source[0] == "s" else "zeroinitializer"
     magnitude = body.select(negative, "i64", body.binary("sub", "i64", "zeroinitializer", "%a"), "%a")
-    zeros = body.intrinsic(f"llvm.ctlz.v{LANES}i64", lanes_of("i64"), [(lanes_of("i64"), magnitude), ("i1", "false")])
+    zeros = body.intrinsic(
+        f"llvm.ctlz.v{LANES}i64", lanes_of("i64"), [(lanes_of("i64"), magnitude), ("i1", "false")]
+    )
     left = body.binary("shl", "i64", magnitude, body.binary("and", "i64", zeros, 63))
     quotient = body.binary("lshr", "i64", left, 63 - fraction)
     rest = body.binary("and", "i64", left, (1 << (63 - fraction)) - 1)

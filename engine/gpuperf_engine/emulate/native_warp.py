@@ -114,7 +114,10 @@ class NativeWarp:
         """The content of a register at the start of a block."""
         constants = self.worker.launch.code.generated.constants
         for number, known in enumerate(constants):
-            if register.index in known and self.program.functions[number].registers[register.index] is register:
+            if (
+                register.index in known
+                and self.program.functions[number].registers[register.index] is register
+            ):
                 return integer(known[register.index], register.type)
         found = self._slot(register)
         if found is None:
@@ -127,7 +130,9 @@ class NativeWarp:
         raw = self.state[offset : offset + count * size]
         if size == 16:
             pairs = raw.view(np.uint64).reshape(count, 2)
-            return LaneValue(np.array([int(low) | int(high) << 64 for low, high in pairs], object), register.type)
+            return LaneValue(
+                np.array([int(low) | int(high) << 64 for low, high in pairs], object), register.type
+            )
         return LaneValue(raw.view(dtype_of(register.type)).copy(), register.type)
 
     def put(self, register: Register, value: LaneValue, where: NDArray[np.bool_]) -> None:
@@ -159,7 +164,9 @@ class NativeWarp:
         made.live = self.header(State.LIVE)
         waits = iter(self.waits)
         for depth in range(self.header(State.DEPTH)):
-            pc, mask, identity, kind = struct.unpack_from("<4I", self.state, State.STACK + depth * State.ENTRY)
+            pc, mask, identity, kind = struct.unpack_from(
+                "<4I", self.state, State.STACK + depth * State.ENTRY
+            )
             group, payload = 0, None
             if kind == REJOIN:
                 group = _outside(pc)
@@ -180,7 +187,9 @@ class NativeWarp:
     def adopt(self, splits: Warp) -> None:
         """Make a changed stack the warp's own. Raises ``EngineError`` if it is too deep."""
         if len(splits.stack) > self.worker.launch.code.generated.stack_entries:
-            raise EngineError(f"more than {len(splits.stack)} splits of one warp: {self.place().lanes(splits.live)}")
+            raise EngineError(
+                f"more than {len(splits.stack)} splits of one warp: {self.place().lanes(splits.live)}"
+            )
         self.set_header(State.PC, _inside(splits.pc))
         self.set_header(State.MASK, splits.mask)
         self.set_header(State.ID, _inside(splits.id))
@@ -250,7 +259,9 @@ class NativeWarp:
         if splits.blocked:
             raise self._blocked(splits)
         if event == Event.SPIN and self.steps() > self.worker.launch.plan.max_instructions:
-            raise budget(self.place(), self.program.blocks[self.header(State.DETAIL)], self.steps(), self.mask)
+            raise budget(
+                self.place(), self.program.blocks[self.header(State.DETAIL)], self.steps(), self.mask
+            )
 
     def _blocked(self, splits: Warp) -> EngineError:
         """No lane can go on: what they wait for is in their own warp."""
@@ -277,7 +288,9 @@ class NativeWarp:
         if event == Event.BARRIER_ID:
             return bad_barrier(place, instruction, lane, f"barrier {detail}")
         if event == Event.BARRIER_COUNT:
-            return bad_barrier(place, instruction, lane, f"{detail} threads for barrier {self.header(State.BARRIER_ID)}")
+            return bad_barrier(
+                place, instruction, lane, f"{detail} threads for barrier {self.header(State.BARRIER_ID)}"
+            )
         if event == Event.MEMBER_MASK:
             self._exchange(block.index).masks(cast("LanesWarp", self))
         if event in (Event.INDEX, Event.TARGET):
@@ -347,4 +360,3 @@ def _inside(code: int) -> int:
     if code >= AFTER:
         return code - AFTER + SYNC_CODE
     return code - AT_END + GATHER_CODE if code >= AT_END else code
-

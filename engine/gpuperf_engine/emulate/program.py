@@ -32,7 +32,16 @@ from ..ptx.syntax import (
     Vector,
 )
 
-__all__ = ["EXIT", "BasicBlock", "Program", "Site", "access_bytes", "build_program", "is_done_at_once", "reserved_offset"]
+__all__ = [
+    "EXIT",
+    "BasicBlock",
+    "Program",
+    "Site",
+    "access_bytes",
+    "build_program",
+    "is_done_at_once",
+    "reserved_offset",
+]
 
 #: bytes that the system keeps of the shared memory of a CTA (PTX manual, ``%reserved_smem_offset_begin``)
 RESERVED_SHARED = 1024
@@ -261,7 +270,9 @@ def access_bytes(instruction: Instruction) -> int:
 
 def is_done_at_once(instruction: Instruction) -> bool:
     """Whether this makes or waits for groups of asynchronous copies, which are complete when they are issued."""
-    return instruction.effect == "async_copy" and not any(isinstance(item, Address) for item in instruction.operands)
+    return instruction.effect == "async_copy" and not any(
+        isinstance(item, Address) for item in instruction.operands
+    )
 
 
 def _accesses_memory(instruction: Instruction) -> bool:
@@ -378,7 +389,9 @@ def _grid_workspace(program: Program) -> Variable | None:
     found = _reads_special(program, "envreg1") or _reads_special(program, "envreg2")
     if found is None:
         return None
-    return Variable("grid workspace", "global", scalar_type("u32"), 256, (2,), 8, found.span, initial=bytes(8))
+    return Variable(
+        "grid workspace", "global", scalar_type("u32"), 256, (2,), 8, found.span, initial=bytes(8)
+    )
 
 
 def _close_over_initialisers(symbols: list[Variable | Function]) -> None:

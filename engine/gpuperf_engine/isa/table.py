@@ -290,7 +290,12 @@ def _refusal(opcode: str, mnemonic: str, tokens: list[str], candidates: list[Row
         stranger = unknown[near[0]][0]
         message = f"{_shown(opcode)}: {mnemonic} has no modifier {_shown('.' + stranger)} here"
         known = sorted(
-            {value for row in candidates for item in flatten(row.pattern) for value in item.values or (item.name,)}
+            {
+                value
+                for row in candidates
+                for item in flatten(row.pattern)
+                for value in item.values or (item.name,)
+            }
         )
         if close := difflib.get_close_matches(stranger[:80], known, n=1, cutoff=0.75):
             return PtxError(message, hint=f"did you mean '.{close[0]}'?")

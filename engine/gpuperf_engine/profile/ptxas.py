@@ -71,11 +71,15 @@ def _assembled(ptxas: str, text: str, target: str, kernel: str) -> tuple[int, in
             raise MachineError(f"cannot run {ptxas}: {error}") from None
     if done.returncode:
         first = next(iter(done.stderr.strip().splitlines()), "no message")
-        raise MachineError(f"ptxas refuses the module for {target}: {first.replace(str(source), 'module.ptx')}")
+        raise MachineError(
+            f"ptxas refuses the module for {target}: {first.replace(str(source), 'module.ptx')}"
+        )
     part = _about(done.stderr, kernel)
     used = _USED.search(part)
     if used is None:
-        raise MachineError(f"ptxas says nothing about kernel {kernel!r}", hint="is it an .entry of this module?")
+        raise MachineError(
+            f"ptxas says nothing about kernel {kernel!r}", hint="is it an .entry of this module?"
+        )
     shared, stack = _SHARED.search(part), _STACK.search(part)
     return int(used[1]), int(shared[1]) if shared else 0, int(stack[1]) if stack else 0, _version(ptxas)
 

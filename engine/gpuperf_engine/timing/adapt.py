@@ -28,7 +28,13 @@ from .schema import UNITS
 
 __all__ = ["launch_key", "timing_input"]
 
-_LOAD_LATENCY = {"global": "global", "generic": "global", "local": "local", "const": "constant", "shared": "shared"}
+_LOAD_LATENCY = {
+    "global": "global",
+    "generic": "global",
+    "local": "local",
+    "const": "constant",
+    "shared": "shared",
+}
 
 
 # Effects whose order in memory matters, spaces that have one, and the registers that stand for it.
@@ -57,9 +63,13 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
         )
     plan = record.plan
     warps = plan.ctas * plan.warps_per_cta
-    builder = _Builder(record.program, [int(n) for n in record.observation.block_warps], _sites(record), machine)
+    builder = _Builder(
+        record.program, [int(n) for n in record.observation.block_warps], _sites(record), machine
+    )
     path = builder.path_of(0, warps)
-    barriers = sum(builder.executions[block.index] for block in record.program.blocks if block.kind == "barrier")
+    barriers = sum(
+        builder.executions[block.index] for block in record.program.blocks if block.kind == "barrier"
+    )
     return TimingInput(
         grid=plan.grid,
         block=plan.block,
@@ -175,7 +185,9 @@ class _Builder:
         self.active.pop()
         return path
 
-    def region(self, members: set[int], head: int | None, passes: float, loops: Mapping[int, set[int]]) -> Path:
+    def region(
+        self, members: set[int], head: int | None, passes: float, loops: Mapping[int, set[int]]
+    ) -> Path:
         """Blocks of a region in text order, inner loops folded; ``passes`` is how often the region was run through."""
         parts: list[Block | Loop] = []
         left = set(members)
@@ -218,7 +230,9 @@ class _Builder:
                 if operand.function is not None:
                     named: Iterable[syntax.Function] = (operand.function,)
                 else:
-                    named = operand.candidates or (item for item in self.program.functions if not item.is_entry)
+                    named = operand.candidates or (
+                        item for item in self.program.functions if not item.is_entry
+                    )
                 known = self.program.function_of
                 return tuple(sorted(known[item.name] for item in named if item.name in known))
         return ()
@@ -228,7 +242,9 @@ class _Builder:
         return sum(
             self.executions[block.index]
             for block in self.program.blocks
-            if block.kind == "call" and block.terminator is not None and function in self.callees(block.terminator)
+            if block.kind == "call"
+            and block.terminator is not None
+            and function in self.callees(block.terminator)
         )
 
     def expand(self, found: syntax.Instruction, block: BasicBlock) -> Iterable[Instruction]:
@@ -282,4 +298,3 @@ class _Builder:
         if name != "none":
             self.latencies[name] = float(cycles)
         return name
-

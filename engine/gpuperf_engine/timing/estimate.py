@@ -20,6 +20,7 @@ from .wave_model import MODELS, WaveModel
 
 __all__ = ["MODELS", "estimate"]
 
+
 def estimate(
     profile: Profile | TimingInput,
     machine: Machine | str,

@@ -56,7 +56,9 @@ def load_rules(path: Path | None = None) -> tuple[_Rule, ...]:
     top = read_yaml(path or Path(str(files("gpuperf_engine") / "machines" / "expansion.yaml"))).mapping()
     schema = top.take("schema").integer(minimum=1)
     if schema != SCHEMA_VERSION:
-        raise top.at("schema").fault(f"schema {schema} is not known", f"this version reads schema {SCHEMA_VERSION}")
+        raise top.at("schema").fault(
+            f"schema {schema} is not known", f"this version reads schema {SCHEMA_VERSION}"
+        )
     sources = [*top.take("sources").mapping().fields, "assumed"]
     rules = tuple(_rule(entry, sources) for entry in top.take("rules").sequence())
     top.finish(["schema", "sources", "rules"])
@@ -66,12 +68,18 @@ def load_rules(path: Path | None = None) -> tuple[_Rule, ...]:
 def _rule(entry: Entry, sources: list[str]) -> _Rule:
     fields = entry.mapping()
     patterns = tuple(item.text() for item in fields.take("match").sequence())
-    capabilities = tuple(item.text() for item in fields.take("capabilities").sequence()) if "capabilities" in fields else ()
+    capabilities = (
+        tuple(item.text() for item in fields.take("capabilities").sequence())
+        if "capabilities" in fields
+        else ()
+    )
     units = _units(fields.take("units"))
     chain = _units(fields.take("chain")) if "chain" in fields else units
     source = fields.take("source")
     if source.text() not in sources:
-        raise source.fault(f"unknown source {source.text()!r}", nearest(source.text(), sources, noun="source"))
+        raise source.fault(
+            f"unknown source {source.text()!r}", nearest(source.text(), sources, noun="source")
+        )
     if source.text() == "assumed" and "note" not in fields:
         raise source.fault("an assumed expansion without a note", "say in note: what it was taken from")
     for unit, count in chain.items():

@@ -47,7 +47,11 @@ def _whole_sectors(size: int) -> int:
 
 
 def _arrays(
-    program: Program, site: int, plan: LaunchPlan, starts: list[int], addresses: Mapping[Variable | Function, int]
+    program: Program,
+    site: int,
+    plan: LaunchPlan,
+    starts: list[int],
+    addresses: Mapping[Variable | Function, int],
 ) -> frozenset[int]:
     """Start addresses of the arrays that a memory instruction may touch; all of them where that is not known."""
     everything = frozenset(starts)
@@ -113,7 +117,12 @@ def _named(source: Instruction, function: Function) -> set[Variable | None]:
             found.add(operand)
         elif isinstance(operand, Address) and source.effect in ("load", "atomic"):
             base = operand.base
-            if isinstance(base, Variable) and base.space == "param" and function.is_entry and base in function.params:
+            if (
+                isinstance(base, Variable)
+                and base.space == "param"
+                and function.is_entry
+                and base in function.params
+            ):
                 found.add(base)
             else:
                 found.add(None)

@@ -123,7 +123,9 @@ def load_machine(id_or_path: str | Path, search: Iterable[str | Path] = ()) -> M
     else:
         known = _candidates(search)
         if str(id_or_path) not in known:
-            raise UnknownName(f"unknown machine {str(id_or_path)!r}", hint=nearest(str(id_or_path), known, noun="machine"))
+            raise UnknownName(
+                f"unknown machine {str(id_or_path)!r}", hint=nearest(str(id_or_path), known, noun="machine")
+            )
         path = known[str(id_or_path)]
     try:
         stamp = path.stat()
@@ -140,12 +142,16 @@ def _load(path: Path, _modified: int, _size: int) -> Machine:
     top = read_yaml(path).mapping()
     schema = top.take("schema").integer(minimum=1)
     if schema != SCHEMA_VERSION:
-        raise top.at("schema").fault(f"schema {schema} is not known", f"this version reads schema {SCHEMA_VERSION}")
+        raise top.at("schema").fault(
+            f"schema {schema} is not known", f"this version reads schema {SCHEMA_VERSION}"
+        )
     identifier = top.take("id")
     name = top.take("name").text()
     revision = top.take("revision").integer(minimum=1)
     if identifier.text() != path.stem:
-        raise identifier.fault(f"id {identifier.text()!r} in a file named {path.name!r}", f"write: id: {path.stem}")
+        raise identifier.fault(
+            f"id {identifier.text()!r} in a file named {path.name!r}", f"write: id: {path.stem}"
+        )
     capability = _capability(top.take("compute_capability"))
     sources = {key: entry.text() for key, entry in top.take("sources").mapping().items()}
 
@@ -159,16 +165,40 @@ def _load(path: Path, _modified: int, _size: int) -> Machine:
         entries = top.take(group).mapping()
         for key in keys:
             rule = rules[f"{group}.{key}"]
-            quantity = _quantity(entries.take(key), rule.unit, sources, whole=rule.whole, minimum=rule.minimum)
+            quantity = _quantity(
+                entries.take(key), rule.unit, sources, whole=rule.whole, minimum=rule.minimum
+            )
             quantities[rule.path] = quantity
             values[rule.attribute] = int(quantity.value) if rule.whole else quantity.value
         entries.finish(keys)
 
-    lanes = _table(top.take("lanes"), "lanes", UNITS, "lanes/sub-partition", sources, quantities, whole=False, minimum=0.01)
-    latencies = _table(top.take("latency"), "latency", LATENCIES, "cycles", sources, quantities, whole=True, minimum=1)
+    lanes = _table(
+        top.take("lanes"),
+        "lanes",
+        UNITS,
+        "lanes/sub-partition",
+        sources,
+        quantities,
+        whole=False,
+        minimum=0.01,
+    )
+    latencies = _table(
+        top.take("latency"), "latency", LATENCIES, "cycles", sources, quantities, whole=True, minimum=1
+    )
     shared_pipes = _pipes(top.take("shared_pipes"), lanes, sources)
     top.finish(
-        ["schema", "id", "name", "revision", "compute_capability", "sources", *groups, "lanes", "latency", "shared_pipes"]
+        [
+            "schema",
+            "id",
+            "name",
+            "revision",
+            "compute_capability",
+            "sources",
+            *groups,
+            "lanes",
+            "latency",
+            "shared_pipes",
+        ]
     )
     return Machine(
         id=identifier.text(),

@@ -40,7 +40,9 @@ def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-def occupancy(machine: Machine, *, threads_per_cta: int, registers_per_thread: int = 0, shared_bytes: int = 0) -> Occupancy:
+def occupancy(
+    machine: Machine, *, threads_per_cta: int, registers_per_thread: int = 0, shared_bytes: int = 0
+) -> Occupancy:
     """Resident CTAs of a launch of ``threads_per_cta`` threads, each with ``registers_per_thread`` 32-bit registers.
 
     ``shared_bytes`` is static plus dynamic shared memory per CTA as the kernel asks for it.
@@ -86,11 +88,17 @@ def _register_limit(machine: Machine, registers_per_warp: int, warps: int) -> in
 
 
 def _check(
-    machine: Machine, threads: int, warps: int, registers_per_thread: int, registers_per_warp: int, shared_bytes: int
+    machine: Machine,
+    threads: int,
+    warps: int,
+    registers_per_thread: int,
+    registers_per_warp: int,
+    shared_bytes: int,
 ) -> None:
     if not 1 <= threads <= machine.max_threads_per_cta:
         raise LaunchError(
-            f"{threads} threads per CTA on {machine.id}", hint=f"1 to {machine.max_threads_per_cta} are possible"
+            f"{threads} threads per CTA on {machine.id}",
+            hint=f"1 to {machine.max_threads_per_cta} are possible",
         )
     if registers_per_thread > machine.max_registers_per_thread:
         raise LaunchError(

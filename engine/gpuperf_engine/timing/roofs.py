@@ -49,7 +49,9 @@ def roofs(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[R
     ctas, memory = given.ctas, given.memory
     counts = {unit: count for unit, count in given.warp_instructions.items() if count and unit != "none"}
     shared = memory.shared_wavefronts * WAVEFRONT
-    through_l1 = (memory.load_sectors + memory.store_sectors + memory.local_sectors + memory.atomic_sectors) * SECTOR
+    through_l1 = (
+        memory.load_sectors + memory.store_sectors + memory.local_sectors + memory.atomic_sectors
+    ) * SECTOR
     found = [
         Roof("dram", chip_cycles=caches.dram_bytes / dram_rate(caches, machine) / ctas),
         Roof(
@@ -63,7 +65,9 @@ def roofs(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[R
     if "lsu" in counts:
         found.append(_pipe("lsu", counts["lsu"], machine, ctas))
     issued = sum(counts[unit] for unit in UNITS if unit in counts)
-    found.append(Roof("issue", sm_cycles=issued / (machine.sub_partitions * machine.issue_rate) / ctas, split=True))
+    found.append(
+        Roof("issue", sm_cycles=issued / (machine.sub_partitions * machine.issue_rate) / ctas, split=True)
+    )
     for unit in UNITS:
         if unit != "lsu":
             guests = sum(counts.get(guest, 0) for guest, pipe in machine.shared_pipes.items() if pipe == unit)

@@ -30,7 +30,9 @@ def schedule(instructions: Sequence[Instruction], latencies: Mapping[str, float]
     for index in range(count - 1, -1, -1):
         item = instructions[index]
         own = 1.0 if item.latency == "none" else latencies[item.latency]
-        heights[index] = max((heights[later] + (own if true else 1.0) for later, true in after[index].items()), default=own)
+        heights[index] = max(
+            (heights[later] + (own if true else 1.0) for later, true in after[index].items()), default=own
+        )
     ready = [(-heights[index], index) for index in range(count) if not before[index]]
     heapq.heapify(ready)
     order: list[Instruction] = []

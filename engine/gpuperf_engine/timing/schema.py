@@ -45,7 +45,9 @@ QUANTITIES = (
     QuantityRule("chip", "sm_count", "sm_count", "SMs"),
     QuantityRule("chip", "clock", "clock_mhz", "MHz", whole=False),
     QuantityRule("sm", "sub_partitions", "sub_partitions", "sub-partitions"),
-    QuantityRule("sm", "issue_rate", "issue_rate", "warp instructions/clk/sub-partition", whole=False, minimum=0.01),
+    QuantityRule(
+        "sm", "issue_rate", "issue_rate", "warp instructions/clk/sub-partition", whole=False, minimum=0.01
+    ),
     QuantityRule("sm", "max_warps", "max_warps_per_sm", "warps"),
     QuantityRule("sm", "max_threads", "max_threads_per_sm", "threads"),
     QuantityRule("sm", "max_ctas", "max_ctas_per_sm", "CTAs"),

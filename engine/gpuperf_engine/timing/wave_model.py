@@ -168,7 +168,9 @@ class WaveModel:
         def time(latency: float) -> float:
             return max(self.path(latency).cycles + fixed, delays)
 
-        found = fix_point(time, base, self.caches.l2_bytes * share, self.machine.l2_bandwidth, as_printed=True)
+        found = fix_point(
+            time, base, self.caches.l2_bytes * share, self.machine.l2_bandwidth, as_printed=True
+        )
         rate = dram_rate(self.caches, self.machine)
         return fix_point(time, found.latency, self.caches.dram_bytes * share, rate, as_printed=True).time
 
@@ -183,5 +185,7 @@ class WaveModel:
         latency = base
         for roof in found:
             if roof.name in ("l2", "dram"):
-                latency = loaded_latency(time, latency, roof.cycles(ctas, self.machine, self.given), 1.0).latency
+                latency = loaded_latency(
+                    time, latency, roof.cycles(ctas, self.machine, self.given), 1.0
+                ).latency
         return latency

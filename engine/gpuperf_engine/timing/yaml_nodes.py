@@ -41,14 +41,18 @@ class Entry:
             name = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
             inner = Entry(self.path, f"{self.where}.{name}" if self.where else name, value)
             if name in fields:
-                raise Entry(self.path, inner.where, key).fault("this key is given twice", "remove one of them")
+                raise Entry(self.path, inner.where, key).fault(
+                    "this key is given twice", "remove one of them"
+                )
             fields[name] = inner
         return Fields(self, fields)
 
     def sequence(self) -> list[Entry]:
         if not isinstance(self.node, yaml.SequenceNode):
             raise self.fault("expected a list")
-        return [Entry(self.path, f"{self.where}[{index}]", node) for index, node in enumerate(self.node.value)]
+        return [
+            Entry(self.path, f"{self.where}[{index}]", node) for index, node in enumerate(self.node.value)
+        ]
 
     def text(self) -> str:
         if not isinstance(self.node, yaml.ScalarNode):
@@ -96,7 +100,8 @@ class Fields:
         if key not in self.fields:
             close = nearest(key, self.fields, noun="key") if self.fields else ""
             raise self.entry.fault(
-                f"missing key {key!r}", close.replace("did you mean", "is it") if close.startswith("did") else None
+                f"missing key {key!r}",
+                close.replace("did you mean", "is it") if close.startswith("did") else None,
             )
         return self.fields[key]
 

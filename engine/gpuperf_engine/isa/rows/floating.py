@@ -35,7 +35,9 @@ def testp(a: Value, *, op: str) -> Value:
     if op == "notanumber":
         return magnitude.compare("gt", infinity)
     if op == "normal":
-        return (magnitude.compare("ge", smallest) & magnitude.compare("lt", infinity)) | magnitude.compare("eq", 0)
+        return (magnitude.compare("ge", smallest) & magnitude.compare("lt", infinity)) | magnitude.compare(
+            "eq", 0
+        )
     return magnitude.compare("ne", 0) & magnitude.compare("lt", smallest)
 
 

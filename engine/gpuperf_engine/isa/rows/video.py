@@ -21,9 +21,9 @@ VIDEO: dict[str, Any] = {
     "dtype": "u32 s32",
     "atype": "u32 s32",
     "btype": "u32 s32",
-    "valid": lambda modifiers: "'.sat' and '.add' exclude each other"
-    if modifiers.get("sat") and modifiers.get("add")
-    else "",
+    "valid": lambda modifiers: (
+        "'.sat' and '.add' exclude each other" if modifiers.get("sat") and modifiers.get("add") else ""
+    ),
 }
 _COMPARISONS = "eq ne lt le gt ge"
 _OPERATIONS: dict[str, Callable[[Value, Value], Value]] = {
@@ -78,7 +78,8 @@ def _packed(name: str, lanes: int) -> None:
         add: bool | None,
     ) -> Value:
         pieces = [
-            operation(_piece(a, atype, width, index), _piece(b, btype, width, index)) for index in range(lanes)
+            operation(_piece(a, atype, width, index), _piece(b, btype, width, index))
+            for index in range(lanes)
         ]
         return _gather(pieces, c, dtype, sat, add)
 

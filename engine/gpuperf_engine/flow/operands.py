@@ -47,6 +47,9 @@ def matched(instruction: Instruction) -> Iterator[tuple[OperandForm, Operand]]:
 
 def writes(instruction: Instruction) -> tuple[Register, ...]:
     """Destination registers. A guarded instruction writes them only in lanes where the guard holds."""
+    known = instruction.registers_written
+    if known is not None:
+        return known
     found: list[Register] = []
     for form, operand in matched(instruction):
         if isinstance(operand, CallTarget):
@@ -54,11 +57,15 @@ def writes(instruction: Instruction) -> tuple[Register, ...]:
                 found += registers_in(result)
         elif form.role == "destination" and not isinstance(operand, Address):
             found += registers_in(operand)
-    return tuple(found)
+    instruction.registers_written = tuple(found)
+    return instruction.registers_written
 
 
 def reads(instruction: Instruction) -> tuple[Register, ...]:
     """Source registers: value sources, address bases, the guard, and arguments of calls."""
+    known = instruction.registers_read
+    if known is not None:
+        return known
     found: list[Register] = []
     if instruction.guard is not None:
         found.append(instruction.guard.register)
@@ -70,4 +77,5 @@ def reads(instruction: Instruction) -> tuple[Register, ...]:
                 found += registers_in(argument)
         elif form.role != "destination" or isinstance(operand, Address):
             found += registers_in(operand)
-    return tuple(found)
+    instruction.registers_read = tuple(found)
+    return instruction.registers_read

@@ -224,6 +224,9 @@ class Instruction:
     location: SourcePosition | None = None
     targets: tuple[LabelOperand, ...] = ()
     pragmas: tuple[str, ...] = ()
+    #: what ``flow.operands`` found it to read and write, kept since every analysis asks
+    registers_read: tuple[Register, ...] | None = field(default=None, repr=False)
+    registers_written: tuple[Register, ...] | None = field(default=None, repr=False)
 
     @property
     def effect(self) -> str:

@@ -50,7 +50,7 @@ class Block:
         if block.synchronises and instructions[0].effect in ("exchange", "warp_barrier"):
             self.sync = Exchange(to, instructions[0])
             instructions = instructions[1:]
-        if block.kind == "trap" or (instructions and instructions[-1].effect in _ENDS):
+        if instructions and instructions[-1].effect in _ENDS:
             instructions = instructions[:-1]
         self.steps = tuple(_step(to, instruction, block) for instruction in instructions)
         self.end: End = make_end(to, block)

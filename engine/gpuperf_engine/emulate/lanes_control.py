@@ -16,7 +16,7 @@ from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Guard, Operand
 from .barriers import BARRIERS
-from .diagnose import bad_barrier, bad_target, lanes_of, trap
+from .diagnose import bad_barrier, bad_target, lanes_of
 from .lanes_calls import Call
 from .lanes_operands import Prepare, bits_of, destinations, every_lane, reader
 from .lanes_values import LaneValue
@@ -46,8 +46,6 @@ def make_end(to: Prepare, block: BasicBlock) -> End:
         return _return
     if block.kind in ("return", "exit"):
         return _exit
-    if block.kind == "trap":
-        return _trap(block)
     return BarrierEnd(to, block)
 
 
@@ -180,15 +178,6 @@ def _return(warp: LanesWarp) -> Status | None:
 def _exit(warp: LanesWarp) -> Status | None:
     warp.splits.exit(warp.mask)
     return None
-
-
-def _trap(block: BasicBlock) -> End:
-    instruction = block.instructions[-1]
-
-    def end(warp: LanesWarp) -> Status | None:
-        raise trap(warp.place(), instruction, warp.mask)
-
-    return end
 
 
 class BarrierEnd:

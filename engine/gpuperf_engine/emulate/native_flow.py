@@ -44,9 +44,6 @@ def write_terminator(to: BlockWriter) -> None:
     elif block.kind in ("return", "exit"):
         to.flush()
         _leave(to, block.kind)
-    elif block.kind == "trap":
-        to.flush()
-        to.frame.stop(str(block.index), Status.EVENT, Event.TRAP, str(max(0, len(block.instructions) - 1)))
     elif block.kind == "barrier":
         write_barrier(to)
     else:

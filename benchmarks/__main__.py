@@ -54,14 +54,17 @@ def fresh(code: str, **environment: str) -> dict[str, float]:
 
 
 def first_and_cached(case: str) -> tuple[float, float]:
-    """Milliseconds from PTX text to results with an empty cache, and again in a new process with the cache filled."""
-    with tempfile.TemporaryDirectory() as cache:
-        code = f"from benchmarks import kernels; kernels.print_first_run({case!r})"
-        # the runtime functions, compiled once per installation, are made by another kernel first
-        fresh("from benchmarks import kernels; kernels.print_first_run('warm-up')", XDG_CACHE_HOME=cache)
-        first = fresh(code, XDG_CACHE_HOME=cache)["ms"]
-        cached = fresh(code, XDG_CACHE_HOME=cache)["ms"]
-    return first, cached
+    """Milliseconds from PTX text to results with an empty cache, and again in a new process with the cache filled: medians
+    of three empty caches and of all further processes."""
+    code = f"from benchmarks import kernels; kernels.print_first_run({case!r})"
+    first, cached = [], []
+    for _ in range(3):
+        with tempfile.TemporaryDirectory() as cache:
+            # the runtime functions, compiled once per installation, are made by another kernel first
+            fresh("from benchmarks import kernels; kernels.print_first_run('warm-up')", XDG_CACHE_HOME=cache)
+            first.append(fresh(code, XDG_CACHE_HOME=cache)["ms"])
+            cached += [fresh(code, XDG_CACHE_HOME=cache)["ms"] for _ in range(2)]
+    return statistics.median(first), statistics.median(cached)
 
 
 def engine_rows() -> list[str]:
@@ -132,7 +135,7 @@ def main() -> None:
     print(
         f"Machine: {platform.machine()}, {os.cpu_count()} cores, {machine.cpu_name()}; "
         f"plain 32-lane f32 add: {machine.add_rate() / 1e9:.1f} G lane operations/s on one core. "
-        f"Python {platform.python_version()}. Medians of {RUNS} runs.\n"
+        f"Python {platform.python_version()}. Medians: warm run of {RUNS}, first run of 3, cached start of 6 processes.\n"
     )
     print("\n".join(engine_rows()))
     if not options.engine_only:

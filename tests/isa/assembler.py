@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from gpuperf_engine.errors import PtxError
 from gpuperf_engine.isa.table import OperandForm, Row, Spelling, lookup
 
 PTXAS = shutil.which("ptxas")
@@ -157,7 +158,7 @@ def spellings(row: Row, limit: int = 200) -> Iterator[Spelling]:
     for opcode in opcodes(row, limit):
         try:
             found = lookup(opcode)
-        except Exception:  # refused by a constraint of the row
+        except PtxError:  # refused by a constraint of the row
             continue
         yield from (spelling for spelling in found if spelling.row is row)
 

@@ -275,9 +275,11 @@ _NOWHERE = Allocation("", 0, 0)
 
 
 def _neighbour(memory: Memory, address: int, size: int) -> str:
-    """Where the address lies relative to the nearest allocation."""
+    """Where the address lies relative to the nearest allocation; nobody means to reach a parameter buffer from below."""
     below = memory.below(address)
-    above = next((item for item in memory.allocations if item.address > address), None)
+    above = next(
+        (item for item in memory.allocations if item.address > address and item.kind != "param"), None
+    )
     if below is not None and below.size and (above is None or address - below.end <= above.address - address):
         over = address + size - below.end
         return f"{over:,} bytes past the end of {below.name!r} ({below.size:,} bytes at {below.address:#x})"

@@ -38,6 +38,7 @@ from typing import Literal
 
 import case_programs as programs
 from case_types import Arg, Array, Case, Dim, Launch, Program, execute
+from cnn import programs as layers
 
 __all__ = ["BENCH", "CASES", "SMALL", "Arg", "Array", "Case", "Dim", "Launch", "Program", "execute"]
 
@@ -53,9 +54,15 @@ def cuda(
     *size: int | float | str,
     kind: Literal["small", "bench"] = "small",
     fixed_schedule: bool = True,
+    folder: str = "kernels",
 ) -> Case:
-    """A case of kernels/<stem>.ptx."""
-    return Case(name, HERE / "kernels" / f"{stem}.ptx", kind, partial(make, *size), fixed_schedule)
+    """A case of <folder>/<stem>.ptx."""
+    return Case(name, HERE / folder / f"{stem}.ptx", kind, partial(make, *size), fixed_schedule)
+
+
+def layer(stem: str, entry: str, make: Make, *size: int) -> Case:
+    """A case of cnn/<stem>.ptx."""
+    return cuda(stem, f"cnn_{entry}-{'x'.join(map(str, size))}", make, *size, folder="cnn")
 
 
 def both(stem: str, make: Make, *size: int) -> list[Case]:
@@ -142,6 +149,35 @@ CASES: list[Case] = [
         )
         for stem in ("sgemm_tiled", "sgemm_tiled_slow")
     ),
+    *(
+        layer("convolution", "convolution_3x3", partial(layers.convolution, 3), *size)
+        for size in ((1, 2, 3, 5, 4, 5), (2, 1, 1, 9, 7, 66))
+    ),
+    *(
+        layer("convolution", "convolution_1x1", partial(layers.convolution, 1), 1, *size)
+        for size in ((1, 17, 5, 7, 6), (1, 16, 8, 8, 64))
+    ),
+    *(
+        layer("depthwise", "depthwise_3x3", partial(layers.depthwise, 1), *size)
+        for size in ((1, 1, 1, 1), (2, 2, 17, 9))
+    ),
+    *(
+        layer("depthwise", "depthwise_3x3_stride_2", partial(layers.depthwise, 2), *size)
+        for size in ((1, 1, 1, 1), (1, 2, 17, 35))
+    ),
+    *(layer("elementwise", "batch_norm", layers.batch_norm, *size) for size in ((1, 1, 4), (2, 3, 140))),
+    *(
+        layer("elementwise", f"{name}_activation", partial(layers.activation, name), size)
+        for name in ("relu6", "silu")
+        for size in (4, 512, 600)
+    ),
+    *(layer("pooling", "max_pool_3x3", layers.max_pool, *size) for size in ((1, 1, 1, 1), (1, 2, 17, 6))),
+    *(layer("pooling", "average_pool", layers.average_pool, *size) for size in ((1, 1, 1, 1), (3, 2, 7, 9))),
+    *(
+        layer("classifier", "fully_connected", layers.fully_connected, *size)
+        for size in ((1, 4, 1), (2, 268, 5))
+    ),
+    *(layer("classifier", "softmax", layers.softmax, *size) for size in ((1, 1), (5, 45))),
     *both("vector_add", programs.triton_vector_add, 1008),
     *both("softmax", programs.triton_softmax, 2, 300),
     *both("layernorm", programs.triton_layernorm, 2, 700, 704),

@@ -11,11 +11,11 @@ import gpuperf_engine as ge
 from tests.examples import closed_forms
 from tests.examples.closed_forms import Counts
 
-KERNELS = Path(__file__).resolve().parents[2] / "examples" / "kernels"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def kernel(stem: str, entry: str) -> ge.Kernel:
-    path = KERNELS / f"{stem}.ptx"
+def kernel(stem: str, entry: str, folder: str = "kernels") -> ge.Kernel:
+    path = EXAMPLES / folder / f"{stem}.ptx"
     return ge.parse(path.read_text(encoding="utf-8"), path=path.name)[entry]
 
 
@@ -73,3 +73,32 @@ def test_sgemm() -> None:
     agree(profile, closed_forms.sgemm_tiled(m, n, k))
     assert profile.flops["sp"] == 2 * m * n * k
     np.testing.assert_array_equal(c.numpy(), a @ b)
+
+
+def test_relu6() -> None:
+    values = np.random.default_rng(1).integers(-9, 10, 1 << 18).astype(np.float32)
+    device = ge.Device()
+    data, quads = device.array(values), values.size // 4
+    relu = kernel("elementwise", "relu6_activation", "cnn")
+    profile = device.launch(relu, quads // 256, 256, [np.int32(quads), data])
+    agree(profile, closed_forms.relu6(values.size, 256))
+    np.testing.assert_array_equal(data.numpy(), values.clip(0, 6))
+
+
+def test_convolution() -> None:
+    """A pointwise convolution of one image is a matrix product."""
+    channels, side, filters = 48, 32, 128
+    rng = np.random.default_rng(2)
+    image = rng.integers(-8, 8, (channels, side * side)).astype(np.float32)
+    weights = rng.integers(-8, 8, (filters, channels)).astype(np.float32)
+    shape = np.array([1, channels, side, side, filters, side, side, 1, 0], np.int32).tobytes()
+    device = ge.Device()
+    out = device.empty((filters, side * side), np.float32)
+    profile = device.launch(
+        kernel("convolution", "convolution_1x1", "cnn"),
+        (side * side // 64, filters // 64),
+        256,
+        [shape, device.array(image), device.array(weights), out],
+    )
+    agree(profile, closed_forms.convolution_1x1(channels, side * side, filters))
+    np.testing.assert_array_equal(out.numpy(), weights @ image)

@@ -95,3 +95,44 @@ def sgemm_tiled(m: int, n: int, k: int) -> Counts:
             "bar.sync": 2 * threads * tiles,
         },
     )
+
+
+def relu6(elements: int, block: int) -> Counts:
+    """A multiple of 4 * block elements: every thread has four. 8 through the guard, 15 for the quad, ret."""
+    threads = elements // 4
+    return Counts(
+        thread_instructions=24 * threads,
+        warp_instructions=24 * threads // WARP,
+        branches_executed=threads // WARP,
+        branches_divergent=0,
+        load_sectors=elements // SECTOR_WORDS,
+        store_sectors=elements // SECTOR_WORDS,
+        opcodes={"max.f32": elements, "min.f32": elements, "ld.global.v4.f32": threads},
+    )
+
+
+def convolution_1x1(channels: int, plane: int, filters: int) -> Counts:
+    """One image; pixels and filters are multiples of 64, channels of 16. 199 up to the loop, 398 per step, 137 after.
+
+    A step fetches the tiles of the next, so the first is fetched before the loop and none in the last step. A warp
+    stores 64 pixels of two filters with every instruction, but a quarter of them: 16 sectors, 16 times.
+    """
+    blocks, steps = plane // 64 * filters // 64, channels // 16
+    threads = 256 * blocks
+    each = 199 + 398 * steps + 137
+    return Counts(
+        thread_instructions=each * threads,
+        warp_instructions=each * threads // WARP,
+        branches_executed=(1 + steps) * threads // WARP,
+        branches_divergent=0,
+        load_sectors=2 * 64 * 16 // SECTOR_WORDS * steps * blocks,
+        store_sectors=16 * 16 * threads // WARP,
+        opcodes={
+            "fma.rn.f32": channels * plane * filters,
+            "ld.shared.v4.f32": 32 * steps * threads,
+            "st.shared.f32": 8 * steps * threads,
+            "ld.global.nc.f32": 8 * (1 + steps) * threads,
+            "st.global.f32": plane * filters,
+            "bar.sync": steps * threads,
+        },
+    )

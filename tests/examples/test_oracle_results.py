@@ -25,6 +25,8 @@ FORMULAS = {
     "transpose_conflicts-32x64": closed_forms.transpose("transpose_conflicts", 32, 64),
     "transpose_padded-32x64": closed_forms.transpose("transpose_padded", 32, 64),
     "sgemm_tiled-16x32x16": closed_forms.sgemm_tiled(16, 32, 16),
+    "cnn_relu6_activation-512": closed_forms.relu6(512, 64),
+    "cnn_convolution_1x1-1x1x16x8x8x64": closed_forms.convolution_1x1(16, 64, 64),
 }
 
 

@@ -25,6 +25,14 @@ __all__ = [
 ]
 
 
+SECTOR_BYTES = 32
+"""What global and local memory are moved in."""
+
+
+def _efficiency(requested: int, sectors: int) -> float:
+    return 100.0 * requested / (SECTOR_BYTES * sectors) if sectors else 100.0
+
+
 @dataclass(frozen=True, slots=True)
 class Branches:
     """Branch metrics per warp over guarded ``bra``, guarded ``ret``/``exit`` and ``brx.idx``; an unguarded ``bra`` is not
@@ -42,8 +50,10 @@ class Branches:
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Memory behaviour of all warps. A request is one warp instruction with at least one active lane; a sector is one
-    distinct 32-byte piece of one request; a wavefront is one pass of shared memory; a conflict is a wavefront beyond those
-    that the width alone needs. ``accesses`` counts lanes per ``<kind>.<space>.<bits>`` such as ``load.global.128``."""
+    distinct 32-byte piece of one request, a line one of 128 bytes; a wavefront is one pass of shared memory; a conflict is a
+    wavefront beyond those that the width alone needs. Bytes are those that the lanes ask for. ``turns`` of atomics: the most
+    lanes on one address, summed over requests. ``accesses`` counts lanes per ``<kind>.<space>.<bits>`` such as
+    ``load.global.128``."""
 
     global_load_requests: int = 0
     global_load_sectors: int = 0
@@ -60,6 +70,42 @@ class Memory:
     global_load_bytes: int = 0
     global_store_bytes: int = 0
     accesses: Mapping[str, int] = field(default_factory=dict)
+    global_load_lines: int = 0
+    global_store_lines: int = 0
+    global_atomic_lines: int = 0
+    global_atomic_bytes: int = 0
+    global_atomic_turns: int = 0
+    shared_load_bytes: int = 0
+    shared_store_bytes: int = 0
+    shared_atomic_requests: int = 0
+    shared_atomic_wavefronts: int = 0
+    shared_atomic_bytes: int = 0
+    shared_atomic_turns: int = 0
+    local_load_requests: int = 0
+    local_load_sectors: int = 0
+    local_store_requests: int = 0
+    local_store_sectors: int = 0
+
+    @property
+    def global_load_efficiency(self) -> float:
+        """Bytes that lanes load from global memory per 100 bytes of sectors moved for them (nvprof's ``gld_efficiency``): above
+        100 where lanes read the same bytes, 100 if nothing was loaded."""
+        return _efficiency(self.global_load_bytes, self.global_load_sectors)
+
+    @property
+    def global_store_efficiency(self) -> float:
+        """The same of stores (``gst_efficiency``)."""
+        return _efficiency(self.global_store_bytes, self.global_store_sectors)
+
+    @property
+    def local_moved_bytes(self) -> int:
+        """Bytes of the sectors of local memory that are moved for ``local_bytes``."""
+        return SECTOR_BYTES * (self.local_load_sectors + self.local_store_sectors)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures, those that follow from others included."""
+        more = ("global_load_efficiency", "global_store_efficiency", "local_moved_bytes")
+        return {**asdict(self), **{name: getattr(self, name) for name in more}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +146,9 @@ class BranchProfile:
 
 @dataclass(frozen=True, slots=True)
 class SiteProfile:
-    """One memory instruction: what it asked for and what that cost. ``wavefronts`` and ``ideal_wavefronts`` are of shared
-    memory, ``sectors`` of global and local memory."""
+    """One memory instruction: what it asked for and what that cost, as in ``Memory``. ``source`` is its source line
+    (``kernel.cu:17``), empty if the PTX does not say. A generic access may go anywhere: ``shared_lanes`` and ``local_lanes`` tell
+    how many of ``lanes`` went to shared and local memory, and requests are counted for each space that one reaches."""
 
     function: str
     line: int
@@ -109,14 +156,61 @@ class SiteProfile:
     space: str
     kind: str  # load, store, atomic, reduction
     bytes_per_lane: int
+    source: str
     requests: int
     lanes: int
     sectors: int
     wavefronts: int
     ideal_wavefronts: int
-    #: of ``lanes``, those that went to shared and to local memory (a generic access may go anywhere)
     shared_lanes: int = 0
     local_lanes: int = 0
+    cache_lines: int = 0
+    local_sectors: int = 0
+    turns: int = 0
+    shared_turns: int = 0
+    global_requests: int = 0
+    shared_requests: int = 0
+    local_requests: int = 0
+
+    @property
+    def other_lanes(self) -> int:
+        """Lanes that went neither to shared nor to local memory."""
+        return self.lanes - self.shared_lanes - self.local_lanes
+
+    @property
+    def global_bytes(self) -> int:
+        """Bytes that lanes ask of global memory."""
+        return self.other_lanes * self.bytes_per_lane if self.global_requests else 0
+
+    @property
+    def conflicts(self) -> int:
+        """Wavefronts beyond those that the width alone needs."""
+        return self.wavefronts - self.ideal_wavefronts
+
+    @property
+    def sectors_per_request(self) -> float:
+        """Sectors of global memory per request that reached it; 0 if none did."""
+        return self.sectors / self.global_requests if self.global_requests else 0.0
+
+    @property
+    def ideal_sectors_per_request(self) -> float:
+        """The sectors that as many bytes fill when they are distinct and lie side by side, aligned: 4 for 32 lanes of 4 bytes."""
+        return self.global_bytes / SECTOR_BYTES / self.global_requests if self.global_requests else 0.0
+
+    @property
+    def efficiency(self) -> float:
+        """Bytes asked of global memory per 100 bytes moved; 100 if none were moved."""
+        return _efficiency(self.global_bytes, self.sectors)
+
+    @property
+    def conflicts_per_request(self) -> float:
+        """Conflicts per request that reached shared memory."""
+        return self.conflicts / self.shared_requests if self.shared_requests else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures, those that follow from others included."""
+        more = ("sectors_per_request", "ideal_sectors_per_request", "efficiency", "conflicts_per_request")
+        return {**asdict(self), **{name: getattr(self, name) for name in more}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +289,10 @@ class Profile:
         data = {name: getattr(self, name) for name in _PROFILE_KEYS}
         data["branches"] = {**asdict(self.branches), "efficiency": self.branches.efficiency}
         data["resources"] = asdict(self.resources)
-        data["memory"] = asdict(self.observed_memory) if self.observed_memory is not None else None
-        for name in ("blocks", "branch_sites", "by_line", "by_source_line", "sites"):
+        data["memory"] = self.observed_memory.to_dict() if self.observed_memory is not None else None
+        for name in ("blocks", "branch_sites", "by_line", "by_source_line"):
             data[name] = [asdict(record) for record in getattr(self, name)]
+        data["sites"] = [site.to_dict() for site in self.sites]
         for name in ("opcodes", "warp_opcodes", "by_category", "units", "flops"):
             data[name] = dict(sorted(getattr(self, name).items()))
         data["version"] = list(self.version)

@@ -76,10 +76,10 @@ def test_atomics_of_one_address_follow_each_other(addresses: np.ndarray, expecte
 def test_observations_add_up() -> None:
     def made(number: int, seen: set[int]) -> Observation:
         five = [np.full(3, number, np.int64) for _ in range(5)]
-        return Observation(*five, np.full((2, 7), number, np.int64), frozenset(seen))
+        return Observation(*five, np.full((2, 14), number, np.int64), frozenset(seen))
 
     total = made(1, {0})
     total.add(made(4, {1}))
     assert total.block_warps.tolist() == total.predicated.tolist() == [5, 5, 5]
-    assert total.sites is not None and total.sites.tolist() == [[5] * 7] * 2
+    assert total.sites is not None and total.sites.tolist() == [[5] * 14] * 2
     assert total.uninitialized == {0, 1}

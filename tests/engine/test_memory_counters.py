@@ -1,7 +1,9 @@
-"""Sectors, wavefronts and requests of random accesses equal the definitions, worked out with Python sets."""
+"""Sectors, lines, wavefronts, turns and requests of all kinds of accesses equal the definitions of ``docs/metrics.md``, worked
+out here byte by byte with Python sets."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,37 +12,77 @@ import pytest
 import gpuperf_engine as ge
 from tests.engine.running import launch
 
-OPCODES = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 SPACE = 4096  # bytes
+#: what one lane accesses: opcode suffix, registers, bytes
+FORMS = {
+    "u8": ("%h1", 1),
+    "u16": ("%h1", 2),
+    "u32": ("%r10", 4),
+    "u64": ("%rd10", 8),
+    "b128": ("%q1", 16),
+    "v2.u8": ("{%h1, %h2}", 2),
+    "v4.u8": ("{%h1, %h2, %h3, %h4}", 4),
+    "v2.u16": ("{%h1, %h2}", 4),
+    "v4.u16": ("{%h1, %h2, %h3, %h4}", 8),
+    "v2.f32": ("{%f1, %f2}", 8),
+    "v4.f32": ("{%f1, %f2, %f3, %f4}", 16),
+    "v2.u64": ("{%rd10, %rd11}", 16),
+    "v8.f32": ("{%f1, %f2, %f3, %f4, %f5, %f6, %f7, %f8}", 32),
+    "v4.u64": ("{%rd10, %rd11, %rd12, %rd13}", 32),
+}
+LONG = [form for form, (_, width) in FORMS.items() if width == 32]
+Offsets = list[int]  # bytes per lane; −1 for a lane that does not take part
 
 
-def wavefronts(addresses: list[int], width: int) -> tuple[int, int]:
-    """Passes over 32 banks of 4 bytes, and those that the width alone needs: all lanes at once up to 4 bytes, half warps of 8,
-    quarter warps of 16; in a pass a bank gives one word to whoever asks for it."""
-    lanes = {4: 32, 8: 16, 16: 8}[max(width, 4)]
-    taken = ideal = 0
-    for first in range(0, 32, lanes):
-        banks: dict[int, set[int]] = {}
-        for lane in range(first, first + lanes):
-            if addresses[lane] < 0:
-                continue
-            for byte in range(addresses[lane], addresses[lane] + width):
-                banks.setdefault(byte // 4 % 32, set()).add(byte // 4)
-        if banks:
-            ideal += 1
-            taken += max(map(len, banks.values()))
-    return taken, ideal
+def touched(offsets: Offsets, width: int, piece: int) -> int:
+    """Distinct pieces of so many bytes."""
+    return len({byte // piece for at in offsets if at >= 0 for byte in range(at, at + width)})
 
 
-def sectors(addresses: list[int], width: int) -> int:
-    """Distinct pieces of 32 bytes."""
-    return len(
-        {byte // 32 for address in addresses if address >= 0 for byte in range(address, address + width)}
+def local_sectors(offsets: Offsets, width: int) -> int:
+    """The same word of consecutive lanes is consecutive: word w of lane l lies at 128 w + 4 l."""
+    places = {
+        byte // 4 * 128 + 4 * lane
+        for lane, at in enumerate(offsets)
+        if at >= 0
+        for byte in range(at, at + width)
+    }
+    return len({place // 32 for place in places})
+
+
+def passes(offsets: Offsets, width: int) -> int:
+    """Every bank gives one word per pass, to whoever asks for it."""
+    banks: dict[int, set[int]] = {}
+    for at in offsets:
+        for byte in range(at, at + width) if at >= 0 else ():
+            banks.setdefault(byte // 4 % 32, set()).add(byte // 4)
+    return max(map(len, banks.values()), default=0)
+
+
+def mergeable(offsets: Offsets) -> bool:
+    """Whether for i xor 1, or for i xor 2, all pairs of active lanes have one address."""
+    return any(
+        all(at < 0 or offsets[lane ^ apart] in (-1, at) for lane, at in enumerate(offsets))
+        for apart in (1, 2)
     )
 
 
-def patterns(width: int) -> dict[str, list[int]]:
-    """Byte offsets per lane; −1 for a lane that does not take part."""
+def wavefronts(offsets: Offsets, width: int, kind: str) -> tuple[int, int]:
+    """Passes and phases: all lanes at once up to 4 bytes, half warps of 8, quarter warps of 16 bytes. Two neighbouring phases
+    of a load become one where lanes pair up and that is fewer passes."""
+    lanes = 128 // max(width, 4)
+    taken = ideal = 0
+    for first in range(0, 32, 2 * lanes):
+        parts = [offsets[first : first + lanes], offsets[first + lanes : first + 2 * lanes]]
+        needed = [passes(part, width) for part in parts]
+        together = passes(parts[0] + parts[1], width)
+        merged = all(needed) and kind == "load" and mergeable(parts[0] + parts[1]) and together < sum(needed)
+        taken += together if merged else sum(needed)
+        ideal += 1 if merged else sum(number > 0 for number in needed)
+    return taken, ideal
+
+
+def patterns(width: int) -> dict[str, Offsets]:
     rng = np.random.default_rng(width)
     last = SPACE // width - 1
     some = {
@@ -51,40 +93,32 @@ def patterns(width: int) -> dict[str, list[int]]:
         "every second": 2 * np.arange(32),
         "every 32nd": np.minimum(32 * np.arange(32), last),
         "every 33rd": np.minimum(33 * np.arange(32), last),
+        "every 31st, downwards": np.minimum(31 * np.arange(32), last)[::-1],
         "pairs": np.arange(32) // 2,
+        "pairs in one bank": np.minimum(np.arange(32) // 2 * 32, last),
+        "every second the same": np.arange(32) // 4 * 2 + np.arange(32) % 2,
+        "quarters the same": np.arange(32) // 8,
+        "eights in turn": np.arange(32) % 8,
+        "halves swapped": np.arange(32) ^ 16,
         "random": rng.integers(0, last, 32),
         "random in a corner": rng.integers(0, 64, 32),
+        "random pairs": np.repeat(rng.integers(0, 64, 16), 2),
     }
     made = {name: [int(place) * width for place in places] for name, places in some.items()}
-    made["half of the lanes"] = [offset if lane % 2 else -1 for lane, offset in enumerate(made["random"])]
-    made["one lane"] = [offset if lane == 19 else -1 for lane, offset in enumerate(made["random"])]
-    made["upper half warp"] = [
-        offset if lane >= 16 else -1 for lane, offset in enumerate(made["consecutive"])
+    made["half of the lanes"] = [at if lane % 2 else -1 for lane, at in enumerate(made["random"])]
+    made["a quarter of the lanes"] = [
+        at if lane % 4 == 1 else -1 for lane, at in enumerate(made["every second"])
     ]
+    made["one lane"] = [at if lane == 19 else -1 for lane, at in enumerate(made["random"])]
+    made["upper half warp"] = [at if lane >= 16 else -1 for lane, at in enumerate(made["consecutive"])]
+    made["some consecutive lanes"] = [at if 3 <= lane < 21 else -1 for lane, at in enumerate(made["shifted"])]
+    made["nobody"] = [-1] * 32
     return made
 
 
-def access(kind: str, space: str, width: int) -> str:
-    if width == 16:
-        registers = "{%r10, %r11, %r12, %r13}"
-        return (
-            f"ld{space}.v4.u32 {registers}, [%rd5];"
-            if kind == "load"
-            else f"st{space}.v4.u32 [%rd5], {registers};"
-        )
-    register = {1: "%h1", 2: "%h1", 4: "%r10", 8: "%rd9"}[width]
-    type_ = OPCODES[width]
-    return (
-        f"ld{space}.{type_} {register}, [%rd5];"
-        if kind == "load"
-        else f"st{space}.{type_} [%rd5], {register};"
-    )
-
-
-def run(
-    backend: str, kind: str, space: str, width: int, offsets: list[int], generic: bool = False
-) -> ge.Profile:
-    """One access per lane at the given offsets from the start of ``space``."""
+@cache
+def kernel(kind: str, space: str, form: str, generic: bool) -> Any:
+    """One access per lane at given offsets from the start of ``space``."""
     base = {
         ".global": "ld.param.u64 %rd4, [data];",
         ".shared": "mov.u64 %rd4, tile;",
@@ -92,8 +126,19 @@ def run(
     }[space]
     if generic and space != ".global":
         base += f" cvta{space}.u64 %rd4, %rd4;"
-    body = f"""
-    .local .align 16 .b8 scratch[{SPACE}];
+    registers, where = FORMS[form][0], "" if generic else space
+    access = (
+        f"ld{where}.{form} {registers}, [%rd5]" if kind == "load" else f"st{where}.{form} [%rd5], {registers}"
+    )
+    text = f"""
+    .version 8.8
+    .target sm_100
+    .address_size 64
+    .shared .align 32 .b8 tile[{SPACE}];
+    .visible .entry k(.param .u64 offsets, .param .u64 data)
+    {{
+    .reg .pred %p<2>; .reg .b16 %h<5>; .reg .b32 %r<12>; .reg .b64 %rd<14>; .reg .f32 %f<9>; .reg .b128 %q<2>;
+    .local .align 32 .b8 scratch[{SPACE}];
     ld.param.u64 %rd1, [offsets];
     mov.u32 %r1, %tid.x;
     mul.wide.u32 %rd2, %r1, 8;
@@ -102,47 +147,55 @@ def run(
     setp.lt.s64 %p1, %rd3, 0;
     {base}
     add.u64 %rd5, %rd4, %rd3;
-    @!%p1 {access(kind, "" if generic else space, width)}
-    ret;"""
+    @!%p1 {access};
+    ret;
+    }}"""
+    return ge.parse(text, path="k.ptx")["k"]
+
+
+def run(
+    backend: str, kind: str, space: str, form: str, offsets: Offsets, generic: bool = False
+) -> ge.Profile:
     device = ge.Device(backend=backend, memory_bytes=1 << 20)
-    args: list[Any] = [device.array(np.array(offsets, np.int64)), device.zeros(SPACE, np.uint8)]
-    before = f".shared .align 16 .b8 tile[{SPACE}];"
-    return launch(
-        backend,
-        body,
-        parameters=".param .u64 offsets, .param .u64 data",
-        before=before,
-        args=args,
-        device=device,
-    )
+    args = [device.array(np.array(offsets, np.int64)), device.zeros(SPACE, np.uint8)]
+    return device.launch(kernel(kind, space, form, generic), 1, 32, args)
 
 
-@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
-@pytest.mark.parametrize("generic", [False, True])
-def test_accesses(backend: str, width: int, generic: bool) -> None:
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", ["load", "store"])
+def test_accesses(backend: str, kind: str, form: str) -> None:
+    width = FORMS[form][1]
     for name, offsets in patterns(width).items():
-        lanes = sum(offset >= 0 for offset in offsets)
-        for kind in ("load", "store"):
-            site = run(backend, kind, ".global", width, offsets, generic).sites[-1]
-            assert (site.requests, site.lanes, site.bytes_per_lane) == (1, lanes, width), name
-            assert site.sectors == sectors(offsets, width), name
-            assert (site.wavefronts, site.ideal_wavefronts) == (0, 0), name
-            site = run(backend, kind, ".shared", width, offsets, generic).sites[-1]
-            assert (site.requests, site.lanes, site.shared_lanes) == (1, lanes, lanes), name
-            assert (site.wavefronts, site.ideal_wavefronts) == wavefronts(offsets, width), name
-            assert site.sectors == 0, name
-
-
-def test_nobody_takes_part(backend: str) -> None:
-    site = run(backend, "load", ".global", 4, [-1] * 32).sites[-1]
-    assert (site.requests, site.lanes, site.sectors) == (0, 0, 0)
-    site = run(backend, "store", ".shared", 4, [-1] * 32).sites[-1]
-    assert (site.requests, site.lanes, site.wavefronts, site.ideal_wavefronts) == (0, 0, 0, 0)
+        lanes = sum(at >= 0 for at in offsets)
+        some = int(lanes > 0)
+        for generic in (False, True):
+            site = run(backend, kind, ".global", form, offsets, generic).sites[-1]
+            assert (site.requests, site.lanes, site.bytes_per_lane) == (some, lanes, width), name
+            assert (site.global_requests, site.shared_requests, site.local_requests) == (some, 0, 0), name
+            assert (site.sectors, site.cache_lines) == (
+                touched(offsets, width, 32),
+                touched(offsets, width, 128),
+            ), name
+            assert (site.wavefronts, site.local_sectors, site.global_bytes) == (0, 0, lanes * width), name
+            if form in LONG:  # of global memory only
+                continue
+            site = run(backend, kind, ".shared", form, offsets, generic).sites[-1]
+            assert (site.requests, site.lanes, site.shared_lanes) == (some, lanes, lanes), name
+            assert (site.global_requests, site.shared_requests, site.local_requests) == (0, some, 0), name
+            assert (site.wavefronts, site.ideal_wavefronts) == wavefronts(offsets, width, kind), name
+            assert (site.sectors, site.cache_lines, site.local_sectors, site.global_bytes) == (0, 0, 0, 0), (
+                name
+            )
+            site = run(backend, kind, ".local", form, offsets, generic).sites[-1]
+            assert (site.requests, site.lanes, site.local_lanes) == (some, lanes, lanes), name
+            assert (site.global_requests, site.shared_requests, site.local_requests) == (0, 0, some), name
+            assert site.local_sectors == local_sectors(offsets, width), name
+            assert (site.sectors, site.cache_lines, site.wavefronts, site.global_bytes) == (0, 0, 0, 0), name
 
 
 def test_totals_by_space(backend: str) -> None:
     offsets = patterns(4)["every 32nd"]
-    memory = run(backend, "store", ".shared", 4, offsets).memory
+    memory = run(backend, "store", ".shared", "u32", offsets).memory
     assert (memory.shared_store_requests, memory.shared_store_wavefronts, memory.shared_conflicts) == (
         1,
         32,
@@ -150,26 +203,137 @@ def test_totals_by_space(backend: str) -> None:
     )
     assert (memory.global_load_requests, memory.global_load_sectors, memory.global_load_bytes) == (1, 8, 256)
     assert dict(memory.accesses) == {"load.global.64": 32, "store.shared.32": 32}
-    memory = run(backend, "load", ".local", 8, patterns(8)["half of the lanes"]).memory
+    memory = run(backend, "load", ".local", "u64", patterns(8)["half of the lanes"]).memory
     assert memory.local_bytes == 16 * 8
     assert dict(memory.accesses) == {"load.global.64": 32, "load.local.64": 16}
 
 
-@pytest.mark.parametrize(
-    "operation", ["atom.global.add.u32 %r10, [%rd5], 1;", "red.global.add.u32 [%rd5], 1;"]
-)
-def test_atomics_count_sectors_of_their_own(backend: str, operation: str) -> None:
+ATOMICS = {
+    "all distinct": list(range(32)),
+    "one address": [3] * 32,
+    "eight each": [lane % 4 for lane in range(32)],
+    "two each, free banks": [lane % 16 * 2 for lane in range(32)],
+    "one bank": [32 * (lane % 8) for lane in range(32)],
+    "some lanes": [7 if lane in (2, 5, 9) else lane if lane % 3 == 0 else -1 for lane in range(32)],
+    "one lane": [9 if lane == 30 else -1 for lane in range(32)],
+}
+
+
+@pytest.mark.parametrize("operation", ["atom", "red"])
+@pytest.mark.parametrize("space", [".global", ".shared"])
+@pytest.mark.parametrize("generic", [False, True])
+def test_atomics(backend: str, operation: str, space: str, generic: bool) -> None:
+    opcode = f"{operation}{'' if generic else space}.add.u32"
+    base = "ld.param.u64 %rd4, [data];" if space == ".global" else "mov.u64 %rd4, tile;"
+    if generic and space == ".shared":
+        base += " cvta.shared.u64 %rd4, %rd4;"
     body = f"""
-    ld.param.u64 %rd4, [data];
+    ld.param.u64 %rd1, [places];
     mov.u32 %r1, %tid.x;
-    and.b32 %r1, %r1, 15;
-    mul.wide.u32 %rd5, %r1, 4;
-    add.u64 %rd5, %rd4, %rd5;
-    {operation}
+    mul.wide.u32 %rd2, %r1, 8;
+    add.u64 %rd1, %rd1, %rd2;
+    ld.global.s64 %rd3, [%rd1];
+    setp.lt.s64 %p1, %rd3, 0;
+    {base}
+    shl.b64 %rd3, %rd3, 2;
+    add.u64 %rd5, %rd4, %rd3;
+    @!%p1 {opcode} {"%r10, " if operation == "atom" else ""}[%rd5], 1;
+    ret;"""
+    for name, places in ATOMICS.items():
+        device = ge.Device(backend=backend, memory_bytes=1 << 20)
+        data = device.zeros(1024, np.uint32)
+        profile = launch(
+            backend,
+            body,
+            parameters=".param .u64 places, .param .u64 data",
+            before=".shared .align 4 .b8 tile[4096];",
+            args=[device.array(np.array(places, np.int64)), data],
+            device=device,
+        )
+        offsets = [4 * place if place >= 0 else -1 for place in places]
+        lanes = sum(place >= 0 for place in places)
+        turns = max(places.count(place) for place in places if place >= 0)
+        memory, site = profile.memory, profile.sites[-1]
+        if space == ".global":
+            sectors, lines = touched(offsets, 4, 32), touched(offsets, 4, 128)
+            assert (memory.global_atomic_requests, memory.global_atomic_sectors) == (1, sectors), name
+            assert (memory.global_atomic_lines, memory.global_atomic_bytes) == (lines, 4 * lanes), name
+            assert (memory.global_atomic_turns, memory.shared_atomic_turns) == (turns, 0), name
+            assert (site.turns, site.shared_turns) == (turns, 0), name
+            expected = np.zeros(1024, np.uint32)
+            np.add.at(expected, [place for place in places if place >= 0], 1)
+            assert (data.numpy() == expected).all()
+        else:
+            banks, ideal = wavefronts(offsets, 4, "atomic")
+            assert (memory.shared_atomic_requests, memory.shared_atomic_bytes) == (1, 4 * lanes), name
+            assert (memory.shared_atomic_turns, memory.global_atomic_turns) == (turns, 0), name
+            assert memory.shared_atomic_wavefronts == banks + turns - 1, name
+            assert memory.shared_conflicts == banks + turns - 1 - ideal, name
+        # the load of the places
+        assert (memory.global_load_sectors, memory.global_load_lines, memory.global_store_sectors) == (
+            8,
+            2,
+            0,
+        )
+
+
+def test_efficiency_is_bytes_asked_for_in_percent_of_bytes_moved(backend: str) -> None:
+    # beside the access itself each lane loads its offset: 8 sectors, 256 bytes
+    cases = {"consecutive": 4, "every 32nd": 32, "all the same": 1, "shifted": 5}
+    for name, count in cases.items():
+        offsets = patterns(4)[name]
+        profile = run(backend, "load", ".global", "u32", offsets)
+        assert profile.sites[-1].efficiency == 100 * 128 / (32 * count), name
+        assert profile.memory.global_load_efficiency == 100 * (256 + 128) / (32 * (8 + count)), name
+        assert (profile.sites[-1].sectors_per_request, profile.sites[-1].ideal_sectors_per_request) == (
+            count,
+            4,
+        )
+        memory = run(backend, "store", ".global", "u32", offsets).memory
+        assert (memory.global_load_efficiency, memory.global_store_efficiency) == (100, 100 * 4 / count), name
+    nothing = run(backend, "load", ".global", "u32", [-1] * 32).sites[-1]
+    assert (nothing.efficiency, nothing.sectors_per_request, nothing.ideal_sectors_per_request) == (100, 0, 0)
+    stored = run(backend, "store", ".global", "u32", [-1] * 32).to_dict()
+    assert stored["memory"]["global_store_efficiency"] == stored["sites"][-1]["efficiency"] == 100
+
+
+def test_a_generic_access_may_go_everywhere(backend: str) -> None:
+    """Lanes 0–7 to global, 8–15 to shared, 16–23 to local memory; the others do not take part."""
+    body = """
+    .local .align 16 .b8 scratch[256];
+    ld.param.u64 %rd1, [data];
+    mov.u32 %r1, %tid.x;
+    mov.u64 %rd2, tile;
+    cvta.shared.u64 %rd2, %rd2;
+    mov.u64 %rd3, scratch;
+    cvta.local.u64 %rd3, %rd3;
+    setp.lt.u32 %p1, %r1, 8;
+    setp.lt.u32 %p2, %r1, 16;
+    setp.lt.u32 %p3, %r1, 24;
+    selp.b64 %rd4, %rd2, %rd3, %p2;
+    selp.b64 %rd4, %rd1, %rd4, %p1;
+    and.b32 %r2, %r1, 7;
+    mul.wide.u32 %rd5, %r2, 8;
+    add.u64 %rd6, %rd4, %rd5;
+    @%p3 st.u64 [%rd6], %rd5;
+    @%p3 ld.u64 %rd7, [%rd6];
     ret;"""
     device = ge.Device(backend=backend, memory_bytes=1 << 20)
-    data = device.zeros(64, np.uint32)
-    memory = launch(backend, body, parameters=".param .u64 data", args=[data], device=device).memory
-    assert (memory.global_atomic_requests, memory.global_atomic_sectors) == (1, 2)
-    assert (memory.global_load_sectors, memory.global_store_sectors) == (0, 0)
-    assert data.numpy().tolist() == [2] * 16 + [0] * 48
+    profile = launch(
+        backend, body, parameters=".param .u64 data", before=".shared .align 16 .b8 tile[256];",
+        args=[device.zeros(32, np.uint64)], device=device,
+    )  # fmt: skip
+    for site in profile.sites:
+        assert (site.requests, site.lanes, site.shared_lanes, site.local_lanes) == (1, 24, 8, 8)
+        assert (site.global_requests, site.shared_requests, site.local_requests) == (1, 1, 1)
+        assert (site.sectors, site.cache_lines, site.wavefronts, site.ideal_wavefronts) == (2, 1, 1, 1)
+        assert (site.local_sectors, site.global_bytes) == (
+            16,
+            64,
+        )  # lane l has words 2 l and 2 l + 1 of its own
+    memory = profile.memory
+    assert dict(memory.accesses) == {
+        f"{kind}.{space}.64": 8 for kind in ("load", "store") for space in ("global", "shared", "local")
+    }
+    assert (memory.global_load_requests, memory.shared_load_requests, memory.local_load_requests) == (1, 1, 1)
+    assert (memory.local_bytes, memory.local_moved_bytes) == (2 * 64, 2 * 16 * 32)

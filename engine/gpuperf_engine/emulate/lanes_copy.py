@@ -16,7 +16,7 @@ from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction
 from .lanes_memory import MemoryStep, address_reader
 from .lanes_operands import Prepare, every_lane, guard_of, reader
-from .observe import sectors, wavefronts
+from .observe import LINE_BYTES, SITE_COLUMNS, sectors, wavefronts
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -89,9 +89,14 @@ class CopyStep:
         return sizes
 
     def _count(self, row: list[int], lanes: Lanes, sources: Lanes, targets: Lanes) -> None:
-        row[0] += 1
-        row[1] += int(lanes.size)
-        row[2] += sectors(sources) if sources.size else 0
         found, ideal = wavefronts(targets, lanes, self.bytes)
-        row[3] += found
-        row[4] += ideal
+        counted = {
+            "requests": 1,
+            "lanes": int(lanes.size),
+            "sectors": sectors(sources),
+            "lines": sectors(sources, LINE_BYTES),
+            "wavefronts": found,
+            "ideal": ideal,
+        }
+        for name, amount in counted.items():
+            row[SITE_COLUMNS.index(name)] += amount

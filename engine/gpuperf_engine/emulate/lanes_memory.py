@@ -35,7 +35,15 @@ from .lanes_operands import (
 from .lanes_regions import Region
 from .lanes_values import LaneValue, dtype_of
 from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Access
-from .observe import atomic_wavefronts, sectors, wavefronts
+from .observe import (
+    LINE_BYTES,
+    SITE_COLUMNS,
+    atomic_wavefronts,
+    local_sectors,
+    sectors,
+    turns,
+    wavefronts,
+)
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -44,6 +52,10 @@ __all__ = ["MemoryStep", "address_reader", "stored_readers"]
 
 Lanes = npt.NDArray[Any]
 _U64 = scalar_type("u64")
+(
+    _REQUESTS, _LANES, _SECTORS, _WAVEFRONTS, _IDEAL, _SHARED_LANES, _LOCAL_LANES, _LINES, _LOCAL_SECTORS,
+    _TURNS, _SHARED_TURNS, _GLOBAL_REQUESTS, _SHARED_REQUESTS, _LOCAL_REQUESTS,
+) = range(len(SITE_COLUMNS))  # fmt: skip
 
 
 def address_reader(to: Prepare, operand: Address, space: str) -> Reader:
@@ -304,27 +316,44 @@ class MemoryStep:
 
     def _count(self, row: list[int], lanes: Lanes, addresses: Lanes) -> None:
         """Adds to the site's counters; see ``observe.SITE_COLUMNS``."""
-        row[0] += 1
-        row[1] += int(lanes.size)
-        if self.space == "generic":
-            in_shared, in_local = _in_window(addresses, SHARED_WINDOW), _in_window(addresses, LOCAL_WINDOW)
-            row[5] += int(in_shared.sum())
-            row[6] += int(in_local.sum())
-            if in_shared.any():
-                self._count_shared(row, lanes[in_shared], addresses[in_shared])
-            addresses = addresses[~(in_shared | in_local)]
-            if addresses.size:
-                row[2] += sectors(addresses)
-        elif self.space == "shared":
+        row[_REQUESTS] += 1
+        row[_LANES] += int(lanes.size)
+        if self.space == "shared":
             self._count_shared(row, lanes, addresses)
-        elif self.space in ("global", "local"):
-            row[2] += sectors(addresses)
+        elif self.space == "local":
+            row[_LOCAL_SECTORS] += local_sectors(addresses, lanes, self.bytes)
+        elif self.space == "global":
+            self._count_global(row, addresses)
+        elif self.space == "generic":
+            in_shared, in_local = _in_window(addresses, SHARED_WINDOW), _in_window(addresses, LOCAL_WINDOW)
+            if in_shared.any():
+                row[_SHARED_LANES] += int(in_shared.sum())
+                row[_SHARED_REQUESTS] += 1
+                self._count_shared(row, lanes[in_shared], addresses[in_shared])
+            if in_local.any():
+                row[_LOCAL_LANES] += int(in_local.sum())
+                row[_LOCAL_REQUESTS] += 1
+                places = addresses[in_local] - np.uint64(LOCAL_WINDOW)
+                row[_LOCAL_SECTORS] += local_sectors(places, lanes[in_local], self.bytes)
+            others = addresses[~(in_shared | in_local)]
+            if others.size:
+                row[_GLOBAL_REQUESTS] += 1
+                self._count_global(row, others)
+
+    def _count_global(self, row: list[int], addresses: Lanes) -> None:
+        row[_SECTORS] += sectors(addresses)
+        row[_LINES] += sectors(addresses, LINE_BYTES)
+        if self.kind in ("atomic", "reduction"):
+            row[_TURNS] += turns(addresses)
 
     def _count_shared(self, row: list[int], lanes: Lanes, addresses: Lanes) -> None:
-        count = atomic_wavefronts if self.kind in ("atomic", "reduction") else wavefronts
-        found, ideal = count(addresses, lanes, self.bytes)
-        row[3] += found
-        row[4] += ideal
+        if self.kind in ("atomic", "reduction"):
+            row[_SHARED_TURNS] += turns(addresses)
+            found, ideal = atomic_wavefronts(addresses, lanes, self.bytes)
+        else:
+            found, ideal = wavefronts(addresses, lanes, self.bytes, self.kind == "load")
+        row[_WAVEFRONTS] += found
+        row[_IDEAL] += ideal
 
 
 def _turns(offsets: Lanes) -> Lanes:

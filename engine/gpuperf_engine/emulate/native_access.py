@@ -9,8 +9,8 @@ code tests at the end of the block; it gives zeros meanwhile. Sectors and wavefr
 from __future__ import annotations
 
 from .native_access_shared import shared_access
-from .native_access_text import SECTORS, SITE_BYTES, V1, V64, Text, declarations, finish, head, slow
-from .native_layout import Context
+from .native_access_text import V1, V64, Text, declarations, finish, head, slow
+from .native_layout import SITE_BYTES, Context, Counter
 from .native_writer import LANES
 
 __all__ = ["access_functions", "access_names"]
@@ -88,13 +88,11 @@ def _global(width: int, wide: bool, stores: bool) -> str:
     shifted = to.op(f"lshr i64 %mask64, {first}")
     holes = to.op(f"and i64 {shifted}, {to.op(f'add i64 {shifted}, 1')}")
     to.do(f"br i1 {to.op(f'icmp eq i64 {holes}, 0')}, label %ends, label %holes", "ends:")
-    sectors = [
-        to.op(f"lshr i64 {to.op(f'add i64 {zero}, {_times(to, place, shift)}')}, 5")
-        for place in (first, last)
-    ]
-    amount = to.op(f"add i64 {to.op(f'sub i64 {sectors[1]}, {sectors[0]}')}, 1")
     record = to.place(to.field("%ctx", Context.SITES, "ptr"), to.op(f"mul i64 %site, {SITE_BYTES}"))
-    to.bump(record, SECTORS, amount)
+    reached = [to.op(f"add i64 {zero}, {to.op(f'shl i64 {place}, {shift}')}") for place in (first, last)]
+    for counter, bits in ((Counter.SECTORS, 5), (Counter.LINES, 7)):
+        pieces = [to.op(f"lshr i64 {place}, {bits}") for place in reached]
+        to.bump(record, counter, to.op(f"add i64 {to.op(f'sub i64 {pieces[1]}, {pieces[0]}')}, 1"))
     to.do("br label %done", "holes:", f"store {V64} %a, ptr %area, align 64")
     to.op(
         f"call i64 @count_sectors(i64 {to.number('%ctx')}, i64 %site, i64 %mask64, i64 {to.number('%area')})"
@@ -139,14 +137,11 @@ def _global(width: int, wide: bool, stores: bool) -> str:
     generic = to.op(f"icmp eq i64 {space}, 3")
     to.do(f"br i1 {generic}, label %windows, label %sectors", "windows:")
     area, context = to.number("%area"), to.number("%ctx")
-    to.op(f"call i64 @count_windows(i64 {context}, i64 %site, i64 %mask64, i64 {area}, i64 {width})")
+    given = f"i64 {context}, i64 %site, i64 %mask64, i64 {area}, i64 {width}, i64 {int(not stores)}"
+    to.op(f"call i64 @count_windows({given})")
     to.do("br label %out2", "sectors:")
     area, context = to.number("%area"), to.number("%ctx")
     to.op(f"call i64 @count_sectors(i64 {context}, i64 %site, i64 %mask64, i64 {area})")
     to.do("br label %out2", "out2:")
     finish(to, width, stores, result)
     return "\n".join([*to.lines, "}", ""])
-
-
-def _times(to: Text, place: str, shift: int) -> str:
-    return to.op(f"shl i64 {place}, {shift}")

@@ -5,8 +5,8 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from .native_access_text import IDEAL, SITE_BYTES, V1, V32, V64, WAVEFRONTS, Text, finish, head, slow
-from .native_layout import SHAPE_BYTES, UNWRITTEN, Context, Cta
+from .native_access_text import V1, V32, V64, Text, finish, head, slow
+from .native_layout import SHAPE_BYTES, SITE_BYTES, UNWRITTEN, Context, Counter, Cta
 from .native_writer import LANES
 
 __all__ = ["shared_access"]
@@ -154,7 +154,7 @@ def shared_access(width: int, wide: bool, stores: bool) -> str:
         f"store i64 %mask64, ptr {to.place(shape3, 128)}",
         f"store {V64} {to.op(f'zext {V32} %a to {V64}')}, ptr %area, align 64",
     )
-    given = f"i64 {to.number('%ctx')}, i64 %site, i64 %mask64, i64 {to.number('%area')}, i64 {width}"
+    given = f"i64 {to.number('%ctx')}, i64 %site, i64 %mask64, i64 {to.number('%area')}, i64 {width}, i64 {int(not stores)}"
     to.do(
         f"store i64 {to.op(f'call i64 @count_wavefronts({given})')}, ptr {to.place(shape3, 136)}",
         "br label %end",
@@ -165,8 +165,8 @@ def shared_access(width: int, wide: bool, stores: bool) -> str:
         value4 = to.op(f"phi {vector} [ {held}, %memo ], [ {loose}, %known2 ]")
     result = to.field(shape4, 136)
     record = to.place(to.field("%ctx", Context.SITES, "ptr"), to.op(f"mul i64 %site, {SITE_BYTES}"))
-    to.bump(record, WAVEFRONTS, to.op(f"and i64 {result}, 63"))
-    to.bump(record, IDEAL, to.op(f"lshr i64 {result}, 6"))
+    to.bump(record, Counter.WAVEFRONTS, to.op(f"and i64 {result}, 63"))
+    to.bump(record, Counter.IDEAL, to.op(f"lshr i64 {result}, 6"))
     to.do("br label %end", "end:")
     final = "%v"
     if not stores:

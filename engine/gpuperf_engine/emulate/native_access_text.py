@@ -6,13 +6,9 @@ from .native_layout import Context
 from .native_writer import LANES
 
 __all__ = [
-    "IDEAL",
-    "SECTORS",
-    "SITE_BYTES",
     "V1",
     "V32",
     "V64",
-    "WAVEFRONTS",
     "Text",
     "declarations",
     "finish",
@@ -20,9 +16,6 @@ __all__ = [
     "slow",
 ]
 
-#: bytes of a site's counters, and places among them
-SITE_BYTES = 56
-SECTORS, WAVEFRONTS, IDEAL = 16, 24, 32
 V64, V32, V1 = f"<{LANES} x i64>", f"<{LANES} x i32>", f"<{LANES} x i1>"
 
 
@@ -88,8 +81,8 @@ def declarations(width: int) -> str:
             "declare i64 @mark_lanes(i64, i64, i64, i64)",
             "declare i64 @seen_lanes(i64, i64, i64, i64, i64)",
             "declare i64 @count_sectors(i64, i64, i64, i64)",
-            "declare i64 @count_windows(i64, i64, i64, i64, i64)",
-            "declare i64 @count_wavefronts(i64, i64, i64, i64, i64)",
+            "declare i64 @count_windows(i64, i64, i64, i64, i64, i64)",
+            "declare i64 @count_wavefronts(i64, i64, i64, i64, i64, i64)",
             "",
         ]
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Instruction
+from .native_layout import SITE_BYTES
 from .native_memory import address_value, pointer_number
 from .native_values import LANES, NativeValue
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["write_copy"]
 
 U32, U64, PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
-_SITE_BYTES = 56
 
 
 def write_copy(to: BlockWriter, instruction: Instruction) -> None:
@@ -32,7 +32,7 @@ def write_copy(to: BlockWriter, instruction: Instruction) -> None:
     mask = to.effective_mask(guard)
     if guard is not None:
         some = writer.op(f"zext i1 {writer.op(f'icmp ne i32 {mask}, 0')} to i64")
-        frame.bump("%sites", site * _SITE_BYTES, some)
+        frame.bump("%sites", site * SITE_BYTES, some)
     size = to.constant(width, U64)
     if "source_bytes" in operands:
         given = _native(to.source(operands["source_bytes"], U32).convert(U64))

@@ -15,12 +15,14 @@ __all__ = [
     "GATHER_CODE",
     "RETURN_CODE",
     "SHAPE_BYTES",
+    "SITE_BYTES",
     "SITE_COUNTERS",
     "SYNC_CODE",
     "UNSEEN_BYTES",
     "UNWRITTEN",
     "Barrier",
     "Context",
+    "Counter",
     "Cta",
     "Event",
     "State",
@@ -31,8 +33,9 @@ __all__ = [
 BARRIERS = 16
 #: the cache of one memory site: base address, bytes, whether stores must be noted in the shadow, unused
 CACHE_BYTES = 32
-#: as ``observe.SITE_COLUMNS``
-SITE_COUNTERS = 7
+#: as ``observe.SITE_COLUMNS``, in columns and bytes
+SITE_COUNTERS = 14
+SITE_BYTES = 8 * SITE_COUNTERS
 #: whether a site read memory that nobody had written
 UNSEEN_BYTES = 8
 #: shape of the last shared access of a site: distances of the lanes (32 × i32), mask (i64), result (i64)
@@ -98,6 +101,25 @@ class Context:
         344  # where the parameters of calls begin in a state, to its end; they too are zero when a CTA starts
     )
     BYTES = 384
+
+
+class Counter:
+    """The counters of one site, in bytes: ``observe.SITE_COLUMNS``."""
+
+    REQUESTS = 0
+    LANES = 8
+    SECTORS = 16
+    WAVEFRONTS = 24
+    IDEAL = 32
+    SHARED_LANES = 40
+    LOCAL_LANES = 48
+    LINES = 56
+    LOCAL_SECTORS = 64
+    TURNS = 72
+    SHARED_TURNS = 80
+    GLOBAL_REQUESTS = 88
+    SHARED_REQUESTS = 96
+    LOCAL_REQUESTS = 104
 
 
 class Cta:

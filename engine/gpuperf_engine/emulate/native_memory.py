@@ -14,6 +14,7 @@ from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
 from .native_codegen import address_operand
+from .native_layout import SITE_BYTES
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ __all__ = ["SPACES", "Access", "pointer_number", "write_memory"]
 U32 = scalar_type("u32")
 U64 = scalar_type("u64")
 SPACES = {"global": 0, "const": 0, "param": 0, "shared": 1, "local": 2, "generic": 3}
-_SITE_BYTES = 56
 _UNCOUNTED = ("const", "param")
 
 
@@ -87,7 +87,7 @@ class Access:
         to, writer = self.to, self.to.writer
         arguments = [
             ("i64", pointer_number(to, "%ctx")), ("i64", str(self.site)), ("i64", mask), ("i64", pointer_number(to, "%area")),
-            ("i64", str(self.bytes)), ("i64", str(self.space)),
+            ("i64", str(self.bytes)), ("i64", str(self.space)), ("i64", str(int(self.instruction.effect == "load"))),
         ]  # fmt: skip
         writer.call(name or "count_lanes", "i64", *arguments)
 
@@ -96,7 +96,7 @@ class Access:
         if self.guard is not None:
             writer = self.to.writer
             some = writer.op(f"zext i1 {writer.op(f'icmp ne i32 {self.mask}, 0')} to i64")
-            self.to.frame.bump("%sites", self.site * _SITE_BYTES, some)
+            self.to.frame.bump("%sites", self.site * SITE_BYTES, some)
 
     @property
     def simple(self) -> bool:

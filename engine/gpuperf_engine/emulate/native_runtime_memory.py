@@ -8,8 +8,8 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from .native_layout import UNWRITTEN, Context, Cta, State
-from .native_runtime_count import count_lanes
+from .native_layout import UNWRITTEN, Context, Counter, Cta, State
+from .native_runtime_count import bump, count_lanes
 from .native_script import (
     fill,
     load8,
@@ -194,21 +194,21 @@ def reach_one(
             host = load64(context + Context.SCRATCH) + 4096
             fill(host, 0, 32)
     if load64(context + Context.COUNTING) and how < 4:
-        counters = load64(context + Context.SITES) + site * 56
         if how == 0:
-            store64(counters + 16, load64(counters + 16) + 1)
+            bump(context, site, Counter.SECTORS, 1)
+            bump(context, site, Counter.LINES, 1)
         else:
             lanes = 32
-            if size > 4:
-                lanes = 128 // size
+            if size > 8:
+                lanes = 256 // size
             phases = 0
             start = 0
             while start < 32:
                 if mask & (((1 << lanes) - 1) << start):
                     phases += 1
                 start += lanes
-            store64(counters + 24, load64(counters + 24) + phases)
-            store64(counters + 32, load64(counters + 32) + phases)
+            bump(context, site, Counter.WAVEFRONTS, phases)
+            bump(context, site, Counter.IDEAL, phases)
     return host
 
 
@@ -386,6 +386,6 @@ def copy_lanes(
             else:
                 store8(host + index, 0)
             index += 1
-    count_lanes(context, site, filled, sources, width, 0)
-    count_lanes(context, site, mask, targets, width, 1)
+    count_lanes(context, site, filled, sources, width, 0, 1)
+    count_lanes(context, site, mask, targets, width, 1, 0)
     return 0

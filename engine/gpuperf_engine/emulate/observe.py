@@ -13,12 +13,24 @@ from numpy.typing import NDArray
 
 from .program import Program
 
-__all__ = ["SITE_COLUMNS", "Observation", "atomic_wavefronts", "sectors", "wavefronts"]
+__all__ = [
+    "LINE_BYTES",
+    "SITE_COLUMNS",
+    "Observation",
+    "atomic_wavefronts",
+    "local_sectors",
+    "sectors",
+    "turns",
+    "wavefronts",
+]
 
-#: columns of ``Observation.sites``. ``requests`` and ``lanes`` count all spaces; ``sectors`` those of global memory (for sites in
-#: local memory, of local); ``wavefronts`` and ``ideal`` those of shared memory; ``shared_lanes`` and ``local_lanes`` matter at
-#: generic sites, where they tell how many of ``lanes`` went to those windows.
-SITE_COLUMNS = ("requests", "lanes", "sectors", "wavefronts", "ideal", "shared_lanes", "local_lanes")
+#: columns of ``Observation.sites``. ``requests`` and ``lanes`` count all spaces, ``sectors`` and ``lines`` are those of global
+#: memory, ``wavefronts`` and ``ideal`` those of shared memory; ``turns`` and ``shared_turns`` are of atomics. ``shared_lanes``,
+#: ``local_lanes`` and the requests by space are filled for generic sites only, where they tell what went to which window.
+SITE_COLUMNS = (
+    "requests", "lanes", "sectors", "wavefronts", "ideal", "shared_lanes", "local_lanes", "lines", "local_sectors",
+    "turns", "shared_turns", "global_requests", "shared_requests", "local_requests",
+)  # fmt: skip
 
 
 @dataclass
@@ -71,35 +83,78 @@ class Observation:
 
 
 SECTOR_BYTES = 32
+LINE_BYTES = 128
 BANKS = 32
 WORD_BYTES = 4
 
 
-def sectors(addresses: NDArray[Any]) -> int:
-    """Distinct 32-byte sectors of one request. ``addresses``: those of the active lanes, uint64; accesses are aligned to their
-    size, so none lies in two sectors."""
-    return int(np.unique(addresses // SECTOR_BYTES).size)
+def sectors(addresses: NDArray[Any], piece: int = SECTOR_BYTES) -> int:
+    """Distinct 32-byte sectors (or other pieces) of one request. ``addresses``: those of the active lanes, uint64; accesses are
+    aligned to their size, so none lies in two sectors."""
+    return int(np.unique(addresses // piece).size)
 
 
-def wavefronts(addresses: NDArray[Any], lanes: NDArray[Any], size: int) -> tuple[int, int]:
+def local_sectors(places: NDArray[Any], lanes: NDArray[Any], size: int) -> int:
+    """Distinct sectors of one request to local memory. ``places``: addresses within local memory, ``size`` bytes per lane.
+
+    Local memory is laid out so that the same word of consecutive lanes is consecutive (CUDA C++ Programming Guide, "Local
+    Memory"): word w of lane l lies at 128 · w + 4 · l, eight lanes to a sector.
+    """
+    words = max(1, size // WORD_BYTES)
+    groups = places // (WORD_BYTES * words) * 4 + lanes.astype(places.dtype) // 8
+    return int(np.unique(groups).size) * words
+
+
+def wavefronts(
+    addresses: NDArray[Any], lanes: NDArray[Any], size: int, loads: bool = False
+) -> tuple[int, int]:
     """Wavefronts of one request to shared memory, and how many its width alone would need.
 
     ``addresses`` and ``lanes`` (0 to 31) of the active lanes, ``size`` bytes per lane. In one wavefront each of the 32 banks gives one
-    4-byte word, to any number of lanes. Accesses of 8 bytes go by half warps, of 16 bytes by quarter warps, one phase each.
+    4-byte word, to any number of lanes. Accesses of 8 bytes go by half warps, of 16 bytes by quarter warps, one phase each. Two
+    neighbouring phases of a load are merged if in both all active lanes i and i xor 1 (or all i and i xor 2) have the same
+    address, and if that needs fewer wavefronts.
     """
-    words = max(1, size // WORD_BYTES)
-    phases = lanes // (32 // words)
-    total = 0
-    found = np.unique(phases)
-    for phase in found:
-        first = addresses[phases == phase] // WORD_BYTES
-        touched = np.unique((first[:, None] + np.arange(words, dtype=first.dtype)).reshape(-1))
-        total += int(np.bincount((touched % BANKS).astype(np.int64)).max())
-    return total, int(found.size)
+    width = max(WORD_BYTES, size)
+    words = addresses // width
+    phases = lanes // (BANKS * WORD_BYTES // width)
+    total = ideal = 0
+    for pair in np.unique(phases // 2):
+        both = phases // 2 == pair
+        parts = [words[phases == phase] for phase in np.unique(phases[both])]
+        needed, count = sum(_passes(part, width) for part in parts), len(parts)
+        if (
+            loads
+            and count == 2
+            and (_paired(words[both], lanes[both], 1) or _paired(words[both], lanes[both], 2))
+        ):
+            merged = _passes(words[both], width)
+            if merged < needed:
+                needed, count = merged, 1
+        total, ideal = total + needed, ideal + count
+    return total, ideal
+
+
+def _passes(words: NDArray[Any], width: int) -> int:
+    """The most distinct words of ``width`` bytes that lie in the same banks."""
+    banks = np.unique(words) % (BANKS * WORD_BYTES // width)
+    return int(np.bincount(banks.astype(np.int64)).max())
+
+
+def _paired(words: NDArray[Any], lanes: NDArray[Any], distance: int) -> bool:
+    table = np.full(32, -1, dtype=np.int64)
+    table[lanes] = words
+    partners = table[lanes ^ distance]
+    return bool(((partners == -1) | (partners == words.astype(np.int64))).all())
+
+
+def turns(addresses: NDArray[Any]) -> int:
+    """The most lanes of one request that have the same address: atomics on it follow each other."""
+    return int(np.unique(addresses, return_counts=True)[1].max())
 
 
 def atomic_wavefronts(addresses: NDArray[Any], lanes: NDArray[Any], size: int) -> tuple[int, int]:
     """As ``wavefronts``, for atomics: lanes that hit the same address go one after the other, so the most frequent address adds a
     wavefront for each of its lanes but the first."""
     total, ideal = wavefronts(addresses, lanes, size)
-    return total + int(np.unique(addresses, return_counts=True)[1].max()) - 1, ideal
+    return total + turns(addresses) - 1, ideal

@@ -19,11 +19,11 @@ from ..results import (
     Branches,
     BranchProfile,
     LineProfile,
-    Memory,
     Profile,
     Resources,
     SiteProfile,
 )
+from .memory import memory_totals, site_profiles
 
 __all__ = ["LaunchRecord", "build_profile"]
 
@@ -75,7 +75,8 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
     for block in program.blocks:
         _count_block(block, program, observation, totals, lines, sources)
     branches = list(_branches(program, observation, lines, sources))
-    sites = _sites(program, observation, lines, sources) if observation.sites is not None else ()
+    sites = site_profiles(program, observation)
+    _count_sites(program, sites, lines, sources)
     kernel = program.kernel
     return Profile(
         kernel=kernel.name,
@@ -103,7 +104,7 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         by_line=_listed(lines),
         by_source_line=_listed(sources),
         static_instructions=sum(len(function.instructions) for function in program.functions),
-        observed_memory=_memory(sites) if observation.sites is not None else None,
+        observed_memory=memory_totals(sites) if observation.sites is not None else None,
         sites=sites,
         records=(LaunchRecord(program, plan, observation),),
         notes=(*kernel.module.notes, *_uninitialized(program, observation)),
@@ -183,69 +184,16 @@ def _branches(
         )
 
 
-def _sites(
+def _count_sites(
     program: Program,
-    observation: Observation,
+    sites: tuple[SiteProfile, ...],
     lines: dict[tuple[str, int], _Line],
     sources: dict[tuple[str, int], _Line],
-) -> tuple[SiteProfile, ...]:
-    assert observation.sites is not None
-    found = []
-    for site in program.sites:
-        requests, lanes, sectors, wavefronts, ideal, shared, local = (
-            int(n) for n in observation.sites[site.index]
-        )
+) -> None:
+    for site, found in zip(program.sites, sites):
         for line in _lines_of(site.instruction, lines, sources):
-            line.sectors += sectors
-            line.conflicts += wavefronts - ideal
-        found.append(
-            SiteProfile(
-                program.functions[program.blocks[site.block].function].name,
-                site.instruction.span.line,
-                site.instruction.opcode,
-                site.space,
-                site.kind,
-                site.bytes,
-                requests,
-                lanes,
-                sectors,
-                wavefronts,
-                ideal,
-                shared if site.space == "generic" else lanes * (site.space == "shared"),
-                local if site.space == "generic" else lanes * (site.space == "local"),
-            )
-        )
-    return tuple(found)
-
-
-def _memory(sites: tuple[SiteProfile, ...]) -> Memory:
-    """Totals by space. A generic site counts its lanes where they went, its requests as global ones."""
-    total: Counter[str] = Counter()
-    accesses: Counter[str] = Counter()
-    for site in sites:
-        kind = "atomic" if site.kind in ("atomic", "reduction") else site.kind
-        elsewhere = {"shared": site.shared_lanes, "local": site.local_lanes}
-        by_space = {site.space if site.space != "generic" else "global": site.lanes - sum(elsewhere.values())}
-        by_space = {"const": 0, **by_space, **{space: lanes for space, lanes in elsewhere.items() if lanes}}
-        for space, lanes in by_space.items():
-            if lanes:
-                accesses[f"{site.kind}.{space}.{site.bytes_per_lane * 8}"] += lanes
-        total["local_bytes"] += site.local_lanes * site.bytes_per_lane
-        if site.space in ("global", "generic"):
-            total[f"global_{kind}_requests"] += site.requests
-            total[f"global_{kind}_sectors"] += site.sectors
-            if kind != "atomic":
-                total[f"global_{kind}_bytes"] += by_space.get("global", 0) * site.bytes_per_lane
-        if site.space == "global" and site.wavefronts:  # copies to shared memory
-            total["shared_conflicts"] += site.wavefronts - site.ideal_wavefronts
-            total["shared_store_requests"] += site.requests
-            total["shared_store_wavefronts"] += site.wavefronts
-        if site.shared_lanes:
-            total["shared_conflicts"] += site.wavefronts - site.ideal_wavefronts
-            if kind != "atomic":
-                total[f"shared_{kind}_requests"] += site.requests if site.space == "shared" else 0
-                total[f"shared_{kind}_wavefronts"] += site.wavefronts
-    return Memory(accesses=dict(sorted(accesses.items())), **total)
+            line.sectors += found.sectors + found.local_sectors
+            line.conflicts += found.conflicts
 
 
 def _block(block: BasicBlock, program: Program, observation: Observation) -> BlockProfile:

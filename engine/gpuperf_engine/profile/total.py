@@ -57,7 +57,7 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
         branch_sites=_rows([profile.branch_sites for profile in profiles], BranchProfile, 3),
         by_line=_rows([profile.by_line for profile in profiles], LineProfile, 3),
         by_source_line=_rows([profile.by_source_line for profile in profiles], LineProfile, 3),
-        sites=_rows([profile.sites for profile in profiles], SiteProfile, 6),
+        sites=_rows([profile.sites for profile in profiles], SiteProfile, 7),
         observed_memory=None if any(memory is None for memory in memories) else _memories(memories),
         notes=tuple(dict.fromkeys(note for profile in profiles for note in profile.notes)),
         records=tuple(record for profile in profiles for record in profile.records),

@@ -92,6 +92,7 @@ class _Site:
     requests: int
     sectors: int
     wavefronts: int
+    local_sectors: int
 
 
 def _sites(record: LaunchRecord) -> list[_Site]:
@@ -105,7 +106,8 @@ def _sites(record: LaunchRecord) -> list[_Site]:
                 space = "shared"
             elif 2 * counters["local_lanes"] > counters["lanes"]:
                 space = "local"
-        found.append(_Site(space, counters["requests"], counters["sectors"], counters["wavefronts"]))
+        names = ("requests", "sectors", "wavefronts", "local_sectors")
+        found.append(_Site(space, *(counters[name] for name in names)))
     return found
 
 
@@ -116,9 +118,8 @@ def _traffic(record: LaunchRecord, sites: list[_Site]) -> MemoryTraffic:
     written: dict[int, int] = {}
     local = 0
     for site, seen in zip(record.program.sites, sites, strict=True):
-        if seen.space == "local":
-            local += seen.sectors
-        elif seen.sectors:
+        local += seen.local_sectors
+        if seen.sectors:
             requests[site.kind] += seen.requests
             sectors[site.kind] += seen.sectors
             (read if site.kind == "load" else written)[site.index] = seen.sectors

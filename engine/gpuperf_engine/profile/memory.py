@@ -1,0 +1,89 @@
+"""Memory behaviour: from the counters of the memory instructions to their records, and to totals by space.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..emulate.observe import SITE_COLUMNS, Observation
+from ..emulate.program import Program, Site
+from ..results import Memory, SiteProfile
+
+__all__ = ["memory_totals", "site_profiles"]
+
+
+def site_profiles(program: Program, observation: Observation) -> tuple[SiteProfile, ...]:
+    """One record per memory instruction, in program order; empty if memory was not observed."""
+    if observation.sites is None:
+        return ()
+    rows = observation.sites.tolist()
+    return tuple(_record(program, site, rows[site.index]) for site in program.sites)
+
+
+def _record(program: Program, site: Site, row: list[int]) -> SiteProfile:
+    seen = dict(zip(SITE_COLUMNS, row, strict=True))
+    if site.space != "generic":
+        seen[f"{site.space}_requests"] = seen["requests"]
+        seen[f"{site.space}_lanes"] = seen["lanes"]
+        if site.space == "global" and seen["wavefronts"]:  # a copy to shared memory
+            seen["shared_requests"] = seen["requests"]
+    instruction = site.instruction
+    return SiteProfile(
+        function=program.functions[program.blocks[site.block].function].name,
+        line=instruction.span.line,
+        opcode=instruction.opcode,
+        space=site.space,
+        kind=site.kind,
+        bytes_per_lane=site.bytes,
+        source=str(instruction.location or ""),
+        requests=seen["requests"],
+        lanes=seen["lanes"],
+        sectors=seen["sectors"],
+        wavefronts=seen["wavefronts"],
+        ideal_wavefronts=seen["ideal"],
+        shared_lanes=seen["shared_lanes"],
+        local_lanes=seen["local_lanes"],
+        cache_lines=seen["lines"],
+        local_sectors=seen["local_sectors"],
+        turns=seen["turns"],
+        shared_turns=seen["shared_turns"],
+        global_requests=seen["global_requests"],
+        shared_requests=seen["shared_requests"],
+        local_requests=seen["local_requests"],
+    )
+
+
+def memory_totals(sites: tuple[SiteProfile, ...]) -> Memory:
+    """Totals by space and kind; what a generic access did counts where its lanes went."""
+    total: Counter[str] = Counter()
+    accesses: Counter[str] = Counter()
+    for site in sites:
+        kind = "atomic" if site.kind in ("atomic", "reduction") else site.kind
+        elsewhere = "const" if site.space == "const" else "global"
+        lanes = {"shared": site.shared_lanes, "local": site.local_lanes, elsewhere: site.other_lanes}
+        for space, count in lanes.items():
+            if count:
+                accesses[f"{site.kind}.{space}.{site.bytes_per_lane * 8}"] += count
+        if site.global_requests:
+            total[f"global_{kind}_requests"] += site.global_requests
+            total[f"global_{kind}_sectors"] += site.sectors
+            total[f"global_{kind}_lines"] += site.cache_lines
+            total[f"global_{kind}_bytes"] += site.global_bytes
+            total["global_atomic_turns"] += site.turns
+        if site.shared_requests:
+            copied = site.space == "global"
+            way = "store" if copied else kind
+            total[f"shared_{way}_requests"] += site.shared_requests
+            total[f"shared_{way}_wavefronts"] += site.wavefronts
+            total[f"shared_{way}_bytes"] += (
+                site.lanes if copied else site.shared_lanes
+            ) * site.bytes_per_lane
+            total["shared_atomic_turns"] += site.shared_turns
+            total["shared_conflicts"] += site.conflicts
+        if site.local_requests:
+            total[f"local_{kind}_requests"] += site.local_requests
+            total[f"local_{kind}_sectors"] += site.local_sectors
+            total["local_bytes"] += site.local_lanes * site.bytes_per_lane
+    return Memory(accesses=dict(sorted(accesses.items())), **total)

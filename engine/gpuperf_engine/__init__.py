@@ -28,7 +28,18 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .api import Device, Kernel, Module, add_profiles, estimate, find_patterns, machine_ids, parse
+    from .api import (
+        Device,
+        Kernel,
+        Module,
+        add_profiles,
+        csv_rows,
+        csv_text,
+        estimate,
+        find_patterns,
+        machine_ids,
+        parse,
+    )
     from .results import Branches, Estimate, Finding, Memory, Profile, Resources
 
 __version__ = "0.1.0"
@@ -57,6 +68,8 @@ __all__ = [
     "Unsupported",
     "__version__",
     "add_profiles",
+    "csv_rows",
+    "csv_text",
     "estimate",
     "find_patterns",
     "machine_ids",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from .emulate.arrays import DeviceArray
 from .emulate.device import Runtime
 from .emulate.launch import Dim3
 from .patterns.coarse import find_patterns as _find_patterns
-from .profile import add_profiles, build_profile
+from .profile import add_profiles, build_profile, csv_rows, csv_text
 from .profile.ptxas import ptxas_resources
 from .ptx.parse import parse
 from .ptx.syntax import Function, Kernel, Module
@@ -25,6 +26,8 @@ __all__ = [
     "Kernel",
     "Module",
     "add_profiles",
+    "csv_rows",
+    "csv_text",
     "estimate",
     "find_patterns",
     "machine_ids",
@@ -64,6 +67,7 @@ class Device(Runtime):
         Raises ``LaunchError`` for shapes and arguments, ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError`` and
         ``Unsupported`` for what the kernel does.
         """
+        start = time.perf_counter()
         program, plan, observation = self.run(
             kernel,
             grid,
@@ -78,7 +82,7 @@ class Device(Runtime):
         profile = build_profile(program, plan, observation)
         if self.resources == "ptxas":
             profile = replace(profile, resources=ptxas_resources(kernel, plan.dynamic_shared))
-        return profile
+        return replace(profile, seconds=time.perf_counter() - start)
 
     @property
     def program(self) -> Device:

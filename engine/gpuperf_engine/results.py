@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .errors import NotObserved
+from .errors import NotObserved, UnknownName, nearest
 
 __all__ = [
     "BlockProfile",
@@ -253,6 +253,7 @@ class Profile:
     by_category: Mapping[str, int]
     units: Mapping[str, int]
     flops: Mapping[str, int]
+    nvprof: Mapping[str, int]
     branches: Branches
     resources: Resources
     blocks: tuple[BlockProfile, ...]
@@ -265,6 +266,8 @@ class Profile:
     #: the launches themselves (``profile.build.LaunchRecord``), for analyses that need more than totals
     records: tuple[Any, ...] = field(default=(), repr=False, compare=False)
     notes: tuple[str, ...] = ()
+    #: wall-clock time of the analysis; no property of the kernel, so never compared nor in ``to_dict``
+    seconds: float = field(default=0.0, repr=False, compare=False)
 
     @property
     def memory(self) -> Memory:
@@ -275,6 +278,14 @@ class Profile:
                 hint='use Device(observe={"memory"})',
             )
         return self.observed_memory
+
+    def groups(self, scheme: str = "nvprof") -> Mapping[str, int]:
+        """Counts by group. ``nvprof``: the metrics of NVIDIA's profiler, at its levels, as far as PTX has them
+        (``profile.groups``); ``categories``: thread instructions by category. Raises ``UnknownName``."""
+        schemes = {"nvprof": self.nvprof, "categories": self.by_category}
+        if scheme not in schemes:
+            raise UnknownName(f"no groups {scheme!r}", hint=nearest(scheme, schemes, noun="scheme"))
+        return schemes[scheme]
 
     @property
     def ctas(self) -> int:
@@ -295,6 +306,7 @@ class Profile:
         data["sites"] = [site.to_dict() for site in self.sites]
         for name in ("opcodes", "warp_opcodes", "by_category", "units", "flops"):
             data[name] = dict(sorted(getattr(self, name).items()))
+        data["nvprof"] = dict(self.nvprof)
         data["version"] = list(self.version)
         data["grid"], data["block"] = list(self.grid), list(self.block)
         data["notes"] = list(self.notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,37 +23,43 @@ _LIMIT = 4 << 30
 _FILLS = "arange, zeros, ones, empty, random, random:SEED, a number, or @FILE.npy"
 
 
-def make_argument(spec: str, device: Any) -> Any:
-    """One argument for a launch; arrays are made on the device. Raises ``UsageError``."""
+def make_argument(spec: str, device: Any, where: str = "--arg", folder: Path | None = None) -> Any:
+    """One argument for a launch; arrays are made on the device, from files in ``folder``. Raises ``UsageError``, with ``where``
+    before the message."""
+    try:
+        return _argument(spec, device, folder or Path())
+    except UsageError as error:
+        raise UsageError(f"{where} {error}") from None
+
+
+def _argument(spec: str, device: Any, folder: Path) -> Any:
     match = _SPEC.fullmatch(spec.strip())
     if match is None:
         raise UsageError(
-            f"--arg {spec!r}: write TYPE=VALUE or TYPE[SHAPE]=CONTENTS, for example s32=100 or 'f32[100]=arange'"
+            f"{spec!r}: write TYPE=VALUE or TYPE[SHAPE]=CONTENTS, for example s32=100 or 'f32[100]=arange'"
         )
     name, shape_text, value = match[1], match[2], match[3].strip()
     if name == "ptr" and shape_text is None and value in ("null", "0"):
         return None
     if name not in DTYPES:
-        raise UsageError(f"--arg {spec!r}: type {name!r} is none of {', '.join(DTYPES)} (or ptr=null)")
+        raise UsageError(f"{spec!r}: type {name!r} is none of {', '.join(DTYPES)} (or ptr=null)")
     dtype: np.dtype[Any] = np.dtype(DTYPES[name])
     if shape_text is None:
         return _number(spec, value, dtype)
     try:
         shape = tuple(int(part) for part in re.split("[,x]", shape_text))
     except ValueError:
-        raise UsageError(f"--arg {spec!r}: the shape must be whole numbers, for example f32[4,256]") from None
+        raise UsageError(f"{spec!r}: the shape must be whole numbers, for example f32[4,256]") from None
     count = 1
     for part in shape:
         count *= part
     if count * dtype.itemsize > _LIMIT:
-        raise UsageError(
-            f"--arg {spec!r}: {count * dtype.itemsize:,} bytes are more than the device's {_LIMIT:,}"
-        )
+        raise UsageError(f"{spec!r}: {count * dtype.itemsize:,} bytes are more than the device's {_LIMIT:,}")
     if value == "empty":
         return device.empty(shape, dtype)
     if value == "zeros":
         return device.zeros(shape, dtype)
-    return device.array(_contents(spec, value, shape, count, dtype))
+    return device.array(_contents(spec, value, shape, count, dtype, folder))
 
 
 def _number(spec: str, value: str, dtype: np.dtype[Any]) -> Any:
@@ -61,14 +68,16 @@ def _number(spec: str, value: str, dtype: np.dtype[Any]) -> Any:
             return dtype.type(float.fromhex(value) if "0x" in value.lower() else float(value))
         number = int(value, 0)
     except ValueError:
-        raise UsageError(f"--arg {spec!r}: {value!r} is not a number") from None
+        raise UsageError(f"{spec!r}: {value!r} is not a number") from None
     info = np.iinfo(dtype)
     if not info.min <= number <= info.max:
-        raise UsageError(f"--arg {spec!r}: {number} is outside {info.min} … {info.max}")
+        raise UsageError(f"{spec!r}: {number} is outside {info.min} … {info.max}")
     return dtype.type(number)
 
 
-def _contents(spec: str, value: str, shape: tuple[int, ...], count: int, dtype: np.dtype[Any]) -> Any:
+def _contents(
+    spec: str, value: str, shape: tuple[int, ...], count: int, dtype: np.dtype[Any], folder: Path
+) -> Any:
     if value == "arange":
         return np.arange(count).astype(dtype).reshape(shape)
     if value == "ones":
@@ -76,27 +85,27 @@ def _contents(spec: str, value: str, shape: tuple[int, ...], count: int, dtype: 
     if value.startswith("random"):
         seed = value.removeprefix("random").removeprefix(":")
         if seed and not seed.isdigit():
-            raise UsageError(f"--arg {spec!r}: the seed must be a whole number")
+            raise UsageError(f"{spec!r}: the seed must be a whole number")
         generator = np.random.default_rng(int(seed or 0))
         if dtype.kind == "f":
             return generator.random(shape).astype(dtype)
         info = np.iinfo(dtype)
         return generator.integers(info.min, info.max, shape, dtype, endpoint=True)
     if value.startswith("@"):
-        return _from_file(spec, value[1:], shape, dtype)
+        return _from_file(spec, folder / value[1:], shape, dtype)
     try:
         return np.full(shape, _number(spec, value, dtype), dtype)
     except UsageError:
-        raise UsageError(f"--arg {spec!r}: contents {value!r} are none of {_FILLS}") from None
+        raise UsageError(f"{spec!r}: contents {value!r} are none of {_FILLS}") from None
 
 
-def _from_file(spec: str, path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def _from_file(spec: str, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     try:
         loaded = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise UsageError(f"--arg {spec!r}: {error}") from None
+        raise UsageError(f"{spec!r}: {error}") from None
     if not isinstance(loaded, np.ndarray) or loaded.dtype != dtype or loaded.shape != shape:
         raise UsageError(
-            f"--arg {spec!r}: {path} holds {getattr(loaded, 'dtype', '?')} {getattr(loaded, 'shape', '')}"
+            f"{spec!r}: {path} holds {getattr(loaded, 'dtype', '?')} {getattr(loaded, 'shape', '')}"
         )
     return loaded

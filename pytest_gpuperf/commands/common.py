@@ -49,6 +49,6 @@ def write(text: str, output: str | None) -> None:
         sys.stdout.write(clean(text))
         return
     try:
-        Path(output).write_text(text, encoding="utf-8")
+        Path(output).write_bytes(text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise EngineError(f"{output}: not written: {error.strerror or error}") from None

@@ -1,20 +1,22 @@
-"""``gpuperf profile``: one launch of one kernel, counted, with its predicted time. PYTEST_DONT_REWRITE"""
+"""``gpuperf profile``: launches of kernels, counted, with their predicted times. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from gpuperf_engine.errors import nearest
 
 from .._engine import load
 from ..figures import number
+from ..textsafe import clean
 from .common import OK, UsageError, columns, parse_file, write
+from .programs import LaunchSpec, ProgramSpec, read_program
 
 __all__ = ["add_parser"]
 
@@ -23,17 +25,20 @@ def add_parser(commands: Any) -> None:
     """Registers the subcommand."""
     parser = commands.add_parser(
         "profile",
-        help="run one kernel and show what was counted",
+        help="run kernels and show what was counted",
+        usage="gpuperf profile FILE.ptx [--entry NAME] --grid X --block X [--arg TYPE=VALUE …] [options]\n"
+        "       gpuperf profile --launches FILE [options]",
         epilog="arguments: s32=100, f32=2, 'f32[4,256]=arange|zeros|ones|empty|random|random:SEED|NUMBER|@FILE.npy', ptr=null",
     )
-    parser.add_argument("file", metavar="FILE.ptx")
+    parser.add_argument("file", metavar="FILE.ptx", nargs="?")
+    parser.add_argument(
+        "--launches",
+        metavar="FILE",
+        help="YAML or JSON with arrays and launches, in place of the options for one",
+    )
     parser.add_argument("--entry", metavar="NAME", help="the kernel, where there are several")
-    parser.add_argument(
-        "--grid", metavar="X[,Y[,Z]]", required=True, type=_dimensions, help="CTAs of the launch"
-    )
-    parser.add_argument(
-        "--block", metavar="X[,Y[,Z]]", required=True, type=_dimensions, help="threads of a CTA"
-    )
+    parser.add_argument("--grid", metavar="X[,Y[,Z]]", type=_dimensions, help="CTAs of the launch")
+    parser.add_argument("--block", metavar="X[,Y[,Z]]", type=_dimensions, help="threads of a CTA")
     parser.add_argument(
         "--arg", metavar="TYPE=VALUE", action="append", default=[], help="one per parameter, in order"
     )
@@ -66,7 +71,12 @@ def add_parser(commands: Any) -> None:
         "--format",
         choices=("table", "json", "csv"),
         default="table",
-        help="json and csv hold every opcode and line (default: table)",
+        help="json holds every opcode and line, csv a row per launch (default: table)",
+    )
+    parser.add_argument(
+        "--groups",
+        choices=("categories", "nvprof"),
+        help="how opcodes are grouped: by category (the default), or as the metrics of nvprof; adds columns to csv",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
     parser.set_defaults(run=run)
@@ -83,52 +93,123 @@ def _dimensions(text: str) -> tuple[int, ...]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from .arguments import make_argument
-
     engine = load()
     known = engine.machine_ids()
     for target in arguments.target:
         if target not in known:
             raise UsageError(f"--target {target!r} is not known; {nearest(target, known, noun='target')}")
-    module = parse_file(arguments.file)
-    names = list(module.kernels)
-    if arguments.entry is None and len(names) != 1:
-        raise UsageError(
-            f"{arguments.file} has {len(names)} kernels: say which one with --entry ({nearest('', names, noun='kernel')})"
-        )
-    if arguments.entry is not None and arguments.entry not in names:
-        raise UsageError(
-            f"no kernel {arguments.entry!r} in {arguments.file}: {nearest(arguments.entry, names, noun='kernel')}"
-        )
     device = engine.Device(
         observe={"memory", "values"}, backend=arguments.backend, resources=arguments.resources
     )
-    profile = device.launch(
-        module[arguments.entry or names[0]],
-        grid=arguments.grid,
-        block=arguments.block,
-        args=[make_argument(spec, device) for spec in arguments.arg],
-        shared_bytes=arguments.shared_bytes,
-        cooperative=arguments.cooperative,
-        max_instructions=arguments.max_instructions,
-    )
-    estimates = {target: engine.estimate(profile, target) for target in dict.fromkeys(arguments.target)}
-    findings = engine.find_patterns(device.program)
-    if arguments.format == "json":
-        write(
-            json.dumps(_document(profile, estimates, findings), indent=1, ensure_ascii=False) + "\n",
-            arguments.output,
+    program = _program(arguments)
+    profiles = _launched(program, device, arguments.max_instructions)
+    targets = tuple(dict.fromkeys(arguments.target))
+    estimates = [{target: engine.estimate(profile, target) for target in targets} for profile in profiles]
+    findings = engine.find_patterns(device)
+    if arguments.format == "csv":
+        _write_csv(
+            engine.csv_text(profiles, _further(profiles, estimates, arguments.groups)), arguments.output
         )
-    elif arguments.format == "csv":
-        write(_csv(profile, estimates), arguments.output)
-    else:
-        write("\n".join(_table(profile, estimates, findings)) + "\n", arguments.output)
+        return OK
+    if arguments.format == "json":
+        launches = [_launch(*pair) for pair in zip(profiles, estimates, strict=True)]
+        found = [{"rule": f.rule, "object": f.object, "message": f.message} for f in findings]
+        document = {
+            "schema_version": 1,
+            **({"launches": launches} if arguments.launches else launches[0]),
+            "findings": found,
+        }
+        write(json.dumps(document, indent=1, ensure_ascii=False) + "\n", arguments.output)
+        return OK
+    lines = []
+    for profile, predicted in zip(profiles, estimates, strict=True):
+        lines += [*_table(profile, predicted, arguments.groups or "categories"), ""]
+    lines += [f"finding: {finding.rule} {finding.object}: {finding.message}" for finding in findings]
+    write("\n".join(lines).rstrip("\n") + "\n", arguments.output)
     return OK
 
 
-def _document(profile: Any, estimates: dict[str, Any], findings: Any) -> dict[str, Any]:
+def _program(arguments: argparse.Namespace) -> ProgramSpec:
+    """The launches of ``--launches``, or the one that the other options describe."""
+    single = ("file", "entry", "grid", "block", "arg", "shared_bytes", "cooperative")
+    if arguments.launches is not None:
+        for name in single:
+            if getattr(arguments, name):
+                option = "FILE.ptx" if name == "file" else f"--{name.replace('_', '-')}"
+                raise UsageError(f"--launches describes all launches: leave out {option}")
+        return read_program(arguments.launches)
+    for name, option in (("file", "FILE.ptx"), ("grid", "--grid"), ("block", "--block")):
+        if getattr(arguments, name) is None:
+            raise UsageError(f"{option} is needed (or --launches)")
+    given = {name: getattr(arguments, name) for name in single if name != "arg"}
+    return ProgramSpec({}, (LaunchSpec(**given, args=tuple(arguments.arg)),), Path())
+
+
+def _launched(program: ProgramSpec, device: Any, max_instructions: int | None) -> list[Any]:
+    from .arguments import make_argument
+
+    arrays = {
+        name: make_argument(spec, device, where, program.folder)
+        for name, (spec, where) in program.arrays.items()
+    }
+    modules: dict[str, Any] = {}
+    profiles = []
+    for launch in program.launches:
+        path = str(program.folder / launch.file)
+        if path not in modules:
+            modules[path] = parse_file(path)
+        profiles.append(
+            device.launch(
+                _kernel(modules[path], path, launch.entry),
+                grid=launch.grid,
+                block=launch.block,
+                args=[
+                    arrays[spec]
+                    if spec in arrays
+                    else make_argument(spec, device, launch.where, program.folder)
+                    for spec in launch.args
+                ],
+                shared_bytes=launch.shared_bytes,
+                cooperative=launch.cooperative,
+                max_instructions=max_instructions,
+            )
+        )
+    return profiles
+
+
+def _kernel(module: Any, path: str, entry: str | None) -> Any:
+    names = list(module.kernels)
+    if entry is None and len(names) != 1:
+        raise UsageError(
+            f"{path} has {len(names)} kernels: say which one with --entry ({nearest('', names, noun='kernel')})"
+        )
+    if entry is not None and entry not in names:
+        raise UsageError(f"no kernel {entry!r} in {path}: {nearest(entry, names, noun='kernel')}")
+    return module[entry or names[0]]
+
+
+def _further(
+    profiles: Sequence[Any], estimates: Sequence[dict[str, Any]], groups: str | None
+) -> dict[str, list[Any]]:
+    """Columns behind those that are always there: predicted times in µs and groups of opcodes."""
+    made = {f"time_us.{target}": [found[target].time_us for found in estimates] for target in estimates[0]}
+    if groups is not None:
+        counts = [profile.groups(groups) for profile in profiles]
+        names = dict.fromkeys(name for found in counts for name in found)
+        made |= {name: [found.get(name, 0) for found in counts] for name in names}
+    return made
+
+
+def _write_csv(text: str, output: str | None) -> None:
+    """Its lines end in CR LF, which is neither cleaned away nor translated."""
+    if output is None:
+        sys.stdout.write("\r\n".join(clean(line) for line in text.split("\r\n")))
+    else:
+        write(text, output)
+
+
+def _launch(profile: Any, estimates: dict[str, Any]) -> dict[str, Any]:
     return {
-        "schema_version": 1,
         "profile": profile.to_dict(),
         "estimates": {
             name: {
@@ -145,7 +226,6 @@ def _document(profile: Any, estimates: dict[str, Any], findings: Any) -> dict[st
             }
             for name, e in estimates.items()
         },
-        "findings": [{"rule": f.rule, "object": f.object, "message": f.message} for f in findings],
     }
 
 
@@ -166,25 +246,7 @@ def _metrics(profile: Any) -> Iterator[tuple[str, int | float]]:
         yield f"flops.{name}", value
 
 
-def _csv(profile: Any, estimates: dict[str, Any]) -> str:
-    """``kind,name,threads,warps``: metrics, categories, opcodes and PTX lines; times have kind ``time_us``."""
-    stream = io.StringIO()
-    table = csv.writer(stream, lineterminator="\n")
-    table.writerow(("kind", "name", "value", "warps"))
-    for name, value in _metrics(profile):
-        table.writerow(("metric", name, value, ""))
-    for name, estimate in estimates.items():
-        table.writerow(("time_us", name, estimate.time_us, ""))
-    for name, value in sorted(profile.by_category.items()):
-        table.writerow(("category", name, value, ""))
-    for name, value in sorted(profile.opcodes.items()):
-        table.writerow(("opcode", name, value, profile.warp_opcodes.get(name, 0)))
-    for line in profile.by_line:
-        table.writerow(("line", f"{line.path}:{line.line}", line.thread_instructions, line.warp_instructions))
-    return stream.getvalue()
-
-
-def _table(profile: Any, estimates: dict[str, Any], findings: Any) -> Iterator[str]:
+def _table(profile: Any, estimates: dict[str, Any], groups: str) -> Iterator[str]:
     grid, block = (" × ".join(str(part) for part in parts) for parts in (profile.grid, profile.block))
     yield f"{profile.kernel} of {profile.path} ({profile.target}), grid {grid}, block {block}"
     for note in profile.notes:
@@ -192,10 +254,9 @@ def _table(profile: Any, estimates: dict[str, Any], findings: Any) -> Iterator[s
     yield ""
     yield from columns([(name, number(value)) for name, value in _metrics(profile) if value], right=(1,))
     yield ""
-    rows = [("category", "thread instructions")]
-    yield from columns(
-        [*rows, *((name, number(value)) for name, value in sorted(profile.by_category.items()))], right=(1,)
-    )
+    head = ("category", "thread instructions") if groups == "categories" else ("metric", "executions")
+    counts = [(name, number(value)) for name, value in profile.groups(groups).items() if value]
+    yield from columns([head, *counts], right=(1,))
     yield ""
     opcodes = sorted(profile.opcodes, key=lambda name: (-profile.opcodes[name], name))
     table = [("opcode", "threads", "warps")]
@@ -205,7 +266,7 @@ def _table(profile: Any, estimates: dict[str, Any], findings: Any) -> Iterator[s
     ]
     yield from columns(table, right=(1, 2))
     if len(opcodes) > 20:
-        yield f"… {len(opcodes) - 20} more opcodes (--format json or csv has all)"
+        yield f"… {len(opcodes) - 20} more opcodes (--format json has all)"
     for name, estimate in estimates.items():
         yield ""
         yield f"{name}: {number(estimate.time_us)} µs, limited by {estimate.limiter} ({estimate.model})"
@@ -218,6 +279,3 @@ def _table(profile: Any, estimates: dict[str, Any], findings: Any) -> Iterator[s
         )
         yield f"  occupancy {100 * estimate.occupancy:.3g} % ({estimate.ctas_per_sm} CTAs per SM, by {estimate.occupancy_limiter})"
         yield from (f"  note: {note}" for note in estimate.notes)
-    if findings:
-        yield ""
-        yield from (f"finding: {finding.rule} {finding.object}: {finding.message}" for finding in findings)

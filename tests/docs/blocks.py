@@ -7,7 +7,7 @@ A block's info string is ``LANGUAGE [FILE] [key=value …]``. What is done with 
 - ``text`` is what the Python block before it printed;
 - ``console`` holds commands behind ``$``, each followed by its output if that is shown; ``exit=N`` is the exit code of the last;
 - ``ini`` and ``toml`` are read by pytest, options and values checked, and written to FILE if it is named;
-- ``yaml FILE`` is compared with the file of that name if a command has written it, else parsed.
+- ``yaml FILE`` is compared with the file of that name if a command has written it, else parsed; with ``input=yes`` it is written.
 
 In text that is compared, ``…`` stands for any characters of a line, and alone on a line for any lines.
 """

@@ -90,7 +90,9 @@ def _keys(block: Block) -> list[str]:
 
 def _yaml(block: Block, running: Page) -> None:
     written = running.folder / block.file
-    if block.file and written.is_file():
+    if block.options.get("input") == "yes":
+        written.write_text(block.text, encoding="utf-8")
+    elif block.file and written.is_file():
         assert matches(block.text, written.read_text(encoding="utf-8")), f"{block}:\n{written.read_text()}"
     elif block.file.startswith("baselines/"):
         assert parse_baseline(block.text.encode(), block.file, str(block)) is not None

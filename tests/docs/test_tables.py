@@ -13,6 +13,7 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.emulate.launch import MAX_INSTRUCTIONS, RESIDENT_THREADS
 from gpuperf_engine.patterns.coarse import REDUNDANT_SHARE
+from gpuperf_engine.profile.csv import COLUMNS
 from pytest_gpuperf.cli import _build
 from pytest_gpuperf.declared import _MARKER_KEYS
 from pytest_gpuperf.fixture import Gpuperf
@@ -113,6 +114,10 @@ def test_metrics_are_those_that_are_judged():
         for name, kind, better, unit, _ in rows("docs/metrics.md", "| metric | class | better | unit | |")
     ]
     assert documented == [(m.name, m.kind, m.better, m.unit) for m in (*METRICS, *FAMILIES)]
+
+
+def test_columns_of_the_table_of_launches_are_those_written():
+    assert {code_in(name)[0]: text for name, text in rows("docs/profiles.md", "| column | |")} == COLUMNS
 
 
 def test_verdicts_are_those_given_worst_first():

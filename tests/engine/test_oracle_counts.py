@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from cases import SMALL, Case, execute
 
 import gpuperf_engine as ge
+from gpuperf_engine.profile.groups import CLASSES
 from tests.engine.running import Engine
 from tests.examples.interpreter import Interpreter
 from tests.oracle.scalar import Result
@@ -48,6 +51,54 @@ def compare_counts(profile: ge.Profile, result: Result, *, warps: bool = True) -
     }
 
 
+#: Metrics of nvprof as expressions over opcodes: (metric, weight, opcodes that count by thread).
+THREADS = (
+    *(
+        (f"flop_count_{short}{suffix}", weight * lanes, rf"({names})(\.\w+)*\.{kind}")
+        for short, kind, lanes in (("sp", "f32", 1), ("dp", "f64", 1), ("hp", "f16", 1), ("hp", "f16x2", 2))
+        for suffix, weight, names in (
+            ("_add", 1, "add|sub"),
+            ("_mul", 1, "mul"),
+            ("_fma", 1, "fma|mad"),
+            ("_special", 1, "div|rcp|sqrt|rsqrt|sin|cos|lg2|ex2|tanh"),
+            ("", 1, "add|sub|mul"),
+            ("", 2, "fma|mad"),
+        )
+    ),
+    ("inst_bit_convert", 1, r"cvt\..*"),
+    ("inst_control", 1, r"(bra|ret|exit|call|brx)(\..*)?"),
+    ("inst_compute_ld_st", 1, r"(ld|ldu|st|atom|red|cp|prefetch)\..*"),
+    ("inst_inter_thread_communication", 1, r"(shfl|vote|match|redux)\..*|activemask.*|elect.*"),
+)
+WARPS = tuple(
+    (f"inst_executed_{space}_{plural}", 1, rf"{name}(\.(volatile|weak|relaxed|gpu|nc))*\.{space}\..*")
+    for space in ("global", "shared", "local")
+    for name, plural in (("ld", "loads"), ("st", "stores"), ("atom", "atomics"), ("red", "reductions"))
+    if (space, name) not in (("local", "atom"), ("local", "red"), ("shared", "red"))
+)
+
+
+def compare_groups(profile: ge.Profile, result: Result, *, warps: bool = True) -> None:
+    """Groups equal what expressions find among the interpreter's opcodes. Kernels whose guards drop arithmetic are left to
+    the tests of ``profile``: the interpreter has only one total for guards."""
+    found = profile.groups("nvprof")
+    assert sum(found[name] for name in CLASSES) == result.predicated_on
+    counts = [(WARPS, result.warp_opcodes)] if warps else []
+    if profile.thread_instructions_predicated_on == result.thread_instructions:
+        counts.append((THREADS, result.opcodes))
+    if warps:
+        assert found["inst_executed"] == result.warp_instructions
+    for table, opcodes in counts:
+        for name in {name for name, _, _ in table}:
+            assert found[name] == sum(
+                weight * count
+                for metric, weight, pattern in table
+                if metric == name
+                for opcode, count in opcodes.items()
+                if re.fullmatch(pattern, opcode)
+            ), name
+
+
 def check_sums(profile: ge.Profile) -> None:
     """Totals are the sums of their parts."""
     threads, warps = profile.thread_instructions, profile.warp_instructions
@@ -82,6 +133,7 @@ def test_example(case: Case) -> None:
                 np.testing.assert_array_equal(output.view(np.uint8), expected.view(np.uint8), err_msg=backend)
         for profile, result in zip(engine.profiles, interpreter.results, strict=True):
             compare_counts(profile, result, warps=case.fixed_schedule)
+            compare_groups(profile, result, warps=case.fixed_schedule)
             check_sums(profile)
         profiles.append([profile.to_dict() for profile in engine.profiles])
         profiles[-1].append({"outputs": [output.tobytes() for output in outputs]})

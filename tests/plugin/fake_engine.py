@@ -92,7 +92,7 @@ class Device:
             address_size=64, grid=(threads, 1, 1), block=(1, 1, 1), launches=1, demand=demand, share_executed=1.0,
             thread_instructions=count * threads, warp_instructions=count * warps,
             thread_instructions_predicated_on=count * threads, opcodes=opcodes, warp_opcodes={}, by_category=categories,
-            units={}, flops={"sp": threads * sum(o.startswith("fma") for o in opcodes)},
+            units={}, flops={"sp": threads * sum(o.startswith("fma") for o in opcodes)}, nvprof={},
             branches=Branches(4 * warps, warps), resources=Resources(8, shared_bytes, 0), blocks=(), branch_sites=(),
             by_line=tuple(lines), by_source_line=(), static_instructions=count,
             observed_memory=Memory(global_load_sectors=sum(n for o, n in opcodes.items() if o.startswith("ld.global"))),

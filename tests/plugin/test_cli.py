@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy
 import pytest
 
 from pytest_gpuperf.cli import main
@@ -111,8 +112,89 @@ def test_profile_table_json_and_csv(loop, capsys):
     assert document["profile"]["warp_instructions"] == 22 * 2
     assert document["profile"]["branches"]["executed"] == 6 * 2
     assert document["estimates"]["v100-sxm2"]["time_us"] > 0
-    rows = list(csv.DictReader(run(capsys, *base, "--format", "csv")[1].splitlines()))
-    assert {"kind": "opcode", "name": "add.u32", "value": "320", "warps": "10"} in rows
+    assert document["profile"]["opcodes"]["add.u32"] == 320
+    assert document["profile"]["warp_opcodes"]["add.u32"] == 10
+    assert document["profile"]["nvprof"]["inst_integer"] == (1 + 5 + 5) * 64
+    command = [*base, "--format", "csv", "--target", "v100-sxm2", "--groups", "nvprof"]
+    (row,) = csv.DictReader(run(capsys, *command)[1].splitlines())
+    assert (row["file"], row["kernel"], row["launch"], row["ctas"]) == (loop, "count", "1", "2")
+    assert (row["static_instructions"], row["dynamic_instructions"]) == ("10", "1408")
+    assert (row["inst_integer"], row["inst_executed"]) == ("704", "44")
+    assert float(row["time_us.v100-sxm2"]) == document["estimates"]["v100-sxm2"]["time_us"]
+    assert "inst_executed_global_stores" in run(capsys, *base, "--groups", "nvprof")[1]
+
+
+PROGRAM = """\
+arrays:
+  out: u32[1]=zeros
+  other: u32[1]=@other.npy
+launches:
+  - {file: loop.ptx, grid: 2, block: [32], args: [u32=5, out]}
+  - {file: loop.ptx, entry: count, grid: [1, 1], block: 32, args: ["u32=1", other], shared_bytes: 16}
+"""
+
+
+def test_several_launches_from_a_file(loop, capsys, tmp_path):
+    folder = Path(loop).parent
+    numpy.save(folder / "other.npy", numpy.zeros(1, numpy.uint32))
+    (folder / "program.yaml").write_text(PROGRAM)
+    path = str(folder / "program.yaml")
+    code, out, _ = run(
+        capsys, "profile", "--launches", path, "--format", "csv", "-o", str(tmp_path / "o.csv")
+    )
+    assert (code, out) == (OK, "")
+    data = (tmp_path / "o.csv").read_bytes()
+    assert data.count(b"\r\n") == data.count(b"\n") == 3
+    rows = list(csv.DictReader(data.decode().splitlines()))
+    # per thread: 5 before the loop, 3 per round in it, 2 after
+    assert [(row["launch"], row["threads"], row["dynamic_instructions"]) for row in rows] == [
+        ("1", "64", str(64 * 22)),
+        ("2", "32", str(32 * 10)),
+    ]
+    document = json.loads(run(capsys, "profile", "--launches", path, "--format", "json")[1])
+    assert [launch["profile"]["grid"] for launch in document["launches"]] == [[2, 1, 1], [1, 1, 1]]
+    assert "grid 2 × 1 × 1" in run(capsys, "profile", "--launches", path)[1]
+    as_json = folder / "program.json"
+    as_json.write_text(
+        json.dumps(
+            {"launches": [{"file": "loop.ptx", "grid": 1, "block": 1, "args": ["u32=1", "u32[1]=zeros"]}]}
+        )
+    )
+    assert run(capsys, "profile", "--launches", str(as_json))[0] == OK
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "the file is empty"),
+        ("launches: [", "no YAML or JSON"),
+        ("launches: []", "program.yaml:1: there are no launches"),
+        ("launch: []", "'launch' is not known; did you mean 'launches'?"),
+        ("launches: 5", "program.yaml:1: expected a list"),
+        ("launches:\n- {grid: 1, block: 1}", "program.yaml:2: 'file' is missing"),
+        ("launches:\n- {file: a, file: b, grid: 1, block: 1}", "'file' is given twice"),
+        ("launches:\n- {file: a, grid: x, block: 1}", "program.yaml:2: 'x' is not a whole number"),
+        ("launches:\n- {file: a, grid: [1, 1, 1, 1], block: 1}", "4 dimensions"),
+        ("launches:\n- {file: a, grid: 1, block: 1, cooperative: 2}", "'2' is neither true nor false"),
+        ("launches:\n- {file: none.ptx, grid: 1, block: 1}", "none.ptx: No such file"),
+        ("launches:\n- {file: loop.ptx, entry: cunt, grid: 1, block: 1}", "did you mean 'count'?"),
+        (
+            "launches:\n- file: loop.ptx\n  grid: 1\n  block: 1\n  args: [u32=1, ouu]",
+            "program.yaml:5: 'ouu': write TYPE",
+        ),
+        (
+            "arrays:\n  x: f32[2]=some\nlaunches:\n- {file: loop.ptx, grid: 1, block: 1}",
+            "program.yaml:2: 'f32[2]=some'",
+        ),
+        ("arrays: [1]\nlaunches: []", "program.yaml:1: expected a mapping"),
+    ],
+)
+def test_files_of_launches_that_mean_nothing(loop, capsys, text, message):
+    path = Path(loop).parent / "program.yaml"
+    path.write_text(text)
+    code, out, err = run(capsys, "profile", "--launches", str(path))
+    assert (code, out) == (USAGE, "")
+    assert message in err and "Traceback" not in err
 
 
 @pytest.mark.parametrize(
@@ -123,6 +205,10 @@ def test_profile_table_json_and_csv(loop, capsys):
         (["nothing"], USAGE, "invalid choice: 'nothing'"),
         ([], USAGE, "arguments are required: COMMAND"),
         (["profile", "{loop}", "--grid", "1"], USAGE, "--block"),
+        (["profile", "--grid", "1", "--block", "1"], USAGE, "FILE.ptx is needed"),
+        (["profile", "--launches", "none.yaml"], USAGE, "none.yaml: No such file"),
+        (["profile", "{loop}", "--launches", "none.yaml"], USAGE, "leave out FILE.ptx"),
+        (["profile", "--launches", "none.yaml", "--grid", "1"], USAGE, "leave out --grid"),
         (["profile", "{loop}", "--grid", "a", "--block", "1"], USAGE, "'a' is not X[,Y[,Z]]"),
         (["profile", "{loop}", "--grid", "1,1,1,1", "--block", "1"], USAGE, "4 dimensions"),
         (

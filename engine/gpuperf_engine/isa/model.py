@@ -15,6 +15,7 @@ from .types import SCALAR_TYPES, ScalarType
 __all__ = [
     "CATEGORIES",
     "EFFECTS",
+    "FLOPS",
     "UNITS",
     "ByModifier",
     "Constraint",
@@ -85,6 +86,9 @@ UNITS: tuple[str, ...] = (
     "none",
 )
 
+#: Kinds of floating-point operation, and how many operations one is: what profilers count apart.
+FLOPS: dict[str, int] = {"": 0, "add": 1, "mul": 1, "fma": 2, "special": 1}
+
 Modifier = str | bool | None
 Version = tuple[int, int]
 #: A category or unit: a name, or names by modifier value (first slot that has one wins) with ``""`` for the others.
@@ -122,9 +126,9 @@ class Row:
     ``modifiers`` maps slot names to their value sets, ``requires`` modifier values (or several, separated by spaces: those
     together) to the ``(version, target)`` they need beyond the row's own ``since`` and ``target``; ``also`` is a later
     version from which on a lower target has it too; ``removed`` is the ``(version, target)`` from which on, both, the
-    instruction is no longer there; ``variant`` is ``a`` if only targets like ``sm_90a`` have it. ``flops`` is the number of
-    floating-point operations per thread and lane of the type. ``asks`` are the modifiers that the meaning takes as keywords;
-    ``whole`` says that it takes packed values whole, not lane by lane.
+    instruction is no longer there; ``variant`` is ``a`` if only targets like ``sm_90a`` have it. ``flop`` is the kind of
+    floating-point operation done per thread and lane of the type (``FLOPS``). ``asks`` are the modifiers that the meaning
+    takes as keywords; ``whole`` says that it takes packed values whole, not lane by lane.
     """
 
     name: str
@@ -138,7 +142,7 @@ class Row:
     target: int
     requires: Mapping[str, tuple[Version, int]]
     documentation: str
-    flops: int = 0
+    flop: str = ""
     also: tuple[Version, int] | None = None
     removed: tuple[Version, int] | None = None
     variant: str = ""
@@ -178,7 +182,6 @@ class Spelling:
     category: str
     unit: str
     effect: str
-    flops: int
 
     def modifier(self, name: str) -> Modifier:
         """The bound value of a slot, ``None`` if absent or not a slot of this row."""
@@ -196,6 +199,11 @@ class Spelling:
     def lanes(self) -> int:
         """Lanes of a packed instruction (``f16x2`` → 2), else 1."""
         return max((form.type.lanes for form in self.operands if form.type is not None), default=1)
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of one thread, lanes of packed types included."""
+        return FLOPS[self.row.flop] * self.lanes
 
     @cached_property
     def space(self) -> str | None:

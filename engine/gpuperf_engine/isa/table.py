@@ -19,6 +19,7 @@ from ..errors import PtxError, nearest
 from .model import (
     CATEGORIES,
     EFFECTS,
+    FLOPS,
     UNITS,
     ByModifier,
     Constraint,
@@ -68,7 +69,7 @@ def instruction(
     also: tuple[Version, int] | None = None,
     removed: tuple[Version, int] | None = None,
     variant: str = "",
-    flops: int = 0,
+    flop: str = "",
     reads_carry: bool = False,
     whole: bool = False,
     valid: Constraint | None = None,
@@ -99,7 +100,7 @@ def instruction(
             target=target,
             requires=dict(requires or {}),
             documentation=documentation or (meaning.__doc__ or "").strip(),
-            flops=flops,
+            flop=flop,
             also=also,
             removed=removed,
             variant=variant,
@@ -138,6 +139,7 @@ def _make_row(
     for used, allowed, what in (
         (set(sets), known, "value set without slot"),
         ({fields["effect"]}, set(EFFECTS), "effect"),
+        ({fields["flop"]}, set(FLOPS), "kind of floating-point operation"),
         (
             set(category.values() if isinstance(category, Mapping) else (category,)),
             set(CATEGORIES),
@@ -223,7 +225,7 @@ def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spe
                     space=_space_of(operand, modifiers),
                 )
             )
-        spelling = Spelling(
+        yield Spelling(
             row,
             opcode,
             modifiers,
@@ -231,11 +233,7 @@ def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spe
             _choose(row.categories, bound),
             _choose(row.units, bound),
             row.effect,
-            row.flops,
         )
-        if row.flops and spelling.lanes > 1:
-            object.__setattr__(spelling, "flops", row.flops * spelling.lanes)
-        yield spelling
 
 
 def _table() -> dict[str, list[Row]]:

@@ -1,6 +1,7 @@
 """Counting: what a run observed, turned into the profile that users read. PYTEST_DONT_REWRITE"""
 
 from .build import build_profile
+from .csv import csv_rows, csv_text
 from .total import add_profiles
 
-__all__ = ["add_profiles", "build_profile"]
+__all__ = ["add_profiles", "build_profile", "csv_rows", "csv_text"]

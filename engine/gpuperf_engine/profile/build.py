@@ -23,19 +23,10 @@ from ..results import (
     Resources,
     SiteProfile,
 )
+from .groups import PRECISIONS, add_groups, empty_groups
 from .memory import memory_totals, site_profiles
 
 __all__ = ["LaunchRecord", "build_profile"]
-
-PRECISIONS = {
-    "f16": "hp",
-    "f16x2": "hp",
-    "bf16": "hp",
-    "bf16x2": "hp",
-    "f32": "sp",
-    "f32x2": "sp",
-    "f64": "dp",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +55,7 @@ class _Totals:
     categories: Counter[str] = field(default_factory=Counter)
     units: Counter[str] = field(default_factory=Counter)
     flops: Counter[str] = field(default_factory=Counter)
+    groups: Counter[str] = field(default_factory=empty_groups)
     off: int = 0
 
 
@@ -97,6 +89,7 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         by_category=dict(sorted(totals.categories.items())),
         units=dict(sorted(totals.units.items())),
         flops=dict(totals.flops),
+        nvprof=dict(totals.groups),
         branches=Branches(sum(item.executed for item in branches), sum(item.divergent for item in branches)),
         resources=Resources(program.registers(), plan.shared_bytes, program.local_bytes),
         blocks=tuple(_block(block, program, observation) for block in program.blocks if block.tally),
@@ -134,6 +127,7 @@ def _count_block(
         totals.categories[spelling.category] += lanes
         totals.units[spelling.unit] += warps
         totals.off += lanes - on
+        add_groups(totals.groups, spelling, on, warps)
         if spelling.flops and spelling.type is not None:
             precision = PRECISIONS.get(spelling.type.name)
             if precision is not None:

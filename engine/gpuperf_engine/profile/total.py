@@ -43,6 +43,7 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
         by_category=_counts([profile.by_category for profile in profiles]),
         units=_counts([profile.units for profile in profiles]),
         flops=_counts([profile.flops for profile in profiles]),
+        nvprof={name: sum(profile.nvprof[name] for profile in profiles) for name in first.nvprof},
         branches=Branches(
             sum(profile.branches.executed for profile in profiles),
             sum(profile.branches.divergent for profile in profiles),
@@ -60,6 +61,7 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
         sites=_rows([profile.sites for profile in profiles], SiteProfile, 7),
         observed_memory=None if any(memory is None for memory in memories) else _memories(memories),
         notes=tuple(dict.fromkeys(note for profile in profiles for note in profile.notes)),
+        seconds=sum(profile.seconds for profile in profiles),
         records=tuple(record for profile in profiles for record in profile.records),
     )
 

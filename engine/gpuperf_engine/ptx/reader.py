@@ -32,6 +32,8 @@ _WIDE_ADDRESS = re.compile(r"\.param\s+\.[ubs]64\b|\b(?:cvta(?:\.to)?\.\w+|mov)\
 _HEADER_END = re.compile(r"[;{]")
 _PRAGMA = re.compile(r'\.pragma\s+"_*"(?:\s*,\s*"_*")*\s*;$')
 _WORD = re.compile(r"\.\w+", re.ASCII)
+#: What may stand before a statement: ends and beginnings of scopes, labels, lines of the source program.
+_FRONT = re.compile(r"(?:[\s{}]|[\w$%]+\s*:|\.loc\b[^\n]*|@@DWARF\b[^\n]*)*", re.ASCII)
 
 #: The newest ``.version`` whose manual the instruction table follows.
 NEWEST = (9, 1)
@@ -63,6 +65,12 @@ class LazyModule(Module):
                 self._strings.update(debug_labels(self._text.code, start, end))
         return self._strings.get(label, label)
 
+    @property
+    def instruction_count(self) -> int:
+        """Instructions of all functions. Bodies that nobody has asked for are only counted, not read."""
+        waiting = sum(_statements(self._text.code[start:end]) for start, end in self.bodies.values())
+        return waiting + super().instruction_count
+
     def _load(self, function: Function) -> Function:
         place = self.bodies.pop(function.name, None)
         if place is None:
@@ -81,6 +89,12 @@ class LazyModule(Module):
             if collecting:
                 gc.enable()
         return function
+
+
+def _statements(body: str) -> int:
+    """Statements of a body that are instructions: those that begin with no dot."""
+    fronts = (_FRONT.match(statement) for statement in body.split(";")[:-1])
+    return sum(not front.string.startswith(".", front.end()) for front in fronts if front is not None)
 
 
 def read_module(text: Text, grammar: Grammar) -> LazyModule:

@@ -312,6 +312,11 @@ class Module:
         """Entries by name, in the order of the text."""
         return {name: function for name, function in self.functions.items() if function.is_entry}
 
+    @property
+    def instruction_count(self) -> int:
+        """Instructions of all functions, reached or not."""
+        return sum(len(function.instructions) for function in self.functions.values())
+
     def __getitem__(self, name: str) -> Function:
         found = self.functions.get(name)
         if found is None or not found.is_entry:

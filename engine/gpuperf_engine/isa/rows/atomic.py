@@ -40,8 +40,8 @@ OPERATIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("and or xor", "b64", {"target": 32}),
     ("add", "u32 s32", {}),
     ("add", "u64", {"target": 12}),
-    ("add", "f32", {"target": 20, "flops": 1}),
-    ("add", "f64", {"since": (5, 0), "target": 60, "flops": 1}),
+    ("add", "f32", {"target": 20, "flop": "add"}),
+    ("add", "f64", {"since": (5, 0), "target": 60, "flop": "add"}),
     ("inc dec", "u32", {}),
     ("min max", "u32 s32", {}),
     ("min max", "u64 s64", {"target": 32}),
@@ -118,13 +118,13 @@ def _rows(name: str, destination: str, family: dict[str, Any]) -> None:
             f"{name}{PREFIX}.op.noftz{{.hint}}.type {destination}[a], b{policy}",
             op="add",
             type=types,
-            flops=1,
+            flop="add",
             **{**scalar, **options},
         )(combine_half)
     vectors = {**scalar, "space": "global", "since": (8, 1), "target": 90}
     starred = destination.replace("d", "d*vec")
     instruction(
-        f"{name}{PREFIX}.add{{.hint}}.vec.f32 {starred}[a], b*vec{policy}", vec="v2 v4", flops=1, **vectors
+        f"{name}{PREFIX}.add{{.hint}}.vec.f32 {starred}[a], b*vec{policy}", vec="v2 v4", flop="add", **vectors
     )(add_single)
     for vector, types in (("v2 v4 v8", "f16 bf16"), ("v2 v4", "f16x2 bf16x2")):
         instruction(

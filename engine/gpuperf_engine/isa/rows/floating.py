@@ -47,13 +47,13 @@ def copy_sign(a: Value, b: Value) -> Value:
     return copysign(b, a)
 
 
-@instruction("add{.rnd}.f64 d, a, b", rnd=ROUNDINGS, category="fp64", unit="fp64", target=13, flops=1)
+@instruction("add{.rnd}.f64 d, a, b", rnd=ROUNDINGS, category="fp64", unit="fp64", target=13, flop="add")
 @instruction(
     "add{.rnd}{.ftz}{.sat}.f32 d, a, b",
     rnd=ROUNDINGS,
     category="fp32",
     unit="fma",
-    flops=1,
+    flop="add",
     requires={"rm": ((1, 4), 20), "rp": ((1, 4), 20)},
 )
 def add(a: Value, b: Value, *, rnd: str) -> Value:
@@ -61,13 +61,13 @@ def add(a: Value, b: Value, *, rnd: str) -> Value:
     return a.add(b, rounding=rnd)
 
 
-@instruction("sub{.rnd}.f64 d, a, b", rnd=ROUNDINGS, category="fp64", unit="fp64", target=13, flops=1)
+@instruction("sub{.rnd}.f64 d, a, b", rnd=ROUNDINGS, category="fp64", unit="fp64", target=13, flop="add")
 @instruction(
     "sub{.rnd}{.ftz}{.sat}.f32 d, a, b",
     rnd=ROUNDINGS,
     category="fp32",
     unit="fma",
-    flops=1,
+    flop="add",
     requires={"rm": ((1, 4), 20), "rp": ((1, 4), 20)},
 )
 def sub(a: Value, b: Value, *, rnd: str) -> Value:
@@ -75,13 +75,13 @@ def sub(a: Value, b: Value, *, rnd: str) -> Value:
     return a.sub(b, rounding=rnd)
 
 
-@instruction("mul{.rnd}.f64 d, a, b", rnd=ROUNDINGS, category="fp64", unit="fp64", target=13, flops=1)
+@instruction("mul{.rnd}.f64 d, a, b", rnd=ROUNDINGS, category="fp64", unit="fp64", target=13, flop="mul")
 @instruction(
     "mul{.rnd}{.ftz}{.sat}.f32 d, a, b",
     rnd=ROUNDINGS,
     category="fp32",
     unit="fma",
-    flops=1,
+    flop="mul",
     requires={"rm": ((1, 4), 20), "rp": ((1, 4), 20)},
 )
 def mul(a: Value, b: Value, *, rnd: str) -> Value:
@@ -89,7 +89,7 @@ def mul(a: Value, b: Value, *, rnd: str) -> Value:
     return a.mul(b, rounding=rnd)
 
 
-@instruction("mad.rnd.f64 d, a, b, c", rnd=ROUNDINGS, category="fp64", unit="fp64", target=13, flops=2)
+@instruction("mad.rnd.f64 d, a, b, c", rnd=ROUNDINGS, category="fp64", unit="fp64", target=13, flop="fma")
 @instruction(
     "mad.rnd{.ftz}{.sat}.f32 d, a, b, c",
     rnd=ROUNDINGS,
@@ -97,10 +97,10 @@ def mul(a: Value, b: Value, *, rnd: str) -> Value:
     unit="fma",
     since=(2, 0),
     target=20,
-    flops=2,
+    flop="fma",
 )
 @instruction(
-    "fma.rnd.f64 d, a, b, c", rnd=ROUNDINGS, category="fp64", unit="fp64", since=(1, 4), target=13, flops=2
+    "fma.rnd.f64 d, a, b, c", rnd=ROUNDINGS, category="fp64", unit="fp64", since=(1, 4), target=13, flop="fma"
 )
 @instruction(
     "fma.rnd{.ftz}{.sat}.f32 d, a, b, c",
@@ -109,24 +109,30 @@ def mul(a: Value, b: Value, *, rnd: str) -> Value:
     unit="fma",
     since=(2, 0),
     target=20,
-    flops=2,
+    flop="fma",
 )
 def fused(a: Value, b: Value, c: Value, *, rnd: str) -> Value:
     """a · b + c with one rounding."""
     return fma(a, b, c, rounding=rnd)
 
 
-@instruction("div.rnd.f64 d, a, b", rnd=ROUNDINGS, category="fp64", unit="fp64", target=13, flops=1)
+@instruction("div.rnd.f64 d, a, b", rnd=ROUNDINGS, category="fp64", unit="fp64", target=13, flop="special")
 @instruction(
-    "div.rnd{.ftz}.f32 d, a, b", rnd=ROUNDINGS, category="fp32", unit="xu", since=(1, 4), target=20, flops=1
+    "div.rnd{.ftz}.f32 d, a, b",
+    rnd=ROUNDINGS,
+    category="fp32",
+    unit="xu",
+    since=(1, 4),
+    target=20,
+    flop="special",
 )
 def div(a: Value, b: Value, *, rnd: str) -> Value:
     """a / b, rounded once."""
     return a.div(b, rounding=rnd)
 
 
-@instruction("div.full{.ftz}.f32 d, a, b", category="fp32", unit="xu", since=(1, 4), flops=1)
-@instruction("div.approx{.ftz}.f32 d, a, b", category="fp32", unit="xu", since=(1, 4), flops=1)
+@instruction("div.full{.ftz}.f32 d, a, b", category="fp32", unit="xu", since=(1, 4), flop="special")
+@instruction("div.approx{.ftz}.f32 d, a, b", category="fp32", unit="xu", since=(1, 4), flop="special")
 def div_approximate(a: Value, b: Value) -> Value:
     """a / b within 2 ulp; here the correctly rounded quotient."""
     return a.div(b)
@@ -183,24 +189,40 @@ def largest(a: Value, b: Value, c: Value, *, NaN: bool | None, abs: bool | None)
 
 
 @instruction(
-    "rcp.rnd.f64 d, a", rnd=ROUNDINGS, category="fp64", unit="fp64", since=(1, 4), target=13, flops=1
+    "rcp.rnd.f64 d, a", rnd=ROUNDINGS, category="fp64", unit="fp64", since=(1, 4), target=13, flop="special"
 )
 @instruction(
-    "rcp.rnd{.ftz}.f32 d, a", rnd=ROUNDINGS, category="fp32", unit="xu", since=(1, 4), target=20, flops=1
+    "rcp.rnd{.ftz}.f32 d, a",
+    rnd=ROUNDINGS,
+    category="fp32",
+    unit="xu",
+    since=(1, 4),
+    target=20,
+    flop="special",
 )
-@instruction("rcp.approx{.ftz}.f32 d, a", category="special_function", unit="xu", since=(1, 4), flops=1)
+@instruction(
+    "rcp.approx{.ftz}.f32 d, a", category="special_function", unit="xu", since=(1, 4), flop="special"
+)
 def rcp(a: Value, *, rnd: str) -> Value:
     """1 / a; .approx within 1 ulp, here correctly rounded."""
     return a.constant(1.0, a.type).div(a, rounding=rnd)
 
 
 @instruction(
-    "sqrt.rnd.f64 d, a", rnd=ROUNDINGS, category="fp64", unit="fp64", since=(1, 4), target=13, flops=1
+    "sqrt.rnd.f64 d, a", rnd=ROUNDINGS, category="fp64", unit="fp64", since=(1, 4), target=13, flop="special"
 )
 @instruction(
-    "sqrt.rnd{.ftz}.f32 d, a", rnd=ROUNDINGS, category="fp32", unit="xu", since=(1, 4), target=20, flops=1
+    "sqrt.rnd{.ftz}.f32 d, a",
+    rnd=ROUNDINGS,
+    category="fp32",
+    unit="xu",
+    since=(1, 4),
+    target=20,
+    flop="special",
 )
-@instruction("sqrt.approx{.ftz}.f32 d, a", category="special_function", unit="xu", since=(1, 4), flops=1)
+@instruction(
+    "sqrt.approx{.ftz}.f32 d, a", category="special_function", unit="xu", since=(1, 4), flop="special"
+)
 def square_root(a: Value, *, rnd: str) -> Value:
     """The square root of a; .approx within 2^−23 relative, here correctly rounded."""
     return sqrt(a, rounding=rnd)

@@ -31,30 +31,30 @@ SINCE_BF16: dict[str, Any] = {"since": (7, 8), "target": 90}
 AMPERE: dict[str, Any] = {"since": (7, 0), "target": 80}
 
 
-@instruction("add{.rnd}.type d, a, b", rnd="rn", type=BF16, flops=1, **HALF, **SINCE_BF16)
-@instruction("add{.rnd}{.ftz}{.sat}.type d, a, b", rnd="rn", type=F16, flops=1, **HALF, **SINCE_F16)
+@instruction("add{.rnd}.type d, a, b", rnd="rn", type=BF16, flop="add", **HALF, **SINCE_BF16)
+@instruction("add{.rnd}{.ftz}{.sat}.type d, a, b", rnd="rn", type=F16, flop="add", **HALF, **SINCE_F16)
 def add(a: Value, b: Value) -> Value:
     """a + b."""
     return a + b
 
 
-@instruction("sub{.rnd}.type d, a, b", rnd="rn", type=BF16, flops=1, **HALF, **SINCE_BF16)
-@instruction("sub{.rnd}{.ftz}{.sat}.type d, a, b", rnd="rn", type=F16, flops=1, **HALF, **SINCE_F16)
+@instruction("sub{.rnd}.type d, a, b", rnd="rn", type=BF16, flop="add", **HALF, **SINCE_BF16)
+@instruction("sub{.rnd}{.ftz}{.sat}.type d, a, b", rnd="rn", type=F16, flop="add", **HALF, **SINCE_F16)
 def sub(a: Value, b: Value) -> Value:
     """a − b."""
     return a - b
 
 
-@instruction("mul{.rnd}.type d, a, b", rnd="rn", type=BF16, flops=1, **HALF, **SINCE_BF16)
-@instruction("mul{.rnd}{.ftz}{.sat}.type d, a, b", rnd="rn", type=F16, flops=1, **HALF, **SINCE_F16)
+@instruction("mul{.rnd}.type d, a, b", rnd="rn", type=BF16, flop="mul", **HALF, **SINCE_BF16)
+@instruction("mul{.rnd}{.ftz}{.sat}.type d, a, b", rnd="rn", type=F16, flop="mul", **HALF, **SINCE_F16)
 def mul(a: Value, b: Value) -> Value:
     """a · b."""
     return a * b
 
 
-@instruction("fma.rnd{.relu}.type d, a, b, c", rnd="rn", type=BF16, flops=2, **HALF, **AMPERE)
-@instruction("fma.rnd{.ftz}.relu.type d, a, b, c", rnd="rn", type=F16, flops=2, **HALF, **AMPERE)
-@instruction("fma.rnd{.ftz}{.sat}.type d, a, b, c", rnd="rn", type=F16, flops=2, **HALF, **SINCE_F16)
+@instruction("fma.rnd{.relu}.type d, a, b, c", rnd="rn", type=BF16, flop="fma", **HALF, **AMPERE)
+@instruction("fma.rnd{.ftz}.relu.type d, a, b, c", rnd="rn", type=F16, flop="fma", **HALF, **AMPERE)
+@instruction("fma.rnd{.ftz}{.sat}.type d, a, b, c", rnd="rn", type=F16, flop="fma", **HALF, **SINCE_F16)
 def fused(a: Value, b: Value, c: Value) -> Value:
     """a · b + c with one rounding."""
     return fma(a, b, c)
@@ -65,7 +65,7 @@ declare(
     "a · b + c with one rounding, 0 if a or b is the NaN that fills tensor elements out of bounds.",
     rnd="rn",
     type=f"{F16} {BF16}",
-    flops=2,
+    flop="fma",
     since=(8, 1),
     target=90,
     **HALF,

@@ -16,7 +16,7 @@ from ..types import ScalarType, scalar_type
 from ..words import Value, copysign, fma, maximum, minimum, select, sqrt
 
 F64, U64, S64 = scalar_type("f64"), scalar_type("u64"), scalar_type("s64")
-MUFU: dict[str, Any] = {"category": "special_function", "unit": "xu", "flops": 1}
+MUFU: dict[str, Any] = {"category": "special_function", "unit": "xu", "flop": "special"}
 
 #: Taylor coefficients: sin x / x and cos x in x² on |x| ≤ π/4, 2ˣ on |x| ≤ ½, log₂ by atanh.
 SINE = (1.0, -1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800, 1 / 6227020800)

@@ -1,0 +1,167 @@
+"""Groups of opcodes that are equivalent to the metrics of NVIDIA's ``nvprof``.
+
+Names, levels and definitions are those of the Profiler User's Guide, section "Metrics Reference", capability 7.x. A metric's
+instructions follow from their rows in the instruction table (category, effect, kind of floating-point operation, type, state
+space), so that a new instruction is grouped by what its row says. CUDA Flux (Braun, Fröning 2019) compares in the same way.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from ..isa.model import Spelling
+from ..isa.types import ScalarType
+
+__all__ = ["CLASSES", "METRICS", "PRECISIONS", "Metric", "add_groups", "empty_groups", "metrics_of"]
+
+#: Type of a floating-point operation → precision; packed types count their lanes.
+PRECISIONS = {
+    "f16": "hp",
+    "f16x2": "hp",
+    "bf16": "hp",
+    "bf16x2": "hp",
+    "f32": "sp",
+    "f32x2": "sp",
+    "f64": "dp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric. ``level`` is ``thread`` (executions by threads whose guard holds) or ``warp`` (executions by warps); ``own`` says
+    that nvprof has no such metric and it was added by analogy."""
+
+    name: str
+    level: str
+    meaning: str
+    own: bool = False
+
+
+def _flop_metrics() -> list[Metric]:
+    made = []
+    for short, long in (("sp", "single"), ("dp", "double"), ("hp", "half")):
+        what = f"{long}-precision floating-point"
+        made += [
+            Metric(
+                f"flop_count_{short}", "thread", f"{what} operations: adds, multiplies, 2 per multiply-add"
+            ),
+            Metric(f"flop_count_{short}_add", "thread", f"{what} adds and subtractions"),
+            Metric(f"flop_count_{short}_mul", "thread", f"{what} multiplications"),
+            Metric(f"flop_count_{short}_fma", "thread", f"{what} multiply-adds, 1 each"),
+            Metric(
+                f"flop_count_{short}_special",
+                "thread",
+                f"{what} divisions, roots and functions, in no other flop_count",
+                own=short != "sp",
+            ),
+        ]
+    return made
+
+
+def _access_metrics() -> list[Metric]:
+    made = []
+    for space in ("global", "local", "shared", "surface", "generic"):
+        for plural in ("loads", "stores"):
+            where = f"{space} addresses" if space == "generic" else space
+            made.append(
+                Metric(f"inst_executed_{space}_{plural}", "warp", f"{where}: {plural}", space == "generic")
+            )
+    return [
+        *made,
+        Metric("inst_executed_global_atomics", "warp", "global: atom"),
+        Metric("inst_executed_global_reductions", "warp", "global: red"),
+        Metric("inst_executed_shared_atomics", "warp", "shared: atom and red"),
+        Metric("inst_executed_surface_atomics", "warp", "surface: atomics"),
+        Metric("inst_executed_surface_reductions", "warp", "surface: reductions"),
+        Metric("inst_executed_generic_atomics", "warp", "generic addresses: atom", own=True),
+        Metric("inst_executed_generic_reductions", "warp", "generic addresses: red", own=True),
+        Metric("inst_executed_tex_ops", "warp", "texture instructions"),
+    ]
+
+
+_CLASSES = {
+    "inst_integer": "integer arithmetic, logic, shifts, comparison and selection of integers",
+    "inst_fp_16": "half precision and bfloat16: arithmetic, functions, comparison, selection; packed ones once",
+    "inst_fp_32": "single precision: arithmetic, functions, comparison, selection",
+    "inst_fp_64": "double precision: arithmetic, functions, comparison, selection",
+    "inst_bit_convert": "conversions",
+    "inst_control": "branches, calls, returns, exits",
+    "inst_compute_ld_st": "loads, stores, copies, atomics, of all state spaces",
+    "inst_inter_thread_communication": "shuffles, votes, matches, warp reductions",
+    "inst_misc": "moves, barriers, fences, matrices, textures and the rest",
+}
+#: These partition the instructions: they add up to ``thread_instructions_predicated_on``.
+CLASSES: tuple[str, ...] = tuple(_CLASSES)
+#: All metrics in the order of reports.
+METRICS: tuple[Metric, ...] = (
+    *_flop_metrics(),
+    *(Metric(name, "thread", meaning) for name, meaning in _CLASSES.items()),
+    Metric("inst_executed", "warp", "all instructions"),
+    *_access_metrics(),
+)
+
+_CLASS_OF = {
+    "integer": "inst_integer",
+    "logic": "inst_integer",
+    "fp16": "inst_fp_16",
+    "fp32": "inst_fp_32",
+    "fp64": "inst_fp_64",
+    "bit_convert": "inst_bit_convert",
+    "load_store": "inst_compute_ld_st",
+    "atomic": "inst_compute_ld_st",
+    "control": "inst_control",
+    "inter_thread": "inst_inter_thread_communication",
+}
+_BY_PRECISION = {"hp": "inst_fp_16", "sp": "inst_fp_32", "dp": "inst_fp_64"}
+_PLURALS = {"load": "loads", "store": "stores", "atomic": "atomics", "reduction": "reductions"}
+_SPACES = ("global", "local", "shared", "generic")
+
+
+@cache
+def metrics_of(spelling: Spelling) -> tuple[Mapping[str, int], tuple[str, ...]]:
+    """What one execution adds: to the thread-level metrics (how much), and to which warp-level ones (one each)."""
+    threads = {_class_of(spelling): 1}
+    warps = ["inst_executed"]
+    if spelling.effect == "" and spelling.row.flop and spelling.type is not None:
+        flop, name = spelling.row.flop, f"flop_count_{PRECISIONS[spelling.type.name]}"
+        threads[f"{name}_{flop}"] = spelling.lanes
+        if flop != "special":
+            threads[name] = spelling.flops
+    if spelling.effect in _PLURALS and spelling.space in _SPACES:
+        shared = spelling.space == "shared" and spelling.effect == "reduction"
+        warps.append(f"inst_executed_{spelling.space}_{'atomics' if shared else _PLURALS[spelling.effect]}")
+    if spelling.effect == "texture":
+        warps.append("inst_executed_tex_ops")
+    return threads, tuple(warps)
+
+
+def _class_of(spelling: Spelling) -> str:
+    """By category; comparisons, selections and functions by the type that they work on."""
+    if spelling.category in ("compare_select", "special_function"):
+        worked = _worked_on(spelling)
+        return _BY_PRECISION.get(PRECISIONS.get(worked.name if worked else "", ""), "inst_integer")
+    return _CLASS_OF.get(spelling.category, "inst_misc")
+
+
+def _worked_on(spelling: Spelling) -> ScalarType | None:
+    """The type of the first source: of what is compared, not of the predicate or number that comes of it."""
+    return next((form.type for form in spelling.sources), spelling.type)
+
+
+def empty_groups() -> Counter[str]:
+    """All metrics at 0, in order."""
+    return Counter({metric.name: 0 for metric in METRICS})
+
+
+def add_groups(totals: Counter[str], spelling: Spelling, lanes_on: int, warps: int) -> None:
+    """Add the executions of one instruction: by lanes whose guard held, and by warps."""
+    by_thread, by_warp = metrics_of(spelling)
+    for name, weight in by_thread.items():
+        totals[name] += weight * lanes_on
+    for name in by_warp:
+        totals[name] += warps

@@ -27,6 +27,10 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/python -m benchmarks.docs
 
+# Measures on the GPU of this machine; docs/hardware.md says what. Only the driver is needed.
+hardware: $(READY)
+	$(BIN)/python tests/hardware/collect.py build/hardware
+
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache
 

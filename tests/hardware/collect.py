@@ -1,0 +1,699 @@
+"""Runs PTX on a GPU and writes down what came out: results, times, clocks. Needs NumPy and the driver, nothing else.
+
+    python tests/hardware/collect.py OUT [--parts instructions examples times micro] [--budget 540] [--done DIR]
+
+Every part writes ``OUT/<part>.jsonl``: first a line about the machine, then a line per case, flushed as it is measured, so that
+a run that is cut off loses nothing. With ``--done DIR`` cases that have a line in ``DIR/<part>.jsonl`` are passed over: a later
+run goes on where an earlier one stopped. What is compared with what is no matter of this file; ``compare.py`` does it, without
+a GPU.
+
+- ``instructions``: the kernels of ``ptx/instructions``, some instructions each, on the words of ``ptx/inputs.npy``.
+- ``examples``: the catalogue of ``examples/cases.py``; small cases with their whole results, big ones with a digest.
+- ``times``: the cases of ``timed.py``, examples at three sizes and pairs that differ in one thing: CUDA events over graph
+  replays (warm), and single launches after the L2 cache has been overwritten (cold).
+- ``micro``: the kernels of ``ptx/micro``, which read the SM's own clock.
+
+A driver that is older than a module's ``.version`` gets it with the newest version that it takes; the record says so
+(``lowered``). A case that kills its context is written down as what it is, and the next one gets a new context.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import ctypes
+import hashlib
+import importlib
+import json
+import re
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import numpy.typing as npt
+
+HERE = Path(__file__).resolve().parent
+PTX = HERE / "ptx"
+EXAMPLES = HERE.parents[1] / "examples"
+PARTS = ("instructions", "examples", "times", "micro")
+#: PTX versions to try, newest first, when the driver refuses a module's own
+VERSIONS = (
+    "9.0",
+    "8.8",
+    "8.7",
+    "8.6",
+    "8.5",
+    "8.4",
+    "8.3",
+    "8.2",
+    "8.1",
+    "8.0",
+    "7.8",
+    "7.5",
+    "7.0",
+    "6.5",
+    "6.3",
+)
+#: errors after which a context is of no more use (cuda.h, "CUresult"): illegal address to launch failure
+STICKY = (700, 702, 710, 714, 715, 716, 717, 718, 719)
+UNSUPPORTED_PTX_VERSION = 222
+#: attributes of the device that a record of the machine names (cuda.h, "CUdevice_attribute")
+ATTRIBUTES = {
+    "warp_size": 10, "clock_khz": 13, "sm_count": 16, "memory_clock_khz": 36, "memory_bus_bits": 37, "l2_bytes": 38,
+    "threads_per_sm": 39, "capability_major": 75, "capability_minor": 76, "shared_per_sm": 81, "registers_per_sm": 82,
+    "shared_per_block_optin": 97, "ctas_per_sm": 106, "reserved_shared_per_block": 111,
+}  # fmt: skip
+#: attributes of a compiled kernel (cuda.h, "CUfunction_attribute")
+KERNEL_ATTRIBUTES = {"shared_bytes": 1, "local_bytes": 3, "registers": 4, "binary_version": 6}
+#: measurements of one case
+REPLAYS = 15
+#: microseconds that a replayed graph lasts at least, up to 64 runs
+GRAPH_US = 400.0
+#: results of an example up to this size are kept whole
+WHOLE_BYTES = 1 << 16
+
+Array = npt.NDArray[Any]
+Cases = Iterator[tuple[str, Callable[[], dict[str, Any]]]]
+
+
+class CudaError(Exception):
+    """A call of the driver that failed: its name, the error's number, name and text, and what the compiler said."""
+
+    def __init__(self, call: str, number: int, name: str, text: str, log: str = "") -> None:
+        super().__init__(f"{call}: {name} ({number}): {text}" + (f"\n{log}" if log else ""))
+        self.number = number
+
+
+class Driver:
+    """The calls of the CUDA driver API that are needed, on one device. ``library``: ``libcuda``, or what stands in for it."""
+
+    def __init__(self, library: Any, device: int = 0) -> None:
+        self.library = library
+        self._call("cuInit", ctypes.c_uint(0))
+        self.device = ctypes.c_int()
+        self._call("cuDeviceGet", ctypes.byref(self.device), ctypes.c_int(device))
+        self._open()
+
+    def _open(self) -> None:
+        context = ctypes.c_void_p()
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
+        self._call("cuCtxSetCurrent", context)
+        stream = ctypes.c_void_p()
+        self._call("cuStreamCreate", ctypes.byref(stream), ctypes.c_uint(1))
+        self.stream = stream
+        self.events = []
+        for _ in range(2):
+            event = ctypes.c_void_p()
+            self._call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
+            self.events.append(event)
+
+    def reset(self) -> None:
+        """Throw a spoilt context away and begin a new one."""
+        self.library.cuDevicePrimaryCtxReset_v2(self.device)
+        self._open()
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        number = getattr(self.library, name)(*arguments)
+        if number:
+            words = []
+            for describe in ("cuGetErrorName", "cuGetErrorString"):
+                text = ctypes.c_char_p()
+                getattr(self.library, describe)(ctypes.c_int(number), ctypes.byref(text))
+                words.append((text.value or b"?").decode())
+            raise CudaError(name, number, *words)
+
+    def about(self) -> dict[str, Any]:
+        """Name, driver and attributes of the device."""
+        name = ctypes.create_string_buffer(128)
+        self._call("cuDeviceGetName", name, ctypes.c_int(128), self.device)
+        version = ctypes.c_int()
+        self._call("cuDriverGetVersion", ctypes.byref(version))
+        memory = ctypes.c_size_t()
+        self._call("cuDeviceTotalMem_v2", ctypes.byref(memory), self.device)
+        found: dict[str, Any] = {"gpu": name.value.decode(), "memory_bytes": memory.value}
+        found["cuda"] = f"{version.value // 1000}.{version.value % 1000 // 10}"
+        for key, attribute in ATTRIBUTES.items():
+            value = ctypes.c_int()
+            self._call("cuDeviceGetAttribute", ctypes.byref(value), ctypes.c_int(attribute), self.device)
+            found[key] = value.value
+        return found
+
+    def load(self, text: str, max_registers: int = 0) -> tuple[ctypes.c_void_p, str]:
+        """A module from PTX, and the ``.version`` it was loaded with. Raises ``CudaError`` with the compiler's log."""
+        version = written_version(text)
+        for lowered in (version, *(item for item in VERSIONS if _number(item) < _number(version))):
+            changed = re.sub(r"(?m)^(\s*\.version\s+)\S+", rf"\g<1>{lowered}", text, count=1)
+            try:
+                return self._load(changed, max_registers), lowered
+            except CudaError as error:
+                if error.number != UNSUPPORTED_PTX_VERSION:
+                    raise
+        raise CudaError("cuModuleLoadDataEx", UNSUPPORTED_PTX_VERSION, "no version of PTX", "is accepted")
+
+    def _load(self, text: str, max_registers: int) -> ctypes.c_void_p:
+        log = ctypes.create_string_buffer(8192)
+        options = [(5, ctypes.cast(log, ctypes.c_void_p)), (6, ctypes.c_void_p(len(log)))]
+        if max_registers:
+            options.append((0, ctypes.c_void_p(max_registers)))
+        keys = (ctypes.c_int * len(options))(*(key for key, _ in options))
+        values = (ctypes.c_void_p * len(options))(*(value.value for _, value in options))
+        module = ctypes.c_void_p()
+        try:
+            self._call("cuModuleLoadDataEx", ctypes.byref(module), ctypes.c_char_p(text.encode()),
+                       ctypes.c_uint(len(options)), keys, values)  # fmt: skip
+        except CudaError as error:
+            said = log.value.decode("utf-8", "replace").strip()
+            raise CudaError(*_parts(error), log=said) from None
+        return module
+
+    def unload(self, module: ctypes.c_void_p) -> None:
+        """Release a module."""
+        self._call("cuModuleUnload", module)
+
+    def function(self, module: ctypes.c_void_p, name: str) -> ctypes.c_void_p:
+        """A kernel of a module."""
+        found = ctypes.c_void_p()
+        self._call("cuModuleGetFunction", ctypes.byref(found), module, ctypes.c_char_p(name.encode()))
+        return found
+
+    def kernel(self, function: ctypes.c_void_p, threads: int, shared_bytes: int) -> dict[str, int]:
+        """Registers, memory and occupancy of a compiled kernel."""
+        made = {}
+        for key, attribute in KERNEL_ATTRIBUTES.items():
+            value = ctypes.c_int()
+            self._call("cuFuncGetAttribute", ctypes.byref(value), ctypes.c_int(attribute), function)
+            made[key] = value.value
+        ctas = ctypes.c_int()
+        self._call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(ctas), function,
+                   ctypes.c_int(threads), ctypes.c_size_t(shared_bytes))  # fmt: skip
+        return {**made, "ctas_per_sm": ctas.value}
+
+    def allow_shared(self, function: ctypes.c_void_p, size: int) -> None:
+        """Let a kernel have more than 48 KiB of dynamic shared memory."""
+        if size > 48 << 10:
+            self._call("cuFuncSetAttribute", function, ctypes.c_int(8), ctypes.c_int(size))
+
+    def allocate(self, size: int) -> int:
+        """Device memory; its address."""
+        address = ctypes.c_uint64()
+        self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(size, 16)))
+        return address.value
+
+    def free(self, address: int) -> None:
+        """Give device memory back."""
+        self._call("cuMemFree_v2", ctypes.c_uint64(address))
+
+    def put(self, address: int, data: Array) -> None:
+        """Host to device."""
+        if data.nbytes:
+            data = np.ascontiguousarray(data)
+            self._call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), ctypes.c_void_p(data.ctypes.data),
+                       ctypes.c_size_t(data.nbytes))  # fmt: skip
+
+    def get(self, address: int, like: Array) -> Array:
+        """Device to host: an array of that shape and dtype."""
+        data = np.empty_like(like, order="C")
+        if data.nbytes:
+            self._call("cuMemcpyDtoH_v2", ctypes.c_void_p(data.ctypes.data), ctypes.c_uint64(address),
+                       ctypes.c_size_t(data.nbytes))  # fmt: skip
+        return data
+
+    def fill(self, address: int, size: int, byte: int = 0) -> None:
+        """Set bytes, in order with the launches."""
+        if size:
+            self._call(
+                "cuMemsetD8Async",
+                ctypes.c_uint64(address),
+                ctypes.c_ubyte(byte),
+                ctypes.c_size_t(size),
+                self.stream,
+            )
+
+    def launch(
+        self, function: ctypes.c_void_p, grid: Any, block: Any, shared: int, values: Sequence[bytes]
+    ) -> None:
+        """Launch; ``values`` are the arguments' bytes."""
+        holders = [ctypes.create_string_buffer(value, len(value)) for value in values]
+        pointers = (ctypes.c_void_p * max(1, len(holders)))(*(ctypes.addressof(item) for item in holders))
+        shape = [ctypes.c_uint(size) for size in (*three(grid), *three(block), shared)]
+        self._call("cuLaunchKernel", function, *shape, self.stream, pointers, None)
+
+    def wait(self) -> None:
+        """Until all is done."""
+        self._call("cuStreamSynchronize", self.stream)
+
+    def timed(self, work: Callable[[], None]) -> float:
+        """Microseconds between two events around what ``work`` issues."""
+        self._call("cuEventRecord", self.events[0], self.stream)
+        work()
+        self._call("cuEventRecord", self.events[1], self.stream)
+        self._call("cuEventSynchronize", self.events[1])
+        milliseconds = ctypes.c_float()
+        self._call("cuEventElapsedTime", ctypes.byref(milliseconds), *self.events)
+        return milliseconds.value * 1000.0
+
+    @contextmanager
+    def graph(self, work: Callable[[], None]) -> Iterator[Callable[[], None]]:
+        """What ``work`` issues as a graph: a function that replays it."""
+        self._call("cuStreamBeginCapture_v2", self.stream, ctypes.c_int(1))
+        work()
+        graph, made = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("cuStreamEndCapture", self.stream, ctypes.byref(graph))
+        self._call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_ulonglong(0))
+        try:
+            yield lambda: self._call("cuGraphLaunch", made, self.stream)
+        finally:
+            self._call("cuGraphExecDestroy", made)
+            self._call("cuGraphDestroy", graph)
+
+
+class Clocks:
+    """The clocks in MHz, the temperature and the power, through NVML where it is there."""
+
+    def __init__(self, library: Any | None, device: int = 0) -> None:
+        self.library, self.handle = library, ctypes.c_void_p()
+        if library is not None and (
+            library.nvmlInit_v2()
+            or library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(device), ctypes.byref(self.handle))
+        ):
+            self.library = None
+
+    def read(self) -> dict[str, int]:
+        """``sm_mhz``, ``memory_mhz``, ``celsius``, ``milliwatts``; what cannot be read is left out."""
+        if self.library is None:
+            return {}
+        found = {}
+        for key, call, *which in (
+            ("sm_mhz", "nvmlDeviceGetClockInfo", 1),
+            ("memory_mhz", "nvmlDeviceGetClockInfo", 2),
+            ("celsius", "nvmlDeviceGetTemperature", 0),
+            ("milliwatts", "nvmlDeviceGetPowerUsage"),
+        ):
+            value = ctypes.c_uint()
+            extra = [ctypes.c_uint(int(item)) for item in which]
+            if not getattr(self.library, str(call))(self.handle, *extra, ctypes.byref(value)):
+                found[str(key)] = value.value
+        return found
+
+    def driver(self) -> str:
+        """The driver's version, such as 580.95; empty if NVML is not there."""
+        text = ctypes.create_string_buffer(96)
+        if self.library is None or self.library.nvmlSystemGetDriverVersion(text, ctypes.c_uint(96)):
+            return ""
+        return text.value.decode()
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def _parts(error: CudaError) -> tuple[str, int, str, str]:
+    call, _, rest = str(error).partition(": ")
+    name, _, text = rest.partition(": ")
+    return call, error.number, name.rsplit(" ", 1)[0], text
+
+
+def three(shape: int | Sequence[int]) -> tuple[int, int, int]:
+    """A launch shape in full."""
+    parts = (shape,) if isinstance(shape, int) else tuple(shape)
+    x, y, z = (*parts, 1, 1, 1)[:3]
+    return int(x), int(y), int(z)
+
+
+def pack(data: Array) -> str:
+    """The bytes of an array for a JSON line."""
+    return base64.b85encode(zlib.compress(np.ascontiguousarray(data).tobytes(), 9)).decode()
+
+
+def unpack(text: str, dtype: Any, shape: Any = -1) -> Array:
+    """What ``pack`` packed."""
+    found: Array = np.frombuffer(zlib.decompress(base64.b85decode(text)), dtype).reshape(shape)
+    return found
+
+
+def digest(data: Array) -> str:
+    """Identity of an array's bytes."""
+    return hashlib.sha256(np.ascontiguousarray(data).tobytes()).hexdigest()[:32]
+
+
+class Journal:
+    """The lines of one part."""
+
+    def __init__(self, part: str, out: Path, done: Path | None, about: dict[str, Any]) -> None:
+        self.known: set[str] = set()
+        for folder in (done, out):
+            path = folder / f"{part}.jsonl" if folder else None
+            if path is not None and path.is_file():
+                for line in path.read_text(encoding="utf-8").splitlines():
+                    try:
+                        self.known.add(json.loads(line).get("case", ""))
+                    except ValueError:
+                        continue  # the line that a cut-off run left
+        out.mkdir(parents=True, exist_ok=True)
+        self.file: TextIO = (out / f"{part}.jsonl").open("a", encoding="utf-8")
+        self.write({"part": part, **about})
+
+    def write(self, record: dict[str, Any]) -> None:
+        """One line, on the disk before the next case begins."""
+        self.file.write(json.dumps(record, sort_keys=True) + "\n")
+        self.file.flush()
+
+
+class Collector:
+    """Goes through the parts within a budget of seconds."""
+
+    def __init__(self, driver: Driver, clocks: Clocks, out: Path, done: Path | None, budget: float) -> None:
+        self.driver, self.clocks, self.out, self.done = driver, clocks, out, done
+        self.end = time.monotonic() + budget
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.about = {**driver.about(), "driver": clocks.driver(), "date": now, "numpy": np.__version__}
+
+    def part(self, name: str, cases: Cases) -> None:
+        """Run the cases that have no line yet, until the time is up."""
+        journal = Journal(name, self.out, self.done, self.about)
+        count = 0
+        for case, work in cases:
+            if case in journal.known:
+                continue
+            if time.monotonic() > self.end:
+                print(f"{name}: out of time after {count} cases; run again with --done", file=sys.stderr)
+                break
+            record: dict[str, Any] = {"case": case}
+            try:
+                record |= work()
+            except CudaError as error:
+                record["error"] = str(error)[:2000]
+                if error.number in STICKY:
+                    self.driver.reset()
+            journal.write({**record, "clocks": self.clocks.read()})
+            count += 1
+        journal.file.close()
+        print(f"{name}: {count} cases")
+
+    # -- instructions -----------------------------------------------------------------------------------------------------
+
+    def instructions(self) -> Cases:
+        """Every kernel of ``ptx/instructions``: the words that each thread stored, (threads, stores), uint64."""
+        index = json.loads((PTX / "instructions.json").read_text(encoding="utf-8"))
+        source = np.load(PTX / "inputs.npy")
+        capability = (self.about["capability_major"], self.about["capability_minor"])
+        for name, kernel in index.items():
+            if runs_on(kernel["target"], capability):
+                yield name, partial(self._instruction, PTX / kernel["ptx"], kernel["stores"], source)
+
+    def _instruction(self, path: Path, stores: int, source: Array) -> dict[str, Any]:
+        target = np.zeros((len(source), stores), np.uint64)
+        with (
+            self._loaded(path.read_text(encoding="utf-8")) as (module, said),
+            self._arrays(source, target) as places,
+        ):
+            function = self.driver.function(module, "k")
+            self.driver.launch(function, len(source) // 32, 32, 0, [_pointer(place) for place in places])
+            self.driver.wait()
+            return {**said, "output": pack(self.driver.get(places[1], target))}
+
+    # -- examples ---------------------------------------------------------------------------------------------------------
+
+    def examples(self) -> Cases:
+        """Every case of the catalogue: what its buffers hold after the last launch."""
+        for case in catalogue().CASES:
+            yield case.name, partial(self._example, case)
+
+    def _example(self, case: Any) -> dict[str, Any]:
+        program = case.program()
+        with self._ready(case.text, program) as ready:
+            ready.run()
+            self.driver.wait()
+            found = ready.outputs()
+        record = {
+            **ready.said,
+            "inputs": [digest(item) for item in program.buffers],
+            "digests": [digest(item) for item in found],
+        }
+        if sum(item.nbytes for item in found) <= WHOLE_BYTES:
+            record["outputs"] = [pack(item) for item in found]
+        try:
+            program.check(found)
+        except AssertionError as error:
+            record["wrong"] = str(error)[:500]
+        return record
+
+    # -- times ------------------------------------------------------------------------------------------------------------
+
+    def times(self) -> Cases:
+        """Every timed case, warm and cold."""
+        for case in timed().TIMED:
+            yield case.name, partial(self._time, case)
+
+    def _time(self, case: Any) -> dict[str, Any]:
+        program = case.program()
+        with self._ready(case.text, program, case.max_registers) as ready:
+            ready.run()
+            first = [digest(item) for item in ready.outputs()]
+            once = self.driver.timed(ready.run)
+            same = first == [digest(item) for item in ready.outputs()]
+            record = {**ready.said, "kernels": ready.kernels(), "repeatable": same, "digests": first}
+            if same:
+                record["warm_us"], record["graph_launches"] = self._warm(ready, once)
+            record["cold_us"] = self._cold(ready)
+        for state in ("warm", "cold"):
+            if (found := record.get(f"{state}_us")) is not None:
+                low, middle, high = np.percentile(found, (25, 50, 75))
+                record[state] = {
+                    "median_us": round(float(middle), 4),
+                    "spread_us": round(float(high - low), 4),
+                }
+        return record
+
+    def _warm(self, ready: Ready, once: float) -> tuple[list[float], int]:
+        """Microseconds per run, over replays of a graph long enough to drown its own launch."""
+        count = int(min(64, max(1, GRAPH_US / max(once, 1.0))))
+
+        def several() -> None:
+            for _ in range(count):
+                ready.run()
+
+        with self.driver.graph(several) as replay:
+            for _ in range(3):
+                replay()
+            return [round(self.driver.timed(replay) / count, 4) for _ in range(REPLAYS)], count
+
+    def _cold(self, ready: Ready) -> list[float]:
+        """Microseconds of single runs, each from the first contents of the buffers and with the L2 cache overwritten."""
+        size = 2 * max(self.about["l2_bytes"], 1 << 20)
+        found = []
+        with self._bytes(size) as flush:
+            for turn in range(REPLAYS // 2):
+                ready.restore()
+                self.driver.fill(flush, size, turn)
+                found.append(round(self.driver.timed(ready.run), 4))
+        return found
+
+    # -- micro ------------------------------------------------------------------------------------------------------------
+
+    def micro(self) -> Cases:
+        """Every launch of ``ptx/micro.json``: the cycles that each warp read off ``%clock64``, and nanoseconds."""
+        for name, launch in json.loads((PTX / "micro.json").read_text(encoding="utf-8")).items():
+            if runs_on(launch["target"], (self.about["capability_major"], self.about["capability_minor"])):
+                yield name, partial(self._micro, launch)
+
+    def _micro(self, launch: dict[str, Any]) -> dict[str, Any]:
+        """A micro kernel takes (out, data, size): out has a pair of words per warp, cycles and nanoseconds; data is a chain
+        of addresses with the stride given, ``size`` bytes long."""
+        ctas = launch["ctas"] or self.about["sm_count"] * launch.get("ctas_per_sm", 1)
+        warps = ctas * launch["threads"] // 32
+        size, stride = launch["bytes"], launch["stride"]
+        out = np.zeros((warps, 2), np.uint64)
+        text = (PTX / launch["ptx"]).read_text(encoding="utf-8")
+        with self._loaded(text) as (module, said), self._arrays(out) as (place,), self._bytes(size) as data:
+            if stride:
+                self.driver.put(data, chain(data, size, stride))
+            function = self.driver.function(module, launch["entry"])
+            self.driver.allow_shared(function, launch["shared"])
+            values = [_pointer(place), _pointer(data), size.to_bytes(8, "little")]
+            go = partial(self.driver.launch, function, ctas, launch["threads"], launch["shared"], values)
+            go()
+            times = [round(self.driver.timed(go), 4) for _ in range(REPLAYS)]
+            found = self.driver.get(place, out)
+            made = self.driver.kernel(function, launch["threads"], launch["shared"])
+        kept = found[:: max(1, len(found) // 64)]
+        return {
+            **said,
+            "kernel": made,
+            "ctas": ctas,
+            "us": times,
+            "cycles": kept[:, 0].tolist(),
+            "ns": kept[:, 1].tolist(),
+        }
+
+    # -- what they share --------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _loaded(self, text: str, max_registers: int = 0) -> Iterator[tuple[ctypes.c_void_p, dict[str, Any]]]:
+        module, version = self.driver.load(text, max_registers)
+        said = {} if version == written_version(text) else {"lowered": version}
+        try:
+            yield module, said
+        finally:
+            self.driver.unload(module)
+
+    @contextmanager
+    def _arrays(self, *arrays: Array) -> Iterator[list[int]]:
+        places: list[int] = []
+        try:
+            for array in arrays:
+                places.append(self.driver.allocate(array.nbytes))
+                self.driver.put(places[-1], array)
+            yield places
+        finally:
+            for place in places:
+                self.driver.free(place)
+
+    @contextmanager
+    def _bytes(self, size: int) -> Iterator[int]:
+        place = self.driver.allocate(size)
+        try:
+            self.driver.fill(place, size)
+            yield place
+        finally:
+            self.driver.free(place)
+
+    @contextmanager
+    def _ready(self, text: str, program: Any, max_registers: int = 0) -> Iterator[Ready]:
+        with self._loaded(text, max_registers) as (module, said), self._arrays(*program.buffers) as places:
+            yield Ready(self.driver, module, said, program, places)
+
+
+class Ready:
+    """A program of the catalogue with its module loaded and its buffers on the device."""
+
+    def __init__(
+        self, driver: Driver, module: ctypes.c_void_p, said: dict[str, Any], program: Any, places: list[int]
+    ) -> None:
+        self.driver, self.said, self.program, self.places = driver, said, program, places
+        where = {id(buffer): place for buffer, place in zip(program.buffers, places)}
+        functions = {launch.entry: driver.function(module, launch.entry) for launch in program.launches}
+        self.launches = []
+        for launch in program.launches:
+            driver.allow_shared(functions[launch.entry], launch.shared_bytes)
+            values = [_argument(value, where) for value in launch.args]
+            self.launches.append(
+                (functions[launch.entry], launch.grid, launch.block, launch.shared_bytes, values)
+            )
+
+    def run(self) -> None:
+        """Issue all launches, in order."""
+        for launch in self.launches:
+            self.driver.launch(*launch)
+
+    def restore(self) -> None:
+        """The buffers as they were at first."""
+        for place, buffer in zip(self.places, self.program.buffers):
+            self.driver.put(place, buffer)
+
+    def outputs(self) -> list[Array]:
+        """What the buffers hold."""
+        self.driver.wait()
+        return [self.driver.get(place, buffer) for place, buffer in zip(self.places, self.program.buffers)]
+
+    def kernels(self) -> dict[str, dict[str, int]]:
+        """What the compiler made of the kernels: registers, memory, CTAs per SM."""
+        found = {}
+        for launch, (function, _, block, shared, _) in zip(self.program.launches, self.launches):
+            x, y, z = three(block)
+            found[launch.entry] = self.driver.kernel(function, x * y * z, shared)
+        return found
+
+
+def _pointer(address: int) -> bytes:
+    return address.to_bytes(8, "little")
+
+
+def _argument(value: Any, where: dict[int, int]) -> bytes:
+    if value is None:
+        return bytes(8)
+    if isinstance(value, np.ndarray):
+        return _pointer(where[id(value)])
+    return bytes(value.tobytes())
+
+
+def written_version(text: str) -> str:
+    """The ``.version`` of a module."""
+    found = re.search(r"^\s*\.version\s+(\S+)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def runs_on(target: str, capability: tuple[int, int]) -> bool:
+    """Whether PTX of that ``.target`` runs on a device: of the same or an earlier one; with ``a`` of that one alone."""
+    number = int("".join(filter(str.isdigit, target)))
+    own = 10 * capability[0] + capability[1]
+    return number == own if target.endswith("a") else number <= own
+
+
+def chain(address: int, size: int, stride: int) -> npt.NDArray[np.uint64]:
+    """A ring of addresses through ``size`` bytes: the word at each place is the address ``stride`` bytes on."""
+    data = np.zeros(size // 8, np.uint64)
+    places = np.arange(0, size - size % stride, stride, dtype=np.uint64)
+    data[places // np.uint64(8)] = np.roll(places, -1) + np.uint64(address)
+    return data
+
+
+def catalogue() -> Any:
+    """``examples/cases.py``."""
+    return _imported(EXAMPLES, "cases")
+
+
+def timed() -> Any:
+    """``timed.py`` beside this file."""
+    catalogue()
+    return _imported(HERE, "timed")
+
+
+def _imported(folder: Path, name: str) -> Any:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    return importlib.import_module(name)
+
+
+def libraries() -> tuple[Any, Any | None]:
+    """The driver and NVML; raises ``OSError`` where there is no driver."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    try:
+        return cuda, ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return cuda, None
+
+
+def main(arguments: Sequence[str] | None = None, found: tuple[Any, Any | None] | None = None) -> int:
+    """The command; ``found``: driver and NVML, or what stands in for them."""
+    parser = argparse.ArgumentParser(description="Run PTX on a GPU and write down what came out.")
+    parser.add_argument("out", type=Path, help="folder for the results, a file per part")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument(
+        "--budget", type=float, default=540.0, metavar="SECONDS", help="begin no case after that time"
+    )
+    parser.add_argument(
+        "--done", type=Path, metavar="DIR", help="results of earlier runs, which are not measured again"
+    )
+    parser.add_argument("--device", type=int, default=0, help="number of the GPU")
+    options = parser.parse_args(arguments)
+    try:
+        cuda, nvml = found or libraries()
+        driver = Driver(cuda, options.device)
+    except (OSError, CudaError) as error:
+        print(f"no GPU to measure: {error}", file=sys.stderr)
+        return 2
+    collector = Collector(driver, Clocks(nvml, options.device), options.out, options.done, options.budget)
+    for part in options.parts:
+        collector.part(part, getattr(collector, part)())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""Writes ``ptx/instructions``: kernels that run single instructions on the words of ``ptx/inputs.npy``.
+
+    python -m tests.hardware.instructions
+
+Each kernel runs up to ``PER_KERNEL`` instructions of one mnemonic, with sources that no instruction before it has written as
+far as the operands' letters allow, and stores what each one writes: registers, and for atomics the memory behind the address too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from gpuperf_engine.isa.frame import has_meaning
+from gpuperf_engine.isa.table import Spelling, Version, needs, rows
+from tests.isa.assembler import instruction_text, spellings
+from tests.isa.programs import COUNT, REGISTERS, inputs
+
+HERE = Path(__file__).resolve().parent / "ptx"
+PER_KERNEL = 40
+#: 7.8 is the first version with sm_90; older drivers get what they take, see collect.py
+BASE_VERSION: Version = (7, 8)
+BASE_TARGET = 75
+#: bytes behind the address of an atomic
+SLOT = 32
+
+
+def chosen() -> Iterator[Spelling]:
+    """Spellings that give the same result on every run: those that compute, exchange within a whole warp, multiply matrices, or
+    change a word of their own thread in global memory."""
+    for row in rows():
+        if row.name == "cvta":
+            continue  # what it gives depends on where the driver puts things
+        whole_warp = row.effect == "exchange" and row.removed is None
+        for spelling in spellings(row, 24):
+            modifiers = {name for name, value in spelling.modifiers.items() if value}
+            own_word = row.effect in ("atomic", "reduction") and spelling.space == "global"
+            if (
+                (row.effect == "" and has_meaning(spelling))
+                or whole_warp
+                or row.name == "mma"
+                or (own_word and not modifiers & {"sem", "scope", "hint"})
+            ):
+                yield spelling
+
+
+def instruction(spelling: Spelling) -> str:
+    """The instruction's text; the lanes of an exchange are all the warp's."""
+    text = instruction_text(spelling)
+    if any(form.name == "membermask" for form in spelling.operands):
+        text = re.sub(r"\w+;$", "0xffffffff;", text)
+    return text
+
+
+def written(spelling: Spelling, text: str) -> list[str]:
+    """Registers that the instruction writes, as they stand in its text."""
+    if spelling.operands[0].role != "destination":
+        return []
+    operands = text.split(" ", 1)[1]
+    first = operands.split("}")[0] if operands.startswith("{") else operands.split(",")[0]
+    return re.findall(r"\w+", first)
+
+
+def module(part: list[Spelling], version: Version, target: str) -> tuple[str, int]:
+    """A module that runs the instructions, and how many words each of its threads stores."""
+    body: list[str] = []
+    stores = 0
+
+    def store(kind: str, name: str) -> None:
+        nonlocal stores
+        body.append(f"st.global.{kind} [%out+{8 * stores}], {name};")
+        stores += 1
+
+    for spelling in part:
+        text = instruction(spelling)
+        in_memory = spelling.effect in ("atomic", "reduction")
+        if in_memory:
+            body += ["st.global.v2.b64 [l8], {l1, l2};", "st.global.v2.b64 [l8+16], {l3, l4};"]
+        body.append(text)
+        for name in written(spelling, text):
+            if name.startswith("p"):
+                body.append(f"selp.u32 %t2, 1, 0, {name};")
+                store("u32", "%t2")
+            else:
+                kind = REGISTERS[name[0]][0]
+                store("b16" if kind == "f16" else kind, name)
+        for offset in range(0, SLOT if in_memory else 0, 8):
+            body.append(f"ld.global.b64 %a2, [l8+{offset}];")
+            store("b64", "%a2")
+    size = 8 * stores + SLOT
+    head = [f".version {version[0]}.{version[1]}", f".target {target}", ".address_size 64"]
+    head += [".visible .entry k(.param .u64 in, .param .u64 out)", "{"]
+    head += [f".reg .{kind} {letter}<{COUNT}>;" for letter, (kind, _) in REGISTERS.items()]
+    head += [f".reg .pred p<{COUNT}>;", ".reg .b32 %t<3>;", ".reg .b64 %a<3>;", ".reg .b64 %in, %out;"]
+    head += ["mov.u32 %t0, %ctaid.x;", "mov.u32 %t1, %tid.x;", "mad.lo.u32 %t0, %t0, 32, %t1;"]
+    head += ["ld.param.u64 %in, [in];", f"mad.wide.u32 %in, %t0, {8 * len(REGISTERS) * COUNT}, %in;"]
+    head += ["ld.param.u64 %out, [out];", f"mad.wide.u32 %out, %t0, {-(-size // SLOT) * SLOT}, %out;"]
+    for place, (letter, (kind, _)) in enumerate(REGISTERS.items()):
+        loaded = "b16" if kind == "f16" else kind
+        head += [f"ld.global.{loaded} {letter}{i}, [%in+{8 * (place * COUNT + i)}];" for i in range(COUNT)]
+    head += [f"setp.lt.s32 p{i}, r{i}, r{(i + 1) % COUNT};" for i in range(COUNT)]
+    head += [f"add.u64 l8, %out, {-(-size // SLOT) * SLOT - SLOT};"]
+    return "\n".join([*head, *body, "ret;", "}", ""]), -(-size // SLOT) * SLOT // 8
+
+
+def kernels() -> dict[str, tuple[str, dict[str, object]]]:
+    """Name → (PTX, its line in ``instructions.json``)."""
+    groups: dict[tuple[str, int, str, Version], dict[str, Spelling]] = defaultdict(dict)
+    for spelling in chosen():
+        version, target = needs(spelling)
+        text = instruction(spelling)
+        if not re.search(r"\bq\d", text):
+            key = (
+                spelling.row.name,
+                max(BASE_TARGET, target),
+                spelling.row.variant,
+                max(BASE_VERSION, version),
+            )
+            groups[key].setdefault(text, spelling)
+    made: dict[str, tuple[str, dict[str, object]]] = {}
+    for (mnemonic, number, variant, version), found in groups.items():
+        target = f"sm_{number}{variant}"
+        every = list(found.values())
+        for start in range(0, len(every), PER_KERNEL):
+            part = every[start : start + PER_KERNEL]
+            text, stores = module(part, version, target)
+            name = f"{mnemonic}-{target}-{version[0]}.{version[1]}-{start // PER_KERNEL}"
+            facts = {"ptx": f"instructions/{name}.ptx", "target": target, "stores": stores}
+            made[name] = text, facts
+    return made
+
+
+def main() -> None:
+    """Write the modules, their list and their inputs."""
+    folder = HERE / "instructions"
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.ptx"):
+        old.unlink()
+    made = kernels()
+    for name, (text, _) in made.items():
+        (folder / f"{name}.ptx").write_text(text, encoding="utf-8")
+    index = {name: facts for name, (_, facts) in made.items()}
+    (HERE / "instructions.json").write_text(json.dumps(index, indent=0) + "\n", encoding="utf-8")
+    np.save(HERE / "inputs.npy", inputs())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""The collector against a stand-in for the driver: what it writes, how it goes on, what it does when things fail."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.hardware import collect, instructions, micro
+from tests.hardware.stand_in import StandIn
+from tests.isa.assembler import PTXAS, ptxas_version
+
+HERE = Path(__file__).resolve().parent
+
+
+def records(out: Path, part: str) -> list[dict[str, Any]]:
+    """The lines of a part without the first of each run."""
+    lines = [json.loads(line) for line in (out / f"{part}.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [line for line in lines if "case" in line]
+
+
+def run(driver: StandIn, out: Path, part: str, *options: str) -> int:
+    """The command, on a stand-in."""
+    return collect.main([str(out), "--parts", part, *options], (driver, None))
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some cases of every part instead of all."""
+    collect.catalogue(), collect.timed()
+    import cases
+    import timed
+
+    wanted = {"saxpy-1000", "bfs-20x25", "softmax-3x200", "scan-1000", "mandelbrot-16x16x1"}
+    monkeypatch.setattr(cases, "CASES", [case for case in cases.CASES if case.name in wanted])
+    small = [
+        timed.example("saxpy", "saxpy", timed.programs.saxpy, (512,)),
+        timed.example("bfs", "bfs", timed.programs.bfs, (20, 25)),
+    ]
+    monkeypatch.setattr(timed, "TIMED", [item for group in small for item in group])
+
+
+def test_committed_kernels_are_those_that_the_generators_write() -> None:
+    index = json.loads((HERE / "ptx/instructions.json").read_text(encoding="utf-8"))
+    made = instructions.kernels()
+    assert {name: facts for name, (_, facts) in made.items()} == index
+    for text, facts in made.values():
+        assert (HERE / "ptx" / str(facts["ptx"])).read_text(encoding="utf-8") == text
+    texts, launches = micro.kernels()
+    assert json.loads((HERE / "ptx/micro.json").read_text(encoding="utf-8")) == launches
+    for path, text in texts.items():
+        assert (HERE / "ptx" / path).read_text(encoding="utf-8") == text
+    assert len(list((HERE / "ptx/instructions").iterdir())) == len(index)
+    assert len(list((HERE / "ptx/micro").iterdir())) == len(texts)
+
+
+@pytest.mark.skipif(PTXAS is None, reason="ptxas is not here")
+def test_ptxas_takes_every_committed_kernel(tmp_path: Path) -> None:
+    listed = [
+        *json.loads((HERE / "ptx/instructions.json").read_text()).values(),
+        *json.loads((HERE / "ptx/micro.json").read_text()).values(),
+    ]
+    newest = ptxas_version()
+
+    def refusal(place: tuple[str, str]) -> str:
+        target, path = place
+        source = HERE / "ptx" / path
+        version = collect.written_version(source.read_text(encoding="utf-8"))
+        if tuple(map(int, version.split("."))) > newest:
+            return ""
+        out = tmp_path / Path(path).with_suffix(".cubin").name
+        command = [str(PTXAS), f"-arch={target}", "-O0", str(source), "-o", str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stderr if done.returncode else ""
+
+    with ThreadPoolExecutor(2) as pool:
+        places = {(facts["target"], facts["ptx"]) for facts in listed}
+        assert [text for text in pool.map(refusal, sorted(places)) if text] == []
+
+
+def test_examples_are_run_with_their_inputs_and_checked(tmp_path: Path, few: None) -> None:
+    driver = StandIn()
+    assert run(driver, tmp_path, "examples") == 0
+    found = {record["case"]: record for record in records(tmp_path, "examples")}
+    assert set(found) == {"saxpy-1000", "bfs-20x25", "softmax-3x200", "scan-1000", "mandelbrot-16x16x1"}
+    assert not any("wrong" in record or "error" in record for record in found.values())
+    assert driver.wrong == []
+    import cases
+
+    case = next(item for item in cases.CASES if item.name == "saxpy-1000")
+    x, y = case.program().buffers
+    held = [collect.unpack(text, np.float32) for text in found["saxpy-1000"]["outputs"]]
+    np.testing.assert_array_equal(held[0], x)
+    np.testing.assert_allclose(held[1], 2.5 * x.astype(np.float64) + y, rtol=1e-6, atol=1e-6)
+
+
+def test_single_instructions_are_run_on_the_committed_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "ptx"
+    (folder / "instructions").mkdir(parents=True)
+    index = json.loads((HERE / "ptx/instructions.json").read_text(encoding="utf-8"))
+    some = {
+        name: facts
+        for name, facts in index.items()
+        if name.startswith(("popc-", "fns-")) or facts["target"] == "sm_100"
+    }
+    (folder / "instructions.json").write_text(json.dumps(some), encoding="utf-8")
+    for name in ("inputs.npy", *(facts["ptx"] for facts in some.values())):
+        shutil.copy(HERE / "ptx" / name, folder / name)
+    monkeypatch.setattr(collect, "PTX", folder)
+    driver = StandIn(newest=(7, 4))
+    assert run(driver, tmp_path, "instructions") == 0
+    found = {record["case"]: record for record in records(tmp_path, "instructions")}
+    assert found and not any("sm_100" in name for name in found)
+    name = next(name for name in found if name.startswith("popc-"))
+    assert found[name]["lowered"] == "7.0"
+    words = collect.unpack(found[name]["output"], np.uint64, (-1, index[name]["stores"]))
+    # popc.b32 r0, r1: the third letter of the inputs is r, its second word r1
+    sources = np.load(folder / "inputs.npy")[:, 2, 1] & np.uint64(0xFFFFFFFF)
+    assert words[:, 0].tolist() == [int(word).bit_count() for word in sources]
+
+
+def test_times_are_taken_warm_and_cold(tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = StandIn()
+    monkeypatch.setattr(collect, "REPLAYS", 4)
+    assert run(driver, tmp_path, "times") == 0
+    found = {record["case"]: record for record in records(tmp_path, "times")}
+    saxpy, bfs = found["saxpy-512"], found["bfs-20x25"]
+    # saxpy adds to y: a second run gives something else, so that only runs from the first contents are timed
+    assert not saxpy["repeatable"] and "warm_us" not in saxpy
+    assert saxpy["cold"] == {"median_us": 1.0, "spread_us": 0.0}
+    assert bfs["cold"]["median_us"] % 1.0 == 0.0 and bfs["cold"]["median_us"] >= 2.0
+    assert saxpy["kernels"]["saxpy"]["ctas_per_sm"] == 2
+    assert driver.wrong == []
+
+
+def test_a_later_run_goes_on_where_an_earlier_one_stopped(tmp_path: Path, few: None) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert run(StandIn(), first, "examples") == 0
+    path = first / "examples.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join(lines[:3]) + "\n" + lines[3][: len(lines[3]) // 2], encoding="utf-8")
+    assert run(StandIn(), second, "examples", "--done", str(first)) == 0
+    done = {record["case"] for record in map(json.loads, lines[1:3])}
+    assert {record["case"] for record in records(second, "examples")} == {
+        json.loads(line)["case"] for line in lines[1:]
+    } - done
+
+
+def test_no_case_begins_after_the_budget(
+    tmp_path: Path, few: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(StandIn(), tmp_path, "examples", "--budget", "-1") == 0
+    assert records(tmp_path, "examples") == []
+    assert "out of time after 0 cases" in capsys.readouterr().err
+
+
+def test_a_kernel_that_faults_is_written_down_and_the_next_case_has_a_new_context(
+    tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import cases
+    from case_types import Launch, Program
+
+    good = next(case for case in cases.CASES if case.name == "saxpy-1000")
+
+    def broken(rng: np.random.Generator) -> Program:
+        program = good.make(rng)
+        launch = program.launches[0]
+        return Program((Launch(launch.entry, 4096, 256, (np.int32(1 << 20), *launch.args[1:])),), ())
+
+    bad = type(good)("broken", good.ptx, "small", broken)
+    monkeypatch.setattr(cases, "CASES", [bad, good])
+    driver = StandIn()
+    assert run(driver, tmp_path, "examples") == 0
+    first, second = records(tmp_path, "examples")
+    assert "CUDA_ERROR_700" in first["error"] and driver.resets == 1
+    assert "error" not in second and "wrong" not in second
+
+
+def test_what_the_compiler_says_is_written_down(
+    tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import cases
+
+    good = next(case for case in cases.CASES if case.name == "saxpy-1000")
+    bad = type(good)("refused", tmp_path / "k.ptx", "small", good.make)
+    bad.ptx.write_text(good.text.replace("fma.rn.f32", "fmma.rn.f32"), encoding="utf-8")
+    monkeypatch.setattr(cases, "CASES", [bad])
+    assert run(StandIn(), tmp_path, "examples") == 0
+    (record,) = records(tmp_path, "examples")
+    assert "CUDA_ERROR_218" in record["error"] and "fmma" in record["error"]
+
+
+def test_pairs_and_sizes_are_named_once_and_launch(tmp_path: Path) -> None:
+    found = collect.timed()
+    names = [case.name for case in found.TIMED]
+    assert len(names) == len(set(names))
+    assert {name for both in found.PAIRS.values() for name in both} <= set(names)
+    kernels = {name.split("-")[0] for name in names}
+    held = sum(found.judged(name) for name in kernels)
+    assert len(kernels) // 3 < held < 2 * len(kernels) // 3
+
+
+def test_without_a_driver_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none() -> tuple[Any, Any]:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(collect, "libraries", none)
+    assert collect.main([str(tmp_path)]) == 2
+    assert "no GPU to measure: libcuda.so.1" in capsys.readouterr().err

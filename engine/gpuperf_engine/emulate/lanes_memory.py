@@ -54,7 +54,7 @@ Lanes = npt.NDArray[Any]
 _U64 = scalar_type("u64")
 (
     _REQUESTS, _LANES, _SECTORS, _WAVEFRONTS, _IDEAL, _SHARED_LANES, _LOCAL_LANES, _LINES, _LOCAL_SECTORS,
-    _TURNS, _SHARED_TURNS, _GLOBAL_REQUESTS, _SHARED_REQUESTS, _LOCAL_REQUESTS,
+    _TURNS, _SHARED_TURNS, _ELSEWHERE, _SHARED_REQUESTS, _LOCAL_REQUESTS,
 ) = range(len(SITE_COLUMNS))  # fmt: skip
 
 
@@ -337,8 +337,9 @@ class MemoryStep:
                 row[_LOCAL_SECTORS] += local_sectors(places, lanes[in_local], self.bytes)
             others = addresses[~(in_shared | in_local)]
             if others.size:
-                row[_GLOBAL_REQUESTS] += 1
                 self._count_global(row, others)
+            else:
+                row[_ELSEWHERE] += 1
 
     def _count_global(self, row: list[int], addresses: Lanes) -> None:
         row[_SECTORS] += sectors(addresses)

@@ -153,8 +153,9 @@ def count_windows(context: int, site: int, mask: int, addresses: int, size: int,
         count_local(context, site, in_local, addresses, size, local)
     plain = mask & ~(in_shared | in_local)
     if plain:
-        bump(context, site, Counter.GLOBAL_REQUESTS, 1)
         count_sectors(context, site, plain, addresses)
+    elif mask:
+        bump(context, site, Counter.ELSEWHERE, 1)
     return 0
 
 

@@ -26,10 +26,11 @@ __all__ = [
 
 #: columns of ``Observation.sites``. ``requests`` and ``lanes`` count all spaces, ``sectors`` and ``lines`` are those of global
 #: memory, ``wavefronts`` and ``ideal`` those of shared memory; ``turns`` and ``shared_turns`` are of atomics. ``shared_lanes``,
-#: ``local_lanes`` and the requests by space are filled for generic sites only, where they tell what went to which window.
+#: ``local_lanes`` and the requests of both are filled for generic sites only, where they tell what went to which window;
+#: ``elsewhere`` are their requests of which no lane went to global memory.
 SITE_COLUMNS = (
     "requests", "lanes", "sectors", "wavefronts", "ideal", "shared_lanes", "local_lanes", "lines", "local_sectors",
-    "turns", "shared_turns", "global_requests", "shared_requests", "local_requests",
+    "turns", "shared_turns", "elsewhere", "shared_requests", "local_requests",
 )  # fmt: skip
 
 

@@ -24,7 +24,10 @@ def site_profiles(program: Program, observation: Observation) -> tuple[SiteProfi
 
 def _record(program: Program, site: Site, row: list[int]) -> SiteProfile:
     seen = dict(zip(SITE_COLUMNS, row, strict=True))
-    if site.space != "generic":
+    seen["global_requests"] = 0
+    if site.space == "generic":
+        seen["global_requests"] = seen["requests"] - seen["elsewhere"]
+    else:
         seen[f"{site.space}_requests"] = seen["requests"]
         seen[f"{site.space}_lanes"] = seen["lanes"]
         if site.space == "global" and seen["wavefronts"]:  # a copy to shared memory

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import pytest
 
-from ._engine import parse
-from .declared import case_settings, check_declaration, max_instructions
+from .declared import check_declaration, max_instructions
 from .options import Settings, settings_of
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+    from .recorder import CaseRecord
+    from .variants import Source
 
 __all__ = ["RECORDER", "SKIP_REASON", "Gpuperf", "gpuperf"]
 
@@ -108,64 +111,43 @@ class Gpuperf:
     @_quiet
     def kernel(
         self,
-        source: str | os.PathLike[str],
+        source: Source | Mapping[str, Source],
         entry: str | None = None,
         *,
         name: str | None = None,
         targets: Sequence[str] | None = None,
         tolerance: Mapping[str, object] | None = None,
         limits: Mapping[str, float] | None = None,
-    ) -> Any:
+    ) -> Kernel:
         """The kernel ``entry`` of a PTX file or of PTX text; ``entry`` may be left out where there is one kernel only.
 
-        Paths are relative to the test file, then to the rootdir. ``name`` tells kernels of one test apart that have the
-        same entry; ``targets`` are the machines for which time is predicted; ``tolerance`` and ``limits`` are dictionaries by
-        metric. Raises ``EngineError`` for PTX that is none and ``pytest.UsageError`` for settings that mean nothing.
+        Paths are relative to the test file, then to the rootdir. A dictionary gives different targets PTX of their own: its
+        keys are ``.target`` names (``sm_80``, ``sm_90a``) or machine ids, and each variant is a case of its own. ``name``
+        tells kernels of one test apart that have the same entry; ``targets`` are the machines for which time is predicted;
+        ``tolerance`` and ``limits`` are dictionaries by metric. Raises ``EngineError`` for PTX that is none and for variants
+        that do not fit the targets, and ``pytest.UsageError`` for settings that mean nothing.
         """
         __tracebackhide__ = True
-        from gpuperf_engine.errors import EngineError, nearest
+        from gpuperf_engine.errors import EngineError
 
-        from .digest import kernel_digest
         from .kernel import Kernel
-        from .recorder import CaseRecord
-        from .sources.ptx_file import read_ptx
+        from .variants import make_cases
 
         declared = {"targets": targets, "tolerance": tolerance, "limits": limits}
-        rootdir = self._settings.rootdir
-        ptx = read_ptx(
-            source, folders=[self._item.path.parent, rootdir], rootdir=rootdir, inline_name="<ptx>"
-        )
-        module = parse(ptx.text, ptx.path)
-        if entry is None:
-            kernels = list(module.kernels)
-            if len(kernels) != 1:
-                raise EngineError(
-                    f"{ptx.path} has {len(kernels)} kernels: say which one with entry=",
-                    hint=nearest("", kernels, noun="kernel"),
-                )
-            entry = kernels[0]
-        function = module[entry]
         site = self._recorder.site()
         check_declaration(declared, f"gpuperf.kernel at {site}", self._settings.target_files)
-        case = CaseRecord(
-            key=name or entry,
-            entry=entry,
-            source=ptx,
-            module=module,
-            digest=kernel_digest(ptx.text, entry) if self._settings.enabled else "",
-            settings=case_settings(self._settings, self._item, declared),
-            declared=declared,
-            site=site,
-        )
+        made = make_cases(source, entry, name, declared, self._item, self._settings, site)
+        if len(made) > 1:
+            self.device.share_variables(function for _, function in made)
         try:
-            case = self._recorder.declare(case)
+            return Kernel(self, [(self._recorder.declare(case), function) for case, function in made])
         except ValueError as error:
             raise EngineError(str(error)) from None
-        return Kernel(self, case, function)
 
+    @_quiet
     def check(
         self,
-        source: str | os.PathLike[str],
+        source: Source | Mapping[str, Source],
         entry: str | None = None,
         *,
         grid: int | tuple[int, ...],
@@ -186,25 +168,33 @@ class Gpuperf:
         return kernel[grid, block, shared_bytes](*moved)
 
     def _launch(
-        self, case: Any, function: Any, shape: tuple[Any, ...], args: tuple[Any, ...], steps: int | None
+        self,
+        cases: Sequence[tuple[CaseRecord, Any]],
+        shape: tuple[Any, ...],
+        args: tuple[Any, ...],
+        steps: int | None,
     ) -> Any:
+        """Launches every variant from the same memory; what the last one leaves there stays. Returns the profile of that."""
         __tracebackhide__ = True
         from .device import check_uninitialized
 
         grid, block, shared_bytes, cluster, cooperative = shape
-        profile = self.device.launch(
-            function,
-            grid=grid,
-            block=block,
-            args=list(args),
-            shared_bytes=shared_bytes,
-            cluster=cluster,
-            cooperative=cooperative,
-            demand="values",
-            max_instructions=max_instructions(self._settings, self._item, steps),
-        )
-        profile = check_uninitialized(profile, self._settings)
-        self._recorder.launched(case, profile, shape, args, self.device)
+        profile = None
+        for case, function in cases if self._settings.enabled else cases[-1:]:
+            profile = self.device.launch(
+                function,
+                grid=grid,
+                block=block,
+                args=list(args),
+                shared_bytes=shared_bytes,
+                cluster=cluster,
+                cooperative=cooperative,
+                demand="values",
+                max_instructions=max_instructions(self._settings, self._item, steps),
+                **({"keep": False} if case.shadowed else {}),
+            )
+            profile = check_uninitialized(profile, self._settings)
+            self._recorder.launched(case, profile, shape, args, self.device)
         return profile
 
 

@@ -6,7 +6,7 @@ the test report.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -195,13 +195,32 @@ class Judge:
 
 def _assigned(cases: list[CaseRecord], gpuperf: Any) -> list[list[Any]]:
     """The findings of the test's program, each with the case it belongs to: that of the launch it is about; findings of
-    allocations, copies and memsets belong to the first case."""
+    allocations, copies and memsets belong to the first case. Of PTX variants each has a program in which it alone ran."""
+    result: list[list[Any]] = [[] for _ in cases]
+    seen = [index for index, case in enumerate(cases) if not case.shadowed]
+    for index, finding in _findings(cases, seen, gpuperf):
+        result[index].append(finding)
+    for alone, case in enumerate(cases):
+        if case.shadowed:
+            present = [index for index in seen if cases[index].base != case.base]
+            for index, finding in _findings(cases, sorted([*present, alone]), gpuperf):
+                if index == alone and finding.kernel:
+                    result[alone].append(finding)
+    return result
+
+
+def _findings(cases: list[CaseRecord], present: list[int], gpuperf: Any) -> Iterator[tuple[int, Any]]:
+    """(case, finding) of the program with the launches of these cases alone."""
     from ._engine import load
 
-    result: list[list[Any]] = [[] for _ in cases]
-    for finding in load().find_patterns(gpuperf.device.program):
-        result[_owner(cases, finding)].append(finding)
-    return result
+    if not present:
+        return
+    absent = [launch.event for i, case in enumerate(cases) if i not in present for launch in case.launches]
+    device = gpuperf.device
+    program = device.program_without(absent) if absent else device.program
+    there = [cases[index] for index in present]
+    for finding in load().find_patterns(program):
+        yield present[_owner(there, finding)], finding
 
 
 def _owner(cases: list[CaseRecord], finding: Any) -> int:

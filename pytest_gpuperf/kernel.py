@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,10 +24,10 @@ class Kernel:
     three, ``shared_bytes`` is the dynamic shared memory of a CTA.
     """
 
-    def __init__(self, gpuperf: Gpuperf, case: CaseRecord, function: Any) -> None:
+    def __init__(self, gpuperf: Gpuperf, cases: Sequence[tuple[CaseRecord, Any]]) -> None:
         self._gpuperf = gpuperf
-        self._case = case
-        self.function = function
+        self._cases = tuple(cases)
+        self._case, self.function = self._cases[-1]
 
     def __repr__(self) -> str:
         return f"<kernel {self.name} of {self._case.source.path}>"
@@ -37,8 +38,17 @@ class Kernel:
         return self._case.entry
 
     def symbol(self, name: str) -> Any:
-        """The array of a ``__device__`` or ``__constant__`` variable of the kernel's module. Raises ``UnknownName``."""
-        return self._gpuperf.device.symbol(self.function, name)
+        """The array of a ``__device__`` or ``__constant__`` variable of the kernel's module, one for all its PTX variants.
+
+        Raises ``UnknownName``, and ``LaunchError`` where the variants declare different variables under this name.
+        """
+        arrays = [self._gpuperf.device.symbol(function, name) for _, function in self._cases]
+        if any(array is not arrays[-1] for array in arrays):
+            raise LaunchError(
+                f"the variants of {self.name!r} declare {name!r} differently, so that no one array stands for it",
+                hint="declare it alike in all of them, or launch each variant in a test of its own",
+            )
+        return arrays[-1]
 
     def __call__(self, *args: object, **keywords: object) -> Any:
         """Always raises ``LaunchError``: a launch needs a grid and a block."""
@@ -74,7 +84,7 @@ class Launcher:
         cooperative: bool = False,
         max_instructions: int | None = None,
     ) -> Any:
-        """Runs the kernel and returns what was counted, a ``gpuperf_engine.Profile``.
+        """Runs the kernel and returns what was counted, a ``gpuperf_engine.Profile`` (of PTX variants that of the last).
 
         Arguments are device arrays and views, ``None`` for a null pointer, NumPy scalars of the parameter's width, Python
         numbers in its range, structured scalars or bytes for structures. Raises ``EngineError`` for launches that are none
@@ -83,8 +93,7 @@ class Launcher:
         __tracebackhide__ = True
         try:
             return self.kernel._gpuperf._launch(
-                self.kernel._case,
-                self.kernel.function,
+                self.kernel._cases,
                 (self.grid, self.block, self.shared_bytes, cluster, cooperative),
                 args,
                 max_instructions,

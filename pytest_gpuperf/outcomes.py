@@ -18,7 +18,7 @@ __all__ = ["ModuleState", "Outcomes", "TestState"]
 @dataclass
 class TestState:
     """One test: ``outcome`` is ``running``, ``passed``, ``failed``, ``skipped`` or ``xfailed``; ``finished`` after teardown;
-    ``gate_failed`` if all but the comparison with its baseline was well."""
+    ``gate_failed`` if all but the comparison with its baseline was well, so that all its cases are known."""
 
     __test__ = False
 
@@ -58,12 +58,14 @@ class ModuleState:
     def stale(self, baseline: Baseline) -> list[str]:
         """Entries of the baseline that no test makes any more, if the module is complete.
 
-        Entries of tests that failed, were skipped or xfailed may well be made by the next run.
+        Entries of tests that were skipped, xfailed or failed by themselves may well be made by the next run.
         """
         if self.incomplete():
             return []
         made = {record["id"] for test in self.tests.values() for record in test.records}
-        unfinished = [name for name, test in self.tests.items() if test.outcome != "passed"]
+        unfinished = [
+            n for n, test in self.tests.items() if test.outcome != "passed" and not test.gate_failed
+        ]
         protected = tuple(f"{name}/" for name in (*unfinished, *self.passed_over))
         return [key for key in sorted(baseline.cases) if key not in made and not key.startswith(protected)]
 
@@ -93,7 +95,8 @@ class Outcomes:
             test.finished = True
         if report.failed:
             test.outcome, test.reason = "failed", _reason(report)
-            test.gate_failed = report.when == "call" and bool(payload["records"])
+            judged = payload["records"] if report.when == "call" else []
+            test.gate_failed = any(record["fails"] for record in judged)
         elif report.skipped:
             test.outcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
             test.reason = _reason(report)

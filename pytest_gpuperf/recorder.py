@@ -58,18 +58,22 @@ def shown_path(path: str, rootdir: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
-    """One launch: what was measured and a digest of its shape, scalars and array contents."""
+    """One launch: what was measured, a digest of its shape, scalars and array contents, and its step of the recorded
+    program."""
 
     profile: Any
     inputs: str
     site: CallSite
+    event: Any
 
 
 @dataclass
 class CaseRecord:
-    """All launches of one kernel in one test."""
+    """All launches of one kernel in one test. ``key`` is ``base``, for a variant of PTX ``base@variant``; a ``shadowed`` variant
+    runs, but another one's results are what the test sees."""
 
     key: str
+    base: str
     entry: str
     source: PtxSource
     module: Any
@@ -77,6 +81,7 @@ class CaseRecord:
     settings: CaseSettings
     declared: Mapping[str, Any]
     site: CallSite
+    shadowed: bool = False
     launches: list[LaunchRecord] = field(default_factory=list)
 
     @property
@@ -122,7 +127,8 @@ class Recorder:
         variables = self._contents.get(_VARIABLES, "")
         shape = (profile.grid, profile.block, *shape[2:])
         inputs = digest_parts([*shape, *(self._argument(arg) for arg in args), variables], 16)
-        case.launches.append(LaunchRecord(profile, inputs, self.site()))
+        events = getattr(device, "events", (None,))
+        case.launches.append(LaunchRecord(profile, inputs, self.site(), events[-1]))
         self.profiles.append(profile)
 
     def _follow(self, device: Any) -> None:

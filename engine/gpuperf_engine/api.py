@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .emulate.arrays import DeviceArray
 from .emulate.device import Runtime
 from .emulate.launch import Dim3
+from .emulate.recording import Event
 from .patterns.coarse import find_patterns as _find_patterns
 from .profile import add_profiles, build_profile, csv_rows, csv_text
 from .profile.ptxas import ptxas_resources
@@ -26,6 +28,7 @@ __all__ = [
     "Kernel",
     "Module",
     "add_profiles",
+    "best_target",
     "csv_rows",
     "csv_text",
     "estimate",
@@ -57,12 +60,14 @@ class Device(Runtime):
         cooperative: bool = False,
         demand: str = "values",
         max_instructions: int | None = None,
+        keep: bool = True,
     ) -> Profile:
         """Run a kernel and count what it does.
 
         ``args``: arrays, views, device addresses, ``None`` (null), NumPy scalars (integers match by width), Python numbers
         (range-checked), NumPy structured scalars or ``bytes`` for by-value structs. ``shared_bytes`` is dynamic shared memory per
-        CTA; ``cooperative`` makes all CTAs co-resident; ``max_instructions`` bounds the warp instructions of one warp.
+        CTA; ``cooperative`` makes all CTAs co-resident; ``max_instructions`` bounds the warp instructions of one warp; without
+        ``keep`` memory is afterwards what it was before, as if only counting.
 
         Raises ``LaunchError`` for shapes and arguments, ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError`` and
         ``Unsupported`` for what the kernel does.
@@ -78,6 +83,7 @@ class Device(Runtime):
             cooperative=cooperative,
             demand=demand,
             max_instructions=max_instructions,
+            keep=keep,
         )
         profile = build_profile(program, plan, observation)
         if self.resources == "ptxas":
@@ -88,6 +94,21 @@ class Device(Runtime):
     def program(self) -> Device:
         """The recorded program of allocations, copies, memsets and launches, for ``find_patterns``."""
         return self
+
+    def program_without(self, events: Collection[Event]) -> Device:
+        """The recorded program as if these of its ``events`` had not been, for ``find_patterns``."""
+        program = copy(self)
+        program.events = [event for event in self.events if not any(event is other for other in events)]
+        return program
+
+
+def best_target(targets: Iterable[str], machine: str | Machine, search: Iterable[str] = ()) -> str | None:
+    """Of these ``.target`` names the most specific that runs on the machine, ``None`` if none does: the highest compute
+    capability; of equal ones ``a`` before ``f`` before the plain one. Raises ``UnknownName`` for a machine that is none."""
+    from .timing.machine import load_machine
+    from .timing.targets import most_specific
+
+    return most_specific(targets, load_machine(machine, search) if isinstance(machine, str) else machine)
 
 
 def estimate(profile: Profile, machine: str | Machine, **options: Any) -> Estimate:

@@ -58,7 +58,7 @@ def _named(record: Mapping[str, Any]) -> str:
     kernel = one_line(record["kernel"]["name"], 80)
     test = record["nodeid"].removeprefix(record["module"] + "::")
     name = one_line(record["id"].removeprefix(test + "/"), 80)
-    return kernel if name == kernel else f"{name} ({kernel})"
+    return name if name.split("@")[0] == kernel else f"{name} ({kernel})"
 
 
 def _leading(record: Mapping[str, Any]) -> Mapping[str, Any]:

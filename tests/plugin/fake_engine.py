@@ -15,14 +15,23 @@ from gpuperf_engine.profile.total import add_profiles
 from gpuperf_engine.ptx.parse import parse
 from gpuperf_engine.results import Branches, Estimate, Finding, LineProfile, Memory, Profile, Resources
 
-__all__ = ["Device", "add_profiles", "estimate", "find_patterns", "machine_ids", "parse"]
+__all__ = ["Device", "add_profiles", "best_target", "estimate", "find_patterns", "machine_ids", "parse"]
 
 REVISION = {"a100-sxm-80gb": 1, "h100-sxm": 3, "v100-sxm2": 1}
+RUNS = {
+    "a100-sxm-80gb": ["sm_70", "sm_80"],
+    "h100-sxm": ["sm_70", "sm_80", "sm_90", "sm_90a"],
+    "v100-sxm2": ["sm_70"],
+}
 NANOSECONDS = {"a100-sxm-80gb": 2.0, "h100-sxm": 1.0, "v100-sxm2": 4.0}
 
 
 def machine_ids(search=()):
     return tuple(REVISION)
+
+
+def best_target(targets, machine, search=()):
+    return max((target for target in targets if target in RUNS[machine]), default=None)
 
 
 @dataclass(eq=False)
@@ -63,6 +72,12 @@ class Device:
     def program(self):
         return self
 
+    def program_without(self, events):
+        return self
+
+    def share_variables(self, kernels):
+        pass
+
     def launch(
         self,
         kernel,
@@ -75,6 +90,7 @@ class Device:
         cooperative=False,
         demand="values",
         max_instructions=None,
+        keep=True,
     ):
         threads = int(np.prod(grid)) * int(np.prod(block))
         warps = -(-threads // 32)

@@ -185,6 +185,22 @@ class Runtime:
         """The array of a ``__constant__`` or ``__device__`` variable of the kernel's module. Raises ``UnknownName``."""
         return self._variable(kernel.module.variable(name))
 
+    def share_variables(self, kernels: Iterable[Function]) -> None:
+        """Let variables that the kernels' modules declare alike, by name, size and initial contents, be the same memory.
+
+        For kernels that stand for one another, such as one source compiled for several targets.
+        """
+        groups: dict[tuple[object, ...], list[Variable]] = {}
+        for module in dict.fromkeys(kernel.module for kernel in kernels):
+            for item in module.variables.values():
+                if item.space in ("global", "const") and item.linkage != "extern" and not item.relocations:
+                    alike = (item.name, item.space, item.type, item.vector, item.dims, item.initial)
+                    groups.setdefault(alike, []).append(item)
+        for same in groups.values():
+            made = next((item for item in same if item in self._variables), same[0])
+            for item in same if len(same) > 1 else ():
+                self._variables.setdefault(item, self._variable(made))
+
     def _variable(self, variable: Variable) -> DeviceArray:
         found = self._variables.get(variable)
         if found is not None:
@@ -224,6 +240,7 @@ class Runtime:
         cooperative: bool = False,
         demand: str = "values",
         max_instructions: int | None = None,
+        keep: bool = True,
     ) -> tuple[Program, LaunchPlan, Observation]:
         """Run a kernel on this memory. See ``api.Device.launch`` for the arguments and errors."""
         if not isinstance(kernel, Function):
@@ -270,12 +287,15 @@ class Runtime:
             threads=host_threads() if program.order_free else 1,
             pointed_at=pointed_at(raw, self.memory.allocations),
         )
+        saved = None if keep else self.memory.save()
         before = watch(self.memory, self.arrays) if "values" in self.observe else {}
         try:
             observation = self._backend.run(program, plan, self.memory, self.observe)
         finally:
             writes = changes(self.memory, self.arrays, before)
             self.memory.settle()
+            if saved is not None:
+                self.memory.restore(saved)
         objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
         self.events.append(Event("launch", call_site(), objects, kernel.name, 0, writes))
         return program, plan, observation

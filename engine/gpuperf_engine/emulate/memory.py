@@ -21,6 +21,7 @@ import contextlib
 import mmap
 import sys
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +84,10 @@ class Access:
     thread: tuple[int, int, int]
     block: tuple[int, int, int]
     limit: int = 0  # size in bytes of the shared or local space
+
+
+#: allocations with whether they were initialised, their bytes and their shadow
+Contents: TypeAlias = "list[tuple[Allocation, bool, NDArray[np.uint8], NDArray[np.uint8]]]"
 
 
 class Memory:
@@ -154,6 +159,28 @@ class Memory:
             if not allocation.initialized and _all_set(self.shadow_of(allocation)):
                 allocation.initialized = True
                 self.generation += 1
+
+    def save(self) -> Contents:
+        """Everything that launches can change, for ``restore``; memory that was never written costs nothing."""
+        return [
+            (item, item.initialized, self.view(item).copy(), self.shadow_of(item).copy())
+            for item in self.allocations
+            if item.initialized or bool(self.shadow_of(item).any())
+        ]
+
+    def restore(self, saved: Contents) -> None:
+        """Put back what ``save`` kept; what was written since where nothing had been written is unwritten again."""
+        known = {item for item, *_ in saved}
+        for item, initialized, contents, shadow in saved:
+            item.initialized = initialized
+            self.view(item)[:] = contents
+            self.shadow_of(item)[:] = shadow
+        for item in self.allocations:
+            if item not in known and item.kind == "global" and bool(self.shadow_of(item).any()):
+                self.view(item)[:] = 0
+                self.shadow_of(item)[:] = 0
+                item.initialized = item.size == 0
+        self.generation += 1
 
     def resolve(self, address: int, size: int = 1) -> Allocation | None:
         """The allocation that holds ``[address, address + size)`` whole, or ``None``."""

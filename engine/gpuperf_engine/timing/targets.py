@@ -6,12 +6,13 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .machine import Machine
 
-__all__ = ["can_run", "parse_target"]
+__all__ = ["can_run", "most_specific", "parse_target"]
 
 _TARGET = re.compile(r"(?:sm|compute)_(\d+)(\d)([af]?)")
 
@@ -51,3 +52,14 @@ def can_run(target: str, machine: Machine) -> bool:
             return _family((major, minor)) == _family(have) and have >= (major, minor)
         return have >= (major, minor)
     return False
+
+
+def most_specific(targets: Iterable[str], machine: Machine) -> str | None:
+    """Of the targets that run on the machine the one a driver would take: the highest compute capability; of equal ones
+    ``a`` (made for this architecture alone) before ``f`` (for its family) before the plain one. ``None`` if none runs."""
+
+    def rank(target: str) -> tuple[int, int, int]:
+        major, minor, suffix = parse_target(target.split(",")[0]) or (0, 0, "")
+        return major, minor, ("", "f", "a").index(suffix)
+
+    return max((target for target in targets if can_run(target, machine)), key=rank, default=None)

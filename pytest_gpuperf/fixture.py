@@ -13,15 +13,17 @@ from .options import Settings, settings_of
 
 if TYPE_CHECKING:
     from .kernel import Kernel
+    from .progress import Progress
     from .recorder import CaseRecord
     from .variants import Source
 
-__all__ = ["RECORDER", "SKIP_REASON", "Gpuperf", "gpuperf"]
+__all__ = ["PROGRESS", "RECORDER", "SKIP_REASON", "Gpuperf", "gpuperf"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 RECORDER: pytest.StashKey[Any] = pytest.StashKey()
+PROGRESS: pytest.StashKey[Progress | None] = pytest.StashKey()
 SKIP_REASON = (
     "GPU kernels are analysed under --gpuperf (gpuperf_functional = true runs them for their results alone)"
 )
@@ -62,6 +64,7 @@ class Gpuperf:
         self._settings = settings
         self._device: Any = None
         self._recorder = Recorder(settings.rootdir)
+        self._progress = item.config.stash.get(PROGRESS, None)
         item.stash[RECORDER] = self
 
     @property
@@ -131,12 +134,14 @@ class Gpuperf:
         from gpuperf_engine.errors import EngineError
 
         from .kernel import Kernel
+        from .progress import step
         from .variants import make_cases
 
         declared = {"targets": targets, "tolerance": tolerance, "limits": limits}
         site = self._recorder.site()
         check_declaration(declared, f"gpuperf.kernel at {site}", self._settings.target_files)
-        made = make_cases(source, entry, name, declared, self._item, self._settings, site)
+        with step(self._progress, "reading PTX"):
+            made = make_cases(source, entry, name, declared, self._item, self._settings, site)
         if len(made) > 1:
             self.device.share_variables(function for _, function in made)
         try:
@@ -177,22 +182,24 @@ class Gpuperf:
         """Launches every variant from the same memory; what the last one leaves there stays. Returns the profile of that."""
         __tracebackhide__ = True
         from .device import check_uninitialized
+        from .progress import step
 
         grid, block, shared_bytes, cluster, cooperative = shape
         profile = None
         for case, function in cases if self._settings.enabled else cases[-1:]:
-            profile = self.device.launch(
-                function,
-                grid=grid,
-                block=block,
-                args=list(args),
-                shared_bytes=shared_bytes,
-                cluster=cluster,
-                cooperative=cooperative,
-                demand="values",
-                max_instructions=max_instructions(self._settings, self._item, steps),
-                **({"keep": False} if case.shadowed else {}),
-            )
+            with step(self._progress, f"running {case.key}"):
+                profile = self.device.launch(
+                    function,
+                    grid=grid,
+                    block=block,
+                    args=list(args),
+                    shared_bytes=shared_bytes,
+                    cluster=cluster,
+                    cooperative=cooperative,
+                    demand="values",
+                    max_instructions=max_instructions(self._settings, self._item, steps),
+                    **({"keep": False} if case.shadowed else {}),
+                )
             profile = check_uninitialized(profile, self._settings)
             self._recorder.launched(case, profile, shape, args, self.device)
         return profile

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from .declared import check_marker
-from .fixture import RECORDER
+from .fixture import PROGRESS, RECORDER
 from .options import Settings
 from .textsafe import clean
+
+if TYPE_CHECKING:
+    from .progress import Progress
 
 __all__ = ["PAYLOAD", "GateWorker", "is_case"]
 
@@ -40,6 +43,8 @@ class GateWorker:
         self.selected: Counter[str] = Counter()
         self.passed_over: dict[str, list[str]] = {}
         self.narrowed: set[str] | None = _narrowed(config)
+        self.progress: Progress | None = None
+        self.cases = self.begun = 0
 
     @pytest.hookimpl(tryfirst=True, wrapper=True)
     def pytest_collection_modifyitems(
@@ -74,9 +79,19 @@ class GateWorker:
         from .gate import module_of
 
         self.selected = Counter(module_of(item) for item in session.items)
+        self.cases = sum(map(is_case, session.items))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        from .progress import of_session
+
+        self.progress = session.config.stash[PROGRESS] = of_session(session.config)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if self.progress is not None and is_case(item):
+            self.begun += 1
+            self.progress.begin(f"test {self.begun} of {self.cases}")
         if self.in_xdist:
             # A usage error raised while a worker collects would end the worker without a word.
             try:
@@ -107,11 +122,13 @@ class GateWorker:
         from gpuperf_engine.errors import EngineError
 
         from .gate import failing
+        from .progress import step
         from .report.junit import properties
         from .report.message import failure_text
 
         try:
-            records = self.judge.judge(item, gpuperf)
+            with step(self.progress, "judging"):
+                records = self.judge.judge(item, gpuperf)
         except EngineError as error:
             pytest.fail(f"gpuperf: {clean(str(error))}", pytrace=False)
         item.stash[_RECORDS] = records

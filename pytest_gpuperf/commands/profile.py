@@ -14,6 +14,7 @@ from gpuperf_engine.errors import nearest
 
 from .._engine import load
 from ..figures import number
+from ..progress import Progress, on_terminal, step
 from ..textsafe import clean
 from .common import OK, UsageError, columns, parse_file, write
 from .programs import LaunchSpec, ProgramSpec, read_program
@@ -102,10 +103,13 @@ def run(arguments: argparse.Namespace) -> int:
         observe={"memory", "values"}, backend=arguments.backend, resources=arguments.resources
     )
     program = _program(arguments)
-    profiles = _launched(program, device, arguments.max_instructions)
+    progress = on_terminal(sys.stderr)
+    profiles = _launched(program, device, arguments.max_instructions, progress)
     targets = tuple(dict.fromkeys(arguments.target))
-    estimates = [{target: engine.estimate(profile, target) for target in targets} for profile in profiles]
-    findings = engine.find_patterns(device)
+    with step(progress, "predicting time"):
+        estimates = [{target: engine.estimate(profile, target) for target in targets} for profile in profiles]
+    with step(progress, "looking for findings"):
+        findings = engine.find_patterns(device)
     if arguments.format == "csv":
         _write_csv(
             engine.csv_text(profiles, _further(profiles, estimates, arguments.groups)), arguments.output
@@ -145,7 +149,9 @@ def _program(arguments: argparse.Namespace) -> ProgramSpec:
     return ProgramSpec({}, (LaunchSpec(**given, args=tuple(arguments.arg)),), Path())
 
 
-def _launched(program: ProgramSpec, device: Any, max_instructions: int | None) -> list[Any]:
+def _launched(
+    program: ProgramSpec, device: Any, max_instructions: int | None, progress: Progress | None
+) -> list[Any]:
     from .arguments import make_argument
 
     arrays = {
@@ -157,10 +163,12 @@ def _launched(program: ProgramSpec, device: Any, max_instructions: int | None) -
     for launch in program.launches:
         path = str(program.folder / launch.file)
         if path not in modules:
-            modules[path] = parse_file(path)
-        profiles.append(
-            device.launch(
-                _kernel(modules[path], path, launch.entry),
+            with step(progress, "reading PTX"):
+                modules[path] = parse_file(path)
+        kernel = _kernel(modules[path], path, launch.entry)
+        with step(progress, f"running {kernel.name}"):
+            profile = device.launch(
+                kernel,
                 grid=launch.grid,
                 block=launch.block,
                 args=[
@@ -173,7 +181,7 @@ def _launched(program: ProgramSpec, device: Any, max_instructions: int | None) -
                 cooperative=launch.cooperative,
                 max_instructions=max_instructions,
             )
-        )
+        profiles.append(profile)
     return profiles
 
 

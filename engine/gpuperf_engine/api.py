@@ -69,6 +69,11 @@ class Device(Runtime):
         CTA; ``cooperative`` makes all CTAs co-resident; ``max_instructions`` bounds the warp instructions of one warp; without
         ``keep`` memory is afterwards what it was before, as if only counting.
 
+        ``demand`` is how much of the kernel runs: ``values`` all of it; ``addresses`` what decides control flow and the addresses
+        of memory accesses; ``control`` what decides control flow; ``auto`` the least that answers what the device observes. Counts
+        are the same; what was not computed raises ``NotObserved`` when it is asked for, arrays that the kernel may have
+        written included.
+
         Raises ``LaunchError`` for shapes and arguments, ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError`` and
         ``Unsupported`` for what the kernel does.
         """

@@ -14,9 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..errors import LaunchError, UnknownName, Unsupported, nearest
+from ..errors import LaunchError, NotObserved, UnknownName, Unsupported, nearest
+from ..flow.slicing import DEMANDS, Slice
 from ..ptx.syntax import Function, Variable
 from .arrays import DeviceArray, as_dtype, as_shape, as_whole, converted, dtype_of_variable
+from .knowledge import Knowledge, pointers
 from .launch import (
     MAX_INSTRUCTIONS,
     LaunchPlan,
@@ -30,6 +32,7 @@ from .memory import DEFAULT_BYTES, Allocation, Memory
 from .observe import Observation
 from .program import Program, build_program
 from .recording import Event, Snapshot, Write, call_site, changes, snapshot, watch, written
+from .reduced import reduced, slice_of
 
 __all__ = ["OBSERVABLE", "Runtime", "program_of"]
 
@@ -93,6 +96,7 @@ class Runtime:
             )
         self.resources = resources
         self.memory = Memory(as_whole(memory_bytes, "memory_bytes", 0))
+        self._knowledge = Knowledge(self.memory)
         self.max_instructions = as_whole(max_instructions, "max_instructions", 1)
         self.events: list[Event] = []
         self.arrays: list[DeviceArray] = []
@@ -154,6 +158,7 @@ class Runtime:
             )
         filled = np.full(array.size, one.reshape(()), dtype=array.dtype)
         array.bytes()[:] = filled.view(np.uint8)
+        self._knowledge.overwritten(array.allocation, array.nbytes)
         self.memory.mark(array.allocation, array.offset, array.nbytes)
         self._record("memset", (array,), array.nbytes, before)
 
@@ -165,6 +170,7 @@ class Runtime:
         objects: tuple[DeviceArray, ...] = (target,)
         if isinstance(source, DeviceArray):
             self._address_of(source)
+            self._knowledge.require(source.allocation, "this copy")
             raw, kind, objects = source.bytes().copy(), "copy", (target, source)
         else:
             raw = converted(source, target.dtype).reshape(-1).view(np.uint8)
@@ -172,11 +178,13 @@ class Runtime:
             raise LaunchError(f"copy of {raw.size:,} bytes to an array of {target.nbytes:,} bytes")
         array_bytes = target.bytes()
         array_bytes[:] = raw
+        self._knowledge.overwritten(target.allocation, target.nbytes)
         self.memory.mark(target.allocation, target.offset, target.nbytes)
         self._record(kind, objects, target.nbytes, before)
 
     def read(self, array: DeviceArray) -> NDArray[Any]:
-        """Copy out, recorded."""
+        """Copy out, recorded. Raises ``NotObserved`` for contents that a launch did not compute."""
+        self._knowledge.require(array.allocation, "numpy()")
         self.events.append(Event("copy-out", call_site(), (array,), bytes=array.nbytes))
         copied: NDArray[Any] = array.bytes().copy().view(array.dtype).reshape(array.shape)
         return copied
@@ -251,8 +259,7 @@ class Runtime:
                 span=kernel.span,
                 hint="only an .entry can be launched",
             )
-        if demand != "values":
-            raise UnknownName(f"no demand {demand!r}", hint=nearest(demand, ("values",), noun="demand"))
+        demand = self._demand(demand)
         if cluster is not None:
             raise Unsupported("thread block clusters are not run yet", span=kernel.span)
         program = program_of(kernel)
@@ -262,6 +269,15 @@ class Runtime:
             budget = as_whole(max_instructions, "max_instructions", 1)
         raw = marshal(kernel, args, self._address_of)
         self._name_by_parameter(kernel, args)
+        symbols = np.array(
+            [
+                0 if target is program.grid_workspace and not cooperative else self._symbol_address(target)
+                for target in program.symbols
+            ],
+            dtype=np.uint64,
+        )
+        executed = self._slice(program, demand, raw, symbols)
+        running = program if executed is None else reduced(program, executed)
         count = math.prod(shape)
         per_cta = math.prod(threads)
         resident = resident_ctas(count, per_cta, cooperative)
@@ -272,25 +288,18 @@ class Runtime:
             dynamic_shared=total - program.shared_static,
             parameters=raw,
             parameter_address=self._parameter_memory(kernel, raw),
-            symbols=np.array(
-                [
-                    0
-                    if target is program.grid_workspace and not cooperative
-                    else self._symbol_address(target)
-                    for target in program.symbols
-                ],
-                dtype=np.uint64,
-            ),
+            symbols=symbols,
             max_instructions=budget,
             resident=resident,
             cooperative=cooperative,
-            threads=host_threads() if program.order_free else 1,
+            threads=host_threads() if running.order_free else 1,
             pointed_at=pointed_at(raw, self.memory.allocations),
         )
         saved = None if keep else self.memory.save()
         before = watch(self.memory, self.arrays) if "values" in self.observe else {}
         try:
-            observation = self._backend.run(program, plan, self.memory, self.observe)
+            observe = self.observe if demand != "control" else self.observe - {"memory"}
+            observation = self._backend.run(running, plan, self.memory, observe)
         finally:
             writes = changes(self.memory, self.arrays, before)
             self.memory.settle()
@@ -298,7 +307,41 @@ class Runtime:
                 self.memory.restore(saved)
         objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
         self.events.append(Event("launch", call_site(), objects, kernel.name, 0, writes))
+        observation.executed = executed
         return program, plan, observation
+
+    def _demand(self, demand: str) -> str:
+        """The demand meant: ``auto`` is the smallest that answers what the device observes."""
+        if demand == "auto":
+            if "values" in self.observe:
+                return "values"
+            return "addresses" if "memory" in self.observe else "control"
+        if demand not in DEMANDS:
+            raise UnknownName(
+                f"no demand {demand!r}", hint=nearest(demand, (*DEMANDS, "auto"), noun="demand")
+            )
+        if demand != "values" and "values" in self.observe:
+            raise NotObserved(
+                f"demand={demand!r} computes no values, which this device observes",
+                hint='use Device(observe={"memory"}), or demand="values"',
+            )
+        return demand
+
+    def _slice(
+        self, program: Program, demand: str, parameters: bytes, symbols: NDArray[np.uint64]
+    ) -> Slice | None:
+        """What runs of a program, ``None`` for all of it; objects that it leaves unknown are noted."""
+        if demand == "values" and not self._knowledge.unknown:
+            return None
+        where = pointers(program, parameters, [int(address) for address in symbols], self.memory)
+        wanted = slice_of(program, demand, where.aliases)
+        self._knowledge.check(program.kernel.name, wanted, where)
+        if demand == "values":
+            return None
+        number = 1 + sum(event.kind == "launch" for event in self.events)
+        launch = f"launch {number} (of {program.kernel.name!r}, demand={demand!r})"
+        self._knowledge.forget(launch, wanted, where)
+        return wanted
 
     def _address_of(self, argument: object) -> int | None:
         if not isinstance(argument, DeviceArray):

@@ -7,7 +7,6 @@ condition code and parameters of the calling function, restored in the lanes tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from ..errors import PtxError, TrapError, Unsupported
 from ..flow.blocks import BasicBlock
+from ..flow.operands import formal_register
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, CallTarget, Function, Instruction, Operand, Register, Sink, Variable
 from .diagnose import bad_target, lanes_of, too_deep
@@ -289,13 +289,3 @@ def _typed(data: Lanes, variable: Variable) -> LaneValue:
     raw = np.zeros((32, size), np.uint8)
     raw[:, : data.shape[1]] = data[:, :size]
     return LaneValue(raw.view(f"u{size}").reshape(32).view(dtype_of(variable.type)), variable.type)
-
-
-def formal_register(function: Function, formal: Variable) -> Register | None:
-    """The register of a parameter in ``.reg`` space: these are the function's first registers, in order."""
-    if formal.space != "reg":
-        return None
-    inside: Sequence[Variable] = [
-        item for item in (*function.params, *function.returns) if item.space == "reg"
-    ]
-    return function.registers[inside.index(formal)]

@@ -61,10 +61,10 @@ class NativeBackend:
 
 def code_of(program: Program) -> Code | None:
     """The program's code, compiled or loaded once; ``None`` if it must be left to the reference backend."""
-    memo = program.kernel.memo
-    if "native" not in memo:
-        memo["native"] = None if _too_rare(program) else _compile(program)
-    found = memo["native"]
+    memo, place = program.kernel.memo, "native" + program.variant
+    if place not in memo:
+        memo[place] = None if _too_rare(program) else _compile(program)
+    found = memo[place]
     if not isinstance(found, Code):
         return None
     found.refresh()
@@ -74,7 +74,7 @@ def code_of(program: Program) -> Code | None:
 def _compile(program: Program) -> Code | None:
     kernel = program.kernel
     text = hashlib.blake2b(kernel.module.text.encode("utf-8", "surrogatepass")).digest()
-    place = store.key("program", text, kernel.name, fingerprint(0))
+    place = store.key("program", text, kernel.name, program.variant, fingerprint(0))
     stored = store.read(place)
     if stored is not None:
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
-from ..flow.operands import matched
+from ..flow.operands import formal_register, matched
 from ..isa.frame import extend
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import (
@@ -27,7 +27,6 @@ from ..ptx.syntax import (
     Vector,
 )
 from .native_codegen import address_operand
-from .native_slots import register_of
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ def pass_arguments(to: BlockWriter, target: CallTarget, number: int, mask: str) 
     for formal, given in zip(function.params, target.arguments):
         if isinstance(given, Sink):
             continue
-        register = register_of(function, formal)
+        register = formal_register(function, formal)
         if register is None:
             _copy(to, formal, given, mask)
         else:
@@ -219,7 +218,7 @@ def take_results(to: BlockWriter, target: CallTarget, number: int) -> None:
     to.restart()
     function = to.frame.program.functions[number]
     for formal, result in zip(function.returns, target.returns):
-        register = register_of(function, formal)
+        register = formal_register(function, formal)
         if isinstance(result, Sink):
             continue
         if isinstance(result, Variable) and register is None:

@@ -6,13 +6,13 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from ..flow.blocks import EXIT, BasicBlock
-from ..flow.operands import writes
+from ..flow.operands import formal_register, writes
 from ..isa.types import ScalarType
 from ..ptx.syntax import CallTarget, Function, Immediate, Instruction, Register, Variable
 from .native_values import LANES
 from .program import Program
 
-__all__ = ["Slots", "register_of"]
+__all__ = ["Slots"]
 
 
 class Slots:
@@ -109,17 +109,8 @@ class Slots:
         return frozenset(found)
 
 
-def register_of(function: Function, formal: Variable) -> Register | None:
-    """The register of a parameter in ``.reg`` space."""
-    if formal.space != "reg":
-        return None
-    from .lanes_calls import formal_register  # the reference backend is loaded where it is needed
-
-    return formal_register(function, formal)
-
-
 def _returned(function: Function) -> frozenset[Register]:
-    found = (register_of(function, formal) for formal in function.returns)
+    found = (formal_register(function, formal) for formal in function.returns)
     return frozenset(register for register in found if register is not None)
 
 

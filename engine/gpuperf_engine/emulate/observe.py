@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..flow.slicing import Slice
 from .program import Program
 
 __all__ = [
@@ -42,6 +43,7 @@ class Observation:
     the block's counted branch in which lanes went to more than one target. ``taken``: (blocks,), lanes whose guard held at the
     block's counted branch. ``predicated``: (predicated instructions,), lanes whose guard held. ``sites``: (sites, SITE_COLUMNS) or
     ``None`` if memory was not observed. ``uninitialized``: indices of sites that read bytes nobody had written.
+    ``executed`` is the slice that ran, ``None`` for the whole program.
     """
 
     block_warps: NDArray[np.int64]
@@ -51,6 +53,7 @@ class Observation:
     predicated: NDArray[np.int64]
     sites: NDArray[np.int64] | None
     uninitialized: frozenset[int] = field(default_factory=frozenset)
+    executed: Slice | None = None
 
     @classmethod
     def empty(cls, program: Program, observe: frozenset[str]) -> Observation:

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from ..errors import PtxError
 from ..flow.blocks import EXIT, BasicBlock, cut
 from ..flow.liveness import live_sets, pressure
-from ..flow.operands import reads, writes
+from ..flow.operands import access_bytes, reads, writes
 from ..flow.uniformity import Uniformity, analyse_uniformity, mark_waiting_loops, observes_others
 from ..isa.types import scalar_type
 from ..ptx.syntax import (
     Address,
     CallTarget,
     Function,
-    Immediate,
     Instruction,
     Operand,
     Register,
@@ -37,9 +36,9 @@ __all__ = [
     "BasicBlock",
     "Program",
     "Site",
-    "access_bytes",
     "build_program",
     "is_done_at_once",
+    "is_order_free",
     "reserved_offset",
 ]
 
@@ -106,6 +105,8 @@ class Program:
     symbol_of: dict[Variable | Function, int] = field(default_factory=dict)
     function_of: dict[str, int] = field(default_factory=dict)
     block_of: dict[Instruction, int] = field(default_factory=dict)
+    #: which of the kernel's instructions are in ``blocks``: a digest, ``""`` for all (see ``reduced``)
+    variant: str = ""
 
     def callees(self, target: CallTarget) -> list[int]:
         """The functions that a call may mean, by number; see the function of this name."""
@@ -167,10 +168,13 @@ def build_program(kernel: Function) -> Program:
     )
     _number_counters(program)
     _lay_out_variables(program)
-    program.order_free = all(
-        _order_free(instruction, program) for block in blocks for instruction in block.instructions
-    )
+    program.order_free = is_order_free(program)
     return program
+
+
+def is_order_free(program: Program) -> bool:
+    """Whether no CTA can observe the order in which CTAs run."""
+    return all(_order_free(item, program) for block in program.blocks for item in block.instructions)
 
 
 def _reachable(kernel: Function) -> tuple[Function, ...]:
@@ -253,19 +257,6 @@ def _recursive(functions: tuple[Function, ...], number_of: dict[str, int]) -> fr
         if start in seen:
             found.add(start)
     return frozenset(found)
-
-
-def access_bytes(instruction: Instruction) -> int:
-    """Bytes that one lane of a memory instruction touches, all elements of a vector."""
-    spelling = instruction.spelling
-    if instruction.effect == "async_copy":
-        return next(item.value for item in instruction.operands if isinstance(item, Immediate))
-    width = spelling.modifier("type")
-    elements = 1
-    for operand in instruction.operands:
-        if isinstance(operand, Vector):
-            elements = max(elements, len(operand.elements))
-    return scalar_type(str(width)).bytes * elements
 
 
 def is_done_at_once(instruction: Instruction) -> bool:

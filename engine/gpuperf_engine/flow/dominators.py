@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["immediate_dominators", "immediate_post_dominators", "postorder", "predecessors"]
+__all__ = [
+    "dominance_frontiers",
+    "immediate_dominators",
+    "immediate_post_dominators",
+    "postorder",
+    "predecessors",
+]
 
 Graph = Sequence[Sequence[int]]
 
@@ -68,6 +74,21 @@ def _meet(a: int, b: int, dominator: list[int], number: dict[int, int]) -> int:
         while number[b] < number[a]:
             b = dominator[b]
     return a
+
+
+def dominance_frontiers(before: Graph, dominator: Sequence[int]) -> list[list[int]]:
+    """For each node those that it does not dominate strictly, but a predecessor of which it dominates: where definitions
+    meet others. ``before`` are the predecessors; node 0 is the root, which is entered from outside as well."""
+    found: list[dict[int, None]] = [{} for _ in before]
+    for node, sources in enumerate(before):
+        if len(sources) < 2 and node != 0:
+            continue
+        stop = dominator[node] if node else -1
+        for runner in sources:
+            while runner != stop and node not in found[runner]:
+                found[runner][node] = None
+                runner = dominator[runner] if runner else -1
+    return [list(nodes) for nodes in found]
 
 
 def immediate_post_dominators(successors: Graph) -> list[int]:

@@ -5,9 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..isa.table import OperandForm
-from ..ptx.syntax import Address, CallTarget, Instruction, Negated, Operand, Pair, Register, Vector
+from ..isa.types import scalar_type
+from ..ptx.syntax import (
+    Address,
+    CallTarget,
+    Function,
+    Immediate,
+    Instruction,
+    Negated,
+    Operand,
+    Pair,
+    Register,
+    Variable,
+    Vector,
+)
 
-__all__ = ["matched", "reads", "registers_in", "writes"]
+__all__ = ["access_bytes", "formal_register", "matched", "reads", "registers_in", "writes"]
+
+#: bytes of a row of a matrix, which is what one address of ``ldmatrix`` or ``stmatrix`` is for
+ROW_BYTES = 16
 
 
 def registers_in(operand: Operand) -> Iterator[Register]:
@@ -79,3 +95,23 @@ def reads(instruction: Instruction) -> tuple[Register, ...]:
             found += registers_in(operand)
     instruction.registers_read = tuple(found)
     return instruction.registers_read
+
+
+def access_bytes(instruction: Instruction) -> int:
+    """Bytes that one lane of a memory instruction touches, all elements of a vector."""
+    if instruction.effect == "async_copy":
+        return next((item.value for item in instruction.operands if isinstance(item, Immediate)), 8)
+    if instruction.effect == "matrix":
+        return ROW_BYTES
+    elements = max(
+        (len(item.elements) for item in instruction.operands if isinstance(item, Vector)), default=1
+    )
+    return scalar_type(str(instruction.spelling.modifier("type"))).bytes * elements
+
+
+def formal_register(function: Function, formal: Variable) -> Register | None:
+    """The register of a parameter in ``.reg`` space: these are the function's first registers, in order."""
+    if formal.space != "reg":
+        return None
+    inside = [item for item in (*function.params, *function.returns) if item.space == "reg"]
+    return function.registers[inside.index(formal)]

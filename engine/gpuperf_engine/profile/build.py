@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ..emulate.launch import LaunchPlan
 from ..emulate.observe import Observation
 from ..emulate.program import BasicBlock, Program
+from ..flow.slicing import Slice
 from ..ptx.syntax import Instruction
 from ..results import (
     BlockProfile,
@@ -38,6 +39,18 @@ class LaunchRecord:
     observation: Observation
 
 
+def _share(program: Program, observation: Observation, executed: Slice | None) -> float:
+    """The part of all thread instructions that ran."""
+    if executed is None:
+        return 1.0
+    ran = every = 0
+    for block in program.blocks:
+        lanes = int(observation.block_lanes[block.index])
+        every += lanes * len(block.tally)
+        ran += lanes * sum(item in executed.instructions for item in block.tally)
+    return ran / every if every else 1.0
+
+
 @dataclass
 class _Line:
     instructions: int = 0
@@ -60,7 +73,8 @@ class _Totals:
 
 
 def build_profile(program: Program, plan: LaunchPlan, observation: Observation) -> Profile:
-    """The profile of one launch of the whole program (demand ``values``)."""
+    """The profile of one launch of a program, whatever part of it ran."""
+    executed = observation.executed
     totals = _Totals(flops=Counter({"hp": 0, "sp": 0, "dp": 0}))
     lines: dict[tuple[str, int], _Line] = {}
     sources: dict[tuple[str, int], _Line] = {}
@@ -79,8 +93,8 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         grid=plan.grid,
         block=plan.block,
         launches=1,
-        demand="values",
-        share_executed=1.0,
+        demand="values" if executed is None else executed.demand,
+        share_executed=_share(program, observation, executed),
         thread_instructions=sum(totals.opcodes.values()),
         warp_instructions=sum(totals.warp_opcodes.values()),
         thread_instructions_predicated_on=sum(totals.opcodes.values()) - totals.off,

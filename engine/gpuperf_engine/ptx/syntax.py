@@ -269,7 +269,7 @@ class Function:
         return f"<{'Kernel' if self.is_entry else 'Function'} {self.name!r} at {self.span}>"
 
     #: what analyses derived from the function, by their own keys; never compared or printed
-    memo: dict[str, object] = field(default_factory=dict, repr=False)
+    memo: dict[object, object] = field(default_factory=dict, repr=False)
 
     @property
     def param_bytes(self) -> int:

@@ -1,0 +1,103 @@
+"""Which objects in device memory hold what the program computed, and which are unknown because a launch ran only in part.
+
+A launch under ``control`` or ``addresses`` does not compute all that it stores. Objects that a store outside its slice may reach are
+unknown from then on, until the host writes them whole; reading them is an error.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..errors import NotObserved
+from ..flow.dependence import Access, Aliases, objects
+from ..flow.slicing import Slice
+from ..ptx.syntax import Variable
+from .memory import Allocation, Memory
+from .program import Program
+
+__all__ = ["Knowledge", "Pointers", "pointers"]
+
+
+@dataclass(frozen=True)
+class Pointers:
+    """What the arguments of a launch say about memory: objects by number for the analyses, and the allocation of each number."""
+
+    aliases: Aliases
+    allocations: tuple[Allocation, ...]
+
+
+def pointers(program: Program, parameters: bytes, symbols: Sequence[int], memory: Memory) -> Pointers:
+    """Where the 8-byte words of the parameter buffer and the module variables (``symbols``: addresses of
+    ``program.symbols``) point. Numbers are in order of first appearance, so launches with the same pattern have the same."""
+    numbers: dict[Allocation, int] = {}
+    aliases: dict[int | Variable, int] = {}
+    starts = [allocation.address for allocation in memory.allocations]
+
+    def note(key: int | Variable, address: int) -> None:
+        place = bisect_right(starts, address) - 1
+        if place >= 0 and address < memory.allocations[place].end:
+            aliases[key] = numbers.setdefault(memory.allocations[place], len(numbers))
+
+    for offset in range(0, len(parameters) - 7, 8):
+        note(offset, int.from_bytes(parameters[offset : offset + 8], "little"))
+    for target, address in zip(program.symbols, symbols):
+        if isinstance(target, Variable):
+            note(target, int(address))
+    return Pointers(aliases, tuple(numbers))
+
+
+class Knowledge:
+    """Of one device. ``unknown`` maps an allocation to the launch that left it so."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self.unknown: dict[Allocation, str] = {}
+
+    def require(self, allocation: Allocation, what: str) -> None:
+        """Raises ``NotObserved`` if what an object holds is not known; ``what`` wants to read it."""
+        launch = self.unknown.get(allocation)
+        if launch is not None:
+            raise NotObserved(
+                f"the contents of {allocation.name or 'an array'!r} are unknown: {launch} does not compute all that it stores",
+                details=[f"{what} would read them"],
+                hint='give that launch demand="values", or overwrite the whole array first',
+            )
+
+    def overwritten(self, allocation: Allocation, size: int) -> None:
+        """The host has written so many bytes of an object."""
+        if size >= allocation.size:
+            self.unknown.pop(allocation, None)
+
+    def check(self, kernel: str, wanted: Slice, where: Pointers) -> None:
+        """Raises ``NotObserved`` if a launch of that slice may read an object that is unknown."""
+        graph = wanted.dependence
+        for instruction in wanted.complete:
+            for allocation in self._touched(graph.reads_memory(instruction), where):
+                self.require(allocation, f"{instruction.opcode} of {kernel!r} at {instruction.span}")
+
+    def forget(self, launch: str, wanted: Slice, where: Pointers) -> None:
+        """A launch of that slice runs: what its other stores may reach is unknown."""
+        graph = wanted.dependence
+        for instruction in graph.writing:
+            if instruction not in wanted.complete:
+                for allocation in self._touched(graph.writes_memory(instruction), where):
+                    if allocation.kind == "global":
+                        self.unknown[allocation] = launch
+
+    def _touched(self, accesses: Iterable[Access], where: Pointers) -> Iterable[Allocation]:
+        for access in accesses:
+            if "global" not in access.spaces:
+                continue
+            found = objects(access, where.aliases)
+            if found is None:
+                yield from self._memory.allocations
+            else:
+                yield from (
+                    where.allocations[place]
+                    for space, place in found
+                    if space == "global" and isinstance(place, int)
+                )

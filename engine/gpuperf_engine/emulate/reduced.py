@@ -1,0 +1,80 @@
+"""A program without the instructions that a slice leaves out: same blocks, counters and numbers, less to do.
+
+Blocks keep their tally, so the clock, the budget of instructions and the fuel of turns go on as in the whole program. What follows
+from the instructions (live sets, uniform registers, whether anyone can tell the order of CTAs) is found out again.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from ..flow.dependence import Aliases, Dependence
+from ..flow.liveness import live_sets
+from ..flow.slicing import Slice, slice_program
+from ..flow.uniformity import analyse_uniformity
+from .program import Program, is_order_free
+
+__all__ = ["reduced", "slice_of"]
+
+
+def slice_of(program: Program, demand: str, aliases: Aliases | None) -> Slice:
+    """The slice of a program for a demand and what the launch knows of its pointers, made once."""
+    memo = program.kernel.memo
+    place = ("slice", demand, None if aliases is None else tuple(aliases.items()))
+    found = memo.get(place)
+    if not isinstance(found, Slice):
+        graph = memo.get("dependence")
+        if not isinstance(graph, Dependence):
+            graph = memo["dependence"] = Dependence(program)
+        found = memo[place] = slice_program(graph, demand, aliases)
+    return found
+
+
+def reduced(program: Program, wanted: Slice) -> Program:
+    """The program that runs a slice, made once for each set of instructions."""
+    if all(item in wanted.instructions for block in program.blocks for item in block.instructions):
+        return program
+    numbers = [
+        (block.index, item.index)
+        for block in program.blocks
+        for item in block.instructions
+        if item in wanted.instructions
+    ]
+    variant = hashlib.blake2b(repr(numbers).encode(), digest_size=16).hexdigest()
+    memo = program.kernel.memo
+    found = memo.get(("reduced", variant))
+    if not isinstance(found, Program):
+        found = memo["reduced", variant] = _reduce(program, wanted, variant)
+    return found
+
+
+def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
+    blocks = []
+    for block in program.blocks:
+        left = tuple(item for item in block.instructions if item in wanted.instructions)
+        synchronises = block.synchronises and left[:1] == block.instructions[:1]
+        blocks.append(replace(block, instructions=left, synchronises=synchronises))
+    made = replace(program, blocks=tuple(blocks), variant=variant)
+    waits = any(block.synchronises or block.fuel > 1 for block in blocks)
+    uniformity = []
+    for number, function in enumerate(program.functions):
+        own = made.blocks_of(number)
+        live_sets(function, own)
+        split = (len(program.functions) > 1 and waits) or number in program.recursive
+        uniformity.append(analyse_uniformity(function, own, assume_split=split))
+    made.uniformity = tuple(uniformity)
+    made.order_free = program.order_free or (is_order_free(made) and not _sees_others(wanted))
+    return made
+
+
+def _sees_others(wanted: Slice) -> bool:
+    """Whether a read of the slice may find what another CTA wrote in the same launch."""
+    graph = wanted.dependence
+    return any(
+        "global" in access.spaces and any(graph.writers_of(item, wanted.aliases))
+        for item in wanted.complete
+        for access in graph.reads_memory(item)
+    )

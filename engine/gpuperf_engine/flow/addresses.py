@@ -1,0 +1,281 @@
+"""Where addresses point: what they are based on, and how far from it they can be.
+
+A value is *based* on kernel parameters (a pointer, or a structure's member that is one), on variables whose address is taken,
+or on nothing; beside that it is ``offset + stride · k`` for some integer k (stride 0: exactly ``offset``). Sums keep the bases
+of both sides. Products and shifted values have none: what is scaled is an index. A 64-bit value that was loaded
+from memory may point anywhere. Source of the strides: Granger, "Static Analysis of Arithmetical Congruences", 1989.
+
+This takes for granted that an access stays in the object its address is based on, as the CUDA C++ standard does.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import gcd
+from typing import NamedTuple
+
+from ..ptx.syntax import (
+    Address,
+    Function,
+    Immediate,
+    Instruction,
+    Negated,
+    Operand,
+    Register,
+    Symbol,
+    Variable,
+)
+from .operands import matched, reads
+from .ssa import Merge, Node
+
+__all__ = ["ANYWHERE", "Base", "Origin", "OriginFinder"]
+
+#: an 8-byte word of the parameter buffer, by its byte offset; a variable; or ``None``: anything at all
+Base = int | Variable | None
+ANYWHERE = None
+
+
+class Origin(NamedTuple):
+    """``bases``, one of them (or their sum) plus ``offset + stride·k``, in bytes where it is an address."""
+
+    bases: frozenset[Base] = frozenset()
+    stride: int = 0
+    offset: int = 0
+
+    def moved(self, distance: int) -> Origin:
+        """So many bytes on."""
+        return Origin(self.bases, self.stride, self.offset + distance)._reduced()
+
+    def _reduced(self) -> Origin:
+        return Origin(self.bases, self.stride, self.offset % self.stride) if self.stride else self
+
+    def joined(self, other: Origin) -> Origin:
+        """Either of the two."""
+        stride = gcd(self.stride, other.stride, self.offset - other.offset)
+        return Origin(self.bases | other.bases, stride, self.offset)._reduced()
+
+    def plus(self, other: Origin, sign: int = 1) -> Origin:
+        """The sum (``sign`` −1: the difference)."""
+        stride = gcd(self.stride, other.stride)
+        return Origin(self.bases | other.bases, stride, self.offset + sign * other.offset)._reduced()
+
+    def times(self, other: Origin) -> Origin:
+        """The product, which is no pointer."""
+        a, b, c, d = self.stride, self.offset, other.stride, other.offset
+        return Origin(frozenset(), gcd(a * c, a * d, b * c), b * d)._reduced()
+
+    def wrapped(self, bits: int, signed: bool) -> Origin:
+        """What is left of it in so many bits; pointers are whole in the registers that hold them."""
+        if self.bases and bits >= 32:
+            return self
+        low = -(1 << (bits - 1)) if signed else 0
+        if self.stride == 0 and low <= self.offset < low + (1 << bits):
+            return self
+        return Origin(self.bases, gcd(self.stride, 1 << bits), self.offset)._reduced()
+
+
+_NOTHING = Origin()
+_UNKNOWN = Origin(frozenset(), 1, 0)
+
+
+class OriginFinder:
+    """Finds the origins of nodes on demand; those found are kept."""
+
+    def __init__(
+        self,
+        kernel: Function,
+        sources: Callable[[Node], Iterable[Node]],
+        uses: Callable[[Instruction], tuple[Node, ...]],
+        kept: Callable[[Instruction], tuple[Node, ...]],
+    ) -> None:
+        self._kernel = kernel
+        self._sources, self._uses, self._kept = sources, uses, kept
+        self._found: dict[Node, Origin] = {}
+
+    def of(self, node: Node) -> Origin:
+        """Of the value (any of the values) that a node stands for."""
+        if node not in self._found:
+            self._solve(self._needed(node))
+        return self._found[node]
+
+    def _needed(self, node: Node) -> list[Node]:
+        """The node and what its origin follows from, sources first where there is no cycle."""
+        seen, order = {node}, []
+        stack = [(node, iter(self._arguments(node)))]
+        while stack:
+            here, rest = stack[-1]
+            for source in rest:
+                if source not in seen and source not in self._found:
+                    seen.add(source)
+                    stack.append((source, iter(self._arguments(source))))
+                    break
+            else:
+                order.append(here)
+                stack.pop()
+        return order
+
+    def _arguments(self, node: Node) -> Iterable[Node]:
+        if isinstance(node, Merge):
+            return node.sources
+        if node.effect in ("", "exchange", "store"):
+            return (*self._uses(node), *self._kept(node))
+        if node.effect in ("load", "call"):
+            # of a parameter of a call, or what a function returned
+            return (*self._sources(node), *self._kept(node))
+        return self._kept(node)
+
+    def _solve(self, order: list[Node]) -> None:
+        fresh: dict[Node, Origin] = {}
+        changed = True
+        while changed:
+            changed = False
+            for node in order:
+                made = self._made(node, fresh)
+                if made is not None and made != fresh.get(node):
+                    fresh[node] = made
+                    changed = True
+        for node in order:
+            self._found[node] = fresh.get(node, _NOTHING)
+
+    def _made(self, node: Node, fresh: dict[Node, Origin]) -> Origin | None:
+        """From what is known of the sources so far; ``None`` while nothing is."""
+
+        def known(sources: Iterable[Node]) -> list[Origin]:
+            found = (self._found.get(item) or fresh.get(item) for item in sources)
+            return [item for item in found if item is not None]
+
+        if isinstance(node, Merge):
+            # what no definition reaches holds 0
+            parts = known(node.sources) if node.sources else [_NOTHING]
+            made = _join(parts)
+        else:
+            parts = known(self._kept(node))
+            own = self._computed(node, fresh, known)
+            made = _join([*parts, own]) if own is not None else _join(parts)
+        before = fresh.get(node)
+        return made if before is None or made is None else before.joined(made)
+
+    def _computed(
+        self, node: Instruction, fresh: dict[Node, Origin], known: Callable[[Iterable[Node]], list[Origin]]
+    ) -> Origin | None:
+        if node.effect == "load":
+            return self._loaded(node, known)
+        if node.effect == "call":
+            return _join(known(self._sources(node)))
+        if node.effect == "store":  # to a parameter of a call
+            return _anyhow(known(self._uses(node)))
+        if node.effect == "atomic":
+            return Origin(frozenset((ANYWHERE,)), 1, 0) if _widest(node) > 32 else _UNKNOWN
+        if node.effect not in ("", "exchange"):
+            return _UNKNOWN
+        values = dict(zip(reads(node), self._uses(node)))
+
+        def read(operand: Operand) -> Origin | None:
+            if isinstance(operand, Register):
+                source = values[operand]
+                return self._found.get(source) or fresh.get(source)
+            if isinstance(operand, Immediate):
+                return Origin(frozenset(), 0, operand.value) if operand.kind == "int" else _UNKNOWN
+            if isinstance(operand, Variable):
+                return Origin(self._base(operand), 0, self._offset(operand))
+            if isinstance(operand, Symbol) and isinstance(operand.target, Variable):
+                target = operand.target
+                return Origin(self._base(target), 0, self._offset(target) + operand.offset)
+            if isinstance(operand, Negated):
+                return read(operand.operand)
+            return _UNKNOWN
+
+        sources = [read(operand) for form, operand in matched(node) if form.role == "source"]
+        given = [item for item in sources if item is not None]
+        # operands of which nothing is known yet are those of a loop's next trip
+        return _apply(node, given, known(self._uses(node))) if len(given) == len(sources) else None
+
+    def _base(self, variable: Variable) -> frozenset[Base]:
+        if variable in self._kernel.params:
+            return frozenset()  # the parameter buffer, which nothing writes
+        return frozenset((variable,))
+
+    def _offset(self, variable: Variable) -> int:
+        return variable.offset if variable in self._kernel.params else 0
+
+    def _loaded(self, node: Instruction, known: Callable[[Iterable[Node]], list[Origin]]) -> Origin | None:
+        address = next(item for item in node.operands if isinstance(item, Address))
+        bits = _widest(node)
+        if node.spelling.space == "param":
+            variable = address.base
+            if isinstance(variable, Variable) and variable in self._kernel.params:
+                first = variable.offset + address.offset
+                bases = range(first & ~7, first + bits // 8, 8)
+                exact = len(bases) == 1 and bits == 64
+                return Origin(frozenset(bases), 0 if exact else 1, 0)
+            if isinstance(variable, Variable):
+                return _anyhow(known(self._sources(node)))
+        return Origin(frozenset((ANYWHERE,)), 1, 0) if bits > 32 else _UNKNOWN
+
+
+def _join(parts: Iterable[Origin]) -> Origin | None:
+    made: Origin | None = None
+    for part in parts:
+        made = part if made is None else made.joined(part)
+    return made
+
+
+def _widest(instruction: Instruction) -> int:
+    """Bits of what is read or written at once, all elements of a vector."""
+    kind = instruction.spelling.type
+    return (kind.bits if kind is not None else 64) * instruction.spelling.vector
+
+
+def _apply(node: Instruction, sources: list[Origin], everything: list[Origin]) -> Origin:
+    """The origin of what an instruction computes from its value operands; ``everything`` are all that it reads. An instruction
+    that is not known here keeps the bases and no offset."""
+    spelling = node.spelling
+    name, kind, mode = spelling.row.name, spelling.type, spelling.modifier("mode")
+    if name in _INDICES:
+        return _UNKNOWN
+    plain = kind is not None and (kind.is_integer or kind.is_bits) and kind.lanes == 1
+    if kind is None or not plain or spelling.modifier("sat") or _packs(node):
+        return _anyhow(everything)
+    bits, signed = kind.bits, kind.is_signed
+    if name in ("mov", "cvta"):
+        return sources[0]
+    if name in ("selp", "min", "max"):
+        return sources[0].joined(sources[1])
+    if name in ("add", "sub"):
+        return sources[0].plus(sources[1], 1 if name == "add" else -1).wrapped(bits, signed)
+    if name in ("mul", "mad") and mode == "lo":
+        product = sources[0].times(sources[1])
+        return (product.plus(sources[2]) if name == "mad" else product).wrapped(bits, signed)
+    if name in ("mul", "mad") and mode == "wide":
+        product = sources[0].wrapped(bits, signed).times(sources[1].wrapped(bits, signed))
+        return product.plus(sources[2]) if name == "mad" else product
+    if name == "mul":
+        return _UNKNOWN
+    if name == "shl":
+        shift = sources[1]
+        if shift.stride or not 0 <= shift.offset < bits:
+            return _UNKNOWN
+        made = sources[0].times(Origin(frozenset(), 0, 1 << shift.offset))
+        # by half of its length: the upper half of a pointer is put into its place
+        made = made._replace(bases=sources[0].bases) if shift.offset >= 16 else made
+        return made.wrapped(bits, signed)
+    if name == "cvt":
+        given = spelling.operands[-1].type
+        if given is not None and given.is_integer:
+            return sources[0].wrapped(given.bits, given.is_signed).wrapped(bits, signed)
+    return _anyhow(everything)
+
+
+#: what these compute is no pointer
+_INDICES = frozenset(("mul24", "rem", "div", "clz", "popc", "setp", "set", "bfind", "brev", "sad", "abs"))
+
+
+def _packs(node: Instruction) -> bool:
+    return any(hasattr(operand, "elements") for operand in node.operands)
+
+
+def _anyhow(sources: Iterable[Origin]) -> Origin:
+    """Made from these in a way that keeps no offset."""
+    return Origin(frozenset().union(*(item.bases for item in sources)), 1, 0)

@@ -1,0 +1,209 @@
+"""Slices: as little of a program as decides what is asked.
+
+``control``    decides where every thread goes (HyPA's filtered dependency graph, Metz et al.): from the guards of branches, returns
+               and exits, indices of ``brx.idx``, pointers of indirect calls, numbers and counts of barriers, and guards of
+               ``trap`` back to their roots.
+``addresses``  decides also which addresses every memory instruction accesses, in which lanes. Memory instructions run; values that
+               they move and nobody in the slice asks for are undefined.
+``values``     the whole program.
+
+A read of memory in the slice brings in every write that may reach it, with its address, value and guard; those bring in theirs.
+Branches, calls, barriers and ``trap`` always run. Warp-synchronising instructions run where lanes of a warp may get ahead of each
+other, for there they decide who waits for whom; elsewhere only if their result is wanted. So lanes part, meet and wait exactly as
+they do in the whole program, and every count of blocks and branches is the same.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ..ptx.syntax import Address, Immediate, Instruction, Register, SpecialRegister, Variable
+from .blocks import BasicBlock
+from .dependence import Aliases, Dependence
+from .operands import matched, reads, registers_in
+from .ssa import Merge, Node
+
+__all__ = ["DEMANDS", "Root", "Slice", "slice_program"]
+
+#: each contains the ones before
+DEMANDS = ("control", "addresses", "values")
+_MEMORY = frozenset(("load", "store", "atomic", "reduction", "async_copy"))
+_ENDS = frozenset(("branch", "return", "exit", "trap"))
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """Something that a value depends on and that no instruction computes.
+
+    ``kind`` is ``special`` (register, by name), ``parameter`` (of the kernel, by name), ``memory`` (``name`` is what the address
+    is based on, ``""`` if that is not known), ``undefined`` (a register that was never written), or ``constant``, which is
+    given only where there is nothing else. ``instruction`` is where it is read.
+    """
+
+    kind: str
+    name: str
+    instruction: Instruction | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slice:
+    """What runs for a demand. ``instructions`` run; of those in ``complete`` every operand is right, the others only do
+    what the slice needs of them: a call its jump, a store (demand ``addresses``) its access."""
+
+    demand: str
+    dependence: Dependence = field(repr=False)
+    aliases: Aliases | None
+    instructions: frozenset[Instruction] = field(repr=False)
+    complete: frozenset[Instruction] = field(repr=False)
+
+    def roots_of(self, instruction: Instruction) -> tuple[Root, ...]:
+        """What the operands and the guard of an instruction depend on in the end, in order of name. A load is a root, unless
+        of a parameter of a call or of local memory, where what was stored is looked at."""
+        return _roots(self.dependence, self.aliases, instruction)
+
+
+def slice_program(dependence: Dependence, demand: str, aliases: Aliases | None = None) -> Slice:
+    """The slice of a program for one of ``DEMANDS``. ``aliases`` is what the launch knows (``dependence.Aliases``)."""
+    every = [item for block in dependence.program.blocks for item in block.instructions]
+    if demand == "values":
+        whole = frozenset(every)
+        return Slice(demand, dependence, aliases, whole, whole)
+    made = _Slicer(dependence, aliases)
+    split = any(item.may_split for item in dependence.program.uniformity)
+    for node in dependence.guards.values():
+        made.want(node)
+    for block in dependence.program.blocks:
+        for instruction in block.instructions:
+            _keep(made, block, instruction, split, demand == "addresses")
+    made.finish()
+    return Slice(demand, dependence, aliases, frozenset(made.executed), frozenset(made.complete))
+
+
+class _Slicer:
+    def __init__(self, dependence: Dependence, aliases: Aliases | None) -> None:
+        self.dependence = dependence
+        self.aliases = aliases
+        self.executed: set[Instruction] = set()
+        self.complete: set[Instruction] = set()
+        self._seen: set[Node] = set()
+        self._stack: list[Node] = []
+
+    def want(self, node: Node) -> None:
+        """The value of a node is needed."""
+        if node not in self._seen:
+            self._seen.add(node)
+            self._stack.append(node)
+
+    def keep(self, instruction: Instruction, registers: Iterable[Register]) -> None:
+        """An instruction runs; of its operands these registers are needed, and its guard."""
+        self.executed.add(instruction)
+        wanted = list(registers)
+        if instruction.guard is not None:
+            wanted.append(instruction.guard.register)
+        for node in self.dependence.origins_of(instruction, wanted):
+            self.want(node)
+
+    def finish(self) -> None:
+        """Bring in everything that is needed."""
+        while self._stack:
+            node = self._stack.pop()
+            for source in self.dependence.sources(node):
+                self.want(source)
+            if isinstance(node, Merge):
+                continue
+            self.executed.add(node)
+            self.complete.add(node)
+            for writer in self.dependence.writers_of(node, self.aliases):
+                self.want(writer)
+
+
+def _keep(made: _Slicer, block: BasicBlock, instruction: Instruction, split: bool, addresses: bool) -> None:
+    """Let an instruction run that the demand asks for by itself."""
+    effect = instruction.effect
+    if effect in _ENDS:
+        made.keep(instruction, ())
+    elif effect == "indirect_branch":
+        made.want(instruction)
+    elif effect == "call":
+        target = instruction.call
+        made.keep(
+            instruction, [target.register] if target is not None and target.register is not None else []
+        )
+    elif effect == "barrier":
+        made.keep(instruction, _operands(instruction, "a", "b"))
+    elif split and block.synchronises and instruction is block.instructions[0] and effect != "matrix":
+        made.keep(instruction, _operands(instruction, "membermask"))
+    elif addresses and effect in _MEMORY and instruction.spelling.space != "param":
+        copied = () if effect != "async_copy" else reads(instruction)
+        made.keep(instruction, (*_addressed(instruction), *copied))
+
+
+def _operands(instruction: Instruction, *names: str) -> Iterator[Register]:
+    for form, operand in matched(instruction):
+        if form.name in names:
+            yield from registers_in(operand)
+
+
+def _addressed(instruction: Instruction) -> Iterator[Register]:
+    for operand in instruction.operands:
+        if isinstance(operand, Address):
+            yield from registers_in(operand)
+
+
+def _roots(dependence: Dependence, aliases: Aliases | None, instruction: Instruction) -> tuple[Root, ...]:
+    found: dict[Root, None] = dict.fromkeys(_leaves(instruction, dependence))
+    seen: set[Node] = set()
+    stack: list[Node] = list(dependence.sources(instruction))
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        sources = list(dependence.sources(node))
+        if isinstance(node, Merge):
+            if not sources:
+                found[Root("undefined", node.name.name)] = None
+        else:
+            accesses = dependence.reads_memory(node)
+            if accesses and any(item.spaces != {"local"} for item in accesses):
+                found[Root("memory", _based_on(dependence, node), node)] = None
+                continue
+            sources += dependence.writers_of(node, aliases)
+            found.update(dict.fromkeys(_leaves(node, dependence)))
+        stack += sources
+    real = [item for item in found if item.kind != "constant"]
+    return tuple(sorted(real or found, key=lambda item: (item.kind, item.name)))
+
+
+def _leaves(instruction: Instruction, dependence: Dependence) -> Iterator[Root]:
+    """What an instruction itself reads that is a root."""
+    parameters = dependence.kernel.params
+    for operand in instruction.operands:
+        for item in getattr(operand, "elements", (operand,)):
+            if isinstance(item, SpecialRegister):
+                yield Root("special", item.name, instruction)
+            elif isinstance(item, Address) and isinstance(item.base, Variable) and item.base in parameters:
+                yield Root("parameter", item.base.name, instruction)
+            elif isinstance(item, Immediate):
+                yield Root("constant", str(item.value), instruction)
+
+
+def _based_on(dependence: Dependence, instruction: Instruction) -> str:
+    """The parameters and variables that the address of a load is based on."""
+    names: dict[str, None] = {}
+    for access in dependence.reads_memory(instruction):
+        for base in access.origin.bases:
+            if isinstance(base, Variable):
+                names[base.name] = None
+            elif base is not None:
+                names.update(
+                    dict.fromkeys(
+                        item.name
+                        for item in dependence.kernel.params
+                        if item.offset <= base < item.offset + item.size
+                    )
+                )
+    return ", ".join(sorted(names))

@@ -1,0 +1,192 @@
+"""Static single assignment: which definitions each read of a register may see.
+
+A *node* is an instruction, standing for all registers that it writes, or a ``Merge``: where values meet that no one
+instruction makes. A guarded write keeps the old value in lanes without the guard, so it ends no definition; the old value
+is one of its own sources. The condition code CC.CF is a register like any other. Source: Cytron et al., "Efficiently Computing
+Static Single Assignment Form and the Control Dependence Graph", 1991; φs only where the register lives on.
+
+Nearly all registers of compiled PTX are written once, which needs no φ at all: those cost one look-up.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..isa.types import scalar_type
+from ..ptx.syntax import Function, Instruction, Register, Variable
+from .blocks import BasicBlock
+from .dominators import dominance_frontiers, immediate_dominators, predecessors
+from .operands import reads, writes
+
+__all__ = ["Merge", "Node", "SsaForm", "ssa_form"]
+
+
+@dataclass(slots=True, eq=False)
+class Merge:
+    """Where values meet.
+
+    ``kind`` is ``phi`` (of a register, at the start of ``block``), ``entry`` (what a register holds when its function begins: an
+    argument, or 0), ``returned`` (what a register holds where its function returns) or ``param`` (the contents of a ``.param``
+    variable of a call or device function).
+    """
+
+    kind: str
+    name: Register | Variable
+    block: int = -1
+    sources: list[Node] = field(default_factory=list)
+
+
+Node = Instruction | Merge
+
+
+@dataclass(slots=True, eq=False)
+class SsaForm:
+    """One function. ``uses[i]`` are the nodes that the registers ``reads(i)`` come from, in that order, then that of the condition
+    code if it is read. ``kept[i]`` are the nodes of the old values that a guarded write leaves in place. ``guards`` are those of
+    the branches that lead to the block of a guarded call or barrier, by block. ``returned`` are the return registers."""
+
+    uses: dict[Instruction, tuple[Node, ...]] = field(default_factory=dict)
+    kept: dict[Instruction, tuple[Node, ...]] = field(default_factory=dict)
+    guards: dict[int, Node] = field(default_factory=dict)
+    entry: dict[Register, Merge] = field(default_factory=dict)
+    returned: dict[Register, Merge] = field(default_factory=dict)
+
+
+def ssa_form(function: Function, blocks: Sequence[BasicBlock], returned: Iterable[Register] = ()) -> SsaForm:
+    """The SSA form of one function, whose blocks have their live sets. ``returned``: registers that its callers read."""
+    return _Builder(function, blocks, tuple(returned)).build()
+
+
+@dataclass(slots=True, eq=False)
+class _Several:
+    """A register that has several definitions, or none that every read is behind."""
+
+    last: dict[int, Node] = field(default_factory=dict)  # block → its last definition
+    phis: dict[int, Merge] = field(default_factory=dict)
+    into: dict[int, Node] = field(default_factory=dict)  # block → the definition that reaches its start
+
+
+class _Builder:
+    def __init__(
+        self, function: Function, blocks: Sequence[BasicBlock], returned: tuple[Register, ...]
+    ) -> None:
+        self.blocks = blocks
+        self.returned = returned
+        self.carry = Register("CC.CF", scalar_type("pred"), -1, function.span)
+        first = blocks[0].index
+        self.graph = [[target - first for target in block.successors if target >= 0] for block in blocks]
+        self.form = SsaForm()
+        self.single: dict[Register, Node] = {}
+        self.several: dict[Register, _Several] = {}
+
+    def build(self) -> SsaForm:
+        self._find_definitions()
+        self.before = predecessors(self.graph)
+        if any(state.last for state in self.several.values()):
+            self.dominator = immediate_dominators(self.graph, 0)
+            frontiers = dominance_frontiers(self.before, self.dominator)
+            for register, state in self.several.items():
+                self._place_phis(register, state, frontiers)
+        for place in range(len(self.blocks)):
+            self._link(place)
+        ends = [place for place, block in enumerate(self.blocks) if _returns(block)]
+        for register in self.returned:
+            made = self.form.returned[register] = Merge("returned", register)
+            made.sources = list(dict.fromkeys(self._leaving(register, place) for place in ends))
+        for register, state in self.several.items():
+            for place, phi in state.phis.items():
+                found = [self._leaving(register, source) for source in self.before[place]]
+                if place == 0:
+                    found.append(self._entry(register))
+                phi.sources = [node for node in dict.fromkeys(found) if node is not phi]
+        return self.form
+
+    def _reads(self, instruction: Instruction) -> tuple[Register, ...]:
+        found = reads(instruction)
+        return (*found, self.carry) if instruction.spelling.reads_carry else found
+
+    def _writes(self, instruction: Instruction) -> tuple[Register, ...]:
+        found = writes(instruction)
+        return (*found, self.carry) if instruction.spelling.writes_carry else found
+
+    def _find_definitions(self) -> None:
+        """Tell registers with one definition that dominates every read from the others."""
+        places: dict[Register, list[tuple[int, Instruction]]] = {}
+        several = {*self.returned, self.carry, *self.blocks[0].live_in}
+        for place, block in enumerate(self.blocks):
+            for instruction in block.instructions:
+                partial = instruction.guard is not None and not block.guard_applied
+                for register in self._writes(instruction):
+                    places.setdefault(register, []).append((place, instruction))
+                    if partial:
+                        several.add(register)
+        for register, found in places.items():
+            if len(found) == 1 and register not in several:
+                self.single[register] = found[0][1]
+            else:
+                self.several[register] = _Several(dict(found))
+
+    def _place_phis(self, register: Register, state: _Several, frontiers: Sequence[Iterable[int]]) -> None:
+        # a condition code and a return register are wanted where the live sets, which know neither, end
+        always = register is self.carry or register in self.returned
+        work = [0, *state.last]
+        while work:
+            for place in frontiers[work.pop()]:
+                if place not in state.phis and (always or register in self.blocks[place].live_in):
+                    state.phis[place] = Merge("phi", register, self.blocks[place].index)
+                    work.append(place)
+
+    def _entry(self, register: Register) -> Merge:
+        found = self.form.entry.get(register)
+        if found is None:
+            found = self.form.entry[register] = Merge("entry", register, self.blocks[0].index)
+        return found
+
+    def _entering(self, register: Register, place: int) -> Node:
+        """What a register holds at the start of a block."""
+        state = self.several.get(register)
+        if state is None:
+            return self.single.get(register) or self._entry(register)
+        passed = []
+        while (found := state.into.get(place) or state.phis.get(place)) is None:
+            passed.append(place)
+            if place == 0:
+                found = self._entry(register)
+                break
+            place = self.dominator[place]
+            found = state.last.get(place)
+            if found is not None:
+                break
+        for place in passed:
+            state.into[place] = found
+        return found
+
+    def _leaving(self, register: Register, place: int) -> Node:
+        """What a register holds at the end of a block."""
+        state = self.several.get(register)
+        found = state.last.get(place) if state is not None else None
+        return found or self._entering(register, place)
+
+    def _link(self, place: int) -> None:
+        block, form = self.blocks[place], self.form
+        current: dict[Register, Node] = {}
+
+        def find(register: Register) -> Node:
+            return self.single.get(register) or current.get(register) or self._entering(register, place)
+
+        for instruction in block.instructions:
+            form.uses[instruction] = tuple(map(find, self._reads(instruction)))
+            written = self._writes(instruction)
+            if instruction.guard is not None and not block.guard_applied and written:
+                form.kept[instruction] = tuple(map(find, written))
+            for register in written:
+                current[register] = instruction
+        if block.guard is not None and not block.instructions:
+            form.guards[block.index] = find(block.guard.register)
+
+
+def _returns(block: BasicBlock) -> bool:
+    return block.kind == "return" or block.leaves == "return"

@@ -276,11 +276,9 @@ class Runtime:
             ],
             dtype=np.uint64,
         )
-        executed = self._slice(program, demand, raw, symbols)
+        resident = resident_ctas(math.prod(shape), math.prod(threads), cooperative)
+        executed = self._slice(program, demand, raw, symbols, keep)
         running = program if executed is None else reduced(program, executed)
-        count = math.prod(shape)
-        per_cta = math.prod(threads)
-        resident = resident_ctas(count, per_cta, cooperative)
         plan = LaunchPlan(
             grid=shape,
             block=threads,
@@ -328,9 +326,9 @@ class Runtime:
         return demand
 
     def _slice(
-        self, program: Program, demand: str, parameters: bytes, symbols: NDArray[np.uint64]
+        self, program: Program, demand: str, parameters: bytes, symbols: NDArray[np.uint64], keep: bool
     ) -> Slice | None:
-        """What runs of a program, ``None`` for all of it; objects that it leaves unknown are noted."""
+        """What runs of a program, ``None`` for all of it. If memory is kept, the objects that it leaves unknown are noted."""
         if demand == "values" and not self._knowledge.unknown:
             return None
         where = pointers(program, parameters, [int(address) for address in symbols], self.memory)
@@ -338,9 +336,10 @@ class Runtime:
         self._knowledge.check(program.kernel.name, wanted, where)
         if demand == "values":
             return None
-        number = 1 + sum(event.kind == "launch" for event in self.events)
-        launch = f"launch {number} (of {program.kernel.name!r}, demand={demand!r})"
-        self._knowledge.forget(launch, wanted, where)
+        if keep:
+            number = 1 + sum(event.kind == "launch" for event in self.events)
+            launch = f"launch {number} (of {program.kernel.name!r}, demand={demand!r})"
+            self._knowledge.forget(launch, wanted, where)
         return wanted
 
     def _address_of(self, argument: object) -> int | None:

@@ -15,6 +15,7 @@ from ..flow.dependence import Aliases, Dependence
 from ..flow.liveness import live_sets
 from ..flow.slicing import Slice, slice_program
 from ..flow.uniformity import analyse_uniformity
+from ..ptx.syntax import Instruction
 from .program import Program, is_order_free
 
 __all__ = ["reduced", "slice_of"]
@@ -38,10 +39,10 @@ def reduced(program: Program, wanted: Slice) -> Program:
     if all(item in wanted.instructions for block in program.blocks for item in block.instructions):
         return program
     numbers = [
-        (block.index, item.index)
+        (block.index, item.index, item in wanted.guards)
         for block in program.blocks
         for item in block.instructions
-        if item in wanted.instructions
+        if item in wanted.instructions or item in wanted.guards
     ]
     variant = hashlib.blake2b(repr(numbers).encode(), digest_size=16).hexdigest()
     memo = program.kernel.memo
@@ -52,12 +53,19 @@ def reduced(program: Program, wanted: Slice) -> Program:
 
 
 def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
+    # a guard that is only counted stands on an instruction that does nothing
+    stubs = {item: _stub(item) for item in wanted.guards}
     blocks = []
     for block in program.blocks:
-        left = tuple(item for item in block.instructions if item in wanted.instructions)
+        left = tuple(
+            stubs.get(item, item)
+            for item in block.instructions
+            if item in wanted.instructions or item in stubs
+        )
         synchronises = block.synchronises and left[:1] == block.instructions[:1]
         blocks.append(replace(block, instructions=left, synchronises=synchronises))
     made = replace(program, blocks=tuple(blocks), variant=variant)
+    made.predicated_of = {stubs.get(item, item): place for item, place in program.predicated_of.items()}
     waits = any(block.synchronises or block.fuel > 1 for block in blocks)
     uniformity = []
     for number, function in enumerate(program.functions):
@@ -68,6 +76,11 @@ def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
     made.uniformity = tuple(uniformity)
     made.order_free = program.order_free or (is_order_free(made) and not _sees_others(wanted))
     return made
+
+
+def _stub(instruction: Instruction) -> Instruction:
+    spelling = replace(instruction.spelling, effect="hint", operands=())
+    return replace(instruction, spelling=spelling, operands=(), registers_read=None, registers_written=None)
 
 
 def _sees_others(wanted: Slice) -> bool:

@@ -1,8 +1,8 @@
 """Slices: as little of a program as decides what is asked.
 
 ``control``    decides where every thread goes (HyPA's filtered dependency graph, Metz et al.): from the guards of branches, returns
-               and exits, indices of ``brx.idx``, pointers of indirect calls, numbers and counts of barriers, and guards of
-               ``trap`` back to their roots.
+               and exits, indices of ``brx.idx``, pointers of indirect calls, numbers and counts of barriers back to their
+               roots; and in which lanes the guards of other instructions hold, which counts of floating-point operations need.
 ``addresses``  decides also which addresses every memory instruction accesses, in which lanes. Memory instructions run; values that
                they move and nobody in the slice asks for are undefined.
 ``values``     the whole program.
@@ -50,14 +50,18 @@ class Root:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slice:
-    """What runs for a demand. ``instructions`` run; of those in ``complete`` every operand is right, the others only do
-    what the slice needs of them: a call its jump, a store (demand ``addresses``) its access."""
+    """What runs for a demand.
+
+    ``instructions`` run. Of those in ``complete`` every operand is right; the others only do what is asked of them: a call its
+    jump, a store under ``addresses`` its access. Of ``guards`` the guard is evaluated, to count the lanes, and nothing else.
+    """
 
     demand: str
     dependence: Dependence = field(repr=False)
     aliases: Aliases | None
     instructions: frozenset[Instruction] = field(repr=False)
     complete: frozenset[Instruction] = field(repr=False)
+    guards: frozenset[Instruction] = field(default=frozenset(), repr=False)
 
     def roots_of(self, instruction: Instruction) -> tuple[Root, ...]:
         """What the operands and the guard of an instruction depend on in the end, in order of name. A load is a root, unless
@@ -78,8 +82,11 @@ def slice_program(dependence: Dependence, demand: str, aliases: Aliases | None =
     for block in dependence.program.blocks:
         for instruction in block.instructions:
             _keep(made, block, instruction, split, demand == "addresses")
+    for instruction in dependence.program.predicated:
+        made.want_guard(instruction)
     made.finish()
-    return Slice(demand, dependence, aliases, frozenset(made.executed), frozenset(made.complete))
+    guards = frozenset(dependence.program.predicated) - made.executed
+    return Slice(demand, dependence, aliases, frozenset(made.executed), frozenset(made.complete), guards)
 
 
 class _Slicer:
@@ -100,11 +107,15 @@ class _Slicer:
     def keep(self, instruction: Instruction, registers: Iterable[Register]) -> None:
         """An instruction runs; of its operands these registers are needed, and its guard."""
         self.executed.add(instruction)
-        wanted = list(registers)
-        if instruction.guard is not None:
-            wanted.append(instruction.guard.register)
-        for node in self.dependence.origins_of(instruction, wanted):
+        for node in self.dependence.origins_of(instruction, registers):
             self.want(node)
+        self.want_guard(instruction)
+
+    def want_guard(self, instruction: Instruction) -> None:
+        """In which lanes the guard of an instruction holds is needed."""
+        if instruction.guard is not None:
+            for node in self.dependence.origins_of(instruction, [instruction.guard.register]):
+                self.want(node)
 
     def finish(self) -> None:
         """Bring in everything that is needed."""

@@ -1,0 +1,95 @@
+"""Slices run like the whole program: every demand gives the same counts, block by block and branch by branch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import SMALL, Case
+
+import gpuperf_engine as ge
+from tests.engine.random_kernels import ACCUMULATORS, INPUTS, LOCK, WORDS, Seeded
+from tests.engine.test_random_kernels import BLOCKS, SHAPES
+
+BACKENDS = ("native", "lanes")
+
+
+def counts(profile: ge.Profile) -> tuple[object, ...]:
+    """Everything that every demand counts."""
+    return (
+        profile.blocks,
+        profile.branch_sites,
+        profile.branches,
+        profile.opcodes,
+        profile.warp_opcodes,
+        profile.units,
+        profile.flops,
+        profile.thread_instructions_predicated_on,
+        tuple((line.path, line.line, line.divergent, line.warp_instructions) for line in profile.by_line),
+    )
+
+
+def check(values: ge.Profile, addresses: ge.Profile, control: ge.Profile) -> None:
+    assert counts(addresses) == counts(values)
+    assert counts(control) == counts(values)
+    assert (addresses.memory, addresses.sites, addresses.notes) == (values.memory, values.sites, values.notes)
+    assert (values.demand, addresses.demand, control.demand) == ("values", "addresses", "control")
+    assert 0 < control.share_executed <= addresses.share_executed <= values.share_executed == 1
+
+
+@pytest.mark.parametrize("seed", range(1000, 1006))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_random_kernels(shape: str, seed: int) -> None:
+    choices = Seeded(seed)
+    block, grid = BLOCKS[choices.number(0, len(BLOCKS) - 1)], choices.number(1, 3)
+    kernel = ge.parse(SHAPES[shape](choices), path="k.ptx")["k"]
+    threads = int(np.prod(block)) * grid
+    inputs = np.random.default_rng(seed).integers(0, 2**32, INPUTS, dtype=np.uint64).astype(np.uint32)
+    totals = np.arange(ACCUMULATORS, dtype=np.uint32) * 0x1000_0001
+    totals[LOCK] = 0
+    start = [inputs, np.zeros(threads * WORDS, np.uint32), totals]
+    for backend in BACKENDS[: 2 if seed % 3 == 0 else 1]:
+        found = [
+            run(kernel, backend, demand, grid, block, start) for demand in ("values", "addresses", "control")
+        ]
+        if isinstance(found[0], str):
+            assert found[1] == found[2] == found[0]
+        else:
+            check(*found)
+
+
+def run(
+    kernel: ge.Kernel, backend: str, demand: str, grid: Any, block: Any, start: list[np.ndarray]
+) -> ge.Profile | str:
+    """The profile, or the kind of the error."""
+    device = ge.Device(backend=backend, memory_bytes=1 << 22, max_instructions=100_000)
+    arrays = [device.array(array, name=f"array{number}") for number, array in enumerate(start)]
+    try:
+        return device.launch(kernel, grid, block, arrays, demand=demand)
+    except (ge.BudgetExceeded, ge.Deadlock) as error:
+        return type(error).__name__
+
+
+@pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
+def test_examples(case: Case) -> None:
+    """Each launch of each program, from the same memory, natively."""
+    module = ge.parse(case.text, path=str(case.ptx))
+    for launch in case.program().launches[:3]:
+        found = []
+        for demand in ("values", "addresses", "control"):
+            device = ge.Device(memory_bytes=1 << 26)
+            buffers = {id(item): item for item in launch.args if isinstance(item, np.ndarray) and item.shape}
+            arrays = {key: device.array(item) for key, item in buffers.items()}
+            args = [arrays.get(id(item), item) for item in launch.args]
+            found.append(
+                device.launch(
+                    module[launch.entry],
+                    launch.grid,
+                    launch.block,
+                    args,
+                    shared_bytes=launch.shared_bytes,
+                    demand=demand,
+                )
+            )
+        check(*found)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from .options import Settings
+    from .settings import Settings
     from .tolerance import Tolerance
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any
 from gpuperf_engine.errors import MemoryFault
 
 from ._engine import load
-from .options import Settings
+from .settings import Settings
 
 __all__ = ["check_uninitialized", "make_device"]
 

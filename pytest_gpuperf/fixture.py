@@ -1,15 +1,15 @@
-"""The ``gpuperf`` fixture: device memory and kernels for a test, without a GPU. PYTEST_DONT_REWRITE"""
+"""What the ``gpuperf`` fixture gives: device memory and kernels for a test, without a GPU. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import pytest
 
 from .declared import check_declaration, max_instructions
-from .options import Settings, settings_of
+from .settings import Settings
 
 if TYPE_CHECKING:
     from .kernel import Kernel
@@ -17,25 +17,13 @@ if TYPE_CHECKING:
     from .recorder import CaseRecord
     from .variants import Source
 
-__all__ = ["PROGRESS", "RECORDER", "SKIP_REASON", "Gpuperf", "gpuperf"]
+__all__ = ["PROGRESS", "RECORDER", "Gpuperf"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 RECORDER: pytest.StashKey[Any] = pytest.StashKey()
 PROGRESS: pytest.StashKey[Progress | None] = pytest.StashKey()
-SKIP_REASON = (
-    "GPU kernels are analysed under --gpuperf (gpuperf_functional = true runs them for their results alone)"
-)
-
-
-@pytest.fixture
-def gpuperf(request: pytest.FixtureRequest) -> Iterator[Gpuperf]:
-    """Device memory and GPU kernels, run and counted on the CPU: gpuperf.array, .zeros, .kernel, .check, .launches."""
-    settings = settings_of(request.config)
-    if not settings.enabled and not settings.functional:
-        pytest.skip(SKIP_REASON)
-    yield Gpuperf(request.node, settings)
 
 
 def _quiet(method: Callable[P, R]) -> Callable[P, R]:

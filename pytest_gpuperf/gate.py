@@ -21,8 +21,8 @@ from .judgement import judgement
 from .layout import read_files, read_module, shown_file
 from .measure import Measured, measure
 from .metrics import ANALYSIS
-from .options import Settings
 from .recorder import CaseRecord
+from .settings import Settings
 from .sources.original import source_texts
 from .textsafe import storable
 

@@ -5,12 +5,19 @@ Imports nothing but pytest and the standard library, so that a run without ``--g
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import pytest
 
 from . import options
-from .fixture import SKIP_REASON, gpuperf
 
-__all__ = ["gpuperf"]
+if TYPE_CHECKING:
+    from .fixture import Gpuperf
+
+SKIP_REASON = (
+    "GPU kernels are analysed under --gpuperf (gpuperf_functional = true runs them for their results alone)"
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,9 +28,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", options.MARKER)
     if options.enabled(config):
         from .session import GateSession
+        from .settings import settings_of
         from .worker import GateWorker
 
-        settings = options.settings_of(config)
+        settings = settings_of(config)
         config.pluginmanager.register(GateWorker(settings, config), "gpuperf-worker")
         if not hasattr(config, "workerinput"):
             config.pluginmanager.register(GateSession(settings, config), "gpuperf-session")
@@ -35,5 +43,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     declares = item.get_closest_marker("gpuperf") is not None or "gpuperf" in getattr(
         item, "fixturenames", ()
     )
-    if declares and not options.enabled(item.config) and not options.settings_of(item.config).functional:
+    if declares and not _runs(item.config):
         pytest.skip(SKIP_REASON)
+
+
+@pytest.fixture
+def gpuperf(request: pytest.FixtureRequest) -> Iterator[Gpuperf]:
+    """Device memory and GPU kernels, run and counted on the CPU: gpuperf.array, .zeros, .kernel, .check, .launches."""
+    if not _runs(request.config):
+        pytest.skip(SKIP_REASON)
+    from .fixture import Gpuperf
+    from .settings import settings_of
+
+    yield Gpuperf(request.node, settings_of(request.config))
+
+
+def _runs(config: pytest.Config) -> bool:
+    from .settings import settings_of
+
+    return options.enabled(config) or settings_of(config).functional

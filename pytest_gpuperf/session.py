@@ -11,10 +11,10 @@ import pytest
 
 from gpuperf_engine import __version__
 
-from .options import Settings
 from .outcomes import Outcomes
 from .report.document import Run, build_document
 from .report.github import active, workflow_commands, write_summary
+from .settings import Settings
 from .update import FilePlan, find_orphans, plan_files, write_files
 from .verdict import worst
 

@@ -14,8 +14,8 @@ from gpuperf_engine.errors import EngineError, nearest
 from ._engine import load, parse
 from .declared import CaseSettings, case_settings
 from .digest import kernel_digest
-from .options import Settings
 from .recorder import CallSite, CaseRecord
+from .settings import Settings
 from .sources.ptx_file import read_ptx
 
 __all__ = ["Source", "make_cases"]

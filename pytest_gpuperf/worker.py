@@ -10,7 +10,7 @@ import pytest
 
 from .declared import check_marker
 from .fixture import PROGRESS, RECORDER
-from .options import Settings
+from .settings import Settings
 from .textsafe import clean
 
 if TYPE_CHECKING:

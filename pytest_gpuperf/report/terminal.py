@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ..options import Settings
+from ..settings import Settings
 from ..textsafe import clean, one_line
 from ..update import FilePlan
 from ..verdict import CASE_VERDICTS, SYMBOLS, WORDS

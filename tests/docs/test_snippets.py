@@ -22,7 +22,7 @@ import gpuperf_engine.api
 import gpuperf_engine.emulate.native
 from pytest_gpuperf.baseline import parse_baseline
 from pytest_gpuperf.cli import _build
-from pytest_gpuperf.options import settings_of
+from pytest_gpuperf.settings import settings_of
 from tests.docs.blocks import NOT_RUN, ROOT, Block, Page, blocks_of, commands_of, matches, not_run, pages
 
 # pytester forgets modules that are imported while a test runs; these may be imported once per process or are slow to.

@@ -18,7 +18,7 @@ from pytest_gpuperf.cli import _build
 from pytest_gpuperf.declared import _MARKER_KEYS
 from pytest_gpuperf.fixture import Gpuperf
 from pytest_gpuperf.metrics import FAMILIES, METRICS
-from pytest_gpuperf.options import _CHOICES
+from pytest_gpuperf.options import CHOICES
 from pytest_gpuperf.tolerance import parse_tolerance
 from pytest_gpuperf.verdict import SESSION_VERDICTS, fails
 from tests.docs.blocks import ROOT, pages
@@ -95,7 +95,7 @@ def test_ini_keys_and_their_defaults_are_those_registered(pytestconfig, pytester
 
 def test_choices_of_ini_keys_are_all_named():
     described = {code_in(key)[0]: text for key, _, text in rows("docs/gate.md", "| ini key | default | |")}
-    for key, choices in _CHOICES.items():
+    for key, choices in CHOICES.items():
         named = re.sub(r"\]\([^)]*\)", "", described[f"gpuperf_{key}"])
         assert {choice for choice in choices if f"`{choice}`" in named} == set(choices), key
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,15 @@ LOAD = "ld.global.f32 %f3, [%rd1];"
 REPEATS = int(os.environ.get("GPUPERF_REPEATS", "1"))
 
 
+def obey_permissions() -> None:
+    """In a child: from its exec on the superuser too is refused what a file's mode does not allow (Linux, capabilities(7))."""
+    if sys.platform == "linux" and os.getuid() == 0:
+        drop_from_bounding_set, override_modes = 24, 1
+        ctypes.CDLL(None).prctl(drop_from_bounding_set, override_modes, 0, 0, 0)
+
+
 def in_own_process(project, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """pytest in a project, in a process of its own."""
+    """pytest in a project, in a process of its own, which obeys permissions."""
     paths = os.pathsep.join([str(HERE), str(HERE.parents[1]), str(HERE.parents[1] / "engine")])
     return subprocess.run(
         [sys.executable, "-m", "pytest", *PLUGIN, "--gpuperf", *arguments],
@@ -27,7 +36,25 @@ def in_own_process(project, *arguments: str, **environment: str) -> subprocess.C
         text=True,
         encoding="utf-8",
         check=False,
+        preexec_fn=obey_permissions if os.name == "posix" else None,
     )
+
+
+@contextmanager
+def read_only(root: Path):
+    """Nothing in a folder or below it may be written; skips the test where that cannot be had."""
+    folders = [root, *(path for path in root.rglob("*") if path.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        write = [sys.executable, "-c", "open('x', 'w')"]
+        tried = subprocess.run(write, cwd=root, stderr=subprocess.DEVNULL, preexec_fn=obey_permissions)
+        if tried.returncode == 0:
+            pytest.skip("the superuser may write everywhere here")
+        yield
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
 
 
 @pytest.fixture
@@ -87,24 +114,21 @@ def test_03_a_second_update_changes_nothing_whatever_surrounds_it(separate):
     assert path.read_bytes() == before
 
 
-def test_04_the_plugin_costs_little_when_it_is_not_used():
-    """Five milliseconds are the promise; the bound leaves room for a loaded machine. That nothing heavy is imported is
-    tested exactly beside ``test_options.py``."""
+def test_04_the_plugin_costs_at_most_five_milliseconds_when_it_is_not_used():
+    """The least of several processes, which is what it costs where nothing else takes the processor; that nothing heavy is
+    imported is tested exactly in ``test_options.py``."""
     code = (
         "import pytest, time; start = time.perf_counter(); import pytest_gpuperf.plugin; "
         "print(time.perf_counter() - start)"
     )
     paths = os.pathsep.join([str(HERE.parents[1]), str(HERE.parents[1] / "engine")])
     environment = {**os.environ, "PYTHONPATH": paths}
-    seconds = min(
-        float(
-            subprocess.run(
-                [sys.executable, "-c", code], env=environment, capture_output=True, text=True
-            ).stdout
-        )
-        for _ in range(3)
-    )
-    assert seconds < 0.05
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # compiled modules are cached, as where it is installed
+    seconds = []
+    while not seconds or (min(seconds) > 0.005 and len(seconds) < 20):
+        run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+        seconds.append(float(run.stdout))
+    assert min(seconds) <= 0.005
 
 
 @pytest.mark.parametrize(
@@ -241,17 +265,25 @@ def test_it_works_in_all_surroundings(separate, name):
     arguments = SURROUNDINGS[name]
     made = in_own_process(separate, "--gpuperf-update", *arguments, **environment)
     assert made.returncode == 0, made.stdout + made.stderr
-    folders = [home, *(path for path in home.rglob("*") if path.is_dir())]
-    for folder in folders:
-        folder.chmod(0o555)
-    try:
-        done = in_own_process(
-            separate, *arguments, f"--gpuperf-report={separate.path.parent / 'out'}", **environment
-        )
-    finally:
-        for folder in folders:
-            folder.chmod(0o755)
+    with read_only(home):
+        report = f"--gpuperf-report={separate.path.parent / 'out'}"
+        done = in_own_process(separate, *arguments, report, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 kernel analysed: 1 equal" in done.stdout
     assert (separate.path.parent / "out" / "gpuperf.html").is_file()
     assert Path(home / "baselines" / "tests dir" / "test_k.yaml").is_file()
+
+
+def test_what_cannot_be_written_is_said_and_fails(separate):
+    """An update, and a report, where nothing may be written."""
+    assert separate.update().ret == 0
+    before = separate.baseline()
+    separate.kernel(LOAD)
+    with read_only(separate.path):
+        done = in_own_process(
+            separate, "--gpuperf-update", "--gpuperf-report=out", PYTHONDONTWRITEBYTECODE="1"
+        )
+    assert done.returncode == 1
+    assert "baselines/test_k.yaml: not written: Permission denied" in done.stdout
+    assert "the report was not written: " in done.stdout and "Traceback" not in done.stdout + done.stderr
+    assert separate.baseline() == before

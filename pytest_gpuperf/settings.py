@@ -1,0 +1,143 @@
+"""Every setting that holds for a whole run, read from command line and ini file, typed and checked. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from .declared import check_targets, check_tolerances, unknown
+from .options import CHOICES, enabled
+
+__all__ = ["Settings", "settings_of"]
+
+_KEY = pytest.StashKey["Settings"]()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that holds for a whole run."""
+
+    enabled: bool
+    only: bool
+    update: bool
+    update_new: bool
+    prune: bool
+    stale: str
+    only_targets: tuple[str, ...] | None
+    override: tuple[tuple[str, str], ...]
+    report_dir: Path | None
+    github: str
+    min_cases: int
+    max_instructions: int | None
+    max_instructions_cli: bool
+    details: bool
+    targets: tuple[str, ...]
+    target_files: tuple[str, ...]
+    tolerances: tuple[tuple[str, str], ...]
+    on_improvement: str
+    on_unmodelled: str
+    baseline_dir: Path
+    baseline_layout: str
+    functional: bool
+    resources: str
+    uninitialized: str
+    backend: str
+    rootdir: Path
+
+
+def settings_of(config: pytest.Config) -> Settings:
+    """The settings of a run; raises ``pytest.UsageError`` for one that means nothing."""
+    if _KEY not in config.stash:
+        config.stash[_KEY] = _read(config)
+    return config.stash[_KEY]
+
+
+def _read(config: pytest.Config) -> Settings:
+    option, rootdir = config.option, config.rootpath
+    values = {key: str(config.getini(f"gpuperf_{key}")).strip() for key in CHOICES}
+    for key, value in values.items():
+        if value not in CHOICES[key]:
+            raise unknown(f"gpuperf_{key} = {value!r}", value, CHOICES[key])
+    report = option.gpuperf_report or str(config.getini("gpuperf_report_dir")).strip()
+    max_instructions = option.gpuperf_max_instructions
+    if max_instructions is None:
+        max_instructions = _integer(config, "gpuperf_max_instructions", minimum=1)
+    elif max_instructions < 1:
+        raise pytest.UsageError("--gpuperf-max-instructions must be at least 1")
+    min_cases = option.gpuperf_min_cases
+    if min_cases is None:
+        min_cases = _integer(config, "gpuperf_min_cases", minimum=0)
+    only = option.gpuperf_targets
+    settings = Settings(
+        enabled=enabled(config),
+        only=option.gpuperf_only,
+        update=option.gpuperf_update,
+        update_new=option.gpuperf_update_new,
+        prune=not option.gpuperf_no_prune,
+        stale=option.gpuperf_stale or values["stale"],
+        only_targets=_names(only.split(",")) if only is not None else None,
+        override=_pairs(option.gpuperf_tolerance, "--gpuperf-tolerance"),
+        report_dir=(config.invocation_params.dir if option.gpuperf_report else rootdir) / report
+        if report
+        else None,
+        github=option.gpuperf_github,
+        min_cases=1 if min_cases is None else min_cases,
+        max_instructions=max_instructions,
+        max_instructions_cli=option.gpuperf_max_instructions is not None,
+        details=option.gpuperf_details,
+        targets=_names(part for line in config.getini("gpuperf_targets") for part in str(line).split(",")),
+        target_files=tuple(
+            str(rootdir / str(line).strip()) for line in config.getini("gpuperf_target_files")
+        ),
+        tolerances=_pairs(config.getini("gpuperf_tolerances"), "gpuperf_tolerances"),
+        on_improvement=values["on_improvement"],
+        on_unmodelled=values["on_unmodelled"],
+        baseline_dir=rootdir / str(config.getini("gpuperf_baseline_dir")).strip(),
+        baseline_layout=values["baseline_layout"],
+        functional=bool(config.getini("gpuperf_functional")),
+        resources=values["resources"],
+        uninitialized=values["uninitialized"],
+        backend=values["backend"],
+        rootdir=rootdir,
+    )
+    if settings.update and settings.update_new:
+        raise pytest.UsageError("--gpuperf-update and --gpuperf-update-new exclude each other: give one")
+    if settings.only_targets == ():
+        raise pytest.UsageError(
+            "--gpuperf-targets names no target: give ids separated by commas, or leave it out"
+        )
+    if settings.enabled:
+        check_targets(settings.targets, "gpuperf_targets", settings.target_files)
+        check_targets(settings.only_targets or (), "--gpuperf-targets", settings.target_files)
+    return settings
+
+
+def _integer(config: pytest.Config, key: str, minimum: int) -> int | None:
+    text = str(config.getini(key)).strip()
+    if not text:
+        return None
+    try:
+        value = int(text)
+    except ValueError:
+        raise pytest.UsageError(f"{key} = {text!r} is not a whole number") from None
+    if value < minimum:
+        raise pytest.UsageError(f"{key} must be at least {minimum}")
+    return value
+
+
+def _names(parts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def _pairs(lines: Iterable[str], where: str) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for line in lines:
+        name, sign, text = str(line).partition("=")
+        if not sign:
+            raise pytest.UsageError(f"{where}: {line!r} is not METRIC=TOL, for example time_us=5%")
+        pairs.append((name.strip(), text.strip()))
+    check_tolerances(pairs, where)
+    return tuple(pairs)

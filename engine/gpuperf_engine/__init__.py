@@ -37,11 +37,12 @@ if TYPE_CHECKING:
         csv_rows,
         csv_text,
         estimate,
+        explain,
         find_patterns,
         machine_ids,
         parse,
     )
-    from .results import Branches, Estimate, Finding, Memory, Profile, Resources
+    from .results import Branches, Estimate, Explanation, Finding, Memory, Profile, Resources
 
 __version__ = "0.1.0"
 
@@ -52,6 +53,7 @@ __all__ = [
     "Device",
     "EngineError",
     "Estimate",
+    "Explanation",
     "Finding",
     "Kernel",
     "LaunchError",
@@ -73,6 +75,7 @@ __all__ = [
     "csv_rows",
     "csv_text",
     "estimate",
+    "explain",
     "find_patterns",
     "machine_ids",
     "parse",

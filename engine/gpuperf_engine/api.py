@@ -14,6 +14,7 @@ from .emulate.launch import Dim3
 from .emulate.recording import Event
 from .patterns.coarse import find_patterns as _find_patterns
 from .profile import add_profiles, build_profile, csv_rows, csv_text
+from .profile.explain import explain
 from .profile.ptxas import ptxas_resources
 from .ptx.parse import parse
 from .ptx.syntax import Function, Kernel, Module
@@ -32,6 +33,7 @@ __all__ = [
     "csv_rows",
     "csv_text",
     "estimate",
+    "explain",
     "find_patterns",
     "machine_ids",
     "parse",

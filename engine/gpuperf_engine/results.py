@@ -15,9 +15,13 @@ __all__ = [
     "BlockProfile",
     "BranchProfile",
     "Branches",
+    "Cause",
+    "DivergentBranch",
     "Estimate",
+    "Explanation",
     "Finding",
     "LineProfile",
+    "LoopProfile",
     "Memory",
     "Profile",
     "Resources",
@@ -225,6 +229,88 @@ class LineProfile:
     sectors: int = 0
     conflicts: int = 0
     divergent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One thing that a condition depends on.
+
+    ``kind`` is ``data`` (the contents of an object), ``atomic`` (what an atomic on an object returned, so the order of threads),
+    ``thread`` (the place of a thread in its CTA or warp), ``time`` (a clock), ``parameter``, ``block`` (the place of a CTA in the
+    grid) or ``launch`` (the shape of the launch and what else is one for all). ``name`` is that of the object, parameter or
+    special register, empty if unknown. ``varies``: it can differ between the lanes of a warp, so that it can part them.
+    """
+
+    kind: str
+    name: str
+    varies: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoopProfile:
+    """One loop of a function: lines ``line`` to ``last_line`` of the PTX text; ``source`` is ``file.cu:line`` of the branch that
+    closes it, or empty. ``depth`` is 1 for an outermost loop.
+
+    All counts are exact. ``entries`` and ``iterations`` count threads. An iteration is a pass that gets beyond the test at the
+    head, so that ``for (i = 0; i < n; ++i)`` has n of them however it was compiled; ``None`` where the counters do not tell (a loop
+    that is entered past its head, or by ``brx.idx``). ``passes`` and ``warp_passes`` are executions of the head by threads and by
+    warps: a warp goes on until its last lane leaves. ``thread_instructions`` are those of the body, inner loops included.
+    ``causes``: what the conditions that end the loop depend on.
+    """
+
+    function: str
+    line: int
+    last_line: int
+    source: str
+    depth: int
+    entries: int | None
+    iterations: int | None
+    passes: int
+    warp_passes: int
+    thread_instructions: int
+    causes: tuple[Cause, ...] = ()
+
+    @property
+    def mean(self) -> float | None:
+        """Iterations per entry of a thread."""
+        return None if self.iterations is None or not self.entries else self.iterations / self.entries
+
+    @property
+    def lanes(self) -> float:
+        """Lanes of a warp that are in the loop at a pass, 1 to 32."""
+        return self.passes / self.warp_passes
+
+
+@dataclass(frozen=True, slots=True)
+class DivergentBranch:
+    """A branch at which lanes of a warp parted, where it stands (``source`` as in ``LoopProfile``), and what its condition depends on,
+    what can part lanes first."""
+
+    function: str
+    line: int
+    source: str
+    opcode: str
+    executed: int
+    divergent: int
+    causes: tuple[Cause, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where a kernel spends its instructions and why: ``loops`` that ran, by thread instructions in their bodies; ``branches`` that
+    diverged, most often first; ``lines`` of the source (of the PTX, if it has no ``.loc``) by thread instructions. Most first."""
+
+    loops: tuple[LoopProfile, ...]
+    branches: tuple[DivergentBranch, ...]
+    lines: tuple[LineProfile, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready dictionary in a fixed key order."""
+        return {
+            "loops": [{**asdict(loop), "mean": loop.mean, "lanes": loop.lanes} for loop in self.loops],
+            "branches": [asdict(branch) for branch in self.branches],
+            "lines": [asdict(line) for line in self.lines],
+        }
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 from gpuperf_engine.errors import nearest
 
 from .._engine import load
+from ..explained import explanation_tables
 from ..figures import number
 from ..progress import Progress, on_terminal, step
 from ..textsafe import clean
@@ -127,7 +128,8 @@ def run(arguments: argparse.Namespace) -> int:
         return OK
     lines = []
     for profile, predicted in zip(profiles, estimates, strict=True):
-        lines += [*_table(profile, predicted, arguments.groups or "categories"), ""]
+        found = engine.explain(profile).to_dict()
+        lines += [*_table(profile, predicted, arguments.groups or "categories", found), ""]
     lines += [f"finding: {finding.rule} {finding.object}: {finding.message}" for finding in findings]
     write("\n".join(lines).rstrip("\n") + "\n", arguments.output)
     return OK
@@ -219,6 +221,7 @@ def _write_csv(text: str, output: str | None) -> None:
 def _launch(profile: Any, estimates: dict[str, Any]) -> dict[str, Any]:
     return {
         "profile": profile.to_dict(),
+        "explanation": load().explain(profile).to_dict(),
         "estimates": {
             name: {
                 "model": e.model,
@@ -254,7 +257,9 @@ def _metrics(profile: Any) -> Iterator[tuple[str, int | float]]:
         yield f"flops.{name}", value
 
 
-def _table(profile: Any, estimates: dict[str, Any], groups: str) -> Iterator[str]:
+def _table(
+    profile: Any, estimates: dict[str, Any], groups: str, explanation: dict[str, Any]
+) -> Iterator[str]:
     grid, block = (" × ".join(str(part) for part in parts) for parts in (profile.grid, profile.block))
     yield f"{profile.kernel} of {profile.path} ({profile.target}), grid {grid}, block {block}"
     for note in profile.notes:
@@ -275,6 +280,9 @@ def _table(profile: Any, estimates: dict[str, Any], groups: str) -> Iterator[str
     yield from columns(table, right=(1, 2))
     if len(opcodes) > 20:
         yield f"… {len(opcodes) - 20} more opcodes (--format json has all)"
+    for numbers, rows in explanation_tables(explanation, profile.path, profile.thread_instructions):
+        yield ""
+        yield from columns(rows, right=numbers)
     for name, estimate in estimates.items():
         yield ""
         yield f"{name}: {number(estimate.time_us)} µs, limited by {estimate.limiter} ({estimate.model})"

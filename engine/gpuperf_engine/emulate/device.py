@@ -279,6 +279,8 @@ class Runtime:
         resident = resident_ctas(math.prod(shape), math.prod(threads), cooperative)
         executed = self._slice(program, demand, raw, symbols, keep)
         running = program if executed is None else reduced(program, executed)
+        pointed = pointed_at(raw, self.memory.allocations)
+        named = {item.address: item.name for item in self.memory.allocations}
         plan = LaunchPlan(
             grid=shape,
             block=threads,
@@ -291,7 +293,8 @@ class Runtime:
             resident=resident,
             cooperative=cooperative,
             threads=host_threads() if running.order_free else 1,
-            pointed_at=pointed_at(raw, self.memory.allocations),
+            pointed_at=pointed,
+            names=tuple(named[address] for address, _ in pointed),
         )
         saved = None if keep else self.memory.save()
         before = watch(self.memory, self.arrays) if "values" in self.observe else {}

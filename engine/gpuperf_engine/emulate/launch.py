@@ -77,6 +77,8 @@ class LaunchPlan:
     threads: int
     #: (address, size) of the allocations that arguments point into, in order of address
     pointed_at: tuple[tuple[int, int], ...] = ()
+    #: their names, in the same order
+    names: tuple[str, ...] = ()
 
     @property
     def ctas(self) -> int:

@@ -18,7 +18,7 @@ from ..flow.uniformity import analyse_uniformity
 from ..ptx.syntax import Instruction
 from .program import Program, is_order_free
 
-__all__ = ["reduced", "slice_of"]
+__all__ = ["dependence_of", "reduced", "slice_of"]
 
 
 def slice_of(program: Program, demand: str, aliases: Aliases | None) -> Slice:
@@ -27,10 +27,16 @@ def slice_of(program: Program, demand: str, aliases: Aliases | None) -> Slice:
     place = ("slice", demand, None if aliases is None else tuple(aliases.items()))
     found = memo.get(place)
     if not isinstance(found, Slice):
-        graph = memo.get("dependence")
-        if not isinstance(graph, Dependence):
-            graph = memo["dependence"] = Dependence(program)
-        found = memo[place] = slice_program(graph, demand, aliases)
+        found = memo[place] = slice_program(dependence_of(program), demand, aliases)
+    return found
+
+
+def dependence_of(program: Program) -> Dependence:
+    """The dependence graph of a whole program, made once."""
+    memo = program.kernel.memo
+    found = memo.get("dependence")
+    if not isinstance(found, Dependence):
+        found = memo["dependence"] = Dependence(program)
     return found
 
 

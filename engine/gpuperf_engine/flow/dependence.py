@@ -214,7 +214,7 @@ class Dependence:
                 continue
             where = str(form.space or space or "generic").split("::")[0]
             spaces = _WRITTEN if where == "generic" else frozenset((where,)) & _WRITTEN
-            access = Access(spaces, self._origin(instruction, operand), access_bytes(instruction))
+            access = Access(spaces, self.origin(instruction, operand), access_bytes(instruction))
             reads_it, writes_it = _directions(instruction, form.name)
             if reads_it:
                 read.append(access)
@@ -222,7 +222,8 @@ class Dependence:
                 written.append(access)
         return tuple(read), tuple(written)
 
-    def _origin(self, instruction: Instruction, address: Address) -> Origin:
+    def origin(self, instruction: Instruction, address: Address) -> Origin:
+        """Where an address operand of an instruction points."""
         if isinstance(address.base, Register):
             found = self._origins.of(next(self.origins_of(instruction, [address.base])))
         elif isinstance(address.base, Variable):

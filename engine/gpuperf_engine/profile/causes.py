@@ -1,0 +1,309 @@
+"""What a condition depends on, told in terms of the launch: objects, parameters, the place of a thread.
+
+The condition is followed back through the dependence graph. A value read from global memory ends there, at the name of its object:
+which element it was is the smaller part of the answer. Shared and local memory are only passed through, to what was stored
+there. Where values meet, the branches that decide which one is taken belong to the causes, and so do the ends of a loop
+for a value that the loop hands on.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ..emulate.launch import LaunchPlan
+from ..emulate.program import Program
+from ..flow.addresses import ANYWHERE, Base
+from ..flow.dependence import Access, Dependence
+from ..flow.dominators import immediate_dominators
+from ..flow.loops import Loop, find_loops
+from ..flow.operands import reads, writes
+from ..flow.ssa import Merge, Node
+from ..isa.special import SPECIAL_REGISTERS
+from ..ptx.syntax import Address, Function, Instruction, Operand, SpecialRegister, Variable, Vector
+from ..results import Cause
+
+__all__ = ["CauseFinder"]
+
+_ORDER = ("data", "atomic", "thread", "time", "parameter", "block", "launch")
+_SCOPES = {"thread": "thread", "warp": "thread", "cta": "block", "launch": "launch", "clock": "time"}
+
+
+class CauseFinder:
+    """Finds the causes of conditions in one program, for launches that all ran it; those found are kept.
+
+    For each node of the dependence graph two sets of causes, as bits of Python integers: those by which lanes of a warp may
+    differ there, and those on which it depends otherwise. A register that is uniform moves all to the second.
+    """
+
+    def __init__(self, program: Program, dependence: Dependence, plans: Sequence[LaunchPlan]) -> None:
+        self._program = program
+        self._dependence = dependence
+        self._plans = plans
+        self._loops = [find_loops(program.blocks_of(number)) for number in range(len(program.functions))]
+        self._dominators: dict[int, list[int]] = {}
+        self._deciders: dict[int, tuple[int, ...]] = {}
+        self._bits: dict[tuple[str, str], int] = {}
+        self._found: dict[Node, tuple[int, int]] = {}
+
+    def of(self, branches: Iterable[int]) -> tuple[Cause, ...]:
+        """What the conditions at the ends of these blocks depend on: what can part lanes first."""
+        parting = others = 0
+        for block in branches:
+            for node in self._condition(block):
+                self._solve(node)
+                parting |= self._found[node][0]
+                others |= self._found[node][1]
+        made = [
+            Cause(kind, name, bool(parting & bit))
+            for (kind, name), bit in self._bits.items()
+            if (parting | others) & bit
+        ]
+        return tuple(sorted(made, key=lambda cause: (not cause.varies, _ORDER.index(cause.kind), cause.name)))
+
+    def _solve(self, start: Node) -> None:
+        order, inputs = self._needed(start)
+        fresh = {node: self._own(node) for node in order}
+        own = dict(fresh)
+        changed = True
+        while changed:
+            changed = False
+            for node in order:
+                parting, others = own[node]
+                for source in inputs[node]:
+                    more = fresh.get(source) or self._found[source]
+                    parting |= more[0]
+                    others |= more[1]
+                if self._is_uniform(node):
+                    parting, others = 0, parting | others
+                if (parting, others) != fresh[node]:
+                    fresh[node] = parting, others
+                    changed = True
+        self._found |= fresh
+
+    def _needed(self, start: Node) -> tuple[list[Node], dict[Node, tuple[Node, ...]]]:
+        """The nodes that a node depends on and that are not known yet, sources first where there is no cycle."""
+        inputs: dict[Node, tuple[Node, ...]] = {}
+        order: list[Node] = []
+        if start in self._found:
+            return order, inputs
+        inputs[start] = self._inputs(start)
+        stack = [(start, iter(inputs[start]))]
+        while stack:
+            node, rest = stack[-1]
+            for source in rest:
+                if source not in inputs and source not in self._found:
+                    inputs[source] = self._inputs(source)
+                    stack.append((source, iter(inputs[source])))
+                    break
+            else:
+                order.append(node)
+                stack.pop()
+        return order, inputs
+
+    def _own(self, node: Node) -> tuple[int, int]:
+        parting = others = 0
+        if isinstance(node, Instruction):
+            for cause in self._read_here(node):
+                bit = self._bits.setdefault((cause.kind, cause.name), 1 << len(self._bits))
+                parting |= bit if cause.varies else 0
+                others |= 0 if cause.varies else bit
+        return parting, others
+
+    def _inputs(self, node: Node) -> tuple[Node, ...]:
+        """All that a node's value depends on directly: values, and the conditions that decide which of them it is."""
+        found = dict.fromkeys(self._sources(node))
+        place = self._block_of(node)
+        blocks: dict[int, None] = {}
+        if isinstance(node, Merge) and node.kind == "phi":
+            blocks |= dict.fromkeys(self._deciders_of(node.block))
+        for made in {self._block_of(source) for source in found}:
+            if made != place and made is not None and place is not None:
+                blocks |= dict.fromkeys(self._ends_between(made, place))
+        for block in blocks:
+            found |= dict.fromkeys(self._condition(block))
+        return tuple(found)
+
+    def _condition(self, block: int) -> Iterable[Node]:
+        """What decides where a block's branch goes."""
+        here = self._program.blocks[block]
+        if here.kind == "branch" and not here.counted:
+            found = self._dependence.guards.get(block)
+            return () if found is None else (found,)
+        return () if here.terminator is None else self._dependence.uses[here.terminator]
+
+    def _block_of(self, node: Node) -> int | None:
+        if isinstance(node, Instruction):
+            return self._program.block_of[node]
+        return node.block if node.block >= 0 else None
+
+    def _is_uniform(self, node: Node) -> bool:
+        if isinstance(node, Merge):
+            return (
+                node.kind == "phi"
+                and node.name in self._program.uniform[self._program.blocks[node.block].function]
+            )
+        uniform = self._program.uniform[self._program.blocks[self._program.block_of[node]].function]
+        written = writes(node)
+        return bool(written) and all(register in uniform for register in written)
+
+    def _sources(self, node: Node) -> Iterable[Node]:
+        if isinstance(node, Merge) or node.effect not in _MEMORY or node.spelling.space == "param":
+            return self._dependence.sources(node)
+        found = [*self._dependence.kept.get(node, ())]
+        if node.effect == "load" and self._is_private(node):
+            found += self._dependence.uses[node]  # where in it depends on the address
+            for writer in self._dependence.writers_of(node):
+                found += self._stored(writer)
+        return found
+
+    def _stored(self, writer: Instruction) -> Iterable[Node]:
+        """What the value that an instruction stores comes from; a copy or an atomic is looked at itself."""
+        if writer.effect != "store":
+            return (writer,)
+        bases = {item.base for item in writer.operands if isinstance(item, Address)}
+        values = (register for register in reads(writer) if register not in bases)
+        return self._dependence.origins_of(writer, values)
+
+    def _is_private(self, load: Instruction) -> bool:
+        """Whether a load reads what its own CTA stored, in shared or local memory."""
+        accesses = self._dependence.reads_memory(load)
+        return bool(accesses) and all(_of_cta(access) for access in accesses)
+
+    def _read_here(self, node: Instruction) -> Iterator[Cause]:
+        """The causes that come in at an instruction, not from others."""
+        for name in _special_registers(node.operands):
+            cause = self._special(name)
+            if cause is not None:
+                yield cause
+        if node.effect == "load" and node.spelling.space == "param":
+            yield from (Cause("parameter", name, False) for name in self._parameter(node))
+        elif node.effect in _MEMORY and not (node.effect == "load" and self._is_private(node)):
+            kind = "data" if node.effect in ("load", "async_copy", "texture") else "atomic"
+            yield from (Cause(kind, name, True) for name in self._objects(node))
+
+    def _special(self, name: str) -> Cause | None:
+        form = SPECIAL_REGISTERS.get(name)
+        kind = _SCOPES.get(form.scope, "launch") if form is not None else "launch"
+        if name.startswith("tid.") and {plan.block["xyz".find(name[-1])] for plan in self._plans} == {1}:
+            return None  # zero in every thread
+        return Cause(kind, name, kind in ("thread", "time"))
+
+    def _objects(self, node: Instruction) -> Iterator[str]:
+        """The names of the objects that an instruction accesses, over all launches."""
+        for operand in node.operands:
+            if isinstance(operand, Address):
+                bases = self._dependence.origin(node, operand).bases
+                named = [name for base in _sorted(bases) for name in self._names(base)]
+                yield from named or [""]
+
+    def _names(self, base: Base) -> Iterator[str]:
+        if isinstance(base, Variable):
+            yield base.name
+        elif base is not ANYWHERE:
+            for plan in self._plans:
+                address = int.from_bytes(plan.parameters[base : base + 8], "little")
+                for (start, size), name in zip(plan.pointed_at, plan.names):
+                    if start <= address < start + size:
+                        yield name
+
+    def _parameter(self, load: Instruction) -> Iterator[str]:
+        """The names of the kernel's parameters that a load reads, pointers aside, by which no thread differs."""
+        kernel = self._program.kernel
+        for operand in load.operands:
+            if isinstance(operand, Address) and operand.base in kernel.params:
+                index = kernel.params.index(operand.base)
+                yield parameter_name(kernel, index)
+
+    # ----------------------------------------------------------------------------------------------- control flow
+
+    def _deciders_of(self, block: int) -> tuple[int, ...]:
+        """The branches that decide which of its values a φ of a block takes: those between it and the block that dominates it."""
+        found = self._deciders.get(block)
+        if found is None:
+            found = self._deciders[block] = tuple(self._between(block))
+        return found
+
+    def _between(self, block: int) -> Iterator[int]:
+        program = self._program
+        number = program.blocks[block].function
+        first = program.entries[number]
+        blocks = program.blocks_of(number)
+        if number not in self._dominators:
+            graph = [[target - first for target in item.successors if target >= 0] for item in blocks]
+            self._dominators[number] = immediate_dominators(graph, 0)
+        above = self._dominators[number][block - first] + first
+        if above == block:
+            return
+        forward = _reached(above, block, lambda index: program.blocks[index].successors)
+        before: dict[int, list[int]] = {}
+        for index in forward:
+            for target in program.blocks[index].successors:
+                before.setdefault(target, []).append(index)
+        backward = _reached(block, above, lambda index: before.get(index, ()))
+        for index in sorted(forward & (backward | {above})):
+            if index != block and len(set(program.blocks[index].successors)) > 1:
+                yield index
+
+    def _ends_between(self, made: int, used: int) -> Iterator[int]:
+        """The branches that end the loops which a value made in one block leaves on its way to another: threads leave on
+        different trips."""
+        program = self._program
+        if program.blocks[made].function != program.blocks[used].function:
+            return
+        for loop in self._loops[program.blocks[made].function]:
+            if made in loop.body and used not in loop.body:
+                for index in sorted(loop.body):
+                    if _may_end(program, index, loop):
+                        yield index
+
+
+def _of_cta(access: Access) -> bool:
+    """Whether an access is to shared or local memory, also where it is written as a generic one."""
+    bases = access.origin.bases
+    own = [isinstance(base, Variable) and base.space in ("shared", "local") for base in bases]
+    return "global" not in access.spaces or (bool(own) and all(own))
+
+
+_MEMORY = frozenset(("load", "atomic", "reduction", "async_copy", "texture"))
+
+
+def parameter_name(kernel: Function, index: int) -> str:
+    """As written; ``saxpy[0]`` where the compiler has only numbered it."""
+    plain = kernel.params[index].name
+    numbered = plain.startswith(f"{kernel.name}_param_") or plain == f"{kernel.name}_{index}"
+    return f"{kernel.name}[{index}]" if numbered or not plain else plain
+
+
+def _may_end(program: Program, index: int, loop: Loop) -> bool:
+    block = program.blocks[index]
+    return block.kind in ("branch", "indirect") and any(
+        target not in loop.body for target in block.successors
+    )
+
+
+def _reached(start: int, stop: int, follow: Callable[[int], Iterable[int]]) -> set[int]:
+    """All that a walk from ``start`` meets, which does not go on from ``stop``."""
+    found, stack = {start}, [start]
+    while stack:
+        for target in follow(stack.pop()):
+            if target >= 0 and target not in found:
+                found.add(target)
+                if target != stop:
+                    stack.append(target)
+    return found
+
+
+def _special_registers(operands: Iterable[Operand]) -> Iterator[str]:
+    for operand in operands:
+        if isinstance(operand, SpecialRegister):
+            yield operand.name
+        elif isinstance(operand, Vector):
+            yield from _special_registers(operand.elements)
+
+
+def _sorted(bases: Iterable[Base]) -> list[Base]:
+    return sorted(
+        bases, key=lambda base: (isinstance(base, Variable), base if isinstance(base, int) else str(base))
+    )

@@ -1,0 +1,167 @@
+"""Why the counts are what they are: hot lines, trip counts of loops, and what diverging branches depend on.
+
+Counts of edges follow from those of blocks and of guards that held, so the trip counts are exact.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..emulate.observe import Observation
+from ..emulate.program import EXIT, BasicBlock, Program
+from ..emulate.reduced import dependence_of
+from ..errors import NotObserved
+from ..flow.loops import Loop, find_loops
+from ..ptx.syntax import Instruction
+from ..results import DivergentBranch, Explanation, LineProfile, LoopProfile, Profile
+from .causes import CauseFinder
+
+__all__ = ["explain"]
+
+
+def explain(profile: Profile, lines: int = 10) -> Explanation:
+    """Explain a launch, or several launches of one kernel added up. ``lines``: how many of the hottest to list.
+
+    Raises ``NotObserved`` for a profile that was not made by running a kernel here (read back from JSON, for example).
+    """
+    if not profile.records:
+        raise NotObserved(
+            f"nothing but its numbers is left of the profile of {profile.kernel!r}",
+            hint="explain the profile that Device.launch returned",
+        )
+    program: Program = profile.records[0].program
+    counters = Observation.empty(program, frozenset())
+    for record in profile.records:
+        counters.add(record.observation)
+    causes = CauseFinder(program, dependence_of(program), [record.plan for record in profile.records])
+    return Explanation(
+        tuple(_loops(program, counters, causes)),
+        tuple(_branches(program, counters, causes)),
+        _hottest(profile.by_source_line or profile.by_line, lines),
+    )
+
+
+def _hottest(lines: Sequence[LineProfile], count: int) -> tuple[LineProfile, ...]:
+    ran = (line for line in lines if line.thread_instructions)
+    return tuple(sorted(ran, key=lambda line: (-line.thread_instructions, line.path, line.line))[:count])
+
+
+def _source(instruction: Instruction) -> str:
+    where = instruction.location
+    return str(where) if where is not None and where.line > 0 else ""
+
+
+def _branches(program: Program, counters: Observation, causes: CauseFinder) -> list[DivergentBranch]:
+    found = []
+    for block in program.blocks:
+        divergent = int(counters.divergent[block.index])
+        if not divergent or block.terminator is None:
+            continue
+        found.append(
+            DivergentBranch(
+                program.functions[block.function].name,
+                block.terminator.span.line,
+                _source(block.terminator),
+                block.terminator.opcode,
+                int(counters.block_warps[block.index]),
+                divergent,
+                causes.of([block.index]),
+            )
+        )
+    return sorted(found, key=lambda branch: (-branch.divergent, branch.line))
+
+
+def _loops(program: Program, counters: Observation, causes: CauseFinder) -> list[LoopProfile]:
+    found = []
+    for number, function in enumerate(program.functions):
+        blocks = program.blocks_of(number)
+        edges = _Edges(program, blocks, counters)
+        for loop in find_loops(blocks):
+            body = [program.blocks[index] for index in sorted(loop.body)]
+            text = [instruction for block in body for instruction in block.instructions]
+            if not counters.block_warps[loop.head] or not text:
+                continue
+            latch = program.blocks[loop.latches[-1]].terminator or text[-1]
+            ends = [block.index for block in body if _leaves(block, loop)]
+            found.append(
+                LoopProfile(
+                    function.name,
+                    min(instruction.span.line for instruction in text),
+                    max(instruction.span.end_line for instruction in text),
+                    _source(latch),
+                    loop.depth,
+                    edges.entries(loop),
+                    edges.iterations(loop),
+                    int(counters.block_lanes[loop.head]),
+                    int(counters.block_warps[loop.head]),
+                    sum(block.counts * int(counters.block_lanes[block.index]) for block in body),
+                    causes.of(ends),
+                )
+            )
+    return sorted(found, key=lambda loop: (-loop.thread_instructions, loop.line, loop.depth))
+
+
+def _leaves(block: BasicBlock, loop: Loop) -> bool:
+    return block.kind in ("branch", "indirect") and any(
+        target not in loop.body for target in block.successors
+    )
+
+
+class _Edges:
+    """How many threads went from one block to another, for the blocks of one function."""
+
+    def __init__(self, program: Program, blocks: Sequence[BasicBlock], counters: Observation) -> None:
+        self._blocks = {block.index: block for block in blocks}
+        self._counters = counters
+        self._sources: dict[int, list[BasicBlock]] = {}
+        for block in blocks:
+            for target in dict.fromkeys(block.successors):
+                self._sources.setdefault(target, []).append(block)
+        self._calls_end = any(
+            instruction.effect == "exit"
+            for function in program.functions[1:]
+            for instruction in function.instructions
+        )
+
+    def lanes(self, block: BasicBlock, target: int) -> int | None:
+        """Threads that went from ``block`` to its successor ``target``; ``None`` if that cannot be told."""
+        lanes = int(self._counters.block_lanes[block.index])
+        if len(set(block.successors)) == 1 and not (block.kind == "call" and self._calls_end):
+            return lanes
+        if block.kind == "branch" and block.counted:
+            taken = int(self._counters.taken[block.index])
+            return taken if target == block.successors[0] else lanes - taken
+        if target != EXIT and len(self._sources[target]) == 1 and target != next(iter(self._blocks)):
+            return int(self._counters.block_lanes[target])
+        if block.kind == "branch":  # to the block of a guarded call or barrier, or past it
+            return lanes - int(self._counters.block_lanes[block.successors[0]])
+        return None
+
+    def _sum(self, edges: Iterable[tuple[BasicBlock, int]]) -> int | None:
+        counts = [self.lanes(block, target) for block, target in edges]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    def entries(self, loop: Loop) -> int | None:
+        """Threads that entered a loop, at its head."""
+        if not loop.reducible:
+            return None
+        again = self._sum((self._blocks[index], loop.head) for index in loop.latches)
+        if again is not None:
+            return int(self._counters.block_lanes[loop.head]) - again
+        outside = [block for block in self._sources[loop.head] if block.index not in loop.body]
+        # the function's first block is entered by calls and the launch as well
+        first = loop.head == next(iter(self._blocks))
+        return None if first else self._sum((block, loop.head) for block in outside)
+
+    def iterations(self, loop: Loop) -> int | None:
+        """Passes that do not end at a test at the head; a loop of one block is tested at its end."""
+        head = self._blocks[loop.head]
+        if not loop.reducible:
+            return None
+        passes = int(self._counters.block_lanes[loop.head])
+        if loop.head in loop.latches:
+            return passes
+        left = self._sum((head, target) for target in set(head.successors) if target not in loop.body)
+        return None if left is None else passes - left

@@ -1,0 +1,100 @@
+"""Explanations in words: loops, divergent branches, hot lines. PYTEST_DONT_REWRITE
+
+Of plain data, as in JSON: a report is judged and shown again without the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .figures import number
+
+__all__ = ["because", "divergence", "explanation_tables", "place"]
+
+_NAMED = ("data", "atomic", "parameter")
+
+
+def because(causes: Sequence[Mapping[str, Any]]) -> str:
+    """``data of offsets and %tid.x, against parameter n``: what can part lanes, then what else decides.
+
+    Where nothing can part lanes, that which decides for all of them; ``constants`` where that is not even a parameter.
+    """
+    parting = [_cause(cause) for cause in causes if cause["varies"]]
+    others = [_cause(cause) for cause in causes if not cause["varies"] and cause["kind"] in _NAMED]
+    if parting:
+        return _listed(parting) + (f", against {_listed(others)}" if others else "")
+    return _listed(others or [_cause(cause) for cause in causes]) or "constants"
+
+
+def _cause(cause: Mapping[str, Any]) -> str:
+    name = cause["name"] or "an object that is not known"
+    words = {"data": f"data of {name}", "atomic": f"atomics on {name}", "parameter": f"parameter {name}"}
+    return words.get(cause["kind"], f"%{name}")
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def place(path: str, row: Mapping[str, Any]) -> str:
+    """``spmv.ptx:108–139 (spmv.cu:14)``."""
+    lines = str(row["line"])
+    if row.get("last_line", row["line"]) != row["line"]:
+        lines += f"–{row['last_line']}"
+    return f"{path}:{lines}" + (f" ({row['source']})" if row["source"] else "")
+
+
+def divergence(explanation: Mapping[str, Any], path: str) -> str:
+    """One line on the branch that diverges most, empty if none does."""
+    if not explanation["branches"]:
+        return ""
+    worst = explanation["branches"][0]
+    times = f"{number(worst['divergent'])} of {number(worst['executed'])} times"
+    return f"lanes part {times} at {place(path, worst)} on {because(worst['causes'])}"
+
+
+def explanation_tables(
+    explanation: Mapping[str, Any], path: str, total: int, limit: int = 5
+) -> Iterator[tuple[tuple[int, ...], list[tuple[str, ...]]]]:
+    """Tables of the hottest lines, the longest loops and the branches that diverge most, ``limit`` of each: the columns that hold
+    numbers, and the rows, a head first.
+
+    ``total`` is the number of thread instructions, ``path`` the name of the PTX.
+    """
+    lines: list[tuple[str, ...]] = [
+        (
+            f"{row['path']}:{row['line']}",
+            number(row["thread_instructions"]),
+            f"{100 * row['thread_instructions'] / total:.1f} %",
+            number(row["divergent"]),
+        )
+        for row in explanation["lines"]
+    ]
+    loops: list[tuple[str, ...]] = [
+        (
+            place(path, row),
+            _number(row["entries"]),
+            _number(row["iterations"]),
+            "" if row["mean"] is None else f"{row['mean']:.4g}",
+            f"{row['lanes']:.3g}",
+            because(row["causes"]),
+        )
+        for row in explanation["loops"]
+    ]
+    branches: list[tuple[str, ...]] = [
+        (place(path, row), number(row["divergent"]), number(row["executed"]), because(row["causes"]))
+        for row in explanation["branches"]
+    ]
+    tables: list[tuple[tuple[int, ...], tuple[str, ...], list[tuple[str, ...]]]] = [
+        ((1, 2, 3), ("hot line", "thread instructions", "share", "divergent"), lines),
+        ((1, 2, 3, 4), ("loop", "entries", "iterations", "mean", "lanes", "decided by"), loops),
+        ((1, 2), ("divergent branch", "divergent", "executed", "decided by"), branches),
+    ]
+    for numbers, head, rows in tables:
+        if rows:
+            yield numbers, [head, *rows[:limit]]
+
+
+def _number(value: int | None) -> str:
+    return "?" if value is None else number(value)

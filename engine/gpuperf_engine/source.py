@@ -6,12 +6,12 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["SourcePosition", "Span"]
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A range in one text: lines and columns count from 1, the end is exclusive in its column."""
 
     path: str

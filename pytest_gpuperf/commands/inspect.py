@@ -74,7 +74,7 @@ def _describe(kernel: Any) -> dict[str, Any]:
         "branches": sum(block.counted for block in own),
         "loops": sum(len(block.back_edges) for block in own),
         "calls": [function.name for function in program.functions[1:]],
-        "registers": program.registers(),
+        "registers": program.registers,
         "shared_bytes": program.shared_static,
         "dynamic_shared": bool(program.dynamic_shared),
         "local_bytes": program.local_bytes,

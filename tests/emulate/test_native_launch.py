@@ -90,6 +90,39 @@ def test_a_cache_that_cannot_be_made_is_no_error(tmp_path: Path, monkeypatch: py
     launch()
 
 
+@pytest.fixture
+def sources(cache: Path, tmp_path: Path) -> Path:
+    for package in native_cache._PACKAGES:
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "a.py").write_text("1")
+    return tmp_path
+
+
+def test_the_digest_of_the_sources_is_remembered_until_one_is_touched(
+    sources: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_cache, "_SETTLED", 0)
+    first = native_cache._digest_of(sources)
+    (remembered,) = programs(cache)
+    native_cache.write(remembered.name, b"sixteen bytes...")
+    assert native_cache._digest_of(sources) == b"sixteen bytes..."
+
+    edited = sources / "isa" / "a.py"
+    before = edited.stat()
+    edited.write_text("2")
+    os.utime(edited, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert native_cache._digest_of(sources) not in (first, b"sixteen bytes...")
+    edited.write_text("1")
+    assert native_cache._digest_of(sources) == first
+
+
+def test_sources_that_just_changed_are_read_every_time(sources: Path, cache: Path) -> None:
+    first = native_cache._digest_of(sources)
+    assert not programs(cache)
+    (sources / "flow" / "b.py").write_text("")
+    assert native_cache._digest_of(sources) != first
+
+
 def test_several_threads_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuperf_engine.emulate.device.host_threads", lambda: 1)
     _, alone, one = launch()
@@ -118,7 +151,7 @@ def test_better_runtime_functions_take_over_between_launches(monkeypatch: pytest
     before = kernel.memo["native"]
     assert isinstance(before, native.Code)
     library = before.library
-    native_jit._improve({name: native_jit._runtime_text(name) for name in ("memory", "schedule", "access4")})
+    native_jit._improve({name: native_jit._runtime_text(name) for name in ("script", "access4")})
     runtime.run(kernel, 1, 64, [array, np.uint32(2)])
     assert before.library is not library
     np.testing.assert_array_equal(array.numpy(), 2 * np.arange(64, dtype=np.uint32))

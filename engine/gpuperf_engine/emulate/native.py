@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from ..errors import Unsupported
+from ..garbage import uncollected
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
 from . import native_cache as store
@@ -71,6 +72,7 @@ def code_of(program: Program) -> Code | None:
     return found
 
 
+@uncollected
 def _compile(program: Program) -> Code | None:
     kernel = program.kernel
     text = hashlib.blake2b(kernel.module.text.encode("utf-8", "surrogatepass")).digest()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 
@@ -20,20 +21,49 @@ _MAGIC = b"gpuperf1"
 #: objects kept; a few hundred kilobytes each at most
 MOST_ENTRIES = 4000
 _PACKAGES = ("isa", "isa/rows", "ptx", "flow", "emulate")
+#: nanoseconds after which no file system gives a change the same time as one before
+_SETTLED = 2_000_000_000
 
 
 @cache
 def source_digest() -> bytes:
-    """Digest of the engine's sources that decide what code is generated. Their contents: times may be those of a package."""
-    base = Path(__file__).resolve().parent.parent
+    """Digest of the contents of the engine's sources, which decide what code is generated."""
+    return _digest_of(Path(__file__).resolve().parent.parent)
+
+
+def _digest_of(base: Path) -> bytes:
+    """Reading them all sources takes milliseconds, so their digest is remembered under what the file system says of them. Its time
+    of change cannot be set back, other than the times that packages carry: an edited file is never taken for the old one.
+    """
+    before = _state(base)
+    remembered = hashlib.blake2b(repr(before).encode(), digest_size=20).hexdigest()
+    known = read(remembered)
+    if known is not None and len(known) == 16:
+        return known
     digest = hashlib.blake2b(digest_size=16)
-    for package in _PACKAGES:
-        folder_name = f"{base}/{package}"
-        for name in sorted(os.listdir(folder_name)):
-            if name.endswith(".py"):
-                with open(f"{folder_name}/{name}", "rb", buffering=0) as file:
-                    digest.update(name.encode() + b"\0" + file.read())
+    for path, *_ in before:
+        with open(path, "rb", buffering=0) as file:
+            digest.update(path.rpartition(os.sep)[2].encode() + b"\0" + file.read())
+    newest = max(max(modified, changed) for _, _, modified, changed, _ in before)
+    # a file may change twice within one tick of the file system's clock: what is that young is not remembered, nor what
+    # Windows says, where the time of change is that of creation
+    settled = os.name == "posix" and newest < time.time_ns() - _SETTLED
+    if settled and _state(base) == before:
+        write(remembered, digest.digest())
     return digest.digest()
+
+
+def _state(base: Path) -> list[tuple[str, int, int, int, int]]:
+    """Path, bytes, times of modification and of change in ns, and inode of each source, in order."""
+    found = []
+    for package in _PACKAGES:
+        with os.scandir(base / package) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    status = entry.stat()
+                    size, inode = status.st_size, status.st_ino
+                    found.append((entry.path, size, status.st_mtime_ns, status.st_ctime_ns, inode))
+    return sorted(found)
 
 
 def key(*parts: object) -> str:

@@ -24,11 +24,9 @@ _MEMORY = (
     "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
     "copy_lanes", "count_lanes", "count_atomic", "count_sectors", "count_windows", "count_wavefronts",
 )  # fmt: skip
-#: groups of functions written in ``native_script``: what they export, and their files
-_SCRIPTS = {
-    "memory": (_MEMORY, ("native_runtime_memory.py", "native_runtime_count.py")),
-    "schedule": (_SCHEDULE, ("native_runtime_schedule.py",)),
-}
+#: functions written in ``native_script``, one object for all, and their files
+_SCRIPT = frozenset((*_MEMORY, *_SCHEDULE))
+_FILES = ("native_runtime_memory.py", "native_runtime_count.py", "native_runtime_schedule.py")
 _ACCESS = (
     "load_lanes",
     "store_lanes",
@@ -63,15 +61,20 @@ def host() -> Host:
 
 
 @cache
+def _target() -> Any:
+    return llvm.Target.from_triple(host().triple)
+
+
+@cache
 def _machine(level: int) -> Any:
     here = host()
-    target = llvm.Target.from_triple(here.triple)
-    return target.create_target_machine(cpu=here.cpu, features=here.features, opt=level, reloc="pic")
+    return _target().create_target_machine(cpu=here.cpu, features=here.features, opt=level, reloc="pic")
 
 
 @cache
 def _jit() -> Any:
-    made = llvm.create_lljit_compiler(_machine(0))
+    # it only links objects, so any processor of this family will do, and the plainest is made soonest
+    made = llvm.create_lljit_compiler(_target().create_target_machine(opt=0, reloc="pic"))
     # it must outlive all objects in it, which may be let go of at the very end of the process: so it is never disposed of
     made._owned = True
     return made
@@ -173,8 +176,8 @@ def _library(name: str) -> Library:
 
 
 def _runtime_text(name: str) -> str:
-    if name in _SCRIPTS:
-        return native_script.translate([_HERE / file for file in _SCRIPTS[name][1]], vars(native_layout))
+    if name == "script":
+        return native_script.translate([_HERE / file for file in _FILES], vars(native_layout))
     if name.startswith("access"):
         return access_functions(int(name[6:]), host().wide)
     return vector_function(name)
@@ -182,8 +185,8 @@ def _runtime_text(name: str) -> str:
 
 def _links(name: str) -> tuple[tuple[str, ...], dict[str, int]]:
     """What a runtime object exports and imports."""
-    if name in _SCRIPTS:
-        return _SCRIPTS[name][0], {}
+    if name == "script":
+        return (*_MEMORY, *_SCHEDULE), {}
     if name.startswith("access"):
         return access_names(int(name[6:])), runtime_addresses(_ACCESS)
     return (name,), {}
@@ -198,7 +201,7 @@ def _load_runtime(name: str) -> Library:
             return link(content, exports, imports)
         except RuntimeError:
             pass
-    if name not in _SCRIPTS and not name.startswith("access"):
+    if name != "script" and not name.startswith("access"):
         content = compile_object(_runtime_text(name), 1)
         store_object(name, 1, content)
         return link(content, exports, imports)
@@ -232,10 +235,8 @@ def _improve(texts: dict[str, str]) -> None:
 
 
 def _group(name: str) -> str:
-    if name in _MEMORY:
-        return "memory"
-    if name in _SCHEDULE:
-        return "schedule"
+    if name in _SCRIPT:
+        return "script"
     return f"access{name.rpartition('_')[2]}" if name.startswith(("global_", "shared_")) else name
 
 

@@ -8,14 +8,16 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ..errors import PtxError
 from ..flow.blocks import EXIT, BasicBlock, cut
 from ..flow.liveness import live_sets, pressure
 from ..flow.operands import access_bytes, reads, writes
 from ..flow.uniformity import Uniformity, analyse_uniformity, mark_waiting_loops, observes_others
+from ..garbage import uncollected
 from ..isa.types import scalar_type
 from ..ptx.syntax import (
     Address,
@@ -117,6 +119,7 @@ class Program:
         """Registers proved equal in all lanes that can read them, per function."""
         return tuple(item.uniform for item in self.uniformity)
 
+    @cached_property
     def registers(self) -> int:
         """Estimated 32-bit registers per thread: the highest pressure of any function, plus what the ABI and addressing
         keep aside (two), at least 8; ptxas is exact (``gpuperf_resources = ptxas``)."""
@@ -133,6 +136,7 @@ class Program:
         return self.blocks[start:end]
 
 
+@uncollected
 def build_program(kernel: Function) -> Program:
     """Lay out a kernel for running. Raises ``PtxError`` for variables that are declared but defined nowhere."""
     functions = _reachable(kernel)
@@ -200,8 +204,8 @@ def _named(function: Function, seen: set[Variable]) -> Iterable[Function]:
                 if operand.function is not None:
                     yield operand.function
                 yield from operand.candidates
-            else:
-                yield from _pointed_at(_variables(operand), seen)
+            elif targets := _variables(operand):
+                yield from _pointed_at(targets, seen)
 
 
 def _pointed_at(targets: Iterable[Variable | Function], seen: set[Variable]) -> Iterable[Function]:
@@ -299,16 +303,18 @@ def _number_counters(program: Program) -> None:
     program.predicated = tuple(predicated)
 
 
-def _variables(operand: Operand) -> Iterable[Variable | Function]:
+def _variables(operand: Operand) -> Sequence[Variable | Function]:
+    if isinstance(operand, (Register, Immediate)):
+        return ()
     if isinstance(operand, Variable):
-        yield operand
-    elif isinstance(operand, Symbol):
-        yield operand.target
-    elif isinstance(operand, Address) and isinstance(operand.base, Variable):
-        yield operand.base
-    elif isinstance(operand, Vector):
-        for element in operand.elements:
-            yield from _variables(element)
+        return (operand,)
+    if isinstance(operand, Symbol):
+        return (operand.target,)
+    if isinstance(operand, Address) and isinstance(operand.base, Variable):
+        return (operand.base,)
+    if isinstance(operand, Vector):
+        return [target for element in operand.elements for target in _variables(element)]
+    return ()
 
 
 def _align(offset: int, alignment: int) -> int:
@@ -345,7 +351,8 @@ def _lay_out_variables(program: Program) -> None:
                     hint="link the modules into one PTX file",
                 )
             symbols.append(target)
-    if _reads_special(program, "reserved_smem_offset"):
+    specials = _specials(program)
+    if _first(specials, "reserved_smem_offset"):
         program.reserved_shared = _align(shared, RESERVED_SHARED)
         shared = program.reserved_shared + RESERVED_SHARED
     alignment = max((16, *(item.align for item in dynamic)))
@@ -353,21 +360,27 @@ def _lay_out_variables(program: Program) -> None:
     program.dynamic_shared = tuple(dynamic)
     program.local_bytes = _align(local, 16)
     _close_over_initialisers(symbols)
-    program.grid_workspace = _grid_workspace(program)
+    program.grid_workspace = _grid_workspace(specials)
     if program.grid_workspace is not None:
         symbols.append(program.grid_workspace)
     program.symbols = tuple(symbols)
     program.symbol_of = {target: index for index, target in enumerate(symbols)}
 
 
-def _reads_special(program: Program, prefix: str) -> SpecialRegister | None:
-    """The first use of a special register whose name begins so."""
-    for block in program.blocks:
-        for instruction in block.instructions:
-            for operand in instruction.operands:
-                if isinstance(operand, SpecialRegister) and operand.name.startswith(prefix):
-                    return operand
-    return None
+def _specials(program: Program) -> list[SpecialRegister]:
+    """The special registers read, in order."""
+    return [
+        operand
+        for block in program.blocks
+        for instruction in block.instructions
+        for operand in instruction.operands
+        if isinstance(operand, SpecialRegister)
+    ]
+
+
+def _first(specials: Iterable[SpecialRegister], prefix: str) -> SpecialRegister | None:
+    """The first whose name begins so."""
+    return next((special for special in specials if special.name.startswith(prefix)), None)
 
 
 def reserved_offset(program: Program, name: str) -> int:
@@ -375,9 +388,9 @@ def reserved_offset(program: Program, name: str) -> int:
     return program.reserved_shared + (RESERVED_SHARED if name.endswith(("_end", "_cap")) else 0)
 
 
-def _grid_workspace(program: Program) -> Variable | None:
+def _grid_workspace(specials: Sequence[SpecialRegister]) -> Variable | None:
     """What cooperative groups synchronise a grid with: two words in device memory, found through %envreg1 and %envreg2."""
-    found = _reads_special(program, "envreg1") or _reads_special(program, "envreg2")
+    found = _first(specials, "envreg1") or _first(specials, "envreg2")
     if found is None:
         return None
     return Variable(

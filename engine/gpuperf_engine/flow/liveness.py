@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..isa.types import SCALAR_TYPES
 from ..ptx.syntax import Function
 from .blocks import BasicBlock
 from .operands import reads, writes
 
 __all__ = ["live_sets", "pressure"]
+
+
+#: 32-bit registers that one of a type takes; 0 for predicates, which are counted apart
+_WEIGHTS = {kind.name: 0 if kind.is_predicate else max(1, kind.bits // 32) for kind in SCALAR_TYPES.values()}
 
 
 def live_sets(function: Function, blocks: Sequence[BasicBlock]) -> None:
@@ -69,30 +74,28 @@ def pressure(blocks: Sequence[BasicBlock]) -> tuple[int, int]:
     64-bit registers count two, 128-bit four, narrower ones one: ptxas gives each at least a register.
     """
     most = predicates = 0
+    weights = _WEIGHTS
     for block in blocks:
         live = set(block.live_out)
-        words = sum(_words(register.type.bits) for register in live if not register.type.is_predicate)
-        flags = sum(register.type.is_predicate for register in live)
+        flags = sum(not weights[register.type.name] for register in live)
+        words = sum(weights[register.type.name] for register in live)
         most, predicates = max(most, words), max(predicates, flags)
         for instruction in reversed(block.instructions):
             if instruction.guard is None:
                 for register in writes(instruction):
                     if register in live:
                         live.discard(register)
-                        if register.type.is_predicate:
-                            flags -= 1
-                        else:
-                            words -= _words(register.type.bits)
+                        weight = weights[register.type.name]
+                        words -= weight
+                        flags -= not weight
             for register in reads(instruction):
                 if register not in live:
                     live.add(register)
-                    if register.type.is_predicate:
-                        flags += 1
-                    else:
-                        words += _words(register.type.bits)
-            most, predicates = max(most, words), max(predicates, flags)
+                    weight = weights[register.type.name]
+                    words += weight
+                    flags += not weight
+            if words > most:
+                most = words
+            if flags > predicates:
+                predicates = flags
     return most, predicates
-
-
-def _words(bits: int) -> int:
-    return max(1, bits // 32)

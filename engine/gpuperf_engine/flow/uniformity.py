@@ -18,10 +18,10 @@ from ..ptx.syntax import (
     CallTarget,
     Function,
     Instruction,
-    Operand,
     Register,
     SpecialRegister,
     Variable,
+    Vector,
 )
 from .blocks import EXIT, BasicBlock, natural_loop
 from .operands import reads, writes
@@ -123,6 +123,7 @@ def analyse_uniformity(
     formals = sum(item.space == "reg" for item in (*function.params, *function.returns))
     varying: set[Register] = set(function.registers[:formals])
     regions: dict[int, list[set[int]]] = {}
+    steps = _steps(blocks, varying)
     while True:
         before = len(varying)
         divergent = [block for block in blocks if _diverges(block, varying)]
@@ -130,7 +131,7 @@ def analyse_uniformity(
             if block.index not in regions:
                 regions[block.index] = _sides(block, blocks)
         split = assume_split or _may_split(blocks, divergent, regions)
-        _spread(blocks, varying)
+        _spread(steps, varying)
         for block in divergent:
             _part(block, regions[block.index], blocks, varying, everything)
         if split:
@@ -184,54 +185,58 @@ def _entry_parameter(instruction: Instruction) -> bool:
 
 
 def _uniform_specials(instruction: Instruction) -> bool:
-    return all(
-        operand.name.startswith(_CTA_CONSTANT)
-        for operand in _flat(instruction)
-        if isinstance(operand, SpecialRegister)
-    )
-
-
-def _flat(instruction: Instruction) -> Iterable[Operand]:
     for operand in instruction.operands:
-        elements = getattr(operand, "elements", None)
-        if elements is not None:
-            yield from elements
-        else:
-            yield operand
+        if isinstance(operand, SpecialRegister) and not operand.name.startswith(_CTA_CONSTANT):
+            return False
+        if isinstance(operand, Vector) and not all(
+            item.name.startswith(_CTA_CONSTANT)
+            for item in operand.elements
+            if isinstance(item, SpecialRegister)
+        ):
+            return False
+    return True
 
 
 def _carries(instruction: Instruction) -> bool:
-    parts = instruction.opcode.split(".")
-    return "cc" in parts or parts[0] in ("addc", "subc", "madc")
+    return instruction.spelling.reads_carry or instruction.spelling.writes_carry
 
 
-def _instruction_varies(instruction: Instruction, varying: set[Register], in_entry: bool) -> bool:
+def _varies(instruction: Instruction, in_entry: bool) -> bool:
+    """Whether the results differ between lanes even if the sources do not."""
     if instruction.effect == "load":
         # one address gives one value only where the lanes share the memory: not local, not parameters of calls
         space = instruction.spelling.space
-        if space in ("local", "generic") or (
+        return space in ("local", "generic") or (
             space == "param" and not (in_entry and _entry_parameter(instruction))
-        ):
-            return True
-    elif (
+        )
+    return (
         instruction.effect in _VARYING_EFFECTS or not _uniform_specials(instruction) or _carries(instruction)
-    ):
-        return True
-    return any(register in varying for register in reads(instruction))
+    )
 
 
-def _spread(blocks: Sequence[BasicBlock], varying: set[Register]) -> None:
+def _steps(
+    blocks: Sequence[BasicBlock], varying: set[Register]
+) -> list[tuple[tuple[Register, ...], tuple[Register, ...]]]:
+    """What may spread: registers read and written. What instructions make that vary by themselves is ``varying`` at once."""
+    steps = []
+    for block in blocks:
+        for instruction in block.instructions:
+            written = writes(instruction)
+            if written and _varies(instruction, block.function == 0):
+                varying.update(written)
+            elif written:
+                steps.append((reads(instruction), written))
+    return steps
+
+
+def _spread(steps: list[tuple[tuple[Register, ...], tuple[Register, ...]]], varying: set[Register]) -> None:
     changed = True
     while changed:
         changed = False
-        for block in blocks:
-            for instruction in block.instructions:
-                fresh = [register for register in writes(instruction) if register not in varying]
-                if not fresh:
-                    continue
-                if _instruction_varies(instruction, varying, block.function == 0):
-                    varying.update(fresh)
-                    changed = True
+        for read, written in steps:
+            if not varying.isdisjoint(read) and not varying.issuperset(written):
+                varying.update(written)
+                changed = True
 
 
 def _diverges(block: BasicBlock, varying: set[Register]) -> bool:

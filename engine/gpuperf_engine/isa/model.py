@@ -128,7 +128,8 @@ class Row:
     version from which on a lower target has it too; ``removed`` is the ``(version, target)`` from which on, both, the
     instruction is no longer there; ``variant`` is ``a`` if only targets like ``sm_90a`` have it. ``flop`` is the kind of
     floating-point operation done per thread and lane of the type (``FLOPS``). ``asks`` are the modifiers that the meaning
-    takes as keywords; ``whole`` says that it takes packed values whole, not lane by lane.
+    takes as keywords; ``whole`` says that it takes packed values whole, not lane by lane. ``words`` are
+    all that any place of the opcode takes.
     """
 
     name: str
@@ -150,6 +151,7 @@ class Row:
     whole: bool = False
     asks: tuple[str, ...] = ()
     pattern: tuple[Item, ...] = field(default=(), repr=False)
+    words: frozenset[str] = field(default=frozenset(), repr=False)
     operand_choices: tuple[tuple[Operand, ...], ...] = field(default=(), repr=False)
     categories: ByModifier = ""
     units: ByModifier = ""

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 from .types import SCALAR_TYPES
 
-__all__ = ["Item", "Operand", "bind", "names", "parse_operands", "parse_pattern", "strangers"]
+__all__ = ["Item", "Operand", "bind", "names", "parse_operands", "parse_pattern"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +152,6 @@ def bind(items: tuple[Item, ...], tokens: Sequence[str]) -> dict[str, str | bool
             if found is not None:
                 return {item.name: token if item.values else True, **found}
     return None
-
-
-def strangers(items: tuple[Item, ...], tokens: Sequence[str]) -> list[str]:
-    """The tokens that no place of the pattern takes."""
-    known = {value for item in flatten(items) for value in item.values or (item.name,)}
-    return [token for token in tokens if token not in known]
 
 
 def flatten(items: tuple[Item, ...]) -> Iterator[Item]:

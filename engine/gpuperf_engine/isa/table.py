@@ -29,7 +29,7 @@ from .model import (
     Spelling,
     Version,
 )
-from .notation import Operand, bind, flatten, names, parse_operands, parse_pattern, strangers
+from .notation import Operand, bind, flatten, names, parse_operands, parse_pattern
 from .types import SCALAR_TYPES, ScalarType, scalar_type
 
 __all__ = [
@@ -162,6 +162,7 @@ def _make_row(
         meaning=meaning,
         asks=asks,
         pattern=pattern,
+        words=frozenset(word for item in flatten(pattern) for word in item.values or (item.name,)),
         operand_choices=tuple(parse_operands(operands.strip(), syntax)),
         categories=category,
         units=unit,
@@ -265,6 +266,8 @@ def _lookup(opcode: str) -> tuple[Spelling, ...]:
     spellings: list[Spelling] = []
     reason = ""
     for row in candidates:
+        if not row.words.issuperset(tokens):
+            continue
         bound = bind(row.pattern, tokens)
         if bound is None:
             continue
@@ -281,20 +284,13 @@ def _lookup(opcode: str) -> tuple[Spelling, ...]:
 
 def _refusal(opcode: str, mnemonic: str, tokens: list[str], candidates: list[Row]) -> PtxError:
     """What to say about modifiers that no row takes: the stranger among them and the lines that come closest."""
-    unknown = {row: strangers(row.pattern, tokens) for row in candidates}
+    unknown = {row: [token for token in tokens if token not in row.words] for row in candidates}
     fewest = min(len(found) for found in unknown.values())
     near = [row for row, found in unknown.items() if len(found) == fewest]
     if fewest:
         stranger = unknown[near[0]][0]
         message = f"{_shown(opcode)}: {mnemonic} has no modifier {_shown('.' + stranger)} here"
-        known = sorted(
-            {
-                value
-                for row in candidates
-                for item in flatten(row.pattern)
-                for value in item.values or (item.name,)
-            }
-        )
+        known = sorted(frozenset[str]().union(*(row.words for row in candidates)))
         if close := difflib.get_close_matches(stranger[:80], known, n=1, cutoff=0.75):
             return PtxError(message, hint=f"did you mean '.{close[0]}'?")
     else:

@@ -6,7 +6,7 @@ block's static instructions, exact here because every warp's and lane's blocks a
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -14,6 +14,7 @@ from ..emulate.launch import LaunchPlan
 from ..emulate.observe import Observation
 from ..emulate.program import BasicBlock, Program
 from ..flow.slicing import Slice
+from ..garbage import uncollected
 from ..ptx.syntax import Instruction
 from ..results import (
     BlockProfile,
@@ -63,21 +64,24 @@ class _Line:
 
 @dataclass
 class _Totals:
-    opcodes: Counter[str] = field(default_factory=Counter)
-    warp_opcodes: Counter[str] = field(default_factory=Counter)
-    categories: Counter[str] = field(default_factory=Counter)
-    units: Counter[str] = field(default_factory=Counter)
-    flops: Counter[str] = field(default_factory=Counter)
+    opcodes: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    warp_opcodes: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    categories: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    units: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    flops: dict[str, int] = field(default_factory=lambda: {"hp": 0, "sp": 0, "dp": 0})
     groups: Counter[str] = field(default_factory=empty_groups)
     off: int = 0
 
 
+_Lines = defaultdict[tuple[str, int], _Line]
+
+
+@uncollected
 def build_profile(program: Program, plan: LaunchPlan, observation: Observation) -> Profile:
     """The profile of one launch of a program, whatever part of it ran."""
     executed = observation.executed
-    totals = _Totals(flops=Counter({"hp": 0, "sp": 0, "dp": 0}))
-    lines: dict[tuple[str, int], _Line] = {}
-    sources: dict[tuple[str, int], _Line] = {}
+    totals = _Totals()
+    lines, sources = _Lines(_Line), _Lines(_Line)
     for block in program.blocks:
         _count_block(block, program, observation, totals, lines, sources)
     branches = list(_branches(program, observation, lines, sources))
@@ -102,10 +106,10 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         warp_opcodes=dict(sorted(totals.warp_opcodes.items())),
         by_category=dict(sorted(totals.categories.items())),
         units=dict(sorted(totals.units.items())),
-        flops=dict(totals.flops),
+        flops=totals.flops,
         nvprof=dict(totals.groups),
         branches=Branches(sum(item.executed for item in branches), sum(item.divergent for item in branches)),
-        resources=Resources(program.registers(), plan.shared_bytes, program.local_bytes),
+        resources=Resources(program.registers, plan.shared_bytes, program.local_bytes),
         blocks=tuple(_block(block, program, observation) for block in program.blocks if block.tally),
         branch_sites=tuple(branches),
         by_line=_listed(lines),
@@ -123,13 +127,12 @@ def _count_block(
     program: Program,
     observation: Observation,
     totals: _Totals,
-    lines: dict[tuple[str, int], _Line],
-    sources: dict[tuple[str, int], _Line],
+    lines: _Lines,
+    sources: _Lines,
 ) -> None:
     warps, lanes = int(observation.block_warps[block.index]), int(observation.block_lanes[block.index])
     for instruction in block.tally:
         spelling = instruction.spelling
-        on = _lanes_on(instruction, block, program, observation, lanes)
         for line in _lines_of(instruction, lines, sources):
             line.instructions += 1
             line.warps += warps
@@ -140,7 +143,10 @@ def _count_block(
         totals.warp_opcodes[instruction.opcode] += warps
         totals.categories[spelling.category] += lanes
         totals.units[spelling.unit] += warps
-        totals.off += lanes - on
+        on = lanes
+        if instruction.guard is not None:
+            on = _lanes_on(instruction, block, program, observation)
+            totals.off += lanes - on
         add_groups(totals.groups, spelling, on, warps)
         if spelling.flops and spelling.type is not None:
             precision = PRECISIONS.get(spelling.type.name)
@@ -148,12 +154,8 @@ def _count_block(
                 totals.flops[precision] += on * spelling.flops
 
 
-def _lanes_on(
-    instruction: Instruction, block: BasicBlock, program: Program, observation: Observation, lanes: int
-) -> int:
-    """Lanes whose guard held."""
-    if instruction.guard is None:
-        return lanes
+def _lanes_on(instruction: Instruction, block: BasicBlock, program: Program, observation: Observation) -> int:
+    """Lanes of a guarded instruction whose guard held."""
     counter = program.predicated_of.get(instruction)
     if counter is not None:
         return int(observation.predicated[counter])
@@ -163,19 +165,17 @@ def _lanes_on(
     return int(observation.block_lanes[program.block_of[instruction]])
 
 
-def _lines_of(
-    instruction: Instruction, lines: dict[tuple[str, int], _Line], sources: dict[tuple[str, int], _Line]
-) -> Iterable[_Line]:
-    yield lines.setdefault((instruction.span.path, instruction.span.line), _Line())
-    if instruction.location is not None:
-        yield sources.setdefault((instruction.location.path, instruction.location.line), _Line())
+def _lines_of(instruction: Instruction, lines: _Lines, sources: _Lines) -> tuple[_Line, ...]:
+    span, location = instruction.span, instruction.location
+    line = lines[span.path, span.line]
+    return (line,) if location is None else (line, sources[location.path, location.line])
 
 
 def _branches(
     program: Program,
     observation: Observation,
-    lines: dict[tuple[str, int], _Line],
-    sources: dict[tuple[str, int], _Line],
+    lines: _Lines,
+    sources: _Lines,
 ) -> Iterable[BranchProfile]:
     for block in program.blocks:
         if not block.counted or block.terminator is None:
@@ -195,8 +195,8 @@ def _branches(
 def _count_sites(
     program: Program,
     sites: tuple[SiteProfile, ...],
-    lines: dict[tuple[str, int], _Line],
-    sources: dict[tuple[str, int], _Line],
+    lines: _Lines,
+    sources: _Lines,
 ) -> None:
     for site, found in zip(program.sites, sites):
         for line in _lines_of(site.instruction, lines, sources):
@@ -217,7 +217,7 @@ def _block(block: BasicBlock, program: Program, observation: Observation) -> Blo
     )
 
 
-def _listed(lines: dict[tuple[str, int], _Line]) -> tuple[LineProfile, ...]:
+def _listed(lines: _Lines) -> tuple[LineProfile, ...]:
     return tuple(
         LineProfile(
             path,

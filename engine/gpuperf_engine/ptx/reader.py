@@ -5,11 +5,11 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-import gc
 import re
 from typing import NoReturn
 
 from ..errors import PtxError, PtxSyntaxError
+from ..garbage import uncollected
 from . import raw, shapes
 from .declare import Grammar, declaration_of, variables
 from .headers import function_of
@@ -29,6 +29,7 @@ _PROCESSOR = re.compile(r"sm_(\d{2,3})([af]?)$|compute_(\d{2,3})([af]?)$", re.AS
 _FUNCTION = re.compile(r"\.(?:entry|func)\b", re.ASCII)
 #: Without ``.address_size`` a module means the size of the addresses it uses.
 _WIDE_ADDRESS = re.compile(r"\.param\s+\.[ubs]64\b|\b(?:cvta(?:\.to)?\.\w+|mov)\.[ubs]64\b", re.ASCII)
+_FRONT_END = re.compile(r"[;{=]")
 _HEADER_END = re.compile(r"[;{]")
 _PRAGMA = re.compile(r'\.pragma\s+"_*"(?:\s*,\s*"_*")*\s*;$')
 _WORD = re.compile(r"\.\w+", re.ASCII)
@@ -71,13 +72,11 @@ class LazyModule(Module):
         waiting = sum(_statements(self._text.code[start:end]) for start, end in self.bodies.values())
         return waiting + super().instruction_count
 
+    @uncollected
     def _load(self, function: Function) -> Function:
         place = self.bodies.pop(function.name, None)
         if place is None:
             return function
-        # Tens of thousands of objects that all live on: the garbage collector would only walk them again and again.
-        collecting = gc.isenabled()
-        gc.disable()
         try:
             resolve_body(self, self._text, self.grammar, function, *place)
         except BaseException:
@@ -85,9 +84,6 @@ class LazyModule(Module):
             function.instructions, function.registers = [], []
             function.variables, function.labels = [], {}
             raise
-        finally:
-            if collecting:
-                gc.enable()
         return function
 
 
@@ -97,6 +93,7 @@ def _statements(body: str) -> int:
     return sum(not front.string.startswith(".", front.end()) for front in fronts if front is not None)
 
 
+@uncollected
 def read_module(text: Text, grammar: Grammar) -> LazyModule:
     """Reads everything outside function bodies. Raises ``PtxSyntaxError`` and ``PtxError``."""
     return _Reader(text, grammar).read()
@@ -179,7 +176,7 @@ class _Reader:
 
     def _target(self, found: re.Match[str]) -> None:
         options = []
-        for word in re.split(r"\s*,\s*", found[1]):
+        for word in map(str.strip, found[1].split(",")):
             if _PROCESSOR.match(word):
                 self.module.target = self.module.target or word.replace("compute_", "sm_")
             elif word in _TARGET_OPTIONS:
@@ -240,9 +237,8 @@ class _Reader:
         end = self._end(place)
         if word == ".pragma" or word == ".alias":
             return self._other(place, end, word)
-        front = re.search(r"[;{=]", code[place : end + 1])
-        header = code[place : place + (front.start() if front else 0)]
-        if _FUNCTION.search(header):
+        front = _FRONT_END.search(code, place, end + 1)
+        if front and _FUNCTION.search(code, place, front.start()):
             return self._function(place)
         if code[end - 1] != ";":
             self.text.fail(

@@ -33,6 +33,7 @@ _STATEMENT = re.compile(
     re.ASCII,
 )
 _TABLE = re.compile(r"\s*\.(?:branchtargets|calltargets|callprototype)\b", re.ASCII)
+_TARGET = re.compile(r"sm_(\d+)([af]?)")
 _DECLARATIONS = frozenset(
     [
         *(
@@ -91,7 +92,7 @@ class _Body:
         self.pragmas: tuple[str, ...] = ()
         self.table_name = ""
         self.branches: list[tuple[Instruction, Scope]] = []
-        found = re.match(r"sm_(\d+)([af]?)", module.target)
+        found = _TARGET.match(module.target)
         self.target = (int(found[1]), found[2]) if found else (0, "")
 
     def resolve(self, start: int, end: int) -> None:

@@ -41,9 +41,25 @@ class Text:
         self.original = original
         self.path = path
         self._starts: list[int] | None = None
-        self.code = (
-            _COMMENT_OR_STRING.sub(self._blank, original) if "/" in original or '"' in original else original
-        )
+        self.code = self._structure(original)
+
+    def _structure(self, text: str) -> str:
+        pieces: list[str] = []
+        place = 0
+        slash, quote = text.find("/"), text.find('"')
+        while slash >= 0 or quote >= 0:
+            start = max(slash, quote) if slash < 0 or quote < 0 else min(slash, quote)
+            found = _COMMENT_OR_STRING.match(text, start)
+            end = start + 1
+            if found is not None:
+                end = found.end()
+                pieces += text[place:start], self._blank(found)
+                place = end
+            if 0 <= slash < end:
+                slash = text.find("/", end)
+            if 0 <= quote < end:
+                quote = text.find('"', end)
+        return "".join([*pieces, text[place:]]) if pieces else text
 
     def _blank(self, match: re.Match[str]) -> str:
         piece = match.group()

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..emulate.launch import LaunchPlan
 from ..emulate.observe import Observation
 from ..emulate.program import BasicBlock, Program
 from ..flow.slicing import Slice
 from ..garbage import uncollected
+from ..isa.model import Spelling
 from ..ptx.syntax import Instruction
 from ..results import (
     BlockProfile,
@@ -62,28 +63,28 @@ class _Line:
     divergent: int = 0
 
 
-@dataclass
-class _Totals:
-    opcodes: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    warp_opcodes: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    categories: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    units: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    flops: dict[str, int] = field(default_factory=lambda: {"hp": 0, "sp": 0, "dp": 0})
-    groups: Counter[str] = field(default_factory=empty_groups)
-    off: int = 0
+@dataclass(slots=True)
+class _Executions:
+    """Of one opcode: by lanes, by lanes whose guard held, by warps."""
+
+    lanes: int = 0
+    on: int = 0
+    warps: int = 0
 
 
 _Lines = defaultdict[tuple[str, int], _Line]
+_Executed = dict[Spelling, _Executions]
 
 
 @uncollected
 def build_profile(program: Program, plan: LaunchPlan, observation: Observation) -> Profile:
     """The profile of one launch of a program, whatever part of it ran."""
-    executed = observation.executed
-    totals = _Totals()
+    ran = observation.executed
+    executed: _Executed = {}
     lines, sources = _Lines(_Line), _Lines(_Line)
     for block in program.blocks:
-        _count_block(block, program, observation, totals, lines, sources)
+        _count_block(block, program, observation, executed, lines, sources)
+    totals = _totals(executed)
     branches = list(_branches(program, observation, lines, sources))
     sites = site_profiles(program, observation)
     _count_sites(program, sites, lines, sources)
@@ -97,17 +98,17 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         grid=plan.grid,
         block=plan.block,
         launches=1,
-        demand="values" if executed is None else executed.demand,
-        share_executed=_share(program, observation, executed),
-        thread_instructions=sum(totals.opcodes.values()),
-        warp_instructions=sum(totals.warp_opcodes.values()),
-        thread_instructions_predicated_on=sum(totals.opcodes.values()) - totals.off,
-        opcodes=dict(sorted(totals.opcodes.items())),
-        warp_opcodes=dict(sorted(totals.warp_opcodes.items())),
-        by_category=dict(sorted(totals.categories.items())),
-        units=dict(sorted(totals.units.items())),
-        flops=totals.flops,
-        nvprof=dict(totals.groups),
+        demand="values" if ran is None else ran.demand,
+        share_executed=_share(program, observation, ran),
+        thread_instructions=sum(seen.lanes for seen in executed.values()),
+        warp_instructions=sum(seen.warps for seen in executed.values()),
+        thread_instructions_predicated_on=sum(seen.on for seen in executed.values()),
+        opcodes=totals["opcodes"],
+        warp_opcodes=totals["warp_opcodes"],
+        by_category=totals["by_category"],
+        units=totals["units"],
+        flops=totals["flops"],
+        nvprof=totals["nvprof"],
         branches=Branches(sum(item.executed for item in branches), sum(item.divergent for item in branches)),
         resources=Resources(program.registers, plan.shared_bytes, program.local_bytes),
         blocks=tuple(_block(block, program, observation) for block in program.blocks if block.tally),
@@ -126,7 +127,7 @@ def _count_block(
     block: BasicBlock,
     program: Program,
     observation: Observation,
-    totals: _Totals,
+    executed: _Executed,
     lines: _Lines,
     sources: _Lines,
 ) -> None:
@@ -139,19 +140,33 @@ def _count_block(
             line.lanes += lanes
         if not warps:
             continue
-        totals.opcodes[instruction.opcode] += lanes
-        totals.warp_opcodes[instruction.opcode] += warps
-        totals.categories[spelling.category] += lanes
-        totals.units[spelling.unit] += warps
-        on = lanes
-        if instruction.guard is not None:
-            on = _lanes_on(instruction, block, program, observation)
-            totals.off += lanes - on
-        add_groups(totals.groups, spelling, on, warps)
-        if spelling.flops and spelling.type is not None:
-            precision = PRECISIONS.get(spelling.type.name)
-            if precision is not None:
-                totals.flops[precision] += on * spelling.flops
+        seen = executed.get(spelling)
+        if seen is None:
+            seen = executed[spelling] = _Executions()
+        seen.lanes += lanes
+        seen.warps += warps
+        seen.on += lanes if instruction.guard is None else _lanes_on(instruction, block, program, observation)
+
+
+def _totals(executed: _Executed) -> dict[str, dict[str, int]]:
+    """What follows from the executions of opcodes, by the profile's names."""
+    made: dict[str, Counter[str]] = {
+        name: Counter() for name in ("opcodes", "warp_opcodes", "by_category", "units")
+    }
+    flops, groups = Counter({"hp": 0, "sp": 0, "dp": 0}), empty_groups()
+    for spelling, seen in executed.items():
+        made["opcodes"][spelling.opcode] += seen.lanes
+        made["warp_opcodes"][spelling.opcode] += seen.warps
+        made["by_category"][spelling.category] += seen.lanes
+        made["units"][spelling.unit] += seen.warps
+        if spelling.flops and spelling.type is not None and spelling.type.name in PRECISIONS:
+            flops[PRECISIONS[spelling.type.name]] += seen.on * spelling.flops
+        add_groups(groups, spelling, seen.on, seen.warps)
+    return {
+        **{name: dict(sorted(counts.items())) for name, counts in made.items()},
+        "flops": dict(flops),
+        "nvprof": dict(groups),
+    }
 
 
 def _lanes_on(instruction: Instruction, block: BasicBlock, program: Program, observation: Observation) -> int:

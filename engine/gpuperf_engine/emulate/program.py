@@ -23,6 +23,7 @@ from ..ptx.syntax import (
     Address,
     CallTarget,
     Function,
+    Immediate,
     Instruction,
     Operand,
     Register,

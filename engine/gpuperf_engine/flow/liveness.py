@@ -5,14 +5,14 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from ..isa.types import SCALAR_TYPES
-from ..ptx.syntax import Function
+from ..ptx.syntax import Function, Instruction, Register
 from .blocks import BasicBlock
 from .operands import reads, writes
 
-__all__ = ["live_sets", "pressure"]
+__all__ = ["live_sets", "live_within", "pressure"]
 
 
 #: 32-bit registers that one of a type takes; 0 for predicates, which are counted apart
@@ -24,7 +24,6 @@ def live_sets(function: Function, blocks: Sequence[BasicBlock]) -> None:
 
     A guarded write does not end a register's life before it, since lanes without the guard keep the old value.
     """
-    first = blocks[0].index
     used: list[int] = []
     killed: list[int] = []
     for block in blocks:
@@ -39,6 +38,45 @@ def live_sets(function: Function, blocks: Sequence[BasicBlock]) -> None:
                     kill |= 1 << register.index
         used.append(use)
         killed.append(kill)
+    live_in, live_out = _solve(blocks, used, killed)
+    registers = function.registers
+    for place, block in enumerate(blocks):
+        block.live_in = frozenset(registers[bit] for bit in _bits(live_in[place]))
+        block.live_out = frozenset(registers[bit] for bit in _bits(live_out[place]))
+
+
+def live_within(
+    function: Function, blocks: Sequence[BasicBlock], executed: Container[Instruction]
+) -> list[frozenset[Register]]:
+    """Registers live at the start of each block of one function if only some instructions are executed, and the control flow
+    is followed: what branches, calls and warp synchronisation read is live too."""
+    used: list[int] = []
+    killed: list[int] = []
+    for block in blocks:
+        use = kill = 0
+        if block.guard is not None and not block.instructions:
+            use |= 1 << block.guard.register.index
+        for instruction in block.instructions:
+            steers = instruction is block.terminator or (
+                block.synchronises and instruction is block.instructions[0]
+            )
+            if instruction in executed or steers:
+                for register in reads(instruction):
+                    use |= (1 << register.index) & ~kill
+            if instruction in executed and (instruction.guard is None or block.guard_applied):
+                for register in writes(instruction):
+                    kill |= 1 << register.index
+        used.append(use)
+        killed.append(kill)
+    live_in, _ = _solve(blocks, used, killed)
+    return [frozenset(function.registers[bit] for bit in _bits(live)) for live in live_in]
+
+
+def _solve(
+    blocks: Sequence[BasicBlock], used: Sequence[int], killed: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """What is live at the start and at the end of each block, from what it uses before killing it, and what it kills."""
+    first = blocks[0].index
     live_in = list(used)
     live_out = [0] * len(blocks)
     changed = True
@@ -53,10 +91,7 @@ def live_sets(function: Function, blocks: Sequence[BasicBlock]) -> None:
             if out != live_out[place] or into != live_in[place]:
                 live_out[place], live_in[place] = out, into
                 changed = True
-    registers = function.registers
-    for place, block in enumerate(blocks):
-        block.live_in = frozenset(registers[bit] for bit in _bits(live_in[place]))
-        block.live_out = frozenset(registers[bit] for bit in _bits(live_out[place]))
+    return live_in, live_out
 
 
 def _bits(mask: int) -> list[int]:

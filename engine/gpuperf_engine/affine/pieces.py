@@ -1,0 +1,194 @@
+"""A piece: the integer points of a box under inequalities, on all of which a warp does the same. PYTEST_DONT_REWRITE
+
+Symbols are numbered; those of a box are 0 … n−1. A piece never changes: cutting makes another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .linear import Linear, primitive, substituted, times
+from .points import Inequality, count, is_empty
+
+__all__ = ["Condition", "Piece", "Region"]
+
+#: Σ cᵢ·sᵢ + constant ≥ 0
+Condition = tuple[Linear, int]
+#: symbols beyond those of the piece, each with what it stays below: 0 ≤ k ≤ limit (a form of the symbols before it)
+Region = tuple[tuple[int, Linear, int], ...]
+
+
+class Piece:
+    """``box`` holds inclusive ranges; ``lower`` maps a primitive linear form of several unfixed symbols to what it is at least."""
+
+    __slots__ = ("_ranges", "_weight", "box", "lower")
+
+    def __init__(self, box: Sequence[tuple[int, int]], conditions: Iterable[Condition] = ()) -> None:
+        self.box = list(box)
+        self.lower: dict[Linear, int] = {}
+        self._ranges: dict[Linear, tuple[int, int]] = {}
+        self._weight: int | None = None
+        self._tighten(list(conditions))
+
+    def _tighten(self, conditions: list[Condition]) -> None:
+        """Take the conditions in; whenever a symbol becomes fixed, look at those that hold it again."""
+        box = self.box
+        while conditions:
+            linear, constant = conditions.pop()
+            free = tuple((s, c) for s, c in linear if box[s][0] != box[s][1])
+            constant += sum(c * box[s][0] for s, c in linear if box[s][0] == box[s][1])
+            if not free:
+                if constant < 0:
+                    self._weight = 0
+                    return
+                continue
+            form, common = primitive(free)
+            least = -(constant // common)
+            if len(form) > 1:
+                if self.lower.get(form, least) > least:
+                    continue
+                self.lower[form] = least
+            most = sum(c * (box[s][1] if c > 0 else box[s][0]) for s, c in form)
+            if most < least:
+                self._weight = 0
+                return
+            for s, c in form:
+                low, high = box[s]
+                if c > 0:
+                    low = max(low, high - (most - least) // c)
+                else:
+                    high = min(high, low + (most - least) // -c)
+                if (low, high) != box[s]:
+                    box[s] = (low, high)
+                    if low == high:
+                        held = [item for item in self.lower.items() if any(t == s for t, _ in item[0])]
+                        for other, bound in held:
+                            del self.lower[other]
+                            conditions.append((other, -bound))
+
+    def cut(self, conditions: Sequence[Condition]) -> Piece:
+        """The part where the conditions hold as well."""
+        made = Piece.__new__(Piece)
+        made.box = list(self.box)
+        made.lower = dict(self.lower)
+        made._ranges = {}
+        made._weight = None
+        made._tighten(list(conditions))
+        return made
+
+    def range(self, linear: Linear) -> tuple[int, int]:
+        """Bounds of a form on the piece: from the box and from parallel inequalities."""
+        found = self._ranges.get(linear)
+        if found is None:
+            found = self._ranges[linear] = self._range(linear)
+        return found
+
+    def _range(self, linear: Linear) -> tuple[int, int]:
+        box, base, low, high = self.box, 0, 0, 0
+        free = []
+        for s, c in linear:
+            first, last = box[s]
+            if first == last:
+                base += c * first
+                continue
+            free.append((s, c))
+            low += c * (first if c > 0 else last)
+            high += c * (last if c > 0 else first)
+        if len(free) > 1 and self.lower:
+            form, common = primitive(tuple(free))
+            least = self.lower.get(form)
+            if least is not None:
+                low = max(low, common * least)
+            least = self.lower.get(times(form, -1, 0))
+            if least is not None:
+                high = min(high, -common * least)
+        return base + low, base + high
+
+    def step(self, linear: Linear) -> tuple[int, int]:
+        """``(base, g)``: all values of the form on the piece are base + a multiple of g."""
+        base, free = 0, []
+        for s, c in linear:
+            first, last = self.box[s]
+            if first == last:
+                base += c * first
+            else:
+                free.append((s, c))
+        return base, primitive(tuple(free))[1] or 1
+
+    @property
+    def weight(self) -> int:
+        """The number of points. Raises ``TooComplex``."""
+        if self._weight is None:
+            self._weight = count(*self._system())
+        return self._weight
+
+    @property
+    def empty(self) -> bool:
+        """Whether it has no points. Raises ``TooComplex``."""
+        if self._weight is not None:
+            return self._weight == 0
+        return bool(self.lower) and is_empty(*self._system())
+
+    def points(self, region: Region) -> int:
+        """The number of points together with the symbols of a region, whose forms are nowhere below −1. Raises ``TooComplex``."""
+        box = self._with(region)
+        if box is None:
+            return 0
+        conditions = [((*limit, (symbol, -1)), constant) for symbol, limit, constant in region if limit]
+        return count(*self._system(box, conditions))
+
+    def most(self, region: Region) -> int:
+        """At most so many values of the region's symbols belong to one point of the piece."""
+        box = self._with(region)
+        if box is None:
+            return 0
+        total = 1
+        for symbol, _, _ in region:
+            total *= box[symbol][1] + 1
+        return total
+
+    def _with(self, region: Region) -> dict[int, tuple[int, int]] | None:
+        """The ranges of all symbols, ``None`` if the region is empty."""
+        box = dict(enumerate(self.box))
+        for symbol, limit, constant in region:
+            own = tuple((s, c) for s, c in limit if s < len(self.box))
+            most = constant + (self.range(own)[1] if own else 0)
+            most += sum(c * box[s][c > 0] for s, c in limit if s >= len(self.box))
+            if most < 0:
+                return None
+            box[symbol] = (0, most)
+        return box
+
+    def _system(
+        self, box: dict[int, tuple[int, int]] | None = None, more: Sequence[Condition] = ()
+    ) -> tuple[tuple[tuple[int, int], ...], list[Inequality]]:
+        """What ``points`` takes: without the fixed symbols."""
+        ranges = dict(enumerate(self.box)) if box is None else box
+        place: dict[int, int] = {}
+        for symbol, (first, last) in ranges.items():
+            if first != last:
+                place[symbol] = len(place)
+        rows: list[Inequality] = []
+        for linear, constant in [*((form, -least) for form, least in self.lower.items()), *more]:
+            row = [0] * len(place)
+            for s, c in linear:
+                if s in place:
+                    row[place[s]] = c
+                else:
+                    constant += c * ranges[s][0]
+            rows.append((tuple(row), constant))
+        return tuple(ranges[symbol] for symbol in place), rows
+
+    def reparametrised(self, symbol: int, period: int) -> Piece:
+        """The same points with symbol = low + period·q + r, 0 ≤ r < period; q and r are the next two symbols, the old one is 0."""
+        low, high = self.box[symbol]
+        quotient, extent = len(self.box), high - low + 1
+        box = [*self.box, (0, (extent - 1) // period), (0, period - 1)]
+        box[symbol] = (0, 0)
+        conditions: list[Condition] = []
+        for form, least in self.lower.items():
+            made, own = substituted(form, symbol, quotient, period, 0)
+            conditions.append((made, own * low - least))
+        if extent % period:
+            conditions.append((((quotient, -period), (quotient + 1, -1)), extent - 1))
+        return Piece(box, conditions)

@@ -1,0 +1,365 @@
+"""What is known about the symbols while a warp runs, and the two primitives through which values are observed.
+
+``nonnegative`` and ``floor_div`` are the only places where a piece is split. They raise ``Split`` with the cells, or
+``Reparametrise``; nothing has been changed then, and the caller does the same again on each part.
+
+Symbols below ``len(piece.box)`` are those of the piece; the others count the iterations of the phases that are being tried,
+outermost first. An outcome that depends on such a symbol keeps what it is at 0 and adds the condition that says so.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import gcd
+
+from .lanes import Lanes, gathered, lanes_of, merge, scale
+from .linear import Linear, divide, plus, times
+from .pieces import Condition, Piece
+
+__all__ = ["NoPhase", "Phase", "Refusal", "Reparametrise", "Space", "Split"]
+
+#: a quotient that takes more values than this asks for other symbols instead of being split
+FEW = 4
+#: values that a quotient, or a number that has to be known, may take on a piece
+MOST_WINDOWS = 4096
+MOST_VALUES = 512
+#: symbols that a piece may get
+MOST_SYMBOLS = 24
+
+
+class Split(Exception):
+    """The piece must be cut: ``cells`` are conditions, disjoint, together the whole piece; some may be empty."""
+
+    def __init__(self, cells: list[list[Condition]]) -> None:
+        super().__init__(cells)
+        self.cells = cells
+
+
+class Reparametrise(Exception):
+    """A symbol must be written as low + period·q + r."""
+
+    def __init__(self, symbol: int, period: int) -> None:
+        super().__init__(symbol, period)
+        self.symbol, self.period = symbol, period
+
+
+class Refusal(Exception):
+    """Class execution cannot do this; the message says what, in one line."""
+
+
+class NoPhase(Exception):
+    """These iterations are not alike."""
+
+
+class Phase:
+    """Iterations 0 ≤ symbol of a loop that are tried at once, and the conditions under which they are alike."""
+
+    __slots__ = ("conditions", "symbol")
+
+    def __init__(self, symbol: int) -> None:
+        self.symbol = symbol
+        self.conditions: dict[Linear, int] = {}
+
+    def require(self, linear: Linear, constant: int) -> None:
+        known = self.conditions.get(linear)
+        if known is None or constant < known:
+            self.conditions[linear] = constant
+
+
+#: ``(primitive, [(bit patterns of one lane or 32, type name)], attributes)`` → ``(bit patterns, type name)``
+Concretely = Callable[
+    [str, "list[tuple[Sequence[int], str]]", "dict[str, object]"], "tuple[Sequence[int], str]"
+]
+
+
+class Space:
+    """``active``: the lanes whose values count. ``concretely`` evaluates primitives on known values."""
+
+    def __init__(self, concretely: Concretely) -> None:
+        self.piece = Piece(())
+        self.active = 0
+        self.phases: list[Phase] = []
+        self.concretely = concretely
+
+    def _phase_of(self, linear: Linear) -> Phase | None:
+        """The innermost phase whose symbol occurs."""
+        if linear:
+            place = linear[-1][0] - len(self.piece.box)
+            if place >= 0:
+                return self.phases[place]
+        return None
+
+    # -- the primitives --------------------------------------------------------------------------------------------------
+
+    def nonnegative(self, value: Lanes, lanes: int) -> int:
+        """Those of the lanes in which an exact number is ≥ 0."""
+        found = 0
+        for mask, linear, _ in value.of(lanes):  # floor(n / d) ≥ 0 if n ≥ 0
+            found |= self._nonnegative(linear, value.base, mask)
+        return found
+
+    def _nonnegative(self, linear: Linear, base: Sequence[int], lanes: int) -> int:
+        phase = self._phase_of(linear)
+        if phase is not None:
+            true = self._nonnegative(linear[:-1], base, lanes)
+            false = lanes & ~true
+            if linear[-1][1] < 0 and true:
+                phase.require(linear, _extremes(base, true)[0])
+            elif linear[-1][1] > 0 and false:
+                phase.require(times(linear, -1, 0), -1 - _extremes(base, false)[1])
+            return true
+        low, high = self.piece.range(linear) if linear else (0, 0)
+        least, most = _extremes(base, lanes)
+        if least + low >= 0:
+            return lanes
+        if most + high < 0:
+            return 0
+        found = 0
+        thresholds = set()
+        single = len(base) == 1
+        for lane in lanes_of(lanes):
+            own = base[0] if single else base[lane]
+            if own + low >= 0:
+                found |= 1 << lane
+            elif own + high >= 0:
+                thresholds.add(-own)
+        if thresholds:
+            raise Split(self._cells(linear, thresholds))
+        return found
+
+    def _cells(self, linear: Linear, thresholds: set[int]) -> list[list[Condition]]:
+        """The piece cut where the form reaches the thresholds."""
+        start, step = self.piece.step(linear)
+        borders = sorted({start - (start - threshold) // step * step for threshold in thresholds})
+        below = times(linear, -1, 0)
+        cells: list[list[Condition]] = [[(below, borders[0] - 1)]]
+        for border, following in pairwise(borders):
+            cells.append([(linear, -border), (below, following - 1)])
+        cells.append([(linear, -borders[-1])])
+        return cells
+
+    def floor_div(self, value: Lanes, divisor: int, lanes: int) -> Lanes:
+        """floor(value / divisor) of an exact number, a divisor > 0."""
+        if divisor == 1 and not value.shifted:
+            return value
+        if value.factor > 1:
+            found = self._by_factor(value, divisor, lanes)
+            if found is not None:
+                return found
+        results = []
+        for mask, linear, shift in value.of(lanes):
+            whole, rest = divide(linear, divisor << shift)
+            results.append((mask, whole, 0, self._quotients(rest, value.base, divisor << shift, mask)))
+        return gathered(results)
+
+    def _constant_divisor(self, value: Lanes, divisor: int, lanes: int) -> int | None:
+        """d such that floor(M·u / divisor) is u div d for all u ≥ 0 in range, M being the factor of the value."""
+        factor = value.factor
+        (_, linear, shift), *others = value.parts
+        if factor <= 1 or others or not linear:
+            return None
+        if any(c % factor for _, c in linear) or any(b % factor for b in value.base):
+            return None
+        divisor <<= shift
+        by = -(-divisor // factor)
+        limit = value.limit
+        if self._phase_of(linear) is None:
+            low, high = self.piece.range(linear)
+            least, most = _extremes(value.base, lanes)
+            limit = max(abs(least + low), abs(most + high)) // factor
+        return by if limit and (factor * by - divisor) * limit < divisor else None
+
+    def _by_factor(self, value: Lanes, divisor: int, lanes: int) -> Lanes | None:
+        """floor(M·u / 2^k) as u div d with d = ceil(2^k / M): equal where 0 ≤ u and e·u < 2^k for e = M·d − 2^k; for negative
+        u it is −(−u div d) − 1 (Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994)."""
+        by = self._constant_divisor(value, divisor, lanes)
+        if by is None:
+            return None
+        factor = value.factor
+        ((_, linear, shift),) = value.parts
+        reduced = tuple((s, c // factor) for s, c in linear)
+        argument = gathered([(lanes, reduced, 0, [b // factor for b in value.base])])
+        if factor * by == divisor << shift:
+            return self.floor_div(argument, by, lanes)
+        positive = self.nonnegative(argument, lanes)
+        result = self.floor_div(argument, by, positive) if positive else argument
+        if positive != lanes:
+            negative = self.floor_div(scale(argument, -1, 0), by, lanes & ~positive)
+            complement = scale(negative, -1, 0)
+            shown = Lanes([b - 1 for b in complement.base], complement.parts)
+            result = merge(positive, result, shown)
+        return result
+
+    def _quotients(self, rest: Linear, base: Sequence[int], divisor: int, lanes: int) -> Sequence[int]:
+        """floor((b + rest) / divisor), an integer in each lane."""
+        phase = self._phase_of(rest)
+        if phase is not None:
+            found = self._quotients(rest[:-1], base, divisor, lanes)
+            remainders = [b - divisor * q for b, q in zip(_every(base), _every(found))]
+            if rest[-1][1] < 0:
+                phase.require(rest, _extremes(remainders, lanes)[0])
+            else:
+                phase.require(times(rest, -1, 0), divisor - 1 - _extremes(remainders, lanes)[1])
+            return found
+        if not rest:
+            return [b // divisor for b in base]
+        low, high = self.piece.range(rest)
+        least, most = _extremes(base, lanes)
+        first, last = (least + low) // divisor, (most + high) // divisor
+        if first == last:
+            return (first,)
+        lowest = [(b + low) // divisor for b in base]
+        if low == high:
+            return lowest
+        highest = [(b + high) // divisor for b in base]
+        concerned = (0,) if len(base) == 1 else lanes_of(lanes)
+        windows = max(highest[lane] - lowest[lane] for lane in concerned)
+        if not windows:
+            return lowest
+        if windows > FEW:
+            self._reparametrise(rest, divisor)
+        if windows > MOST_WINDOWS:
+            raise Refusal(f"a quotient by {divisor} takes {windows + 1} values")
+        thresholds = {
+            border * divisor - base[lane]
+            for lane in concerned
+            for border in range(lowest[lane] + 1, highest[lane] + 1)
+        }
+        raise Split(self._cells(rest, thresholds))
+
+    def _reparametrise(self, rest: Linear, divisor: int) -> None:
+        """Ask for another symbol in place of the one that makes most of the quotient's values, if its coefficient has a period."""
+        best = (0, 0, 0)
+        for symbol, coefficient in rest:
+            low, high = self.piece.box[symbol]
+            period = divisor // gcd(coefficient, divisor)
+            if period <= high - low and len(self.piece.box) < MOST_SYMBOLS:
+                best = max(best, (abs(coefficient) * (high - low), symbol, period))
+        if best[0]:
+            raise Reparametrise(best[1], best[2])
+
+    def is_plain(self, value: Lanes, lanes: int) -> bool:
+        """Whether quotients should be worked out: no condition is needed, and no split, unless it is a division by a constant."""
+        by_factor = self._constant_divisor(value, 1, lanes) is not None
+        for mask, linear, shift in value.of(lanes):
+            rest = divide(linear, 1 << shift)[1]
+            if rest:
+                if self._phase_of(rest) is not None:
+                    return False
+                low, high = self.piece.range(rest)
+                least, most = _extremes(value.base, mask)
+                if not by_factor and low != high and (least + low) >> shift != (most + high) >> shift:
+                    return False
+        return True
+
+    # -- what stands on them -----------------------------------------------------------------------------------------------
+
+    def settled(self, value: Lanes, lanes: int) -> Lanes:
+        """The number with its quotients worked out."""
+        return self.floor_div(value, 1, lanes) if value.shifted else value
+
+    def normalised(self, value: Lanes, bits: int, signed: bool, lanes: int) -> Lanes:
+        """The exact number that a number modulo 2^bits stands for."""
+        bottom = -(1 << (bits - 1)) if signed else 0
+        parts = value.of(lanes)
+        results = []
+        for mask, linear, shift in parts:
+            window = 1 << (bits + shift)
+            whole, rest = divide(linear, window)
+            offset = bottom << shift
+            base = [b - offset for b in value.base] if offset else value.base
+            quotients = self._quotients(rest, base, window, mask)
+            if len(quotients) == 1:
+                if not whole and not quotients[0] and len(parts) == 1:
+                    return value
+                less = window * quotients[0]
+                results.append((mask, rest, shift, [b - less for b in value.base]))
+            else:
+                results.append(
+                    (
+                        mask,
+                        rest,
+                        shift,
+                        [b - window * q for b, q in zip(_every(value.base), _every(quotients))],
+                    )
+                )
+        return gathered(results)
+
+    def folded(self, value: Lanes, lanes: int) -> Lanes:
+        """The number without symbols that have one value on the piece, where that leaves none; else as it was."""
+        results = []
+        for mask, linear, shift in value.of(lanes):
+            if self._phase_of(linear) is not None:
+                return value
+            low, high = self.piece.range(linear) if linear else (0, 0)
+            if low != high:
+                return value
+            results.append((mask, (), 0, [(b + low) >> shift for b in value.base]))
+        return gathered(results)
+
+    def known(self, value: Lanes, lanes: int) -> Sequence[int]:
+        """The number in each lane, free of symbols. Splits the piece into its values if they are few."""
+        value = self.folded(value, lanes)
+        if value.concrete:
+            return value.base
+        value = self.settled(value, lanes)
+        for _, linear, _ in value.of(lanes):
+            if self._phase_of(linear) is not None:
+                raise NoPhase
+            low, high = self.piece.range(linear) if linear else (0, 0)
+            if low != high:
+                step = self.piece.step(linear)[1]
+                if (high - low) // step >= MOST_VALUES:
+                    raise Refusal(f"a number that has to be known takes {(high - low) // step + 1} values")
+                raise Split(self._cells(linear, set(range(low + step, high + 1, step))))
+        raise AssertionError("unreachable")
+
+    def values(self, value: Lanes, lanes: int) -> int:
+        """About how many values the number takes, at most."""
+        most = 1
+        for _, linear, _ in value.of(lanes):
+            if self._phase_of(linear) is not None:
+                return 1 << 64
+            low, high = self.piece.range(linear) if linear else (0, 0)
+            most = max(most, high - low + 1)
+        return most
+
+    def bound(self, linear: Linear, constant: int, divisor: int) -> tuple[Linear, int]:
+        """An affine lower bound of floor((linear + constant) / divisor), exact if it can be affine; the dividend is ≥ 0."""
+        whole, rest = divide(linear, divisor)
+        if not rest:
+            return whole, constant // divisor
+        if divisor <= 64:
+            try:
+                return whole, self._quotients(rest, (constant,), divisor, 1)[0]
+            except Refusal:
+                pass
+        own = tuple((s, c) for s, c in linear if s < len(self.piece.box))
+        low = self.piece.range(own)[0] if own else 0
+        least = max(0, (constant + low) // divisor)
+        self._nonnegative(linear, (constant - divisor * least,), 1)
+        return (), least
+
+    def least(self, bounds: Sequence[tuple[Linear, int]]) -> tuple[Linear, int]:
+        """The least of affine forms."""
+        best = bounds[0]
+        for other in bounds[1:]:
+            if not self._nonnegative(plus(other[0], times(best[0], -1, 0), 0), (other[1] - best[1],), 1):
+                best = other
+        return best
+
+
+def _every(base: Sequence[int]) -> Sequence[int]:
+    return list(base) * 32 if len(base) == 1 else base
+
+
+def _extremes(base: Sequence[int], lanes: int) -> tuple[int, int]:
+    if len(base) == 1:
+        return base[0], base[0]
+    if lanes == 0xFFFFFFFF:
+        return min(base), max(base)
+    own = [base[lane] for lane in lanes_of(lanes)]
+    return min(own), max(own)

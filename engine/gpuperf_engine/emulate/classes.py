@@ -1,0 +1,360 @@
+"""Class execution: counts of a launch at a cost that does not grow with its grid.
+
+The control slice of one warp is executed symbolically for all warps that do the same: the points of a *piece*, whose symbols
+are the block index and the warp index (``affine``). Where a comparison changes on the piece, the counts so far are credited with
+the number of its points, and each part goes on by itself. Iterations of loops that behave alike are jumped over (``classes_phases``).
+Masks are known on a piece, so lanes part and meet as in the other backends (``warp``). The counts are exact, or it is refused.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..affine.pieces import Piece
+from ..affine.points import TooComplex
+from ..affine.space import NoPhase, Refusal, Reparametrise, Space, Split
+from ..affine.values import Affine, from_patterns
+from ..flow.blocks import BasicBlock, natural_loop
+from ..flow.liveness import live_within
+from ..flow.operands import writes
+from ..isa.types import ScalarType
+from ..isa.words import Value
+from ..ptx.syntax import Instruction, Register
+from .classes_ends import barrier_number, make_end
+from .classes_exchange import Exchange, perform
+from .classes_phases import arrive
+from .classes_state import FRESH, State
+from .classes_steps import Step, concretely, make_step
+from .classes_warps import warp_classes
+from .lanes_operands import Prepare
+from .launch import LaunchPlan
+from .memory import Memory
+from .program import Program
+from .warp import AFTER, AT_END, Meeting
+
+__all__ = ["ClassRun", "Counts", "Refusal", "count_by_classes"]
+
+#: pieces, and instructions of the slice, after which it is given up
+MOST_PIECES = 100_000
+MOST_OPERATIONS = 400_000
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Exact counters of a launch by block of the program, as Python integers (they exceed 64 bits): executions by warp splits and
+    by lanes, executions of the counted branch in which lanes parted, lanes whose guard held there; and by predicated instruction
+    lanes whose guard held, ``None`` where that was not asked for. ``pieces`` and ``operations`` (instructions executed by the
+    analysis) say what it cost."""
+
+    block_warps: tuple[int, ...]
+    block_lanes: tuple[int, ...]
+    divergent: tuple[int, ...]
+    taken: tuple[int, ...]
+    predicated: tuple[int | None, ...]
+    pieces: int
+    operations: int
+
+
+def count_by_classes(
+    program: Program,
+    plan: LaunchPlan,
+    executed: frozenset[Instruction],
+    memory: Memory | None = None,
+    *,
+    most_pieces: int = MOST_PIECES,
+    most_operations: int = MOST_OPERATIONS,
+) -> Counts:
+    """The counts of a launch. ``executed``: the instructions whose results decide the control flow, stores that they may read from
+    included. ``memory``: what loads at addresses that are the same for all blocks are read from.
+
+    Raises ``Refusal`` with a reason of one line for what cannot be counted so.
+    """
+    return ClassRun(program, plan, executed, memory, most_pieces, most_operations).count()
+
+
+class _Block:
+    """One block, prepared."""
+
+    __slots__ = ("counts", "end", "index", "outside", "steps", "sync")
+
+    def __init__(self, run: ClassRun, to: Prepare, block: BasicBlock) -> None:
+        self.index = block.index
+        self.counts = block.counts
+        self.sync: Exchange | None = None
+        instructions = block.instructions
+        if block.synchronises:
+            self.sync = Exchange(run, to, instructions[0])
+            instructions = instructions[1:]
+        if instructions and instructions[-1] is block.terminator:
+            instructions = instructions[:-1]
+        made = (make_step(run, to, instruction) for instruction in instructions)
+        self.steps: tuple[Step, ...] = tuple(step for step in made if step is not None)
+        self.end = make_end(run, to, block)
+
+
+class ClassRun:
+    """One launch being counted. Counters are numbered: ``4·block`` warps, ``+1`` lanes, ``+2`` divergent, ``+3`` taken, and after
+    those of all blocks one for each predicated instruction."""
+
+    def __init__(
+        self,
+        program: Program,
+        plan: LaunchPlan,
+        executed: frozenset[Instruction],
+        memory: Memory | None,
+        most_pieces: int = MOST_PIECES,
+        most_operations: int = MOST_OPERATIONS,
+    ) -> None:
+        self.program, self.plan, self.executed, self.memory = program, plan, executed, memory
+        self.most_pieces, self.most_operations = most_pieces, most_operations
+        self.space = Space(concretely)
+        self.totals = [0] * (4 * len(program.blocks) + len(program.predicated))
+        self.pieces = self.operations = 0
+        self.stores = any(item.effect in ("store", "atomic", "reduction", "async_copy") for item in executed)
+        self.foreign = self._foreign()
+        self.exchanges = any(block.synchronises for block in program.blocks)
+        self.loops = _loops(program)
+        self._blocks: dict[int, _Block] = {}
+        self._live: dict[int, list[frozenset[Register]]] = {}
+        self._zeros: dict[ScalarType, Value] = {}
+        self._makers = [Prepare(program, plan, number) for number in range(len(program.functions))]
+
+    def _foreign(self) -> frozenset[Register]:
+        """Registers that only instructions outside the slice write."""
+        inside: set[Register] = set()
+        outside: set[Register] = set()
+        for block in self.program.blocks:
+            for instruction in block.instructions:
+                (inside if instruction in self.executed else outside).update(writes(instruction))
+        return frozenset(outside - inside)
+
+    # -- counters --------------------------------------------------------------------------------------------------------
+
+    def divergent(self, block: int) -> int:
+        return 4 * block + 2
+
+    def taken(self, block: int) -> int:
+        return 4 * block + 3
+
+    def predicated(self, instruction: Instruction) -> int | None:
+        """The counter of an instruction's guard, ``None`` if it is not counted or the guard not known."""
+        place = self.program.predicated_of.get(instruction)
+        if place is None or instruction.guard is None:
+            return None
+        known = instruction in self.executed
+        return 4 * len(self.program.blocks) + place if known else None
+
+    def zero(self, type: ScalarType) -> Value:
+        found = self._zeros.get(type)
+        if found is None:
+            found = self._zeros[type] = from_patterns(self.space, (0,), type)
+        return found
+
+    # -- the program -----------------------------------------------------------------------------------------------------
+
+    def block(self, index: int) -> _Block:
+        found = self._blocks.get(index)
+        if found is None:
+            basic = self.program.blocks[index]
+            found = self._blocks[index] = _Block(self, self._makers[basic.function], basic)
+        return found
+
+    def live(self, index: int) -> frozenset[Register]:
+        """Registers of the slice that lanes may still read when they come to a block."""
+        function = self.program.blocks[index].function
+        found = self._live.get(function)
+        if found is None:
+            blocks = self.program.blocks_of(function)
+            found = self._live[function] = live_within(
+                self.program.functions[function], blocks, self.executed
+            )
+        return found[index - self.program.entries[function]]
+
+    # -- running ---------------------------------------------------------------------------------------------------------
+
+    def count(self) -> Counts:
+        self._check_barriers()
+        try:
+            for coordinates, box, lanes in warp_classes(self.plan):
+                self._run_all(State(self, Piece(box), coordinates, lanes))
+        except TooComplex as error:
+            raise Refusal(f"the blocks that do the same cannot be counted: {error}") from None
+        except RecursionError:
+            raise Refusal("loops are nested too deeply") from None
+        blocks = 4 * len(self.program.blocks)
+        guards = [self.predicated(instruction) for instruction in self.program.predicated]
+        return Counts(
+            tuple(self.totals[0:blocks:4]),
+            tuple(self.totals[1:blocks:4]),
+            tuple(self.totals[2:blocks:4]),
+            tuple(self.totals[3:blocks:4]),
+            tuple(None if guard is None else self.totals[guard] for guard in guards),
+            self.pieces,
+            self.operations,
+        )
+
+    def _check_barriers(self) -> None:
+        """Warps that come to different barriers may wait for each other in vain."""
+        numbers = {
+            barrier_number(block.terminator)
+            for block in self.program.blocks
+            if block.kind == "barrier" and block.terminator is not None
+        }
+        if len(numbers) > 1:
+            raise Refusal("the kernel uses several barriers")
+
+    def _run_all(self, first: State) -> None:
+        waiting = [first]
+        self.pieces += 1
+        while waiting:
+            state = waiting.pop()
+            self.space.piece = state.piece
+            try:
+                self.go_on(state)
+                if state.splits.live:
+                    raise Refusal("lanes of a warp wait for others that do not come")
+                self._credit(state)
+            except Split as split:
+                self.space.phases.clear()
+                waiting += self._parts(state, split)
+            except Reparametrise as change:
+                self.space.phases.clear()
+                self._reparametrise(state, change)
+                waiting.append(state)
+            except NoPhase:
+                raise AssertionError("a phase ended outside phases") from None
+
+    def _credit(self, state: State) -> None:
+        if state.counts:
+            weight = state.piece.weight
+            for counter, number in state.counts.items():
+                self.totals[counter] += number * weight
+            state.counts = {}
+
+    def _parts(self, state: State, split: Split) -> Iterator[State]:
+        cells = [piece for piece in map(state.piece.cut, split.cells) if not piece.empty]
+        if len(cells) == 1:
+            (cell,) = cells
+            if cell.box == state.piece.box and cell.lower == state.piece.lower:
+                raise Refusal("a condition on blocks cannot be decided")
+            state.piece = cell
+            yield state
+            return
+        self._credit(state)
+        self.pieces += len(cells) - 1
+        if self.pieces > self.most_pieces:
+            raise Refusal(f"there are more than {self.most_pieces:,} classes of warps")
+        for cell in cells:
+            part = state.copy()
+            part.piece = cell
+            yield part
+
+    def _reparametrise(self, state: State, change: Reparametrise) -> None:
+        """Put low + period·q + r for a symbol everywhere."""
+        symbol, period = change.symbol, change.period
+        low, quotient = state.piece.box[symbol][0], len(state.piece.box)
+        state.piece = state.piece.reparametrised(symbol, period)
+        state.loops.clear()
+
+        def changed(value: Value) -> Value:
+            if not isinstance(value, Affine):
+                return value
+            lanes = value.lanes.substituted(symbol, low, quotient, period, value.type.bits)
+            return value if lanes is value.lanes else Affine(lanes, value.type, self.space)
+
+        state.registers = {register: changed(value) for register, value in state.registers.items()}
+        state.coordinates = {name: changed(value) for name, value in state.coordinates.items()}
+
+    def go_on(self, state: State, until: int | None = None) -> bool:
+        """Run until all lanes have ended, or, in a phase, until they are at the header ``until`` again: returns whether they are."""
+        space, first = self.space, until is not None
+        while state.splits.mask:
+            splits = state.splits
+            pc = splits.pc
+            if state.position != FRESH:
+                block = self.block(pc & (AT_END - 1))
+            elif pc >= AT_END:
+                block = self.block(pc & (AT_END - 1))
+                state.position = 0 if pc >= AFTER else len(block.steps)
+            else:
+                if pc == until and not first:
+                    return True
+                if not self._enter(state, pc, first):
+                    continue
+                block = self.block(pc)
+            first = False
+            steps = block.steps
+            self.operations += len(steps) - state.position + 1
+            for place in range(state.position, len(steps)):
+                state.position = place
+                space.active = splits.mask
+                steps[place](state)
+            state.position = len(steps)
+            space.active = splits.mask
+            self._end(state, block)
+            state.position = FRESH
+        return False
+
+    def _enter(self, state: State, pc: int, first: bool) -> bool:
+        """Count a block and carry out the exchange at its start; returns whether the lanes go on in it now."""
+        splits = state.splits
+        if state.inside is not None and pc not in state.inside:
+            raise NoPhase
+        if state.loops:
+            for head in [head for head in state.loops if pc not in self.loops[head]]:
+                del state.loops[head]
+        if pc in self.loops and not first:
+            arrive(self, state, pc)
+        block = self.block(pc)
+        mask, goes_on = splits.mask, True
+        if block.sync is not None:
+            before = state.saved()
+            try:
+                goes_on = splits.arrive(block.sync.instruction.opcode, block.sync.masks(state))
+            except (Split, Reparametrise):
+                state.splits = before
+                raise
+        counts = state.counts
+        counts[4 * pc] = counts.get(4 * pc, 0) + 1
+        counts[4 * pc + 1] = counts.get(4 * pc + 1, 0) + mask.bit_count()
+        state.spend(block.counts)
+        if self.operations > self.most_operations:
+            raise Refusal(f"the slice takes more than {self.most_operations:,} instructions")
+        if goes_on:
+            state.position = 0
+        return goes_on
+
+    def _end(self, state: State, block: _Block) -> None:
+        if not self.exchanges:
+            block.end(state)
+            return
+        before = state.saved()
+        try:
+            block.end(state)
+        except (Split, Reparametrise):
+            state.splits = before
+            raise
+
+    def meet(self, state: State, meeting: Meeting) -> None:
+        parts = []
+        for index, lanes in meeting.parts:
+            exchange = self.block(index & (AT_END - 1)).sync
+            assert exchange is not None
+            parts.append((exchange, lanes))
+        perform(state, meeting.participants, parts)
+
+
+def _loops(program: Program) -> dict[int, frozenset[int]]:
+    """The blocks of the loops by their headers."""
+    found: dict[int, set[int]] = {}
+    for number in range(len(program.functions)):
+        blocks = program.blocks_of(number)
+        for block in blocks:
+            for head in block.back_edges:
+                found.setdefault(head, set()).update(
+                    natural_loop(blocks, block.index, head, program.entries[number]), (head,)
+                )
+    return {head: frozenset(body) for head, body in found.items()}

@@ -1,0 +1,128 @@
+"""Exchange between the lanes of a warp in class execution; see ``lanes_exchange`` for the rules. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..affine.lanes import FULL, Lanes, constant, lanes_of
+from ..affine.space import Refusal
+from ..affine.values import Affine, Mask
+from ..flow.operands import matched
+from ..isa.frame import evaluate
+from ..isa.types import ScalarType, scalar_type
+from ..isa.words import Value
+from ..ptx.syntax import Instruction
+from .classes_steps import Reader, guard_of, reader
+from .lanes_operands import Prepare, destinations
+
+if TYPE_CHECKING:
+    from .classes import ClassRun
+    from .classes_state import State
+
+__all__ = ["Exchange", "perform"]
+
+_U32 = scalar_type("u32")
+
+
+class Exchange:
+    """One exchange instruction, prepared. Its results are worked out only if it belongs to the slice."""
+
+    def __init__(self, run: ClassRun, to: Prepare, instruction: Instruction) -> None:
+        self.instruction = instruction
+        self.spelling = instruction.spelling
+        self.wanted = instruction in run.executed and instruction.effect == "exchange"
+        self.readers: dict[str, Reader] = {}
+        self.types: dict[str, ScalarType] = {}
+        for form, operand in matched(instruction):
+            if form.role in ("source", "predicate_source") and (self.wanted or form.name == "membermask"):
+                self.types[form.name] = form.type or _U32
+                self.readers[form.name] = reader(run, to, operand, self.types[form.name])
+        self.targets = destinations(instruction)
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+
+    def masks(self, state: State) -> dict[int, int]:
+        """The member masks that the running lanes give, with those lanes."""
+        lanes = state.splits.mask
+        if "membermask" not in self.readers:
+            return {FULL: lanes}  # matrix instructions: all lanes
+        given = self.readers["membermask"](state)
+        assert isinstance(given, Affine)
+        known = state.run.space.known(given.lanes, lanes)
+        found: dict[int, int] = {}
+        for lane in lanes_of(lanes):
+            mask = known[lane if len(known) > 1 else 0] & FULL
+            found[mask] = found.get(mask, 0) | 1 << lane
+        if any(own & ~mask for mask, own in found.items()):
+            raise Refusal(f"{self.instruction.opcode}: a lane is not in its own member mask")
+        return found
+
+    def __call__(self, state: State) -> None:
+        """Without ``.sync``: the active lanes take part."""
+        lanes = state.splits.mask if self.guard is None else self.guard(state)
+        if lanes:
+            perform(state, lanes, [(self, lanes)])
+
+
+def perform(state: State, participants: int, parts: Sequence[tuple[Exchange, int]]) -> None:
+    """Carry the operation out over the participants; each part's lanes get their results in its own registers."""
+    first = parts[0][0]
+    if not any(exchange.wanted for exchange, _ in parts):
+        return
+    if len(parts) > 1:
+        raise Refusal(f"{first.instruction.opcode}: lanes come to it on different ways")
+    space = state.run.space
+    space.active = participants
+    joint = {name: read(state) for name, read in first.readers.items()}
+    operation = _OPERATIONS.get(first.spelling.row.name)
+    if operation is None:
+        raise Refusal(f"{first.instruction.opcode} depends on other lanes")
+    results = operation(state, first, participants, joint)
+    for target, value in zip(first.targets, results):
+        if target is not None:
+            state.write(target, value, parts[0][1])
+
+
+def _number(state: State, value: int) -> Value:
+    return Affine(constant(value), _U32, state.run.space)
+
+
+def _shuffle(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
+    space = state.run.space
+    own = Affine(Lanes(range(32), ((FULL, (), 0),)), _U32, space)
+    source, inside = evaluate(exchange.spelling, [own, joint["b"], joint["c"]])
+    value = joint["a"]
+    assert isinstance(source, Affine) and isinstance(value, Affine)
+    known = space.known(source.lanes, participants)
+    places = [known[lane if len(known) > 1 else 0] & 31 for lane in range(32)]
+    if any(not participants >> places[lane] & 1 for lane in lanes_of(participants)):
+        raise Refusal(f"{exchange.instruction.opcode} reads a lane that does not take part")
+    return [Affine(value.lanes.permuted(places), value.type, space), inside]
+
+
+def _vote(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
+    predicate = joint["a"]
+    assert isinstance(predicate, Mask)
+    found = predicate.mask & participants
+    mode = exchange.spelling.modifier("mode")
+    if mode is None:
+        return [_number(state, found)]
+    answers = {"all": found == participants, "any": found != 0, "uni": found in (0, participants)}
+    return [Mask(FULL if answers[str(mode)] else 0, state.run.space)]
+
+
+def _active(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
+    return [_number(state, participants)]
+
+
+def _elect(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
+    leader = lanes_of(participants)[0]
+    return [_number(state, leader), Mask(1 << leader, state.run.space)]
+
+
+_OPERATIONS: dict[str, Callable[[State, Exchange, int, dict[str, Value]], list[Value]]] = {
+    "shfl": _shuffle,
+    "vote": _vote,
+    "activemask": _active,
+    "elect": _elect,
+}

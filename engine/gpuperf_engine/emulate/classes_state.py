@@ -1,0 +1,172 @@
+"""A class of warps on its way: the piece that they are the points of, their registers, where their lanes are, what was counted.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..affine.lanes import FULL, Lanes, merge
+from ..affine.pieces import Piece, Region
+from ..affine.space import Refusal
+from ..affine.values import Affine, Mask
+from ..isa.frame import extend
+from ..isa.types import scalar_type
+from ..isa.words import Value
+from ..ptx.syntax import Register
+from .splits import WAIT, Wait
+from .warp import Meeting, Warp
+
+if TYPE_CHECKING:
+    from .classes import ClassRun
+
+__all__ = ["Credit", "Seen", "State"]
+
+U32 = scalar_type("u32")
+#: ``("tid", axis)`` …
+Coordinate = tuple[str, int]
+#: ``position`` of a state that has not entered its block yet
+FRESH = -1
+#: what identifies an arrival at a loop header: the lanes that run, those that live, and the stack
+Key = tuple[int, int, tuple[object, ...]]
+
+
+@dataclass(slots=True)
+class Seen:
+    """An arrival at a loop header: registers then, and how many more are to pass before iterations are tried at once again."""
+
+    key: Key
+    registers: dict[Register, Value]
+
+
+@dataclass(slots=True)
+class Credit:
+    """Counts of the iterations of phases inside one that is being tried; ``instructions`` of one warp in one of them."""
+
+    region: Region
+    counts: dict[int, int]
+    instructions: int
+
+
+class State:
+    """``position`` is the step of the block at which the state goes on. ``counts`` are by counter, see ``classes.ClassRun``, of one
+    warp since the piece was cut last; ``instructions`` is at least what any warp of the piece has executed."""
+
+    __slots__ = (
+        "carry",
+        "coordinates",
+        "counts",
+        "credits",
+        "failures",
+        "inside",
+        "instructions",
+        "loops",
+        "piece",
+        "position",
+        "registers",
+        "run",
+        "splits",
+    )
+
+    def __init__(
+        self, run: ClassRun, piece: Piece, coordinates: Mapping[Coordinate, Lanes], lanes: int
+    ) -> None:
+        self.run = run
+        self.piece = piece
+        self.splits = Warp(run.program.entries[0], lanes, self)
+        self.coordinates: dict[Coordinate, Value] = {
+            name: Affine(value, U32, run.space) for name, value in coordinates.items()
+        }
+        self.registers: dict[Register, Value] = {}
+        self.carry: dict[int, Mask] = {}
+        self.position = FRESH
+        self.counts: dict[int, int] = {}
+        self.credits: list[Credit] = []
+        self.instructions = 0
+        #: arrivals at loop headers that lanes are still inside of
+        self.loops: dict[int, Seen] = {}
+        #: by header: attempts in vain, arrivals left to skip
+        self.failures: dict[int, tuple[int, int]] = {}
+        #: the blocks that must not be left, in a phase
+        self.inside: frozenset[int] | None = None
+
+    def copy(self) -> State:
+        """The same, with nothing counted."""
+        made = State.__new__(State)
+        made.run, made.piece, made.position = self.run, self.piece, self.position
+        made.splits = self.saved(made)
+        made.coordinates, made.inside = self.coordinates, self.inside
+        made.registers, made.carry = dict(self.registers), dict(self.carry)
+        made.counts, made.credits, made.instructions = {}, [], self.instructions
+        made.loops, made.failures = dict(self.loops), dict(self.failures)
+        return made
+
+    def saved(self, owner: State | None = None) -> Warp:
+        """Where the lanes are, to come back to."""
+        splits = self.splits
+        made = Warp(splits.pc, splits.mask, owner or self)
+        made.id, made.live, made.frames = splits.id, splits.live, splits.frames
+        made.stack = [
+            entry
+            if entry.kind != WAIT
+            else entry._replace(
+                payload=Wait(entry.payload.key, entry.payload.resume, dict(entry.payload.masks))
+            )
+            for entry in splits.stack
+        ]
+        return made
+
+    def spend(self, instructions: int) -> None:
+        """Every warp of the piece executes so many, at most."""
+        self.instructions += instructions
+        if self.instructions > self.run.plan.max_instructions:
+            raise Refusal("a warp may execute more than max_instructions")
+
+    def key(self) -> Key:
+        splits = self.splits
+        return splits.mask, splits.live, tuple(entry[:5] for entry in splits.stack)
+
+    # -- registers -------------------------------------------------------------------------------------------------------
+
+    def read(self, register: Register) -> Value:
+        found = self.registers.get(register)
+        if found is None:
+            if register in self.run.foreign:
+                raise Refusal(f"register {register.name} is outside the slice")
+            found = self.run.zero(register.type)
+        return found
+
+    def write(self, register: Register, value: Value, where: int) -> None:
+        """Narrower values are extended to the register."""
+        if value.type != register.type:
+            value = extend(value, register.type)
+        live = self.splits.live
+        if where & live != live:
+            old = self.registers.get(register)
+            if old is None:
+                old = self.run.zero(register.type)
+            value = merged(where, value, old)
+        self.registers[register] = value
+
+    # -- what ``warp.Warp`` asks for ---------------------------------------------------------------------------------------
+
+    def meet(self, meeting: Meeting) -> None:
+        self.run.meet(self, meeting)
+
+    def enter(self, function: object, lanes: int) -> tuple[int, int, object]:
+        raise Refusal("an indirect call")
+
+    def leave(self, payload: object, lanes: int) -> None:
+        """Calls pass nothing yet."""
+
+
+def merged(where: int, new: Value, old: Value) -> Value:
+    """``new`` in the lanes of a mask, ``old`` in the others."""
+    if isinstance(new, Mask):
+        assert isinstance(old, Mask)
+        return Mask(new.mask & where | old.mask & ~where & FULL, new.space)
+    assert isinstance(new, Affine) and isinstance(old, Affine)
+    return Affine(merge(where, new.lanes, old.lanes), new.type, new.space)

@@ -19,7 +19,6 @@ from ..affine.space import NoPhase, Refusal, Reparametrise, Space, Split
 from ..affine.values import Affine, from_patterns
 from ..flow.blocks import BasicBlock, natural_loop
 from ..flow.liveness import live_within
-from ..flow.operands import writes
 from ..isa.types import ScalarType
 from ..isa.words import Value
 from ..ptx.syntax import Instruction, Register
@@ -40,6 +39,7 @@ __all__ = ["ClassRun", "Counts", "Refusal", "count_by_classes"]
 #: pieces, and instructions of the slice, after which it is given up
 MOST_PIECES = 100_000
 MOST_OPERATIONS = 400_000
+_WRITES = ("store", "atomic", "reduction", "async_copy")
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,17 @@ def count_by_classes(
     executed: frozenset[Instruction],
     memory: Memory | None = None,
     *,
+    guards: frozenset[Instruction] = frozenset(),
     most_pieces: int = MOST_PIECES,
     most_operations: int = MOST_OPERATIONS,
 ) -> Counts:
     """The counts of a launch. ``executed``: the instructions whose results decide the control flow, stores that they may read from
-    included. ``memory``: what loads at addresses that are the same for all blocks are read from.
+    included; ``guards``: those of which only the guard is evaluated, to count its lanes (``flow.slicing.Slice``). ``memory``: what
+    loads at addresses that do not depend on the block are read from.
 
     Raises ``Refusal`` with a reason of one line for what cannot be counted so.
     """
-    return ClassRun(program, plan, executed, memory, most_pieces, most_operations).count()
+    return ClassRun(program, plan, executed, guards, memory, most_pieces, most_operations).count()
 
 
 class _Block:
@@ -85,7 +87,7 @@ class _Block:
         self.counts = block.counts
         self.sync: Exchange | None = None
         instructions = block.instructions
-        if block.synchronises:
+        if block.synchronises and instructions[0] in run.executed:
             self.sync = Exchange(run, to, instructions[0])
             instructions = instructions[1:]
         if instructions and instructions[-1] is block.terminator:
@@ -104,32 +106,29 @@ class ClassRun:
         program: Program,
         plan: LaunchPlan,
         executed: frozenset[Instruction],
+        guards: frozenset[Instruction],
         memory: Memory | None,
-        most_pieces: int = MOST_PIECES,
-        most_operations: int = MOST_OPERATIONS,
+        most_pieces: int,
+        most_operations: int,
     ) -> None:
         self.program, self.plan, self.executed, self.memory = program, plan, executed, memory
+        self.guards = guards
         self.most_pieces, self.most_operations = most_pieces, most_operations
         self.space = Space(concretely)
         self.totals = [0] * (4 * len(program.blocks) + len(program.predicated))
         self.pieces = self.operations = 0
-        self.stores = any(item.effect in ("store", "atomic", "reduction", "async_copy") for item in executed)
-        self.foreign = self._foreign()
-        self.exchanges = any(block.synchronises for block in program.blocks)
+        #: whether the slice looks at memory that the launch may write
+        self.stores = any(
+            item.effect in _WRITES and item.spelling.space in ("global", "generic") for item in executed
+        )
+        self.exchanges = any(
+            block.synchronises and block.instructions[0] in executed for block in program.blocks
+        )
         self.loops = _loops(program)
         self._blocks: dict[int, _Block] = {}
         self._live: dict[int, list[frozenset[Register]]] = {}
         self._zeros: dict[ScalarType, Value] = {}
         self._makers = [Prepare(program, plan, number) for number in range(len(program.functions))]
-
-    def _foreign(self) -> frozenset[Register]:
-        """Registers that only instructions outside the slice write."""
-        inside: set[Register] = set()
-        outside: set[Register] = set()
-        for block in self.program.blocks:
-            for instruction in block.instructions:
-                (inside if instruction in self.executed else outside).update(writes(instruction))
-        return frozenset(outside - inside)
 
     # -- counters --------------------------------------------------------------------------------------------------------
 
@@ -144,7 +143,7 @@ class ClassRun:
         place = self.program.predicated_of.get(instruction)
         if place is None or instruction.guard is None:
             return None
-        known = instruction in self.executed
+        known = instruction in self.executed or instruction in self.guards
         return 4 * len(self.program.blocks) + place if known else None
 
     def zero(self, type: ScalarType) -> Value:
@@ -169,7 +168,7 @@ class ClassRun:
         if found is None:
             blocks = self.program.blocks_of(function)
             found = self._live[function] = live_within(
-                self.program.functions[function], blocks, self.executed
+                self.program.functions[function], blocks, self.executed, self.guards
             )
         return found[index - self.program.entries[function]]
 

@@ -74,6 +74,8 @@ def _try(run: ClassRun, state: State, head: int, seen: Seen) -> bool:
         if not run.go_on(body, until=head) or body.key() != seen.key:
             raise NoPhase
         for register in run.live(head):
+            if register not in body.registers:
+                continue
             wanted = state.read(register)
             if register in steps:
                 wanted = _moved(wanted, steps[register], ((symbol, 1),), 1, mask)

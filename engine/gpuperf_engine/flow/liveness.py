@@ -46,10 +46,13 @@ def live_sets(function: Function, blocks: Sequence[BasicBlock]) -> None:
 
 
 def live_within(
-    function: Function, blocks: Sequence[BasicBlock], executed: Container[Instruction]
+    function: Function,
+    blocks: Sequence[BasicBlock],
+    executed: Container[Instruction],
+    guards: Container[Instruction],
 ) -> list[frozenset[Register]]:
-    """Registers live at the start of each block of one function if only some instructions are executed, and the control flow
-    is followed: what branches, calls and warp synchronisation read is live too."""
+    """Registers live at the start of each block of one function if only some instructions are executed, and of some others the
+    guards are read."""
     used: list[int] = []
     killed: list[int] = []
     for block in blocks:
@@ -57,12 +60,11 @@ def live_within(
         if block.guard is not None and not block.instructions:
             use |= 1 << block.guard.register.index
         for instruction in block.instructions:
-            steers = instruction is block.terminator or (
-                block.synchronises and instruction is block.instructions[0]
-            )
-            if instruction in executed or steers:
+            if instruction in executed:
                 for register in reads(instruction):
                     use |= (1 << register.index) & ~kill
+            elif instruction.guard is not None and instruction in guards:
+                use |= (1 << instruction.guard.register.index) & ~kill
             if instruction in executed and (instruction.guard is None or block.guard_applied):
                 for register in writes(instruction):
                     kill |= 1 << register.index

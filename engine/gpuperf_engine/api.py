@@ -16,6 +16,7 @@ from .patterns.coarse import find_patterns as _find_patterns
 from .profile import add_profiles, build_profile, csv_rows, csv_text
 from .profile.explain import explain
 from .profile.ptxas import ptxas_resources
+from .profile.threads import Sample, Threads
 from .ptx.parse import parse
 from .ptx.syntax import Function, Kernel, Module
 from .results import Estimate, Finding, Profile
@@ -46,7 +47,7 @@ class Device(Runtime):
     """A GPU on the CPU: memory with named arrays, and launches that count exactly.
 
     ``Device(observe={"memory"}, memory_bytes=4 << 30, backend="native", resources="estimate")``: ``observe`` is a
-    subset of ``memory`` (the default) and ``values``; ``backend`` is ``native`` (LLVM) or ``lanes`` (NumPy, the
+    subset of ``memory`` (the default), ``threads`` and ``values``; ``backend`` is ``native`` (LLVM) or ``lanes`` (NumPy, the
     reference: slow, same results); ``resources`` is ``estimate`` (from liveness) or ``ptxas``.
     """
 
@@ -63,6 +64,7 @@ class Device(Runtime):
         demand: str = "values",
         max_instructions: int | None = None,
         keep: bool = True,
+        threads_of: object = None,
     ) -> Profile:
         """Run a kernel and count what it does.
 
@@ -75,6 +77,9 @@ class Device(Runtime):
         of memory accesses; ``control`` what decides control flow; ``auto`` the least that answers what the device observes. Counts
         are the same; what was not computed raises ``NotObserved`` when it is asked for, arrays that the kernel may have
         written included.
+
+        ``threads_of``: the CTAs whose threads are counted one by one if the device observes ``threads``: ``None`` (all), ``"centre"``,
+        a number of CTAs spread evenly, or a list of linear indices and (x, y, z).
 
         Raises ``LaunchError`` for shapes and arguments, ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError`` and
         ``Unsupported`` for what the kernel does.
@@ -91,11 +96,46 @@ class Device(Runtime):
             demand=demand,
             max_instructions=max_instructions,
             keep=keep,
+            threads_of=threads_of,
         )
         profile = build_profile(program, plan, observation)
         if self.resources == "ptxas":
             profile = replace(profile, resources=ptxas_resources(kernel, plan.dynamic_shared))
         return replace(profile, seconds=time.perf_counter() - start)
+
+    def sample(
+        self,
+        kernel: Function,
+        grid: Shape,
+        block: Shape,
+        args: Sequence[object] = (),
+        *,
+        ctas: object = "centre",
+        shared_bytes: int = 0,
+        cooperative: bool = False,
+        max_instructions: int | None = None,
+    ) -> Sample:
+        """An **estimate** of a launch from one thread, the centre one, of each of few CTAs: ``"centre"`` (CUDA Flux), a number of CTAs
+        spread evenly, or a list as for ``threads_of``.
+
+        Only what decides control flow runs (demand ``control``), and only these CTAs where others could not notice (no atomic
+        whose result matters, no communication through global memory, not cooperative), else all. Memory is left as it was,
+        and nothing is recorded. Arguments and errors as ``launch``.
+        """
+        program, plan, observation = self.run(
+            kernel,
+            grid,
+            block,
+            args,
+            shared_bytes=shared_bytes,
+            cooperative=cooperative,
+            max_instructions=max_instructions,
+            threads_of=ctas,
+            keep=False,
+            sampled=True,
+        )
+        assert observation.threads is not None
+        return Threads(program, plan, observation.threads).sample()
 
     @property
     def program(self) -> Device:

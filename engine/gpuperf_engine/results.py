@@ -349,6 +349,8 @@ class Profile:
     static_instructions: int
     observed_memory: Memory | None
     sites: tuple[SiteProfile, ...] = ()
+    #: ``profile.threads.Threads`` of one launch, if the device observed them
+    observed_threads: Any = field(default=None, repr=False, compare=False)
     #: the launches themselves (``profile.build.LaunchRecord``), for analyses that need more than totals
     records: tuple[Any, ...] = field(default=(), repr=False, compare=False)
     notes: tuple[str, ...] = ()
@@ -364,6 +366,17 @@ class Profile:
                 hint='use Device(observe={"memory"})',
             )
         return self.observed_memory
+
+    @property
+    def by_thread(self) -> Any:
+        """Counts of single threads (``profile.threads.Threads``): ``by_thread[cta, thread].opcodes``. Raises ``NotObserved`` if the
+        device did not observe ``threads``, and for sums of launches."""
+        if self.observed_threads is None:
+            raise NotObserved(
+                f"the single threads of {self.kernel!r} were not observed",
+                hint='use Device(observe={"threads"}), and ask each launch by itself',
+            )
+        return self.observed_threads
 
     def groups(self, scheme: str = "nvprof") -> Mapping[str, int]:
         """Counts by group. ``nvprof``: the metrics of NVIDIA's profiler, at its levels, as far as PTX has them

@@ -19,7 +19,7 @@ from .memory import AddressMap, Buffer, OracleError
 from .operands import Builder
 from .replay import END, GOTO, Flow, Replay, Stop
 from .syntax import Address, Function, Module, Number, Statement, Symbol, Variable
-from .threads import Cta, Frame, Thread
+from .threads import Cta, Frame, OwnCounts, Place, Thread
 
 FUNCTION_ADDRESS = 0x1000
 
@@ -63,6 +63,7 @@ class Machine:
         self.module, self.grid, self.block = module, grid, block
         self.dynamic_shared: int = shared_bytes
         self.quantum, self.budget = quantum, budget
+        self.by_thread: dict[tuple[Place, Place], OwnCounts] | None = None
         self.map = AddressMap()
         self.symbols: dict[str, Buffer] = {}
         self.heap: list[Buffer] = []
@@ -195,8 +196,12 @@ class Machine:
             plan = plans[pc]
             t.steps += 1
             plan.executed += 1
+            if t.own is not None:
+                t.own.opcodes[plan.statement.opcode] += 1
             if plan.guard < 0 or regs[plan.guard] == plan.guard_value:
                 plan.predicated_on += 1
+                if t.own is not None:
+                    t.own.predicated_on[plan.statement.opcode] += 1
                 if plan.step is None:
                     assert plan.control is not None
                     plan.control(t)
@@ -216,6 +221,8 @@ class Machine:
             frame = Frame(self.entry, [0] * self.entry.registers, 0, 0)
             thread = Thread(cta, number, tid, [frame], bytearray(parameters.ljust(layout.param, b"\0")))
             thread.local = bytearray(layout.local)
+            if self.by_thread is not None:
+                thread.own = self.by_thread[index, tid] = OwnCounts()
             cta.threads.append(thread)
         cta.warps = [cta.threads[i : i + 32] for i in range(0, len(cta.threads), 32)]
         cta.alive = [len(warp) for warp in cta.warps]

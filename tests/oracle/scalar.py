@@ -29,6 +29,7 @@ from .memory import Buffer, OracleError
 from .reader import parse
 from .replay import Replay
 from .syntax import Function, Variable
+from .threads import OwnCounts, Place
 from .tokens import PtxError
 
 __all__ = ["Branch", "Buffer", "OracleError", "PtxError", "Result", "run"]
@@ -66,6 +67,7 @@ class Result:
     warp_blocks: dict[tuple[str, int], int] = field(default_factory=dict)
     lines: Counter[int] = field(default_factory=Counter)  # thread instructions by PTX line
     warp_lines: Counter[int] = field(default_factory=Counter)
+    by_thread: dict[tuple[Place, Place], OwnCounts] = field(default_factory=dict)  # by CTA and thread
 
     @property
     def branch_efficiency(self) -> float:
@@ -78,20 +80,22 @@ class Result:
 def run(ptx: str, entry: str, grid: Dims, block: Dims, args: Sequence[Argument], shared_bytes: int = 0, *,
         reachable: Sequence[Buffer] = (), symbols: Mapping[str, bytes] | None = None,
         quantum: int = 2000,
-        max_instructions: int = 5_000_000) -> Result:  # fmt: skip
+        max_instructions: int = 5_000_000, by_thread: bool = False) -> Result:  # fmt: skip
     """Run a kernel.
 
     ``grid`` and ``block`` are ints or up to three ints. ``args`` are :class:`Buffer` objects (changed in
     place), NumPy scalars, ``bytes`` for structures, Python numbers or ``None`` for a null pointer.
     ``reachable`` are buffers that the kernel finds through pointers in memory, ``symbols`` the initial bytes
     of module variables. ``quantum`` is the number of instructions a thread runs before it makes room for the
-    next, ``max_instructions`` the most that one thread may run.
+    next, ``max_instructions`` the most that one thread may run. ``by_thread`` counts each thread by itself too.
 
     Raises :class:`OracleError` for a kernel that goes wrong, :class:`PtxError` for text it cannot read.
     """
     module = parse(ptx)
     machine = Machine(module, entry, three(grid), three(block), shared_bytes, symbols or {}, quantum,
                       max_instructions)  # fmt: skip
+    if by_thread:
+        machine.by_thread = {}
     buffers = [argument for argument in args if isinstance(argument, Buffer)]
     for buffer in (*buffers, *reachable):
         machine.map.place(buffer)
@@ -141,6 +145,7 @@ def pack_argument(formal: Variable, argument: Argument) -> bytes:
 
 def collect(machine: Machine, buffers: Sequence[Buffer]) -> Result:
     result = Result([b.numpy() for b in buffers], {n: bytes(b.data) for n, b in machine.symbols.items()})
+    result.by_thread = machine.by_thread or {}
     for name, plans in machine.plans.items():
         flow = machine.flows[name]
         for number, (warps, lanes) in enumerate(zip(flow.warps, flow.lanes, strict=True)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from .syntax import Function
 if TYPE_CHECKING:
     from .machine import Machine
 
+Place = tuple[int, int, int]
+
 
 @dataclass(eq=False)
 class Frame:
@@ -25,6 +28,14 @@ class Frame:
     param_base: int
     pc: int = 0
     when_done: Callable[[Thread, Frame], None] | None = None
+
+
+@dataclass
+class OwnCounts:
+    """What one thread executed: all instructions by opcode, and those whose guard held."""
+
+    opcodes: Counter[str] = field(default_factory=Counter)
+    predicated_on: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(eq=False)
@@ -41,6 +52,7 @@ class Thread:
     done: bool = False
     waiting: WarpWait | BarrierWait | None = None
     path: list[tuple[int, int, object]] = field(default_factory=list)  # (block, how it ended, where to)
+    own: OwnCounts | None = None
 
     def __post_init__(self) -> None:
         self.lane = self.number % 32

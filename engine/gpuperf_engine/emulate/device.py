@@ -33,10 +33,11 @@ from .observe import Observation
 from .program import Program, build_program
 from .recording import Event, Snapshot, Write, call_site, changes, snapshot, watch, written
 from .reduced import reduced, slice_of
+from .threads import choose_ctas
 
 __all__ = ["OBSERVABLE", "Runtime", "program_of"]
 
-OBSERVABLE = ("memory", "values")
+OBSERVABLE = ("memory", "threads", "values")
 BACKENDS = ("native", "lanes")
 RESOURCES = ("estimate", "ptxas")
 #: functions are given addresses of their own, outside every window, for indirect calls
@@ -249,8 +250,14 @@ class Runtime:
         demand: str = "values",
         max_instructions: int | None = None,
         keep: bool = True,
+        threads_of: object = None,
+        sampled: bool = False,
     ) -> tuple[Program, LaunchPlan, Observation]:
-        """Run a kernel on this memory. See ``api.Device.launch`` for the arguments and errors."""
+        """Run a kernel on this memory. See ``api.Device.launch`` for the arguments and errors.
+
+        ``sampled``: threads alone are observed, whatever the device observes; only the CTAs of ``threads_of`` run if others cannot
+        notice; nothing is recorded.
+        """
         if not isinstance(kernel, Function):
             raise LaunchError(f"a {type(kernel).__name__} is no kernel", hint='launch module["name"]')
         if not kernel.is_entry:
@@ -259,11 +266,18 @@ class Runtime:
                 span=kernel.span,
                 hint="only an .entry can be launched",
             )
-        demand = self._demand(demand)
+        demand = "control" if sampled else self._demand(demand)
         if cluster is not None:
             raise Unsupported("thread block clusters are not run yet", span=kernel.span)
         program = program_of(kernel)
         shape, threads, total = check_shape(program, grid, block, shared_bytes)
+        observe = frozenset(("threads",)) if sampled else self.observe
+        if demand == "control":
+            observe -= {"memory"}
+        if threads_of is not None and "threads" not in observe:
+            raise NotObserved(
+                "threads_of= chooses whose threads are observed", hint='use Device(observe={"threads"})'
+            )
         budget = self.max_instructions
         if max_instructions is not None:
             budget = as_whole(max_instructions, "max_instructions", 1)
@@ -295,20 +309,23 @@ class Runtime:
             threads=host_threads() if running.order_free else 1,
             pointed_at=pointed,
             names=tuple(named[address] for address, _ in pointed),
+            kept=choose_ctas(threads_of, shape) if "threads" in observe else (),
+            only_kept=sampled and running.order_free and not cooperative,
         )
         saved = None if keep else self.memory.save()
-        before = watch(self.memory, self.arrays) if "values" in self.observe else {}
+        before = watch(self.memory, self.arrays) if "values" in observe else {}
         try:
-            observe = self.observe if demand != "control" else self.observe - {"memory"}
             observation = self._backend.run(running, plan, self.memory, observe)
         finally:
             writes = changes(self.memory, self.arrays, before)
             self.memory.settle()
             if saved is not None:
                 self.memory.restore(saved)
+        observation.executed = executed
+        if sampled:
+            return program, plan, observation
         objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
         self.events.append(Event("launch", call_site(), objects, kernel.name, 0, writes))
-        observation.executed = executed
         return program, plan, observation
 
     def _demand(self, demand: str) -> str:

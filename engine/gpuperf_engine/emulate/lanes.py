@@ -24,6 +24,7 @@ from .memory import Memory
 from .observe import SITE_COLUMNS, Observation
 from .program import Program
 from .schedule import Cta, run_ctas
+from .threads import columns_of, make_table
 
 __all__ = ["LanesBackend"]
 
@@ -36,12 +37,13 @@ class LanesBackend:
     def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
         """Run a launch on the memory. Raises what the kernel does wrong; see ``api.Device.launch``."""
         _refuse_recursive_locals(program)
-        counters = _counters(program, "memory" in observe)
+        counters = _counters(program, plan, observe)
         blocks = prepare(program, plan)
         arena = Arena(memory)
         tids = [_tid(plan, warp) for warp in range(plan.warps_per_cta)]
 
-        def start(index: int) -> Cta:
+        def start(turn: int) -> Cta:
+            index = plan.kept[turn] if plan.only_kept else turn
             wide, tall, _ = plan.grid
             place = (index % wide, index // wide % tall, index // (wide * tall), 0)
             coordinates = tuple(LaneValue(np.array([number], np.uint32), _U32) for number in place)
@@ -51,7 +53,8 @@ class LanesBackend:
             return Cta(warps, barriers, lambda: (shared.bytes.tobytes(),))
 
         with np.errstate(all="ignore"):
-            run_ctas(plan.ctas, 1 if program.order_free else plan.resident, start, lambda: _written(memory))
+            count = len(plan.kept) if plan.only_kept else plan.ctas
+            run_ctas(count, 1 if program.order_free else plan.resident, start, lambda: _written(memory))
         memory.settle()
         return _observation(counters)
 
@@ -83,12 +86,13 @@ def _written(memory: Memory) -> Iterator[bytes]:
             yield memory.view(allocation).tobytes()
 
 
-def _counters(program: Program, observed: bool) -> Counters:
+def _counters(program: Program, plan: LaunchPlan, observe: frozenset[str]) -> Counters:
     blocks = len(program.blocks)
-    sites = [[0] * len(SITE_COLUMNS) for _ in program.sites] if observed else None
+    sites = [[0] * len(SITE_COLUMNS) for _ in program.sites] if "memory" in observe else None
     return Counters(
-        [0] * blocks, [0] * blocks, [0] * blocks, [0] * blocks, [0] * len(program.predicated), sites, set()
-    )
+        [0] * blocks, [0] * blocks, [0] * blocks, [0] * blocks, [0] * len(program.predicated), sites, set(),
+        make_table(program, plan) if "threads" in observe else None, columns_of(program),
+    )  # fmt: skip
 
 
 def _observation(counters: Counters) -> Observation:
@@ -103,4 +107,5 @@ def _observation(counters: Counters) -> Observation:
         np.array(counters.predicated, np.int64),
         sites,
         frozenset(counters.uninitialized),
+        threads=counters.threads,
     )

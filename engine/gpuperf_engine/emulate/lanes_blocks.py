@@ -113,7 +113,7 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
         if guard is not None:
             where = guard(warp)
             if counter is not None:
-                warp.counters.predicated[counter] += int((warp.active & where).sum())
+                warp.count_guard(counter, warp.active & where)
         values: list[LaneValue | int] = [read(warp) for read in readers]
         if reads_carry:
             values.append(warp.read_carry(function))
@@ -135,7 +135,7 @@ def _guard_only(to: Prepare, instruction: Instruction) -> Step:
 
     def step(warp: LanesWarp) -> None:
         if guard is not None and counter is not None:
-            warp.counters.predicated[counter] += int((warp.active & guard(warp)).sum())
+            warp.count_guard(counter, warp.active & guard(warp))
 
     return step
 
@@ -147,7 +147,7 @@ def _guarded_trap(to: Prepare, instruction: Instruction) -> Step:
     def step(warp: LanesWarp) -> None:
         active = warp.active if guard is None else warp.active & guard(warp)
         if counter is not None:
-            warp.counters.predicated[counter] += int(active.sum())
+            warp.count_guard(counter, active)
         if active.any():
             raise trap(warp.place(), instruction, sum(1 << lane for lane in active.nonzero()[0].tolist()))
 

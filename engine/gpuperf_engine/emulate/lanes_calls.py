@@ -92,7 +92,7 @@ class ParameterStep:
         if self.guard is not None:
             guard = self.guard(warp)
             if self.predicated is not None:
-                warp.counters.predicated[self.predicated] += int((warp.active & guard).sum())
+                warp.count_guard(self.predicated, warp.active & guard)
         if self.values:
             where = warp.active if guard is None else warp.active & guard
             for offset, read in zip(self.offsets, self.values):

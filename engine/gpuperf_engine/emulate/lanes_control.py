@@ -67,7 +67,7 @@ def _fall(block: BasicBlock) -> End:
     holds = _holds(guard)
 
     def end(warp: LanesWarp) -> Status | None:
-        warp.counters.taken[block.index] += holds(warp).bit_count()
+        warp.count_taken(block.index, holds(warp))
         return warp.go(block, target)
 
     return end
@@ -81,7 +81,7 @@ def _branch(block: BasicBlock) -> End:
     def end(warp: LanesWarp) -> Status | None:
         taken = holds(warp)
         if block.counted:
-            warp.counters.taken[block.index] += taken.bit_count()
+            warp.count_taken(block.index, taken)
         rest = warp.mask & ~taken
         if not rest or not taken:
             return warp.go(block, then if taken else other)
@@ -104,7 +104,7 @@ def _leave_branch(block: BasicBlock) -> End:
     def end(warp: LanesWarp) -> Status | None:
         taken = holds(warp)
         rest = warp.mask & ~taken
-        warp.counters.taken[block.index] += taken.bit_count()
+        warp.count_taken(block.index, taken)
         if taken and rest:
             warp.counters.divergent[block.index] += 1
         if not taken:
@@ -134,7 +134,7 @@ def _indirect(to: Prepare, block: BasicBlock) -> End:
     def end(warp: LanesWarp) -> Status | None:
         index = every_lane(index_reader(warp))
         if holds is not None:
-            warp.counters.taken[block.index] += holds(warp).bit_count()
+            warp.count_taken(block.index, holds(warp))
         sides: dict[int, int] = dict.fromkeys(successors, 0)
         for lane in lanes_of(warp.mask):
             number = int(index[lane])

@@ -55,7 +55,7 @@ class CopyStep:
         if self.guard is not None:
             active = active & self.guard(warp)
             if self.predicated is not None:
-                warp.counters.predicated[self.predicated] += int(active.sum())
+                warp.count_guard(self.predicated, active)
         lanes = np.flatnonzero(active)
         if not lanes.size:
             return

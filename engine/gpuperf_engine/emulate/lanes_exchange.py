@@ -63,7 +63,7 @@ class Exchange:
             lanes &= int(
                 np.packbits(np.broadcast_to(self.guard(warp), (32,)), bitorder="little").view("<u4")[0]
             )
-            warp.counters.predicated[self.predicated] += lanes.bit_count()
+            warp.count_guard(self.predicated, warp.lanes_array(lanes))
         if lanes:
             perform(warp, lanes, [(self, lanes)])
 

@@ -153,7 +153,7 @@ class MemoryStep:
             guard = self.guard(warp)
             active = active & guard
             if self.predicated is not None:
-                warp.counters.predicated[self.predicated] += int(active.sum())
+                warp.count_guard(self.predicated, active)
         lanes = np.flatnonzero(active)
         if not lanes.size:
             return

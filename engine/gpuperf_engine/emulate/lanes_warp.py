@@ -24,6 +24,7 @@ from .lanes_values import LaneValue
 from .launch import LaunchPlan
 from .program import Program
 from .schedule import Status
+from .threads import Columns, ThreadTable
 from .warp import AFTER, ALIGNED, AT_END, BARRIER, SIDE, Meeting, Warp
 
 if TYPE_CHECKING:
@@ -50,6 +51,15 @@ class Counters:
     predicated: list[int]
     sites: list[list[int]] | None
     uninitialized: set[int]
+    threads: ThreadTable | None
+    columns: Columns
+
+    def threads_of(self, cta: int, warp: int) -> Lanes | None:
+        """The counters of one warp's threads, if they are kept."""
+        if self.threads is None or cta not in self.threads.ctas:
+            return None
+        counts: Lanes = self.threads.counts[self.threads.ctas.index(cta), warp]
+        return counts
 
 
 @dataclass(slots=True)
@@ -87,6 +97,8 @@ class LanesWarp:
         self.active: Lanes = mask_array(0)
         self.at_barrier: BarrierEnd | None = None
         self._last = 0  # block entered last
+        #: counters of this warp's threads, shape (columns, 32), if its CTA keeps them
+        self.own = cta.counters.threads_of(cta.index, index)
 
     # -- registers -------------------------------------------------------------------------------------------------------
 
@@ -130,6 +142,18 @@ class LanesWarp:
             )
         return found
 
+    def count_guard(self, counter: int, lanes: Lanes) -> None:
+        """Lanes whose guard holds at a predicated instruction."""
+        self.counters.predicated[counter] += int(lanes.sum())
+        if self.own is not None:
+            self.own[len(self.cta.blocks) + counter] += lanes
+
+    def count_taken(self, block: int, mask: int) -> None:
+        """Lanes whose guard holds at the counted branch of a block."""
+        self.counters.taken[block] += mask.bit_count()
+        if self.own is not None:
+            self.own[self.counters.columns.taken[block]] += _lanes_array(mask)
+
     def lanes_array(self, mask: int) -> Lanes:
         """A mask as 32 ``bool``, not to be written to."""
         return _lanes_array(mask)
@@ -172,6 +196,8 @@ class LanesWarp:
                 self._last = pc
                 counters.block_warps[pc] += 1
                 counters.block_lanes[pc] += self.mask.bit_count()
+                if self.own is not None:
+                    self.own[pc] += self.active
                 self.steps += block.counts
                 if block.sync is not None and not splits.arrive(
                     block.sync.instruction.opcode, block.sync.masks(self)

@@ -79,6 +79,10 @@ class LaunchPlan:
     pointed_at: tuple[tuple[int, int], ...] = ()
     #: their names, in the same order
     names: tuple[str, ...] = ()
+    #: CTAs (linear indices, ascending) whose threads are counted one by one, if that is observed
+    kept: Sequence[int] = ()
+    #: whether only those run, which others must not be able to notice
+    only_kept: bool = False
 
     @property
     def ctas(self) -> int:

@@ -46,7 +46,7 @@ class NativeBackend:
 
     def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
         """Raises what the kernel deserves: ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError``, ``Unsupported``."""
-        code = code_of(program)
+        code = code_of(program, "threads" in observe)
         if code is None:
             from .lanes import LanesBackend
 
@@ -60,11 +60,12 @@ class NativeBackend:
         return launch.observation()
 
 
-def code_of(program: Program) -> Code | None:
-    """The program's code, compiled or loaded once; ``None`` if it must be left to the reference backend."""
-    memo, place = program.kernel.memo, "native" + program.variant
+def code_of(program: Program, threads: bool = False) -> Code | None:
+    """The program's code (which counts single threads too), compiled or loaded once; ``None`` if it must be left to the reference
+    backend."""
+    memo, place = program.kernel.memo, f"native{' threads' if threads else ''}{program.variant}"
     if place not in memo:
-        memo[place] = None if _too_rare(program) else _compile(program)
+        memo[place] = None if _too_rare(program) else _compile(program, threads)
     found = memo[place]
     if not isinstance(found, Code):
         return None
@@ -73,10 +74,10 @@ def code_of(program: Program) -> Code | None:
 
 
 @uncollected
-def _compile(program: Program) -> Code | None:
+def _compile(program: Program, threads: bool) -> Code | None:
     kernel = program.kernel
     text = hashlib.blake2b(kernel.module.text.encode("utf-8", "surrogatepass")).digest()
-    place = store.key("program", text, kernel.name, program.variant, fingerprint(0))
+    place = store.key("program", text, kernel.name, program.variant, threads, fingerprint(0))
     stored = store.read(place)
     if stored is not None:
         try:
@@ -84,7 +85,7 @@ def _compile(program: Program) -> Code | None:
         except (RuntimeError, ValueError, KeyError):
             pass
     try:
-        ir, generated = generate(program, _stores_parts_of_words(program))
+        ir, generated = generate(program, _stores_parts_of_words(program), threads)
     except Unsupported:
         # raised by the reference backend where the instruction is reached, if it is
         return None

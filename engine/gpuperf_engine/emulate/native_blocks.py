@@ -71,7 +71,7 @@ class BlockWriter:
         self.load_mask()
         count = len(self.frame.program.blocks)
         self.frame.bump("%blocks", 8 * block.index, "1")
-        self.frame.bump("%blocks", 8 * (count + block.index), self.frame.lanes_of(self.mask))
+        self.frame.count_lanes("%blocks", 8 * (count + block.index), self.mask, block.index)
         if block.counts:
             self.frame.bump("%steps", 0, str(block.counts))
         instructions = block.instructions
@@ -341,7 +341,8 @@ class BlockWriter:
         found = self.predicate(instruction.guard)
         counter = self.frame.program.predicated_of.get(instruction)
         if counter is not None:
-            self.frame.bump("%predicated", 8 * counter, self.frame.lanes_of(self.effective_mask(found)))
+            column = len(self.frame.program.blocks) + counter
+            self.frame.count_lanes("%predicated", 8 * counter, self.effective_mask(found), column)
         return found
 
     def _count_guard(self, instruction: Instruction) -> None:

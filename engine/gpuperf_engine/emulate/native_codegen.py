@@ -17,10 +17,11 @@ from ..flow.blocks import EXIT, BasicBlock
 from ..flow.operands import matched
 from ..isa.table import OperandForm
 from ..ptx.syntax import Address, CallTarget, Function, Instruction
-from .native_layout import EXIT_CODE, GATHER_CODE, RETURN_CODE, SYNC_CODE, Context, Event, State, Status
+from .native_layout import EXIT_CODE, GATHER_CODE, RETURN_CODE, SYNC_CODE, Context, Cta, Event, State, Status
 from .native_slots import Slots
 from .native_values import Writer
 from .program import Program
+from .threads import COLUMN_BYTES, columns_of
 from .warp import WAIT
 
 __all__ = ["Frame", "Generated", "address_operand", "call_target", "generate"]
@@ -49,12 +50,14 @@ class Generated:
 class Frame:
     """Everything that code generation of one program shares; the parts of it are in the ``native_…`` modules.
 
-    ``watching``: shared memory has a shadow byte for byte, because pieces of words are stored.
+    ``watching``: shared memory has a shadow byte for byte, because pieces of words are stored. ``threads``: lanes are counted one
+    by one as well.
     """
 
-    def __init__(self, program: Program, watching: bool) -> None:
+    def __init__(self, program: Program, watching: bool, threads: bool = False) -> None:
         self.program = program
         self.watching = watching
+        self.columns = columns_of(program) if threads else None
         self.writer = Writer()
         self._places = 0
         self.joins = _joins(program)
@@ -85,6 +88,16 @@ class Frame:
         cell = self.field(base, offset)
         old = self.writer.op(f"load i64, ptr {cell}")
         self.writer.do(f"store i64 {self.writer.op(f'add i64 {old}, {amount}')}, ptr {cell}")
+
+    def count_lanes(self, base: str, offset: int, mask: str, column: int) -> None:
+        """Count the lanes of an i32 mask: all together, and each in its own counter if that is wanted."""
+        self.bump(base, offset, self.lanes_of(mask))
+        if self.columns is not None:
+            writer = self.writer
+            cell = self.field("%threads", COLUMN_BYTES * column)
+            lanes = writer.op(f"zext <32 x i1> {writer.op(f'bitcast i32 {mask} to <32 x i1>')} to <32 x i64>")
+            old = writer.op(f"load <32 x i64>, ptr {cell}, align 64")
+            writer.do(f"store <32 x i64> {writer.op(f'add <32 x i64> {old}, {lanes}')}, ptr {cell}, align 64")
 
     def lanes_of(self, mask: str) -> str:
         """Number of lanes in an i32 mask, as i64."""
@@ -141,11 +154,14 @@ def _joins(program: Program) -> dict[int, list[int]]:
     return found
 
 
-def generate(program: Program, watching: bool) -> tuple[str, Generated]:
-    """The IR of a program, and what goes with it. Raises ``Unsupported``, with its position, for an instruction that cannot be run."""
+def generate(program: Program, watching: bool, threads: bool = False) -> tuple[str, Generated]:
+    """The IR of a program, and what goes with it; ``threads``: that counts lanes one by one as well.
+
+    Raises ``Unsupported``, with its position, for an instruction that cannot be run.
+    """
     from .native_blocks import BlockWriter
 
-    frame = Frame(program, watching)
+    frame = Frame(program, watching, threads)
     writer = frame.writer
     for number, function in enumerate(program.functions):
         for block in program.blocks_of(number):
@@ -216,6 +232,8 @@ def _write_entry(frame: Frame) -> None:
     writer.do(f"store i64 {writer.op(f'load i64, ptr {cell}')}, ptr %steps")
     for name, offset in _POINTERS:
         writer.do(f"%{name} = load ptr, ptr {frame.field('%ctx', offset)}, !invariant.load !0")
+    if frame.columns is not None:
+        _find_counters(frame, frame.columns.count)
     writer.do(f"%sharedbytes = load i64, ptr {frame.field('%ctx', Context.SHARED_BYTES)}, !invariant.load !0")
     writer.do("br label %dispatch")
     writer.start("dispatch")
@@ -226,6 +244,24 @@ def _write_entry(frame: Frame) -> None:
     writer.start("lost")
     writer.do(f"store i32 0, ptr {frame.field('%st', State.EVENT)}")
     writer.do(f"br label %leave{Status.EVENT}")
+
+
+def _find_counters(frame: Frame, columns: int) -> None:
+    """``%threads``: where the counters of this warp's lanes are, or room that nobody reads if its CTA is not kept."""
+    writer = frame.writer
+    base, spare, kept = (
+        writer.op(f"load ptr, ptr {frame.field('%ctx', offset)}")
+        for offset in (Context.THREADS, Context.THREADS_SPARE, Context.KEPT)
+    )
+    cta, state = frame.field("%cta", Cta.INDEX), frame.field("%st", State.INDEX)
+    index = writer.op(f"load i64, ptr {cta}")
+    place = writer.op(f"load i32, ptr {writer.op(f'getelementptr i32, ptr {kept}, i64 {index}')}")
+    warps = writer.op(f"load i64, ptr {frame.field('%ctx', Context.WARPS)}")
+    warp = writer.op(f"zext i32 {writer.op(f'load i32, ptr {state}')} to i64")
+    first = writer.op(f"mul i64 {writer.op(f'sext i32 {place} to i64')}, {warps}")
+    row = writer.op(f"mul i64 {writer.op(f'add i64 {first}, {warp}')}, {columns * COLUMN_BYTES}")
+    own = writer.op(f"getelementptr i8, ptr {base}, i64 {row}")
+    writer.do(f"%threads = select i1 {writer.op(f'icmp sge i32 {place}, 0')}, ptr {own}, ptr {spare}")
 
 
 _SAVED = (

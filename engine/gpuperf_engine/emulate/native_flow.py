@@ -77,8 +77,9 @@ def edge(to: BlockWriter, target: int) -> str:
 
 
 def _count_taken(to: BlockWriter, mask: str) -> None:
-    count = len(to.frame.program.blocks)
-    to.frame.bump("%blocks", 8 * (3 * count + to.block.index), to.frame.lanes_of(mask))
+    frame, index = to.frame, to.block.index
+    column = frame.columns.taken[index] if frame.columns is not None else 0
+    frame.count_lanes("%blocks", 8 * (3 * len(frame.program.blocks) + index), mask, column)
 
 
 def _count_divergent(to: BlockWriter) -> None:

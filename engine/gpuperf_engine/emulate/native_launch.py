@@ -29,6 +29,7 @@ from .native_threads import run_parallel
 from .observe import Observation
 from .program import Program
 from .schedule import TURN
+from .threads import COLUMN_BYTES, columns_of, make_table
 
 if TYPE_CHECKING:
     from .native import Code
@@ -89,6 +90,9 @@ class Worker:
         self.shapes = aligned(sites * SHAPE_BYTES)
         self.scratch = aligned(8192)
         self.context = aligned(Context.BYTES)
+        self.spare = aligned(
+            0 if launch.table_of_threads is None else columns_of(program).count * COLUMN_BYTES
+        )
         self._fill()
 
     def _fill(self) -> None:
@@ -128,6 +132,10 @@ class Worker:
             Context.SHAPES: address_of(self.shapes),
             Context.COUNTING: int("memory" in launch.observe),
         }
+        if launch.table_of_threads is not None:
+            fields[Context.THREADS] = address_of(launch.table_of_threads.counts)
+            fields[Context.THREADS_SPARE] = address_of(self.spare)
+            fields[Context.KEPT] = address_of(launch.kept)
         for offset, value in fields.items():
             struct.pack_into("<Q", self.context, offset, value % (1 << 64))
         struct.pack_into("<3i", self.context, Context.NTID, *plan.block)
@@ -207,6 +215,9 @@ class Launch:
         self.tids = _thread_ids(plan)
         self.params = np.frombuffer(plan.parameters + bytes(16), dtype=np.uint8).copy()
         self.symbols = np.ascontiguousarray(np.append(plan.symbols, np.uint64(0)))
+        self.table_of_threads = make_table(program, plan) if "threads" in observe else None
+        self.kept = np.full(plan.ctas if self.table_of_threads is not None else 0, -1, dtype=np.int32)
+        self.kept[list(plan.kept)] = np.arange(len(plan.kept), dtype=np.int32)
         self.workers: list[Worker] = []
         self.free: list[Slot] = []
         addresses = runtime_addresses(("run", "visit", "proceed"))
@@ -250,7 +261,11 @@ class Launch:
 
     def run(self) -> None:
         """All CTAs: on several host threads if nobody can tell, else on the deterministic schedule."""
-        if self.program.order_free and self.plan.threads > 1 and self.plan.ctas > 1:
+        if self.plan.only_kept:
+            worker = self.worker()
+            for index in self.plan.kept:
+                self.run_rounds(worker, index, index + 1)
+        elif self.program.order_free and self.plan.threads > 1 and self.plan.ctas > 1:
             run_parallel(self)
         else:
             self.run_rounds(self.worker(), 0, self.plan.ctas)
@@ -330,6 +345,7 @@ class Launch:
                 else:
                     made.sites[site.index, 1] = made.predicated[guarded]
         made.uninitialized = frozenset(unseen)
+        made.threads = self.table_of_threads
         return made
 
 

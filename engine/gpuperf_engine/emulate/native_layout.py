@@ -100,6 +100,9 @@ class Context:
     PARAMETERS = (
         344  # where the parameters of calls begin in a state, to its end; they too are zero when a CTA starts
     )
+    THREADS = 352  # counters of single threads, COLUMN_BYTES each, by kept CTA and warp
+    THREADS_SPARE = 360  # as much as one warp of a CTA that is not kept may write to
+    KEPT = 368  # i32 per CTA: its place among those that are kept, or −1
     BYTES = 384
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..flow.slicing import Slice
 from .program import Program
+from .threads import ThreadTable
 
 __all__ = [
     "LINE_BYTES",
@@ -54,6 +55,8 @@ class Observation:
     sites: NDArray[np.int64] | None
     uninitialized: frozenset[int] = field(default_factory=frozenset)
     executed: Slice | None = None
+    #: counters of single threads, if ``threads`` was observed
+    threads: ThreadTable | None = None
 
     @classmethod
     def empty(cls, program: Program, observe: frozenset[str]) -> Observation:

@@ -1,12 +1,8 @@
-"""From the counters of one launch to its profile. PYTEST_DONT_REWRITE
-
-The identity of CUDA Flux: the executions of an opcode are the sum over basic blocks of the block's executions times the
-block's static instructions, exact here because every warp's and lane's blocks are counted.
-"""
+"""From the counters of one launch to its profile. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -15,7 +11,6 @@ from ..emulate.observe import Observation
 from ..emulate.program import BasicBlock, Program
 from ..flow.slicing import Slice
 from ..garbage import uncollected
-from ..isa.model import Spelling
 from ..ptx.syntax import Instruction
 from ..results import (
     BlockProfile,
@@ -26,8 +21,9 @@ from ..results import (
     Resources,
     SiteProfile,
 )
-from .groups import PRECISIONS, add_groups, empty_groups
 from .memory import memory_totals, site_profiles
+from .opcodes import count_opcodes
+from .threads import Threads
 
 __all__ = ["LaunchRecord", "build_profile"]
 
@@ -63,28 +59,17 @@ class _Line:
     divergent: int = 0
 
 
-@dataclass(slots=True)
-class _Executions:
-    """Of one opcode: by lanes, by lanes whose guard held, by warps."""
-
-    lanes: int = 0
-    on: int = 0
-    warps: int = 0
-
-
 _Lines = defaultdict[tuple[str, int], _Line]
-_Executed = dict[Spelling, _Executions]
 
 
 @uncollected
 def build_profile(program: Program, plan: LaunchPlan, observation: Observation) -> Profile:
     """The profile of one launch of a program, whatever part of it ran."""
     ran = observation.executed
-    executed: _Executed = {}
+    totals = count_opcodes(program, observation)
     lines, sources = _Lines(_Line), _Lines(_Line)
     for block in program.blocks:
-        _count_block(block, program, observation, executed, lines, sources)
-    totals = _totals(executed)
+        _count_lines(block, observation, lines, sources)
     branches = list(_branches(program, observation, lines, sources))
     sites = site_profiles(program, observation)
     _count_sites(program, sites, lines, sources)
@@ -100,15 +85,15 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         launches=1,
         demand="values" if ran is None else ran.demand,
         share_executed=_share(program, observation, ran),
-        thread_instructions=sum(seen.lanes for seen in executed.values()),
-        warp_instructions=sum(seen.warps for seen in executed.values()),
-        thread_instructions_predicated_on=sum(seen.on for seen in executed.values()),
-        opcodes=totals["opcodes"],
-        warp_opcodes=totals["warp_opcodes"],
-        by_category=totals["by_category"],
-        units=totals["units"],
-        flops=totals["flops"],
-        nvprof=totals["nvprof"],
+        thread_instructions=totals.thread_instructions,
+        warp_instructions=totals.warp_instructions,
+        thread_instructions_predicated_on=totals.thread_instructions_predicated_on,
+        opcodes=totals.opcodes,
+        warp_opcodes=totals.warp_opcodes,
+        by_category=totals.by_category,
+        units=totals.units,
+        flops=totals.flops,
+        nvprof=totals.nvprof,
         branches=Branches(sum(item.executed for item in branches), sum(item.divergent for item in branches)),
         resources=Resources(program.registers, plan.shared_bytes, program.local_bytes),
         blocks=tuple(_block(block, program, observation) for block in program.blocks if block.tally),
@@ -118,66 +103,19 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         static_instructions=sum(len(function.instructions) for function in program.functions),
         observed_memory=memory_totals(sites) if observation.sites is not None else None,
         sites=sites,
+        observed_threads=None if observation.threads is None else Threads(program, plan, observation.threads),
         records=(LaunchRecord(program, plan, observation),),
         notes=(*kernel.module.notes, *_uninitialized(program, observation)),
     )
 
 
-def _count_block(
-    block: BasicBlock,
-    program: Program,
-    observation: Observation,
-    executed: _Executed,
-    lines: _Lines,
-    sources: _Lines,
-) -> None:
+def _count_lines(block: BasicBlock, observation: Observation, lines: _Lines, sources: _Lines) -> None:
     warps, lanes = int(observation.block_warps[block.index]), int(observation.block_lanes[block.index])
     for instruction in block.tally:
-        spelling = instruction.spelling
         for line in _lines_of(instruction, lines, sources):
             line.instructions += 1
             line.warps += warps
             line.lanes += lanes
-        if not warps:
-            continue
-        seen = executed.get(spelling)
-        if seen is None:
-            seen = executed[spelling] = _Executions()
-        seen.lanes += lanes
-        seen.warps += warps
-        seen.on += lanes if instruction.guard is None else _lanes_on(instruction, block, program, observation)
-
-
-def _totals(executed: _Executed) -> dict[str, dict[str, int]]:
-    """What follows from the executions of opcodes, by the profile's names."""
-    made: dict[str, Counter[str]] = {
-        name: Counter() for name in ("opcodes", "warp_opcodes", "by_category", "units")
-    }
-    flops, groups = Counter({"hp": 0, "sp": 0, "dp": 0}), empty_groups()
-    for spelling, seen in executed.items():
-        made["opcodes"][spelling.opcode] += seen.lanes
-        made["warp_opcodes"][spelling.opcode] += seen.warps
-        made["by_category"][spelling.category] += seen.lanes
-        made["units"][spelling.unit] += seen.warps
-        if spelling.flops and spelling.type is not None and spelling.type.name in PRECISIONS:
-            flops[PRECISIONS[spelling.type.name]] += seen.on * spelling.flops
-        add_groups(groups, spelling, seen.on, seen.warps)
-    return {
-        **{name: dict(sorted(counts.items())) for name, counts in made.items()},
-        "flops": dict(flops),
-        "nvprof": dict(groups),
-    }
-
-
-def _lanes_on(instruction: Instruction, block: BasicBlock, program: Program, observation: Observation) -> int:
-    """Lanes of a guarded instruction whose guard held."""
-    counter = program.predicated_of.get(instruction)
-    if counter is not None:
-        return int(observation.predicated[counter])
-    if block.counted and instruction is block.terminator:
-        return int(observation.taken[block.index])
-    # a guarded call or barrier: the lanes of the block of its own, which the uncounted branch leads to
-    return int(observation.block_lanes[program.block_of[instruction]])
 
 
 def _lines_of(instruction: Instruction, lines: _Lines, sources: _Lines) -> tuple[_Line, ...]:

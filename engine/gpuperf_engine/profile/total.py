@@ -61,6 +61,7 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
         sites=_rows([profile.sites for profile in profiles], SiteProfile, 7),
         observed_memory=None if any(memory is None for memory in memories) else _memories(memories),
         notes=tuple(dict.fromkeys(note for profile in profiles for note in profile.notes)),
+        observed_threads=None,
         seconds=sum(profile.seconds for profile in profiles),
         records=tuple(record for profile in profiles for record in profile.records),
     )

@@ -1,0 +1,237 @@
+"""Counts of single threads and of any set of them, and what few threads would have told about all.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..emulate.launch import Dim3, LaunchPlan
+from ..emulate.observe import Observation
+from ..emulate.program import Program
+from ..emulate.threads import ThreadTable, columns_of
+from ..errors import NotObserved, UnknownName, nearest
+from ..results import Profile
+from .groups import METRICS
+from .opcodes import Totals, count_opcodes
+
+__all__ = ["Sample", "ThreadCounts", "Threads"]
+
+_THREAD_LEVEL = tuple(metric.name for metric in METRICS if metric.level == "thread")
+
+
+@dataclass(frozen=True)
+class ThreadCounts:
+    """What some threads executed together, exact; names and meanings are those of ``Profile``. ``nvprof`` has the thread-level
+    metrics only."""
+
+    threads: int
+    thread_instructions: int
+    thread_instructions_predicated_on: int
+    opcodes: Mapping[str, int]
+    by_category: Mapping[str, int]
+    flops: Mapping[str, int]
+    nvprof: Mapping[str, int]
+
+    def groups(self, scheme: str = "nvprof") -> Mapping[str, int]:
+        """As ``Profile.groups``, at thread level. Raises ``UnknownName``."""
+        return _groups(self, scheme)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An **estimate** of a launch from few of its threads: their counts times ``of_threads / threads``.
+
+    ``places`` are the threads, as ((x, y, z) of the CTA, (x, y, z) in it); ``ctas_run`` is how many CTAs ran for it. Numbers are
+    floats, at thread level only, and no baseline takes them.
+    """
+
+    kernel: str
+    places: tuple[tuple[Dim3, Dim3], ...]
+    of_threads: int
+    ctas_run: int
+    thread_instructions: float
+    opcodes: Mapping[str, float]
+    by_category: Mapping[str, float]
+    flops: Mapping[str, float]
+    nvprof: Mapping[str, float]
+
+    @property
+    def threads(self) -> int:
+        """Threads that the estimate is from."""
+        return len(self.places)
+
+    def groups(self, scheme: str = "nvprof") -> Mapping[str, float]:
+        """As ``Profile.groups``, at thread level. Raises ``UnknownName``."""
+        return _groups(self, scheme)
+
+    def errors(self, exact: Profile, scheme: str = "nvprof") -> dict[str, float]:
+        """Relative errors against the exact profile of the same launch: ``estimate / exact − 1`` for each group that occurs in
+        either (infinity where exact is 0), and ``thread_instructions``."""
+        guess = {"thread_instructions": self.thread_instructions, **self.groups(scheme)}
+        truth = {"thread_instructions": exact.thread_instructions, **exact.groups(scheme)}
+        names = guess if scheme == "nvprof" else dict.fromkeys((*guess, *truth))
+        pairs = {name: (guess.get(name, 0.0), truth.get(name, 0)) for name in names}
+        return {
+            name: found / wanted - 1 if wanted else math.inf
+            for name, (found, wanted) in pairs.items()
+            if found or wanted
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON; says that it is an estimate."""
+        return {
+            "estimate": True,
+            "kernel": self.kernel,
+            "from_threads": [[list(cta), list(thread)] for cta, thread in self.places],
+            "of_threads": self.of_threads,
+            "ctas_run": self.ctas_run,
+            "thread_instructions": self.thread_instructions,
+            "opcodes": dict(sorted(self.opcodes.items())),
+            "by_category": dict(sorted(self.by_category.items())),
+            "flops": dict(sorted(self.flops.items())),
+            "nvprof": dict(self.nvprof),
+        }
+
+
+def _groups(counts: ThreadCounts | Sample, scheme: str) -> Mapping[str, Any]:
+    schemes = {"nvprof": counts.nvprof, "categories": counts.by_category}
+    if scheme not in schemes:
+        raise UnknownName(f"no groups {scheme!r}", hint=nearest(scheme, schemes, noun="scheme"))
+    return schemes[scheme]
+
+
+class Threads:
+    """The threads of the CTAs that a launch kept (``threads_of=``, all by default).
+
+    ``by_thread[cta, thread]`` are the counts of one thread or of several: either index is a number, (x, y, z) or a slice of
+    numbers. ``ctas`` are the linear indices of the kept CTAs, ascending.
+    """
+
+    def __init__(self, program: Program, plan: LaunchPlan, table: ThreadTable) -> None:
+        self._program = program
+        self._plan = plan
+        self._columns = columns_of(program)
+        self._counts = table.counts
+        self.ctas: Sequence[int] = table.ctas
+
+    @cached_property
+    def _by_thread(self) -> NDArray[np.int64]:
+        """Shape (kept CTAs, threads, columns)."""
+        lanes = self._counts.transpose(0, 1, 3, 2)
+        return lanes.reshape(len(self.ctas), -1, self._columns.count)[:, : self._plan.threads_per_cta]
+
+    @property
+    def blocks(self) -> NDArray[np.int64]:
+        """Executions of each basic block (``Profile.blocks``, by ``index``): shape (kept CTAs, threads, blocks), int64."""
+        return self._by_thread[:, :, : len(self._program.blocks)].copy()
+
+    @property
+    def instructions(self) -> NDArray[np.int64]:
+        """Instructions that each thread executed: shape (kept CTAs, threads), int64."""
+        sizes = np.array([block.counts for block in self._program.blocks], dtype=np.int64)
+        made: NDArray[np.int64] = self._by_thread[:, :, : len(sizes)] @ sizes
+        return made
+
+    def __getitem__(self, key: tuple[object, object]) -> ThreadCounts:
+        """Raises ``UnknownName`` for CTAs and threads that the launch has not, ``NotObserved`` for CTAs that it did not keep."""
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise UnknownName(f"no thread {key!r:.60}", hint="write by_thread[cta, thread]")
+        plan = self._plan
+        ctas = self._kept(_select(key[0], plan.grid, "CTA"), isinstance(key[0], slice))
+        return self._total(
+            [(cta, thread) for cta in ctas for thread in _select(key[1], plan.block, "thread")]
+        )
+
+    def _kept(self, wanted: Sequence[int], some: bool) -> list[int]:
+        """Positions in ``ctas``. A slice takes what is kept of it."""
+        if some:
+            return [place for place, cta in enumerate(self.ctas) if cta in wanted]
+        (cta,) = wanted
+        if cta not in self.ctas:
+            raise NotObserved(
+                f"the threads of CTA {cta} were not kept",
+                hint=f"kept are {len(self.ctas):,} CTAs, the first is {self.ctas[0]}; choose with threads_of=",
+            )
+        return [self.ctas.index(cta)]
+
+    def _total(self, places: Sequence[tuple[int, int]]) -> ThreadCounts:
+        chosen = np.array(places, dtype=np.intp).reshape(-1, 2)
+        totals = self._count(self._by_thread[chosen[:, 0], chosen[:, 1]].sum(axis=0))
+        return ThreadCounts(
+            len(places),
+            totals.thread_instructions,
+            totals.thread_instructions_predicated_on,
+            totals.opcodes,
+            totals.by_category,
+            totals.flops,
+            {name: totals.nvprof[name] for name in _THREAD_LEVEL},
+        )
+
+    def _count(self, columns: NDArray[np.int64]) -> Totals:
+        """Totals of one thread, or of a sum of threads, as if each were a warp."""
+        blocks = len(self._program.blocks)
+        observation = Observation.empty(self._program, frozenset())
+        observation.block_lanes = columns[:blocks]
+        observation.predicated = columns[blocks : blocks + len(self._program.predicated)]
+        for block, column in self._columns.taken.items():
+            observation.taken[block] = columns[column]
+        return count_opcodes(self._program, observation)
+
+    def sample(self) -> Sample:
+        """What the centre thread of each kept CTA tells about the whole launch: the published choice where the one CTA kept is
+        the centre (``threads_of="centre"``)."""
+        plan = self._plan
+        centre = tuple(size // 2 for size in plan.block)
+        thread = _linear(centre, plan.block)
+        found = self._total([(place, thread) for place in range(len(self.ctas))])
+        of_threads = plan.ctas * plan.threads_per_cta
+
+        def scaled(counts: Mapping[str, int]) -> dict[str, float]:
+            return {name: count * of_threads / found.threads for name, count in counts.items()}
+
+        return Sample(
+            self._program.kernel.name,
+            tuple((_place(cta, plan.grid), _place(thread, plan.block)) for cta in self.ctas),
+            of_threads,
+            len(self.ctas) if plan.only_kept else plan.ctas,
+            found.thread_instructions * of_threads / found.threads,
+            scaled(found.opcodes),
+            scaled(found.by_category),
+            scaled(found.flops),
+            scaled(found.nvprof),
+        )
+
+
+def _linear(place: Sequence[int], shape: Dim3) -> int:
+    return int(place[0] + shape[0] * (place[1] + shape[1] * place[2]))
+
+
+def _place(index: int, shape: Dim3) -> Dim3:
+    return index % shape[0], index // shape[0] % shape[1], index // (shape[0] * shape[1])
+
+
+def _select(wanted: Any, shape: Dim3, what: str) -> Sequence[int]:
+    """Linear indices. Raises ``UnknownName`` for what there is not."""
+    count = math.prod(shape)
+    if isinstance(wanted, slice):
+        return range(*wanted.indices(count))
+    if isinstance(wanted, tuple) and 1 <= len(wanted) <= 3:
+        place = (*wanted, 0, 0)[:3]
+        if all(_inside(part, size) for part, size in zip(place, shape)):
+            return (_linear(place, shape),)
+    elif _inside(wanted, count):
+        return (int(wanted.__index__()),)
+    raise UnknownName(f"no {what} {wanted!r:.60}", hint=f"there are {count:,}, from 0 on, {shape} by axis")
+
+
+def _inside(part: Any, size: int) -> bool:
+    return hasattr(part, "__index__") and not isinstance(part, bool) and 0 <= part < size

@@ -191,6 +191,14 @@ def test_profiles_are_the_same_with_and_without_threads() -> None:
     assert all(profile.to_dict() == profiles[0].to_dict() for profile in profiles)
 
 
+def test_demands_count_the_same_threads(backend: str) -> None:
+    whole = launched(backend, UNEVEN, (2, 3), 70, (np.zeros(1, np.float32),))
+    slim = launched(backend, UNEVEN, (2, 3), 70, (np.zeros(1, np.float32),), demand="control")
+    assert slim.share_executed < 1
+    np.testing.assert_array_equal(slim.by_thread.blocks, whole.by_thread.blocks)
+    assert slim.by_thread[4, 30:50] == whole.by_thread[4, 30:50]
+
+
 # -- samples
 
 
@@ -267,6 +275,8 @@ DONE:
     assert out.numpy().tolist() == [9]
     cooperative = device.sample(kernel, 2, 1, [out], cooperative=True)
     assert cooperative.ctas_run == 2
+    unused = module("ld.param.u64 %rd0, [out];\natom.global.add.u32 %r0, [%rd0], 1;\nret;", ".param .u64 out")
+    assert device.sample(ge.parse(unused, path="k.ptx")["k"], 9, 1, [out]).ctas_run == 1
 
 
 def test_random_kernels_thread_by_thread() -> None:

@@ -292,6 +292,71 @@ def test_symbols_are_arrays(backend: str) -> None:
     assert device.symbol(kernel, "numbers").numpy().tolist() == [-1, 2, 0x7FFFFFFF, 65]
 
 
+def sums_coeffs() -> ge.Module:
+    """A kernel that adds its one argument to ``coeffs[0]``, and variables that have no array."""
+    return ge.parse(
+        """.version 8.0
+.target sm_80
+.address_size 64
+.global .u32 coeffs[2] = {5};
+.shared .u32 tile[4];
+.extern .global .u32 elsewhere;
+.visible .entry k(.param .u32 n) {
+.reg .b32 %r;
+ld.param.u32 %r, [n];
+red.global.add.u32 [coeffs], %r;
+ret; }
+"""
+    )
+
+
+def test_a_kernels_symbol_is_the_array_on_the_current_device(backend: str) -> None:
+    kernel = sums_coeffs()["k"]
+    device = device_of(backend)
+    coeffs = kernel.symbol("coeffs")
+    assert coeffs.numpy().tolist() == [5, 0]
+    coeffs.copy_from(np.array([7, 1], np.uint32))
+    device.launch(kernel, 1, 1, [np.uint32(3)])
+    assert kernel.symbol("coeffs").numpy().tolist() == [10, 1]
+    assert kernel.symbol("coeffs") is device.symbol(kernel, "coeffs")
+
+    # the device made or launched on last is the current one
+    other = device_of(backend)
+    assert kernel.symbol("coeffs").numpy().tolist() == [5, 0]
+    other.launch(kernel, 1, 1, [np.uint32(1)])
+    device.launch(kernel, 1, 1, [np.uint32(1)])
+    assert kernel.symbol("coeffs").numpy().tolist() == [11, 1]
+    assert other.symbol(kernel, "coeffs").numpy().tolist() == [6, 0]
+
+
+def test_variables_set_on_one_device_are_not_silently_missing_on_another(backend: str) -> None:
+    kernel = sums_coeffs()["k"]
+    meant, _newest = device_of(backend), device_of(backend)
+    kernel.symbol("coeffs").fill(1)
+    with pytest.raises(ge.LaunchError, match=r"was not the current one") as error:
+        meant.launch(kernel, 1, 1, [np.uint32(1)])
+    assert "device.symbol(module['k'], …)" in str(error.value)
+    meant.symbol(kernel, "coeffs").fill(2)
+    meant.launch(kernel, 1, 1, [np.uint32(1)])
+    assert kernel.symbol("coeffs").numpy().tolist() == [3, 2]
+
+
+@pytest.mark.parametrize("name", ["tile", "elsewhere", "nothing"])
+def test_what_has_no_memory_on_the_device_is_no_symbol(backend: str, name: str) -> None:
+    device = device_of(backend)
+    kernel = sums_coeffs()["k"]
+    with pytest.raises(ge.UnknownName, match=name):
+        kernel.symbol(name)
+    with pytest.raises(ge.UnknownName, match=name):
+        device.symbol(kernel, name)
+
+
+def test_without_a_device_there_are_no_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuperf_engine.ptx.syntax._current", lambda: None)
+    with pytest.raises(ge.LaunchError, match=r"'coeffs' is on no device yet"):
+        sums_coeffs()["k"].symbol("coeffs")
+
+
 @pytest.mark.parametrize(
     ("grid", "block"),
     [

@@ -7,6 +7,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import LaunchError, NotObserved, UnknownName, Unsupported, nearest
 from ..flow.slicing import DEMANDS, Slice
-from ..ptx.syntax import Function, Variable
+from ..ptx.syntax import Function, Module, Variable, make_current
 from .arrays import DeviceArray, as_dtype, as_shape, as_whole, converted, dtype_of_variable
 from .knowledge import Knowledge, pointers
 from .launch import (
@@ -37,6 +38,7 @@ from .threads import choose_ctas
 
 __all__ = ["OBSERVABLE", "Runtime", "program_of"]
 
+_numbers = itertools.count()
 OBSERVABLE = ("memory", "threads", "values")
 BACKENDS = ("native", "lanes")
 RESOURCES = ("estimate", "ptxas")
@@ -105,6 +107,9 @@ class Runtime:
         self._variables: dict[Variable, DeviceArray] = {}
         self._parameters: dict[Function, Allocation] = {}
         self._names: dict[str, int] = {}
+        self._number = next(_numbers)
+        self._launched: set[Module] = set()
+        make_current(self)
 
     # -- arrays ---------------------------------------------------------------------------------------------------------
 
@@ -192,7 +197,36 @@ class Runtime:
 
     def symbol(self, kernel: Function, name: str) -> DeviceArray:
         """The array of a ``__constant__`` or ``__device__`` variable of the kernel's module. Raises ``UnknownName``."""
-        return self._variable(kernel.module.variable(name))
+        variable = kernel.module.variable(name)
+        if variable.space not in ("global", "const") or variable.linkage == "extern":
+            raise UnknownName(
+                f".{variable.space} variable {name!r} has no memory on the device itself"
+                if variable.linkage != "extern"
+                else f"variable {name!r} is declared extern and defined in no module given",
+                span=variable.span,
+                hint="accepted: .global and .const variables that the module defines",
+            )
+        found = self._variable(variable)
+        kernel.module.expected_on = None
+        return found
+
+    def current_symbol(self, kernel: Function, name: str) -> DeviceArray:
+        """What ``kernel.symbol(name)`` is while this is the current device."""
+        found = self.symbol(kernel, name)
+        if kernel.module not in self._launched:
+            kernel.module.expected_on = self._number
+        return found
+
+    def _becomes_current(self, kernel: Function) -> None:
+        """Before a launch. Raises ``LaunchError`` if the kernel's variables were set on another device instead."""
+        if kernel.module.expected_on not in (None, self._number):
+            raise LaunchError(
+                f"{kernel.name!r} is launched on a device that was not the current one when symbol() was called on its kernel",
+                hint=f"with several devices, name the one that is meant: device.symbol(module[{kernel.name!r}], …)",
+            )
+        kernel.module.expected_on = None
+        self._launched.add(kernel.module)
+        make_current(self)
 
     def share_variables(self, kernels: Iterable[Function]) -> None:
         """Let variables that the kernels' modules declare alike, by name, size and initial contents, be the same memory.
@@ -269,6 +303,7 @@ class Runtime:
         demand = "control" if sampled else self._demand(demand)
         if cluster is not None:
             raise Unsupported("thread block clusters are not run yet", span=kernel.span)
+        self._becomes_current(kernel)
         program = program_of(kernel)
         shape, threads, total = check_shape(program, grid, block, shared_bytes)
         observe = frozenset(("threads",)) if sampled else self.observe

@@ -7,11 +7,12 @@ program that was compiled to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import UnknownName, nearest
+from ..errors import LaunchError, UnknownName, nearest
 from ..isa.types import ScalarType
 from ..source import SourcePosition, Span
 
@@ -37,6 +38,7 @@ __all__ = [
     "Symbol",
     "Variable",
     "Vector",
+    "make_current",
 ]
 
 
@@ -240,6 +242,25 @@ class Instruction:
         return first if isinstance(first, CallTarget) else None
 
 
+class CurrentDevice(Protocol):
+    """Where ``Function.symbol`` finds variables."""
+
+    def current_symbol(self, kernel: Function, name: str) -> Any: ...
+
+
+def _no_device() -> CurrentDevice | None:
+    return None
+
+
+_current: Callable[[], CurrentDevice | None] = _no_device
+
+
+def make_current(device: CurrentDevice) -> None:
+    """Let ``Function.symbol`` mean arrays on this device, as long as it lives."""
+    global _current
+    _current = weakref.ref(device)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Function:
     """An ``.entry`` or ``.func``. Without body (``.extern .func``) ``instructions`` is empty and ``defined`` false."""
@@ -276,9 +297,19 @@ class Function:
         """Size of the parameter buffer of an entry in bytes."""
         return max((param.offset + param.size for param in self.params), default=0)
 
-    def symbol(self, name: str) -> Variable:
-        """A ``__device__``/``__constant__`` variable of the kernel's module. Raises ``UnknownName``."""
-        return self.module.variable(name)
+    def symbol(self, name: str) -> Any:
+        """The array of a ``__device__`` or ``__constant__`` variable of the kernel's module on the current device: the one
+        made or launched on last. ``device.symbol(kernel, name)`` is the array on another.
+
+        Raises ``UnknownName``, and ``LaunchError`` while there is no device.
+        """
+        self.module.variable(name)
+        device = _current()
+        if device is None:
+            raise LaunchError(
+                f"variable {name!r} is on no device yet", hint="make a device first: device = ge.Device()"
+            )
+        return device.current_symbol(self, name)
 
 
 Kernel = Function
@@ -303,6 +334,8 @@ class Module:
     files: Mapping[int, str] = field(default_factory=dict)
     aliases: dict[str, Function] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    #: number of the device on which ``Function.symbol`` was taken before the first launch there
+    expected_on: int | None = None
 
     def __repr__(self) -> str:
         return f"<Module {self.path!r}: {len(self.functions)} functions, {len(self.variables)} variables>"

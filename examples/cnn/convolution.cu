@@ -2,7 +2,7 @@
 // is never stored: its tiles are gathered from the images on their way to shared memory.
 //
 // A block of 256 threads computes 64 filters at 64 pixels, each thread 4 x 4 of them in registers. Tiles are double
-// buffered: while one is multiplied, the next is on its way into registers. Accepts any sizes.
+// buffered: while one is multiplied, the next is on its way. Accepts any sizes.
 #include "tensor.cuh"
 
 struct Shape {
@@ -37,23 +37,24 @@ __device__ inline void convolve(const Shape& shape, const float* __restrict__ im
     const int col = pixel % shape.out_width * shape.stride - shape.padding;
     const float* const origin = images + (image * shape.channels * shape.height + row) * shape.width + col;
 
-    float next_f[kLoads], next_p[kLoads];
-    const auto fetch = [&](int first) {
+    const auto fetch = [&](int buffer, int first) {
 #pragma unroll
         for (int i = 0; i < kLoads; ++i) {
-            const int f = first_filter + t / kDepth + i * (kThreads / kDepth);
-            const int k = first + t % kDepth;
-            next_f[i] = load_if((f < shape.filters) & (k < depth), filters + f * depth + k);
+            const int f = t / kDepth + i * (kThreads / kDepth);
+            const int k = t % kDepth;
+            const bool inside = (first_filter + f < shape.filters) & (first + k < depth);
+            copy_or_zero(&tile_f[buffer][k][f], filters + (first_filter + f) * depth + first + k, inside);
         }
 #pragma unroll
         for (int i = 0; i < kLoads; ++i) {
-            const int k = first + t / kTile + i * (kThreads / kTile);
-            const int c = k / (kSize * kSize);
-            const int r = k / kSize % kSize;
-            const int s = k % kSize;
-            const bool inside = (pixel < pixels) & (k < depth) & (static_cast<unsigned>(row + r) < shape.height) &
+            const int k = t / kTile + i * (kThreads / kTile);
+            const int c = (first + k) / (kSize * kSize);
+            const int r = (first + k) / kSize % kSize;
+            const int s = (first + k) % kSize;
+            const bool inside = (pixel < pixels) & (first + k < depth) &
+                                (static_cast<unsigned>(row + r) < shape.height) &
                                 (static_cast<unsigned>(col + s) < shape.width);
-            next_p[i] = load_if(inside, origin + (c * shape.height + r) * shape.width + s);
+            copy_or_zero(&tile_p[buffer][k][t % kTile], origin + (c * shape.height + r) * shape.width + s, inside);
         }
     };
 
@@ -61,15 +62,11 @@ __device__ inline void convolve(const Shape& shape, const float* __restrict__ im
     const int piece_p = t % (kTile / kPiece) * kPiece;
     float sum[kPiece][kPiece] = {};
     int buffer = 0;
-    fetch(0);
+    fetch(buffer, 0);
     for (int first = 0; first < depth; first += kDepth) {
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i) {
-            tile_f[buffer][t % kDepth][t / kDepth + i * (kThreads / kDepth)] = next_f[i];
-            tile_p[buffer][t / kTile + i * (kThreads / kTile)][t % kTile] = next_p[i];
-        }
-        __syncthreads();  // one per step: the other buffer is written only after everyone has come here again
-        fetch(first + kDepth);
+        wait_for_copies();
+        __syncthreads();  // the tile is there, and everyone is done with the other buffer
+        fetch(buffer ^ 1, first + kDepth);
 #pragma unroll
         for (int i = 0; i < kDepth; ++i) {
             const float4 f = *reinterpret_cast<const float4*>(&tile_f[buffer][i][piece_f]);
@@ -85,16 +82,25 @@ __device__ inline void convolve(const Shape& shape, const float* __restrict__ im
         buffer ^= 1;
     }
 
+    // Only blocks at the edge look whether each result has a place.
+    const bool whole = first_filter + kTile <= shape.filters && first_pixel + kTile <= pixels;
+    const auto store = [&](bool guarded) {
 #pragma unroll
-    for (int b = 0; b < kPiece; ++b) {
-        const int where = first_pixel + piece_p + b;
-        float* const target = out + where / plane * shape.filters * plane + where % plane;
+        for (int b = 0; b < kPiece; ++b) {
+            const int where = first_pixel + piece_p + b;
+            float* const target = out + where / plane * shape.filters * plane + where % plane;
 #pragma unroll
-        for (int a = 0; a < kPiece; ++a) {
-            const int f = first_filter + piece_f + a;
-            store_if((f < shape.filters) & (where < pixels), target + f * plane, sum[a][b]);
+            for (int a = 0; a < kPiece; ++a) {
+                const int f = first_filter + piece_f + a;
+                if (!guarded || (f < shape.filters && where < pixels))
+                    target[f * plane] = sum[a][b];
+            }
         }
-    }
+    };
+    if (whole)
+        store(false);
+    else
+        store(true);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)

@@ -28,7 +28,7 @@ __device__ inline void convolve(int channels, int height, int width, const float
         const int row = first_row * kStride - 1 + e / kHalo;
         const int col = first_col * kStride - 1 + e % kHalo;
         const bool inside = (static_cast<unsigned>(row) < height) & (static_cast<unsigned>(col) < width);
-        tile[e] = load_if(inside, image + row * width + col);
+        copy_or_zero(&tile[e], image + row * width + col, inside);
     }
     float filter[3][3];
 #pragma unroll
@@ -36,6 +36,7 @@ __device__ inline void convolve(int channels, int height, int width, const float
 #pragma unroll
         for (int s = 0; s < 3; ++s)
             filter[r][s] = filters[blockIdx.z % channels * 9 + r * 3 + s];
+    wait_for_copies();
     __syncthreads();
 
     float sum[kRows] = {};
@@ -51,11 +52,13 @@ __device__ inline void convolve(int channels, int height, int width, const float
         }
 
     float* const target = out + blockIdx.z * out_height * out_width;
+    const bool whole = first_row + kTile <= out_height && first_col + kTile <= out_width;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
         const int row = first_row + y + i;
         const int col = first_col + x;
-        store_if((row < out_height) & (col < out_width), target + row * out_width + col, sum[i]);
+        if (whole || (row < out_height && col < out_width))
+            target[row * out_width + col] = sum[i];
     }
 }
 

@@ -19,8 +19,9 @@ extern "C" __global__ void max_pool_3x3(int height, int width, const float* __re
     for (int r = 2 * row - 1; r <= 2 * row + 1; ++r)
 #pragma unroll
         for (int s = 2 * col - 1; s <= 2 * col + 1; ++s) {
-            const bool inside = (static_cast<unsigned>(r) < height) & (static_cast<unsigned>(s) < width);
-            largest = fmaxf(largest, load_if(inside, image + r * width + s, -CUDART_INF_F));
+            // beyond the border is taken the nearest pixel, which is in the window as well
+            const int nearest = min(max(r, 0), height - 1) * width + min(max(s, 0), width - 1);
+            largest = fmaxf(largest, image[nearest]);
         }
     out[(blockIdx.z * out_height + row) * out_width + col] = largest;
 }

@@ -9,7 +9,7 @@ from case_programs import blank, blocks, floats
 from case_types import Array, Launch, Program, close, exactly
 
 from . import reference
-from .network import SHAPE
+from .layers import SHAPE
 
 
 def _exact(function: Callable[..., Array], *values: Array, **keywords: int) -> Array:

@@ -1,32 +1,18 @@
-// Tensors are single precision, dense, in NCHW order. The accesses below are predicated instructions, not branches: an
-// element beyond the border costs a warp no divergence, and its address is never touched.
+// Tensors are single precision, dense, in NCHW order.
 #pragma once
 
-// *address, or otherwise where inside is false.
-__device__ inline float load_if(bool inside, const float* address, float otherwise = 0.0f)
+// Starts a copy of one element to shared memory; of zero, without touching the address, where inside is false: the size of
+// the source is an operand of the copy, so a border costs no branch.
+__device__ inline void copy_or_zero(float* shared, const float* global, bool inside)
 {
-    float value = otherwise;
-    asm("{\n"
-        "    .reg .pred inside;\n"
-        "    setp.ne.s32 inside, %2, 0;\n"
-        "    @inside ld.global.nc.f32 %0, [%1];\n"
-        "}"
-        : "+f"(value)
-        : "l"(address), "r"(static_cast<int>(inside)));
-    return value;
+    const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" : : "r"(to), "l"(global), "r"(inside ? 4 : 0) : "memory");
 }
 
-// *address = value where inside is true.
-__device__ inline void store_if(bool inside, float* address, float value)
+// Waits until everything whose copy this thread has started is there.
+__device__ inline void wait_for_copies()
 {
-    asm volatile("{\n"
-                 "    .reg .pred inside;\n"
-                 "    setp.ne.s32 inside, %2, 0;\n"
-                 "    @inside st.global.f32 [%0], %1;\n"
-                 "}"
-                 :
-                 : "l"(address), "f"(value), "r"(static_cast<int>(inside))
-                 : "memory");
+    asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
 // The sum over the lanes of a warp, in every lane.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from examples.cnn.network import small_network
+from examples.cnn.layers import small_network
 
 
 @pytest.mark.gpuperf(targets=["a100-sxm-80gb", "h100-sxm"])

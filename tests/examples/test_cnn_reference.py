@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 from cnn import reference
-from cnn.network import small_network
+from cnn.layers import small_network
 
 
 def element(image, filters, stride, padding, row, col):

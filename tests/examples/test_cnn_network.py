@@ -1,0 +1,45 @@
+"""The convolutional network by its control slice alone: the counts of the whole program for a small part of the work."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+from cnn.layers import small_network
+from cnn.network import main, profiles
+
+SLICE, NETWORK = 0.10, 22
+
+
+@pytest.fixture(scope="module")
+def counted():
+    """The profiles of all layers under ``control``."""
+    return profiles(small_network(), "control")
+
+
+def test_every_count_is_that_of_the_whole_program(counted):
+    for one, whole in zip(counted, profiles(small_network(), "values"), strict=True):
+        assert (one.demand, whole.demand) == ("control", "values")
+        assert one.branch_sites == whole.branch_sites
+        assert one.blocks == whole.blocks
+        assert one.opcodes == whole.opcodes and one.warp_opcodes == whole.warp_opcodes
+
+
+def test_the_slice_is_a_small_part(counted):
+    ran = sum(profile.share_executed * profile.thread_instructions for profile in counted)
+    assert 0 < ran <= SLICE * sum(profile.thread_instructions for profile in counted)
+
+
+def test_the_script_writes_a_row_per_layer(tmp_path, capsys):
+    main(["--batch", "1", "-o", str(tmp_path / "network.csv")])
+    with open(tmp_path / "network.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == NETWORK
+    assert [row["layer"] for row in rows] == [layer.name for layer in small_network(1).layers]
+    assert rows[-1]["kernel"] == "softmax" and rows[-1]["file"] == "classifier.ptx"
+    stem = rows[0]
+    assert (stem["kernel"], stem["ctas"], stem["threads"]) == ("convolution_3x3", "16", "4096")
+    assert float(stem["branch_efficiency"]) == 100 and int(stem["divergent_branches"]) == 0
+    assert capsys.readouterr().out == ""
+    main(["--batch", "1"])
+    assert len(capsys.readouterr().out.splitlines()) == NETWORK + 1

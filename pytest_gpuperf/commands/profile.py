@@ -5,19 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gpuperf_engine.errors import nearest
 
 from .._engine import load
-from ..explained import explanation_tables
-from ..figures import number
-from ..progress import Progress, on_terminal, step
+from ..progress import on_terminal, step
 from ..textsafe import clean
-from .common import OK, UsageError, columns, parse_file, write
+from .common import OK, UsageError, write
+from .profile_view import Shown, document_of, lines_of
 from .programs import LaunchSpec, ProgramSpec, read_program
 
 __all__ = ["add_parser"]
@@ -80,6 +78,29 @@ def add_parser(commands: Any) -> None:
         choices=("categories", "nvprof"),
         help="how opcodes are grouped: by category (the default), or as the metrics of nvprof; adds columns to csv",
     )
+    parser.add_argument(
+        "--demand",
+        choices=("values", "addresses", "control"),
+        default="values",
+        help="how much of the kernel is run: all of it, what addresses need, or what control flow needs (default: values)",
+    )
+    parser.add_argument(
+        "--thread",
+        metavar="CTA:THREAD",
+        action="append",
+        default=[],
+        type=_thread,
+        help="count this thread by itself too, both as N or X,Y[,Z] (repeatable)",
+    )
+    parser.add_argument(
+        "--sample",
+        metavar="centre|K",
+        type=_sample,
+        help="an estimate from the centre thread of the centre CTA, or of each of K CTAs",
+    )
+    parser.add_argument(
+        "--exact", action="store_true", help="with --sample: count everything too, and show the errors"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
     parser.set_defaults(run=run)
 
@@ -94,45 +115,91 @@ def _dimensions(text: str) -> tuple[int, ...]:
     return parts
 
 
+def _thread(text: str) -> tuple[Any, Any]:
+    """CTA and thread as ``by_thread`` takes them."""
+    try:
+        cta, thread = (tuple(int(part) for part in place.split(",")) for place in text.split(":"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not CTA:THREAD") from None
+    return (cta[0] if len(cta) == 1 else cta), (thread[0] if len(thread) == 1 else thread)
+
+
+def _sample(text: str) -> str | int:
+    if text == "centre":
+        return text
+    if text.isdecimal() and int(text):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is neither 'centre' nor a number of CTAs")
+
+
 def run(arguments: argparse.Namespace) -> int:
+    # NumPy comes with it
+    from .profile_run import run_program
+
     engine = load()
     known = engine.machine_ids()
     for target in arguments.target:
         if target not in known:
             raise UsageError(f"--target {target!r} is not known; {nearest(target, known, noun='target')}")
-    device = engine.Device(
-        observe={"memory", "values"}, backend=arguments.backend, resources=arguments.resources
-    )
     program = _program(arguments)
+    _check_sample(arguments, program)
+    observe = {"values": {"memory", "values"}, "addresses": {"memory"}, "control": set()}[arguments.demand]
+    device = engine.Device(
+        observe=observe | ({"threads"} if arguments.thread else set()),
+        backend=arguments.backend,
+        resources=arguments.resources,
+    )
     progress = on_terminal(sys.stderr)
-    profiles = _launched(program, device, arguments.max_instructions, progress)
+    ran = run_program(program, device, arguments, progress)
+    profiles = [profile for _, profile in ran if profile is not None]
     targets = tuple(dict.fromkeys(arguments.target))
     with step(progress, "predicting time"):
         estimates = [{target: engine.estimate(profile, target) for target in targets} for profile in profiles]
-    with step(progress, "looking for findings"):
-        findings = engine.find_patterns(device)
+    findings: Any = ()
+    if "values" in observe:
+        with step(progress, "looking for findings"):
+            findings = engine.find_patterns(device)
     if arguments.format == "csv":
         _write_csv(
             engine.csv_text(profiles, _further(profiles, estimates, arguments.groups)), arguments.output
         )
         return OK
+    launches = [
+        Shown(sample, profile, estimates[place] if profiles else {}, _threads(profile, arguments.thread))
+        for place, (sample, profile) in enumerate(ran)
+    ]
     if arguments.format == "json":
-        launches = [_launch(*pair) for pair in zip(profiles, estimates, strict=True)]
+        documents = [document_of(shown) for shown in launches]
         found = [{"rule": f.rule, "object": f.object, "message": f.message} for f in findings]
         document = {
             "schema_version": 1,
-            **({"launches": launches} if arguments.launches else launches[0]),
+            **({"launches": documents} if arguments.launches else documents[0]),
             "findings": found,
         }
         write(json.dumps(document, indent=1, ensure_ascii=False) + "\n", arguments.output)
         return OK
-    lines = []
-    for profile, predicted in zip(profiles, estimates, strict=True):
-        found = engine.explain(profile).to_dict()
-        lines += [*_table(profile, predicted, arguments.groups or "categories", found), ""]
+    lines: list[str] = []
+    for shown in launches:
+        lines += [*lines_of(shown, arguments.groups or "categories"), ""]
     lines += [f"finding: {finding.rule} {finding.object}: {finding.message}" for finding in findings]
     write("\n".join(lines).rstrip("\n") + "\n", arguments.output)
     return OK
+
+
+def _check_sample(arguments: argparse.Namespace, program: ProgramSpec) -> None:
+    if arguments.sample is None:
+        if arguments.exact:
+            raise UsageError("--exact goes with --sample; without it everything is exact")
+        return
+    if arguments.format == "csv":
+        raise UsageError("--format csv has no place for estimates: leave out --sample, or use json")
+    if arguments.exact:
+        return
+    for given, option in ((arguments.target, "--target"), (arguments.thread, "--thread")):
+        if given:
+            raise UsageError(f"{option} needs what --sample alone does not count: add --exact")
+    if len(program.launches) > 1:
+        raise UsageError("--sample leaves memory as it was: for several launches add --exact")
 
 
 def _program(arguments: argparse.Namespace) -> ProgramSpec:
@@ -151,51 +218,8 @@ def _program(arguments: argparse.Namespace) -> ProgramSpec:
     return ProgramSpec({}, (LaunchSpec(**given, args=tuple(arguments.arg)),), Path())
 
 
-def _launched(
-    program: ProgramSpec, device: Any, max_instructions: int | None, progress: Progress | None
-) -> list[Any]:
-    from .arguments import make_argument
-
-    arrays = {
-        name: make_argument(spec, device, where, program.folder)
-        for name, (spec, where) in program.arrays.items()
-    }
-    modules: dict[str, Any] = {}
-    profiles = []
-    for launch in program.launches:
-        path = str(program.folder / launch.file)
-        if path not in modules:
-            with step(progress, "reading PTX"):
-                modules[path] = parse_file(path)
-        kernel = _kernel(modules[path], path, launch.entry)
-        with step(progress, f"running {kernel.name}"):
-            profile = device.launch(
-                kernel,
-                grid=launch.grid,
-                block=launch.block,
-                args=[
-                    arrays[spec]
-                    if spec in arrays
-                    else make_argument(spec, device, launch.where, program.folder)
-                    for spec in launch.args
-                ],
-                shared_bytes=launch.shared_bytes,
-                cooperative=launch.cooperative,
-                max_instructions=max_instructions,
-            )
-        profiles.append(profile)
-    return profiles
-
-
-def _kernel(module: Any, path: str, entry: str | None) -> Any:
-    names = list(module.kernels)
-    if entry is None and len(names) != 1:
-        raise UsageError(
-            f"{path} has {len(names)} kernels: say which one with --entry ({nearest('', names, noun='kernel')})"
-        )
-    if entry is not None and entry not in names:
-        raise UsageError(f"no kernel {entry!r} in {path}: {nearest(entry, names, noun='kernel')}")
-    return module[entry or names[0]]
+def _threads(profile: Any, wanted: Sequence[tuple[Any, Any]]) -> list[tuple[str, Any]]:
+    return [(f"CTA {cta} thread {thread}", profile.by_thread[cta, thread]) for cta, thread in wanted]
 
 
 def _further(
@@ -216,82 +240,3 @@ def _write_csv(text: str, output: str | None) -> None:
         sys.stdout.write("\r\n".join(clean(line) for line in text.split("\r\n")))
     else:
         write(text, output)
-
-
-def _launch(profile: Any, estimates: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "profile": profile.to_dict(),
-        "explanation": load().explain(profile).to_dict(),
-        "estimates": {
-            name: {
-                "model": e.model,
-                "machine_revision": e.machine_revision,
-                "time_us": e.time_us,
-                "launch_us": e.launch_us,
-                "limiter": e.limiter,
-                "bounds": dict(e.bounds),
-                "occupancy": e.occupancy,
-                "ctas_per_sm": e.ctas_per_sm,
-                "waves": e.waves,
-                "notes": list(e.notes),
-            }
-            for name, e in estimates.items()
-        },
-    }
-
-
-def _metrics(profile: Any) -> Iterator[tuple[str, int | float]]:
-    yield "thread_instructions", profile.thread_instructions
-    yield "warp_instructions", profile.warp_instructions
-    yield "thread_instructions_predicated_on", profile.thread_instructions_predicated_on
-    yield "branches.executed", profile.branches.executed
-    yield "branches.divergent", profile.branches.divergent
-    yield "branches.efficiency", profile.branches.efficiency
-    for name, value in asdict(profile.memory).items():
-        if isinstance(value, int):
-            yield f"memory.{name}", value
-    yield "resources.registers", profile.resources.registers
-    yield "resources.shared_bytes", profile.resources.shared_bytes
-    yield "resources.local_bytes", profile.resources.local_bytes
-    for name, value in sorted(profile.flops.items()):
-        yield f"flops.{name}", value
-
-
-def _table(
-    profile: Any, estimates: dict[str, Any], groups: str, explanation: dict[str, Any]
-) -> Iterator[str]:
-    grid, block = (" × ".join(str(part) for part in parts) for parts in (profile.grid, profile.block))
-    yield f"{profile.kernel} of {profile.path} ({profile.target}), grid {grid}, block {block}"
-    for note in profile.notes:
-        yield f"note: {note}"
-    yield ""
-    yield from columns([(name, number(value)) for name, value in _metrics(profile) if value], right=(1,))
-    yield ""
-    head = ("category", "thread instructions") if groups == "categories" else ("metric", "executions")
-    counts = [(name, number(value)) for name, value in profile.groups(groups).items() if value]
-    yield from columns([head, *counts], right=(1,))
-    yield ""
-    opcodes = sorted(profile.opcodes, key=lambda name: (-profile.opcodes[name], name))
-    table = [("opcode", "threads", "warps")]
-    table += [
-        (name, number(profile.opcodes[name]), number(profile.warp_opcodes.get(name, 0)))
-        for name in opcodes[:20]
-    ]
-    yield from columns(table, right=(1, 2))
-    if len(opcodes) > 20:
-        yield f"… {len(opcodes) - 20} more opcodes (--format json has all)"
-    for numbers, rows in explanation_tables(explanation, profile.path, profile.thread_instructions):
-        yield ""
-        yield from columns(rows, right=numbers)
-    for name, estimate in estimates.items():
-        yield ""
-        yield f"{name}: {number(estimate.time_us)} µs, limited by {estimate.limiter} ({estimate.model})"
-        bounds = sorted(estimate.bounds.items(), key=lambda item: (-item[1], item[0]))
-        yield from (
-            f"  {line}"
-            for line in columns(
-                [(f"bound {bound}", f"{value:.4g} µs") for bound, value in bounds], right=(1,)
-            )
-        )
-        yield f"  occupancy {100 * estimate.occupancy:.3g} % ({estimate.ctas_per_sm} CTAs per SM, by {estimate.occupancy_limiter})"
-        yield from (f"  note: {note}" for note in estimate.notes)

@@ -153,6 +153,9 @@ def test_several_launches_from_a_file(loop, capsys, tmp_path):
     ]
     document = json.loads(run(capsys, "profile", "--launches", path, "--format", "json")[1])
     assert [launch["profile"]["grid"] for launch in document["launches"]] == [[2, 1, 1], [1, 1, 1]]
+    assert "add --exact" in run(capsys, "profile", "--launches", path, "--sample", "1")[2]
+    out = run(capsys, "profile", "--launches", path, "--sample", "1", "--exact")[1]
+    assert out.count("ESTIMATE") == 2
     assert "grid 2 × 1 × 1" in run(capsys, "profile", "--launches", path)[1]
     as_json = folder / "program.json"
     as_json.write_text(
@@ -161,6 +164,42 @@ def test_several_launches_from_a_file(loop, capsys, tmp_path):
         )
     )
     assert run(capsys, "profile", "--launches", str(as_json))[0] == OK
+
+
+def test_estimates_say_so_and_state_their_error(loop, capsys):
+    """Thread 16 of CTA 2 stands for all; every thread goes 5 rounds, so there is no error but the one made here by hand."""
+    base = ["profile", loop, "--grid", "4", "--block", "32", "--arg", "u32=5", "--arg", "u32[1]=zeros"]
+    code, out, _ = run(capsys, *base, "--sample", "centre")
+    assert code == OK
+    assert out.startswith(
+        "ESTIMATE of count from 1 of 128 threads: [16, 0, 0] of CTA [2, 0, 0]\nCTAs run for it: 1\n"
+    )
+    assert re.search(r"^thread_instructions +≈ 2,816$", out, re.MULTILINE)
+    code, out, _ = run(capsys, *base, "--sample", "3", "--exact", "--groups", "nvprof")
+    assert re.search(r"^inst_integer +≈ 1,408 +1,408 +\+0 %$", out, re.MULTILINE)
+    assert "from 3 of 128 threads" in out and "branches.executed" in out
+    document = json.loads(run(capsys, *base, "--sample", "2", "--format", "json")[1])
+    assert list(document) == ["schema_version", "sample", "findings"]
+    assert document["sample"]["estimate"] is True and document["sample"]["thread_instructions"] == 2816
+    document = json.loads(run(capsys, *base, "--sample", "2", "--exact", "--format", "json")[1])
+    assert document["profile"]["thread_instructions"] == 2816
+    assert document["sample"]["errors"]["thread_instructions"] == 0
+
+
+def test_single_threads(loop, capsys):
+    base = ["profile", loop, "--grid", "4", "--block", "32,2", "--arg", "u32=5", "--arg", "u32[1]=zeros"]
+    places = ["--thread", "3:63", "--thread", "0,0:1,1,0"]
+    code, out, _ = run(capsys, *base, *places, "--demand", "control")
+    assert code == OK and "demand control: " in out
+    assert re.search(r"^opcode +CTA 3 thread 63 +CTA \(0, 0\) thread \(1, 1, 0\)$", out, re.MULTILINE)
+    assert re.search(r"^add.u32 +5 +5$", out, re.MULTILINE) and re.search(r"^all +22 +22$", out, re.MULTILINE)
+    document = json.loads(run(capsys, *base, *places, "--format", "json")[1])
+    assert document["threads"]["CTA 3 thread 63"]["opcodes"]["add.u32"] == 5
+    (row,) = csv.DictReader(run(capsys, *base, "--demand", "control", "--format", "csv")[1].splitlines())
+    assert int(row["executed_instructions"]) < int(row["dynamic_instructions"]) == 8 * 32 * 22
+    assert float(row["executed_percent"]) == pytest.approx(
+        100 * int(row["executed_instructions"]) / (8 * 32 * 22)
+    )
 
 
 @pytest.mark.parametrize(
@@ -197,6 +236,9 @@ def test_files_of_launches_that_mean_nothing(loop, capsys, text, message):
     assert message in err and "Traceback" not in err
 
 
+ONE = ["profile", "{loop}", "--grid", "1", "--block", "1", "--arg", "u32=1", "--arg", "u32[1]=zeros"]
+
+
 @pytest.mark.parametrize(
     "arguments, code, message",
     [
@@ -207,6 +249,14 @@ def test_files_of_launches_that_mean_nothing(loop, capsys, text, message):
         (["profile", "{loop}", "--grid", "1"], USAGE, "--block"),
         (["profile", "--grid", "1", "--block", "1"], USAGE, "FILE.ptx is needed"),
         (["profile", "--launches", "none.yaml"], USAGE, "none.yaml: No such file"),
+        ([*ONE, "--sample", "0"], USAGE, "'0' is neither 'centre' nor a number of CTAs"),
+        ([*ONE, "--exact"], USAGE, "--exact goes with --sample"),
+        ([*ONE, "--sample", "1", "--format", "csv"], USAGE, "no place for estimates"),
+        ([*ONE, "--sample", "1", "--target", "h100-sxm"], USAGE, "add --exact"),
+        ([*ONE, "--sample", "1", "--thread", "0:0"], USAGE, "add --exact"),
+        ([*ONE, "--thread", "0"], USAGE, "'0' is not CTA:THREAD"),
+        ([*ONE, "--thread", "5:0"], NOT_JUDGED, "no CTA 5"),
+        ([*ONE, "--thread", "0:1"], NOT_JUDGED, "no thread 1"),
         (["profile", "{loop}", "--launches", "none.yaml"], USAGE, "leave out FILE.ptx"),
         (["profile", "--launches", "none.yaml", "--grid", "1"], USAGE, "leave out --grid"),
         (["profile", "{loop}", "--grid", "a", "--block", "1"], USAGE, "'a' is not X[,Y[,Z]]"),

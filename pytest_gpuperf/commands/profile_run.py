@@ -1,0 +1,67 @@
+"""Runs the launches that ``gpuperf profile`` was asked for. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from gpuperf_engine.errors import nearest
+
+from ..progress import Progress, step
+from .arguments import make_argument
+from .common import UsageError, parse_file
+from .programs import ProgramSpec
+
+__all__ = ["run_program"]
+
+
+def run_program(
+    program: ProgramSpec, device: Any, arguments: argparse.Namespace, progress: Progress | None
+) -> list[tuple[Any, Any]]:
+    """An estimate and a profile for each launch, ``None`` for what was not asked for. Raises ``UsageError`` and ``EngineError``."""
+    arrays = {
+        name: make_argument(spec, device, where, program.folder)
+        for name, (spec, where) in program.arrays.items()
+    }
+    modules: dict[str, Any] = {}
+    found = []
+    exact = {"demand": arguments.demand}
+    if arguments.thread:
+        exact["threads_of"] = list(dict.fromkeys(cta for cta, _ in arguments.thread))
+    for launch in program.launches:
+        path = str(program.folder / launch.file)
+        if path not in modules:
+            with step(progress, "reading PTX"):
+                modules[path] = parse_file(path)
+        kernel = _kernel(modules[path], path, launch.entry)
+        given = {
+            "grid": launch.grid,
+            "block": launch.block,
+            "args": [
+                arrays[spec] if spec in arrays else make_argument(spec, device, launch.where, program.folder)
+                for spec in launch.args
+            ],
+            "shared_bytes": launch.shared_bytes,
+            "cooperative": launch.cooperative,
+            "max_instructions": arguments.max_instructions,
+        }
+        sample = profile = None
+        if arguments.sample is not None:
+            with step(progress, f"sampling {kernel.name}"):
+                sample = device.sample(kernel, ctas=arguments.sample, **given)
+        if arguments.sample is None or arguments.exact:
+            with step(progress, f"running {kernel.name}"):
+                profile = device.launch(kernel, **given, **exact)
+        found.append((sample, profile))
+    return found
+
+
+def _kernel(module: Any, path: str, entry: str | None) -> Any:
+    names = list(module.kernels)
+    if entry is None and len(names) != 1:
+        raise UsageError(
+            f"{path} has {len(names)} kernels: say which one with --entry ({nearest('', names, noun='kernel')})"
+        )
+    if entry is not None and entry not in names:
+        raise UsageError(f"no kernel {entry!r} in {path}: {nearest(entry, names, noun='kernel')}")
+    return module[entry or names[0]]

@@ -1,0 +1,164 @@
+"""A launch as people read it on a terminal, and as JSON: its profile, estimate, counts of threads. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from .._engine import load
+from ..explained import explanation_tables
+from ..figures import number
+from .common import columns
+
+__all__ = ["Shown", "document_of", "lines_of"]
+
+
+class Shown(NamedTuple):
+    """One launch: its estimate and its profile (one of them may be ``None``), predicted times, counts of single threads by name."""
+
+    sample: Any
+    profile: Any
+    estimates: dict[str, Any]
+    threads: list[tuple[str, Any]]
+
+
+def lines_of(shown: Shown, scheme: str) -> Iterator[str]:
+    """For a terminal, opcodes grouped by a scheme of ``Profile.groups``."""
+    if shown.profile is not None:
+        explanation = load().explain(shown.profile).to_dict()
+        yield from _profile_table(shown.profile, shown.estimates, scheme, explanation)
+    if shown.threads:
+        yield ""
+        yield from _threads_table(shown.threads)
+    if shown.sample is not None:
+        yield from ("",) if shown.profile is not None else ()
+        yield from _sample_table(shown.sample, shown.profile, scheme)
+
+
+def document_of(shown: Shown) -> dict[str, Any]:
+    """For JSON."""
+    made: dict[str, Any] = {}
+    if shown.sample is not None:
+        made["sample"] = shown.sample.to_dict()
+        if shown.profile is not None:
+            errors = shown.sample.errors(shown.profile)
+            made["sample"]["errors"] = {
+                name: None if math.isinf(error) else error for name, error in errors.items()
+            }
+    if shown.threads:
+        made["threads"] = {name: asdict(counts) for name, counts in shown.threads}
+    return made if shown.profile is None else {**_launch(shown.profile, shown.estimates), **made}
+
+
+def _launch(profile: Any, estimates: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "profile": profile.to_dict(),
+        "explanation": load().explain(profile).to_dict(),
+        "estimates": {
+            name: {
+                "model": e.model,
+                "machine_revision": e.machine_revision,
+                "time_us": e.time_us,
+                "launch_us": e.launch_us,
+                "limiter": e.limiter,
+                "bounds": dict(e.bounds),
+                "occupancy": e.occupancy,
+                "ctas_per_sm": e.ctas_per_sm,
+                "waves": e.waves,
+                "notes": list(e.notes),
+            }
+            for name, e in estimates.items()
+        },
+    }
+
+
+def _metrics(profile: Any) -> Iterator[tuple[str, int | float]]:
+    yield "thread_instructions", profile.thread_instructions
+    yield "warp_instructions", profile.warp_instructions
+    yield "thread_instructions_predicated_on", profile.thread_instructions_predicated_on
+    yield "branches.executed", profile.branches.executed
+    yield "branches.divergent", profile.branches.divergent
+    yield "branches.efficiency", profile.branches.efficiency
+    for name, value in asdict(profile.observed_memory).items() if profile.observed_memory else ():
+        if isinstance(value, int):
+            yield f"memory.{name}", value
+    yield "resources.registers", profile.resources.registers
+    yield "resources.shared_bytes", profile.resources.shared_bytes
+    yield "resources.local_bytes", profile.resources.local_bytes
+    for name, value in sorted(profile.flops.items()):
+        yield f"flops.{name}", value
+
+
+def _profile_table(
+    profile: Any, estimates: dict[str, Any], groups: str, explanation: dict[str, Any]
+) -> Iterator[str]:
+    grid, block = (" × ".join(str(part) for part in parts) for parts in (profile.grid, profile.block))
+    yield f"{profile.kernel} of {profile.path} ({profile.target}), grid {grid}, block {block}"
+    for note in profile.notes:
+        yield f"note: {note}"
+    if profile.demand != "values":
+        yield f"demand {profile.demand}: {100 * profile.share_executed:.3g} % of the instructions were executed"
+    yield ""
+    yield from columns([(name, number(value)) for name, value in _metrics(profile) if value], right=(1,))
+    yield ""
+    head = ("category", "thread instructions") if groups == "categories" else ("metric", "executions")
+    counts = [(name, number(value)) for name, value in profile.groups(groups).items() if value]
+    yield from columns([head, *counts], right=(1,))
+    yield ""
+    opcodes = sorted(profile.opcodes, key=lambda name: (-profile.opcodes[name], name))
+    table = [("opcode", "threads", "warps")]
+    table += [
+        (name, number(profile.opcodes[name]), number(profile.warp_opcodes.get(name, 0)))
+        for name in opcodes[:20]
+    ]
+    yield from columns(table, right=(1, 2))
+    if len(opcodes) > 20:
+        yield f"… {len(opcodes) - 20} more opcodes (--format json has all)"
+    for numbers, rows in explanation_tables(explanation, profile.path, profile.thread_instructions):
+        yield ""
+        yield from columns(rows, right=numbers)
+    for name, estimate in estimates.items():
+        yield ""
+        yield f"{name}: {number(estimate.time_us)} µs, limited by {estimate.limiter} ({estimate.model})"
+        bounds = sorted(estimate.bounds.items(), key=lambda item: (-item[1], item[0]))
+        yield from (
+            f"  {line}"
+            for line in columns(
+                [(f"bound {bound}", f"{value:.4g} µs") for bound, value in bounds], right=(1,)
+            )
+        )
+        yield f"  occupancy {100 * estimate.occupancy:.3g} % ({estimate.ctas_per_sm} CTAs per SM, by {estimate.occupancy_limiter})"
+        yield from (f"  note: {note}" for note in estimate.notes)
+
+
+def _sample_table(sample: Any, exact: Any, scheme: str) -> Iterator[str]:
+    """An estimate, beside what is exact where that was run."""
+    places = [f"{list(thread)} of CTA {list(cta)}" for cta, thread in sample.places]
+    shown = ", ".join(places[:4]) + (f", … ({len(places)} in all)" if len(places) > 4 else "")
+    yield f"ESTIMATE of {sample.kernel} from {sample.threads:,} of {sample.of_threads:,} threads: {shown}"
+    yield f"CTAs run for it: {sample.ctas_run:,}"
+    yield ""
+    guess = {"thread_instructions": sample.thread_instructions, **sample.groups(scheme)}
+    if exact is None:
+        rows = [(name, f"≈ {value:,.0f}") for name, value in guess.items() if value]
+        yield from columns([("thread level", "estimate"), *rows], right=(1,))
+        return
+    truth = {"thread_instructions": exact.thread_instructions, **exact.groups(scheme)}
+    compared = [("thread level", "estimate", "exact", "error")]
+    for name, error in sample.errors(exact, scheme).items():
+        percent = "–" if math.isinf(error) else f"{100 * error:+.3g} %"
+        compared.append((name, f"≈ {guess.get(name, 0):,.0f}", number(truth.get(name, 0)), percent))
+    yield from columns(compared, right=(1, 2, 3))
+
+
+def _threads_table(threads: Sequence[tuple[str, Any]]) -> Iterator[str]:
+    """Opcodes of single threads, a column each."""
+    opcodes = sorted({opcode for _, counts in threads for opcode in counts.opcodes})
+    rows = [("opcode", *(name for name, _ in threads))]
+    rows += [
+        (opcode, *(number(counts.opcodes.get(opcode, 0)) for _, counts in threads)) for opcode in opcodes
+    ]
+    rows.append(("all", *(number(counts.thread_instructions) for _, counts in threads)))
+    yield from columns(rows, right=range(1, len(threads) + 1))

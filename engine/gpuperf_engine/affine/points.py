@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import gcd
+from operator import gt
 
 from gpuperf_engine.affine.sums import Polynomial, antidifference, floor_powers, floor_sum, substitute
 
@@ -46,18 +47,19 @@ class _System:
     def __init__(self, lo: list[int], hi: list[int], rows: Iterable[_Row]) -> None:
         self.lo, self.hi = lo, hi
         self.rows: list[_Row] = list(rows)
-        self.empty = any(low > high for low, high in zip(lo, hi)) or not self._reduce()
+        self.empty = any(map(gt, lo, hi)) or not self._reduce()
 
     def _reduce(self) -> bool:
         """False if a contradiction was found."""
-        passes = 0
-        while self._merge():
+        passes, fixed = 0, True
+        while not fixed or self._merge():
             passes += 1
             if passes > _PASSES and all(len(terms) > 1 for terms, _ in self.rows):
                 return True
-            changed = self._propagate()
-            if changed is None:
+            found = self._propagate()
+            if found is None:
                 return False
+            changed, fixed = found
             if not changed:
                 return True
         return False
@@ -68,29 +70,35 @@ class _System:
         lo, hi = self.lo, self.hi
         tightest: dict[tuple[tuple[int, int], ...], int] = {}
         for terms, constant in self.rows:
-            if any(lo[s] == hi[s] for s, _ in terms):
-                constant += sum(c * lo[s] for s, c in terms if lo[s] == hi[s])
-                terms = tuple((s, c) for s, c in terms if lo[s] != hi[s])
+            for s, c in terms:
+                if lo[s] == hi[s]:
+                    constant += sum(c * lo[s] for s, c in terms if lo[s] == hi[s])
+                    terms = tuple([(s, c) for s, c in terms if lo[s] != hi[s]])
+                    break
             if not terms:
                 if constant < 0:
                     return False
                 continue
-            common = gcd(*(c for _, c in terms))
+            common = gcd(*[c for _, c in terms])
             if common > 1:
-                terms, constant = tuple((s, c // common) for s, c in terms), constant // common
+                terms, constant = tuple([(s, c // common) for s, c in terms]), constant // common
             known = tightest.get(terms)
             if known is None or constant < known:
                 tightest[terms] = constant
         self.rows = list(tightest.items())
-        return all(
-            constant + tightest.get(tuple((s, -c) for s, c in terms), -constant) >= 0
-            for terms, constant in self.rows
-        )
+        if len(tightest) > 1:
+            for terms, constant in self.rows:
+                if terms[0][1] < 0:
+                    opposite = tightest.get(tuple([(s, -c) for s, c in terms]))
+                    if opposite is not None and constant + opposite < 0:
+                        return False
+        return True
 
-    def _propagate(self) -> bool | None:
-        """Tighten each range by each row and drop rows that the ranges imply; None: empty; whether a range changed."""
+    def _propagate(self) -> tuple[bool, bool] | None:
+        """Tighten each range by each row and drop rows that the ranges imply; None if there are no points, else whether a
+        range changed, and whether rows may have to be merged."""
         lo, hi = self.lo, self.hi
-        changed, kept = False, []
+        changed, fixed, kept = False, False, []
         for row in self.rows:
             terms, constant = row
             least = most = constant
@@ -105,22 +113,22 @@ class _System:
                 return None
             if least >= 0:
                 continue
-            tightened = False
             for s, c in terms:
                 # c·s ≥ −(most of the others)
                 if c > 0:
                     bound = -((most - c * hi[s]) // c)
                     if bound > lo[s]:
-                        lo[s], tightened = bound, True
+                        lo[s], changed = bound, True
+                        fixed |= bound == hi[s]
                 else:
                     bound = (most - c * lo[s]) // -c
                     if bound < hi[s]:
-                        hi[s], tightened = bound, True
-            changed |= tightened
+                        hi[s], changed = bound, True
+                        fixed |= bound == lo[s]
             if len(terms) > 1:
                 kept.append(row)
         self.rows = kept
-        return changed
+        return changed, fixed
 
     def least(self, terms: dict[int, int], constant: int) -> int:
         """A lower bound of an affine form from the ranges."""

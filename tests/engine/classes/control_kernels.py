@@ -48,7 +48,7 @@ HEAD = """.version 8.0
     .reg .pred %p<8>;
     .reg .b16 %h<4>;
     .reg .b32 %v<8>, %c<8>, %e<8>, %k<8>, %x<8>, %acc;
-    .reg .b64 %w<4>, %a<2>;
+    .reg .b64 %w<4>, %g<4>, %f<4>, %a<2>;
     ld.param.u32 %v0, [n];
     ld.param.u32 %v1, [m];
     ld.param.u32 %v2, [p];
@@ -166,6 +166,8 @@ class _Writer:
                         f"rem.u32 {target}, {a}, %v1",
                         f"div.s32 {target}, {a}, %v2",
                         f"mov.b32 {target}, {self.pick(SMALL)}",
+                        f"not.pred {self.flag()}, {self.flag()}",
+                        f"selp.b32 {target}, 1, 0, {self.flag()}",
                     )
                 )
             ]
@@ -222,25 +224,23 @@ class _Writer:
     def loop(self) -> None:
         level = len(self.loops)
         head, step, after = self.label(), self.label(), self.label()
-        counter, end, kept = f"%c{level}", f"%e{level}", f"%k{level}"
-        stride = self.pick((1, 1, 1, 2, 3, 4, -1, 16))
-        form = self.choices.number(0, 3)
         most = (40, 12, 6)[level]
-        self.emit(f"mov.b32 {counter}, {self.operand()}")
-        if form == 0:
-            # few trips by its bounds: end = start ± small
-            self.emit(f"and.b32 {end}, {self.value()}, {most - 1 if most > 6 else 3}")
-            self.emit(f"{'sub' if stride[0] == '-' else 'add'}.s32 {end}, {counter}, {end}")
-        else:
-            self.emit(f"mov.b32 {end}, {self.operand()}")
-        self.emit(f"mov.b32 {kept}, 0")
-        bounded = form != 0 or stride not in ("1", "-1")
-        leave = self.pick(("lt", "le")) if stride[0] == "-" else self.pick(("ge", "gt"))
-        if form == 0:
-            leave = "le" if stride[0] == "-" else "ge"
-        test = [f"setp.{leave}.s32 %p6, {counter}, {end}", f"@%p6 bra {after}"]
+        stride = self.choices.number(0, 7)
+        stride = (1, 1, 1, 2, 3, 4, -1, 16)[stride]
+        few = self.chance(4)
+        start, end, narrowed = self.bounds(level, stride, most if few else 0)
+        counter, bound, kept, type = (f"%c{level}", f"%e{level}", f"%k{level}", "s32")
+        if narrowed:
+            counter, bound, type = f"%g{level}", f"%f{level}", "s64"
+        leave = self.pick(("lt", "le") if stride < 0 else ("ge", "gt"))
+        if few:
+            leave = "le" if stride < 0 else "ge"
+        self.emit(*start, *end, f"mov.b32 {kept}, 0")
+        test = [f"setp.{leave}.{type} %p6, {counter}, {bound}", f"@%p6 bra {after}"]
         limit = [f"setp.gt.s32 %p7, {kept}, {most}", f"@%p7 bra {after}"]
         self.lines.append(f"{head}:")
+        if narrowed:
+            self.emit(*narrowed)
         top = self.chance(2)
         if top:
             self.emit(*test)
@@ -248,14 +248,33 @@ class _Writer:
         self.region()
         self.loops.pop()
         self.lines.append(f"{step}:")
-        self.emit(f"add.s32 {counter}, {counter}, {stride}", f"add.s32 {kept}, {kept}, 1")
-        # a counter may be written in the body of the loop inside only through its own register, so this always ends
-        if bounded or not top:
+        self.emit(f"add.{type} {counter}, {counter}, {stride}", f"add.s32 {kept}, {kept}, 1")
+        # with few trips by the bounds, and the test before them, the loop ends by itself
+        if not (few and top and abs(stride) == 1):
             self.emit(*limit)
         if not top:
             self.emit(*test)
         self.emit(f"bra {head}")
         self.lines.append(f"{after}:")
+
+    def bounds(self, level: int, stride: int, few: int) -> tuple[list[str], list[str], list[str]]:
+        """Sets a loop counter and its end, no more than ``few`` trips away unless that is 0; and what gives the low half of a
+        counter of 64 bits at each trip."""
+        counter, end = f"%c{level}", f"%e{level}"
+        start = [f"mov.b32 {counter}, {self.operand()}"]
+        if few:
+            # 0, 1 … few − 1, rounded down to a mask of ones
+            finish = [f"and.b32 {end}, {self.value()}, {(1 << few.bit_length() - 1) - 1}"]
+            finish.append(f"{'sub' if stride < 0 else 'add'}.s32 {end}, {counter}, {end}")
+        else:
+            finish = [f"mov.b32 {end}, {self.operand()}"]
+        if few or not self.chance(3):
+            return start, finish, []
+        wide = [
+            f"cvt.s64.s32 %g{level}, {counter}",
+            f"mul.wide.s32 %f{level}, {end}, {self.pick((1, 3, 100))}",
+        ]
+        return start, finish + wide, [f"cvt.u32.u64 {counter}, %g{level}"]
 
     def table(self) -> None:
         labels, after = [self.label() for _ in range(4)], self.label()
@@ -307,9 +326,26 @@ class _Writer:
             else:
                 self.assign()
 
+    def tangle(self) -> None:
+        """Blocks with branches anywhere, loops with several entries included, ended by a counter."""
+        names = [self.label() for _ in range(self.choices.number(3, 7))] + ["$END"]
+        self.emit("mov.b32 %k7, 0")
+        for name in names[:-1]:
+            self.lines.append(f"{name}:")
+            self.emit("add.s32 %k7, %k7, 1", "setp.gt.s32 %p7, %k7, 30", "@%p7 bra $END")
+            self.budget = 0
+            self.region(3)
+            if self.chance(4):
+                self.emit(f"bra {self.pick(tuple(names))}")
+            elif not self.chance(4):
+                self.emit(f"@{self.pick(('', '!'))}{self.compare()} bra {self.pick(tuple(names))}")
+
 
 def control_kernel(choices: Choices) -> str:
     """The text of a module with the kernel ``k(out, n, m, p)``; 32 words at ``out``."""
     writer = _Writer(choices, budget=choices.number(6, 24))
-    writer.region(8)
+    if choices.number(0, 5):
+        writer.region(8)
+    else:
+        writer.tangle()
     return HEAD + "\n".join(writer.lines) + END

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.emulate.classes import Refusal, count_by_classes
+from gpuperf_engine.emulate.reduced import slice_of
 
 KERNELS = Path(__file__).parent / "kernels"
 BLOCKS: tuple[Any, ...] = (
@@ -57,10 +60,37 @@ def every_block(kernel: ge.Kernel, grid: Any, block: Any, numbers: tuple[Any, ..
     return Counts.of(profile.records[0].program, profile.records[0].observation)
 
 
+class _Caught(Exception):
+    """A launch that is ready to run."""
+
+
+class _Catching:
+    """A backend that runs nothing."""
+
+    def run(self, program: Any, plan: Any, memory: Any, observe: Any) -> Any:
+        raise _Caught(program, plan, memory)
+
+
+def by_classes(kernel: ge.Kernel, grid: Any, block: Any, numbers: tuple[Any, ...]) -> Counts | str:
+    """Count by classes; the reason if that is refused."""
+    device = ge.Device(memory_bytes=1 << 16, max_instructions=10**30, observe=())
+    device._backend = _Catching()
+    with pytest.raises(_Caught) as caught:
+        device.launch(kernel, grid, block, [device.zeros(32, np.uint32), *numbers])
+    program, plan, memory = caught.value.args
+    wanted = slice_of(program, "control", None)
+    try:
+        return Counts.of(program, count_by_classes(program, plan, wanted.instructions, memory))
+    except Refusal as refusal:
+        return str(refusal)
+
+
 def random_shape(chance: random.Random) -> tuple[Any, Any]:
     """A grid and a block of it."""
     block = chance.choice(BLOCKS)
-    grid = chance.choice([1, 2, 3, 5, 8, 13, 40, (3, 2), (2, 5), (1, 2, 3), (7, 1, 2), (9, 9)])
+    grid: Any = chance.choice([1, 2, 3, 5, 8, 13, 40, (3, 2), (2, 5), (1, 2, 3), (7, 1, 2), (9, 9)])
+    if chance.random() < 0.1:
+        grid = chance.choice([777, 2048, (60, 40), (2, 3, 333)])
     return grid, block
 
 

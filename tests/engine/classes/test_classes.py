@@ -1,0 +1,149 @@
+"""Block classes count what running every block counts, block by block of the program, or refuse and say why.
+
+``GPUPERF_CLASS_LAUNCHES=N`` launches each kernel N times (default 2) and makes N·15 random kernels;
+``GPUPERF_CLASS_FIRST`` is the first seed (default 0).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+import gpuperf_engine as ge
+from tests.engine.classes.control_kernels import control_kernel
+from tests.engine.classes.measured import LARGE, Case, lanes_at
+from tests.engine.classes.running import (
+    KERNELS,
+    Counts,
+    by_classes,
+    every_block,
+    module,
+    random_number,
+    random_shape,
+)
+from tests.engine.random_writer import Seeded
+
+LAUNCHES = int(os.environ.get("GPUPERF_CLASS_LAUNCHES", "2"))
+FIRST = int(os.environ.get("GPUPERF_CLASS_FIRST", "0"))
+FILES = ("measured", "loops", "integers", "warps", "refused", "written")
+ENTRIES = [f"{file}-{entry}" for file in FILES for entry in module(file).kernels]
+MANY = "a number that has to be known takes"
+#: what may be refused, and the words that say why
+REFUSED = {
+    "integers-divided_by_block": MANY,
+    "written-by_zero": MANY,
+    "refused-hashed": MANY,
+    "refused-block_product": MANY,
+    "refused-leading_zeros": MANY,
+    "refused-data": "ld.global.u32",
+    "refused-atomic_order": "atom.global.add.u32",
+    "refused-local_array": "st.local.u32",
+    "warps-votes": "activemask.b32",
+    "warps-shuffled": "activemask.b32",
+    "warps-active": "activemask.b32",
+    "warps-counted_barrier": "bar.red.popc.u32",
+    "warps-through_shared": "st.shared.u32",
+    "warps-calls": "",
+    "warps-calls_decide": "",
+    "warps-recursion": "",
+    "written-function_inside": "",
+}
+
+
+def compare(kernel: ge.Kernel, grid: Any, block: Any, numbers: tuple[Any, ...]) -> str:
+    """``equal``, ``too long`` to run every block, or the reason of the refusal; fails if the counts differ."""
+    try:
+        expected = every_block(kernel, grid, block, numbers)
+    except ge.BudgetExceeded:
+        return "too long"
+    found = by_classes(kernel, grid, block, numbers)
+    if isinstance(found, str):
+        return found
+    assert found == expected, f"{kernel.name} {grid=} {block=} {numbers=}: {difference(found, expected)}"
+    return "equal"
+
+
+def difference(found: Counts, expected: Counts) -> str:
+    """The first block whose counts differ."""
+    for index, block in enumerate(expected.program.blocks):
+        for column in ("warps", "lanes", "divergent", "taken"):
+            one, other = getattr(found, column)[index], getattr(expected, column)[index]
+            if one != other:
+                line = block.instructions[0].span.line if block.instructions else "?"
+                return f"block {index} {block.label} of line {line}: {column} {one}, but {other}"
+    return "nothing differs"
+
+
+def launch_of(kernel: ge.Kernel, chance: random.Random) -> tuple[Any, Any, tuple[Any, ...]]:
+    """A random launch of a kernel of (out, n, m, p)."""
+    grid, block = random_shape(chance)
+    if kernel.name == "sgemm":
+        grid, block = (chance.randint(1, 3), chance.randint(1, 3)), (16, 16)
+    threads = prod(np.atleast_1d(grid).tolist()[:1]) * prod(np.atleast_1d(block).tolist())
+    wide = kernel.params[1].size == 8
+    kind = np.int64 if wide else np.int32
+    return grid, block, tuple(kind(random_number(chance, threads, 64 if wide else 32)) for _ in range(3))
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_kernels(name: str) -> None:
+    file, entry = name.split("-")
+    kernel = module(file)[entry]
+    for number in range(FIRST, FIRST + LAUNCHES):
+        chance = random.Random(f"{name} {number}")
+        reason = compare(kernel, *launch_of(kernel, chance))
+        if reason not in ("equal", "too long"):
+            assert name in REFUSED and REFUSED[name] in reason, reason
+
+
+@pytest.mark.parametrize("case", LARGE, ids=lambda case: f"{case.entry}-{case.numbers[1]}")
+def test_large_launches(case: Case) -> None:
+    kernel = module("measured")[case.entry]
+    text = (KERNELS / "measured.ptx").read_text(encoding="utf-8")
+    start = time.perf_counter()
+    counts = by_classes(kernel, case.grid, case.block, case.numbers)
+    seconds = time.perf_counter() - start
+    assert isinstance(counts, Counts), counts
+    found = {part: lanes_at(counts.program, counts.lanes, text, part) for part in case.expected}
+    assert found == case.expected
+    if case.branches is not None:
+        assert (counts.executed, sum(counts.divergent)) == case.branches
+    # the figures themselves are `make bench`'s: machines that run tests are shared
+    assert seconds < 10 * case.seconds + 1
+
+
+def test_random_kernels() -> None:
+    reasons = []
+    for seed in range(FIRST, FIRST + 15 * LAUNCHES):
+        text = control_kernel(Seeded(seed))
+        kernel = ge.parse(text, path=f"seed{seed}.ptx")["k"]
+        reasons.append(compare(kernel, *launch_of(kernel, random.Random(seed))))
+    assert sum(reason == "equal" for reason in reasons) >= 0.8 * len(reasons), reasons
+
+
+@settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate, Phase.shrink],
+    suppress_health_check=list(HealthCheck),
+)
+@given(st.data())
+def test_random_kernels_of_hypothesis(data: st.DataObject) -> None:
+    class Drawn:
+        def number(self, low: int, high: int) -> int:
+            return data.draw(st.integers(low, high))
+
+    text = control_kernel(Drawn())
+    note(text)
+    kernel = ge.parse(text, path="k.ptx")["k"]
+    compare(kernel, *launch_of(kernel, random.Random(data.draw(st.integers(0, 10**6)))))

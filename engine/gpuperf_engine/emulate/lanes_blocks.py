@@ -47,7 +47,7 @@ class Block:
         self.counts = block.counts
         self.sync: Exchange | None = None
         instructions = block.instructions
-        if block.synchronises and instructions[0].effect in ("exchange", "warp_barrier"):
+        if block.synchronises and is_exchange(instructions[0]):
             self.sync = Exchange(to, instructions[0])
             instructions = instructions[1:]
         if instructions and instructions[-1].effect in _ENDS:
@@ -55,6 +55,13 @@ class Block:
         self.steps = tuple(_step(to, instruction, block) for instruction in instructions)
         self.end: End = make_end(to, block)
         self.barrier = self.end if isinstance(self.end, BarrierEnd) else None
+
+
+def is_exchange(instruction: Instruction) -> bool:
+    """Whether the lanes of the warp do this together."""
+    return instruction.effect in ("exchange", "warp_barrier") or (
+        instruction.effect == "matrix" and has_meaning(instruction.spelling)
+    )
 
 
 def prepare(program: Program, plan: LaunchPlan) -> list[Block]:

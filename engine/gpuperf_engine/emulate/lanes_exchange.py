@@ -1,4 +1,4 @@
-"""Exchange between the lanes of a warp in the reference backend: shfl, vote, match, redux, activemask, elect, bar.warp.sync.
+"""Exchange between the lanes of a warp in the reference backend: shfl, vote, match, redux, activemask, elect, bar.warp.sync, mma.
 
 The *participants* are the lanes of the member mask that have not exited, or the active lanes where there is no mask. They may
 stand at several instructions (``warp.Meeting``), whose operands are put together first. ``shfl`` from a lane that does not take
@@ -18,8 +18,9 @@ import numpy.typing as npt
 from ..flow.operands import matched
 from ..isa.frame import evaluate
 from ..isa.types import ScalarType, scalar_type
-from ..ptx.syntax import Instruction
+from ..ptx.syntax import Instruction, Vector
 from .diagnose import bad_member_mask, lanes_of
+from .lanes_matrix import MatrixRows
 from .lanes_operands import Prepare, Reader, destinations, every_lane, guard_of, lane_value, reader
 from .lanes_values import LaneValue, dtype_of
 
@@ -44,14 +45,19 @@ class Exchange:
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         self.instruction = instruction
         self.spelling = instruction.spelling
-        self.operation = _OPERATIONS[self.spelling.row.name]
+        self.operation = _OPERATIONS.get(self.spelling.row.name, _nothing)
+        #: for ldmatrix and stmatrix: the access of all rows
+        self.rows = MatrixRows(to, instruction) if self.spelling.space is not None else None
         self.readers: dict[str, Reader] = {}
         self.types: dict[str, ScalarType] = {}
         for form, operand in matched(instruction):
             if form.role in ("source", "predicate_source"):
                 type_ = form.type or _U32
-                self.types[form.name] = type_
-                self.readers[form.name] = reader(to, operand, type_)
+                elements = operand.elements if isinstance(operand, Vector) else (operand,)
+                for place, element in enumerate(elements):
+                    name = f"{form.name}{place}" if isinstance(operand, Vector) else form.name
+                    self.types[name] = type_
+                    self.readers[name] = reader(to, element, type_)
         self.targets = destinations(instruction)
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
         self.predicated = to.program.predicated_of.get(instruction)
@@ -68,7 +74,10 @@ class Exchange:
             perform(warp, lanes, [(self, lanes)])
 
     def masks(self, warp: LanesWarp) -> dict[int, int]:
-        """The member masks that the active lanes give, with those lanes. Raises ``TrapError`` if a lane is not in its own."""
+        """The member masks that the active lanes give (all lanes for matrices), with those lanes. Raises ``TrapError`` if a
+        lane is not in its own."""
+        if "membermask" not in self.readers:
+            return {0xFFFFFFFF: warp.mask}
         given = self.readers["membermask"](warp).data
         if given.shape == (1,) or not (given[warp.active] != given[warp.active][0]).any():
             found = {int(given[0] if given.shape == (1,) else given[warp.active][0]): warp.mask}
@@ -91,7 +100,10 @@ def perform(warp: LanesWarp, participants: int, parts: Sequence[tuple[Exchange, 
         for exchange, lanes in parts:
             np.copyto(data, exchange.readers[name](warp).data, where=mask_array(lanes))
         joint[name] = LaneValue(data, type_)
-    results = first.operation(first, participants, joint)
+    if first.rows is not None:
+        results = first.rows(warp, participants, list(joint.values()))
+    else:
+        results = first.operation(first, participants, joint)
     for exchange, lanes in parts:
         where = mask_array(lanes)
         for target, value in zip(exchange.targets, results):
@@ -161,6 +173,10 @@ def _nothing(exchange: Exchange, participants: int, joint: dict[str, LaneValue])
     return []
 
 
+def _matrix(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    return [lane_value(result) for result in evaluate(exchange.spelling, list(joint.values()))]
+
+
 _OPERATIONS: dict[str, Callable[[Exchange, int, dict[str, LaneValue]], list[LaneValue]]] = {
     "shfl": _shuffle,
     "vote": _vote,
@@ -169,4 +185,6 @@ _OPERATIONS: dict[str, Callable[[Exchange, int, dict[str, LaneValue]], list[Lane
     "activemask": _active,
     "elect": _elect,
     "bar": _nothing,
+    "mma": _matrix,
+    "movmatrix": _matrix,
 }

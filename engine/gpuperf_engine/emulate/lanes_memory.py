@@ -160,7 +160,7 @@ class MemoryStep:
         addresses = every_lane(self.addresses(warp))[lanes]
         parts = self.reach(warp, lanes, addresses)
         if warp.counters.sites is not None and self.site is not None:
-            self._count(warp.counters.sites[self.site], lanes, addresses)
+            self.tally(warp.counters.sites[self.site], lanes, addresses)
         if self.kind == "load":
             self._load(warp, parts, guard)
         elif self.kind == "store":
@@ -314,7 +314,7 @@ class MemoryStep:
 
     # -- what it costs ---------------------------------------------------------------------------------------------------
 
-    def _count(self, row: list[int], lanes: Lanes, addresses: Lanes) -> None:
+    def tally(self, row: list[int], lanes: Lanes, addresses: Lanes) -> None:
         """Adds to the site's counters; see ``observe.SITE_COLUMNS``."""
         row[_REQUESTS] += 1
         row[_LANES] += int(lanes.size)

@@ -367,6 +367,14 @@ def _predicate_to(a: LaneValue, type: ScalarType) -> LaneValue:
     return LaneValue(a.data.astype(dtype_of(type)), type)
 
 
+def _permute(a: LaneValue, lanes: tuple[int, ...]) -> LaneValue:
+    return a if a.data.shape == (1,) else LaneValue(a.data[list(lanes)], a.type)
+
+
+def _choose(a: LaneValue, b: LaneValue, lanes: tuple[bool, ...]) -> LaneValue:
+    return LaneValue(np.where(np.array(lanes), a.data, b.data), a.type)
+
+
 _PRIMITIVES: dict[str, Callable[..., LaneValue]] = {
     "add": _float_or_integer(lambda a, b: a + b, softfloat.add),
     "sub": _float_or_integer(lambda a, b: a - b, softfloat.subtract),
@@ -396,6 +404,8 @@ _PRIMITIVES: dict[str, Callable[..., LaneValue]] = {
     "round_integral": _round_integral,
     "flush": _flush,
     "predicate_to": _predicate_to,
+    "permute": _permute,
+    "choose": _choose,
 }
 if set(_PRIMITIVES) != set(PRIMITIVES):
     raise AssertionError(f"primitives without lanes: {sorted(set(PRIMITIVES) ^ set(_PRIMITIVES))}")

@@ -130,7 +130,7 @@ def _stores_parts_of_words(program: Program) -> bool:
 
 
 def _element(instruction: Instruction) -> int:
-    return scalar_type(str(instruction.spelling.modifier("type"))).bytes
+    return scalar_type(str(instruction.spelling.modifier("type") or "b32")).bytes
 
 
 def _too_rare(program: Program) -> bool:

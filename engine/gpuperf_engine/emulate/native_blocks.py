@@ -25,6 +25,7 @@ from ..ptx.syntax import (
     Variable,
     Vector,
 )
+from .lanes_blocks import is_exchange
 from .native_codegen import Frame
 from .native_exchange import write_exchange
 from .native_flow import write_terminator
@@ -105,7 +106,7 @@ class BlockWriter:
             self._count_guard(instruction)
         elif effect in ("load", "store", "atomic", "reduction") or instruction in self.frame.program.site_of:
             write_memory(self, instruction)
-        elif effect in ("exchange", "warp_barrier"):
+        elif is_exchange(instruction):
             write_exchange(self, instruction)
         elif effect == "trap":
             self._trap(instruction)

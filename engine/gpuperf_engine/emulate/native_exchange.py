@@ -1,4 +1,4 @@
-"""Exchange between lanes as LLVM IR: shfl, vote, match, redux, activemask, elect, bar.warp.sync.
+"""Exchange between lanes as LLVM IR: shfl, vote, match, redux, activemask, elect, bar.warp.sync, mma.
 
 The participants are the member mask's lanes that have not ended; all must be here, else the warp stops for the scheduler
 (``Event.PARK``), which carries the operation out when the others have come, and continues behind it.
@@ -16,6 +16,8 @@ from ..isa.frame import evaluate
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction, Operand
 from .native_layout import SYNC_CODE, Event, Status
+from .native_matrix import PREFIX, matrix_types
+from .native_rows import write_rows
 from .native_values import LANES, NativeValue, vector_ll
 
 if TYPE_CHECKING:
@@ -48,9 +50,12 @@ class _Exchange:
     def _members(self) -> NativeValue:
         to, writer = self.to, self.to.writer
         here = to.value(U32, self.mask, True)
-        if "membermask" not in self.operands:
+        if self.instruction.effect == "matrix":
+            asked = to.constant(0xFFFFFFFF, U32)
+        elif "membermask" not in self.operands:
             return here
-        asked = self.to.source(self.operands["membermask"], U32)
+        else:
+            asked = self.to.source(self.operands["membermask"], U32)
         live = to.value(U32, writer.op("load i32, ptr %live"), True)
         wanted = asked._and(live)
         absent = wanted._and(to.value(U32, writer.op(f"xor i32 {self.mask}, -1"), True))
@@ -84,14 +89,10 @@ class _Exchange:
 def write_exchange(to: BlockWriter, instruction: Instruction) -> None:
     """One exchange instruction. Where lanes may have to wait, the block can be continued behind it."""
     exchange = _Exchange(to, instruction)
-    name = instruction.spelling.row.name
-    results = {
-        "shfl": _shuffle, "vote": _vote, "match": _match, "redux": _redux, "activemask": _active, "elect": _elect,
-        "bar": _nothing,
-    }.get(name)  # fmt: skip
-    if results is None:
-        raise Unsupported(f"{instruction.opcode} cannot be run yet", span=instruction.span)
-    to.assign(instruction, results(exchange), exchange.guard)
+    if instruction in to.frame.program.site_of:
+        write_rows(to, instruction, exchange.mask)
+    else:
+        _write_results(to, instruction, exchange)
     if to.block.synchronises and instruction is to.block.instructions[0] and to.frame.split[to.number]:
         to.check_faults()
         to.flush(frozenset(to.slots))
@@ -99,6 +100,16 @@ def write_exchange(to: BlockWriter, instruction: Instruction) -> None:
         to.writer.do(f"br label %s{to.block.index}")
         to.writer.start(f"s{to.block.index}")
         to.restart()
+
+
+def _write_results(to: BlockWriter, instruction: Instruction, exchange: _Exchange) -> None:
+    results = {
+        "shfl": _shuffle, "vote": _vote, "match": _match, "redux": _redux, "activemask": _active, "elect": _elect,
+        "bar": _nothing, "mma": _matrix, "movmatrix": _matrix,
+    }.get(instruction.spelling.row.name)  # fmt: skip
+    if results is None:
+        raise Unsupported(f"{instruction.opcode} cannot be run yet", span=instruction.span)
+    to.assign(instruction, results(exchange), exchange.guard)
 
 
 def _nothing(exchange: _Exchange) -> list[NativeValue]:
@@ -211,6 +222,19 @@ def _redux(exchange: _Exchange) -> list[NativeValue]:
     writer.start(done)
     writer.forget()
     return [to.value(value.type, writer.op(f"load {kind}, ptr {result}, align 64"))]
+
+
+def _matrix(exchange: _Exchange) -> list[NativeValue]:
+    to, spelling = exchange.to, exchange.instruction.spelling
+    values = [value.clean() for value in to.sources(exchange.instruction)]
+    _, returned = matrix_types(spelling)
+    arguments = [(vector_ll(value.type), value.vector()) for value in values]
+    found = to.writer.call(f"{PREFIX}{spelling.opcode}", returned, *arguments)
+    types = [form.type for form in spelling.destinations for _ in range(form.vector) if form.type is not None]
+    return [
+        to.value(type, to.writer.op(f"extractvalue {returned} {found}, {place}"))
+        for place, type in enumerate(types)
+    ]
 
 
 def _complement(to: BlockWriter, mask: str) -> str:

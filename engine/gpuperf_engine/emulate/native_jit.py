@@ -14,6 +14,7 @@ import llvmlite.binding as llvm
 from . import native_cache as store
 from . import native_layout, native_script
 from .native_access import access_functions, access_names
+from .native_matrix import PREFIX, matrix_function
 from .native_vectors import vector_function
 
 __all__ = ["Host", "Library", "compile_object", "host", "link", "load", "runtime_addresses"]
@@ -180,7 +181,7 @@ def _runtime_text(name: str) -> str:
         return native_script.translate([_HERE / file for file in _FILES], vars(native_layout))
     if name.startswith("access"):
         return access_functions(int(name[6:]), host().wide)
-    return vector_function(name)
+    return matrix_function(name) if name.startswith(PREFIX) else vector_function(name)
 
 
 def _links(name: str) -> tuple[tuple[str, ...], dict[str, int]]:
@@ -201,7 +202,7 @@ def _load_runtime(name: str) -> Library:
             return link(content, exports, imports)
         except RuntimeError:
             pass
-    if name != "script" and not name.startswith("access"):
+    if name != "script" and not name.startswith(("access", PREFIX)):
         content = compile_object(_runtime_text(name), 1)
         store_object(name, 1, content)
         return link(content, exports, imports)

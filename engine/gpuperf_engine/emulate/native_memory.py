@@ -98,6 +98,21 @@ class Access:
             some = writer.op(f"zext i1 {writer.op(f'icmp ne i32 {self.mask}, 0')} to i64")
             self.to.frame.bump("%sites", self.site * SITE_BYTES, some)
 
+    def load(self) -> list[NativeValue]:
+        """The elements, lane by lane."""
+        to = self.to
+        self.lane_by_lane("load_lanes")
+        cells = (to.frame.field("%vals", place * LANES * self.type.bytes) for place in range(self.count))
+        texts = [to.writer.op(f"load {vector_ll(self.type)}, ptr {cell}, align 16") for cell in cells]
+        return [to.value(self.type, text) for text in texts]
+
+    def store(self, values: list[NativeValue]) -> None:
+        """Store the elements, lane by lane."""
+        for place, value in enumerate(values):
+            cell = self.to.frame.field("%vals", place * LANES * self.type.bytes)
+            self.to.writer.do(f"store {vector_ll(self.type)} {value.vector()}, ptr {cell}, align 16")
+        self.lane_by_lane("store_lanes")
+
     @property
     def simple(self) -> bool:
         """Whether the access has a function of its own."""
@@ -191,13 +206,7 @@ def _load(access: Access) -> None:
         raw = to.value(scalar_type(f"b{access.type.bits}"), access.call("load"))
         values = [raw.bits_as(access.type)]
     else:
-        access.lane_by_lane("load_lanes")
-        values = []
-        for element in range(access.count):
-            cell = to.frame.field("%vals", element * LANES * access.type.bytes)
-            values.append(
-                to.value(access.type, to.writer.op(f"load {vector_ll(access.type)}, ptr {cell}, align 16"))
-            )
+        values = access.load()
     to.assign(access.instruction, values, access.guard)
 
 
@@ -234,15 +243,11 @@ def stored_values(access: Access) -> list[NativeValue]:
 
 
 def _store(access: Access) -> None:
-    to = access.to
     values = stored_values(access)
     if access.simple:
         access.call("store", values[0].bits_as(scalar_type(f"b{access.type.bits}")).vector())
         return
-    for element, value in enumerate(values):
-        cell = to.frame.field("%vals", element * LANES * access.type.bytes)
-        to.writer.do(f"store {vector_ll(access.type)} {value.vector()}, ptr {cell}, align 16")
-    access.lane_by_lane("store_lanes")
+    access.store(values)
 
 
 def _native(value: object) -> NativeValue:

@@ -414,6 +414,21 @@ class NativeValue(Value):
         target = scalar_ll(type) if self.uniform else vector_ll(type)
         return self.made(type, self.writer.op(f"zext {self.ll()} {self.text} to {target}"), self.uniform)
 
+    def _permute(self, lanes: tuple[int, ...]) -> NativeValue:
+        if self.uniform:
+            return self
+        order = ", ".join(f"i32 {lane}" for lane in lanes)
+        ll = self.ll()
+        text = self.writer.op(f"shufflevector {ll} {self.text}, {ll} poison, <{LANES} x i32> <{order}>")
+        return self.made(self.type, text, False, self.loose)
+
+    def _choose(self, other: NativeValue, lanes: tuple[bool, ...]) -> NativeValue:
+        marks = ", ".join("i1 true" if lane else "i1 false" for lane in lanes)
+        ll, yes, no = self.ll(False), self.clean().vector(), other.clean().vector()
+        return self.made(
+            self.type, self.writer.op(f"select <{LANES} x i1> <{marks}>, {ll} {yes}, {ll} {no}"), False
+        )
+
     def _convert(self, type: ScalarType, rounding: str | None = None, saturate: bool = False) -> NativeValue:
         if self.type.is_float:
             if not type.is_float:

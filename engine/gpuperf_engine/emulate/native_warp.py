@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import EngineError, MemoryFault
+from ..errors import EngineError, MemoryFault, Unsupported
 from ..flow.blocks import BasicBlock
 from ..isa.frame import extend
 from ..ptx.syntax import Instruction, Register
@@ -205,6 +205,13 @@ class NativeWarp:
     def meet(self, meeting: Meeting) -> None:
         """Carry out a ``.sync`` operation for all parts."""
         parts = [(self._exchange(block), lanes) for block, lanes in meeting.parts]
+        instruction = parts[0][0].instruction
+        if parts[0][0].rows is not None:
+            raise Unsupported(
+                f"{instruction.opcode} is reached by the lanes of a warp one after the other",
+                span=instruction.span,
+                hint="all threads of a warp must execute an .aligned instruction together",
+            )
         perform(cast("LanesWarp", self), meeting.participants, parts)
 
     def enter(self, function: object, lanes: int) -> tuple[int, int, Any]:

@@ -70,8 +70,8 @@ class Writer:
 
     def call(self, name: str, result: str, *arguments: tuple[str, str]) -> str:
         """Call a runtime function; arguments are (LLVM type, operand)."""
-        self.needs[name] = f"declare {result} @{name}({', '.join(type for type, _ in arguments)})"
-        text = f"call {result} @{name}({', '.join(f'{type} {operand}' for type, operand in arguments)})"
+        self.needs[name] = f'declare {result} @"{name}"({", ".join(type for type, _ in arguments)})'
+        text = f'call {result} @"{name}"({", ".join(f"{type} {operand}" for type, operand in arguments)})'
         if result == "void":
             self.do(text)
             return ""

@@ -47,6 +47,8 @@ __all__ = [
 
 #: bytes that the system keeps of the shared memory of a CTA (PTX manual, ``%reserved_smem_offset_begin``)
 RESERVED_SHARED = 1024
+#: bytes of a row of an 8×8 matrix of 16-bit elements
+MATRIX_ROW = 16
 #: what sites are called; a copy is a load that stores to shared memory as well
 MEMORY_EFFECTS = {
     "load": "load",
@@ -274,7 +276,16 @@ def is_done_at_once(instruction: Instruction) -> bool:
 def _accesses_memory(instruction: Instruction) -> bool:
     if instruction.effect == "async_copy":
         return bool(instruction.spelling.modifier("global"))
+    if instruction.effect == "matrix":
+        return instruction.spelling.space is not None
     return instruction.effect in MEMORY_EFFECTS and instruction.spelling.space != "param"
+
+
+def _kind(instruction: Instruction) -> str:
+    """What a site is called."""
+    if instruction.effect == "matrix":
+        return "load" if instruction.spelling.destinations else "store"
+    return MEMORY_EFFECTS[instruction.effect]
 
 
 def _number_counters(program: Program) -> None:
@@ -289,7 +300,7 @@ def _number_counters(program: Program) -> None:
                     block.index,
                     instruction,
                     instruction.spelling.space or "generic",
-                    MEMORY_EFFECTS[instruction.effect],
+                    _kind(instruction),
                     access_bytes(instruction),
                 )
                 program.site_of[instruction] = site.index

@@ -30,6 +30,9 @@ effect                      ``evaluate(spelling, sources)``
 ``exchange`` vote, match,   none: the handler reads ``spelling.modifiers`` (``mode``)
 activemask, elect
 ``barrier`` with ``.red``   none: ``modifiers["op"]`` is ``popc``, ``and`` or ``or``
+``matrix`` mma, movmatrix   the instruction's own, on the fragments of all 32 lanes
+``matrix`` ldmatrix         the four words of the row at each lane's address → fragments
+``matrix`` stmatrix         fragments → the four words of the row at each lane's address
 all others                  none
 =========================== ===========================================================================================
 """
@@ -125,9 +128,8 @@ def _make_plan(spelling: Spelling) -> _Plan:
     for name in row.asks:
         value = modifiers.get(name)
         if name in _TYPE_MODIFIERS:
-            found = SCALAR_TYPES[str(value)]
-            value_type = _lane_type(found) if lanes > 1 and found.lanes > 1 else found
-            keywords[name] = value_type
+            found = SCALAR_TYPES.get(str(value))  # elements of matrices may be of types that no register has
+            keywords[name] = _lane_type(found) if found and lanes > 1 and found.lanes > 1 else found or value
         elif name == "rnd":
             keywords[name] = value or "rn"
         else:
@@ -136,7 +138,7 @@ def _make_plan(spelling: Spelling) -> _Plan:
     if modifiers.get("ftz") and "ftz" not in row.asks:
         own = str(modifiers.get("type") or modifiers.get("stype") or "f32").split("x2")[0]
         flushed = frozenset((own if SCALAR_TYPES[own].is_float else "f32",))
-    folded = spelling.effect in _FOLDED_EFFECTS
+    folded = spelling.effect in _FOLDED_EFFECTS or spelling.space is not None
     types = [form.type for form in spelling.destinations for _ in range(form.vector)]
     if spelling.writes_carry:
         types.append(scalar_type("pred"))

@@ -19,6 +19,7 @@ __all__ = [
     "PRIMITIVES",
     "Value",
     "brev",
+    "choose",
     "clz",
     "compare",
     "concat",
@@ -28,6 +29,7 @@ __all__ = [
     "is_nan",
     "maximum",
     "minimum",
+    "permute",
     "popc",
     "select",
     "split",
@@ -83,6 +85,11 @@ PRIMITIVES: dict[str, tuple[int, str]] = {
     "round_integral": (1, "float → integral value in the same type; rounding= rni rzi rmi rpi"),
     "flush": (1, "subnormal → zero of the same sign; other values, NaN payloads too, unchanged"),
     "predicate_to": (1, "type=: predicate → 0 or 1 of an integer type"),
+    "permute": (1, "lanes=: in each lane the value of the lane that the 32-tuple names; any type"),
+    "choose": (
+        2,
+        "lanes=: the receiver in the lanes where the 32-tuple of bools is true, else the other; any type",
+    ),
 }
 
 Number = int | float
@@ -188,6 +195,16 @@ class Value(ABC):
 
     def flush(self) -> Value:
         return self.apply("flush")
+
+
+def permute(a: Value, lanes: tuple[int, ...]) -> Value:
+    """In each of the 32 lanes the value that the named lane holds; all lanes of the warp take part."""
+    return a.apply("permute", lanes=lanes)
+
+
+def choose(lanes: tuple[bool, ...], yes: Value, no: Value) -> Value:
+    """``yes`` in the lanes marked, ``no`` in the others."""
+    return yes.apply("choose", no, lanes=lanes)
 
 
 def select(condition: Value, yes: Value, no: Value | Number) -> Value:

@@ -141,7 +141,7 @@ def halves_to_eight(a: Value, *, relu: bool | None, dtype: ScalarType) -> Value:
 @instruction("cvt.rn{.relu}.f16x2.atype d:f16x2, a:atype", atype="e4m3x2 e5m2x2", **EIGHT)
 def eight_to_halves(a: Value, *, relu: bool | None, atype: ScalarType) -> Value:
     """Both bytes of a as half-precision numbers, exactly."""
-    return concat([_from_eight(byte, FORMATS[atype.name], relu) for byte in split(a, 2)])
+    return concat([from_eight(byte, FORMATS[atype.name], relu) for byte in split(a, 2)])
 
 
 def _to_eight(a: Value, form: Narrow, relu: bool | None) -> Value:
@@ -163,7 +163,8 @@ def _to_eight(a: Value, form: Narrow, relu: bool | None) -> Value:
     return code.convert(scalar_type("u8"))
 
 
-def _from_eight(byte: Value, form: Narrow, relu: bool | None) -> Value:
+def from_eight(byte: Value, form: Narrow, relu: bool | None = None) -> Value:
+    """The half-precision number that a byte stands for, exactly."""
     code = byte.convert(scalar_type("b16")).bits(scalar_type("u16"))
     sign, magnitude = (code & 0x80) << 8, code & 0x7F
     half = (magnitude << (10 - form.mantissa)).bits(F16)

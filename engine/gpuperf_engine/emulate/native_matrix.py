@@ -1,0 +1,54 @@
+"""Matrix instructions as runtime functions on whole vectors, one per opcode: their meanings are too long to stand at every use.
+
+``matrix_function("v_matrix_mma.sync.…")`` is the IR of one of them; it takes the elements of the sources and returns those of the
+destinations.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from ..isa.frame import evaluate
+from ..isa.table import Spelling, lookup
+from ..isa.types import ScalarType
+from .native_values import NativeValue, Writer, vector_ll
+from .native_vectors import vector_function
+
+__all__ = ["PREFIX", "matrix_function", "matrix_types"]
+
+PREFIX = "v_matrix_"
+
+
+def matrix_types(spelling: Spelling) -> tuple[list[ScalarType], str]:
+    """Types of the source elements, and the LLVM type that the function returns."""
+    sources = [form.type for form in spelling.sources for _ in range(form.vector) if form.type is not None]
+    results = [
+        form.type for form in spelling.destinations for _ in range(form.vector) if form.type is not None
+    ]
+    return sources, "{ " + ", ".join(map(vector_ll, results)) + " }"
+
+
+def matrix_function(name: str) -> str:
+    """The IR of a function, with the vector functions that it calls."""
+    (spelling,) = lookup(name.removeprefix(PREFIX))
+    writer = Writer()
+    types, returned = matrix_types(spelling)
+    values = [NativeValue(writer, type, f"%a{place}") for place, type in enumerate(types)]
+    whole = "poison"
+    for place, value in enumerate(evaluate(spelling, values)):
+        assert isinstance(value, NativeValue)
+        vector = value.clean().vector()
+        whole = writer.op(f"insertvalue {returned} {whole}, {vector_ll(value.type)} {vector}, {place}")
+    writer.do(f"ret {returned} {whole}")
+    parameters = ", ".join(f"{vector_ll(type)} %a{place}" for place, type in enumerate(types))
+    inner = [text for need in writer.needs if not need.startswith("llvm.") for text in _internal(need)]
+    declared = [line for need, line in writer.needs.items() if need.startswith("llvm.")]
+    head = f'define {returned} @"{name}"({parameters}) nounwind {{'
+    return "\n".join([*dict.fromkeys([*declared, *inner]), head, *writer.lines, "}", ""])
+
+
+def _internal(name: str) -> list[str]:
+    """A vector function as part of another module: declarations, and the definition as one text."""
+    lines = vector_function(name).splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("define "))
+    return [*lines[:start], "\n".join(lines[start:]).replace("define ", "define internal ", 1)]

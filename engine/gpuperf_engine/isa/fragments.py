@@ -1,0 +1,106 @@
+"""How the matrices of ``mma`` lie in the registers of a warp (manual: "Matrix fragments for mma.…"). PYTEST_DONT_REWRITE
+
+A *layout* says for each lane and each element of its fragment which element of the matrix that is. Elements are numbered through
+the registers, those of one register from the low bits up. ``inverse`` turns it round: in which lane and element a lane finds an
+element of the matrix that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+__all__ = ["LANES", "Layout", "Place", "gather", "layouts"]
+
+LANES = 32
+#: (matrix, row, column): ``m8n8k4`` of f16 multiplies four pairs of matrices at once, one per quad pair, all others one
+Place = tuple[int, int, int]
+Layout = Callable[[int, int], Place]
+
+
+def _left(per_register: int, rows: int) -> Layout:
+    """A: a lane's group is the row; each register holds neighbouring columns; with 16 rows every other register is eight rows on."""
+    halves = rows // 8
+
+    def place(lane: int, element: int) -> Place:
+        register, within = divmod(element, per_register)
+        block, half = divmod(register, halves)
+        return 0, lane // 4 + 8 * half, (4 * block + lane % 4) * per_register + within
+
+    return place
+
+
+def _right(per_register: int) -> Layout:
+    """B: a lane's group is the column; each register holds neighbouring rows."""
+
+    def place(lane: int, element: int) -> Place:
+        register, within = divmod(element, per_register)
+        return 0, (4 * register + lane % 4) * per_register + within, lane // 4
+
+    return place
+
+
+def _result(lane: int, element: int) -> Place:
+    """C and D: two neighbouring columns, and the same two eight rows on."""
+    return 0, lane // 4 + 8 * (element // 2), 2 * (lane % 4) + element % 2
+
+
+def _quad(lane: int) -> tuple[int, int]:
+    """Quad pair of a lane (lanes 0–3 with 16–19, and so on), and 4 for the upper quad of the pair."""
+    return lane // 4 % 4, 4 * (lane // 16)
+
+
+def _volta_left(layout: str) -> Layout:
+    def place(lane: int, element: int) -> Place:
+        pair, upper = _quad(lane)
+        return (pair, lane % 4 + upper, element) if layout == "row" else (pair, element + upper, lane % 4)
+
+    return place
+
+
+def _volta_right(layout: str) -> Layout:
+    def place(lane: int, element: int) -> Place:
+        pair, upper = _quad(lane)
+        return (pair, lane % 4, element + upper) if layout == "row" else (pair, element, lane % 4 + upper)
+
+    return place
+
+
+def _volta_result(single: bool) -> Layout:
+    def place(lane: int, element: int) -> Place:
+        pair, upper = _quad(lane)
+        if not single:
+            return pair, lane % 4 + upper, element
+        return pair, (lane & 1) + (element & 2) + upper, (element & 4) + (lane & 2) + (element & 1)
+
+    return place
+
+
+@cache
+def layouts(
+    rows: int, per_register: int, volta: tuple[str, str, bool, bool] | None = None
+) -> tuple[Layout, Layout, Layout, Layout]:
+    """Layouts of A, B, C and D. ``per_register``: elements of A and B in one register; ``volta``: layouts of A and B and whether C and
+    D are f32, for ``m8n8k4`` of f16."""
+    if volta is not None:
+        left, right, accumulator, result = volta
+        return _volta_left(left), _volta_right(right), _volta_result(accumulator), _volta_result(result)
+    return _left(per_register, rows), _right(per_register), _result, _result
+
+
+@cache
+def _inverse(layout: Layout, elements: int) -> dict[Place, tuple[int, int]]:
+    return {layout(lane, element): (lane, element) for lane in range(LANES) for element in range(elements)}
+
+
+def gather(
+    layout: Layout, elements: int, wanted: list[Place]
+) -> list[tuple[int, tuple[int, ...], tuple[bool, ...]]]:
+    """How every lane gets the element of the matrix that it wants: for each element of the fragment that is needed by some lane,
+    the lanes to take it from, and the lanes that want it."""
+    where = [_inverse(layout, elements)[place] for place in wanted]
+    needed = sorted({element for _, element in where})
+    return [
+        (element, tuple(lane for lane, _ in where), tuple(at == element for _, at in where))
+        for element in needed
+    ]

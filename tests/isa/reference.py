@@ -322,6 +322,13 @@ class Exact(Value):
     def _predicate_to(self, type: ScalarType) -> Exact:
         return Exact(self.pattern, type)
 
+    def _permute(self, lanes: tuple[int, ...]) -> Exact:
+        """All lanes hold one value."""
+        return self
+
+    def _choose(self, other: Exact, lanes: tuple[bool, ...]) -> Exact:
+        return self if lanes[0] else other
+
 
 def product(a: Fraction | float, b: Fraction | float) -> Fraction | float:
     """a · b with infinities and NaN."""

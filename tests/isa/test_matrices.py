@@ -15,7 +15,12 @@ from gpuperf_engine.isa.table import Spelling, rows
 from tests.isa.assembler import spellings
 
 Fragment = npt.NDArray[np.uint64]
-FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+FLOATS = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+}
 BACKENDS = ("lanes", "native")
 
 
@@ -39,13 +44,17 @@ def module(spelling: Spelling, before: str = "") -> str:
         names = [f"%{form.name}{index}" for index in range(form.vector)]
         body.append(f".reg .{kind} {', '.join(names)};")
         if form.role != "destination":
-            body += [f"ld.global.{kind} {name}, [%in+{8 * (place + index)}];" for index, name in enumerate(names)]
+            body += [
+                f"ld.global.{kind} {name}, [%in+{8 * (place + index)}];" for index, name in enumerate(names)
+            ]
             place += form.vector
         operands.append("{" + ", ".join(names) + "}")
     body += [before, f"{spelling.opcode} {', '.join(operands)};"]
     result = spelling.operands[0]
     assert result.type is not None
-    body += [f"st.global.{held[result.type.name]} [%out+{8 * index}], %d{index};" for index in range(result.vector)]
+    body += [
+        f"st.global.{held[result.type.name]} [%out+{8 * index}], %d{index};" for index in range(result.vector)
+    ]
     return f""".version 8.6
 .target sm_90
 .address_size 64
@@ -82,7 +91,11 @@ def shape(opcode: str) -> tuple[int, int, int]:
 
 def types(spelling: Spelling) -> tuple[str, str, str, str]:
     """Types of d, a, b and c, in the order of the opcode."""
-    words = [word for word in spelling.opcode.split(".") if word in (*FLOATS, "tf32", "f32", "f64", "s32", "u8", "s8", "u4", "s4", "b1")]
+    words = [
+        word
+        for word in spelling.opcode.split(".")
+        if word in (*FLOATS, "tf32", "f32", "f64", "s32", "u8", "s8", "u4", "s4", "b1")
+    ]
     return words[0], words[1], words[2], words[3]
 
 
@@ -114,7 +127,9 @@ def c_place(lane: int, i: int) -> tuple[int, int]:
     return (lane >> 2) + (8 if i >= 2 else 0), 2 * (lane % 4) + (i & 1)
 
 
-def volta_places(layouts: tuple[str, str], single: tuple[bool, bool]) -> tuple[Callable[[int, int], tuple[int, int]], ...]:
+def volta_places(
+    layouts: tuple[str, str], single: tuple[bool, bool]
+) -> tuple[Callable[[int, int], tuple[int, int]], ...]:
     """m8n8k4 of f16, within the matrices of a lane's quad pair (manual: "Matrix fragments for mma.m8n8k4 with .f16")."""
 
     def a(lane: int, i: int) -> tuple[int, int]:
@@ -183,12 +198,18 @@ def random_words(rng: np.random.Generator, kind: str, small: bool) -> npt.NDArra
         return numbers.astype(np.float32).view(np.uint32).astype(np.uint64)
     if kind in FLOATS:
         per = 32 // bits_of(kind)
-        numbers = rng.integers(-4, 5, (32, per)).astype(np.float32) if small else rng.standard_normal((32, per), np.float32)
+        numbers = (
+            rng.integers(-4, 5, (32, per)).astype(np.float32)
+            if small
+            else rng.standard_normal((32, per), np.float32)
+        )
         return np.ascontiguousarray(numbers.astype(FLOATS[kind])).view(np.uint32)[:, 0].astype(np.uint64)
     return rng.integers(0, 1 << 32, 32, np.uint64)
 
 
-def matrices(spelling: Spelling, words: Fragment) -> Iterator[tuple[list[npt.NDArray[np.float64]], list[npt.NDArray[np.bool_]]]]:
+def matrices(
+    spelling: Spelling, words: Fragment
+) -> Iterator[tuple[list[npt.NDArray[np.float64]], list[npt.NDArray[np.bool_]]]]:
     """A, B, C of each product that the instruction makes, with the lanes and places of D."""
     m, n, k = shape(spelling.opcode)
     _, a, b, c = types(spelling)
@@ -204,18 +225,35 @@ def matrices(spelling: Spelling, words: Fragment) -> Iterator[tuple[list[npt.NDA
         yield [left, right, added], [np.array(pair)]
 
 
-def products_of(spelling: Spelling) -> list[tuple[list[int], tuple[Callable[[int, int], tuple[int, int]], ...]]]:
+def products_of(
+    spelling: Spelling,
+) -> list[tuple[list[int], tuple[Callable[[int, int], tuple[int, int]], ...]]]:
     m, _, _ = shape(spelling.opcode)
-    d, a, b, c = types(spelling)
+    d, a, _, c = types(spelling)
     if ".m8n8k4." in spelling.opcode and a == "f16":
         words = spelling.opcode.split(".")
         places = volta_places((words[4], words[5]), (d == "f32", c == "f32"))
-        return [([*range(4 * quad, 4 * quad + 4), *range(16 + 4 * quad, 20 + 4 * quad)], places) for quad in range(4)]
+        return [
+            ([*range(4 * quad, 4 * quad + 4), *range(16 + 4 * quad, 20 + 4 * quad)], places)
+            for quad in range(4)
+        ]
     bits = bits_of(a)
-    return [(list(range(32)), (lambda lane, i: a_place(bits, m, lane, i), lambda lane, i: b_place(bits, lane, i), c_place, c_place))]
+    return [
+        (
+            list(range(32)),
+            (
+                lambda lane, i: a_place(bits, m, lane, i),
+                lambda lane, i: b_place(bits, lane, i),
+                c_place,
+                c_place,
+            ),
+        )
+    ]
 
 
-def result_of(spelling: Spelling, found: Fragment, pair: list[int], place: Callable[[int, int], tuple[int, int]]) -> npt.NDArray[np.float64]:
+def result_of(
+    spelling: Spelling, found: Fragment, pair: list[int], place: Callable[[int, int], tuple[int, int]]
+) -> npt.NDArray[np.float64]:
     m, n, _ = shape(spelling.opcode)
     d = types(spelling)[0]
     values = decode(found[:, : spelling.operands[0].vector], d)
@@ -233,7 +271,9 @@ def test_products_are_those_of_numpy(opcode: str) -> None:
     words = sources_for(spelling, len(opcode), small=True)
     for backend in BACKENDS:
         found = run(spelling, words, backend)
-        for ((left, right, added), (pair,)), (_, places) in zip(matrices(spelling, words), products_of(spelling)):
+        for ((left, right, added), (pair,)), (_, places) in zip(
+            matrices(spelling, words), products_of(spelling)
+        ):
             if ".b1." in opcode:
                 a, b = left.astype(np.int64), right.astype(np.int64)
                 both = (a[:, :, None] & b[None]) if ".and.popc" in opcode else (a[:, :, None] ^ b[None])
@@ -242,8 +282,15 @@ def test_products_are_those_of_numpy(opcode: str) -> None:
                 expected = added + left @ right
             if types(spelling)[0] == "s32":
                 whole = expected.astype(np.int64)
-                expected = (np.clip(whole, -(1 << 31), (1 << 31) - 1) if "satfinite" in opcode else whole.astype(np.int32)).astype(np.float64)
-            np.testing.assert_array_equal(result_of(spelling, found, list(pair), places[3]), expected, err_msg=backend)
+                limited = (
+                    np.clip(whole, -(1 << 31), (1 << 31) - 1)
+                    if "satfinite" in opcode
+                    else whole.astype(np.int32)
+                )
+                expected = limited.astype(np.float64)
+            np.testing.assert_array_equal(
+                result_of(spelling, found, list(pair), places[3]), expected, err_msg=backend
+            )
 
 
 @pytest.mark.parametrize("opcode", [opcode for opcode in PRODUCTS if ".s32." not in opcode])
@@ -270,7 +317,9 @@ def test_double_products_round_every_step_as_asked(backend: str) -> None:
         spelling = PRODUCTS[f"mma.sync.aligned.m8n8k4.row.col.{rounding}.f64.f64.f64.f64"]
         words = np.full((32, 24), third.view(np.uint64), np.uint64)
         up = run(spelling, words, backend)[:, :2].view(np.float64)
-        nearest = run(PRODUCTS["mma.sync.aligned.m8n8k4.row.col.rn.f64.f64.f64.f64"], words, backend)[:, :2].view(np.float64)
+        nearest = run(PRODUCTS["mma.sync.aligned.m8n8k4.row.col.rn.f64.f64.f64.f64"], words, backend)[
+            :, :2
+        ].view(np.float64)
         assert ((up - nearest) * direction > 0).all()
 
 
@@ -305,19 +354,34 @@ ret;
 
 def rows_module(instructions: str, step: int = 16, count: int = 4) -> str:
     """Shared memory from ``in``, the instructions, the registers to ``out``, shared memory to ``back``."""
-    fill = "\n".join(f"ld.global.b32 %w, [%in+{128 * i}]; st.shared.b32 [%a+{128 * i}], %w;" for i in range(8))
+    fill = "\n".join(
+        f"ld.global.b32 %w, [%in+{128 * i}]; st.shared.b32 [%a+{128 * i}], %w;" for i in range(8)
+    )
     stores = "\n".join(f"st.global.b32 [%out+{4 * i}], %r{i};" for i in range(count))
-    dump = "\n".join(f"ld.shared.b32 %w, [%a+{128 * i}]; st.global.b32 [%back+{128 * i}], %w;" for i in range(8))
+    dump = "\n".join(
+        f"ld.shared.b32 %w, [%a+{128 * i}]; st.global.b32 [%back+{128 * i}], %w;" for i in range(8)
+    )
     return ROWS.format(fill=fill, step=step, instructions=instructions, stores=stores, dump=dump)
 
 
-def run_rows(text: str, backend: str) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16], npt.NDArray[np.uint16], ge.Profile]:
+def run_rows(
+    text: str, backend: str
+) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16], npt.NDArray[np.uint16], ge.Profile]:
     """Contents of shared memory before (rows of 8), registers (lane, register, half), contents after."""
     device = ge.Device(backend=backend)
     before = np.arange(512, dtype=np.uint16).reshape(64, 8)
-    given, out, back = device.array(before.view(np.uint32)), device.zeros((32, 4), np.uint32), device.zeros(256, np.uint32)
+    given, out, back = (
+        device.array(before.view(np.uint32)),
+        device.zeros((32, 4), np.uint32),
+        device.zeros(256, np.uint32),
+    )
     profile = device.launch(ge.parse(text, path="rows.ptx")["k"], 1, 32, [given, out, back])
-    return before, out.numpy().view(np.uint16).reshape(32, 4, 2), back.numpy().view(np.uint16).reshape(64, 8), profile
+    return (
+        before,
+        out.numpy().view(np.uint16).reshape(32, 4, 2),
+        back.numpy().view(np.uint16).reshape(64, 8),
+        profile,
+    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -331,7 +395,11 @@ def test_ldmatrix_gives_every_group_its_row(backend: str, count: int, trans: str
         tile = memory[8 * matrix : 8 * matrix + 8]
         for lane in range(32):
             group, inner = lane // 4, lane % 4
-            pair = tile[group, 2 * inner : 2 * inner + 2] if not trans else tile[2 * inner : 2 * inner + 2, group]
+            pair = (
+                tile[group, 2 * inner : 2 * inner + 2]
+                if not trans
+                else tile[2 * inner : 2 * inner + 2, group]
+            )
             assert registers[lane, matrix].tolist() == pair.tolist()
     (site,) = [site for site in profile.sites if site.opcode.startswith("ldmatrix")]
     # consecutive rows of 16 bytes: eight of them fill the banks once
@@ -340,7 +408,9 @@ def test_ldmatrix_gives_every_group_its_row(backend: str, count: int, trans: str
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_rows_that_lie_in_the_same_banks_conflict(backend: str) -> None:
-    text = rows_module("and.b32 %a, %t, 7; mad.lo.u32 %a, %a, 128, %s;\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%a];")
+    text = rows_module(
+        "and.b32 %a, %t, 7; mad.lo.u32 %a, %a, 128, %s;\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%a];"
+    )
     *_, profile = run_rows(text, backend)
     (site,) = [site for site in profile.sites if site.opcode.startswith("ldmatrix")]
     assert (site.wavefronts, site.ideal_wavefronts) == (8, 1)
@@ -363,7 +433,9 @@ def test_stmatrix_puts_back_what_ldmatrix_took(backend: str, trans: str) -> None
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_movmatrix_transposes(backend: str) -> None:
     load = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%a];"
-    _, moved, _, _ = run_rows(rows_module(load + "\nmovmatrix.sync.aligned.m8n8.trans.b16 %r0, %r0;"), backend)
+    _, moved, _, _ = run_rows(
+        rows_module(load + "\nmovmatrix.sync.aligned.m8n8.trans.b16 %r0, %r0;"), backend
+    )
     _, loaded, _, _ = run_rows(rows_module(load.replace(".x1", ".x1.trans")), backend)
     np.testing.assert_array_equal(moved[:, 0], loaded[:, 0])
 
@@ -371,7 +443,7 @@ def test_movmatrix_transposes(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("address", "said"),
-    [("add.u32 %a, %a, 8;", "misaligned"), ("add.u32 %a, %a, 1024;", "out of bounds")],
+    [("add.u32 %a, %a, 8;", "misaligned"), ("add.u32 %a, %a, 1024;", "out-of-bounds")],
 )
 def test_a_row_that_cannot_be_read_is_an_error(backend: str, address: str, said: str) -> None:
     text = rows_module(f"{address}\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r0}}, [%a];")

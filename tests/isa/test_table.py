@@ -163,7 +163,13 @@ def _check_types(spelling: Spelling, generator: random.Random) -> None:
     constants = [form.constant for form in forms] + [False] * spelling.reads_carry
     expected = [form.type for form in spelling.destinations for _ in range(form.vector)]
     expected += [PRED] * spelling.writes_carry
-    if spelling.effect:
+    if spelling.effect == "matrix":
+        words = [scalar_type("b32")] * 4  # of the row at an address
+        if spelling.row.name == "ldmatrix":
+            types, constants = words, [False] * 4
+        elif spelling.row.name == "stmatrix":
+            expected = words
+    elif spelling.effect:
         kind = spelling.type or PRED
         types = (
             [scalar_type("u32")] * 3
@@ -177,7 +183,7 @@ def _check_types(spelling: Spelling, generator: random.Random) -> None:
         for type, constant in zip(types, constants)
     ]
     results = evaluate(spelling, sources)
-    if spelling.effect and expected[0] is not None and expected[0].lanes > 1:
+    if spelling.effect not in ("", "matrix") and expected[0] is not None and expected[0].lanes > 1:
         assert [result.type.bits for result in results] == [expected[0].bits]
     else:
         assert [result.type for result in results] == expected

@@ -341,7 +341,9 @@ class Launch:
                 guarded = program.predicated_of.get(site.instruction)
                 if guarded is None:
                     made.sites[site.index, 0] = made.block_warps[site.block]
-                    if site.instruction.effect != "matrix":  # there some lanes give addresses, and are counted
+                    if (
+                        site.instruction.effect != "matrix"
+                    ):  # there some lanes give addresses, and are counted
                         made.sites[site.index, 1] = made.block_lanes[site.block]
                 else:
                     made.sites[site.index, 1] = made.predicated[guarded]

@@ -7,7 +7,7 @@ homomorphisms of that reading. A shift greater than 0 is a quotient that has not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from .linear import Linear, plus, substituted, times
@@ -93,6 +93,17 @@ class Lanes:
             )
         return gathered(results)
 
+    def fixed(self, values: Mapping[int, int]) -> Lanes:
+        """With values put for symbols."""
+        if not any(s in values for _, linear, _ in self.parts for s, _ in linear):
+            return self
+        results = []
+        for mask, linear, shift in self.parts:
+            known = sum(c * values[s] for s, c in linear if s in values)
+            left = tuple((s, c) for s, c in linear if s not in values)
+            results.append((mask, left, shift, [b + known for b in self.base] if known else self.base))
+        return gathered(results)
+
 
 def constant(value: int) -> Lanes:
     """The same integer in all lanes."""
@@ -112,16 +123,6 @@ def gathered(results: Sequence[tuple[int, Linear, int, Sequence[int]]]) -> Lanes
             joint[lane] = base[0] if single else base[lane]
         groups[linear, shift] = groups.get((linear, shift), 0) | mask
     return Lanes(joint, tuple((mask, linear, shift) for (linear, shift), mask in groups.items()))
-
-
-def _zip(f: Callable[[int, int], int], a: Sequence[int], b: Sequence[int]) -> list[int]:
-    if len(a) == len(b):
-        return [f(x, y) for x, y in zip(a, b)]
-    if len(a) == 1:
-        x = a[0]
-        return [f(x, y) for y in b]
-    y = b[0]
-    return [f(x, y) for x in a]
 
 
 def reduce(a: Lanes, bits: int) -> Lanes:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ..affine.pieces import Piece
 from ..affine.points import TooComplex
 from ..affine.space import NoPhase, Refusal, Reparametrise, Space, Split
-from ..affine.values import Affine, from_patterns
+from ..affine.values import from_patterns
 from ..flow.blocks import BasicBlock, natural_loop
 from ..flow.liveness import live_within
 from ..isa.types import ScalarType
@@ -206,6 +206,7 @@ class ClassRun:
             raise Refusal("the kernel uses several barriers")
 
     def _run_all(self, first: State) -> None:
+        _put_known(first)
         waiting = [first]
         self.pieces += 1
         while waiting:
@@ -239,7 +240,8 @@ class ClassRun:
             (cell,) = cells
             if cell.box == state.piece.box and cell.lower == state.piece.lower:
                 raise Refusal("a condition on blocks cannot be decided")
-            state.piece = cell
+            before, state.piece = state.piece, cell
+            _put_known(state, before)
             yield state
             return
         self._credit(state)
@@ -249,6 +251,7 @@ class ClassRun:
         for cell in cells:
             part = state.copy()
             part.piece = cell
+            _put_known(part, state.piece)
             yield part
 
     def _reparametrise(self, state: State, change: Reparametrise) -> None:
@@ -257,15 +260,7 @@ class ClassRun:
         low, quotient = state.piece.box[symbol][0], len(state.piece.box)
         state.piece = state.piece.reparametrised(symbol, period)
         state.loops.clear()
-
-        def changed(value: Value) -> Value:
-            if not isinstance(value, Affine):
-                return value
-            lanes = value.lanes.substituted(symbol, low, quotient, period, value.type.bits)
-            return value if lanes is value.lanes else Affine(lanes, value.type, self.space)
-
-        state.registers = {register: changed(value) for register, value in state.registers.items()}
-        state.coordinates = {name: changed(value) for name, value in state.coordinates.items()}
+        state.change(lambda lanes, bits: lanes.substituted(symbol, low, quotient, period, bits))
 
     def go_on(self, state: State, until: int | None = None) -> bool:
         """Run until all lanes have ended, or, in a phase, until they are at the header ``until`` again: returns whether they are."""
@@ -344,6 +339,17 @@ class ClassRun:
             assert exchange is not None
             parts.append((exchange, lanes))
         perform(state, meeting.participants, parts)
+
+
+def _put_known(state: State, before: Piece | None = None) -> None:
+    """Symbols that have become fixed leave the registers."""
+    values = {
+        symbol: low
+        for symbol, (low, high) in enumerate(state.piece.box)
+        if low == high and (before is None or before.box[symbol] != (low, low))
+    }
+    if values:
+        state.change(lambda lanes, bits: lanes.fixed(values))
 
 
 def _loops(program: Program) -> dict[int, frozenset[int]]:

@@ -5,7 +5,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -103,6 +103,22 @@ class State:
         made.counts, made.credits, made.instructions = {}, [], self.instructions
         made.loops, made.failures = dict(self.loops), dict(self.failures)
         return made
+
+    def change(self, put: Callable[[Lanes, int], Lanes]) -> None:
+        """Write all numbers anew; ``put`` is given their width too."""
+
+        def changed(value: Value) -> Value:
+            if not isinstance(value, Affine):
+                return value
+            lanes = put(value.lanes, value.type.bits)
+            return value if lanes is value.lanes else Affine(lanes, value.type, value.space)
+
+        self.registers = {register: changed(value) for register, value in self.registers.items()}
+        self.coordinates = {name: changed(value) for name, value in self.coordinates.items()}
+        self.loops = {
+            head: Seen(seen.key, {register: changed(value) for register, value in seen.registers.items()})
+            for head, seen in self.loops.items()
+        }
 
     def saved(self, owner: State | None = None) -> Warp:
         """Where the lanes are, to come back to."""

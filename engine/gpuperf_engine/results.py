@@ -319,6 +319,8 @@ class Profile:
 
     ``opcodes`` is thread level, keyed by the opcode as written without guard and operands, ``warp_opcodes`` beside it;
     ``by_category`` thread level; ``units`` warp level by execution unit; ``flops`` thread level by precision (``hp sp dp``).
+    ``demand`` is what ran (``control addresses values``), ``share_executed`` the thread instructions that the analysis executed
+    for it, as a part of ``thread_instructions``.
     """
 
     kernel: str
@@ -354,16 +356,20 @@ class Profile:
     #: the launches themselves (``profile.build.LaunchRecord``), for analyses that need more than totals
     records: tuple[Any, ...] = field(default=(), repr=False, compare=False)
     notes: tuple[str, ...] = ()
+    #: ``classes`` (of blocks that behave alike, each counted once) or ``every block``, and why not by classes
+    method: str = "every block"
+    method_reason: str = ""
     #: wall-clock time of the analysis; no property of the kernel, so never compared nor in ``to_dict``
     seconds: float = field(default=0.0, repr=False, compare=False)
 
     @property
     def memory(self) -> Memory:
-        """Memory behaviour. Raises ``NotObserved`` if the device did not observe ``memory``."""
+        """Memory behaviour. Raises ``NotObserved`` if the device did not observe ``memory``, or the demand was ``control``."""
         if self.observed_memory is None:
+            more = ' and demand="addresses" or "values"' if self.demand == "control" else ""
             raise NotObserved(
                 f"the memory behaviour of {self.kernel!r} was not observed",
-                hint='use Device(observe={"memory"})',
+                hint=f'use Device(observe={{"memory"}}){more}',
             )
         return self.observed_memory
 
@@ -423,6 +429,8 @@ _PROFILE_KEYS = (
     "launches",
     "demand",
     "share_executed",
+    "method",
+    "method_reason",
     "static_instructions",
     "thread_instructions",
     "warp_instructions",

@@ -19,6 +19,7 @@ from ..errors import LaunchError, NotObserved, UnknownName, Unsupported, nearest
 from ..flow.slicing import DEMANDS, Slice
 from ..ptx.syntax import Function, Module, Variable, make_current
 from .arrays import DeviceArray, as_dtype, as_shape, as_whole, converted, dtype_of_variable
+from .fewer import observe_control
 from .knowledge import Knowledge, pointers
 from .launch import (
     MAX_INSTRUCTIONS,
@@ -350,18 +351,38 @@ class Runtime:
         saved = None if keep else self.memory.save()
         before = watch(self.memory, self.arrays) if "values" in observe else {}
         try:
-            observation = self._backend.run(running, plan, self.memory, observe)
+            observation = self._observe(program, running, plan, executed, observe)
         finally:
             writes = changes(self.memory, self.arrays, before)
             self.memory.settle()
             if saved is not None:
                 self.memory.restore(saved)
-        observation.executed = executed
         if sampled:
             return program, plan, observation
         objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
         self.events.append(Event("launch", call_site(), objects, kernel.name, 0, writes))
         return program, plan, observation
+
+    def _observe(
+        self,
+        program: Program,
+        running: Program,
+        plan: LaunchPlan,
+        executed: Slice | None,
+        observe: frozenset[str],
+    ) -> Observation:
+        """Run as many CTAs as the demand needs."""
+        if executed is not None and executed.demand == "control" and not observe:
+            return observe_control(
+                program,
+                plan,
+                executed,
+                self.memory,
+                lambda part: self._backend.run(running, part, self.memory, observe),
+            )
+        observation = self._backend.run(running, plan, self.memory, observe)
+        observation.executed = executed
+        return observation
 
     def _demand(self, demand: str) -> str:
         """The demand meant: ``auto`` is the smallest that answers what the device observes."""

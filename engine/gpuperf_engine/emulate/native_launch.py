@@ -217,7 +217,8 @@ class Launch:
         self.symbols = np.ascontiguousarray(np.append(plan.symbols, np.uint64(0)))
         self.table_of_threads = make_table(program, plan) if "threads" in observe else None
         self.kept = np.full(plan.ctas if self.table_of_threads is not None else 0, -1, dtype=np.int32)
-        self.kept[list(plan.kept)] = np.arange(len(plan.kept), dtype=np.int32)
+        if self.table_of_threads is not None:
+            self.kept[list(plan.kept)] = np.arange(len(plan.kept), dtype=np.int32)
         self.workers: list[Worker] = []
         self.free: list[Slot] = []
         addresses = runtime_addresses(("run", "visit", "proceed"))

@@ -44,7 +44,8 @@ class Observation:
     the block's counted branch in which lanes went to more than one target. ``taken``: (blocks,), lanes whose guard held at the
     block's counted branch. ``predicated``: (predicated instructions,), lanes whose guard held. ``sites``: (sites, SITE_COLUMNS) or
     ``None`` if memory was not observed. ``uninitialized``: indices of sites that read bytes nobody had written.
-    ``executed`` is the slice that ran, ``None`` for the whole program.
+    ``executed`` is the slice that ran, ``None`` for the whole program; ``method`` says for which blocks, and ``method_reason`` why
+    not for fewer; ``ran`` counts the thread instructions executed, ``None`` for those of the slice in all blocks.
     """
 
     block_warps: NDArray[np.int64]
@@ -55,6 +56,9 @@ class Observation:
     sites: NDArray[np.int64] | None
     uninitialized: frozenset[int] = field(default_factory=frozenset)
     executed: Slice | None = None
+    method: str = "every block"
+    method_reason: str = ""
+    ran: int | None = None
     #: counters of single threads, if ``threads`` was observed
     threads: ThreadTable | None = None
 
@@ -87,6 +91,24 @@ class Observation:
         if self.sites is not None and other.sites is not None:
             self.sites += other.sites
         self.uninitialized |= other.uninitialized
+
+    def times(self, count: int) -> None:
+        """So many launches like this one. Counters that leave 64 bits become Python integers."""
+        for name in ("block_warps", "block_lanes", "divergent", "taken", "predicated", "sites"):
+            counters = getattr(self, name)
+            if counters is not None:
+                fits = int(counters.max(initial=0)) * count < 1 << 62
+                setattr(self, name, (counters if fits else counters.astype(object)) * count)
+
+    def executed_in(self, program: Program) -> int:
+        """Thread instructions that these counters mean were executed, with what the slice leaves out left out."""
+        if self.ran is not None:
+            return self.ran
+        only = None if self.executed is None else self.executed.instructions
+        return sum(
+            int(self.block_lanes[block.index]) * sum(only is None or item in only for item in block.tally)
+            for block in program.blocks
+        )
 
 
 SECTOR_BYTES = 32

@@ -16,11 +16,20 @@ from ..ptx.syntax import (
     Operand,
     Pair,
     Register,
+    SpecialRegister,
     Variable,
     Vector,
 )
 
-__all__ = ["access_bytes", "formal_register", "matched", "reads", "registers_in", "writes"]
+__all__ = [
+    "access_bytes",
+    "formal_register",
+    "matched",
+    "reads",
+    "registers_in",
+    "special_registers",
+    "writes",
+]
 
 #: bytes of a row of a matrix, which is what one address of ``ldmatrix`` or ``stmatrix`` is for
 ROW_BYTES = 16
@@ -115,3 +124,11 @@ def formal_register(function: Function, formal: Variable) -> Register | None:
         return None
     inside = [item for item in (*function.params, *function.returns) if item.space == "reg"]
     return function.registers[inside.index(formal)]
+
+
+def special_registers(instruction: Instruction) -> Iterator[str]:
+    """The special registers among the operands, by name."""
+    for operand in instruction.operands:
+        for item in operand.elements if isinstance(operand, Vector) else (operand,):
+            if isinstance(item, SpecialRegister):
+                yield item.name

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from ..emulate.launch import LaunchPlan
 from ..emulate.observe import Observation
 from ..emulate.program import BasicBlock, Program
-from ..flow.slicing import Slice
 from ..garbage import uncollected
 from ..ptx.syntax import Instruction
 from ..results import (
@@ -37,18 +36,6 @@ class LaunchRecord:
     observation: Observation
 
 
-def _share(program: Program, observation: Observation, executed: Slice | None) -> float:
-    """The part of all thread instructions that ran."""
-    if executed is None:
-        return 1.0
-    ran = every = 0
-    for block in program.blocks:
-        lanes = int(observation.block_lanes[block.index])
-        every += lanes * len(block.tally)
-        ran += lanes * sum(item in executed.instructions for item in block.tally)
-    return ran / every if every else 1.0
-
-
 @dataclass
 class _Line:
     instructions: int = 0
@@ -65,7 +52,7 @@ _Lines = defaultdict[tuple[str, int], _Line]
 @uncollected
 def build_profile(program: Program, plan: LaunchPlan, observation: Observation) -> Profile:
     """The profile of one launch of a program, whatever part of it ran."""
-    ran = observation.executed
+    executed = observation.executed
     totals = count_opcodes(program, observation)
     lines, sources = _Lines(_Line), _Lines(_Line)
     for block in program.blocks:
@@ -83,8 +70,8 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         grid=plan.grid,
         block=plan.block,
         launches=1,
-        demand="values" if ran is None else ran.demand,
-        share_executed=_share(program, observation, ran),
+        demand="values" if executed is None else executed.demand,
+        share_executed=observation.executed_in(program) / max(1, totals.thread_instructions),
         thread_instructions=totals.thread_instructions,
         warp_instructions=totals.warp_instructions,
         thread_instructions_predicated_on=totals.thread_instructions_predicated_on,
@@ -105,6 +92,8 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         sites=sites,
         observed_threads=None if observation.threads is None else Threads(program, plan, observation.threads),
         records=(LaunchRecord(program, plan, observation),),
+        method=observation.method,
+        method_reason=observation.method_reason,
         notes=(*kernel.module.notes, *_uninitialized(program, observation)),
     )
 

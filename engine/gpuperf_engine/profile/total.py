@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields, replace
 from typing import Any
 
+from ..flow.slicing import DEMANDS
 from ..results import (
     BlockProfile,
     Branches,
@@ -33,6 +34,10 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
     return replace(
         first,
         launches=sum(profile.launches for profile in profiles),
+        demand=min((profile.demand for profile in profiles), key=DEMANDS.index),
+        share_executed=_share(profiles),
+        method="classes" if all(profile.method == "classes" for profile in profiles) else "every block",
+        method_reason=next((profile.method_reason for profile in profiles if profile.method_reason), ""),
         thread_instructions=sum(profile.thread_instructions for profile in profiles),
         warp_instructions=sum(profile.warp_instructions for profile in profiles),
         thread_instructions_predicated_on=sum(
@@ -65,6 +70,13 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
         seconds=sum(profile.seconds for profile in profiles),
         records=tuple(record for profile in profiles for record in profile.records),
     )
+
+
+def _share(profiles: Sequence[Profile]) -> float:
+    """The part of all thread instructions that was executed."""
+    every = sum(profile.thread_instructions for profile in profiles)
+    executed = sum(profile.share_executed * profile.thread_instructions for profile in profiles)
+    return executed / every if every else 1.0
 
 
 def _counts(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:

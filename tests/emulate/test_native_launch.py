@@ -151,7 +151,7 @@ def test_better_runtime_functions_take_over_between_launches(monkeypatch: pytest
     before = kernel.memo["native"]
     assert isinstance(before, native.Code)
     library = before.library
-    native_jit._improve({name: native_jit._runtime_text(name) for name in ("script", "access4")})
+    native_jit._improve({name: native_jit._runtime_text(name) for name in ("script", "global_4")})
     runtime.run(kernel, 1, 64, [array, np.uint32(2)])
     assert before.library is not library
     np.testing.assert_array_equal(array.numpy(), 2 * np.arange(64, dtype=np.uint32))

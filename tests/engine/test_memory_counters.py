@@ -337,3 +337,17 @@ def test_a_generic_access_may_go_everywhere(backend: str) -> None:
     }
     assert (memory.global_load_requests, memory.shared_load_requests, memory.local_load_requests) == (1, 1, 1)
     assert (memory.local_bytes, memory.local_moved_bytes) == (2 * 64, 2 * 16 * 32)
+
+
+@pytest.mark.parametrize("operation", ["atom.add.u64 %rd9, ", "red.add.u64 "])
+def test_atomics_on_local_memory_are_refused(backend: str, operation: str) -> None:
+    body = f"""
+    .local .align 16 .b8 scratch[256];
+    mov.u64 %rd1, scratch;
+    cvta.local.u64 %rd1, %rd1;
+    {operation}[%rd1+8], 1;
+    ret;"""
+    with pytest.raises(
+        ge.MemoryFault, match="local address 0x8: atomics act on global and shared memory only"
+    ):
+        launch(backend, body)

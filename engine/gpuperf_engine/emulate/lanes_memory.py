@@ -207,6 +207,7 @@ class MemoryStep:
         )
         size = self.bytes
         good = (places % np.uint64(size) == 0) & (places <= np.uint64(max(0, limit - size))) & (limit >= size)
+        good &= shared or self.kind in ("load", "store")
         refused = [
             (int(lanes[place]), int(places[place]), space, limit) for place in np.flatnonzero(~good)[:1]
         ]

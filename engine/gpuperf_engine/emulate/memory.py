@@ -250,6 +250,10 @@ def _fault(memory: Memory, access: Access) -> MemoryFault:
     address = access.address
     if access.space in ("shared", "local"):
         place = f"{access.space} address {address:#x}"
+        if access.space == "local" and access.kind in ("atomic", "reduction"):
+            return MemoryFault(
+                f"{what} {place}: atomics act on global and shared memory only", span=span, details=details
+            )
         if address % access.size:
             return MemoryFault(
                 f"misaligned {what} {place}",

@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass
 
 from ..errors import Unsupported
 from ..garbage import uncollected
-from ..isa.types import scalar_type
-from ..ptx.syntax import Instruction
 from . import native_cache as store
 from .launch import LaunchPlan
 from .memory import Memory
@@ -122,15 +120,9 @@ def _unpack(raw: bytes) -> tuple[Generated, bytes]:
 def _stores_parts_of_words(program: Program) -> bool:
     """Whether shared memory may be written in pieces smaller than a word: then its shadow is kept byte by byte."""
     return any(
-        site.kind != "load"
-        and site.instruction.spelling.space in ("shared", "generic")
-        and _element(site.instruction) < 4
+        site.kind != "load" and site.instruction.spelling.space in ("shared", "generic") and site.bytes < 4
         for site in program.sites
     )
-
-
-def _element(instruction: Instruction) -> int:
-    return scalar_type(str(instruction.spelling.modifier("type") or "b32")).bytes
 
 
 def _too_rare(program: Program) -> bool:

@@ -4,42 +4,54 @@ Each takes the lanes' addresses as one vector and tries what is cheap first: con
 half warps that are consecutive or all the same, a gather or scatter on hosts with AVX-512, and at last the loops of
 ``native_runtime_memory``. Every access is checked whichever way it goes. A refused one sets ``Context.FAULTED``, which the generated
 code tests at the end of the block; it gives zeros meanwhile. Sectors and wavefronts are counted where ``Context.COUNTING`` says so.
+
+Names are ``<space>_<load|store>_<form>``; ``watched`` is shared memory in which pieces of words are stored.
 """
 
 from __future__ import annotations
 
+from .native_access_local import local_access
 from .native_access_shared import shared_access
-from .native_access_text import V1, V64, Text, declarations, finish, head, slow
+from .native_access_text import V64, Form, Text, declarations, finish, given, head, slow
 from .native_layout import SITE_BYTES, Context, Counter
 from .native_writer import LANES
 
-__all__ = ["access_functions", "access_names"]
+__all__ = ["access_functions", "access_names", "is_access"]
+
+_SPACES = ("global", "shared", "watched", "local")
 
 
-def access_names(width: int) -> tuple[str, ...]:
-    """What ``access_functions`` defines for a width."""
-    spaces = ("global", "shared") if width >= 4 else ("global",)
-    return tuple(f"{space}_{what}_{width}" for space in spaces for what in ("load", "store"))
+def is_access(name: str) -> bool:
+    """Whether this module writes the function of that name."""
+    return name.startswith(tuple(f"{space}_" for space in _SPACES))
 
 
-def access_functions(width: int, wide: bool) -> str:
-    """The functions for elements of ``width`` bytes. ``wide``: the host has AVX-512."""
-    texts = [_global(width, wide, False), _global(width, wide, True)]
-    if width >= 4:
-        texts += [shared_access(width, wide, False), shared_access(width, wide, True)]
-    return declarations(width) + "\n".join(texts)
+def access_names(group: str) -> tuple[str, ...]:
+    """The functions of a group such as ``global_4x2``."""
+    space, form = group.split("_")
+    return tuple(f"{space}_{what}_{form}" for what in ("load", "store"))
 
 
-def _global(width: int, wide: bool, stores: bool) -> str:
+def access_functions(group: str, wide: bool) -> str:
+    """Load and store of one space and form. ``wide``: the host has AVX-512."""
+    space, name = group.split("_")
+    form = Form(*(int(part) for part in name.split("x")))
+    make = {"global": _global, "shared": shared_access, "watched": shared_access, "local": local_access}[
+        space
+    ]
+    texts = [make(f"{space}_{what}_{name}", form, wide, what == "store") for what in ("load", "store")]
+    return declarations(form) + "\n".join(texts)
+
+
+def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
     """Arena and generic addresses. ``%how``: space, + 4 where sectors are not counted."""
     to = Text()
-    vector, shift = f"<{LANES} x i{8 * width}>", width.bit_length() - 1
-    name = f"global_{'store' if stores else 'load'}_{width}"
-    to.do(*head(name, width, stores, V64, ", i64 %how"))
+    shift, size = form.shift, form.size
+    value = head(to, name, form, stores, V64, ", i64 %how")
     cache = to.place(to.field("%ctx", Context.CACHE, "ptr"), to.op("shl i64 %site, 5"))
     low, span = to.field(cache, 0), to.field(cache, 8)
     zero = to.op(f"extractelement {V64} %a, i32 0")
-    ladder = ", ".join(f"i64 {lane * width}" for lane in range(LANES))
+    ladder = ", ".join(f"i64 {lane * size}" for lane in range(LANES))
     expected = to.op(f"add {V64} {to.splat(zero, 'i64')}, <{ladder}>")
     equal = to.bits(to.op(f"icmp eq {V64} %a, {expected}"))
     stray = to.op(f"and i32 %mask, {to.op(f'xor i32 {equal}, -1')}")
@@ -53,36 +65,39 @@ def _global(width: int, wide: bool, stores: bool) -> str:
     tests += [to.op(f"icmp eq i32 {stray}, 0"), to.op("icmp ne i32 %mask, 0")]
     if not wide:
         tests.append(to.op("icmp eq i32 %mask, -1"))
-    good = tests[0]
-    for test in tests[1:]:
-        good = to.op(f"and i1 {good}, {test}")
     arena = to.field("%ctx", Context.ARENA)
     counting = to.field("%ctx", Context.COUNTING)
     quiet = to.op(f"or i1 {to.op(f'icmp eq i64 {counting}, 0')}, {to.op('icmp uge i64 %how, 4')}")
     space = to.op("and i64 %how, 3")
-    to.do(f"br i1 {good}, label %fast, label %scattered", "fast:")
+    to.do(f"br i1 {to.all(tests)}, label %fast, label %scattered", "fast:")
     host = to.op(f"inttoptr i64 {to.op(f'add i64 {arena}, {zero}')} to ptr")
-    found = "%v"
+    align = min(8, size)
+    count = LANES * form.pieces
+    vector, mask = f"v{count}{form.kind}", f"<{count} x i1>"
+    on = to.repeat("%lanes", "i1", form.pieces) if wide else ""
+    found = ""
     if stores and wide:
         to.do(
-            f"call void @llvm.masked.store.v{LANES}i{8 * width}.p0({vector} %v, ptr align {width} {host}, {V1} %lanes)"
+            f"call void @llvm.masked.store.{vector}.p0({form.raw} {value}, ptr align {align} {host}, {mask} {on})"
         )
     elif stores:
-        to.do(f"store {vector} %v, ptr {host}, align {width}")
+        to.do(f"store {form.raw} {value}, ptr {host}, align {align}")
     elif wide:
-        zeros = f"{vector} zeroinitializer"
+        zeros = f"{form.raw} zeroinitializer"
         found = to.op(
-            f"call {vector} @llvm.masked.load.v{LANES}i{8 * width}.p0(ptr align {width} {host}, {V1} %lanes, {zeros})"
+            f"call {form.raw} @llvm.masked.load.{vector}.p0(ptr align {align} {host}, {mask} {on}, {zeros})"
         )
     else:
-        found = to.op(f"load {vector}, ptr {host}, align {width}")
+        found = to.op(f"load {form.raw}, ptr {host}, align {align}")
+    if not stores and not form.alone:
+        to.split(found, form)
     tracked = to.field(cache, 16)
     to.do(f"br i1 {to.op(f'icmp eq i64 {tracked}, 0')}, label %whole, label %shadow", "shadow:")
     context = to.number("%ctx")
     if stores:
-        to.op(f"call i64 @mark_lanes(i64 {context}, i64 %mask64, i64 {zero}, i64 {width})")
+        to.op(f"call i64 @mark_lanes({given((context, '%mask64', zero, size))})")
     else:
-        to.op(f"call i64 @seen_lanes(i64 {context}, i64 %site, i64 %mask64, i64 {zero}, i64 {width})")
+        to.op(f"call i64 @seen_lanes({given((context, '%site', '%mask64', zero, size))})")
     to.do("br label %whole", "whole:")
     to.do(f"br i1 {quiet}, label %done, label %count", "count:")
     shifted = to.op(f"lshr i64 %mask64, {first}")
@@ -94,12 +109,11 @@ def _global(width: int, wide: bool, stores: bool) -> str:
         pieces = [to.op(f"lshr i64 {place}, {bits}") for place in reached]
         to.bump(record, counter, to.op(f"add i64 {to.op(f'sub i64 {pieces[1]}, {pieces[0]}')}, 1"))
     to.do("br label %done", "holes:", f"store {V64} %a, ptr %area, align 64")
-    to.op(
-        f"call i64 @count_sectors(i64 {to.number('%ctx')}, i64 %site, i64 %mask64, i64 {to.number('%area')})"
-    )
+    to.op(f"call i64 @count_sectors({given((to.number('%ctx'), '%site', '%mask64', to.number('%area')))})")
     to.do("br label %done", "done:")
-    finish(to, width, stores, found)
+    finish(to, form, stores, found)
     to.do("scattered:")
+    gathered = ""
     if wide:
         offsets = to.op(f"sub {V64} %a, {to.splat(low, 'i64')}")
         indices = to.op(
@@ -111,37 +125,30 @@ def _global(width: int, wide: bool, stores: bool) -> str:
         plain = to.op(f"and i1 {plain}, {to.op(f'icmp eq i64 {to.field(cache, 16)}, 0')}")
         to.do(f"br i1 {plain}, label %gather, label %slow", "gather:")
         base = to.op(f"inttoptr i64 {arena} to ptr")
-        pointers = to.op(f"getelementptr i8, ptr {base}, {V64} %a")
+        pointers = to.pointers(base, "%a", "i64", form)
         if stores:
-            to.do(
-                f"call void @llvm.masked.scatter.v{LANES}i{8 * width}.v{LANES}p0({vector} %v, "
-                f"<{LANES} x ptr> align {width} {pointers}, {V1} %lanes)"
-            )
-            gathered = "%v"
+            to.scatter(value, pointers, "%lanes", form)
         else:
-            gathered = to.op(
-                f"call {vector} @llvm.masked.gather.v{LANES}i{8 * width}.v{LANES}p0(<{LANES} x ptr> align {width} {pointers}, "
-                f"{V1} %lanes, {vector} zeroinitializer)"
-            )
+            gathered = to.gather(pointers, "%lanes", form)
+            if not form.alone:
+                to.split(gathered, form)
         to.do(f"store {V64} %a, ptr %area, align 64", "br label %tally")
     else:
         to.do("br label %slow")
     to.do("slow:")
-    slow(to, width, stores, "%a", space)
-    slowly = "%v" if stores else to.op(f"load {vector}, ptr %out, align 64")
+    slowly = slow(to, form, stores, "%a", space)
     to.do("br label %tally", "tally:")
-    result = "%v"
-    if not stores:
-        result = to.op(f"phi {vector} [ {slowly}, %slow ]" + (f", [ {gathered}, %gather ]" if wide else ""))
+    result = ""
+    if slowly:
+        result = to.op(f"phi {form.raw} [ {slowly}, %slow ]" + (f", [ {gathered}, %gather ]" if wide else ""))
     to.do(f"br i1 {quiet}, label %out2, label %sum", "sum:")
     generic = to.op(f"icmp eq i64 {space}, 3")
     to.do(f"br i1 {generic}, label %windows, label %sectors", "windows:")
-    area, context = to.number("%area"), to.number("%ctx")
-    given = f"i64 {context}, i64 %site, i64 %mask64, i64 {area}, i64 {width}, i64 {int(not stores)}"
-    to.op(f"call i64 @count_windows({given})")
+    items = (to.number("%ctx"), "%site", "%mask64", to.number("%area"))
+    to.op(f"call i64 @count_windows({given((*items, size, int(not stores)))})")
     to.do("br label %out2", "sectors:")
-    area, context = to.number("%area"), to.number("%ctx")
-    to.op(f"call i64 @count_sectors(i64 {context}, i64 %site, i64 %mask64, i64 {area})")
+    items = (to.number("%ctx"), "%site", "%mask64", to.number("%area"))
+    to.op(f"call i64 @count_sectors({given(items)})")
     to.do("br label %out2", "out2:")
-    finish(to, width, stores, result)
+    finish(to, form, stores, result)
     return "\n".join([*to.lines, "}", ""])

@@ -1,199 +1,308 @@
 """Runtime functions for accesses of shared memory by a whole warp, as LLVM IR; see ``native_access``.
 
+Whether memory was ever written is known from what it holds (``UNWRITTEN``), or in watched memory, to which pieces of words are
+stored, from a shadow byte for byte. What is not written takes the slow way.
+
 PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
 
-from .native_access_text import V1, V32, V64, Text, finish, head, slow
+from .native_access_text import V32, V64, Form, Text, finish, given, head, slow
 from .native_layout import SHAPE_BYTES, SITE_BYTES, UNWRITTEN, Context, Counter, Cta
 from .native_writer import LANES
 
 __all__ = ["shared_access"]
 
+_ONES = 0x0101010101010101
 
-def shared_access(width: int, wide: bool, stores: bool) -> str:
-    """Shared memory, 32-bit addresses, words of 4 or 8 bytes."""
-    to = Text()
-    kind = f"i{8 * width}"
-    vector, half, shift = f"<{LANES} x {kind}>", f"<16 x {kind}>", width.bit_length() - 1
-    to.do(*head(f"shared_{'store' if stores else 'load'}_{width}", width, stores, V32, ""))
-    cta = to.field("%ctx", Context.CTA, "ptr")
-    base = to.field(cta, Cta.SHARED, "ptr")
-    size = to.field("%ctx", Context.SHARED_BYTES)
-    starts = to.op(
-        f"shufflevector {V32} %a, {V32} poison, {V32} <{', '.join(f'i32 {lane & 16}' for lane in range(LANES))}>"
-    )
-    distance = to.op(f"sub {V32} %a, {starts}")
-    ladder = ", ".join(f"i32 {(lane & 15) * width}" for lane in range(LANES))
-    rows = to.op(f"icmp eq i32 {to.bits(to.op(f'icmp eq {V32} {distance}, <{ladder}>'))}, -1")
-    lows = [to.op(f"extractelement {V32} %a, i32 {lane}") for lane in (0, 16)]
-    near = [to.op(f"zext i32 {low} to i64") for low in lows]
-    odd = to.op(f"and i32 {to.op(f'or i32 {lows[0]}, {lows[1]}')}, {width - 1}")
-    room = to.op(f"sub i64 {size}, {16 * width}")
-    tests = [to.op(f"icmp sle i64 {place}, {room}") for place in near]
-    tests.append(to.op(f"icmp eq i32 {odd}, 0"))
-    precise = to.field("%ctx", Context.WATCH)
-    tests.append(to.op(f"icmp eq i64 {precise}, 2"))
-    blank = _blank(to, "%v", width) if stores else ""
-    if stores:
-        tests.append(to.op(f"icmp eq i32 {blank}, 0"))
-        if not wide:
+
+def shared_access(name: str, form: Form, wide: bool, stores: bool) -> str:
+    """Shared memory, 32-bit addresses."""
+    return _Shared(name, form, wide, stores).text()
+
+
+class _Shared:
+    def __init__(self, name: str, form: Form, wide: bool, stores: bool) -> None:
+        self.to = Text()
+        self.name, self.form, self.wide, self.stores = name, form, wide, stores
+        self.watched = name.startswith("watched")
+        #: of loads that return a value: what each way gives, by label
+        self.held: dict[str, str] = {}
+        self.loose: dict[str, str] = {}
+
+    def text(self) -> str:
+        to, form = self.to, self.form
+        self.value = head(to, self.name, form, self.stores, V32)
+        cta = to.field("%ctx", Context.CTA, "ptr")
+        self.base = to.field(cta, Cta.SHARED, "ptr")
+        self.shadow = to.place(self.base, to.field(cta, Cta.SHARED_SHADOW)) if self.watched else ""
+        self.size = to.field("%ctx", Context.SHARED_BYTES)
+        if self.watched and self.stores:
+            to.do(f"store i64 1, ptr {to.place(cta, Cta.MARKED)}")
+        starts = to.pick("%a", "i32", LANES, [lane & 16 for lane in range(LANES)])
+        self.distance = to.op(f"sub {V32} %a, {starts}")
+        self.lows = [to.op(f"extractelement {V32} %a, i32 {lane}") for lane in (0, 16)]
+        self.near = [to.op(f"zext i32 {low} to i64") for low in self.lows]
+        odd = to.op(f"and i32 {to.op(f'or i32 {self.lows[0]}, {self.lows[1]}')}, {form.size - 1}")
+        self.aligned = to.op(f"icmp eq i32 {odd}, 0")
+        self.sound = ""
+        if self.stores and not self.watched:
+            self.sound = to.op(f"xor i1 {self._unwritten(self.value, '')}, true")
+        self._rows()
+        self._scattered()
+        self._count()
+        return "\n".join([*to.lines, "}", ""])
+
+    # -- half warps that are consecutive or have one address -----------------------------------------------------------
+
+    def _halves(self, places: list[str]) -> list[str]:
+        """The raw halves at two places."""
+        to, align = self.to, min(8, self.form.size)
+        return [to.op(f"load {self.form.half()}, ptr {place}, align {align}") for place in places]
+
+    def _whole(self, halves: list[str]) -> str:
+        count = 16 * self.form.pieces
+        return self.to.pick(halves[0], self.form.kind, count, range(2 * count), halves[1])
+
+    def _rows(self) -> None:
+        to, form = self.to, self.form
+        ladder = ", ".join(f"i32 {(lane & 15) * form.size}" for lane in range(LANES))
+        rows = to.op(f"icmp eq i32 {to.bits(to.op(f'icmp eq {V32} {self.distance}, <{ladder}>'))}, -1")
+        self.rows = rows
+        room = to.op(f"sub i64 {self.size}, {16 * form.size}")
+        tests = [rows, self.aligned, *(to.op(f"icmp sle i64 {place}, {room}") for place in self.near)]
+        if self.sound:
+            tests.append(self.sound)
+        if self.stores and not self.wide:
             tests.append(to.op("icmp eq i32 %mask, -1"))
-    inside = tests[0]
-    for test in tests[1:]:
-        inside = to.op(f"and i1 {inside}, {test}")
-    to.do(f"br i1 {to.op(f'and i1 {rows}, {inside}')}, label %rows, label %norows", "rows:")
-    places = [to.place(base, item) for item in near]
-    if stores:
+        to.do(f"br i1 {to.all(tests)}, label %rows, label %norows", "rows:")
+        places = [to.place(self.base, item) for item in self.near]
+        shadows = [to.place(self.shadow, item) for item in self.near] if self.watched else []
+        if self.stores:
+            self._put_rows(self.value, places)
+            if shadows:
+                self._put_rows(f"splat ({form.kind} {_ones(form)})", shadows)
+            to.do("br label %kinds", "norows:", "br label %any")
+            return
+        row = self._whole(self._halves(places))
+        seen = self._whole(self._halves(shadows)) if shadows else ""
+        if form.size < 4 and not shadows:
+            unwritten = self._blank_near(places)
+        else:
+            unwritten = self._unwritten(row, seen)
+        self._held(row, "rows", unwritten)
+        to.do("norows:")
+        same = to.op(f"icmp eq i32 {to.bits(to.op(f'icmp eq {V32} {self.distance}, zeroinitializer'))}, -1")
+        room = to.op(f"sub i64 {self.size}, {form.size}")
+        tests = [same, self.aligned, *(to.op(f"icmp sle i64 {place}, {room}") for place in self.near)]
+        to.do(f"br i1 {to.all(tests)}, label %same, label %any", "same:")
+        places = [to.place(self.base, item) for item in self.near]
+        shadows = [to.place(self.shadow, item) for item in self.near] if self.watched else []
+        repeated = self._repeated(places)
+        seen = self._repeated(shadows) if shadows else ""
+        if form.size < 4 and not shadows:
+            unwritten = self._blank_near(places)
+        else:
+            unwritten = self._unwritten(repeated, seen)
+        self._held(repeated, "same", unwritten)
+
+    def _held(self, raw: str, label: str, unwritten: str) -> None:
+        """End a way of loading whole half warps."""
+        if self.form.alone:
+            self.held[label] = raw
+        else:
+            self.to.split(raw, self.form)
+        self.to.do(f"br i1 {unwritten}, label %slow, label %kinds")
+
+    def _repeated(self, places: list[str]) -> str:
+        """What lies at two places, in all lanes of the half warps."""
+        to, form = self.to, self.form
+        one = f"<{form.pieces} x {form.kind}>"
+        parts = [to.op(f"load {one}, ptr {place}, align {min(8, form.size)}") for place in places]
+        order = [(lane >> 4) * form.pieces + part for lane in range(LANES) for part in range(form.pieces)]
+        return to.pick(parts[0], form.kind, form.pieces, order, parts[1])
+
+    def _put_rows(self, value: str, places: list[str]) -> None:
+        to, form, count = self.to, self.form, 16 * self.form.pieces
+        on = to.repeat("%lanes", "i1", form.pieces) if self.wide else ""
         for number, place in enumerate(places):
-            part = ", ".join(f"i32 {16 * number + lane}" for lane in range(16))
-            data = to.op(f"shufflevector {vector} %v, {vector} poison, <16 x i32> <{part}>")
-            if wide:
-                on = to.op(f"shufflevector {V1} %lanes, {V1} poison, <16 x i32> <{part}>")
+            part = range(number * count, (number + 1) * count)
+            data = to.pick(value, form.kind, 2 * count, part)
+            if self.wide:
+                active = to.pick(on, "i1", 2 * count, part)
                 to.do(
-                    f"call void @llvm.masked.store.v16{kind}.p0({half} {data}, ptr align {width} {place}, <16 x i1> {on})"
+                    f"call void @llvm.masked.store.v{count}{form.kind}.p0({form.half()} {data}, "
+                    f"ptr align {min(8, form.size)} {place}, <{count} x i1> {active})"
                 )
             else:
-                to.do(f"store {half} {data}, ptr {place}, align {width}")
-        to.do("br label %kinds")
-    else:
-        parts = [to.op(f"load {half}, ptr {place}, align {width}") for place in places]
-        order = ", ".join(f"i32 {lane}" for lane in range(LANES))
-        row = to.op(f"shufflevector {half} {parts[0]}, {half} {parts[1]}, {V32} <{order}>")
-        unwritten = _blank(to, row, width)
-        to.do(f"br i1 {to.op(f'icmp eq i32 {unwritten}, 0')}, label %kinds, label %slow")
-    to.do("norows:")
-    if stores:
-        to.do("br label %any")
-    else:
-        same = to.op(f"icmp eq i32 {to.bits(to.op(f'icmp eq {V32} {distance}, zeroinitializer'))}, -1")
-        room2 = to.op(f"sub i64 {size}, {width}")
-        fits = [to.op(f"icmp sle i64 {place}, {room2}") for place in near]
-        both = to.op(f"and i1 {fits[0]}, {fits[1]}")
-        both = to.op(f"and i1 {both}, {tests[2]}")
-        both = to.op(f"and i1 {both}, {tests[3]}")
-        to.do(f"br i1 {to.op(f'and i1 {same}, {both}')}, label %same, label %any", "same:")
-        ones = [to.op(f"load {kind}, ptr {to.place(base, item)}, align {width}") for item in near]
-        pair = to.op(f"insertelement <2 x {kind}> poison, {kind} {ones[0]}, i32 0")
-        pair = to.op(f"insertelement <2 x {kind}> {pair}, {kind} {ones[1]}, i32 1")
-        order = ", ".join(f"i32 {lane >> 4}" for lane in range(LANES))
-        repeated = to.op(f"shufflevector <2 x {kind}> {pair}, <2 x {kind}> poison, {V32} <{order}>")
-        unwritten = _blank(to, repeated, width)
-        to.do(f"br i1 {to.op(f'icmp eq i32 {unwritten}, 0')}, label %kinds, label %slow")
-    to.do("any:")
-    gathered = "zeroinitializer"
-    if wide:
-        indices = to.op(f"call {V32} @llvm.fshr.v{LANES}i32({V32} %a, {V32} %a, {V32} splat (i32 {shift}))")
-        limit = to.splat(to.op(f"trunc i64 {to.op(f'lshr i64 {size}, {shift}')} to i32"), "i32")
-        bad = to.op(f"and i32 %mask, {_outside(to, indices, limit)}")
-        plain = to.op(f"and i1 {to.op(f'icmp eq i32 {bad}, 0')}, {tests[3]}")
-        if stores:
-            plain = to.op(f"and i1 {plain}, {to.op(f'icmp eq i32 {blank}, 0')}")
-        to.do(f"br i1 {plain}, label %gather, label %slow", "gather:")
-        pointers = to.op(f"getelementptr i8, ptr {base}, {V32} %a")
-        if stores:
-            to.do(
-                f"call void @llvm.masked.scatter.v{LANES}{kind}.v{LANES}p0({vector} %v, "
-                f"<{LANES} x ptr> align {width} {pointers}, {V1} %lanes)",
-                "br label %shapes",
+                to.do(f"store {form.half()} {data}, ptr {place}, align {min(8, form.size)}")
+
+    # -- any addresses ---------------------------------------------------------------------------------------------------
+
+    def _scattered(self) -> None:
+        to, form = self.to, self.form
+        to.do("any:")
+        if self.wide:
+            shift = form.shift
+            indices = to.op(
+                f"call {V32} @llvm.fshr.v{LANES}i32({V32} %a, {V32} %a, {V32} splat (i32 {shift}))"
             )
+            limit = to.splat(to.op(f"trunc i64 {to.op(f'lshr i64 {self.size}, {shift}')} to i32"), "i32")
+            inside = to.bits(to.op(f"icmp ult {V32} {indices}, {limit}"))
+            outside = to.op(f"and i32 %mask, {to.op(f'xor i32 {inside}, -1')}")
+            tests = [to.op(f"icmp eq i32 {outside}, 0"), *([self.sound] if self.sound else [])]
+            to.do(f"br i1 {to.all(tests)}, label %gather, label %slow", "gather:")
+            if self.stores:
+                to.scatter(self.value, to.pointers(self.base, "%a", "i32", form), "%lanes", form)
+                if self.watched:
+                    ones = f"splat ({form.kind} {_ones(form)})"
+                    to.scatter(ones, to.pointers(self.shadow, "%a", "i32", form), "%lanes", form)
+                to.do("br label %shapes")
+            else:
+                self._gather()
         else:
-            gathered = to.op(
-                f"call {vector} @llvm.masked.gather.v{LANES}{kind}.v{LANES}p0(<{LANES} x ptr> align {width} {pointers}, "
-                f"{V1} %lanes, {vector} zeroinitializer)"
+            to.do("br label %slow")
+        to.do("slow:")
+        wide_addresses = to.op(f"zext {V32} %a to {V64}")
+        slowly = slow(to, form, self.stores, wide_addresses, "1")
+        if slowly:
+            self.loose["slow"] = slowly
+        to.do("br label %shapes")
+
+    def _gather(self) -> None:
+        to, form = self.to, self.form
+        if form.size < 4:
+            words = to.op(f"and {V32} %a, splat (i32 -4)")
+            shift = to.op(f"shl {V32} {to.op(f'and {V32} %a, splat (i32 3)')}, splat (i32 3)")
+            word = Form(4)
+            found = to.gather(to.pointers(self.base, words, "i32", word), "%lanes", word)
+            raw = self._cut(found, shift)
+            if self.watched:
+                seen = self._cut(
+                    to.gather(to.pointers(self.shadow, words, "i32", word), "%lanes", word), shift
+                )
+                unwritten = self._unwritten(raw, seen)
+            else:
+                blank = to.op(f"icmp eq {V32} {found}, splat (i32 {UNWRITTEN})")
+                unwritten = to.op(f"icmp ne i32 {to.op(f'and i32 {to.bits(blank)}, %mask')}, 0")
+        else:
+            raw = to.gather(to.pointers(self.base, "%a", "i32", form), "%lanes", form)
+            seen = ""
+            if self.watched:
+                seen = to.gather(to.pointers(self.shadow, "%a", "i32", form), "%lanes", form)
+            unwritten = self._unwritten(raw, seen)
+        if form.alone:
+            self.loose["gather"] = raw
+        else:
+            to.split(raw, form)
+        to.do(f"br i1 {unwritten}, label %slow, label %shapes")
+
+    def _cut(self, words: str, shift: str) -> str:
+        """The bytes of an access of less than a word."""
+        moved = self.to.op(f"lshr {V32} {words}, {shift}")
+        return self.to.op(f"trunc {V32} {moved} to {self.form.raw}")
+
+    # -- what was never written --------------------------------------------------------------------------------------------
+
+    def _unwritten(self, raw: str, seen: str) -> str:
+        """Whether an active lane has a byte that was never written (or holds what unwritten words hold)."""
+        to, form = self.to, self.form
+        if self.watched:
+            count = LANES * form.pieces
+            bad = to.op(f"icmp ne {form.raw} {seen}, splat ({form.kind} {_ones(form)})")
+        else:
+            count = LANES * form.size // 4
+            words = to.op(f"bitcast {form.raw} {raw} to <{count} x i32>")
+            bad = to.op(f"icmp eq <{count} x i32> {words}, splat (i32 {UNWRITTEN})")
+        on = to.repeat("%lanes", "i1", count // LANES)
+        active = to.op(f"and <{count} x i1> {bad}, {on}")
+        return to.op(f"icmp ne i{count} {to.op(f'bitcast <{count} x i1> {active} to i{count}')}, 0")
+
+    def _blank_near(self, places: list[str]) -> str:
+        """The same for rows of pieces of words: whether any word there holds what unwritten words hold."""
+        to, count = self.to, 16 * self.form.size // 4 + 1
+        found = []
+        for place in places:
+            number = to.op(f"and i64 {to.number(place)}, -4")
+            pointer = to.op(f"inttoptr i64 {number} to ptr")
+            words = to.op(f"load <{count} x i32>, ptr {pointer}, align 4")
+            blank = to.op(f"icmp eq <{count} x i32> {words}, splat (i32 {UNWRITTEN})")
+            found.append(to.op(f"icmp ne i{count} {to.op(f'bitcast <{count} x i1> {blank} to i{count}')}, 0"))
+        return to.op(f"or i1 {found[0]}, {found[1]}")
+
+    # -- wavefronts --------------------------------------------------------------------------------------------------------
+
+    def _count(self) -> None:
+        """Wavefronts follow from the mask and the lanes' distances: those of the last access of the site are remembered."""
+        to, form = self.to, self.form
+        returns = form.alone and not self.stores
+        raw = form.raw
+
+        def joined(values: dict[str, str]) -> str:
+            if not returns:
+                return ""
+            return to.op(
+                f"phi {raw} " + ", ".join(f"[ {value}, %{label} ]" for label, value in values.items())
             )
-            unwritten = _blank(to, gathered, width)
-            to.do(f"br i1 {to.op(f'icmp eq i32 {unwritten}, 0')}, label %shapes, label %slow")
-    else:
-        to.do("br label %slow")
-    to.do("slow:")
-    wide_addresses = to.op(f"zext {V32} %a to {V64}")
-    slow(to, width, stores, wide_addresses, "1")
-    slowly = "%v" if stores else to.op(f"load {vector}, ptr %out, align 64")
-    to.do("br label %shapes")
-    counting = "icmp eq i64 {}, 0"
-    # half warps: the wavefronts follow from the distance of the halves and the mask
-    to.do("kinds:")
-    held = "%v"
-    if not stores:
-        held = to.op(f"phi {vector} [ {row}, %rows ], [ {repeated}, %same ]")
-    flag = to.field("%ctx", Context.COUNTING)
-    to.do(f"br i1 {to.op(counting.format(flag))}, label %end, label %memo", "memo:")
-    shape = to.place(to.field("%ctx", Context.SHAPES, "ptr"), to.op(f"mul i64 %site, {SHAPE_BYTES}"))
-    apart = to.op(f"zext i32 {to.op(f'sub i32 {lows[1]}, {lows[0]}')} to i64")
-    key = to.op(f"or i64 {to.op(f'shl i64 {apart}, 2')}, {to.op(f'select i1 {rows}, i64 1, i64 2')}")
-    hit = to.op(f"icmp eq i64 {key}, {to.field(shape, 144)}")
-    hit = to.op(f"and i1 {hit}, {to.op(f'icmp eq i64 %mask64, {to.field(shape, 128)}')}")
-    to.do(f"br i1 {hit}, label %known, label %fresh", "fresh:")
-    to.do(f"store i64 {key}, ptr {to.place(shape, 144)}", "br label %measure")
-    to.do("shapes:")
-    loose = "%v"
-    if not stores:
-        loose = to.op(f"phi {vector} [ {slowly}, %slow ]" + (f", [ {gathered}, %gather ]" if wide else ""))
-    flag2 = to.field("%ctx", Context.COUNTING)
-    to.do(f"br i1 {to.op(counting.format(flag2))}, label %end, label %compare", "compare:")
-    shape2 = to.place(to.field("%ctx", Context.SHAPES, "ptr"), to.op(f"mul i64 %site, {SHAPE_BYTES}"))
-    start = to.splat(to.op(f"and i32 {lows[0]}, -4"), "i32")
-    relative = to.op(f"sub {V32} %a, {start}")
-    differs = to.bits(to.op(f"icmp ne {V32} {relative}, {to.op(f'load {V32}, ptr {shape2}, align 64')}"))
-    alike = to.op(f"icmp eq i32 {to.op(f'and i32 {differs}, %mask')}, 0")
-    alike = to.op(f"and i1 {alike}, {to.op(f'icmp eq i64 %mask64, {to.field(shape2, 128)}')}")
-    alike = to.op(f"and i1 {alike}, {to.op(f'icmp eq i64 3, {to.field(shape2, 144)}')}")
-    to.do(f"br i1 {alike}, label %known2, label %renew", "renew:")
-    to.do(
-        f"store {V32} {relative}, ptr {shape2}, align 64",
-        f"store i64 3, ptr {to.place(shape2, 144)}",
-        "br label %measure",
-    )
-    to.do("known2:", "br label %known", "measure:")
-    shape3 = to.op(f"phi ptr [ {shape}, %fresh ], [ {shape2}, %renew ]")
-    if not stores:
-        value3 = to.op(f"phi {vector} [ {held}, %fresh ], [ {loose}, %renew ]")
-    to.do(
-        f"store i64 %mask64, ptr {to.place(shape3, 128)}",
-        f"store {V64} {to.op(f'zext {V32} %a to {V64}')}, ptr %area, align 64",
-    )
-    given = f"i64 {to.number('%ctx')}, i64 %site, i64 %mask64, i64 {to.number('%area')}, i64 {width}, i64 {int(not stores)}"
-    to.do(
-        f"store i64 {to.op(f'call i64 @count_wavefronts({given})')}, ptr {to.place(shape3, 136)}",
-        "br label %end",
-        "known:",
-    )
-    shape4 = to.op(f"phi ptr [ {shape}, %memo ], [ {shape2}, %known2 ]")
-    if not stores:
-        value4 = to.op(f"phi {vector} [ {held}, %memo ], [ {loose}, %known2 ]")
-    result = to.field(shape4, 136)
-    record = to.place(to.field("%ctx", Context.SITES, "ptr"), to.op(f"mul i64 %site, {SITE_BYTES}"))
-    to.bump(record, Counter.WAVEFRONTS, to.op(f"and i64 {result}, 63"))
-    to.bump(record, Counter.IDEAL, to.op(f"lshr i64 {result}, 6"))
-    to.do("br label %end", "end:")
-    final = "%v"
-    if not stores:
-        final = to.op(
-            f"phi {vector} [ {held}, %kinds ], [ {loose}, %shapes ], [ {value3}, %measure ], [ {value4}, %known ]"
+
+        to.do("kinds:")
+        held = joined(self.held)
+        flag = to.field("%ctx", Context.COUNTING)
+        to.do(f"br i1 {to.op(f'icmp eq i64 {flag}, 0')}, label %end, label %memo", "memo:")
+        shape = self._shape()
+        apart = to.op(f"zext i32 {to.op(f'sub i32 {self.lows[1]}, {self.lows[0]}')} to i64")
+        key = to.op(f"or i64 {to.op(f'shl i64 {apart}, 2')}, {to.op(f'select i1 {self.rows}, i64 1, i64 2')}")
+        hit = to.op(f"icmp eq i64 {key}, {to.field(shape, 144)}")
+        hit = to.op(f"and i1 {hit}, {to.op(f'icmp eq i64 %mask64, {to.field(shape, 128)}')}")
+        to.do(f"br i1 {hit}, label %known, label %fresh", "fresh:")
+        to.do(f"store i64 {key}, ptr {to.place(shape, 144)}", "br label %measure")
+        to.do("shapes:")
+        loose = joined(self.loose)
+        flag = to.field("%ctx", Context.COUNTING)
+        to.do(f"br i1 {to.op(f'icmp eq i64 {flag}, 0')}, label %end, label %compare", "compare:")
+        shape2 = self._shape()
+        start = to.splat(to.op(f"and i32 {self.lows[0]}, -4"), "i32")
+        relative = to.op(f"sub {V32} %a, {start}")
+        differs = to.bits(to.op(f"icmp ne {V32} {relative}, {to.op(f'load {V32}, ptr {shape2}, align 64')}"))
+        alike = to.op(f"icmp eq i32 {to.op(f'and i32 {differs}, %mask')}, 0")
+        alike = to.op(f"and i1 {alike}, {to.op(f'icmp eq i64 %mask64, {to.field(shape2, 128)}')}")
+        alike = to.op(f"and i1 {alike}, {to.op(f'icmp eq i64 3, {to.field(shape2, 144)}')}")
+        to.do(f"br i1 {alike}, label %known2, label %renew", "renew:")
+        to.do(
+            f"store {V32} {relative}, ptr {shape2}, align 64",
+            f"store i64 3, ptr {to.place(shape2, 144)}",
+            "br label %measure",
         )
-    finish(to, width, stores, final)
-    return "\n".join([*to.lines, "}", ""])
-
-
-def _outside(to: Text, indices: str, limit: str) -> str:
-    inside = to.bits(to.op(f"icmp ult {V32} {indices}, {limit}"))
-    return to.op(f"xor i32 {inside}, -1")
-
-
-def _blank(to: Text, value: str, width: int) -> str:
-    """The active lanes of a vector in which a word holds what unwritten words hold, as i32 mask."""
-    words = LANES * width // 4
-    raw = to.op(f"bitcast <{LANES} x i{8 * width}> {value} to <{words} x i32>")
-    equal = to.op(f"icmp eq <{words} x i32> {raw}, splat (i32 {UNWRITTEN})")
-    if words == LANES:
-        return to.op(f"and i32 {to.bits(equal)}, %mask")
-    pairs = [
-        to.op(
-            f"shufflevector <{words} x i1> {equal}, <{words} x i1> poison, {V32} "
-            f"<{', '.join(f'i32 {2 * lane + part}' for lane in range(LANES))}>"
+        to.do("known2:", "br label %known", "measure:")
+        shape3 = to.op(f"phi ptr [ {shape}, %fresh ], [ {shape2}, %renew ]")
+        value3 = joined({"fresh": held, "renew": loose})
+        to.do(
+            f"store i64 %mask64, ptr {to.place(shape3, 128)}",
+            f"store {V64} {to.op(f'zext {V32} %a to {V64}')}, ptr %area, align 64",
         )
-        for part in (0, 1)
-    ]
-    return to.op(f"and i32 {to.bits(to.op(f'or {V1} {pairs[0]}, {pairs[1]}'))}, %mask")
+        items = (to.number("%ctx"), "%site", "%mask64", to.number("%area"), form.size, int(not self.stores))
+        measured = to.op(f"call i64 @count_wavefronts({given(items)})")
+        to.do(f"store i64 {measured}, ptr {to.place(shape3, 136)}", "br label %end", "known:")
+        shape4 = to.op(f"phi ptr [ {shape}, %memo ], [ {shape2}, %known2 ]")
+        value4 = joined({"memo": held, "known2": loose})
+        result = to.field(shape4, 136)
+        record = to.place(to.field("%ctx", Context.SITES, "ptr"), to.op(f"mul i64 %site, {SITE_BYTES}"))
+        to.bump(record, Counter.WAVEFRONTS, to.op(f"and i64 {result}, 63"))
+        to.bump(record, Counter.IDEAL, to.op(f"lshr i64 {result}, 6"))
+        to.do("br label %end", "end:")
+        finish(
+            to,
+            form,
+            self.stores,
+            joined({"kinds": held, "shapes": loose, "measure": value3, "known": value4}),
+        )
+
+    def _shape(self) -> str:
+        to = self.to
+        return to.place(to.field("%ctx", Context.SHAPES, "ptr"), to.op(f"mul i64 %site, {SHAPE_BYTES}"))
+
+
+def _ones(form: Form) -> int:
+    """What the shadow of a written part of ``raw`` holds."""
+    return _ONES % (1 << int(form.kind[1:]))

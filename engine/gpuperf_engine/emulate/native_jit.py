@@ -13,7 +13,7 @@ import llvmlite.binding as llvm
 
 from . import native_cache as store
 from . import native_layout, native_script
-from .native_access import access_functions, access_names
+from .native_access import access_functions, access_names, is_access
 from .native_matrix import PREFIX, matrix_function
 from .native_vectors import vector_function
 
@@ -23,7 +23,7 @@ _HERE = Path(__file__).resolve().parent
 _SCHEDULE = ("begin", "visit", "proceed", "run")
 _MEMORY = (
     "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
-    "copy_lanes", "count_lanes", "count_atomic", "count_sectors", "count_windows", "count_wavefronts",
+    "copy_lanes", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows", "count_wavefronts",
 )  # fmt: skip
 #: functions written in ``native_script``, one object for all, and their files
 _SCRIPT = frozenset((*_MEMORY, *_SCHEDULE))
@@ -34,6 +34,7 @@ _ACCESS = (
     "mark_lanes",
     "seen_lanes",
     "count_sectors",
+    "count_local",
     "count_windows",
     "count_wavefronts",
 )
@@ -179,8 +180,8 @@ def _library(name: str) -> Library:
 def _runtime_text(name: str) -> str:
     if name == "script":
         return native_script.translate([_HERE / file for file in _FILES], vars(native_layout))
-    if name.startswith("access"):
-        return access_functions(int(name[6:]), host().wide)
+    if is_access(name):
+        return access_functions(name, host().wide)
     return matrix_function(name) if name.startswith(PREFIX) else vector_function(name)
 
 
@@ -188,8 +189,8 @@ def _links(name: str) -> tuple[tuple[str, ...], dict[str, int]]:
     """What a runtime object exports and imports."""
     if name == "script":
         return (*_MEMORY, *_SCHEDULE), {}
-    if name.startswith("access"):
-        return access_names(int(name[6:])), runtime_addresses(_ACCESS)
+    if is_access(name):
+        return access_names(name), runtime_addresses(_ACCESS)
     return (name,), {}
 
 
@@ -202,7 +203,7 @@ def _load_runtime(name: str) -> Library:
             return link(content, exports, imports)
         except RuntimeError:
             pass
-    if name != "script" and not name.startswith(("access", PREFIX)):
+    if name != "script" and not name.startswith(PREFIX) and not is_access(name):
         content = compile_object(_runtime_text(name), 1)
         store_object(name, 1, content)
         return link(content, exports, imports)
@@ -238,7 +239,10 @@ def _improve(texts: dict[str, str]) -> None:
 def _group(name: str) -> str:
     if name in _SCRIPT:
         return "script"
-    return f"access{name.rpartition('_')[2]}" if name.startswith(("global_", "shared_")) else name
+    if is_access(name):
+        space, _, form = name.split("_")
+        return f"{space}_{form}"
+    return name
 
 
 def runtime_addresses(names: tuple[str, ...]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Loads and stores as LLVM IR: calls of the runtime with the lanes' addresses as one vector.
 
-Accesses of one element of 1 to 8 bytes have functions of their own (``native_access``); a uniform address is checked once and
-accessed as a scalar; everything else (vectors, local memory, 16-byte elements) goes through buffers, lane by lane.
+Each form of access has a function of its own (``native_access``); what all lanes load from one address that is known to be uniform
+is checked once and loaded as scalars.
 
 PYTEST_DONT_REWRITE
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
+from .native_access_text import Form
 from .native_codegen import address_operand
 from .native_layout import SITE_BYTES
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
@@ -45,6 +46,11 @@ class Access:
         self.address = address_value(to, address_operand(instruction)[1], self.space)
 
     @property
+    def form(self) -> Form:
+        """What one lane accesses."""
+        return Form(self.type.bytes, self.count)
+
+    @property
     def counted(self) -> bool:
         """Whether sectors or wavefronts are counted."""
         return self.name not in _UNCOUNTED
@@ -59,26 +65,6 @@ class Access:
     def numbers(self) -> list[tuple[str, str]]:
         """Context, CTA and state as arguments for the runtime's loops."""
         return [("i64", pointer_number(self.to, pointer)) for pointer in ("%ctx", "%cta", "%st")]
-
-    def lane_by_lane(self, name: str) -> None:
-        """Call ``load_lanes`` or ``store_lanes`` on ``%area`` and ``%vals``, and have the access counted."""
-        to, writer = self.to, self.to.writer
-        writer.do(f"store <{LANES} x i64> {self.addresses()}, ptr %area, align 64")
-        mask = writer.op(f"zext i32 {self.mask} to i64")
-        area, values = pointer_number(to, "%area"), pointer_number(to, "%vals")
-        plain = [("i64", str(number)) for number in (self.type.bytes, self.count, self.space)]
-        writer.call(
-            name,
-            "i64",
-            *self.numbers(),
-            ("i64", str(self.site)),
-            ("i64", mask),
-            ("i64", area),
-            ("i64", values),
-            *plain,
-        )
-        to.faulting = True
-        self.count_lanes(mask)
 
     def count_lanes(self, mask: str, name: str = "") -> None:
         """Have the runtime count sectors or wavefronts; ``%area`` holds the addresses."""
@@ -99,48 +85,42 @@ class Access:
             self.to.frame.bump("%sites", self.site * SITE_BYTES, some)
 
     def load(self) -> list[NativeValue]:
-        """The elements, lane by lane."""
+        """The elements of a form that is not returned."""
         to = self.to
-        self.lane_by_lane("load_lanes")
+        self.call("load")
         cells = (to.frame.field("%vals", place * LANES * self.type.bytes) for place in range(self.count))
         texts = [to.writer.op(f"load {vector_ll(self.type)}, ptr {cell}, align 16") for cell in cells]
         return [to.value(self.type, text) for text in texts]
 
     def store(self, values: list[NativeValue]) -> None:
-        """Store the elements, lane by lane."""
+        """Store the elements of a form that is not passed."""
         for place, value in enumerate(values):
             cell = self.to.frame.field("%vals", place * LANES * self.type.bytes)
             self.to.writer.do(f"store {vector_ll(self.type)} {value.vector()}, ptr {cell}, align 16")
-        self.lane_by_lane("store_lanes")
-
-    @property
-    def simple(self) -> bool:
-        """Whether the access has a function of its own."""
-        if self.count != 1 or self.type.bits > 64 or self.space == 2:
-            return False
-        return self.space != 1 or (self.type.bits >= 32 and not self.to.frame.watching)
+        self.call("store")
 
     def call(self, what: str, value: str = "") -> str:
-        """Call the function for this access; gives the loaded bits."""
+        """Call the function for this access; gives the loaded bits of forms that are returned (see ``Form``)."""
         to, writer = self.to, self.to.writer
         to.faulting = True
-        bits = self.type.bits
-        raw = f"<{LANES} x i{bits}>"
+        form = self.form
         given = [("ptr", "%ctx"), ("i64", str(self.site)), ("i32", self.mask)]
         if self.space == 1:
-            name = f"shared_{what}_{self.type.bytes}"
-            given.append((f"<{LANES} x i32>", self._shared_addresses()))
+            space = "watched" if to.frame.watching else "shared"
+            given.append((f"<{LANES} x i32>", self._near_addresses()))
         else:
-            name = f"global_{what}_{self.type.bytes}"
-            given += [
-                (f"<{LANES} x i64>", self.addresses()),
-                ("i64", str(self.space + (0 if self.counted else 4))),
-            ]
-        if value:
-            given.append((raw, value))
-        return writer.call(name, "void" if value else raw, *given)
+            space = "local" if self.space == 2 else "global"
+            given.append((f"<{LANES} x i64>", self.addresses()))
+        if space == "global":
+            given.append(("i64", str(self.space + (0 if self.counted else 4))))
+        if not form.alone:
+            given.append(("ptr", "%vals"))
+        elif value:
+            given.append((form.raw, value))
+        result = form.raw if form.alone and what == "load" else "void"
+        return writer.call(f"{space}_{what}_{form.name}", result, *given)
 
-    def _shared_addresses(self) -> str:
+    def _near_addresses(self) -> str:
         """32-bit addresses; what lies beyond in 64-bit ones becomes an address that is refused."""
         address = self.address
         if address.type.bits == 32:
@@ -202,7 +182,7 @@ def _load(access: Access) -> None:
     values: list[NativeValue]
     if access.address.uniform and access.guard is None and access.space < 2:
         values = _load_scalar(access)
-    elif access.simple:
+    elif access.form.alone:
         raw = to.value(scalar_type(f"b{access.type.bits}"), access.call("load"))
         values = [raw.bits_as(access.type)]
     else:
@@ -244,7 +224,7 @@ def stored_values(access: Access) -> list[NativeValue]:
 
 def _store(access: Access) -> None:
     values = stored_values(access)
-    if access.simple:
+    if access.form.alone:
         access.call("store", values[0].bits_as(scalar_type(f"b{access.type.bits}")).vector())
         return
     access.store(values)

@@ -127,19 +127,83 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
     distance = load64(cta + Cta.SHARED_SHADOW)
     if space == 2:
         limit = load64(context + Context.LOCAL_BYTES)
-        thread = load32(state + State.INDEX) * 32 + lane
-        host = load64(cta + Cta.LOCAL) + thread * limit + place
-        distance = load64(cta + Cta.LOCAL_SHADOW)
-    if place & (size - 1) or limit < size or unsigned_less(limit - size, place):
+    if (
+        place & (size - 1)
+        or limit < size
+        or unsigned_less(limit - size, place)
+        or (space == 2 and (how & 12) == 12)
+    ):
         return fault(context, site, lane, place, space)
-    if space == 1 and load64(context + Context.WATCH) == 2:
+    if space == 2:
+        return reach_local(context, cta, state, site, lane, place, size, how)
+    if load64(context + Context.WATCH) == 2:
         return watched(context, cta, site, host, size, how)
     if distance:
+        if how & 4:
+            store64(cta + Cta.MARKED, 1)
         if how & 8:
             unseen(context, site, host + distance, size)
         if how & 4:
             mark(host + distance, size)
     return host
+
+
+def reach_local(
+    context: int, cta: int, state: int, site: int, lane: int, place: int, size: int, how: int
+) -> int:
+    """Host address of the first word of an access of local memory; the next are 128 bytes further each."""
+    warp = load32(state + State.INDEX) * 32 * load64(context + Context.LOCAL_BYTES)
+    host = load64(cta + Cta.LOCAL) + warp + (place >> 2) * 128 + lane * 4 + (place & 3)
+    shadow = host + load64(cta + Cta.LOCAL_SHADOW)
+    part = size
+    if size > 4:
+        part = 4
+    done = 0
+    while done < size:
+        if how & 8:
+            unseen(context, site, shadow, part)
+        if how & 4:
+            mark(shadow, part)
+        shadow += 128
+        done += part
+    return host
+
+
+def is_local(context: int, address: int, space: int) -> int:
+    """Whether an access goes to local memory."""
+    window = load64(context + Context.LOCAL_WINDOW)
+    if space == 3 and unsigned_less(address - window, load64(context + Context.WINDOW_BYTES)):
+        return 1
+    return space == 2
+
+
+def move(host: int, place: int, size: int, width: int, lane: int, local: int, stores: int) -> int:
+    """Copy what one lane accesses between memory and the elements at ``place``: element e of lane l at ``place[e · 32 + l]``."""
+    part = width
+    if local and width > 4:
+        part = 4
+    done = 0
+    while done < size:
+        source = host + done
+        if local:
+            source = host + (done >> 2) * 128 + (done & 3)
+        target = place + done // width * width * 32 + lane * width + done % width
+        if stores:
+            other = source
+            source = target
+            target = other
+        if part == 4:
+            store32(target, load32(source))
+        elif part == 2:
+            store16(target, load16(source))
+        elif part == 1:
+            store8(target, load8(source))
+        else:
+            store64(target, load64(source))
+            if part == 16:
+                store64(target + 8, load64(source + 8))
+        done += part
+    return 0
 
 
 def watched(context: int, cta: int, site: int, host: int, size: int, how: int) -> int:
@@ -237,34 +301,7 @@ def load_lanes(
     space: int,
 ) -> int:
     """Loads of ``count`` elements of ``width`` bytes per lane; element e of lane l goes to ``out[e · 32 + l]``. 1 if refused."""
-    size = width * count
-    while mask:
-        lane = trailing_zeros(mask)
-        mask = mask & (mask - 1)
-        address = load64(addresses + lane * 8)
-        host = near(context, site, address, size, space)
-        if host == 0:
-            host = reach(context, cta, state, site, lane, address, size, space + 8)
-        if host == 0:
-            return 1
-        target = out + lane * width
-        index = 0
-        while index < count:
-            if width == 4:
-                store32(target, load32(host))
-            elif width == 8:
-                store64(target, load64(host))
-            elif width == 2:
-                store16(target, load16(host))
-            elif width == 1:
-                store8(target, load8(host))
-            else:
-                store64(target, load64(host))
-                store64(target + 8, load64(host + 8))
-            host += width
-            target += width * 32
-            index += 1
-    return 0
+    return move_lanes(context, cta, state, site, mask, addresses, out, width, width * count, space + 8)
 
 
 def store_lanes(
@@ -280,33 +317,33 @@ def store_lanes(
     space: int,
 ) -> int:
     """Stores, laid out as ``load_lanes``; lanes in ascending order, so the highest one wins. 1 if refused."""
-    size = width * count
+    return move_lanes(context, cta, state, site, mask, addresses, values, width, width * count, space + 4)
+
+
+def move_lanes(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    mask: int,
+    addresses: int,
+    place: int,
+    width: int,
+    size: int,
+    how: int,
+) -> int:
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
         address = load64(addresses + lane * 8)
-        host = near(context, site, address, size, space)
+        host = near(context, site, address, size, how & 3)
+        local = 0
         if host == 0:
-            host = reach(context, cta, state, site, lane, address, size, space + 4)
+            host = reach(context, cta, state, site, lane, address, size, how)
+            local = is_local(context, address, how & 3)
         if host == 0:
             return 1
-        source = values + lane * width
-        index = 0
-        while index < count:
-            if width == 4:
-                store32(host, load32(source))
-            elif width == 8:
-                store64(host, load64(source))
-            elif width == 2:
-                store16(host, load16(source))
-            elif width == 1:
-                store8(host, load8(source))
-            else:
-                store64(host, load64(source))
-                store64(host + 8, load64(source + 8))
-            host += width
-            source += width * 32
-            index += 1
+        move(host, place, size, width, lane, local, how & 4)
     return 0
 
 

@@ -153,6 +153,7 @@ class Judge:
             ),
             "measured": measured.entry,
             "detail": detail,
+            "remarks": list(measured.remarks),
             "skipped_targets": list(rules.skipped_targets),
             "unused_targets": sorted(
                 {*(old or {}).get("targets", {})} - {*rules.targets, *rules.skipped_targets}

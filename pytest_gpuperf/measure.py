@@ -22,15 +22,21 @@ class Measured:
     """One case as measured.
 
     ``entry`` is what a baseline would store; ``detail`` is what reports show beside it (bounds per target, counts per
-    line); ``failures`` maps a target to (verdict, message) where no time could be predicted.
+    line); ``failures`` maps a target to (verdict, message) where no time could be predicted; ``remarks`` say how it was
+    measured, and are no property of the kernel.
     """
 
     def __init__(
-        self, entry: dict[str, Any], detail: dict[str, Any], failures: dict[str, tuple[str, str]]
+        self,
+        entry: dict[str, Any],
+        detail: dict[str, Any],
+        failures: dict[str, tuple[str, str]],
+        remarks: Sequence[str] = (),
     ) -> None:
         self.entry = entry
         self.detail = detail
         self.failures = failures
+        self.remarks = remarks
 
 
 def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path, search: Sequence[str] = ()) -> Measured:
@@ -87,7 +93,7 @@ def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path, search: Se
         "lines": _lines(total, case.source.path),
         "notes": list(total.notes),
     }
-    return Measured(_without_empty(entry), detail, failures)
+    return Measured(_without_empty(entry), detail, failures, total.remarks)
 
 
 def measure_targets(

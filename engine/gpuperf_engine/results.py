@@ -359,6 +359,8 @@ class Profile:
     #: ``classes`` (of blocks that behave alike, each counted once) or ``every block``, and why not by classes
     method: str = "every block"
     method_reason: str = ""
+    #: how it was analysed, for people: which kernel had to run on the slow backend and why; never compared nor in ``to_dict``
+    remarks: tuple[str, ...] = field(default=(), repr=False, compare=False)
     #: wall-clock time of the analysis; no property of the kernel, so never compared nor in ``to_dict``
     seconds: float = field(default=0.0, repr=False, compare=False)
 

@@ -100,6 +100,7 @@ def _merged(documents: list[dict[str, Any]]) -> dict[str, Any]:
     }
     for name in ("not_judged", "stale", "staleness_not_judged", "problems", "baselines"):
         merged[name] = [item for d in documents for item in d[name]]
+    merged["notes"] = [*dict.fromkeys(note for d in documents for note in d.get("notes", ()))]
     listings = {listing["id"]: listing for d in documents for listing in d["listings"]}
     merged["listings"] = [listings[key] for key in sorted(listings)]
     return merged

@@ -159,6 +159,8 @@ def run(arguments: argparse.Namespace) -> int:
     if "values" in observe:
         with step(progress, "looking for findings"):
             findings = engine.find_patterns(device)
+    for remark in dict.fromkeys(remark for profile in profiles for remark in profile.remarks):
+        sys.stderr.write(f"note: {clean(remark)}\n")
     if arguments.format == "csv":
         _write_csv(
             engine.csv_text(profiles, _further(profiles, estimates, arguments.groups)), arguments.output

@@ -44,6 +44,11 @@ class Run:
         """Modules whose unused entries could not be told, with the reason."""
         return [{"module": plan.module, "reason": plan.not_judged} for plan in self.plans if plan.not_judged]
 
+    def notes(self) -> list[str]:
+        """How kernels were analysed, where that is worth saying: no property of theirs, so beside their records."""
+        found = (f"{record['id']}: {remark}" for record in self.records for remark in record["remarks"])
+        return [*dict.fromkeys(found)]
+
     def counts(self) -> dict[str, int]:
         """Number of cases by verdict."""
         return dict(sorted(Counter(record["verdict"] for record in self.records).items()))
@@ -58,11 +63,14 @@ def build_document(run: Run) -> dict[str, Any]:
         "verdict": run.verdict,
         "passed": run.passed,
         "counts": run.counts(),
-        "cases": run.records,
+        "cases": [
+            {name: value for name, value in record.items() if name != "remarks"} for record in run.records
+        ],
         "not_judged": run.not_judged(),
         "stale": run.stale,
         "staleness_not_judged": run.staleness_not_judged(),
         "problems": run.problems,
+        "notes": run.notes(),
         "baselines": [
             {
                 "module": plan.module,

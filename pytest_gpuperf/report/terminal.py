@@ -84,7 +84,8 @@ def _accepted(run: Run) -> Iterator[_Line]:
 
 
 def _notes(run: Run, settings: Settings) -> Iterator[_Line]:
-    notes = [*dict.fromkeys(f"{r['id']}: {note}" for r in run.records for note in r["detail"]["notes"])]
+    told = (f"{r['id']}: {note}" for r in run.records for note in r["detail"]["notes"])
+    notes = [*run.notes(), *dict.fromkeys(told)]
     shown = notes if settings.details else notes[:_SHOWN]
     yield from (("yellow", f"note: {one_line(note)}") for note in shown)
     if len(shown) < len(notes):

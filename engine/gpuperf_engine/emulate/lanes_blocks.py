@@ -6,14 +6,14 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import EngineError, Unsupported
 from ..flow.blocks import BasicBlock
 from ..isa.frame import evaluate, has_meaning
 from ..ptx.syntax import Instruction
 from .diagnose import trap
-from .lanes_calls import parameter_step
+from .lanes_calls import Call, parameter_step
 from .lanes_control import BarrierEnd, End, make_end
 from .lanes_copy import CopyStep
 from .lanes_exchange import Exchange
@@ -26,7 +26,7 @@ from .program import Program, is_done_at_once
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
 
-__all__ = ["Block", "prepare"]
+__all__ = ["Block", "prepare", "refusal"]
 
 Step = Callable[["LanesWarp"], None]
 
@@ -53,7 +53,7 @@ class Block:
         if instructions and instructions[-1].effect in _ENDS:
             instructions = instructions[:-1]
         self.steps = tuple(_step(to, instruction, block) for instruction in instructions)
-        self.end: End = make_end(to, block)
+        self.end: End = _end(to, block)
         self.barrier = self.end if isinstance(self.end, BarrierEnd) else None
 
 
@@ -75,14 +75,49 @@ def _step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step:
     try:
         return _make_step(to, instruction, block)
     except EngineError as error:
-        return _failing(error)
+        return _failing(to, instruction, error)
 
 
-def _failing(error: EngineError) -> Step:
+def _failing(to: Prepare, instruction: Instruction, error: EngineError) -> Step:
+    count = _guard_only(to, instruction)
+    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+
     def step(warp: LanesWarp) -> None:
-        raise error
+        count(warp)
+        if guard is None or (warp.active & guard(warp)).any():
+            raise error
 
     return step
+
+
+def _end(to: Prepare, block: BasicBlock) -> End:
+    """As ``_step``: an end that cannot be run is an error only where it is reached."""
+    try:
+        return make_end(to, block)
+    except Unsupported as error:
+        reason = error
+
+    def end(warp: LanesWarp) -> NoReturn:
+        raise reason
+
+    return end
+
+
+def refusal(
+    warp: LanesWarp, program: Program, plan: LaunchPlan, block: BasicBlock, index: int
+) -> EngineError:
+    """Why an instruction of a block cannot be run, when a warp has come to it."""
+    to, instruction = Prepare(program, plan, block.function), block.instructions[index]
+    try:
+        if instruction.effect == "call":
+            Call(to, block).groups(warp)
+        elif instruction is block.terminator:
+            make_end(to, block)
+        else:
+            _make_step(to, instruction, block)
+    except EngineError as error:
+        return error
+    return Unsupported(f"{instruction.opcode} cannot be run here", span=instruction.span)
 
 
 def _make_step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from ..errors import Unsupported
 from ..garbage import uncollected
@@ -45,10 +45,13 @@ class NativeBackend:
     def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
         """Raises what the kernel deserves: ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError``, ``Unsupported``."""
         code = code_of(program, "threads" in observe)
-        if code is None:
+        if isinstance(code, str):
             from .lanes import LanesBackend
 
-            return LanesBackend().run(program, plan, memory, observe)
+            observation = LanesBackend().run(program, plan, memory, observe)
+            kernel = program.kernel
+            remark = f"{kernel.span}: {kernel.name!r} runs on the reference backend, which is slow: {code}"
+            return replace(observation, remarks=(remark,))
         launch = Launch(program, plan, memory, observe, code)
         try:
             launch.run()
@@ -58,21 +61,21 @@ class NativeBackend:
         return launch.observation()
 
 
-def code_of(program: Program, threads: bool = False) -> Code | None:
-    """The program's code (which counts single threads too), compiled or loaded once; ``None`` if it must be left to the reference
+def code_of(program: Program, threads: bool = False) -> Code | str:
+    """The program's code (which counts single threads too), compiled or loaded once, or why it must be left to the reference
     backend."""
     memo, place = program.kernel.memo, f"native{' threads' if threads else ''}{program.variant}"
     if place not in memo:
-        memo[place] = None if _too_rare(program) else _compile(program, threads)
+        memo[place] = _too_rare(program) or _compile(program, threads)
     found = memo[place]
-    if not isinstance(found, Code):
-        return None
-    found.refresh()
+    assert isinstance(found, (Code, str))
+    if isinstance(found, Code):
+        found.refresh()
     return found
 
 
 @uncollected
-def _compile(program: Program, threads: bool) -> Code | None:
+def _compile(program: Program, threads: bool) -> Code | str:
     kernel = program.kernel
     text = hashlib.blake2b(kernel.module.text.encode("utf-8", "surrogatepass")).digest()
     place = store.key("program", text, kernel.name, program.variant, threads, fingerprint(0))
@@ -84,15 +87,15 @@ def _compile(program: Program, threads: bool) -> Code | None:
             pass
     try:
         ir, generated = generate(program, _stores_parts_of_words(program), threads)
-    except Unsupported:
+    except Unsupported as error:
         # raised by the reference backend where the instruction is reached, if it is
-        return None
+        return f"{error.message} ({error.span})"
     try:
         content = compile_object(ir, 0)
         made = _linked(generated, content)
-    except RuntimeError:
+    except RuntimeError as error:
         # LLVM refuses, or this host lets nobody make code: slower is better than not at all
-        return None
+        return f"LLVM makes no code of it on this host ({str(error).strip().partition(chr(10))[0]})"
     store.write(place, _pack(generated, content))
     return made
 
@@ -125,8 +128,9 @@ def _stores_parts_of_words(program: Program) -> bool:
     )
 
 
-def _too_rare(program: Program) -> bool:
-    """Recursion, barriers at which warps may arrive in parts, and indirect calls among lanes that take turns."""
+def _too_rare(program: Program) -> str:
+    """Whether there is recursion, a barrier at which warps may arrive in parts, or an indirect call among lanes that take turns:
+    in words, with the place; else empty."""
     split = any(item.may_split for item in program.uniformity)
     parts = any(item.kind in ("branch", "indirect") for item in program.blocks)
     for block in program.blocks:
@@ -135,7 +139,10 @@ def _too_rare(program: Program) -> bool:
             continue
         loose = terminator.spelling.row.name == "barrier" and "aligned" not in terminator.opcode
         if block.kind == "barrier" and loose and (split or parts):
-            return True
+            return f"a warp may come to {terminator.opcode} in parts ({terminator.span})"
         if block.kind == "call" and split and call_target(block).function is None:
-            return True
-    return bool(program.recursive)
+            return f"an indirect call among lanes that take turns ({terminator.span})"
+    if program.recursive:
+        function = program.functions[min(program.recursive)]
+        return f"recursion in {function.name!r} ({function.span})"
+    return ""

@@ -5,6 +5,8 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from ..errors import Unsupported
 from ..flow.blocks import BasicBlock
 from ..flow.operands import matched
@@ -44,8 +46,14 @@ _IGNORED = frozenset(("fence", "hint"))
 class BlockWriter:
     """Writes one block. ``mask`` is the active mask as i32, ``lanes`` the same as ``<32 x i1>``."""
 
-    def __init__(self, frame: Frame, block: BasicBlock, function: Function) -> None:
+    def __init__(
+        self, frame: Frame, block: BasicBlock, function: Function, refused: Container[Instruction] = ()
+    ) -> None:
         self.frame = frame
+        #: instructions that cannot be run: an error where they are reached
+        self.refused = refused
+        #: the instruction being written
+        self.current: Instruction | None = None
         self.block = block
         self.function = function
         self.number = block.function
@@ -78,13 +86,18 @@ class BlockWriter:
         instructions = block.instructions
         if block.terminator is not None and instructions and instructions[-1] is block.terminator:
             instructions = instructions[:-1]
-        if block.synchronises and instructions:
+        if block.synchronises and instructions and instructions[0] not in self.refused:
+            self.current = instructions[0]
             write_exchange(self, instructions[0])
             instructions = instructions[1:]
         for instruction in instructions:
             self.instruction(instruction)
         self.check_faults()
-        write_terminator(self)
+        self.current = block.terminator
+        if self.current is not None and self.current in self.refused:
+            self.frame.stop(str(block.index), Status.EVENT, Event.REFUSED, str(len(block.instructions) - 1))
+        else:
+            write_terminator(self)
 
     def restart(self) -> None:
         """Go on in a fresh basic block: registers are read from their slots again."""
@@ -102,14 +115,17 @@ class BlockWriter:
     def instruction(self, instruction: Instruction) -> None:
         """One instruction that does not end the block."""
         effect = instruction.effect
-        if effect in _IGNORED or is_done_at_once(instruction):
+        self.current = instruction
+        if instruction in self.refused:
+            self._stop_at(instruction, Event.REFUSED)
+        elif effect in _IGNORED or is_done_at_once(instruction):
             self._count_guard(instruction)
         elif effect in ("load", "store", "atomic", "reduction") or instruction in self.frame.program.site_of:
             write_memory(self, instruction)
         elif is_exchange(instruction):
             write_exchange(self, instruction)
         elif effect == "trap":
-            self._trap(instruction)
+            self._stop_at(instruction, Event.TRAP)
         elif effect in ("", "special") and has_meaning(instruction.spelling):
             self._compute(instruction)
         else:
@@ -128,10 +144,10 @@ class BlockWriter:
             self.write_carry(results.pop(), guard)
         self.assign(instruction, results, guard)
 
-    def _trap(self, instruction: Instruction) -> None:
+    def _stop_at(self, instruction: Instruction, event: int) -> None:
         mask = self.effective_mask(self.guard(instruction))
         index = self.block.instructions.index(instruction)
-        self.error(mask, Event.TRAP, str(index))
+        self.error(mask, event, str(index))
 
     # -------------------------------------------------------------------------------------------------- operands
 

@@ -154,19 +154,36 @@ def _joins(program: Program) -> dict[int, list[int]]:
     return found
 
 
+def _write_block(frame: Frame, block: BasicBlock, function: Function) -> None:
+    """A block; instructions that cannot be run become an error that is met where they are reached."""
+    from .native_blocks import BlockWriter
+
+    writer, refused = frame.writer, set[Instruction]()
+    start = len(writer.lines)
+    while True:
+        writer.forget()
+        made = BlockWriter(frame, block, function, refused)
+        try:
+            made.write()
+        except Unsupported:
+            if made.current is None or made.current in refused:
+                raise
+            refused.add(made.current)
+            del writer.lines[start:]
+        else:
+            return
+
+
 def generate(program: Program, watching: bool, threads: bool = False) -> tuple[str, Generated]:
     """The IR of a program, and what goes with it; ``threads``: that counts lanes one by one as well.
 
-    Raises ``Unsupported``, with its position, for an instruction that cannot be run.
+    Raises ``Unsupported`` for what cannot be put off until it is reached.
     """
-    from .native_blocks import BlockWriter
-
     frame = Frame(program, watching, threads)
     writer = frame.writer
     for number, function in enumerate(program.functions):
         for block in program.blocks_of(number):
-            writer.forget()
-            BlockWriter(frame, block, function).write()
+            _write_block(frame, block, function)
     _write_joins(frame)
     body = writer.lines
     writer.lines = []

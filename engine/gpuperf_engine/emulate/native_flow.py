@@ -284,13 +284,13 @@ def _call(to: BlockWriter) -> None:
     program = frame.program
     target = call_target(block)
     place = RETURN_CODE + block.index
-    frame.resumable.add(place)
     if target.function is not None:
         number = program.function_of.get(target.function.name)
         if number is None:
             raise Unsupported(
                 f"call of {target.function.name!r}, which no module given defines", span=target.span
             )
+        frame.resumable.add(place)
         to.flush()
         _enter(to, number, to.mask)
         pass_arguments(to, target, number, to.mask)
@@ -300,6 +300,7 @@ def _call(to: BlockWriter) -> None:
         writer.start(f"r{block.index}")
         take_results(to, target, number)
     else:
+        frame.resumable.add(place)
         _call_each(to, target, str(place))
         writer.start(f"r{block.index}")
         to.restart()

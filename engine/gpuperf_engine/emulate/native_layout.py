@@ -224,3 +224,4 @@ class Event:
     CHOOSE = 13
     EXITED = 14
     BARRIER_COUNT = 15
+    REFUSED = 16

@@ -34,6 +34,7 @@ from .diagnose import (
     too_deep,
     trap,
 )
+from .lanes_blocks import refusal
 from .lanes_exchange import Exchange, mask_array, perform
 from .lanes_operands import Prepare, every_lane, integer, lane_value
 from .lanes_values import LaneValue, dtype_of
@@ -290,6 +291,8 @@ class NativeWarp:
         lane = lanes_of(self.mask)[0]
         if event == Event.TRAP:
             return trap(place, block.instructions[detail], self.header(State.CULPRITS))
+        if event == Event.REFUSED:
+            return refusal(cast("LanesWarp", self), self.program, place.plan, block, detail)
         terminator = block.terminator
         instruction = terminator if terminator is not None else block.instructions[0]
         if event == Event.BARRIER_ID:

@@ -61,6 +61,8 @@ class Observation:
     ran: int | None = None
     #: counters of single threads, if ``threads`` was observed
     threads: ThreadTable | None = None
+    #: how it ran, for people: no property of the program
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def empty(cls, program: Program, observe: frozenset[str]) -> Observation:

@@ -94,6 +94,7 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         records=(LaunchRecord(program, plan, observation),),
         method=observation.method,
         method_reason=observation.method_reason,
+        remarks=observation.remarks,
         notes=(*kernel.module.notes, *_uninitialized(program, observation)),
     )
 

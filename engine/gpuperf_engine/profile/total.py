@@ -65,6 +65,7 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
         by_source_line=_rows([profile.by_source_line for profile in profiles], LineProfile, 3),
         sites=_rows([profile.sites for profile in profiles], SiteProfile, 7),
         observed_memory=None if any(memory is None for memory in memories) else _memories(memories),
+        remarks=tuple(dict.fromkeys(remark for profile in profiles for remark in profile.remarks)),
         notes=tuple(dict.fromkeys(note for profile in profiles for note in profile.notes)),
         observed_threads=None,
         seconds=sum(profile.seconds for profile in profiles),

@@ -1,0 +1,96 @@
+"""What the compiled backend cannot do: put off to where it is reached, or left to the reference backend with a remark."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+ENTRY = """.visible .entry k(.param .u64 out, .param .u32 n) {
+.reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<3>;
+ld.param.u64 %d0, [out]; ld.param.u32 %r0, [n];
+mov.u32 %r1, %tid.x; setp.ge.u32 %p, %r1, %r0;
+"""
+STORE = "mul.wide.u32 %d1, %r1, 4; add.u64 %d0, %d0, %d1; st.global.u32 [%d0], %r1;\nret; }\n"
+
+PRINTF = """.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
+"""
+CALL = """{ .param .b64 f; .param .b64 a; .param .b32 r;
+call (r), vprintf, (f, a); }
+"""
+#: four bytes behind the parameter's end
+OUTSIDE = "@%p ld.param.u32 %r2, [n+4];\n"
+
+RECURSION = """.func (.param .b32 r) sum (.param .b32 n) {
+.reg .pred %p; .reg .b32 %r<4>;
+ld.param.b32 %r0, [n]; mov.u32 %r1, 0; setp.eq.u32 %p, %r0, 0; @%p bra DONE;
+sub.u32 %r1, %r0, 1;
+{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call (b), sum, (a); ld.param.b32 %r2, [b]; }
+add.u32 %r1, %r2, %r0;
+DONE: st.param.b32 [r], %r1; ret; }
+"""
+CALL_SUM = (
+    "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call (b), sum, (a); ld.param.b32 %r1, [b]; }\n"
+)
+
+
+def launch(backend: str, text: str, n: int, threads: int = 40) -> tuple[list[int], ge.Profile]:
+    device = ge.Device(backend=backend)
+    out = device.zeros(threads, np.uint32)
+    profile = device.launch(ge.parse(HEAD + text, path="k.ptx")["k"], 1, threads, [out, np.uint32(n)])
+    return out.numpy().tolist(), profile
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        pytest.param(
+            PRINTF + ENTRY + "@!%p bra GO;\n" + CALL + "GO:\n" + STORE, r"vprintf", id="undefined function"
+        ),
+        pytest.param(ENTRY + OUTSIDE + STORE, r"offset 4 of parameter 'n' \(4 bytes\)", id="bad access"),
+    ],
+)
+def test_what_cannot_be_run_is_an_error_only_where_it_is_reached(text: str, reason: str) -> None:
+    results = [launch(backend, text, 100) for backend in ("native", "lanes")]
+    assert results[0] == results[1]
+    assert results[0][0] == list(range(40))
+    assert results[0][1].remarks == ()  # it was compiled all the same
+
+    messages = []
+    for backend in ("native", "lanes"):
+        with pytest.raises(ge.EngineError, match=reason) as error:
+            launch(backend, text, 35)
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+
+
+def test_an_assertion_that_fails_on_the_device_is_told_with_its_thread() -> None:
+    failing = PRINTF.replace("vprintf", "__assertfail")
+    text = failing + ENTRY + "@!%p bra GO;\n" + CALL.replace("vprintf", "__assertfail") + "GO:\n" + STORE
+    assert launch("native", text, 100)[1].remarks == ()
+    with pytest.raises(ge.TrapError, match=r"device assertion failed\n.*thread \(35, 0, 0\)"):
+        launch("native", text, 35)
+
+
+def test_a_kernel_left_to_the_reference_backend_says_why() -> None:
+    text = (
+        RECURSION
+        + ENTRY
+        + CALL_SUM
+        + STORE.replace("[%d0], %r1", "[%d0], %r2").replace(
+            "mul.wide.u32", "mov.u32 %r2, %r1; mov.u32 %r1, %tid.x; mul.wide.u32"
+        )
+    )
+    (found, native), (expected, lanes) = (launch(backend, text, 0) for backend in ("native", "lanes"))
+    assert found == expected == [n * (n + 1) // 2 for n in range(40)]
+    (remark,) = native.remarks
+    assert remark.startswith(
+        "k.ptx:11:17: 'k' runs on the reference backend, which is slow: recursion in 'sum'"
+    )
+    assert "(k.ptx:4:" in remark
+    # how it ran is no result
+    assert native == lanes and lanes.remarks == ()
+    assert native.to_dict() == lanes.to_dict() and "remarks" not in native.to_dict()
+    assert ge.add_profiles([native, native, lanes]).remarks == (remark,)

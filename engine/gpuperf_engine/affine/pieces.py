@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .linear import Linear, primitive, substituted, times
-from .points import Inequality, count, is_empty
+from .points import Budget, Inequality, count, is_empty
 
 __all__ = ["Condition", "Piece", "Region"]
 
@@ -19,12 +19,19 @@ Region = tuple[tuple[int, Linear, int], ...]
 
 
 class Piece:
-    """``box`` holds inclusive ranges; ``lower`` maps a primitive linear form of several unfixed symbols to what it is at least."""
+    """``box`` holds inclusive ranges; ``lower`` maps a primitive linear form of several unfixed symbols to what it is at least.
+    ``budget`` is that of counting the points of this piece and of all made from it."""
 
-    __slots__ = ("_ranges", "_weight", "box", "lower")
+    __slots__ = ("_ranges", "_weight", "box", "budget", "lower")
 
-    def __init__(self, box: Sequence[tuple[int, int]], conditions: Iterable[Condition] = ()) -> None:
+    def __init__(
+        self,
+        box: Sequence[tuple[int, int]],
+        conditions: Iterable[Condition] = (),
+        budget: Budget | None = None,
+    ) -> None:
         self.box = list(box)
+        self.budget = budget or Budget()
         self.lower: dict[Linear, int] = {}
         self._ranges: dict[Linear, tuple[int, int]] = {}
         self._weight: int | None = None
@@ -69,7 +76,7 @@ class Piece:
     def cut(self, conditions: Sequence[Condition]) -> Piece:
         """The part where the conditions hold as well."""
         made = Piece.__new__(Piece)
-        made.box = list(self.box)
+        made.box, made.budget = list(self.box), self.budget
         made.lower = dict(self.lower)
         made._ranges = {}
         made._weight = None
@@ -119,7 +126,7 @@ class Piece:
     def weight(self) -> int:
         """The number of points. Raises ``TooComplex``."""
         if self._weight is None:
-            self._weight = count(*self._system())
+            self._weight = count(*self._system(), self.budget)
         return self._weight
 
     @property
@@ -127,7 +134,7 @@ class Piece:
         """Whether it has no points. Raises ``TooComplex``."""
         if self._weight is not None:
             return self._weight == 0
-        return bool(self.lower) and is_empty(*self._system())
+        return bool(self.lower) and is_empty(*self._system(), self.budget)
 
     def points(self, region: Region) -> int:
         """The number of points together with the symbols of a region, whose forms are nowhere below −1. Raises ``TooComplex``."""
@@ -135,7 +142,7 @@ class Piece:
         if box is None:
             return 0
         conditions = [((*limit, (symbol, -1)), constant) for symbol, limit, constant in region if limit]
-        return count(*self._system(box, conditions))
+        return count(*self._system(box, conditions), self.budget)
 
     def most(self, region: Region) -> int:
         """At most so many values of the region's symbols belong to one point of the piece."""
@@ -191,4 +198,4 @@ class Piece:
             conditions.append((made, own * low - least))
         if extent % period:
             conditions.append((((quotient, -period), (quotient + 1, -1)), extent - 1))
-        return Piece(box, conditions)
+        return Piece(box, conditions, self.budget)

@@ -14,7 +14,7 @@ from operator import gt
 
 from gpuperf_engine.affine.sums import Polynomial, antidifference, floor_powers, floor_sum, substitute
 
-__all__ = ["Box", "Inequality", "TooComplex", "bounds", "count", "is_empty"]
+__all__ = ["Box", "Budget", "Inequality", "TooComplex", "bounds", "count", "is_empty"]
 
 #: inclusive range of each symbol 0..n−1; lo > hi = empty
 Box = tuple[tuple[int, int], ...]
@@ -36,6 +36,15 @@ _Bound = tuple[dict[int, int], int, int]
 
 class TooComplex(Exception):
     """The points of a polyhedron cannot be counted within the budget; the caller falls back."""
+
+
+class Budget:
+    """How many sub-polyhedra may still be looked at, by any number of counts."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = BUDGET) -> None:
+        self.left = left
 
 
 class _System:
@@ -192,12 +201,12 @@ def _system(box: Box, inequalities: Sequence[Inequality]) -> _System:
     return _System([low for low, _ in box], [high for _, high in box], rows)
 
 
-def count(box: Box, inequalities: Sequence[Inequality] = (), budget: int = BUDGET) -> int:
+def count(box: Box, inequalities: Sequence[Inequality] = (), budget: Budget | None = None) -> int:
     """The number of integer points of a box that satisfy all inequalities.
 
-    Raises `TooComplex` when more than ``budget`` sub-polyhedra would have to be looked at.
+    Raises `TooComplex` when the budget is used up.
     """
-    return _Counter(budget).sum(_system(box, inequalities), {(0,) * len(box): 1})
+    return _Counter(budget or Budget()).sum(_system(box, inequalities), {(0,) * len(box): 1})
 
 
 def bounds(box: Box, inequalities: Sequence[Inequality] = ()) -> Box:
@@ -206,7 +215,7 @@ def bounds(box: Box, inequalities: Sequence[Inequality] = ()) -> Box:
     return ((0, -1),) * len(box) if system.empty else tuple(zip(system.lo, system.hi))
 
 
-def is_empty(box: Box, inequalities: Sequence[Inequality] = (), budget: int = BUDGET) -> bool:
+def is_empty(box: Box, inequalities: Sequence[Inequality] = (), budget: Budget | None = None) -> bool:
     """Whether no integer point of a box satisfies all inequalities; raises `TooComplex` as `count` does."""
     system = _system(box, inequalities)
     if system.empty:
@@ -214,7 +223,7 @@ def is_empty(box: Box, inequalities: Sequence[Inequality] = (), budget: int = BU
     for low in (True, False):
         if _witness(system, low):
             return False
-    return _Counter(budget).sum(system, {(0,) * len(box): 1}) == 0
+    return _Counter(budget or Budget()).sum(system, {(0,) * len(box): 1}) == 0
 
 
 def _witness(system: _System, low: bool) -> bool:
@@ -230,15 +239,15 @@ def _witness(system: _System, low: bool) -> bool:
 class _Counter:
     """Sums a polynomial over the points of systems, within a budget."""
 
-    def __init__(self, budget: int) -> None:
-        self.left = budget
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
 
     def sum(self, system: _System, weight: Polynomial) -> int:
         """Σ weight over the integer points."""
         if system.empty:
             return 0
-        self.left -= 1
-        if self.left < 0:
+        self.budget.left -= 1
+        if self.budget.left < 0:
             raise TooComplex("too many sub-polyhedra")
         lo, hi = system.lo, system.hi
         for symbol, low in enumerate(lo):
@@ -324,7 +333,7 @@ class _Counter:
         """Sum over each value of the shortest symbol."""
         symbol = min(active, key=lambda s: system.hi[s] - system.lo[s])
         low, high = system.lo[symbol], system.hi[symbol]
-        if high - low >= self.left:
+        if high - low >= min(self.budget.left, BUDGET):
             raise TooComplex(f"{high - low + 1} values to enumerate")
         return sum(self.sum(system.without(symbol, value), weight) for value in range(low, high + 1))
 

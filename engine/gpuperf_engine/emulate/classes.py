@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..affine.pieces import Piece
-from ..affine.points import TooComplex
+from ..affine.points import Budget, TooComplex
 from ..affine.space import NoPhase, Refusal, Reparametrise, Space, Split
 from ..affine.values import from_patterns
 from ..flow.blocks import BasicBlock, natural_loop
@@ -24,9 +24,10 @@ from ..isa.words import Value
 from ..ptx.syntax import Instruction, Register
 from .classes_ends import barrier_number, make_end
 from .classes_exchange import Exchange, perform
+from .classes_operands import concretely
 from .classes_phases import arrive
 from .classes_state import FRESH, State
-from .classes_steps import Step, concretely, make_step
+from .classes_steps import Step, make_step
 from .classes_warps import warp_classes
 from .lanes_operands import Prepare
 from .launch import LaunchPlan
@@ -39,6 +40,8 @@ __all__ = ["ClassRun", "Counts", "Refusal", "count_by_classes"]
 #: pieces, and instructions of the slice, after which it is given up
 MOST_PIECES = 100_000
 MOST_OPERATIONS = 400_000
+#: polyhedra looked at to count points
+MOST_COUNTING = 400_000
 _WRITES = ("store", "atomic", "reduction", "async_copy")
 
 
@@ -176,9 +179,10 @@ class ClassRun:
 
     def count(self) -> Counts:
         self._check_barriers()
+        budget = Budget(MOST_COUNTING)
         try:
             for coordinates, box, lanes in warp_classes(self.plan):
-                self._run_all(State(self, Piece(box), coordinates, lanes))
+                self._run_all(State(self, Piece(box, (), budget), coordinates, lanes))
         except TooComplex as error:
             raise Refusal(f"the blocks that do the same cannot be counted: {error}") from None
         except RecursionError:
@@ -246,6 +250,7 @@ class ClassRun:
             return
         self._credit(state)
         self.pieces += len(cells) - 1
+        self.operations += len(split.cells)
         if self.pieces > self.most_pieces:
             raise Refusal(f"there are more than {self.most_pieces:,} classes of warps")
         for cell in cells:

@@ -12,7 +12,7 @@ from ..flow.blocks import EXIT, BasicBlock
 from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Immediate, Instruction
-from .classes_steps import guard_of, reader
+from .classes_operands import guard_of, reader
 from .lanes_operands import Prepare
 
 if TYPE_CHECKING:

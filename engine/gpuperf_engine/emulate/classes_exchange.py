@@ -13,7 +13,7 @@ from ..isa.frame import evaluate
 from ..isa.types import ScalarType, scalar_type
 from ..isa.words import Value
 from ..ptx.syntax import Instruction
-from .classes_steps import Reader, guard_of, reader
+from .classes_operands import Reader, reader
 from .lanes_operands import Prepare, destinations
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ class Exchange:
                 self.types[form.name] = form.type or _U32
                 self.readers[form.name] = reader(run, to, operand, self.types[form.name])
         self.targets = destinations(instruction)
-        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
 
     def masks(self, state: State) -> dict[int, int]:
         """The member masks that the running lanes give, with those lanes."""
@@ -56,12 +55,6 @@ class Exchange:
         if any(own & ~mask for mask, own in found.items()):
             raise Refusal(f"{self.instruction.opcode}: a lane is not in its own member mask")
         return found
-
-    def __call__(self, state: State) -> None:
-        """Without ``.sync``: the active lanes take part."""
-        lanes = state.splits.mask if self.guard is None else self.guard(state)
-        if lanes:
-            perform(state, lanes, [(self, lanes)])
 
 
 def perform(state: State, participants: int, parts: Sequence[tuple[Exchange, int]]) -> None:

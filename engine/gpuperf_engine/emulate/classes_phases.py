@@ -60,7 +60,7 @@ def _try(run: ClassRun, state: State, head: int, seen: Seen) -> bool:
     """Whether iterations were gone over."""
     space, mask = run.space, state.splits.mask
     steps = _steps(run, state, head, seen)
-    if steps is None:
+    if not steps:
         return False
     outer = [dict(phase.conditions) for phase in space.phases]
     symbol = len(state.piece.box) + len(space.phases)
@@ -81,7 +81,7 @@ def _try(run: ClassRun, state: State, head: int, seen: Seen) -> bool:
                 wanted = _moved(wanted, steps[register], ((symbol, 1),), 1, mask)
             if not _equal(body.read(register), wanted, mask):
                 raise NoPhase
-    except NoPhase:
+    except (NoPhase, Refusal):  # what cannot be done for many iterations may be possible for each
         for known, conditions in zip(space.phases, outer):
             known.conditions = conditions
         return False
@@ -97,6 +97,7 @@ def _try(run: ClassRun, state: State, head: int, seen: Seen) -> bool:
     _credit(run, state, body, ((symbol, limit, constant),))
     for register, step in steps.items():
         state.registers[register] = _moved(state.read(register), step, limit, constant + 1, mask)
+    state.carry = body.carry
     return True
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..affine.lanes import FULL, Lanes, merge
 from ..affine.pieces import Piece, Region
-from ..affine.space import Refusal
+from ..affine.space import NoPhase, Refusal
 from ..affine.values import Affine, Mask
 from ..isa.frame import extend
 from ..isa.types import scalar_type
@@ -163,6 +163,17 @@ class State:
                 old = self.run.zero(register.type)
             value = merged(where, value, old)
         self.registers[register] = value
+
+    def read_carry(self, function: int) -> Mask:
+        """The condition code CC.CF; an earlier iteration may have left it, so not in a phase."""
+        if self.inside is not None:
+            raise NoPhase
+        return self.carry.get(function) or Mask(0, self.run.space)
+
+    def put_carry(self, function: int, value: int, where: int) -> None:
+        old = self.carry.get(function)
+        kept = old.mask & ~where if old is not None else 0
+        self.carry[function] = Mask(value & where | kept, self.run.space)
 
     # -- what ``warp.Warp`` asks for ---------------------------------------------------------------------------------------
 

@@ -5,25 +5,21 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
-
-import numpy as np
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 from ..affine.lanes import FULL, Lanes, lanes_of
 from ..affine.space import Refusal
 from ..affine.values import Affine, Mask, from_patterns
 from ..errors import EngineError
-from ..flow.operands import matched
 from ..isa.frame import evaluate, has_meaning
 from ..isa.spaces import WINDOWS
-from ..isa.table import OperandForm
-from ..isa.types import SCALAR_TYPES, ScalarType, scalar_type
+from ..isa.types import scalar_type
 from ..isa.words import Value
-from ..ptx.syntax import Guard, Instruction, Negated, Operand, Register, SpecialRegister, Variable
-from . import lanes_operands
+from ..ptx.syntax import Instruction, Register, Variable
+from .classes_exchange import Exchange, perform
+from .classes_operands import guard_of, reader
 from .lanes_operands import Prepare, address_of, address_operand, destinations, value_sources
-from .lanes_values import LaneValue, dtype_of
 from .memory import Memory
 from .program import is_done_at_once
 
@@ -31,88 +27,10 @@ if TYPE_CHECKING:
     from .classes import ClassRun
     from .classes_state import State
 
-__all__ = ["Reader", "Step", "as_type", "concretely", "guard_of", "make_step", "reader"]
+__all__ = ["Step", "make_step"]
 
 Step = Callable[["State"], None]
-Reader = Callable[["State"], Value]
-
-_PRED, _U32 = scalar_type("pred"), scalar_type("u32")
-_CLOCKS = ("clock", "globaltimer")
-_ANY = LaneValue(np.zeros(1, np.uint32), _U32)
-
-
-def _lane_value(patterns: Sequence[int], type: ScalarType) -> LaneValue:
-    dtype = dtype_of(type)
-    if dtype.kind in "Ob":
-        return LaneValue(np.array(patterns, dtype), type)
-    return LaneValue(np.array(patterns, f"u{dtype.itemsize}").view(dtype), type)
-
-
-def _patterns(value: LaneValue) -> list[int]:
-    wide = (1 << value.type.bits) - 1
-    return [int(item) & wide for item in value.data.tolist()]
-
-
-def concretely(
-    primitive: str, operands: list[tuple[Sequence[int], str]], attributes: dict[str, object]
-) -> tuple[Sequence[int], str]:
-    """A primitive on known values, by the reference backend; see ``affine.space.Concretely``."""
-    with np.errstate(all="ignore"):
-        if primitive == "constant":
-            made = _ANY.constant(cast(Any, attributes["value"]), cast(ScalarType, attributes["type"]))
-        else:
-            first, *others = (_lane_value(patterns, SCALAR_TYPES[name]) for patterns, name in operands)
-            made = first.apply(primitive, *others, **attributes)
-    value = cast(LaneValue, made)
-    return _patterns(value), value.type.name
-
-
-def as_type(value: Value, type: ScalarType | None) -> Value:
-    """The content of a register as an operand of a type: the same bits, or the low ones."""
-    if type is None or type == value.type:
-        return value
-    if type.is_predicate:
-        return value.compare("ne", 0)
-    if value.type.is_predicate:
-        return value.apply("predicate_to", type=type)
-    if value.type.bits != type.bits:
-        value = value.bits(scalar_type(f"b{value.type.bits}")).convert(scalar_type(f"b{type.bits}"))
-    return value.bits(type)
-
-
-def reader(run: ClassRun, to: Prepare, operand: Operand, type: ScalarType | None) -> Reader:
-    """Reads an operand as a value of a type (of its own where ``None``)."""
-    if isinstance(operand, Register):
-        if type is None or type == operand.type:
-            return lambda state: state.read(operand)
-        return lambda state: as_type(state.read(operand), type)
-    if isinstance(operand, Negated):
-        inner = reader(run, to, operand.operand, _PRED)
-        return lambda state: ~inner(state)
-    if isinstance(operand, SpecialRegister):
-        name, _, part = operand.name.partition(".")
-        if name.startswith(_CLOCKS):
-            raise Refusal(f"%{operand.name} is read")
-        if name in ("tid", "ctaid", "clusterid", "warpid"):
-            key = "ctaid" if name == "clusterid" else name
-            axis = "xyzw".find(part) if part else 0
-            return lambda state: as_type(state.coordinates[key, axis], type)
-    read = lanes_operands.reader(to, operand, type)
-    constant = read(cast(Any, None))  # of what is left, nothing depends on the warp
-    value = from_patterns(run.space, _patterns(constant), constant.type)
-    return lambda state: value
-
-
-def guard_of(guard: Guard) -> Callable[[State], int]:
-    """Reads where a guard holds, in the running lanes."""
-    register, negated = guard.register, guard.negated
-
-    def read(state: State) -> int:
-        value = state.read(register)
-        assert isinstance(value, Mask)
-        return state.splits.mask & (~value.mask if negated else value.mask)
-
-    return read
+_U32 = scalar_type("u32")
 
 
 def _sources(run: ClassRun, to: Prepare, instruction: Instruction) -> list[Callable[[State], Value | int]]:
@@ -169,6 +87,8 @@ def _make_step(run: ClassRun, to: Prepare, instruction: Instruction) -> Step | N
         return _count_guard(run, instruction)
     if effect in ("fence", "hint", "warp_barrier") or is_done_at_once(instruction):
         return _count_guard(run, instruction)
+    if effect == "exchange":
+        return _exchange(run, to, instruction)
     if effect == "load":
         return _load(run, to, instruction)
     if effect in ("", "special") and has_meaning(instruction.spelling):
@@ -215,18 +135,33 @@ def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
         if where:
             values: list[Value | int] = [read(state) for read in readers]
             if reads_carry:
-                values.append(state.carry.get(function) or Mask(0, space))
+                values.append(state.read_carry(function))
             results = evaluate(spelling, values)
             for target, value in zip(targets, results):
                 if target is not None:
                     state.write(target, value, where)
             if writes_carry:
-                carry, old = results[-1], state.carry.get(function)
+                carry = results[-1]
                 assert isinstance(carry, Mask)
-                kept = old.mask & ~where if old is not None else 0
-                state.carry[function] = Mask(carry.mask & where | kept, space)
+                state.put_carry(function, carry.mask, where)
         if counter is not None:
             state.counts[counter] = state.counts.get(counter, 0) + where.bit_count()
+
+    return step
+
+
+def _exchange(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
+    """Without ``.sync``: the active lanes take part."""
+    exchange = Exchange(run, to, instruction)
+    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+    counter = run.predicated(instruction)
+
+    def step(state: State) -> None:
+        lanes = state.splits.mask if guard is None else guard(state)
+        if lanes:
+            perform(state, lanes, [(exchange, lanes)])
+        if counter is not None:
+            state.counts[counter] = state.counts.get(counter, 0) + lanes.bit_count()
 
     return step
 
@@ -308,8 +243,3 @@ def _from_memory(memory: Memory | None, address: int, size: int) -> int:
     if not allocation.initialized and not memory.shadow_of(allocation)[place : place + size].all():
         raise Refusal("it reads uninitialised memory")
     return int.from_bytes(memory.view(allocation)[place : place + size].tobytes(), "little")
-
-
-def forms(instruction: Instruction) -> dict[str, tuple[OperandForm, Operand]]:
-    """The operands by the names of their forms."""
-    return {form.name: (form, operand) for form, operand in matched(instruction)}

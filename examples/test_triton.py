@@ -61,3 +61,18 @@ def test_layernorm(gpuperf, arch, rows, cols):
     x = host.astype(np.float64)
     scaled = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
     np.testing.assert_allclose(out.numpy(), scaled * host_gamma + host_beta, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpuperf(targets=["a100-sxm-80gb", "rtx-4090"])
+@pytest.mark.parametrize(("m", "n", "k"), [(256, 192, 128), (80, 144, 48)])
+def test_matmul(gpuperf, m, n, k):
+    """On tensor cores: asynchronous copies, ldmatrix and mma. The factors are small integers, so that every sum is exact."""
+    rng = np.random.default_rng(19)
+    host_a, host_b = (rng.integers(-8, 9, shape).astype(np.float16) for shape in ((m, k), (k, n)))
+    a, b, c = gpuperf.array(host_a), gpuperf.array(host_b), gpuperf.empty((m, n), np.float32)
+
+    matmul = gpuperf.kernel("triton/matmul.sm_80.ptx", entry="matmul_kernel")
+    tiles = -(-m // 64) * -(-n // 64)
+    matmul[tiles, 128, 16384](a, b, c, np.int32(m), np.int32(n), np.int32(k), *NO_SCRATCH)
+
+    np.testing.assert_array_equal(c.numpy(), host_a.astype(np.float32) @ host_b.astype(np.float32))

@@ -1,4 +1,4 @@
-"""Three Triton kernels: vector addition, row softmax and layer normalisation."""
+"""Four Triton kernels: vector addition, row softmax, layer normalisation and a matrix product on tensor cores."""
 
 import triton
 import triton.language as tl
@@ -52,3 +52,29 @@ def layernorm_kernel(in_ptr, gamma_ptr, beta_ptr, out_ptr, row_stride, cols, eps
         beta = tl.load(beta_ptr + index, mask=mask)
         values = tl.load(in_ptr + index, mask=mask)
         tl.store(out_ptr + index, (values - mean) * scale * gamma + beta, mask=mask)
+
+
+@triton.jit
+def matmul_kernel(a_ptr, b_ptr, c_ptr, m, n, k, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, GROUP: tl.constexpr):
+    """c = a @ b, half-precision factors, single-precision sums; programs go down GROUP tiles before they go right."""
+    program = tl.program_id(0)
+    down, across = tl.cdiv(m, ROWS), tl.cdiv(n, COLUMNS)
+    group = program // (GROUP * across)
+    height = min(down - group * GROUP, GROUP)
+    row = group * GROUP + program % (GROUP * across) % height
+    column = program % (GROUP * across) // height
+
+    rows = row * ROWS + tl.arange(0, ROWS)
+    columns = column * COLUMNS + tl.arange(0, COLUMNS)
+    inner = tl.arange(0, DEPTH)
+    a = a_ptr + (rows % m)[:, None] * k + inner[None, :]
+    b = b_ptr + inner[:, None] * n + (columns % n)[None, :]
+    total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    for start in range(0, k, DEPTH):
+        left = tl.load(a, mask=inner[None, :] < k - start, other=0.0)
+        right = tl.load(b, mask=inner[:, None] < k - start, other=0.0)
+        total = tl.dot(left, right, total)
+        a += DEPTH
+        b += DEPTH * n
+    mask = (rows[:, None] < m) & (columns[None, :] < n)
+    tl.store(c_ptr + rows[:, None] * n + columns[None, :], total, mask=mask)

@@ -6,9 +6,10 @@ __all__ = ["change", "counted", "number"]
 
 
 def number(value: float | int | None, unit: str = "") -> str:
-    """``13,631,488``, ``18.42 us``; ``–`` for none."""
+    """``13,631,488``, ``18.42 µs``; ``–`` for none."""
     if value is None:
         return "–"
+    unit = "µs" if unit == "us" else unit
     text = f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
     return f"{text} {unit}".strip()
 

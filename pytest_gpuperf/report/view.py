@@ -115,7 +115,9 @@ def _case(record: Mapping[str, Any], listing: Mapping[str, Any]) -> dict[str, An
         "position": record["position"],
         "call": f"{record['call']['path']}:{record['call']['line']}",
         "rows": [_row(row) for row in record["rows"]],
-        "moved": [_row(row) for row in record["rows"] if row["verdict"] != "ok"],
+        "moved": sorted(
+            (_row(row) for row in record["rows"] if row["verdict"] != "ok"), key=lambda row: not row["fails"]
+        ),
         "because": record["because"],
         "inputs_changed": record["inputs_changed"],
         "command": update_command(record["nodeid"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -160,7 +161,13 @@ def test_06_the_page_says_the_same_without_network_and_script(project):
     markup = page.split("<script>")[0] + page.split("</script>")[-1]
     assert "Failed: worse" in markup and "<svg" in markup and "&lt;script&gt;alert(1)" in markup
     assert "http" not in page.replace('http-equiv="Content-Security-Policy"', "")
-    assert 'id="filter" hidden' in markup  # what the script alone can do is not offered without it
+    # What the script alone can do is not offered without it; nothing else waits for a script to be seen.
+    assert re.findall(r"<([^>]*\shidden)\b", markup) == ['form id="filter" hidden']
+    style = page.split("<style>")[1].split("</style>")[0]
+    shown = re.sub(r"@media print \{.*?\n\}", "", style, flags=re.DOTALL)
+    concealing = r"([^{}]*)\{[^{}]*(?:display: none|visibility: hidden|opacity: 0[;} ])"
+    assert [rule.strip() for rule in re.findall(concealing, shown)] == ["#filter[hidden]"]
+    assert markup.count("<details") == markup.count("<summary") == markup.count("</details>")
 
 
 def test_07_neither_documentation_nor_machine_revisions_are_regressions(project, monkeypatch):

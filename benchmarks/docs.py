@@ -1,6 +1,6 @@
 """Pages of ``docs/`` that are made from the code: ``python -m benchmarks.docs`` writes them, ``--check`` compares.
 
-The instruction table comes from the rows, the machines from their YAML files.
+The instruction table and the groups of nvprof come from the rows, the machines from their YAML files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,20 @@ def machines() -> str:
     return NOTE.format(source="engine/gpuperf_engine/machines") + render()
 
 
-PAGES: dict[str, Callable[[], str]] = {"docs/instructions.md": instructions, "docs/machines.md": machines}
+def nvprof() -> str:
+    """The groups of nvprof, and the FFT of CUDA Flux's tables."""
+    from benchmarks.fft512 import render as fft512
+    from gpuperf_engine.profile.document import render
+
+    source = "engine/gpuperf_engine/profile/document.py and benchmarks/fft512.py"
+    return NOTE.format(source=source) + render() + "\n" + fft512()
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/instructions.md": instructions,
+    "docs/machines.md": machines,
+    "docs/nvprof.md": nvprof,
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -17,7 +17,16 @@ from functools import cache
 from ..isa.model import Spelling
 from ..isa.types import ScalarType
 
-__all__ = ["CLASSES", "METRICS", "PRECISIONS", "Metric", "add_groups", "empty_groups", "metrics_of"]
+__all__ = [
+    "CLASSES",
+    "METRICS",
+    "PRECISIONS",
+    "Metric",
+    "add_groups",
+    "empty_groups",
+    "metrics_of",
+    "worked_on",
+]
 
 #: Type of a floating-point operation → precision; packed types count their lanes.
 PRECISIONS = {
@@ -143,12 +152,12 @@ def metrics_of(spelling: Spelling) -> tuple[Mapping[str, int], tuple[str, ...]]:
 def _class_of(spelling: Spelling) -> str:
     """By category; comparisons, selections and functions by the type that they work on."""
     if spelling.category in ("compare_select", "special_function"):
-        worked = _worked_on(spelling)
+        worked = worked_on(spelling)
         return _BY_PRECISION.get(PRECISIONS.get(worked.name if worked else "", ""), "inst_integer")
     return _CLASS_OF.get(spelling.category, "inst_misc")
 
 
-def _worked_on(spelling: Spelling) -> ScalarType | None:
+def worked_on(spelling: Spelling) -> ScalarType | None:
     """The type of the first source: of what is compared, not of the predicate or number that comes of it."""
     return next((form.type for form in spelling.sources), spelling.type)
 

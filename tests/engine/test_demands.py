@@ -11,6 +11,7 @@ from cases import SMALL, Case
 import gpuperf_engine as ge
 from gpuperf_engine.emulate import fewer
 from tests.engine.random_kernels import ACCUMULATORS, INPUTS, LOCK, WORDS, Seeded
+from tests.engine.running import module
 from tests.engine.test_random_kernels import BLOCKS, SHAPES
 
 BACKENDS = ("native", "lanes")
@@ -98,3 +99,76 @@ def test_examples(case: Case, quick: int, monkeypatch: pytest.MonkeyPatch) -> No
                 )
             )
         check(*found)
+
+
+THREAD = """
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %tid.y;
+    mov.u32 %r2, %tid.z;
+    mov.u32 %r3, %ntid.x;
+    mov.u32 %r4, %ntid.y;
+    mad.lo.u32 %r5, %r2, %r4, %r1;
+    mad.lo.u32 %r5, %r5, %r3, %r0;
+    mov.u32 %r6, %ctaid.x;
+"""
+#: count %r7 down to 0, which executes one branch more
+COUNT_DOWN = """
+LOOP:
+    setp.eq.u32 %p1, %r7, 0;
+    @%p1 bra DONE;
+    sub.u32 %r7, %r7, 1;
+    bra LOOP;
+DONE:
+    ret;
+"""
+SHAPES_OF_LAUNCHES: dict[str, tuple[str, Any, Any, tuple[int, int, int]]] = {
+    # body, grid, block → thread instructions, branches executed, divergent
+    "no branches": (THREAD + "ret;", 3, 33, (3 * 33 * 9, 0, 0)),
+    "zero trips": (THREAD + "mov.u32 %r7, 0;" + COUNT_DOWN, 2, 40, (2 * 40 * (9 + 2 + 1), 2 * 2, 0)),
+    "one thread": (THREAD + "mov.u32 %r7, 5;" + COUNT_DOWN, 4, 1, (4 * (9 + 5 * 4 + 2 + 1), 4 * 6, 0)),
+    # lanes 0 to 7 of the second warp, which has 8: trips are the thread's index modulo 2, so the first test parts them
+    "partial warp": (
+        THREAD + "and.b32 %r7, %r5, 1;" + COUNT_DOWN,
+        1,
+        40,
+        (40 * (9 + 3) + 20 * 4, 2 * 2, 2),
+    ),
+    # 4 x 3 x 5 = 60 threads: all those with z = 4 are in the second warp, from its lane 16 on
+    "three dimensions": (
+        THREAD + "setp.eq.u32 %p0, %r2, 4;\n@%p0 ret;\nadd.u32 %r5, %r5, 1;\nret;",
+        (2, 1, 3),
+        (4, 3, 5),
+        (6 * (60 * 10 + 48 * 2), 6 * 2, 6),
+    ),
+    "one block parts, another does not": (
+        THREAD + "add.u32 %r6, %r6, %r5;\nsetp.lt.u32 %p0, %r6, 31;\n@%p0 ret;\nret;",
+        3,
+        32,
+        (32 * 11 * 3 + 1 + 2 + 3, 3, 3),
+    ),
+    "unreached code": (
+        THREAD
+        + "setp.gt.u32 %p0, %r5, 5000;\n@!%p0 ret;\nLOST: add.u32 %r7, %r7, 1;\nsetp.lt.u32 %p1, %r7, 9;\n"
+        "@%p1 bra LOST;\nret;\nNEVER: add.u32 %r7, %r7, 1;\nbra NEVER;",
+        1,
+        64,
+        (64 * 10, 2, 0),
+    ),
+}
+
+
+@pytest.mark.parametrize("demand", ["control", "addresses", "values"])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("quick", [0, fewer.QUICK], ids=["classes", "blocks"])
+@pytest.mark.parametrize("name", SHAPES_OF_LAUNCHES)
+def test_shapes_of_launches(
+    name: str, quick: int, backend: str, demand: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fewer, "QUICK", quick)
+    body, grid, block, expected = SHAPES_OF_LAUNCHES[name]
+    device = ge.Device(set(), backend=backend, memory_bytes=1 << 16)
+    profile = device.launch(ge.parse(module(body), path="k.ptx")["k"], grid, block, demand=demand)
+    branches = profile.branches
+    assert (profile.thread_instructions, branches.executed, branches.divergent) == expected
+    if demand == "control" and quick == 0:
+        assert profile.method == "classes", profile.method_reason

@@ -232,7 +232,8 @@ def _apply(node: Instruction, sources: list[Origin], everything: list[Origin]) -
     """The origin of what an instruction computes from its value operands; ``everything`` are all that it reads. An instruction
     that is not known here keeps the bases and no offset."""
     spelling = node.spelling
-    name, kind, mode = spelling.row.name, spelling.type, spelling.modifier("mode")
+    name, kind = spelling.row.name, spelling.type
+    mode = "wide" if spelling.modifier("wide") else spelling.modifier("mode")
     if name in _INDICES:
         return _UNKNOWN
     plain = kind is not None and (kind.is_integer or kind.is_bits) and kind.lanes == 1

@@ -308,3 +308,13 @@ def triton_layernorm(rows: int, cols: int, stride: int, rng: np.random.Generator
     args = (data, gamma, beta, out, np.int32(stride), np.int32(cols), np.float32(1e-5), *TRITON_HIDDEN)
     launch = Launch("layernorm_kernel", rows, 128, args, shared_bytes=16)
     return Program((launch,), ((out, close(expected, 1e-5, 2e-5)),))
+
+
+def triton_matmul(m: int, n: int, k: int, rng: np.random.Generator) -> Program:
+    """Small integers, so that every sum is exact."""
+    a, b = (rng.integers(-8, 9, shape).astype(np.float16) for shape in ((m, k), (k, n)))
+    c = blank((m, n))
+    sizes = (np.int32(m), np.int32(n), np.int32(k))
+    tiles = blocks(m, 64) * blocks(n, 64)
+    launch = Launch("matmul_kernel", tiles, 128, (a, b, c, *sizes, *TRITON_HIDDEN), shared_bytes=16384)
+    return Program((launch,), ((c, exactly(a.astype(np.float32) @ b.astype(np.float32))),))

@@ -181,6 +181,12 @@ CASES: list[Case] = [
     *both("vector_add", programs.triton_vector_add, 1008),
     *both("softmax", programs.triton_softmax, 2, 300),
     *both("layernorm", programs.triton_layernorm, 2, 700, 704),
+    Case(
+        "triton_matmul.sm_80-80x48x48",
+        HERE / "triton" / "matmul.sm_80.ptx",
+        "small",
+        partial(programs.triton_matmul, 80, 48, 48),
+    ),
     cuda("saxpy", "saxpy-1048576", programs.saxpy, 1 << 20, kind="bench"),
     cuda("sgemm", "sgemm_tiled-256x256x256", programs.sgemm, "sgemm_tiled", 256, 256, 256, kind="bench"),
     cuda("collatz", "collatz-65536", programs.collatz, 1 << 16, kind="bench"),

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from . import floats
+from . import floats, matrices
 from .integers import mask, signed
+from .matrices import MATRIX_NAMES
 from .memory import OracleError
 from .operands import Builder, Get, Put
 from .syntax import WIDTHS
@@ -56,7 +57,7 @@ class Barrier:
 
 def is_exchange(b: Builder) -> bool:
     base = b.statement.base
-    return base in WARP_NAMES or base in ("bar", "barrier")
+    return base in WARP_NAMES or base in MATRIX_NAMES or base in ("bar", "barrier")
 
 
 def build(b: Builder) -> Callable[[Thread], None]:
@@ -68,6 +69,8 @@ def build(b: Builder) -> Callable[[Thread], None]:
         if b.mods[0] == "cluster":
             raise b.fail("the oracle runs no clusters")
         return barrier_step(b)
+    if base in MATRIX_NAMES:
+        return matrices.build(b, lambda b, gets, puts, exchange: warp_step(b, -1, gets, puts, exchange))
     return {"shfl": shuffle, "vote": vote, "match": match, "redux": redux, "elect": elect,
             "activemask": activemask}[base](b)  # fmt: skip
 
@@ -126,8 +129,9 @@ def settle_barrier(cta: Cta, number: int) -> None:
 
 def warp_step(b: Builder, mask_at: int | None, gets: list[Get], puts: list[Put],
               exchange: Exchange) -> Callable[[Thread], None]:  # fmt: skip
-    """Arrive with the values of ``gets``; without a mask operand the partners are whoever stands here too."""
-    members = b.get(mask_at, 32) if mask_at is not None else None
+    """Arrive with the values of ``gets``; without a mask operand (``None``) the partners are whoever stands here too, -1 is the
+    whole warp."""
+    members = None if mask_at is None else (lambda t: 0xFFFFFFFF) if mask_at < 0 else b.get(mask_at, 32)
     opcode, index = b.statement.opcode, b.statement.index
 
     def step(t: Thread) -> None:

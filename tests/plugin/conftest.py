@@ -13,6 +13,7 @@ import numpy
 import pytest
 import yaml
 
+import gpuperf_engine.emulate.native
 import gpuperf_engine.profile.total
 import gpuperf_engine.ptx.parse
 import pytest_gpuperf.gate

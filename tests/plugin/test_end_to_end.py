@@ -169,6 +169,26 @@ def test_same_bytes_on_both_backends(real):
     assert real.baseline() == native
 
 
+def test_estimates_are_never_stored(real):
+    """A sample beside the launch changes no byte of the baseline, one without a launch counts as no launch."""
+    real.update()
+    plain = real.baseline()
+    sample = """    import gpuperf_engine as ge
+    from pathlib import Path
+    kernel = ge.parse(Path("saxpy.ptx").read_text(), path="saxpy.ptx")["saxpy"]
+    arguments = [np.int32(n), np.float32(2), x, y]
+    assert gpuperf.device.sample(kernel, (n + 255) // 256, 256, arguments).threads == 1
+"""
+    real.write("test_k.py", TEST.replace("    saxpy[", sample + "    saxpy["))
+    assert real.update().ret == 0
+    assert real.baseline() == plain
+    real.write("test_k.py", TEST.partition("    saxpy[")[0] + sample)
+    result = real.update()
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*marked with gpuperf, but launched no kernel*"])
+    assert real.baseline() == plain
+
+
 def test_functional_without_counting(real):
     real.plain("-o", "gpuperf_functional=true").assert_outcomes(passed=2)
 

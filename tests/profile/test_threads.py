@@ -111,6 +111,10 @@ def test_places_sets_and_what_there_is_not() -> None:
     assert (first.threads, rest.threads, whole.threads) == (12, 24, 36)
     assert first.thread_instructions + rest.thread_instructions == whole.thread_instructions
     assert first.groups() == first.nvprof and first.groups("categories") == first.by_category
+    for some in ([3, 14, 3, (0, 2)], np.array([3, 14, 10])):
+        assert found[[1, (1, 2)], some].threads == 6
+        assert found[[1, 5], some].thread_instructions == found.instructions[[1, 5]][:, [3, 10, 14]].sum()
+    assert found[3, []].opcodes == {} and found[::4, 0].threads == 2
     assert found[3, :].thread_instructions == found.instructions[3].sum()
     for key, message in (
         ((6, 0), "no CTA 6"),
@@ -120,6 +124,9 @@ def test_places_sets_and_what_there_is_not() -> None:
         (((0, 0, 0, 0), 0), "no CTA"),
         (("0", 0), "no CTA '0'"),
         (0, "no thread 0"),
+        ((0, [0, 15]), "no thread 15"),
+        ((0, np.array([[0]])), "no thread"),
+        ((True, 0), "no CTA True"),
     ):
         with pytest.raises(ge.UnknownName, match=message):
             found[key]
@@ -136,6 +143,7 @@ def test_only_chosen_ctas_are_kept(backend: str) -> None:
         (3, [10, 30, 50]),
         (100, list(range(60))),
         ([59, (0, 0, 0), (1, 2), 59], [0, 9, 59]),
+        (np.arange(0, 60, 20), [0, 20, 40]),
         (np.int64(1), [30]),
     ):
         some = launched(backend, UNEVEN, (4, 5, 3), 40, (out,), threads_of=chosen)

@@ -56,7 +56,9 @@ def choose_ctas(wanted: object, grid: Dim3) -> Sequence[int]:
     count = math.prod(grid)
     if wanted is None:
         return range(count)
-    if wanted == "centre":
+    if isinstance(wanted, np.ndarray) and wanted.ndim:
+        wanted = wanted.tolist()
+    if isinstance(wanted, str) and wanted == "centre":
         return (_linear(tuple(size // 2 for size in grid), grid),)
     if isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool):
         number = int(wanted)

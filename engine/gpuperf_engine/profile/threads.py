@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -112,8 +111,8 @@ def _groups(counts: ThreadCounts | Sample, scheme: str) -> Mapping[str, Any]:
 class Threads:
     """The threads of the CTAs that a launch kept (``threads_of=``, all by default).
 
-    ``by_thread[cta, thread]`` are the counts of one thread or of several: either index is a number, (x, y, z) or a slice of
-    numbers. ``ctas`` are the linear indices of the kept CTAs, ascending.
+    ``by_thread[cta, thread]`` are the counts of one thread or of a set of them: either index is a number, (x, y, z), a slice of
+    numbers, or a list of numbers and (x, y, z). ``ctas`` are the linear indices of the kept CTAs, ascending.
     """
 
     def __init__(self, program: Program, plan: LaunchPlan, table: ThreadTable) -> None:
@@ -123,22 +122,18 @@ class Threads:
         self._counts = table.counts
         self.ctas: Sequence[int] = table.ctas
 
-    @cached_property
-    def _by_thread(self) -> NDArray[np.int64]:
-        """Shape (kept CTAs, threads, columns)."""
-        lanes = self._counts.transpose(0, 1, 3, 2)
-        return lanes.reshape(len(self.ctas), -1, self._columns.count)[:, : self._plan.threads_per_cta]
-
     @property
     def blocks(self) -> NDArray[np.int64]:
         """Executions of each basic block (``Profile.blocks``, by ``index``): shape (kept CTAs, threads, blocks), int64."""
-        return self._by_thread[:, :, : len(self._program.blocks)].copy()
+        lanes = self._counts[:, :, : len(self._program.blocks)].transpose(0, 1, 3, 2)
+        return lanes.reshape(len(self.ctas), -1, lanes.shape[3])[:, : self._plan.threads_per_cta]
 
     @property
     def instructions(self) -> NDArray[np.int64]:
         """Instructions that each thread executed: shape (kept CTAs, threads), int64."""
         sizes = np.array([block.counts for block in self._program.blocks], dtype=np.int64)
-        made: NDArray[np.int64] = self._by_thread[:, :, : len(sizes)] @ sizes
+        lanes = np.einsum("cwbl,b->cwl", self._counts[:, :, : len(sizes)], sizes)
+        made: NDArray[np.int64] = lanes.reshape(len(self.ctas), -1)[:, : self._plan.threads_per_cta]
         return made
 
     def __getitem__(self, key: tuple[object, object]) -> ThreadCounts:
@@ -147,27 +142,28 @@ class Threads:
             raise UnknownName(f"no thread {key!r:.60}", hint="write by_thread[cta, thread]")
         plan = self._plan
         ctas = self._kept(_select(key[0], plan.grid, "CTA"), isinstance(key[0], slice))
-        return self._total(
-            [(cta, thread) for cta in ctas for thread in _select(key[1], plan.block, "thread")]
-        )
+        return self._total(ctas, _select(key[1], plan.block, "thread"))
 
     def _kept(self, wanted: Sequence[int], some: bool) -> list[int]:
         """Positions in ``ctas``. A slice takes what is kept of it."""
-        if some:
-            return [place for place, cta in enumerate(self.ctas) if cta in wanted]
-        (cta,) = wanted
-        if cta not in self.ctas:
-            raise NotObserved(
-                f"the threads of CTA {cta} were not kept",
-                hint=f"kept are {len(self.ctas):,} CTAs, the first is {self.ctas[0]}; choose with threads_of=",
-            )
-        return [self.ctas.index(cta)]
+        position = {cta: place for place, cta in enumerate(self.ctas)}
+        for cta in () if some else wanted:
+            if cta not in position:
+                raise NotObserved(
+                    f"the threads of CTA {cta} were not kept",
+                    hint=f"kept are {len(position):,} CTAs, the first is {self.ctas[0]}; choose with threads_of=",
+                )
+        chosen = wanted if some else set(wanted)
+        return [place for cta, place in position.items() if cta in chosen]
 
-    def _total(self, places: Sequence[tuple[int, int]]) -> ThreadCounts:
-        chosen = np.array(places, dtype=np.intp).reshape(-1, 2)
-        totals = self._count(self._by_thread[chosen[:, 0], chosen[:, 1]].sum(axis=0))
+    def _total(self, ctas: Sequence[int], threads: Sequence[int]) -> ThreadCounts:
+        """Of some threads in each of some CTAs, given by position in ``ctas``."""
+        lanes = np.zeros(32 * self._plan.warps_per_cta, dtype=np.int64)
+        lanes[list(threads)] = 1
+        part = self._counts if len(ctas) == len(self.ctas) else self._counts[list(ctas)]
+        totals = self._count(np.einsum("cwkl,wl->k", part, lanes.reshape(-1, 32)))
         return ThreadCounts(
-            len(places),
+            len(ctas) * len(threads),
             totals.thread_instructions,
             totals.thread_instructions_predicated_on,
             totals.opcodes,
@@ -177,7 +173,7 @@ class Threads:
         )
 
     def _count(self, columns: NDArray[np.int64]) -> Totals:
-        """Totals of one thread, or of a sum of threads, as if each were a warp."""
+        """Totals from the counters of one thread, or their sum over several; warps do not count."""
         blocks = len(self._program.blocks)
         observation = Observation.empty(self._program, frozenset())
         observation.block_lanes = columns[:blocks]
@@ -192,7 +188,7 @@ class Threads:
         plan = self._plan
         centre = tuple(size // 2 for size in plan.block)
         thread = _linear(centre, plan.block)
-        found = self._total([(place, thread) for place in range(len(self.ctas))])
+        found = self._total(range(len(self.ctas)), (thread,))
         of_threads = plan.ctas * plan.threads_per_cta
 
         def scaled(counts: Mapping[str, int]) -> dict[str, float]:
@@ -220,18 +216,24 @@ def _place(index: int, shape: Dim3) -> Dim3:
 
 
 def _select(wanted: Any, shape: Dim3, what: str) -> Sequence[int]:
-    """Linear indices. Raises ``UnknownName`` for what there is not."""
+    """Linear indices, ascending, each once. Raises ``UnknownName`` for what there is not."""
     count = math.prod(shape)
     if isinstance(wanted, slice):
         return range(*wanted.indices(count))
+    if isinstance(wanted, (list, np.ndarray)):
+        return sorted({_index(item, shape, count, what) for item in wanted})
+    return (_index(wanted, shape, count, what),)
+
+
+def _index(wanted: Any, shape: Dim3, count: int, what: str) -> int:
     if isinstance(wanted, tuple) and 1 <= len(wanted) <= 3:
         place = (*wanted, 0, 0)[:3]
         if all(_inside(part, size) for part, size in zip(place, shape)):
-            return (_linear(place, shape),)
+            return _linear(place, shape)
     elif _inside(wanted, count):
-        return (int(wanted.__index__()),)
+        return int(wanted)
     raise UnknownName(f"no {what} {wanted!r:.60}", hint=f"there are {count:,}, from 0 on, {shape} by axis")
 
 
 def _inside(part: Any, size: int) -> bool:
-    return hasattr(part, "__index__") and not isinstance(part, bool) and 0 <= part < size
+    return isinstance(part, (int, np.integer)) and not isinstance(part, bool) and bool(0 <= part < size)

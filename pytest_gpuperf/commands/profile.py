@@ -141,6 +141,8 @@ def run(arguments: argparse.Namespace) -> int:
     for target in arguments.target:
         if target not in known:
             raise UsageError(f"--target {target!r} is not known; {nearest(target, known, noun='target')}")
+    if arguments.target and arguments.demand == "control":
+        raise UsageError("--target needs addresses: use --demand addresses, or values")
     program = _program(arguments)
     _check_sample(arguments, program)
     observe = {"values": {"memory", "values"}, "addresses": {"memory"}, "control": set()}[arguments.demand]

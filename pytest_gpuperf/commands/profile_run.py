@@ -59,8 +59,9 @@ def run_program(
 def _kernel(module: Any, path: str, entry: str | None) -> Any:
     names = list(module.kernels)
     if entry is None and len(names) != 1:
+        known = nearest("", names, noun="kernel")
         raise UsageError(
-            f"{path} has {len(names)} kernels: say which one with --entry ({nearest('', names, noun='kernel')})"
+            f"{path} has {len(names)} kernels: name one with --entry, or entry: in a file of launches ({known})"
         )
     if entry is not None and entry not in names:
         raise UsageError(f"no kernel {entry!r} in {path}: {nearest(entry, names, noun='kernel')}")

@@ -250,6 +250,7 @@ ONE = ["profile", "{loop}", "--grid", "1", "--block", "1", "--arg", "u32=1", "--
         (["profile", "--grid", "1", "--block", "1"], USAGE, "FILE.ptx is needed"),
         (["profile", "--launches", "none.yaml"], USAGE, "none.yaml: No such file"),
         ([*ONE, "--sample", "0"], USAGE, "'0' is neither 'centre' nor a number of CTAs"),
+        ([*ONE, "--demand", "control", "--target", "h100-sxm"], USAGE, "use --demand addresses"),
         ([*ONE, "--exact"], USAGE, "--exact goes with --sample"),
         ([*ONE, "--sample", "1", "--format", "csv"], USAGE, "no place for estimates"),
         ([*ONE, "--sample", "1", "--target", "h100-sxm"], USAGE, "add --exact"),

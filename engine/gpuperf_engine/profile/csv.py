@@ -33,7 +33,7 @@ COLUMNS: dict[str, str] = {
     "divergent_branches": "branches, once per warp, at which its lanes parted (`branches.divergent`)",
     "divergent_branches_per_cta": "the same per CTA",
     "branch_efficiency": "per cent of branches that did not diverge, 100 if there were none (`branches.efficiency`)",
-    "duration_ms": "how long the analysis took, in milliseconds of wall-clock time",
+    "duration_ms": "wall-clock milliseconds of the analysis: compiling, running and counting",
 }
 _FLOATING = ("fp16", "fp32", "fp64", "special_function")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from .figures import number
 
-__all__ = ["because", "divergence", "explanation_tables", "place"]
+__all__ = ["because", "divergence", "explanation_tables", "marks", "place"]
 
 _NAMED = ("data", "atomic", "parameter")
 
@@ -45,13 +45,30 @@ def place(path: str, row: Mapping[str, Any]) -> str:
     return f"{path}:{lines}" + (f" ({row['source']})" if row["source"] else "")
 
 
-def divergence(explanation: Mapping[str, Any], path: str) -> str:
-    """One line on the branch that diverges most, empty if none does."""
-    if not explanation["branches"]:
+def divergence(explanation: Mapping[str, Any] | None, path: str) -> str:
+    """One line on the branch that diverges most; empty if none does, or none is known."""
+    if explanation is None or not explanation["branches"]:
         return ""
     worst = explanation["branches"][0]
     times = f"{number(worst['divergent'])} of {number(worst['executed'])} times"
-    return f"lanes part {times} at {place(path, worst)} on {because(worst['causes'])}"
+    return f"lanes part {times} at {place(path, worst)}: decided by {because(worst['causes'])}"
+
+
+def marks(explanation: Mapping[str, Any], path: str) -> dict[str, list[str]]:
+    """What to write at lines of the PTX, by ``file:line``: trip counts at the first line of a loop, causes at branches."""
+    found: dict[str, list[str]] = {}
+    for loop in explanation["loops"]:
+        mean = "" if loop["mean"] is None else f", {loop['mean']:.4g} per entry"
+        words = f"{_number(loop['iterations'])} iterations{mean}, {loop['lanes']:.3g} lanes"
+        where = f"{path}:{loop['line']}"
+        found.setdefault(where, []).append(
+            f"loop to line {loop['last_line']}: {words}, decided by {because(loop['causes'])}"
+        )
+    for branch in explanation["branches"]:
+        times = f"{number(branch['divergent'])} of {number(branch['executed'])} times"
+        where = f"{path}:{branch['line']}"
+        found.setdefault(where, []).append(f"lanes part {times}, decided by {because(branch['causes'])}")
+    return found
 
 
 def explanation_tables(

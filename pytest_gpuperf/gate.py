@@ -132,6 +132,11 @@ class Judge:
         listing, text = self._listing(case)
         sources = {str(line): where for line, where in source_lines(case.module[case.entry]).items()}
         detail = {**measured.detail, "sources": sources, "listing": listing}
+        if (
+            settings.report_dir is not None
+            or (old or measured.entry)["branches"] != measured.entry["branches"]
+        ):
+            detail["explanation"] = measured.explanation()
         record: dict[str, Any] = {
             "id": key,
             "nodeid": f"{module}::{test}",
@@ -153,7 +158,7 @@ class Judge:
             ),
             "measured": measured.entry,
             "detail": detail,
-            "remarks": list(measured.remarks),
+            "remarks": list(measured.total.remarks),
             "skipped_targets": list(rules.skipped_targets),
             "unused_targets": sorted(
                 {*(old or {}).get("targets", {})} - {*rules.targets, *rules.skipped_targets}

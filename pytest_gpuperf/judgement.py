@@ -11,6 +11,7 @@ from typing import Any
 from .attribution import attribute, position
 from .compare import compare_case
 from .declared import CaseSettings
+from .explained import divergence
 from .metrics import ANALYSIS
 from .verdict import judged
 
@@ -47,6 +48,9 @@ def judgement(
     )
     lines, sources = detail["lines"], {int(line): where for line, where in detail["sources"].items()}
     line, where = position(measured, stored, lines, text, path, sources)
+    because = attribute(measured, stored, lines, text, path, sources) if stored is not None else []
+    if any(row["fails"] and row["metric"].startswith("branches.") for row in rows):
+        because += filter(None, [divergence(detail.get("explanation"), path)])
     return {
         "verdict": judged(rows),
         "fails": any(row["fails"] for row in rows),
@@ -54,7 +58,7 @@ def judgement(
         "line": line,
         "position": where,
         "rows": rows,
-        "because": attribute(measured, stored, lines, text, path, sources) if stored is not None else [],
+        "because": because,
         "stored": stored,
         "inputs_changed": stored is not None and stored.get("inputs") != measured["inputs"],
         "kernel_changed": stored is not None and stored.get("kernel") != measured["kernel"],

@@ -15,6 +15,9 @@ from .textsafe import storable
 
 __all__ = ["Measured", "measure", "measure_targets"]
 
+_EXPLAINED = 20
+"""Loops and branches that a report explains, per case."""
+
 _MEMORY = ("global_load_sectors", "global_store_sectors", "shared_conflicts", "local_bytes")
 
 
@@ -22,21 +25,36 @@ class Measured:
     """One case as measured.
 
     ``entry`` is what a baseline would store; ``detail`` is what reports show beside it (bounds per target, counts per
-    line); ``failures`` maps a target to (verdict, message) where no time could be predicted; ``remarks`` say how it was
-    measured, and are no property of the kernel.
+    line); ``failures`` maps a target to (verdict, message) where no time could be predicted; ``total`` is the engine's profile.
     """
 
     def __init__(
-        self,
-        entry: dict[str, Any],
-        detail: dict[str, Any],
-        failures: dict[str, tuple[str, str]],
-        remarks: Sequence[str] = (),
+        self, entry: dict[str, Any], detail: dict[str, Any], failures: dict[str, tuple[str, str]], total: Any
     ) -> None:
         self.entry = entry
         self.detail = detail
         self.failures = failures
-        self.remarks = remarks
+        self.total = total
+
+    def explanation(self) -> dict[str, Any]:
+        """Why the numbers are as they are, as reports hold it: the most important loops, branches and lines."""
+        found: dict[str, Any] = load().explain(self.total).to_dict()
+        for rows in (found["loops"], found["branches"]):
+            del rows[_EXPLAINED:]
+            for row in rows:
+                row["source"] = storable(row["source"])
+                row["causes"] = [{**cause, "name": storable(cause["name"])} for cause in row["causes"]]
+        for loop in found["loops"]:
+            loop["lanes"] = significant(loop["lanes"])
+            loop["mean"] = None if loop["mean"] is None else significant(loop["mean"])
+        found["lines"] = [
+            {
+                **{key: line[key] for key in ("line", "thread_instructions", "divergent")},
+                "path": storable(line["path"]),
+            }
+            for line in found["lines"]
+        ]
+        return found
 
 
 def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path, search: Sequence[str] = ()) -> Measured:
@@ -93,7 +111,7 @@ def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path, search: Se
         "lines": _lines(total, case.source.path),
         "notes": list(total.notes),
     }
-    return Measured(_without_empty(entry), detail, failures, total.remarks)
+    return Measured(_without_empty(entry), detail, failures, total)
 
 
 def measure_targets(

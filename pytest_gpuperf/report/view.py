@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..digest import digest_parts
+from ..explained import explanation_tables, marks
 from ..figures import change, number
 from ..verdict import CASE_VERDICTS, SYMBOLS, WORDS
 from .charts import opcode_bars, target_bars, waterfall
@@ -131,7 +132,20 @@ def _case(record: Mapping[str, Any], listing: Mapping[str, Any]) -> dict[str, An
         "fingerprints": {"kernel": record["measured"]["kernel"], "inputs": record["measured"]["inputs"]},
         "resources": record["measured"]["resources"],
         "listing": listing,
+        "explanation": _explanation(record),
     }
+
+
+def _explanation(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Tables of hot lines, loops and divergent branches."""
+    found = record["detail"].get("explanation")
+    if found is None:
+        return []
+    total = record["measured"]["counts"]["thread_instructions"]
+    return [
+        {"numbers": numbers, "head": rows[0], "rows": rows[1:]}
+        for numbers, rows in explanation_tables(found, record["kernel"]["path"], total, limit=10)
+    ]
 
 
 def _shape(parts: Iterable[int]) -> str:
@@ -160,15 +174,16 @@ def _structure(record: Mapping[str, Any]) -> list[str]:
 
 
 def _marks(record: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Findings and notes by the ``file:line`` that they name, of PTX or source."""
-    marks: dict[str, list[str]] = {}
+    """Findings, notes and explanations by the ``file:line`` that they name, of PTX or source."""
+    explanation = record["detail"].get("explanation")
+    found = marks(explanation, record["kernel"]["path"]) if explanation is not None else {}
     for finding in record["detail"]["findings"]:
-        marks.setdefault(f"{finding['path']}:{finding['line']}", []).append(finding["rule"])
+        found.setdefault(f"{finding['path']}:{finding['line']}", []).append(finding["rule"])
     for note in record["detail"]["notes"]:
         place = _PLACE.match(note)
         if place:
-            marks.setdefault(place[1], []).append(note[place.end() :].strip())
-    return marks
+            found.setdefault(place[1], []).append(note[place.end() :].strip())
+    return found
 
 
 def _listing(record: Mapping[str, Any], listing: Mapping[str, Any] | None, budget: int) -> dict[str, Any]:
@@ -181,7 +196,7 @@ def _listing(record: Mapping[str, Any], listing: Mapping[str, Any] | None, budge
     wanted = _LISTING_LINES if record["fails"] and record["verdict"] != "new" else _SHORT_LISTING_LINES
     allowed = max(0, min(wanted, budget))
     previous, lines = "", []
-    marks = _marks(record)
+    marked = _marks(record)
     for line, text in listing["lines"][:allowed]:
         row = counts.get(line, [line, 0, 0, 0, 0, 0])
         place = sources.get(str(line), "")
@@ -196,7 +211,7 @@ def _listing(record: Mapping[str, Any], listing: Mapping[str, Any] | None, budge
                 "divergent": f"{row[5]:,}" if row[5] else "",
                 "source": place,
                 "original": listing["source"].get(place, "").strip() if place != previous else "",
-                "marks": [*marks.get(f"{listing['path']}:{line}", []), *marks.get(place, [])],
+                "marks": [*marked.get(f"{listing['path']}:{line}", []), *marked.get(place, [])],
                 "heat": min(9, 10 * row[1] // (most + 1)),
             }
         )

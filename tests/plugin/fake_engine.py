@@ -13,9 +13,18 @@ from gpuperf_engine.errors import *  # noqa: F403
 from gpuperf_engine.errors import MachineError, Unsupported
 from gpuperf_engine.profile.total import add_profiles
 from gpuperf_engine.ptx.parse import parse
-from gpuperf_engine.results import Branches, Estimate, Finding, LineProfile, Memory, Profile, Resources
+from gpuperf_engine.results import (
+    Branches,
+    Estimate,
+    Explanation,
+    Finding,
+    LineProfile,
+    Memory,
+    Profile,
+    Resources,
+)
 
-__all__ = ["Device", "add_profiles", "best_target", "estimate", "find_patterns", "machine_ids", "parse"]
+__all__ = ["Device", "add_profiles", "best_target", "estimate", "explain", "find_patterns", "machine_ids", "parse"]
 
 REVISION = {"a100-sxm-80gb": 1, "h100-sxm": 3, "v100-sxm2": 1}
 RUNS = {
@@ -32,6 +41,10 @@ def machine_ids(search=()):
 
 def best_target(targets, machine, search=()):
     return max((target for target in targets if target in RUNS[machine]), default=None)
+
+
+def explain(profile, lines=10):
+    return Explanation((), (), profile.by_line[:lines])
 
 
 @dataclass(eq=False)

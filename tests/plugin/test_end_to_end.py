@@ -95,6 +95,46 @@ def test_green_then_red_with_lines_then_accepted(real):
     assert real.run().ret == 0
 
 
+DIVERGING = """\
+    setp.lt.f32 %p, %f2, 0f41200000;
+    @%p bra SMALL;
+    mov.u32 %r4, 7;
+SMALL:
+"""
+
+
+def test_a_branch_that_diverges_is_explained(real):
+    """Lanes 0 to 9 of the first warp hold numbers below 10; n = 1000 leaves 8 lanes of the last warp at the guard."""
+    assert real.update().ret == 0
+    real.write("saxpy.ptx", SAXPY.format(extra=DIVERGING))
+    result = real.run()
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "gpuperf: saxpy is worse: branches.*",
+            "*lanes part 1 of 32 times at saxpy.ptx:20: decided by %tid.x, against parameter n",
+            "*lanes part 1 of 32 times at saxpy.ptx:26 (saxpy.cu:8): decided by data of x",
+        ]
+    )
+    document = real.report()
+    whole = next(case for case in document["cases"] if "1024" in case["id"])
+    (branch,) = whole["detail"]["explanation"]["branches"]
+    assert (branch["line"], branch["divergent"], branch["executed"]) == (26, 1, 32)
+    assert branch["causes"] == [{"kind": "data", "name": "x", "varies": True}]
+    page = (real.path / "out" / "gpuperf.html").read_text(encoding="utf-8")
+    assert "<td>data of x</td>" in page and "⚑ lanes part 1 of 32 times, decided by data of x" in page
+
+
+def test_a_loop_is_explained_in_the_report(real):
+    loop = "    mov.u32 %r4, 0;\nL:\n    add.u32 %r4, %r4, 1;\n    setp.lt.u32 %p, %r4, 5;\n    @%p bra L;\n"
+    real.write("saxpy.ptx", SAXPY.format(extra=loop))
+    case = next(case for case in real.report()["cases"] if "1000" in case["id"])
+    (found,) = case["detail"]["explanation"]["loops"]
+    assert (found["entries"], found["iterations"], found["mean"], found["source"]) == (1000, 5000, 5, "saxpy.cu:8")
+    page = (real.path / "out" / "gpuperf.html").read_text(encoding="utf-8")
+    assert "⚑ loop to line 29: 5,000 iterations, 5 per entry, 31.2 lanes, decided by constants" in page
+
+
 def test_finding_names_object_and_call(real):
     real.write(
         "test_k.py",

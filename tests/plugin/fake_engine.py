@@ -24,7 +24,16 @@ from gpuperf_engine.results import (
     Resources,
 )
 
-__all__ = ["Device", "add_profiles", "best_target", "estimate", "explain", "find_patterns", "machine_ids", "parse"]
+__all__ = [
+    "Device",
+    "add_profiles",
+    "best_target",
+    "estimate",
+    "explain",
+    "find_patterns",
+    "machine_ids",
+    "parse",
+]
 
 REVISION = {"a100-sxm-80gb": 1, "h100-sxm": 3, "v100-sxm2": 1}
 RUNS = {

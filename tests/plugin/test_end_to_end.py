@@ -112,14 +112,14 @@ def test_a_branch_that_diverges_is_explained(real):
     result.stdout.fnmatch_lines(
         [
             "gpuperf: saxpy is worse: branches.*",
-            "*lanes part 1 of 32 times at saxpy.ptx:20: decided by %tid.x, against parameter n",
-            "*lanes part 1 of 32 times at saxpy.ptx:26 (saxpy.cu:8): decided by data of x",
+            "*lanes part 1 of 32 times at saxpy.ptx:21 (saxpy.cu:4): decided by %tid.x, against parameter n",
+            "*lanes part 1 of 32 times at saxpy.ptx:27 (saxpy.cu:8): decided by data of x",
         ]
     )
     document = real.report()
     whole = next(case for case in document["cases"] if "1024" in case["id"])
     (branch,) = whole["detail"]["explanation"]["branches"]
-    assert (branch["line"], branch["divergent"], branch["executed"]) == (26, 1, 32)
+    assert (branch["line"], branch["divergent"], branch["executed"]) == (27, 1, 32)
     assert branch["causes"] == [{"kind": "data", "name": "x", "varies": True}]
     page = (real.path / "out" / "gpuperf.html").read_text(encoding="utf-8")
     assert "<td>data of x</td>" in page and "⚑ lanes part 1 of 32 times, decided by data of x" in page
@@ -130,9 +130,14 @@ def test_a_loop_is_explained_in_the_report(real):
     real.write("saxpy.ptx", SAXPY.format(extra=loop))
     case = next(case for case in real.report()["cases"] if "1000" in case["id"])
     (found,) = case["detail"]["explanation"]["loops"]
-    assert (found["entries"], found["iterations"], found["mean"], found["source"]) == (1000, 5000, 5, "saxpy.cu:8")
+    assert (found["entries"], found["iterations"], found["mean"], found["source"]) == (
+        1000,
+        5000,
+        5,
+        "saxpy.cu:8",
+    )
     page = (real.path / "out" / "gpuperf.html").read_text(encoding="utf-8")
-    assert "⚑ loop to line 29: 5,000 iterations, 5 per entry, 31.2 lanes, decided by constants" in page
+    assert "⚑ loop to line 30: 5,000 iterations, 5 per entry, 31.2 lanes, decided by constants" in page
 
 
 def test_finding_names_object_and_call(real):

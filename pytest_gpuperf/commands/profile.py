@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpuperf_engine.errors import nearest
+from gpuperf_engine.errors import NotObserved, nearest
 
 from .._engine import load
 from ..progress import on_terminal, step
@@ -80,9 +80,10 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--demand",
-        choices=("values", "addresses", "control"),
-        default="values",
-        help="how much of the kernel is run: all of it, what addresses need, or what control flow needs (default: values)",
+        choices=("auto", "control", "addresses", "values"),
+        default="auto",
+        help="how much of the kernel is run: what control flow needs, what addresses need too, or all of it "
+        "(default: the least that answers what is shown)",
     )
     parser.add_argument(
         "--thread",
@@ -145,14 +146,21 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--target needs addresses: use --demand addresses, or values")
     program = _program(arguments)
     _check_sample(arguments, program)
-    observe = {"values": {"memory", "values"}, "addresses": {"memory"}, "control": set()}[arguments.demand]
-    device = engine.Device(
-        observe=observe | ({"threads"} if arguments.thread else set()),
-        backend=arguments.backend,
-        resources=arguments.resources,
-    )
     progress = on_terminal(sys.stderr)
-    ran = run_program(program, device, arguments, progress)
+    for demand in _demands(arguments):
+        observe = {"values": {"memory", "values"}, "addresses": {"memory"}, "control": set()}[demand]
+        device = engine.Device(
+            observe=observe | ({"threads"} if arguments.thread else set()),
+            backend=arguments.backend,
+            resources=arguments.resources,
+        )
+        try:
+            ran = run_program(program, device, arguments, demand, progress)
+            break
+        except NotObserved:
+            # a launch reads what one before it would have computed
+            if arguments.demand != "auto" or demand == "values":
+                raise
     profiles = [profile for _, profile in ran if profile is not None]
     targets = tuple(dict.fromkeys(arguments.target))
     with step(progress, "predicting time"):
@@ -188,6 +196,15 @@ def run(arguments: argparse.Namespace) -> int:
     lines += [f"finding: {finding.rule} {finding.object}: {finding.message}" for finding in findings]
     write("\n".join(lines).rstrip("\n") + "\n", arguments.output)
     return OK
+
+
+def _demands(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The demands to try. Findings are in tables and JSON only; predicted times need addresses."""
+    if arguments.demand != "auto":
+        return (arguments.demand,)
+    if arguments.format != "csv":
+        return ("values",)
+    return ("addresses" if arguments.target else "control", "values")
 
 
 def _check_sample(arguments: argparse.Namespace, program: ProgramSpec) -> None:

@@ -16,7 +16,7 @@ __all__ = ["run_program"]
 
 
 def run_program(
-    program: ProgramSpec, device: Any, arguments: argparse.Namespace, progress: Progress | None
+    program: ProgramSpec, device: Any, arguments: argparse.Namespace, demand: str, progress: Progress | None
 ) -> list[tuple[Any, Any]]:
     """An estimate and a profile for each launch, ``None`` for what was not asked for. Raises ``UsageError`` and ``EngineError``."""
     arrays = {
@@ -25,7 +25,7 @@ def run_program(
     }
     modules: dict[str, Any] = {}
     found = []
-    exact = {"demand": arguments.demand}
+    exact: dict[str, Any] = {"demand": demand}
     if arguments.thread:
         exact["threads_of"] = list(dict.fromkeys(cta for cta, _ in arguments.thread))
     for launch in program.launches:

@@ -99,7 +99,11 @@ def _profile_table(
     for note in profile.notes:
         yield f"note: {note}"
     if profile.demand != "values":
-        yield f"demand {profile.demand}: {100 * profile.share_executed:.3g} % of the instructions were executed"
+        share = (
+            f"demand {profile.demand}: {100 * profile.share_executed:.3g} % of the instructions were executed"
+        )
+        reason = f", because {profile.method_reason}" if profile.method_reason else ""
+        yield f"{share}, {'in' if profile.method == 'every block' else 'by'} {profile.method}{reason}"
     yield ""
     yield from columns([(name, number(value)) for name, value in _metrics(profile) if value], right=(1,))
     yield ""

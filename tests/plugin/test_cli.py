@@ -435,3 +435,18 @@ def test_damaged_reports_are_refused_as_a_full_validator_does(reports, capsys, c
     assert code == NOT_JUDGED and message in err
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(document, load_schema("report-1"))
+
+
+def test_the_least_that_answers_is_run(loop, capsys):
+    """A table shows findings and so runs all; a csv row needs control flow alone, with a predicted time addresses too."""
+    base = ["profile", loop, "--grid", "4", "--block", "32", "--arg", "u32=5", "--arg", "u32[1]=zeros"]
+
+    def percent(*more):
+        (row,) = csv.DictReader(run(capsys, *base, "--format", "csv", *more)[1].splitlines())
+        return float(row["executed_percent"])
+
+    control, addresses = percent(), percent("--target", "h100-sxm")
+    assert 0 < control == percent("--demand", "control") < 100
+    assert control < addresses == percent("--demand", "addresses") < percent("--demand", "values") == 100
+    assert "demand" not in run(capsys, *base)[1]
+    assert "demand control: " in run(capsys, *base, "--demand", "control")[1]

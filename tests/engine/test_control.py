@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from tests.engine.running import module
+from tests.engine.running import collect, module
 from tests.engine.test_oracle_counts import compare_counts
 from tests.oracle.scalar import Buffer, run
 
@@ -175,6 +175,40 @@ JOIN:
     ld.shared.u32 %r3, [%r5];
     add.u32 %r3, %r3, 1;
 """
+
+
+def test_counted_labels(backend: str) -> None:
+    out, _ = collect(
+        backend,
+        """mov.u32 %r1, %tid.x;
+    and.b32 %r2, %r1, 3;
+TS: .branchtargets L<3>, END;
+    brx.idx %r2, TS;
+L0: mov.u32 %r0, 10; bra END;
+L1: mov.u32 %r0, 11; bra END;
+L2: mov.u32 %r0, 12;
+END:""",
+    )
+    assert out.tolist() == [10, 11, 12, 0] * 8
+
+
+def test_the_first_of_two_destinations_discarded(backend: str) -> None:
+    text = module(
+        """ld.param.u64 %rd1, [out];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.u64 %rd1, %rd1, %rd2;
+    setp.ge.u32 %p1, %r1, 16;
+    lop3.or.b32 _|%p2, %r1, 1, WARP_SZ-1, 0x80, %p1;
+    selp.u32 %r0, 1, 0, %p2;
+    st.global.u32 [%rd1], %r0;
+    ret;""",
+        ".param .u64 out",
+    ).replace(".version 8.0", ".version 8.2")
+    device = ge.Device(backend=backend)
+    out = device.zeros(32, np.uint32)
+    device.launch(ge.parse(text)["k"], 1, 32, [out])
+    assert out.numpy().tolist() == [int(lane >= 16 or lane & 1 == 1) for lane in range(32)]
 
 
 @pytest.mark.parametrize("block", [32, 64])

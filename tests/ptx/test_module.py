@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuperf_engine.errors import PtxError, UnknownName
+from gpuperf_engine.errors import EngineError, PtxError, UnknownName
 from gpuperf_engine.ptx import Module, parse
 from gpuperf_engine.ptx.syntax import (
     Address,
@@ -177,7 +177,7 @@ def test_vector_registers_are_flattened() -> None:
         ("5", 5), ("-5", -5), ("0x1F", 31), ("0b101", 5), ("017", 15), ("5U", 5), ("0xFFFFFFFFFFFFFFFF", (1 << 64) - 1),
         ("1+2*3", 7), ("(1+2)*3", 9), ("7/2", 3), ("-7/2", -3), ("-7%3", -1), ("1<<4|3", 19), ("~0", -1), ("!5", 0),
         ("1>2?3:4", 4), ("(.u64)-1", (1 << 64) - 1), ("(.s64)0xFFFFFFFFFFFFFFFF", -1), ("-1>>1", -1), ("-1 > 0U", 1),
-        ("3==3&&2!=2||1", 1), ("WARP_SZ", 32), ("-9223372036854775808", 1 << 63), ("6^3", 5),
+        ("3==3&&2!=2||1", 1), ("WARP_SZ", 32), ("WARP_SZ-1", 31), ("-9223372036854775808", 1 << 63), ("6^3", 5),
     ],
 )  # fmt: skip
 def test_integer_constants(constant: str, value: int) -> None:
@@ -262,6 +262,20 @@ def test_branches_and_labels() -> None:
         [4],
         [1, 6, 1],
     ]
+
+
+def test_lists_of_labels_may_be_counted() -> None:
+    kernel = body(
+        "TS: .branchtargets A<2>, END, B<1>;\nbrx.idx %r1, TS;\nA0: ret;\nA1: ret;\nB0: ret;\nEND: "
+    )["k"]
+    assert [target.name for target in kernel.instructions[0].targets] == ["A0", "A1", "END", "B0"]
+    assert [target.index for target in kernel.instructions[0].targets] == [1, 2, 4, 3]
+
+
+@pytest.mark.parametrize("count", ["0", "16385", "99999999999999999999"])
+def test_a_list_has_a_sensible_number_of_labels(count: str) -> None:
+    with pytest.raises(EngineError, match=r"names in a list|does not fit"):
+        body(f"TS: .branchtargets A<{count}>;\nbrx.idx %r1, TS;\nA0: ret;")["k"]
 
 
 def test_pragmas_belong_to_the_next_instruction() -> None:

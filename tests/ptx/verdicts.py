@@ -89,6 +89,8 @@ ld.global.v2.u32 {%r1,%r2}, [%rd1];
 ld.global.v2.u32 {%r1,_}, [%rd1];
 st.global.v2.u32 [%rd1], {%r1,5};
 add .u32 %r1, %r1, WARP_SZ;
+add.u32 %r1, WARP_SZ*2-1, %r1;
+T: .branchtargets A<3>; brx.idx %r1, T; A0: A1: A2: ret;
 @ !%p add.u32 %r1, %r1, 1;
 @%p add.u32 %r1, %r1, 1>2?3:4;
 st.global.u32 [%rd1], 5;

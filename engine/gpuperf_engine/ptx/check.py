@@ -61,9 +61,10 @@ def fits(spelling: Spelling, shapes: Sequence[Shape], address_size: int = 64) ->
         paired = position + 1 < len(forms) and forms[position + 1].pair
         position += 1
         if paired and shape[0] == "pair":
-            reason = _fits(spelling, form, shape[1], address_size) or _fits(
-                spelling, forms[position], shape[2], address_size
-            )
+            # of two results one may be discarded, other than of what lanes exchange
+            discarded = shape[1] == ("sink",) != shape[2] and spelling.effect == ""
+            reason = "" if discarded else _fits(spelling, form, shape[1], address_size)
+            reason = reason or _fits(spelling, forms[position], shape[2], address_size)
         else:
             reason = _fits(spelling, form, shape, address_size)
         position += paired

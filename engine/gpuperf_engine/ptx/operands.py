@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import PtxError
+from ..isa.special import WARP_SZ
 from ..isa.table import Spelling
 from ..source import Span
 from . import constants, raw
@@ -98,7 +99,7 @@ class Operands:
                 parts = tuple(SpecialRegister(f"{name[1:]}.{part}", span) for part in "xyzw")
                 return Vector(parts, span), ("vector", *[("special", "u32")] * 4)
         if name == "WARP_SZ":
-            return Immediate(32, "int", span), ("integer",)
+            return Immediate(WARP_SZ, "int", span), ("integer",)
         target = self.names.symbol(name)
         if target is not None:
             return Symbol(target, 0, span), ("function",) if isinstance(target, Function) else ("symbol",)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..isa.special import WARP_SZ
 from . import constants, raw
 from .reader import read_module
 from .syntax import Module
@@ -94,6 +95,7 @@ class _Grammar:
 
 #: Characters of the longest statement that is looked at closely; what is longer is no PTX anybody wrote or generated.
 _LONGEST = {"instruction": 1 << 15, "declaration": 1 << 20, "directive": 1 << 17}
+_MOST_COUNTED = 1 << 14
 _lock = threading.Lock()
 _parsers: list[Lark] = []
 
@@ -179,7 +181,22 @@ class _Build:
         return self.declaration([part for part in parts if part is not None])
 
     def directive(self, parts: Sequence[Any]) -> raw.Directive:
-        return raw.Directive(tuple(_part(part) for part in parts))
+        found: list[Any] = []
+        for part in parts:
+            found += part if isinstance(part, list) else [_part(part)]
+        return raw.Directive(tuple(found))
+
+    def counted(self, parts: Sequence[Any]) -> list[raw.Name | raw.Word]:
+        """``L<3>`` in a list is ``L0, L1, L2`` (PTX manual, "Parameterized Variable Names")."""
+        name, _, digits, closing = parts
+        count = _constant(constants.integer, digits).value
+        if not 0 < count <= _MOST_COUNTED:
+            raise _Misplaced(f"{count} names in a list", name.start_pos, closing.end_pos)
+        start, end = name.start_pos, closing.end_pos
+        listed: list[raw.Name | raw.Word] = []
+        for index in range(count):
+            listed += [raw.Name(f"{name}{index}", start, end), raw.Word(",", start, end)]
+        return listed[:-1]
 
     def group(self, parts: Sequence[Any]) -> raw.Group:
         items = tuple(part for part in parts[1:-1] if part is not None)
@@ -260,8 +277,9 @@ class _Build:
     def double_bits(self, parts: Sequence[Any]) -> raw.Number:
         return _constant(constants.double_bits, parts[0])
 
-    def name(self, parts: Sequence[Any]) -> raw.Name:
-        return _name(parts[0])
+    def name(self, parts: Sequence[Any]) -> raw.Name | raw.Number:
+        name = _name(parts[0])
+        return raw.Number(WARP_SZ, "s64", name.start, name.end) if name.text == "WARP_SZ" else name
 
     def component(self, parts: Sequence[Any]) -> raw.Name:
         return raw.Name(parts[0] + parts[1], parts[0].start_pos, parts[1].end_pos)

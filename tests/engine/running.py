@@ -28,6 +28,7 @@ class Engine:
 
     text: str
     backend: str
+    observe: tuple[str, ...] = ("memory",)
     profiles: list[ge.Profile] = field(default_factory=list)
     module: ge.Module = field(init=False)
 
@@ -35,7 +36,7 @@ class Engine:
         self.module = ge.parse(self.text, path="kernel.ptx")
 
     def __call__(self, launch: Any, args: tuple[Any, ...]) -> None:
-        device = ge.Device(backend=self.backend, memory_bytes=1 << 26)
+        device = ge.Device(self.observe, backend=self.backend, memory_bytes=1 << 26)
         arrays = {id(arg): arg for arg in args if isinstance(arg, np.ndarray)}
         on_device = {key: device.array(array) for key, array in arrays.items()}
         given = [on_device.get(id(arg), arg) for arg in args]

@@ -15,6 +15,7 @@ class Interpreter:
     """Launches kernels of one PTX text on arrays in place, and keeps the result of each launch."""
 
     text: str
+    by_thread: bool = False
     results: list[Result] = field(default_factory=list)
 
     def __call__(self, launch: Launch, args: tuple[Arg, ...]) -> None:
@@ -22,7 +23,15 @@ class Interpreter:
         buffers = {key: Buffer(array) for key, array in arrays.items()}
         given = [buffers.get(id(arg), arg) for arg in args]
         self.results.append(
-            run(self.text, launch.entry, launch.grid, launch.block, given, launch.shared_bytes)
+            run(
+                self.text,
+                launch.entry,
+                launch.grid,
+                launch.block,
+                given,
+                launch.shared_bytes,
+                by_thread=self.by_thread,
+            )
         )
         for key, array in arrays.items():
             array[...] = buffers[key].numpy()

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import SMALL, execute
 
 import gpuperf_engine as ge
 from gpuperf_engine.emulate import native_threads
 from gpuperf_engine.profile.groups import CLASSES
-from tests.engine.running import module
+from tests.engine.running import Engine, module
+from tests.examples.interpreter import Interpreter
 from tests.oracle.scalar import Buffer, Result, run
 from tests.oracle.shapes import SHAPES, Shape
 
@@ -285,6 +287,31 @@ DONE:
     assert cooperative.ctas_run == 2
     unused = module("ld.param.u64 %rd0, [out];\natom.global.add.u32 %r0, [%rd0], 1;\nret;", ".param .u64 out")
     assert device.sample(ge.parse(unused, path="k.ptx")["k"], 9, 1, [out]).ctas_run == 1
+
+
+EXAMPLES = (
+    "saxpy_grid_stride-1001",
+    "scan-256",
+    "reduce_shuffle-1000",
+    "histogram_shared-10",
+    "bfs-20x25",
+    "spmv_scalar-200x150",
+    "expressions-200x40",
+    "collatz-300",
+    "fft512-1",
+    "triton_softmax.sm_80-2x300",
+)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_thread_by_thread(name: str) -> None:
+    """Compiled kernels with barriers, shuffles, calls, atomics and data-dependent loops, several launches each."""
+    (case,) = (case for case in SMALL if case.name == name)
+    interpreter, engine = Interpreter(case.text, by_thread=True), Engine(case.text, "native", ("threads",))
+    execute(case.program(), interpreter)
+    execute(case.program(), engine)
+    for profile, result in zip(engine.profiles, interpreter.results, strict=True):
+        agree(profile, result)
 
 
 def test_random_kernels_thread_by_thread() -> None:

@@ -16,6 +16,8 @@ __all__ = ["Condition", "Piece", "Region"]
 Condition = tuple[Linear, int]
 #: symbols beyond those of the piece, each with what it stays below: 0 ≤ k ≤ limit (a form of the symbols before it)
 Region = tuple[tuple[int, Linear, int], ...]
+#: rounds of tightening a box by conditions
+_PASSES = 6
 
 
 class Piece:
@@ -38,40 +40,64 @@ class Piece:
         self._tighten(list(conditions))
 
     def _tighten(self, conditions: list[Condition]) -> None:
-        """Take the conditions in; whenever a symbol becomes fixed, look at those that hold it again."""
+        """Take the conditions in, and tighten the box until nothing changes, or for a while."""
         box = self.box
-        while conditions:
-            linear, constant = conditions.pop()
-            free = tuple((s, c) for s, c in linear if box[s][0] != box[s][1])
-            constant += sum(c * box[s][0] for s, c in linear if box[s][0] == box[s][1])
-            if not free:
-                if constant < 0:
+        for _ in range(_PASSES):
+            changed = set()
+            for condition in conditions:
+                found = self._take(*condition)
+                if found is None:
                     self._weight = 0
                     return
-                continue
-            form, common = primitive(free)
-            least = -(constant // common)
-            if len(form) > 1:
-                if self.lower.get(form, least) > least:
-                    continue
-                self.lower[form] = least
-            most = sum(c * (box[s][1] if c > 0 else box[s][0]) for s, c in form)
-            if most < least:
-                self._weight = 0
+                changed |= found
+            if not changed:
                 return
-            for s, c in form:
-                low, high = box[s]
-                if c > 0:
-                    low = max(low, high - (most - least) // c)
-                else:
-                    high = min(high, low + (most - least) // -c)
-                if (low, high) != box[s]:
-                    box[s] = (low, high)
-                    if low == high:
-                        held = [item for item in self.lower.items() if any(t == s for t, _ in item[0])]
-                        for other, bound in held:
-                            del self.lower[other]
-                            conditions.append((other, -bound))
+            # those that hold a changed symbol are looked at again: they may be implied now, or tighten more
+            again = [item for item in self.lower.items() if any(s in changed for s, _ in item[0])]
+            conditions = [(form, -least) for form, least in again]
+        for form in [form for form in self.lower if any(box[s][0] == box[s][1] for s, _ in form)]:
+            if self._take(form, -self.lower[form]) is None:
+                self._weight = 0
+
+    def _take(self, linear: Linear, constant: int) -> set[int] | None:
+        """Keep a condition unless the box implies it; the symbols that it tightens, ``None`` if it never holds."""
+        box = self.box
+        free = []
+        for s, c in linear:
+            low, high = box[s]
+            if low == high:
+                constant += c * low
+            else:
+                free.append((s, c))
+        if len(free) < len(linear):
+            self.lower.pop(linear, None)
+        if not free:
+            return None if constant < 0 else set()
+        form, common = primitive(tuple(free))
+        least = -(constant // common)
+        most = bottom = 0
+        for s, c in form:
+            low, high = box[s]
+            most += c * (high if c > 0 else low)
+            bottom += c * (low if c > 0 else high)
+        if most < least:
+            return None
+        if bottom >= least:
+            if self.lower.get(form, bottom) <= bottom:
+                self.lower.pop(form, None)
+            return set()
+        changed = set()
+        for s, c in form:
+            low, high = box[s]
+            if c > 0 and high - (most - least) // c > low:
+                box[s] = (high - (most - least) // c, high)
+                changed.add(s)
+            elif c < 0 and low + (most - least) // -c < high:
+                box[s] = (low, low + (most - least) // -c)
+                changed.add(s)
+        if len(form) > 1 and self.lower.get(form, least) <= least:
+            self.lower[form] = least
+        return changed
 
     def cut(self, conditions: Sequence[Condition]) -> Piece:
         """The part where the conditions hold as well."""

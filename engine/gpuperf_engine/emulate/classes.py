@@ -37,7 +37,7 @@ from .warp import AFTER, AT_END, Meeting
 
 __all__ = ["ClassRun", "Counts", "Refusal", "count_by_classes"]
 
-#: pieces, and instructions of the slice, after which it is given up
+#: pieces, and steps (instructions of the slice, and looking at cells), after which it is given up
 MOST_PIECES = 100_000
 MOST_OPERATIONS = 400_000
 #: polyhedra looked at to count points
@@ -119,12 +119,13 @@ class ClassRun:
         self.most_pieces, self.most_operations = most_pieces, most_operations
         self.space = Space(concretely)
         self.totals = [0] * (4 * len(program.blocks) + len(program.predicated))
-        self.pieces = self.operations = 0
+        self.pieces = self.operations = self.effort = 0
         #: whether the slice looks at memory that the launch may write
         self.stores = any(
             item.effect in _WRITES and item.spelling.space in ("global", "generic") for item in executed
         )
-        self.exchanges = any(
+        #: whether moving lanes may ask for a split: then it is taken back
+        self.asks = len(program.functions) > 1 or any(
             block.synchronises and block.instructions[0] in executed for block in program.blocks
         )
         self.loops = _loops(program)
@@ -239,6 +240,8 @@ class ClassRun:
             state.counts = {}
 
     def _parts(self, state: State, split: Split) -> Iterator[State]:
+        # looking at cells costs as well, the more the piece has been cut before
+        self.effort += len(split.cells) * (1 + len(state.piece.lower) // 4)
         cells = [piece for piece in map(state.piece.cut, split.cells) if not piece.empty]
         if len(cells) == 1:
             (cell,) = cells
@@ -250,7 +253,6 @@ class ClassRun:
             return
         self._credit(state)
         self.pieces += len(cells) - 1
-        self.operations += len(split.cells)
         if self.pieces > self.most_pieces:
             raise Refusal(f"there are more than {self.most_pieces:,} classes of warps")
         for cell in cells:
@@ -320,14 +322,14 @@ class ClassRun:
         counts[4 * pc] = counts.get(4 * pc, 0) + 1
         counts[4 * pc + 1] = counts.get(4 * pc + 1, 0) + mask.bit_count()
         state.spend(block.counts)
-        if self.operations > self.most_operations:
-            raise Refusal(f"the slice takes more than {self.most_operations:,} instructions")
+        if self.operations + self.effort > self.most_operations:
+            raise Refusal(f"it takes more than {self.most_operations:,} steps")
         if goes_on:
             state.position = 0
         return goes_on
 
     def _end(self, state: State, block: _Block) -> None:
-        if not self.exchanges:
+        if not self.asks:
             block.end(state)
             return
         before = state.saved()

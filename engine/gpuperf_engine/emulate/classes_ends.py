@@ -12,6 +12,7 @@ from ..flow.blocks import EXIT, BasicBlock
 from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Immediate, Instruction
+from .classes_calls import Call
 from .classes_operands import guard_of, reader
 from .lanes_operands import Prepare
 
@@ -35,12 +36,24 @@ def make_end(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
     if kind == "indirect":
         return _indirect(run, to, block)
     if kind == "call":
-        return _refuse(block, "a call")
+        return _call(run, to, block)
     if kind == "return" and block.function != 0:
         return lambda state: state.splits.jump(EXIT)
     if kind in ("return", "exit"):
         return lambda state: state.splits.exit(state.splits.mask)
     return _barrier(block)
+
+
+def _call(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
+    try:
+        return Call(run, to, block)
+    except Refusal as refusal:
+        reason = refusal
+
+        def end(state: State) -> None:
+            raise reason
+
+        return end
 
 
 def _refuse(block: BasicBlock, reason: str) -> End:

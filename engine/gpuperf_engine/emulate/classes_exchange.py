@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ..affine.lanes import FULL, Lanes, constant, lanes_of
+from ..affine.lanes import FULL, Lanes, constant, lanes_of, merge
 from ..affine.space import Refusal
 from ..affine.values import Affine, Mask
 from ..flow.operands import matched
@@ -88,9 +88,9 @@ def _shuffle(state: State, exchange: Exchange, participants: int, joint: dict[st
     assert isinstance(source, Affine) and isinstance(value, Affine)
     known = space.known(source.lanes, participants)
     places = [known[lane if len(known) > 1 else 0] & 31 for lane in range(32)]
-    if any(not participants >> places[lane] & 1 for lane in lanes_of(participants)):
-        raise Refusal(f"{exchange.instruction.opcode} reads a lane that does not take part")
-    return [Affine(value.lanes.permuted(places), value.type, space), inside]
+    there = sum(1 << lane for lane, place in enumerate(places) if participants >> place & 1)
+    moved = merge(there, value.lanes.permuted(places), constant(0))  # from lanes that do not take part: 0
+    return [Affine(moved, value.type, space), inside]
 
 
 def _vote(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
@@ -102,6 +102,22 @@ def _vote(state: State, exchange: Exchange, participants: int, joint: dict[str, 
         return [_number(state, found)]
     answers = {"all": found == participants, "any": found != 0, "uni": found in (0, participants)}
     return [Mask(FULL if answers[str(mode)] else 0, state.run.space)]
+
+
+def _match(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
+    value = joint["a"]
+    assert isinstance(value, Affine)
+    wide = (1 << value.type.bits) - 1
+    known = state.run.space.known(value.lanes, participants)
+    given = [known[lane if len(known) > 1 else 0] & wide for lane in range(32)]
+    same: dict[int, int] = {}
+    for lane in lanes_of(participants):
+        same[given[lane]] = same.get(given[lane], 0) | 1 << lane
+    if exchange.spelling.modifier("all"):
+        every = len(same) == 1
+        return [_number(state, participants if every else 0), Mask(FULL * every, state.run.space)]
+    found = [same.get(number, 0) for number in given]
+    return [Affine(Lanes(found, ((FULL, (), 0),)), _U32, state.run.space)]
 
 
 def _active(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
@@ -116,6 +132,7 @@ def _elect(state: State, exchange: Exchange, participants: int, joint: dict[str,
 _OPERATIONS: dict[str, Callable[[State, Exchange, int, dict[str, Value]], list[Value]]] = {
     "shfl": _shuffle,
     "vote": _vote,
+    "match": _match,
     "activemask": _active,
     "elect": _elect,
 }

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..affine.lanes import FULL, Lanes, add, gathered, lanes_of, merge, scale
-from ..affine.linear import Linear, centred, times
+from ..affine.linear import Linear, centred, plus, times
 from ..affine.pieces import Region
 from ..affine.space import NoPhase, Phase, Refusal
 from ..affine.values import Affine, Mask
 from ..isa.words import Value
 from ..ptx.syntax import Register
-from .classes_state import Credit, Seen, State
+from .classes_state import Credit, Seen, State, merged
 
 if TYPE_CHECKING:
     from .classes import ClassRun
@@ -53,7 +53,7 @@ def arrive(run: ClassRun, state: State, head: int) -> None:
     registers = {
         register: state.registers[register] for register in run.live(head) if register in state.registers
     }
-    state.loops[head] = Seen(key, registers)
+    state.loops[head] = Seen(key, registers, dict(state.parameters))
 
 
 def _try(run: ClassRun, state: State, head: int, seen: Seen) -> bool:
@@ -69,6 +69,11 @@ def _try(run: ClassRun, state: State, head: int, seen: Seen) -> bool:
     body.loops, body.instructions, body.inside = {}, 0, run.loops[head]
     for register, step in steps.items():
         body.registers[register] = _moved(state.read(register), step, ((symbol, 1),), 0, mask)
+    body.parameters = {
+        place: value if _same(value, seen.parameters.get(place), mask) else None
+        for place, value in state.parameters.items()
+    }
+    kept = {place: value for place, value in body.parameters.items() if value is not None}
     space.phases.append(phase)
     try:
         if not run.go_on(body, until=head) or body.key() != seen.key:
@@ -81,6 +86,8 @@ def _try(run: ClassRun, state: State, head: int, seen: Seen) -> bool:
                 wanted = _moved(wanted, steps[register], ((symbol, 1),), 1, mask)
             if not _equal(body.read(register), wanted, mask):
                 raise NoPhase
+        if not all(_same(body.parameters[place], value, mask) for place, value in kept.items()):
+            raise NoPhase
     except (NoPhase, Refusal):  # what cannot be done for many iterations may be possible for each
         for known, conditions in zip(space.phases, outer):
             known.conditions = conditions
@@ -98,6 +105,11 @@ def _try(run: ClassRun, state: State, head: int, seen: Seen) -> bool:
     for register, step in steps.items():
         state.registers[register] = _moved(state.read(register), step, limit, constant + 1, mask)
     state.carry = body.carry
+    for place, value in body.parameters.items():
+        if value is not None and place not in kept:
+            last = _last(value, symbol, limit, constant)
+            old = state.parameters.get(place) or run.zero(value.type)
+            state.parameters[place] = merged(mask, last, old)
     return True
 
 
@@ -145,6 +157,24 @@ def _moved(value: Value, step: Sequence[int], linear: Linear, constant: int, mas
     way = gathered([(lanes, times(linear, own, bits), 0, (own * constant,)) for own, lanes in groups.items()])
     covered = merge(mask, way, Lanes((0,), ((FULL, (), 0),)))
     return Affine(merge(mask, add(value.lanes, covered, bits), value.lanes), value.type, value.space)
+
+
+def _last(value: Value, symbol: int, limit: Linear, constant: int) -> Value:
+    """What a value of the body is in the last iteration: the symbol is linear + constant."""
+    if not isinstance(value, Affine):
+        return value
+    bits = value.type.bits
+    results = []
+    for mask, linear, shift in value.lanes.parts:
+        own = dict(linear).get(symbol, 0)
+        left = tuple((s, c) for s, c in linear if s != symbol)
+        base = [b + own * constant for b in value.lanes.base]
+        results.append((mask, plus(left, times(limit, own, 0), bits + shift), shift, base))
+    return Affine(gathered(results), value.type, value.space)
+
+
+def _same(a: Value | None, b: Value | None, mask: int) -> bool:
+    return a is not None and b is not None and a.type.bits == b.type.bits and _equal(a, b, mask)
 
 
 def _equal(a: Value, b: Value, mask: int) -> bool:

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..affine.lanes import FULL, Lanes, merge
 from ..affine.pieces import Piece, Region
 from ..affine.space import NoPhase, Refusal
 from ..affine.values import Affine, Mask
 from ..isa.frame import extend
-from ..isa.types import scalar_type
+from ..isa.types import ScalarType, scalar_type
 from ..isa.words import Value
-from ..ptx.syntax import Register
+from ..ptx.syntax import Register, Variable
 from .splits import WAIT, Wait
 from .warp import Meeting, Warp
 
 if TYPE_CHECKING:
     from .classes import ClassRun
+    from .classes_calls import Call, Frame
 
 __all__ = ["Credit", "Seen", "State"]
 
@@ -40,6 +41,7 @@ class Seen:
 
     key: Key
     registers: dict[Register, Value]
+    parameters: dict[tuple[Variable, int], Value | None]
 
 
 @dataclass(slots=True)
@@ -64,6 +66,7 @@ class State:
         "inside",
         "instructions",
         "loops",
+        "parameters",
         "piece",
         "position",
         "registers",
@@ -82,6 +85,8 @@ class State:
         }
         self.registers: dict[Register, Value] = {}
         self.carry: dict[int, Mask] = {}
+        #: parameters of calls by variable and offset; ``None`` in a phase for what is not the same in all iterations
+        self.parameters: dict[tuple[Variable, int], Value | None] = {}
         self.position = FRESH
         self.counts: dict[int, int] = {}
         self.credits: list[Credit] = []
@@ -100,6 +105,7 @@ class State:
         made.splits = self.saved(made)
         made.coordinates, made.inside = self.coordinates, self.inside
         made.registers, made.carry = dict(self.registers), dict(self.carry)
+        made.parameters = dict(self.parameters)
         made.counts, made.credits, made.instructions = {}, [], self.instructions
         made.loops, made.failures = dict(self.loops), dict(self.failures)
         return made
@@ -107,7 +113,7 @@ class State:
     def change(self, put: Callable[[Lanes, int], Lanes]) -> None:
         """Write all numbers anew; ``put`` is given their width too."""
 
-        def changed(value: Value) -> Value:
+        def changed(value: Any) -> Any:
             if not isinstance(value, Affine):
                 return value
             lanes = put(value.lanes, value.type.bits)
@@ -116,9 +122,14 @@ class State:
         self.registers = {register: changed(value) for register, value in self.registers.items()}
         self.coordinates = {name: changed(value) for name, value in self.coordinates.items()}
         self.loops = {
-            head: Seen(seen.key, {register: changed(value) for register, value in seen.registers.items()})
+            head: Seen(
+                seen.key,
+                {register: changed(value) for register, value in seen.registers.items()},
+                {place: changed(value) for place, value in seen.parameters.items()},
+            )
             for head, seen in self.loops.items()
         }
+        self.parameters = {place: changed(value) for place, value in self.parameters.items()}
 
     def saved(self, owner: State | None = None) -> Warp:
         """Where the lanes are, to come back to."""
@@ -175,16 +186,47 @@ class State:
         kept = old.mask & ~where if old is not None else 0
         self.carry[function] = Mask(value & where | kept, self.run.space)
 
+    def parameter(self, variable: Variable, offset: int, type_: ScalarType) -> Value:
+        """What a parameter of a call holds; bytes never written are 0."""
+        place = variable, offset
+        found = self.parameters.get(place)
+        if found is not None and found.type.bits == type_.bits:
+            return found if found.type == type_ else found.bits(type_)
+        if place in self.parameters and found is None:
+            raise NoPhase
+        if found is not None or self._overlaps(variable, offset, type_.bytes):
+            raise Refusal(f"parameter {variable.name!r} is read in other pieces than it was written in")
+        return self.run.zero(type_)
+
+    def put_parameter(self, variable: Variable, offset: int, value: Value, where: int) -> None:
+        old = self.parameters.get((variable, offset))
+        if old is None or old.type.bits != value.type.bits:
+            known = (variable, offset) not in self.parameters or old is not None
+            if known and self._overlaps(variable, offset, value.type.bytes):
+                raise Refusal(f"parameter {variable.name!r} is written in pieces of several sizes")
+            old = self.run.zero(value.type)
+        if where & self.splits.live != self.splits.live:
+            value = merged(where, value, old)
+        self.parameters[variable, offset] = value
+
+    def _overlaps(self, variable: Variable, offset: int, size: int) -> bool:
+        return any(
+            item is variable
+            and (value is None or (start < offset + size and offset < start + value.type.bytes))
+            for (item, start), value in self.parameters.items()
+        )
+
     # -- what ``warp.Warp`` asks for ---------------------------------------------------------------------------------------
 
     def meet(self, meeting: Meeting) -> None:
         self.run.meet(self, meeting)
 
-    def enter(self, function: object, lanes: int) -> tuple[int, int, object]:
-        raise Refusal("an indirect call")
+    def enter(self, function: tuple[Call, int], lanes: int) -> tuple[int, int, Frame]:
+        call, number = function
+        return number, self.run.program.entries[number], call.enter(self, number, lanes)
 
-    def leave(self, payload: object, lanes: int) -> None:
-        """Calls pass nothing yet."""
+    def leave(self, payload: Frame, lanes: int) -> None:
+        payload.call.leave(self, payload.callee, lanes)
 
 
 def merged(where: int, new: Value, old: Value) -> Value:

@@ -17,6 +17,7 @@ from ..isa.spaces import WINDOWS
 from ..isa.types import scalar_type
 from ..isa.words import Value
 from ..ptx.syntax import Instruction, Register, Variable
+from .classes_calls import parameter_step
 from .classes_exchange import Exchange, perform
 from .classes_operands import guard_of, reader
 from .lanes_operands import Prepare, address_of, address_operand, destinations, value_sources
@@ -89,11 +90,19 @@ def _make_step(run: ClassRun, to: Prepare, instruction: Instruction) -> Step | N
         return _count_guard(run, instruction)
     if effect == "exchange":
         return _exchange(run, to, instruction)
+    if effect in ("load", "store") and instruction.spelling.space == "param":
+        base = address_operand(instruction).base
+        if isinstance(base, Variable) and base not in run.program.kernel.params:
+            return parameter_step(run, to, instruction)
     if effect == "load":
         return _load(run, to, instruction)
     if effect in ("", "special") and has_meaning(instruction.spelling):
         return _compute(run, to, instruction)
-    raise Refusal("what it does may differ between blocks")
+    if effect in ("store", "atomic", "reduction"):
+        raise Refusal(
+            f"the control flow depends on {instruction.spelling.space} memory that the kernel writes"
+        )
+    raise Refusal("the control flow depends on it")
 
 
 def _count_guard(run: ClassRun, instruction: Instruction) -> Step | None:
@@ -174,7 +183,7 @@ def _load(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
     targets = destinations(instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = run.predicated(instruction)
-    fetch = _fetcher(run, str(space_name), operand.base, instruction)
+    fetch = _fetcher(run, str(space_name), instruction)
     base: Callable[[State], Lanes]
     if isinstance(operand.base, Register):
         register = operand.base
@@ -211,11 +220,9 @@ def _load(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
     return step
 
 
-def _fetcher(run: ClassRun, space: str, base: object, instruction: Instruction) -> Callable[[int, int], int]:
+def _fetcher(run: ClassRun, space: str, instruction: Instruction) -> Callable[[int, int], int]:
     plan, memory = run.plan, run.memory
     start = plan.parameter_address
-    if space == "param" and isinstance(base, Variable) and base not in run.program.kernel.params:
-        raise Refusal("a parameter of a call")
     if space in ("shared", "local"):
         raise Refusal(f"what it reads from {space} memory may differ between blocks")
     if instruction.effect != "load" or "volatile" in instruction.opcode.split("."):

@@ -27,18 +27,20 @@ LONGEST = 30_000
 
 @dataclass(frozen=True)
 class Counts:
-    """Per block of a program: executions by warps and lanes, divergent and taken branches."""
+    """Per block of a program: executions by warps and lanes, divergent and taken branches; per predicated instruction the lanes
+    whose guard held, ``None`` if that was not counted."""
 
     program: Any = field(repr=False, compare=False)
     warps: list[int]
     lanes: list[int]
     divergent: list[int]
     taken: list[int]
+    predicated: list[int | None]
 
     @classmethod
-    def of(cls, program: Any, observation: Any) -> Counts:
-        columns = (observation.block_warps, observation.block_lanes, observation.divergent, observation.taken)
-        return cls(program, *([int(number) for number in column] for column in columns))
+    def of(cls, program: Any, seen: Any) -> Counts:
+        columns = (seen.block_warps, seen.block_lanes, seen.divergent, seen.taken, seen.predicated)
+        return cls(program, *([None if n is None else int(n) for n in column] for column in columns))
 
     @property
     def executed(self) -> int:

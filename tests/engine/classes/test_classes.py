@@ -67,19 +67,23 @@ def compare(kernel: ge.Kernel, grid: Any, block: Any, numbers: tuple[Any, ...]) 
     found = by_classes(kernel, grid, block, numbers)
     if isinstance(found, str):
         return found
-    assert found == expected, f"{kernel.name} {grid=} {block=} {numbers=}: {difference(found, expected)}"
+    wrong = difference(found, expected)
+    assert not wrong, f"{kernel.name} {grid=} {block=} {numbers=}: {wrong}"
     return "equal"
 
 
 def difference(found: Counts, expected: Counts) -> str:
-    """The first block whose counts differ."""
-    for index, block in enumerate(expected.program.blocks):
-        for column in ("warps", "lanes", "divergent", "taken"):
-            one, other = getattr(found, column)[index], getattr(expected, column)[index]
-            if one != other:
-                line = block.instructions[0].span.line if block.instructions else "?"
-                return f"block {index} {block.label} of line {line}: {column} {one}, but {other}"
-    return "nothing differs"
+    """Where two counts differ first, empty if nowhere."""
+    for column in ("warps", "lanes", "divergent", "taken", "predicated"):
+        pairs = zip(getattr(found, column), getattr(expected, column), strict=True)
+        for index, (one, other) in enumerate(pairs):
+            if one is not None and one != other:
+                if column == "predicated":
+                    where = expected.program.predicated[index]
+                else:
+                    where = next(iter(expected.program.blocks[index].instructions), None)
+                return f"{column} {index} at line {where and where.span.line}: {one}, but {other}"
+    return ""
 
 
 def launch_of(kernel: ge.Kernel, chance: random.Random) -> tuple[Any, Any, tuple[Any, ...]]:

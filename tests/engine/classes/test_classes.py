@@ -151,3 +151,27 @@ def test_random_kernels_of_hypothesis(data: st.DataObject) -> None:
     note(text)
     kernel = ge.parse(text, path="k.ptx")["k"]
     compare(kernel, *launch_of(kernel, random.Random(data.draw(st.integers(0, 10**6)))))
+
+
+def test_random_kernels_on_large_grids() -> None:
+    """Millions of blocks in a row count as the same blocks in rows do, where the kernel puts the index together."""
+    equal = 0
+    for seed in range(FIRST, FIRST + 6 * LAUNCHES):
+        chance = random.Random(seed)
+        wide, tall = chance.choice([(1000, 4001), (65537, 33), (3, 50000), (4096, 4096)])
+        block = chance.choice([32, 33, 64, (16, 2), (10, 10), 128])
+        about = chance.choice([64 * wide * tall, 1000, 64])
+        numbers = tuple(np.int32(random_number(chance, about, 32)) for _ in range(3))
+        row = control_kernel(Seeded(seed))
+        rows = row.replace("mov.u32 %x1, %ctaid.y;", "mov.u32 %x1, %ctaid.z;").replace(
+            "mov.u32 %v4, %ctaid.x;",
+            "mov.u32 %x0, %nctaid.x; mov.u32 %x1, %ctaid.y; mov.u32 %x2, %ctaid.x; mad.lo.u32 %v4, %x1, %x0, %x2;",
+        )
+        one = by_classes(ge.parse(row, path=f"seed{seed}.ptx")["k"], wide * tall, block, numbers)
+        if isinstance(one, str):
+            continue
+        other = by_classes(ge.parse(rows, path=f"seed{seed}.ptx")["k"], (wide, tall), block, numbers)
+        if isinstance(other, Counts):
+            assert one == other, seed
+            equal += 1
+    assert equal >= 4 * LAUNCHES

@@ -5,7 +5,7 @@ Counts are checked against their closed forms.
 
 from __future__ import annotations
 
-import math
+import statistics
 import time
 from typing import Any
 
@@ -15,7 +15,7 @@ import gpuperf_engine as ge
 from tests.engine.classes.measured import LARGE, Case, lanes_at
 from tests.engine.classes.running import KERNELS
 
-__all__ = ["rows"]
+__all__ = ["rows", "summary"]
 
 TEXT = (KERNELS / "measured.ptx").read_text(encoding="utf-8")
 
@@ -36,28 +36,36 @@ def _check(case: Case, profile: ge.Profile) -> None:
         raise AssertionError(f"{case.title}: {found}, expected {case.expected}")
 
 
+def _measure(case: Case, runs: int) -> tuple[float, float]:
+    """CPU seconds of the first launch, which also slices the kernel, and the median of so many more."""
+    device = ge.Device(memory_bytes=1 << 16, max_instructions=10**18, observe=())
+    out = device.zeros(32, np.uint32)
+    kernel = ge.parse(TEXT, path="measured.ptx")[case.entry]
+    seconds = []
+    for _ in range(runs + 1):
+        start = time.process_time()
+        profile = device.launch(kernel, case.grid, case.block, [out, *case.numbers], demand="control")
+        seconds.append(time.process_time() - start)
+        _check(case, profile)
+    return seconds[0], statistics.median(seconds[1:])
+
+
 def rows(runs: int) -> list[str]:
-    """A line per launch: the median of so many on one device, after a first one, which also slices the kernel."""
-    lines = [
-        "| kernel | grid | block | threads | first, s | again, s | goal, s |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    module = ge.parse(TEXT, path="measured.ptx")
+    """A line per launch."""
+    lines = ["| kernel | grid | block | first, CPU ms | again, CPU ms |", "|---|---:|---:|---:|---:|"]
     for case in LARGE:
-        seconds = []
-        device = ge.Device(memory_bytes=1 << 16, max_instructions=10**18, observe=())
-        out = device.zeros(32, np.uint32)
-        for _ in range(runs + 1):
-            start = time.perf_counter()
-            profile = device.launch(
-                module[case.entry], case.grid, case.block, [out, *case.numbers], demand="control"
-            )
-            seconds.append(time.perf_counter() - start)
-            _check(case, profile)
-        threads = math.prod(profile.grid) * math.prod(profile.block)
-        first, *again = seconds
-        lines.append(
-            f"| {case.title} | {_shape(case.grid)} | {_shape(case.block)} | {threads:.1e} | {first:.3f} "
-            f"| {sorted(again)[runs // 2]:.3f} | {case.seconds:g} |"
-        )
+        first, again = (f"{seconds * 1e3:.1f}" for seconds in _measure(case, runs))
+        lines.append(f"| {case.title} | {_shape(case.grid)} | {_shape(case.block)} | {first} | {again} |")
     return lines
+
+
+def summary(runs: int) -> str:
+    """A line for a table of figures."""
+    wanted = {
+        "saxpy_wide": "saxpy on 2³¹−1 blocks of 1,024",
+        "rows": "a triangular loop to 10⁹",
+        "triple": "a triple nest to 10⁶",
+    }
+    found = {case.entry: _measure(case, runs)[1] for case in LARGE if case.entry in wanted}
+    figures = ", ".join(f"{found[entry] * 1e3:.0f}" for entry in wanted)
+    return f"| count {', '.join(wanted.values())} | {figures} ms of CPU |"

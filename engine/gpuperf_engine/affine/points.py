@@ -355,8 +355,9 @@ def _under(weight: Polynomial, x: int, y: int, rest: _System, limit: _Bound) -> 
     first, n = rest.lo[x], rest.hi[x] - rest.lo[x] + 1
     slope = limit[0].get(x, 0)
     b = slope * first + limit[1]
-    weight = substitute(weight, x, ({x: 1}, first)) if first else weight
     x_degree, y_degree = max(e[x] for e in weight), max(e[y] for e in weight)
+    if x_degree and first:
+        weight = substitute(weight, x, ({x: 1}, first))
     if x_degree == 0 and y_degree == 1:
         sums = [[n, floor_sum(n, limit[2], slope, b)]]
     else:

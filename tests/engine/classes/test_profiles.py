@@ -1,0 +1,52 @@
+"""Launches that are large enough to be counted in classes, and small enough to run whole: the profiles are the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from tests.engine.classes.measured import (
+    Case,
+    after,
+    all_pairs,
+    digits,
+    flat_picture,
+    grid_stride,
+    lower_triangle,
+    saxpy_narrow,
+    saxpy_wide,
+    stencil,
+    swizzle,
+)
+from tests.engine.classes.running import module
+from tests.engine.test_demands import counts
+
+MEDIUM = (
+    saxpy_wide(90_000, 128, 11_000_003),
+    saxpy_narrow(90_000, 128, 11_000_003),
+    grid_stride(64, 256, 200_000_001),
+    stencil((250, 400), (32, 8), 7_991, 3_190),
+    after(60, 256, 15_360),
+    lower_triangle((300, 300), (16, 16), 4_790),
+    all_pairs(24, 256, 6_144),
+    flat_picture(40_000, 256, 10_239_900, 128, 30_000),
+    digits(20_000, 256, 5_200_000, 2_000, 100_000),
+    swizzle(400, 300, 8),
+)
+
+
+@pytest.mark.parametrize("case", MEDIUM, ids=lambda case: case.entry)
+def test_same_profile(case: Case) -> None:
+    found = {}
+    for demand in ("control", "values"):
+        device = ge.Device(memory_bytes=1 << 16, observe=())
+        arguments: list[Any] = [device.zeros(32, np.uint32), *case.numbers]
+        kernel = module("measured")[case.entry]
+        found[demand] = device.launch(kernel, case.grid, case.block, arguments, demand=demand)
+    classes, every = found["control"], found["values"]
+    assert (classes.method, every.method) == ("classes", "every block"), classes.method_reason
+    assert counts(classes) == counts(every)
+    assert 0 < classes.share_executed < 0.01

@@ -36,10 +36,18 @@ def nvprof() -> str:
     return NOTE.format(source=source) + render() + "\n" + fft512()
 
 
+def network() -> str:
+    """The convolutional network of the examples, counted by its control slice."""
+    from benchmarks.network import render
+
+    return NOTE.format(source="benchmarks/network.py and examples/cnn") + render()
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/instructions.md": instructions,
     "docs/machines.md": machines,
     "docs/nvprof.md": nvprof,
+    "docs/network.md": network,
 }
 
 

@@ -319,8 +319,8 @@ class Profile:
 
     ``opcodes`` is thread level, keyed by the opcode as written without guard and operands, ``warp_opcodes`` beside it;
     ``by_category`` thread level; ``units`` warp level by execution unit; ``flops`` thread level by precision (``hp sp dp``).
-    ``demand`` is what ran (``control addresses values``), ``share_executed`` the thread instructions that the analysis executed
-    for it, as a part of ``thread_instructions``.
+    ``demand`` is what ran (``control addresses values``), ``slice_share`` the thread instructions that belong to it and
+    ``share_executed`` those that the analysis executed for it, which need not be all, as parts of ``thread_instructions``.
     """
 
     kernel: str
@@ -357,6 +357,7 @@ class Profile:
     records: tuple[Any, ...] = field(default=(), repr=False, compare=False)
     notes: tuple[str, ...] = ()
     #: ``classes`` (of blocks that behave alike, each counted once) or ``every block``, and why not by classes
+    slice_share: float = 1.0
     method: str = "every block"
     method_reason: str = ""
     #: how it was analysed, for people: which kernel had to run on the slow backend and why; never compared nor in ``to_dict``
@@ -431,6 +432,7 @@ _PROFILE_KEYS = (
     "launches",
     "demand",
     "share_executed",
+    "slice_share",
     "method",
     "method_reason",
     "static_instructions",

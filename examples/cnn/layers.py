@@ -227,10 +227,10 @@ class Network:
         )
 
 
-def small_network(batch: int = 2) -> Network:
-    """The network of this module for as many images, with random weights, equal in every process."""
+def small_network(batch: int = 2, side: int = 32) -> Network:
+    """The network of this module for so many images of side × side (a multiple of 16), with random weights, equal in every process."""
     rng = np.random.default_rng(21)
-    network = Network(rng.standard_normal((batch, 3, 32, 32), np.float32), rng)
+    network = Network(rng.standard_normal((batch, 3, side, side), np.float32), rng)
 
     def normalise(name: str, activation: str = "relu6") -> None:
         network.batch_norm(f"{name}.norm")

@@ -20,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 
 def profiles(network: Network, demand: str = "control") -> list[ge.Profile]:
     """Run the layers in order and count. With the demand ``control`` no layer is computed: only what decides where threads go."""
-    device = ge.Device(observe=())
+    device = ge.Device(observe=(), memory_bytes=64 << 30)
     tensors = {name: device.array(value, name=name) for name, value in network.tensors.items()}
     modules: dict[str, ge.Module] = {}
     found = []
@@ -37,15 +37,22 @@ def profiles(network: Network, demand: str = "control") -> list[ge.Profile]:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the table of ``gpuperf profile --format csv``, with the name of each layer behind it."""
+    """Write the table of ``gpuperf profile --format csv``, with the name of each layer and the share of its slice behind it."""
     parser = argparse.ArgumentParser(description="count the layers of a small convolutional network")
     parser.add_argument("--batch", type=int, default=2, help="images (default: 2)")
+    parser.add_argument(
+        "--side", type=int, default=32, help="their height and width, a multiple of 16 (default: 32)"
+    )
     parser.add_argument("--demand", choices=("control", "addresses", "values"), default="control")
     parser.add_argument("-o", "--output", default="-", help="file to write (default: standard output)")
     given = parser.parse_args(arguments)
-    network = small_network(given.batch)
-    names = [layer.name for layer in network.layers]
-    table = ge.csv_text(profiles(network, given.demand), {"layer": names})
+    network = small_network(given.batch, given.side)
+    found = profiles(network, given.demand)
+    further = {
+        "layer": [layer.name for layer in network.layers],
+        "slice_percent": [100 * profile.slice_share for profile in found],
+    }
+    table = ge.csv_text(found, further)
     if given.output == "-":
         sys.stdout.write(table)
     else:

@@ -8,7 +8,7 @@ import pytest
 from cnn.layers import small_network
 from cnn.network import main, profiles
 
-SLICE, NETWORK = 0.10, 22
+SLICE, EXECUTED, NETWORK = 0.10, 0.01, 22
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,22 @@ def test_every_count_is_that_of_the_whole_program(counted):
 
 
 def test_the_slice_is_a_small_part(counted):
+    every = sum(profile.thread_instructions for profile in counted)
+    sliced = sum(profile.slice_share * profile.thread_instructions for profile in counted)
     ran = sum(profile.share_executed * profile.thread_instructions for profile in counted)
-    assert 0 < ran <= SLICE * sum(profile.thread_instructions for profile in counted)
+    assert 0 < ran <= sliced <= SLICE * every
+    assert all(profile.share_executed <= profile.slice_share < 1 for profile in counted)
+
+
+def test_blocks_that_behave_alike_run_once():
+    """64 images of 224 × 224 take as long as two of 32 × 32, and for each count there is a formula in the two sizes."""
+    few, many = (profiles(small_network(batch, side)) for batch, side in ((2, 32), (64, 224)))
+    every = sum(profile.thread_instructions for profile in many)
+    assert sum(profile.share_executed * profile.thread_instructions for profile in many) <= EXECUTED * every
+    assert sum(profile.slice_share * profile.thread_instructions for profile in many) <= SLICE * every
+    for one, other in zip(few[:-3], many[:-3], strict=True):  # up to the layers that see no pixels any more
+        fma = "fma.rn.f32"
+        assert other.opcodes.get(fma, 0) == one.opcodes.get(fma, 0) * (64 * 224**2) // (2 * 32**2)
 
 
 def test_the_script_writes_a_row_per_layer(tmp_path, capsys):

@@ -104,8 +104,10 @@ class Observation:
 
     def executed_in(self, program: Program) -> int:
         """Thread instructions that these counters mean were executed, with what the slice leaves out left out."""
-        if self.ran is not None:
-            return self.ran
+        return self.sliced_in(program) if self.ran is None else self.ran
+
+    def sliced_in(self, program: Program) -> int:
+        """Thread instructions of the slice in all blocks, whether these had to run or not."""
         only = None if self.executed is None else self.executed.instructions
         return sum(
             int(self.block_lanes[block.index]) * sum(only is None or item in only for item in block.tally)

@@ -72,6 +72,7 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         launches=1,
         demand="values" if executed is None else executed.demand,
         share_executed=observation.executed_in(program) / max(1, totals.thread_instructions),
+        slice_share=observation.sliced_in(program) / max(1, totals.thread_instructions),
         thread_instructions=totals.thread_instructions,
         warp_instructions=totals.warp_instructions,
         thread_instructions_predicated_on=totals.thread_instructions_predicated_on,

@@ -32,15 +32,22 @@ def explain(profile: Profile, lines: int = 10) -> Explanation:
             hint="explain the profile that Device.launch returned",
         )
     program: Program = profile.records[0].program
-    counters = Observation.empty(program, frozenset())
-    for record in profile.records:
-        counters.add(record.observation)
+    counters = _summed([record.observation for record in profile.records])
     causes = CauseFinder(program, dependence_of(program), [record.plan for record in profile.records])
     return Explanation(
         tuple(_loops(program, counters, causes)),
         tuple(_branches(program, counters, causes)),
         _hottest(profile.by_source_line or profile.by_line, lines),
     )
+
+
+def _summed(parts: Sequence[Observation]) -> Observation:
+    """The counters of several launches, as Python integers where a sum could leave 64 bits."""
+    if len(parts) == 1:
+        return parts[0]
+    names = ("block_warps", "block_lanes", "divergent", "taken", "predicated")
+    sums = {name: sum(getattr(part, name).astype(object) for part in parts) for name in names}
+    return Observation(**sums, sites=None)
 
 
 def _hottest(lines: Sequence[LineProfile], count: int) -> tuple[LineProfile, ...]:

@@ -35,7 +35,8 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
         first,
         launches=sum(profile.launches for profile in profiles),
         demand=min((profile.demand for profile in profiles), key=DEMANDS.index),
-        share_executed=_share(profiles),
+        share_executed=_share(profiles, "share_executed"),
+        slice_share=_share(profiles, "slice_share"),
         method="classes" if all(profile.method == "classes" for profile in profiles) else "every block",
         method_reason=next((profile.method_reason for profile in profiles if profile.method_reason), ""),
         thread_instructions=sum(profile.thread_instructions for profile in profiles),
@@ -73,11 +74,11 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
     )
 
 
-def _share(profiles: Sequence[Profile]) -> float:
-    """The part of all thread instructions that was executed."""
+def _share(profiles: Sequence[Profile], name: str) -> float:
+    """A part of the thread instructions of each, as a part of all."""
     every = sum(profile.thread_instructions for profile in profiles)
-    executed = sum(profile.share_executed * profile.thread_instructions for profile in profiles)
-    return executed / every if every else 1.0
+    part = sum(getattr(profile, name) * profile.thread_instructions for profile in profiles)
+    return part / every if every else 1.0
 
 
 def _counts(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -105,10 +105,10 @@ class MachineError(EngineError):
     """A machine description that is missing, malformed or not able to run the kernel."""
 
 
-def nearest(name: str, known: Iterable[str], *, noun: str = "name") -> str:
+def nearest(name: object, known: Iterable[str], *, noun: str = "name") -> str:
     """A hint: the closest known name, or the whole list where it is short."""
     candidates = sorted(set(known))
-    close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(str(name)[:200], candidates, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]!r}?"
     if not candidates:

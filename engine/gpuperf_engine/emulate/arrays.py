@@ -6,7 +6,8 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -55,21 +56,31 @@ class DeviceArray:
             raise TypeError("a zero-dimensional device array has no length")
         return self.shape[0]
 
+    def __iter__(self) -> Iterator[DeviceArray]:
+        return (self[index] for index in range(len(self)))
+
     def __getitem__(self, key: slice | int) -> DeviceArray:
         """A view of consecutive elements along the first axis; ``x[128:]``, ``x[8:16]``, ``x[3]``. No steps."""
         if not self.shape:
             raise LaunchError("a zero-dimensional device array cannot be sliced")
-        if isinstance(key, slice):
-            start, stop, step = key.indices(self.shape[0])
+        try:
+            given = key.indices(self.shape[0]) if isinstance(key, slice) else operator.index(key)
+        except TypeError:
+            raise LaunchError(
+                f"a device array cannot be indexed with {key!r:.60}",
+                hint="accepted: x[128:], x[8:16], x[3]; x.numpy()[…] takes everything NumPy does",
+            ) from None
+        if isinstance(given, tuple):
+            start, stop, step = given
             if step != 1:
                 raise LaunchError(
                     f"a view with step {step}", hint="device views are consecutive: use steps of 1"
                 )
             shape = (max(0, stop - start), *self.shape[1:])
         else:
-            start = int(key) + (self.shape[0] if int(key) < 0 else 0)
+            start = given + (self.shape[0] if given < 0 else 0)
             if not 0 <= start < self.shape[0]:
-                raise LaunchError(f"index {int(key)} of an array of length {self.shape[0]}")
+                raise LaunchError(f"index {given} of an array of length {self.shape[0]}")
             shape = self.shape[1:]
         row = self.dtype.itemsize * math.prod(self.shape[1:])
         return DeviceArray(self.runtime, self.allocation, self.offset + start * row, shape, self.dtype)

@@ -64,6 +64,11 @@ def program_of(kernel: Function) -> Program:
     return found
 
 
+def _check_kernel(kernel: object) -> None:
+    if not isinstance(kernel, Function):
+        raise LaunchError(f"a {type(kernel).__name__} is no kernel", hint='write module["name"]')
+
+
 def _backend(name: str) -> Backend:
     if name == "native":
         from .native import NativeBackend
@@ -89,8 +94,13 @@ class Runtime:
         max_instructions: int = MAX_INSTRUCTIONS,
         resources: str = "estimate",
     ) -> None:
-        self.observe = frozenset(observe)
-        for name in sorted(self.observe - set(OBSERVABLE)):
+        try:
+            self.observe = frozenset((observe,) if isinstance(observe, str) else observe)
+        except TypeError:
+            raise UnknownName(
+                f"cannot observe {observe!r:.60}", hint=nearest(observe, OBSERVABLE, noun="observation")
+            ) from None
+        for name in sorted(self.observe - set(OBSERVABLE), key=str):
             raise UnknownName(f"cannot observe {name!r}", hint=nearest(name, OBSERVABLE, noun="observation"))
         if backend not in BACKENDS:
             raise UnknownName(f"no backend {backend!r}", hint=nearest(backend, BACKENDS, noun="backend"))
@@ -156,8 +166,8 @@ class Runtime:
 
     def memset(self, array: DeviceArray, value: object) -> None:
         """Set every element of an array or view to one value."""
+        self._own(array)
         before = self._before(array)
-        self._address_of(array)
         one = converted(value, array.dtype)
         if one.size != 1:
             raise LaunchError(
@@ -172,6 +182,7 @@ class Runtime:
     def copy(self, target: DeviceArray, source: NDArray[Any] | DeviceArray) -> None:
         """Copy host → device or device → device; both sides must have the same number of bytes. Host data is converted to
         the array's dtype if that keeps its kind (``np.can_cast(…, "same_kind")``)."""
+        self._own(target)
         before = self._before(target)
         kind = "copy-in"
         objects: tuple[DeviceArray, ...] = (target,)
@@ -198,6 +209,7 @@ class Runtime:
 
     def symbol(self, kernel: Function, name: str) -> DeviceArray:
         """The array of a ``__constant__`` or ``__device__`` variable of the kernel's module. Raises ``UnknownName``."""
+        _check_kernel(kernel)
         variable = kernel.module.variable(name)
         if variable.space not in ("global", "const") or variable.linkage == "extern":
             raise UnknownName(
@@ -293,8 +305,7 @@ class Runtime:
         ``sampled``: threads alone are observed, whatever the device observes; only the CTAs of ``threads_of`` run if others cannot
         notice; nothing is recorded.
         """
-        if not isinstance(kernel, Function):
-            raise LaunchError(f"a {type(kernel).__name__} is no kernel", hint='launch module["name"]')
+        _check_kernel(kernel)
         if not kernel.is_entry:
             raise LaunchError(
                 f"{kernel.name!r} is a device function (.func)",
@@ -424,6 +435,14 @@ class Runtime:
         if argument.runtime is not self:
             raise LaunchError(f"array {argument.name!r} is on another device")
         return argument.address
+
+    def _own(self, array: object) -> None:
+        """Raises ``LaunchError`` unless this is an array on this device."""
+        if self._address_of(array) is None:
+            raise LaunchError(
+                f"a {type(array).__name__} is no device array",
+                hint="make one with array(), zeros() or empty()",
+            )
 
     def _name_by_parameter(self, kernel: Function, args: Sequence[object]) -> None:
         prefix = f"{kernel.name}_param_"

@@ -8,6 +8,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 import math
+import operator
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -100,15 +101,21 @@ class LaunchPlan:
 def _dim3(value: object, what: str, limits: Dim3) -> Dim3:
     parts: Sequence[Any] = value if isinstance(value, (tuple, list)) else (value,)
     accepted = f"an int or a tuple of up to three ints, 1 to {limits[0]:,} × {limits[1]:,} × {limits[2]:,}"
-    if not 1 <= len(parts) <= 3 or any(
-        isinstance(part, bool) or not hasattr(part, "__index__") for part in parts
-    ):
+    if not 1 <= len(parts) <= 3 or not all(map(is_whole, parts)):
         raise LaunchError(f"{what} is {value!r}", hint=f"accepted: {accepted}")
     shape = tuple(int(part.__index__()) for part in parts) + (1,) * (3 - len(parts))
     for axis, size, limit in zip("xyz", shape, limits):
         if not 1 <= size <= limit:
             raise LaunchError(f"{what}.{axis} is {size:,}", hint=f"accepted: {accepted}")
     return shape[0], shape[1], shape[2]
+
+
+def is_whole(value: object) -> bool:
+    """Whether this is an integer, of Python or NumPy, and no ``bool``."""
+    try:
+        return not isinstance(value, bool) and operator.index(value) is not None  # type: ignore[arg-type]
+    except TypeError:
+        return False
 
 
 def shared_limit(target: str) -> int:
@@ -150,7 +157,7 @@ def check_shape(program: Program, grid: object, block: object, shared_bytes: int
             span=kernel.span,
             hint=f"a thread has at most {LOCAL_LIMIT:,} bytes",
         )
-    if isinstance(shared_bytes, bool) or not hasattr(shared_bytes, "__index__") or shared_bytes < 0:
+    if not is_whole(shared_bytes) or shared_bytes < 0:
         raise LaunchError(
             f"shared_bytes is {shared_bytes!r}", hint="accepted: bytes of dynamic shared memory, 0 or more"
         )
@@ -201,6 +208,12 @@ AddressOf = Callable[[object], int | None]
 def marshal(kernel: Function, arguments: Sequence[object], address_of: AddressOf) -> bytes:
     """The parameter buffer. Raises ``LaunchError`` for a wrong number, type, width or range of arguments."""
     params = kernel.params
+    if not isinstance(arguments, (list, tuple)):
+        raise LaunchError(
+            f"args is a {type(arguments).__name__}",
+            span=kernel.span,
+            hint=f"accepted: a list of the {len(params)} arguments of {kernel.name!r}",
+        )
     if len(arguments) != len(params):
         listed = ", ".join(_describe(param) for param in params) or "none"
         raise LaunchError(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields, replace
 from typing import Any
 
+from ..errors import EngineError
 from ..flow.slicing import DEMANDS
 from ..results import (
     BlockProfile,
@@ -24,9 +25,9 @@ __all__ = ["add_profiles"]
 
 def add_profiles(profiles: Sequence[Profile]) -> Profile:
     """The sum of the profiles of launches of the same kernel, in launch order; shapes are those of the first launch,
-    resources the largest. Raises ``ValueError`` if there are none."""
+    resources the largest. Raises ``EngineError`` if there are none."""
     if not profiles:
-        raise ValueError("no profiles to add")
+        raise EngineError("no profiles to add")
     if len(profiles) == 1:
         return profiles[0]
     first = profiles[0]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import PtxError
 from ..isa.special import WARP_SZ
 from . import constants, raw
 from .reader import read_module
@@ -66,11 +67,15 @@ def parse(text: str | bytes, path: str = "<string>") -> Module:
 
     Raises ``PtxSyntaxError`` where the text is not PTX and ``PtxError`` where it is, but means nothing.
     """
+    if not isinstance(text, (str, bytes, bytearray)):
+        raise PtxError(
+            f"a {type(text).__name__} is no PTX text", hint="give a str or bytes, e.g. Path(…).read_bytes()"
+        )
     decoded = text if isinstance(text, str) else _decode(text)
     return read_module(Text(decoded.removeprefix("\ufeff"), path), _Grammar())
 
 
-def _decode(data: bytes) -> str:
+def _decode(data: bytes | bytearray) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

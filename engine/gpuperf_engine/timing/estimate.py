@@ -45,7 +45,7 @@ def estimate(
     """
     if model not in MODELS:
         raise UnknownName(f"unknown model of time {model!r}", hint=nearest(model, MODELS, noun="model"))
-    if isinstance(machine, str):
+    if not isinstance(machine, Machine):
         machine = load_machine(machine, search)
     if isinstance(profile, TimingInput):
         return _predict(profile, machine, model)

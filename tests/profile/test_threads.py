@@ -261,6 +261,18 @@ def sample_integer(x: int) -> int:
     return before if x == 3 else before + 1 + (x + 1) + x
 
 
+def test_a_sample_of_the_largest_grid_costs_its_threads(backend: str) -> None:
+    """Nothing is as large as the grid: this one would need hours, or gigabytes."""
+    device = ge.Device(backend=backend, memory_bytes=1 << 20)
+    kernel = ge.parse(UNEVEN, path="k.ptx")["k"]
+    sample = device.sample(kernel, (2**31 - 1, 65535), 32, [device.zeros(1)], ctas=5)
+    assert sample.ctas_run == sample.threads == 5
+    assert sample.of_threads == (2**31 - 1) * 65535 * 32
+    assert sample.places[2] == ((2**30 - 1, 32767, 0), (16, 0, 0))
+    with pytest.raises(ge.LaunchError, match="do not fit"):
+        device.sample(kernel, (2**31 - 1, 65535), 32, [device.zeros(1)], ctas=10**9)
+
+
 def test_a_sample_runs_all_ctas_where_others_could_notice(backend: str) -> None:
     body = """
     ld.param.u64 %rd0, [out];

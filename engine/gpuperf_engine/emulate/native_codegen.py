@@ -264,7 +264,8 @@ def _write_entry(frame: Frame) -> None:
 
 
 def _find_counters(frame: Frame, columns: int) -> None:
-    """``%threads``: where the counters of this warp's lanes are, or room that nobody reads if its CTA is not kept."""
+    """``%threads``: where the counters of this warp's lanes are, or room that nobody reads if its CTA is not kept. The place of
+    the CTA among those kept is found by bisection."""
     writer = frame.writer
     base, spare, kept = (
         writer.op(f"load ptr, ptr {frame.field('%ctx', offset)}")
@@ -272,13 +273,34 @@ def _find_counters(frame: Frame, columns: int) -> None:
     )
     cta, state = frame.field("%cta", Cta.INDEX), frame.field("%st", State.INDEX)
     index = writer.op(f"load i64, ptr {cta}")
-    place = writer.op(f"load i32, ptr {writer.op(f'getelementptr i32, ptr {kept}, i64 {index}')}")
+    count = writer.op(f"load i64, ptr {frame.field('%ctx', Context.KEPT_COUNT)}")
+    for name, start in (("low", "0"), ("high", count)):
+        writer.do(f"%{name} = alloca i64")
+        writer.do(f"store i64 {start}, ptr %{name}")
+    writer.do("br label %seek")
+    writer.start("seek")
+    low, high = (writer.op(f"load i64, ptr %{name}") for name in ("low", "high"))
+    writer.do(f"br i1 {writer.op(f'icmp ult i64 {low}, {high}')}, label %probe, label %sought")
+    writer.start("probe")
+    middle = writer.op(f"lshr i64 {writer.op(f'add i64 {low}, {high}')}, 1")
+    before = writer.op(f"icmp ult i64 {_kept_at(frame, kept, middle)}, {index}")
+    above = writer.op(f"add i64 {middle}, 1")
+    writer.do(f"store i64 {writer.op(f'select i1 {before}, i64 {above}, i64 {low}')}, ptr %low")
+    writer.do(f"store i64 {writer.op(f'select i1 {before}, i64 {high}, i64 {middle}')}, ptr %high")
+    writer.do("br label %seek")
+    writer.start("sought")
+    found = writer.op(f"icmp eq i64 {_kept_at(frame, kept, low)}, {index}")
     warps = writer.op(f"load i64, ptr {frame.field('%ctx', Context.WARPS)}")
     warp = writer.op(f"zext i32 {writer.op(f'load i32, ptr {state}')} to i64")
-    first = writer.op(f"mul i64 {writer.op(f'sext i32 {place} to i64')}, {warps}")
-    row = writer.op(f"mul i64 {writer.op(f'add i64 {first}, {warp}')}, {columns * COLUMN_BYTES}")
+    place = writer.op(f"add i64 {writer.op(f'mul i64 {low}, {warps}')}, {warp}")
+    row = writer.op(f"mul i64 {place}, {columns * COLUMN_BYTES}")
     own = writer.op(f"getelementptr i8, ptr {base}, i64 {row}")
-    writer.do(f"%threads = select i1 {writer.op(f'icmp sge i32 {place}, 0')}, ptr {own}, ptr {spare}")
+    writer.do(f"%threads = select i1 {found}, ptr {own}, ptr {spare}")
+
+
+def _kept_at(frame: Frame, kept: str, place: str) -> str:
+    cell = frame.writer.op(f"getelementptr i64, ptr {kept}, i64 {place}")
+    return frame.writer.op(f"load i64, ptr {cell}")
 
 
 _SAVED = (

@@ -136,6 +136,7 @@ class Worker:
             fields[Context.THREADS] = address_of(launch.table_of_threads.counts)
             fields[Context.THREADS_SPARE] = address_of(self.spare)
             fields[Context.KEPT] = address_of(launch.kept)
+            fields[Context.KEPT_COUNT] = len(launch.plan.kept)
         for offset, value in fields.items():
             struct.pack_into("<Q", self.context, offset, value % (1 << 64))
         struct.pack_into("<3i", self.context, Context.NTID, *plan.block)
@@ -216,9 +217,7 @@ class Launch:
         self.params = np.frombuffer(plan.parameters + bytes(16), dtype=np.uint8).copy()
         self.symbols = np.ascontiguousarray(np.append(plan.symbols, np.uint64(0)))
         self.table_of_threads = make_table(program, plan) if "threads" in observe else None
-        self.kept = np.full(plan.ctas if self.table_of_threads is not None else 0, -1, dtype=np.int32)
-        if self.table_of_threads is not None:
-            self.kept[list(plan.kept)] = np.arange(len(plan.kept), dtype=np.int32)
+        self.kept = np.array([*plan.kept, -1] if self.table_of_threads is not None else [], dtype=np.int64)
         self.workers: list[Worker] = []
         self.free: list[Slot] = []
         addresses = runtime_addresses(("run", "visit", "proceed"))

@@ -102,7 +102,8 @@ class Context:
     )
     THREADS = 352  # counters of single threads, COLUMN_BYTES each, by kept CTA and warp
     THREADS_SPARE = 360  # as much as one warp of a CTA that is not kept may write to
-    KEPT = 368  # i32 per CTA: its place among those that are kept, or −1
+    KEPT = 368  # their CTAs, i64, ascending, and −1 behind the last
+    KEPT_COUNT = 376
     BYTES = 384
 
 

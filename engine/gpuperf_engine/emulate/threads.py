@@ -64,6 +64,11 @@ def choose_ctas(wanted: object, grid: Dim3) -> Sequence[int]:
         number = int(wanted)
         if number >= 1:
             number = min(number, count)
+            if number > LIMIT_BYTES // COLUMN_BYTES:
+                raise LaunchError(
+                    f"counters of {number:,} CTAs do not fit into {LIMIT_BYTES:,} bytes",
+                    hint="keep fewer CTAs",
+                )
             return [(2 * place + 1) * count // (2 * number) for place in range(number)]
     elif isinstance(wanted, Sequence) and not isinstance(wanted, str) and len(wanted):
         return sorted({_cta(item, grid, count) for item in wanted})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,17 @@ from cases import SMALL, execute
 import gpuperf_engine as ge
 from gpuperf_engine.emulate import native_threads
 from gpuperf_engine.profile.groups import CLASSES
+from tests.engine.random_kernels import (
+    ACCUMULATORS,
+    INPUTS,
+    LOCK,
+    WORDS,
+    Choices,
+    Seeded,
+    gathered,
+    structured,
+    tangled,
+)
 from tests.engine.running import Engine, module
 from tests.examples.interpreter import Interpreter
 from tests.oracle.scalar import Buffer, Result, run
@@ -326,35 +337,17 @@ def test_examples_thread_by_thread(name: str) -> None:
         agree(profile, result)
 
 
-def test_random_kernels_thread_by_thread() -> None:
-    """Structured kernels of nested branches and loops over the thread's place."""
-    for seed in range(6):
-        rng = random.Random(seed)
-        text = module(f"    mov.u32 %r0, %tid.x;\n    mov.u32 %r1, %ctaid.x;\n{nest(rng, 0, [0])}\n    ret;")
-        expected = run(text, "k", 2, 40, [], by_thread=True)
-        for backend in ("lanes", "native"):
-            agree(launched(backend, text, 2, 40), expected)
-
-
-def nest(rng: random.Random, depth: int, label: list[int]) -> str:
-    """Statements on ``%r0`` and ``%r1`` that always end; loop counters are ``%r{10 + depth}``."""
-    lines = []
-    for _ in range(rng.randint(1, 3)):
-        label[0] += 1
-        name, kind = label[0], rng.randrange(4 if depth < 3 else 2)
-        test = f"    and.b32 %r2, %r0, {rng.choice((1, 3, 5, 8))};\n    setp.ne.u32 %p0, %r2, 0;"
-        if kind == 0:
-            lines.append(f"    mad.lo.u32 %r0, %r0, {rng.randrange(2, 9)}, %r1;")
-        elif kind == 1:
-            lines.append(f"{test}\n@%p0 xor.b32 %r0, %r0, {rng.randrange(64)};")
-        elif kind == 2:
-            inner = nest(rng, depth + 1, label)
-            lines.append(f"{test}\n@%p0 bra J{name};\n{inner}\nJ{name}:")
-        else:
-            counter = f"%r{10 + depth}"
-            inner = nest(rng, depth + 1, label)
-            lines.append(
-                f"    and.b32 {counter}, %r0, 3;\nL{name}:\n{inner}\n    setp.eq.u32 %p1, {counter}, 0;\n"
-                f"@%p1 bra E{name};\n    sub.u32 {counter}, {counter}, 1;\n    bra L{name};\nE{name}:"
-            )
-    return "\n".join(lines)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("shape", [structured, gathered, tangled], ids=lambda shape: shape.__name__)
+def test_random_kernels_thread_by_thread(shape: Callable[[Choices], str], seed: int) -> None:
+    """Loops per lane, switches, early returns, calls, recursion, barriers and exchanges; guards on anything."""
+    choices = Seeded(seed)
+    block, grid = (5, (33, 1, 2), (8, 5))[seed], seed + 1
+    text = shape(choices)
+    inputs = np.random.default_rng(seed).integers(0, 2**32, INPUTS, dtype=np.uint32)
+    totals = np.arange(ACCUMULATORS, dtype=np.uint32)
+    totals[LOCK] = 0
+    arrays = (inputs, np.zeros(int(np.prod(block)) * grid * WORDS, np.uint32), totals)
+    expected = run(text, "k", grid, block, [Buffer(array) for array in arrays], by_thread=True)
+    for backend in ("lanes", "native"):
+        agree(launched(backend, text, grid, block, arrays), expected)

@@ -43,6 +43,47 @@ DIVISORS = (2, 3, 4, 5, 7, 8, 14, 32, 33, 100, 128, 224, 1009)
 HEAD = """.version 8.0
 .target sm_90
 .address_size 64
+.func (.param .b32 r) inner (.param .b32 a)
+{
+    .reg .pred %q;
+    .reg .b32 %x;
+    ld.param.b32 %x, [a];
+    setp.gt.s32 %q, %x, 40;
+    @%q bra $more;
+    add.s32 %x, %x, 3;
+    st.param.b32 [r], %x;
+    ret;
+$more:
+    shr.s32 %x, %x, 1;
+    st.param.b32 [r], %x;
+    ret;
+}
+.func (.param .b32 r) helper (.param .b32 a, .param .b32 b)
+{
+    .reg .pred %q, %s;
+    .reg .b32 %x, %y, %z;
+    ld.param.b32 %x, [a];
+    ld.param.b32 %y, [b];
+    st.param.b32 [r], %y;
+    and.b32 %z, %x, 7;
+$again:
+    setp.eq.s32 %q, %z, 0;
+    @%q ret;
+    setp.eq.s32 %s, %x, 12345;
+    @%s exit;
+    sub.s32 %z, %z, 1;
+    setp.lt.s32 %q, %z, %y;
+    @!%q bra $again;
+    {
+    .param .b32 a0;
+    .param .b32 r0;
+    st.param.b32 [a0], %x;
+    call (r0), inner, (a0);
+    ld.param.b32 %x, [r0];
+    }
+    st.param.b32 [r], %x;
+    bra $again;
+}
 .visible .entry k(.param .u64 out, .param .u32 n, .param .u32 m, .param .u32 p)
 {
     .reg .pred %p<8>;
@@ -294,6 +335,19 @@ class _Writer:
                 self.emit(f"bra {after}")
         self.lines.append(f"{after}:")
 
+    def call(self) -> None:
+        guard = f"@{self.pick(('', '!'))}{self.flag()} " if self.chance(4) else ""
+        self.lines.append("{")
+        self.emit(".param .b32 a0", ".param .b32 b0", ".param .b32 r0")
+        self.emit(f"st.param.b32 [a0], {self.value()}", f"st.param.b32 [b0], {self.value()}")
+        if guard:
+            # what a call that does not happen returns is undefined
+            self.emit(f"{guard}call (r0), helper, (a0, b0)")
+        else:
+            self.emit("call (r0), helper, (a0, b0)")
+            self.emit(f"ld.param.b32 %v{self.choices.number(0, VALUES - 1)}, [r0]")
+        self.lines.append("}")
+
     def leave(self) -> None:
         flag = self.compare()
         if self.loops and not self.chance(4):
@@ -323,6 +377,8 @@ class _Writer:
                 self.leave()
             elif self.chance(3):
                 self.table()
+            elif self.chance(2):
+                self.call()
             else:
                 self.assign()
 

@@ -82,7 +82,9 @@ def by_classes(kernel: ge.Kernel, grid: Any, block: Any, numbers: tuple[Any, ...
     program, plan, memory = caught.value.args
     wanted = slice_of(program, "control", None)
     try:
-        return Counts.of(program, count_by_classes(program, plan, wanted.instructions, memory))
+        return Counts.of(
+            program, count_by_classes(program, plan, wanted.instructions, memory, guards=wanted.guards)
+        )
     except Refusal as refusal:
         return str(refusal)
 

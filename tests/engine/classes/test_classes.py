@@ -46,15 +46,10 @@ REFUSED = {
     "refused-data": "ld.global.u32",
     "refused-atomic_order": "atom.global.add.u32",
     "refused-local_array": "st.local.u32",
-    "warps-votes": "activemask.b32",
-    "warps-shuffled": "activemask.b32",
-    "warps-active": "activemask.b32",
     "warps-counted_barrier": "bar.red.popc.u32",
     "warps-through_shared": "st.shared.u32",
-    "warps-calls": "",
-    "warps-calls_decide": "",
-    "warps-recursion": "",
-    "written-function_inside": "",
+    "warps-recursion_by_block": "a recursive function",
+    "warps-calls_by_address": "ld.global.u64",
 }
 
 
@@ -91,6 +86,8 @@ def launch_of(kernel: ge.Kernel, chance: random.Random) -> tuple[Any, Any, tuple
     grid, block = random_shape(chance)
     if kernel.name == "sgemm":
         grid, block = (chance.randint(1, 3), chance.randint(1, 3)), (16, 16)
+    if kernel.name in ("recursion_by_block", "calls_by_address"):
+        grid = chance.randint(1, 4)  # these run on the slow backend
     threads = prod(np.atleast_1d(grid).tolist()[:1]) * prod(np.atleast_1d(block).tolist())
     wide = kernel.params[1].size == 8
     kind = np.int64 if wide else np.int32

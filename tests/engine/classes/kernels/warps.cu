@@ -78,3 +78,37 @@ KERNEL(recursion) {
     MIX(factorial((threadIdx.x & 3) + (n & 3)));
     DONE;
 }
+
+__device__ __noinline__ unsigned leaves(unsigned i, unsigned n) {
+    if (i == n) asm volatile("exit;");
+    return i + 1;
+}
+
+KERNEL(calls_in_loops) {
+    unsigned acc = 1;
+    ROLLED for (unsigned j = 0; j < (unsigned)(n & 63); j++) {
+        if (j + (unsigned)p > GLOBAL) MIX(inner(j, m & 15));
+        else acc = leaves(GLOBAL + j, m);
+    }
+    DONE;
+}
+
+__device__ __noinline__ unsigned deeper(unsigned i, unsigned depth) {
+    if (depth == 0 || i % 5 == 0) return i;
+    return deeper(i + 1, depth - 1) + 1;
+}
+
+KERNEL(recursion_by_block) {
+    unsigned acc = 1;
+    MIX(deeper(GLOBAL, blockIdx.x % 4 + (n & 1)));
+    DONE;
+}
+
+typedef unsigned (*Function)(unsigned, unsigned);
+__device__ Function functions[3] = {inner, leaves, deeper};
+
+KERNEL(calls_by_address) {
+    unsigned acc = 1;
+    MIX(functions[blockIdx.x % 3](GLOBAL & 7, m & 7));
+    DONE;
+}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..flow.operands import MATRIX_ROW
 from ..isa.frame import evaluate
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
@@ -13,7 +14,6 @@ from .diagnose import lanes_of
 from .lanes_memory import MemoryStep, address_reader
 from .lanes_operands import Prepare, address_operand, every_lane, lane_value
 from .lanes_values import LaneValue
-from .program import MATRIX_ROW
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp

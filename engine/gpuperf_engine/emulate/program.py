@@ -47,8 +47,6 @@ __all__ = [
 
 #: bytes that the system keeps of the shared memory of a CTA (PTX manual, ``%reserved_smem_offset_begin``)
 RESERVED_SHARED = 1024
-#: bytes of a row of an 8×8 matrix of 16-bit elements
-MATRIX_ROW = 16
 #: what sites are called; a copy is a load that stores to shared memory as well
 MEMORY_EFFECTS = {
     "load": "load",

@@ -79,6 +79,8 @@ class Dependence:
         self._readers: dict[Instruction, tuple[Access, ...]] = {}
         self._writers: dict[Instruction, tuple[Access, ...]] = {}
         self._writing: list[Instruction] = []
+        self._written_at: dict[tuple[Access, ...], list[Instruction]] = {}
+        self._reaching: dict[object, tuple[Instruction, ...]] = {}
         self._searched = False
         self._build()
         self._origins = OriginFinder(
@@ -202,6 +204,7 @@ class Dependence:
                 if written:
                     self._writers[instruction] = written
                     self._writing.append(instruction)
+                    self._written_at.setdefault(written, []).append(instruction)
 
     def _accesses(self, instruction: Instruction) -> tuple[tuple[Access, ...], tuple[Access, ...]]:
         effect, space = instruction.effect, instruction.spelling.space
@@ -242,13 +245,20 @@ class Dependence:
         same = len(one.origin.bases) == 1 and one.origin.bases == other.origin.bases
         return not same or _overlap(one, other)
 
-    def writers_of(self, instruction: Instruction, aliases: Aliases | None = None) -> Iterator[Instruction]:
+    def writers_of(self, instruction: Instruction, aliases: Aliases | None = None) -> tuple[Instruction, ...]:
         """The stores, atomics, reductions and copies whose effect an instruction may read."""
         read = () if _is_constant(instruction) else self.reads_memory(instruction)
-        for writer in self.writing if read else ():
-            written = self._writers[writer]
-            if any(self.may_touch(one, other, aliases) for one in read for other in written):
-                yield writer
+        if not read:
+            return ()
+        question = read, None if aliases is None else tuple(aliases.items())
+        found = self._reaching.get(question)
+        if found is None:
+            made: list[Instruction] = []
+            for written, writers in self._written_at.items():
+                if any(self.may_touch(one, other, aliases) for one in read for other in written):
+                    made += writers
+            found = self._reaching[question] = tuple(made)
+        return found
 
 
 #: state space, and what in it: a number of ``Aliases`` (−1: any pointer into device memory) or a variable

@@ -22,6 +22,7 @@ from ..ptx.syntax import (
 )
 
 __all__ = [
+    "MATRIX_ROW",
     "access_bytes",
     "formal_register",
     "matched",
@@ -31,8 +32,8 @@ __all__ = [
     "writes",
 ]
 
-#: bytes of a row of a matrix, which is what one address of ``ldmatrix`` or ``stmatrix`` is for
-ROW_BYTES = 16
+#: bytes of a row of an 8×8 matrix of 16-bit elements, which is what one address of ``ldmatrix`` or ``stmatrix`` is for
+MATRIX_ROW = 16
 
 
 def registers_in(operand: Operand) -> Iterator[Register]:
@@ -111,7 +112,7 @@ def access_bytes(instruction: Instruction) -> int:
     if instruction.effect == "async_copy":
         return next((item.value for item in instruction.operands if isinstance(item, Immediate)), 8)
     if instruction.effect == "matrix":
-        return ROW_BYTES
+        return MATRIX_ROW
     elements = max(
         (len(item.elements) for item in instruction.operands if isinstance(item, Vector)), default=1
     )

@@ -20,32 +20,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ..ptx.syntax import Address, Immediate, Instruction, Register, SpecialRegister, Variable
+from ..isa.frame import has_meaning
+from ..ptx.syntax import Address, Instruction, Register
 from .blocks import BasicBlock
 from .dependence import Aliases, Dependence
 from .operands import matched, reads, registers_in
 from .ssa import Merge, Node
 
-__all__ = ["DEMANDS", "Root", "Slice", "slice_program"]
+__all__ = ["DEMANDS", "Slice", "slice_program"]
 
 #: each contains the ones before
 DEMANDS = ("control", "addresses", "values")
-_MEMORY = frozenset(("load", "store", "atomic", "reduction", "async_copy"))
+_MEMORY = frozenset(("load", "store", "atomic", "reduction", "async_copy", "matrix"))
 _ENDS = frozenset(("branch", "return", "exit", "trap"))
-
-
-@dataclass(frozen=True, slots=True)
-class Root:
-    """Something that a value depends on and that no instruction computes.
-
-    ``kind`` is ``special`` (register, by name), ``parameter`` (of the kernel, by name), ``memory`` (``name`` is what the address
-    is based on, ``""`` if that is not known), ``undefined`` (a register that was never written), or ``constant``, which is
-    given only where there is nothing else. ``instruction`` is where it is read.
-    """
-
-    kind: str
-    name: str
-    instruction: Instruction | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,11 +49,6 @@ class Slice:
     instructions: frozenset[Instruction] = field(repr=False)
     complete: frozenset[Instruction] = field(repr=False)
     guards: frozenset[Instruction] = field(default=frozenset(), repr=False)
-
-    def roots_of(self, instruction: Instruction) -> tuple[Root, ...]:
-        """What the operands and the guard of an instruction depend on in the end, in order of name. A load is a root, unless
-        of a parameter of a call or of local memory, where what was stored is looked at."""
-        return _roots(self.dependence, self.aliases, instruction)
 
 
 def slice_program(dependence: Dependence, demand: str, aliases: Aliases | None = None) -> Slice:
@@ -145,11 +127,17 @@ def _keep(made: _Slicer, block: BasicBlock, instruction: Instruction, split: boo
         )
     elif effect == "barrier":
         made.keep(instruction, _operands(instruction, "a", "b"))
-    elif split and block.synchronises and instruction is block.instructions[0] and effect != "matrix":
-        made.keep(instruction, _operands(instruction, "membermask"))
-    elif addresses and effect in _MEMORY and instruction.spelling.space != "param":
-        copied = () if effect != "async_copy" else reads(instruction)
-        made.keep(instruction, (*_addressed(instruction), *copied))
+    else:
+        if split and block.synchronises and instruction is block.instructions[0] and _meets(instruction):
+            made.keep(instruction, _operands(instruction, "membermask"))
+        if addresses and effect in _MEMORY and instruction.spelling.space not in (None, "param"):
+            copied = () if effect != "async_copy" else reads(instruction)
+            made.keep(instruction, (*_addressed(instruction), *copied))
+
+
+def _meets(instruction: Instruction) -> bool:
+    """Whether lanes wait for each other there when it runs; matrix instructions that are not run do not."""
+    return instruction.effect != "matrix" or has_meaning(instruction.spelling)
 
 
 def _operands(instruction: Instruction, *names: str) -> Iterator[Register]:
@@ -162,59 +150,3 @@ def _addressed(instruction: Instruction) -> Iterator[Register]:
     for operand in instruction.operands:
         if isinstance(operand, Address):
             yield from registers_in(operand)
-
-
-def _roots(dependence: Dependence, aliases: Aliases | None, instruction: Instruction) -> tuple[Root, ...]:
-    found: dict[Root, None] = dict.fromkeys(_leaves(instruction, dependence))
-    seen: set[Node] = set()
-    stack: list[Node] = list(dependence.sources(instruction))
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        sources = list(dependence.sources(node))
-        if isinstance(node, Merge):
-            if not sources:
-                found[Root("undefined", node.name.name)] = None
-        else:
-            accesses = dependence.reads_memory(node)
-            if accesses and any(item.spaces != {"local"} for item in accesses):
-                found[Root("memory", _based_on(dependence, node), node)] = None
-                continue
-            sources += dependence.writers_of(node, aliases)
-            found.update(dict.fromkeys(_leaves(node, dependence)))
-        stack += sources
-    real = [item for item in found if item.kind != "constant"]
-    return tuple(sorted(real or found, key=lambda item: (item.kind, item.name)))
-
-
-def _leaves(instruction: Instruction, dependence: Dependence) -> Iterator[Root]:
-    """What an instruction itself reads that is a root."""
-    parameters = dependence.kernel.params
-    for operand in instruction.operands:
-        for item in getattr(operand, "elements", (operand,)):
-            if isinstance(item, SpecialRegister):
-                yield Root("special", item.name, instruction)
-            elif isinstance(item, Address) and isinstance(item.base, Variable) and item.base in parameters:
-                yield Root("parameter", item.base.name, instruction)
-            elif isinstance(item, Immediate):
-                yield Root("constant", str(item.value), instruction)
-
-
-def _based_on(dependence: Dependence, instruction: Instruction) -> str:
-    """The parameters and variables that the address of a load is based on."""
-    names: dict[str, None] = {}
-    for access in dependence.reads_memory(instruction):
-        for base in access.origin.bases:
-            if isinstance(base, Variable):
-                names[base.name] = None
-            elif base is not None:
-                names.update(
-                    dict.fromkeys(
-                        item.name
-                        for item in dependence.kernel.params
-                        if item.offset <= base < item.offset + item.size
-                    )
-                )
-    return ", ".join(sorted(names))

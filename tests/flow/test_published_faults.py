@@ -99,6 +99,27 @@ OUT:
     add.u64 %rd1, %rd3, %rd1;
     ld.global.u32 %r9, [%rd1];"""
     + DECIDE,
+    "stored through a pointer out of memory": """
+    ld.param.u64 %rd0, [data];
+    mov.u32 %r0, %tid.x;
+    mov.u64 %rd2, pointers;
+    st.global.u64 [%rd2], %rd0;
+    bar.sync 0;
+    ld.global.u64 %rd3, [%rd2];
+    mul.wide.u32 %rd1, %r0, 4;
+    add.u64 %rd4, %rd3, %rd1;
+    st.global.u32 [%rd4], %r0;
+    add.u64 %rd4, %rd0, %rd1;
+    ld.global.u32 %r9, [%rd4];"""
+    + DECIDE,
+    "an atomic finds what was stored": """
+    mov.u32 %r0, %tid.x;
+    shl.b32 %r1, %r0, 2;
+    mov.u32 %r2, tile;
+    add.u32 %r2, %r2, %r1;
+    st.shared.u32 [%r2], %r0;
+    atom.shared.exch.b32 %r9, [%r2], 0;"""
+    + DECIDE,
     "indirect branch": """
     mov.u32 %r0, %tid.x;
     and.b32 %r1, %r0, 1;

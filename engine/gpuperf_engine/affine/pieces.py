@@ -62,6 +62,7 @@ class Piece:
     def _take(self, linear: Linear, constant: int) -> set[int] | None:
         """Keep a condition unless the box implies it; the symbols that it tightens, ``None`` if it never holds."""
         box = self.box
+        constant = min(constant, -self.lower.get(linear, -constant))
         free = []
         for s, c in linear:
             low, high = box[s]

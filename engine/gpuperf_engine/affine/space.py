@@ -303,9 +303,10 @@ class Space:
     def known(self, value: Lanes, lanes: int) -> Sequence[int]:
         """The number in each lane, free of symbols. Splits the piece into its values if they are few."""
         value = self.folded(value, lanes)
+        if not value.concrete:
+            value = self.folded(self.settled(value, lanes), lanes)
         if value.concrete:
             return value.base
-        value = self.settled(value, lanes)
         for _, linear, _ in value.of(lanes):
             if self._phase_of(linear) is not None:
                 raise NoPhase

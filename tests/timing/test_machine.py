@@ -13,7 +13,11 @@ from gpuperf_engine.timing.targets import can_run, parse_target
 
 
 def test_required_machines_are_there() -> None:
-    assert {"v100-sxm2", "a100-sxm-80gb", "h100-sxm", "rtx-4090"} <= set(machine_ids())
+    wanted = (
+        "v100-sxm2 v100-pcie a100-sxm-40gb a100-sxm-80gb h100-pcie h100-sxm h200-sxm gh200 b200 t4 l4 l40 a40 rtx-2080-ti "
+        "rtx-3090 rtx-4090 rtx-a6000 gtx-1050 p100"
+    )
+    assert set(machine_ids()) == set(wanted.split())
 
 
 def test_toy_is_found_only_where_tests_look(machines: Path) -> None:
@@ -48,6 +52,8 @@ def test_shipped_machine_is_complete(identifier: str) -> None:
         ("a100-sxm-80gb", 19.5, 2039),
         ("h100-sxm", 67, 3350),
         ("rtx-4090", 82.6, 1008),
+        ("p100", 10.6, 732),
+        ("gtx-1050", 1.862, 112),
     ],
 )
 def test_peak_rates_are_those_of_the_data_sheet(identifier: str, teraflops: float, gigabytes: float) -> None:
@@ -55,6 +61,23 @@ def test_peak_rates_are_those_of_the_data_sheet(identifier: str, teraflops: floa
     lanes = machine.lanes["fma"] * machine.sub_partitions * machine.sm_count
     assert 2 * lanes * machine.clock_mhz * 1e-6 == pytest.approx(teraflops, rel=0.01)
     assert machine.dram_bandwidth == gigabytes
+
+
+def test_peak_rates_of_b200_are_an_eighth_of_the_boards() -> None:
+    """HGX B200 data sheet: 600 TFLOP/s single precision, 18 PFLOP/s dense half precision, 62 TB/s for eight GPUs."""
+    machine = load_machine("b200")
+    per_second = machine.sub_partitions * machine.sm_count * machine.clock_mhz * 1e6
+    assert 2 * machine.lanes["fma"] * per_second == pytest.approx(600e12 / 8, rel=0.01)
+    assert 2 * 32 * machine.lanes["tensor"] * per_second == pytest.approx(18e15 / 8, rel=0.03)
+    assert machine.dram_bandwidth == pytest.approx(62_000 / 8, rel=0.02)
+
+
+@pytest.mark.parametrize(("identifier", "runs"), [("p100", "60"), ("gtx-1050", "61"), ("b200", "100a")])
+def test_oldest_and_newest_targets(identifier: str, runs: str) -> None:
+    machine = load_machine(identifier)
+    assert can_run(f"sm_{runs}", machine) and can_run("sm_50", machine)
+    assert can_run("sm_90", machine) == (identifier == "b200")
+    assert not can_run("sm_90a", machine)
 
 
 def test_every_number_keeps_unit_and_source(toy: Machine) -> None:

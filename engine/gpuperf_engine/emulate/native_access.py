@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from .native_access_local import local_access
 from .native_access_shared import shared_access
-from .native_access_text import V64, Form, Text, declarations, finish, given, head, slow
+from .native_access_text import V32, V64, Form, Text, declarations, finish, given, head, ones_of, slow
 from .native_layout import SITE_BYTES, Context, Counter
 from .native_writer import LANES
 
@@ -40,6 +40,8 @@ def access_functions(group: str, wide: bool) -> str:
         space
     ]
     texts = [make(f"{space}_{what}_{name}", form, wide, what == "store") for what in ("load", "store")]
+    if space == "global" and wide:
+        texts.append(_distinct())
     return declarations(form) + "\n".join(texts)
 
 
@@ -91,14 +93,28 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
         found = to.op(f"load {form.raw}, ptr {host}, align {align}")
     if not stores and not form.alone:
         to.split(found, form)
-    tracked = to.field(cache, 16)
-    to.do(f"br i1 {to.op(f'icmp eq i64 {tracked}, 0')}, label %whole, label %shadow", "shadow:")
-    context = to.number("%ctx")
-    if stores:
-        to.op(f"call i64 @mark_lanes({given((context, '%mask64', zero, size))})")
-    else:
-        to.op(f"call i64 @seen_lanes({given((context, '%site', '%mask64', zero, size))})")
-    to.do("br label %whole", "whole:")
+    tracked = to.op(f"icmp ne i64 {to.field(cache, 16)}, 0")
+    to.do(f"br i1 {tracked}, label %shadow, label %whole", "shadow:")
+    distance = to.op(f"sub i64 {to.field('%ctx', Context.SHADOW)}, {arena}")
+    shadow = to.place(host, distance)
+    if stores and wide:
+        ones = f"splat ({form.kind} {ones_of(form)})"
+        to.do(
+            f"call void @llvm.masked.store.{vector}.p0({form.raw} {ones}, ptr align {align} {shadow}, {mask} {on})",
+            "br label %whole",
+        )
+    elif stores:
+        to.op(f"call i64 @mark_lanes({given((to.number('%ctx'), '%mask64', zero, size))})")
+        to.do("br label %whole")
+    elif wide:
+        seen = to.op(
+            f"call {form.raw} @llvm.masked.load.{vector}.p0(ptr align {align} {shadow}, {mask} {on}, {zeros})"
+        )
+        to.do(f"br i1 {_unseen(to, form, seen)}, label %unseen, label %whole", "unseen:")
+    if not stores:
+        to.op(f"call i64 @seen_lanes({given((to.number('%ctx'), '%site', '%mask64', zero, size))})")
+        to.do("br label %whole")
+    to.do("whole:")
     to.do(f"br i1 {quiet}, label %done, label %count", "count:")
     shifted = to.op(f"lshr i64 %mask64, {first}")
     holes = to.op(f"and i64 {shifted}, {to.op(f'add i64 {shifted}, 1')}")
@@ -108,8 +124,8 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
     for counter, bits in ((Counter.SECTORS, 5), (Counter.LINES, 7)):
         pieces = [to.op(f"lshr i64 {place}, {bits}") for place in reached]
         to.bump(record, counter, to.op(f"add i64 {to.op(f'sub i64 {pieces[1]}, {pieces[0]}')}, 1"))
-    to.do("br label %done", "holes:", f"store {V64} %a, ptr %area, align 64")
-    to.op(f"call i64 @count_sectors({given((to.number('%ctx'), '%site', '%mask64', to.number('%area')))})")
+    to.do("br label %done", "holes:")
+    _count(to, wide)
     to.do("br label %done", "done:")
     finish(to, form, stores, found)
     to.do("scattered:")
@@ -121,26 +137,34 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
         )
         inside = to.bits(to.op(f"icmp ult {V64} {indices}, {to.splat(limit, 'i64')}"))
         outside = to.op(f"and i32 %mask, {to.op(f'xor i32 {inside}, -1')}")
-        plain = to.op(f"icmp eq i32 {outside}, 0")
-        plain = to.op(f"and i1 {plain}, {to.op(f'icmp eq i64 {to.field(cache, 16)}, 0')}")
+        small = to.op(f"icmp ult i64 {span}, {1 << 37}")
+        plain = to.op(f"and i1 {to.op(f'icmp eq i32 {outside}, 0')}, {small}")
         to.do(f"br i1 {plain}, label %gather, label %slow", "gather:")
-        base = to.op(f"inttoptr i64 {arena} to ptr")
-        pointers = to.pointers(base, "%a", "i64", form)
+        pointers = to.pointers(to.op(f"inttoptr i64 {arena} to ptr"), "%a", "i64", form)
+        shadows = to.op(f"inttoptr i64 {to.field('%ctx', Context.SHADOW)} to ptr")
         if stores:
             to.scatter(value, pointers, "%lanes", form)
         else:
             gathered = to.gather(pointers, "%lanes", form)
             if not form.alone:
                 to.split(gathered, form)
-        to.do(f"store {V64} %a, ptr %area, align 64", "br label %tally")
+        noted = to.op(f"icmp ne i64 {to.field(cache, 16)}, 0")
+        to.do(f"br i1 {noted}, label %note, label %noted", "note:")
+        if stores:
+            ones = f"splat ({form.kind} {ones_of(form)})"
+            to.scatter(ones, to.pointers(shadows, "%a", "i64", form), "%lanes", form)
+            to.do("br label %noted")
+        else:
+            seen = to.gather(to.pointers(shadows, "%a", "i64", form), "%lanes", form)
+            to.do(f"br i1 {_unseen(to, form, seen)}, label %slow, label %noted")
+        to.do("noted:", f"br i1 {quiet}, label %out1, label %direct", "direct:")
+        _count(to, wide)
+        to.do("br label %out1", "out1:")
+        finish(to, form, stores, gathered)
     else:
         to.do("br label %slow")
     to.do("slow:")
     slowly = slow(to, form, stores, "%a", space)
-    to.do("br label %tally", "tally:")
-    result = ""
-    if slowly:
-        result = to.op(f"phi {form.raw} [ {slowly}, %slow ]" + (f", [ {gathered}, %gather ]" if wide else ""))
     to.do(f"br i1 {quiet}, label %out2, label %sum", "sum:")
     generic = to.op(f"icmp eq i64 {space}, 3")
     to.do(f"br i1 {generic}, label %windows, label %sectors", "windows:")
@@ -150,5 +174,63 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
     items = (to.number("%ctx"), "%site", "%mask64", to.number("%area"))
     to.op(f"call i64 @count_sectors({given(items)})")
     to.do("br label %out2", "out2:")
-    finish(to, form, stores, result)
+    finish(to, form, stores, slowly)
     return "\n".join([*to.lines, "}", ""])
+
+
+def _unseen(to: Text, form: Form, seen: str) -> str:
+    """Whether a byte of an active lane's shadow is 0."""
+    count = LANES * form.size
+    raw = to.op(f"bitcast {form.raw} {seen} to <{count} x i8>")
+    zero = to.op(f"icmp eq <{count} x i8> {raw}, zeroinitializer")
+    bad = to.op(f"and <{count} x i1> {zero}, {to.repeat('%lanes', 'i1', form.size)}")
+    return to.op(f"icmp ne i{count} {to.op(f'bitcast <{count} x i1> {bad} to i{count}')}, 0")
+
+
+def _count(to: Text, wide: bool) -> None:
+    """Sectors and lines of an access of one allocation, whatever its lanes."""
+    if not wide:
+        to.do(f"store {V64} %a, ptr %area, align 64")
+        to.op(
+            f"call i64 @count_sectors({given((to.number('%ctx'), '%site', '%mask64', to.number('%area')))})"
+        )
+        return
+    record = to.place(to.field("%ctx", Context.SITES, "ptr"), to.op(f"mul i64 %site, {SITE_BYTES}"))
+    for counter, bits in ((Counter.SECTORS, 5), (Counter.LINES, 7)):
+        pieces = to.op(f"trunc {V64} {to.op(f'lshr {V64} %a, splat (i64 {bits})')} to {V32}")
+        to.bump(record, counter, to.op(f"call i64 @distinct({V32} {pieces}, i32 %mask)"))
+
+
+def _distinct() -> str:
+    """How many different numbers the active lanes have. Where neighbours only rise or only fall it is one more than the steps;
+    else every lane is compared with all before it."""
+    to = Text()
+    to.do(f"define internal i64 @distinct({V32} %p, i32 %mask) nounwind noinline {{", "entry:")
+    to.do(f"%table = alloca {V32}, align 64")
+    following = to.pick("%p", "i32", LANES, [*range(1, LANES), LANES - 1])
+    pairs = to.op(f"and i32 %mask, {to.op('lshr i32 %mask, 1')}")
+    others = to.op(f"xor i32 {pairs}, -1")
+    steps = to.op(f"and i32 {to.bits(to.op(f'icmp ne {V32} %p, {following}'))}, {pairs}")
+    ordered = []
+    for way in ("ule", "uge"):
+        held = to.op(f"or i32 {to.bits(to.op(f'icmp {way} {V32} %p, {following}'))}, {others}")
+        ordered.append(to.op(f"icmp eq i32 {held}, -1"))
+    # all active lanes in one row
+    lowest = to.op(f"and i32 %mask, {to.op('sub i32 0, %mask')}")
+    holes = to.op(f"and i32 %mask, {to.op(f'add i32 %mask, {lowest}')}")
+    whole = to.op(f"icmp eq i32 {holes}, 0")
+    simple = to.op(f"and i1 {to.op(f'or i1 {ordered[0]}, {ordered[1]}')}, {whole}")
+    to.do(f"br i1 {simple}, label %steps, label %each", "steps:")
+    some = to.op(f"zext i1 {to.op('icmp ne i32 %mask, 0')} to i32")
+    count = to.op(f"add i32 {to.op(f'call i32 @llvm.ctpop.i32(i32 {steps})')}, {some}")
+    to.do(f"ret i64 {to.op(f'zext i32 {count} to i64')}", "each:", f"store {V32} %p, ptr %table, align 64")
+    fresh = "0"
+    for lane in range(LANES):
+        one = to.op(f"load i32, ptr {to.place('%table', 4 * lane)}")
+        same = to.bits(to.op(f"icmp eq {V32} %p, {to.splat(one, 'i32')}"))
+        before = to.op(f"and i32 {to.op(f'and i32 {same}, %mask')}, {(1 << lane) - 1}")
+        new = to.op(f"zext i1 {to.op(f'icmp eq i32 {before}, 0')} to i32")
+        fresh = to.op(f"or i32 {fresh}, {to.op(f'shl i32 {new}, {lane}')}")
+    total = to.op(f"call i32 @llvm.ctpop.i32(i32 {to.op(f'and i32 {fresh}, %mask')})")
+    to.do(f"ret i64 {to.op(f'zext i32 {total} to i64')}", "}", "")
+    return "\n".join(to.lines)

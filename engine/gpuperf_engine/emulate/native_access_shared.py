@@ -8,13 +8,11 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from .native_access_text import V32, V64, Form, Text, finish, given, head, slow
+from .native_access_text import V32, V64, Form, Text, finish, given, head, ones_of, slow
 from .native_layout import SHAPE_BYTES, SITE_BYTES, UNWRITTEN, Context, Counter, Cta
 from .native_writer import LANES
 
 __all__ = ["shared_access"]
-
-_ONES = 0x0101010101010101
 
 
 def shared_access(name: str, form: Form, wide: bool, stores: bool) -> str:
@@ -82,7 +80,7 @@ class _Shared:
         if self.stores:
             self._put_rows(self.value, places)
             if shadows:
-                self._put_rows(f"splat ({form.kind} {_ones(form)})", shadows)
+                self._put_rows(f"splat ({form.kind} {ones_of(form)})", shadows)
             to.do("br label %kinds", "norows:", "br label %any")
             return
         row = self._whole(self._halves(places))
@@ -156,7 +154,7 @@ class _Shared:
             if self.stores:
                 to.scatter(self.value, to.pointers(self.base, "%a", "i32", form), "%lanes", form)
                 if self.watched:
-                    ones = f"splat ({form.kind} {_ones(form)})"
+                    ones = f"splat ({form.kind} {ones_of(form)})"
                     to.scatter(ones, to.pointers(self.shadow, "%a", "i32", form), "%lanes", form)
                 to.do("br label %shapes")
             else:
@@ -210,7 +208,7 @@ class _Shared:
         to, form = self.to, self.form
         if self.watched:
             count = LANES * form.pieces
-            bad = to.op(f"icmp ne {form.raw} {seen}, splat ({form.kind} {_ones(form)})")
+            bad = to.op(f"icmp ne {form.raw} {seen}, splat ({form.kind} {ones_of(form)})")
         else:
             count = LANES * form.size // 4
             words = to.op(f"bitcast {form.raw} {raw} to <{count} x i32>")
@@ -301,8 +299,3 @@ class _Shared:
     def _shape(self) -> str:
         to = self.to
         return to.place(to.field("%ctx", Context.SHAPES, "ptr"), to.op(f"mul i64 %site, {SHAPE_BYTES}"))
-
-
-def _ones(form: Form) -> int:
-    """What the shadow of a written part of ``raw`` holds."""
-    return _ONES % (1 << int(form.kind[1:]))

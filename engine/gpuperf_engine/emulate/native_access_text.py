@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .native_layout import Context
 from .native_writer import LANES
 
-__all__ = ["V1", "V32", "V64", "Form", "Text", "declarations", "finish", "given", "head", "numbers", "slow"]
+__all__ = ["V1", "V32", "V64", "Form", "Text", "declarations", "finish", "given", "head", "ones_of", "slow"]
 
 V64, V32, V1 = f"<{LANES} x i64>", f"<{LANES} x i32>", f"<{LANES} x i1>"
 
@@ -186,6 +186,11 @@ class Text:
         return self.op(f"bitcast <{LANES * per_lane} x {kind}> {parts[0]} to {form.raw}")
 
 
+def ones_of(form: Form) -> int:
+    """What the shadow of a written part of ``raw`` holds."""
+    return 0x0101010101010101 % (1 << int(form.kind[1:]))
+
+
 def declarations(form: Form) -> str:
     """What the functions of a form may call."""
     found = [
@@ -235,7 +240,7 @@ def head(to: Text, name: str, form: Form, stores: bool, addresses: str, extra: s
     return to.join(form)
 
 
-def numbers(to: Text) -> list[str]:
+def _numbers(to: Text) -> list[str]:
     """Context, CTA and state as the runtime's loops take them."""
     return [to.number("%ctx"), to.field("%ctx", Context.CTA), to.field("%ctx", Context.STATE)]
 
@@ -252,7 +257,7 @@ def slow(to: Text, form: Form, stores: bool, wide_addresses: str, space: str) ->
         value = "%v" if stores else "zeroinitializer"
         to.do(f"store {form.raw} {value}, ptr %out, align 64")
     area, out = to.number("%area"), to.number(place)
-    items = (*numbers(to), "%site", "%mask64", area, out, form.width, form.count, space)
+    items = (*_numbers(to), "%site", "%mask64", area, out, form.width, form.count, space)
     to.op(f"call i64 @{'store' if stores else 'load'}_lanes({given(items)})")
     return to.op(f"load {form.raw}, ptr %out, align 64") if form.alone and not stores else ""
 

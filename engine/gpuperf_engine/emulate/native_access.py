@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from .native_access_local import local_access
 from .native_access_shared import shared_access
-from .native_access_text import V32, V64, Form, Text, declarations, finish, given, head, ones_of, slow
-from .native_layout import SITE_BYTES, Context, Counter
+from .native_access_text import V64, Form, Text, declarations, finish, given, head, ones_of, slow
+from .native_layout import SHAPE_BYTES, SITE_BYTES, Context, Counter
 from .native_writer import LANES
 
 __all__ = ["access_functions", "access_names", "is_access"]
@@ -40,8 +40,6 @@ def access_functions(group: str, wide: bool) -> str:
         space
     ]
     texts = [make(f"{space}_{what}_{name}", form, wide, what == "store") for what in ("load", "store")]
-    if space == "global" and wide:
-        texts.append(_distinct())
     return declarations(form) + "\n".join(texts)
 
 
@@ -125,8 +123,8 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
         pieces = [to.op(f"lshr i64 {place}, {bits}") for place in reached]
         to.bump(record, counter, to.op(f"add i64 {to.op(f'sub i64 {pieces[1]}, {pieces[0]}')}, 1"))
     to.do("br label %done", "holes:")
-    _count(to, wide)
-    to.do("br label %done", "done:")
+    _count(to, "holes", "row", "done")
+    to.do("done:")
     finish(to, form, stores, found)
     to.do("scattered:")
     gathered = ""
@@ -137,8 +135,7 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
         )
         inside = to.bits(to.op(f"icmp ult {V64} {indices}, {to.splat(limit, 'i64')}"))
         outside = to.op(f"and i32 %mask, {to.op(f'xor i32 {inside}, -1')}")
-        small = to.op(f"icmp ult i64 {span}, {1 << 37}")
-        plain = to.op(f"and i1 {to.op(f'icmp eq i32 {outside}, 0')}, {small}")
+        plain = to.op(f"icmp eq i32 {outside}, 0")
         to.do(f"br i1 {plain}, label %gather, label %slow", "gather:")
         pointers = to.pointers(to.op(f"inttoptr i64 {arena} to ptr"), "%a", "i64", form)
         shadows = to.op(f"inttoptr i64 {to.field('%ctx', Context.SHADOW)} to ptr")
@@ -158,8 +155,8 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
             seen = to.gather(to.pointers(shadows, "%a", "i64", form), "%lanes", form)
             to.do(f"br i1 {_unseen(to, form, seen)}, label %slow, label %noted")
         to.do("noted:", f"br i1 {quiet}, label %out1, label %direct", "direct:")
-        _count(to, wide)
-        to.do("br label %out1", "out1:")
+        _count(to, "direct", "any", "out1")
+        to.do("out1:")
         finish(to, form, stores, gathered)
     else:
         to.do("br label %slow")
@@ -187,50 +184,35 @@ def _unseen(to: Text, form: Form, seen: str) -> str:
     return to.op(f"icmp ne i{count} {to.op(f'bitcast <{count} x i1> {bad} to i{count}')}, 0")
 
 
-def _count(to: Text, wide: bool) -> None:
-    """Sectors and lines of an access of one allocation, whatever its lanes."""
-    if not wide:
-        to.do(f"store {V64} %a, ptr %area, align 64")
-        to.op(
-            f"call i64 @count_sectors({given((to.number('%ctx'), '%site', '%mask64', to.number('%area')))})"
+def _count(to: Text, before: str, label: str, then: str) -> None:
+    """Sectors and lines of an access of one allocation, whatever its lanes; those of the last access of the site are
+    remembered with the distances of its lanes. From the label ``before`` to ``then``."""
+    shape = to.place(to.field("%ctx", Context.SHAPES, "ptr"), to.op(f"mul i64 %site, {SHAPE_BYTES}"))
+    differs = []
+    distances = []
+    for place, bits in ((0, 5), (256, 7)):
+        pieces = to.op(f"lshr {V64} %a, splat (i64 {bits})")
+        first = to.splat(to.op(f"extractelement {V64} {pieces}, i32 0"), "i64")
+        cell = to.place(shape, place)
+        distances.append((to.op(f"sub {V64} {pieces}, {first}"), cell))
+        differs.append(
+            to.bits(to.op(f"icmp ne {V64} {distances[-1][0]}, {to.op(f'load {V64}, ptr {cell}, align 64')}"))
         )
-        return
+    other = to.op(f"and i32 %mask, {to.op(f'or i32 {differs[0]}, {differs[1]}')}")
+    alike = to.op(f"icmp eq i64 %mask64, {to.field(shape, 512)}")
+    alike = to.op(f"and i1 {alike}, {to.op(f'icmp eq i32 {other}, 0')}")
+    known = to.field(shape, 520)
+    to.do(f"br i1 {alike}, label %{label}known, label %{label}new")
+    to.do(f"{label}new:", f"store {V64} %a, ptr %area, align 64")
+    counted = to.op(f"call i64 @sectors_of(i64 {to.number('%area')}, i64 %mask64)")
+    to.do(
+        f"store i64 {counted}, ptr {to.place(shape, 520)}", f"store i64 %mask64, ptr {to.place(shape, 512)}"
+    )
+    for value, cell in distances:
+        to.do(f"store {V64} {value}, ptr {cell}, align 64")
+    to.do(f"br label %{label}known", f"{label}known:")
+    result = to.op(f"phi i64 [ {known}, %{before} ], [ {counted}, %{label}new ]")
     record = to.place(to.field("%ctx", Context.SITES, "ptr"), to.op(f"mul i64 %site, {SITE_BYTES}"))
-    for counter, bits in ((Counter.SECTORS, 5), (Counter.LINES, 7)):
-        pieces = to.op(f"trunc {V64} {to.op(f'lshr {V64} %a, splat (i64 {bits})')} to {V32}")
-        to.bump(record, counter, to.op(f"call i64 @distinct({V32} {pieces}, i32 %mask)"))
-
-
-def _distinct() -> str:
-    """How many different numbers the active lanes have. Where neighbours only rise or only fall it is one more than the steps;
-    else every lane is compared with all before it."""
-    to = Text()
-    to.do(f"define internal i64 @distinct({V32} %p, i32 %mask) nounwind noinline {{", "entry:")
-    to.do(f"%table = alloca {V32}, align 64")
-    following = to.pick("%p", "i32", LANES, [*range(1, LANES), LANES - 1])
-    pairs = to.op(f"and i32 %mask, {to.op('lshr i32 %mask, 1')}")
-    others = to.op(f"xor i32 {pairs}, -1")
-    steps = to.op(f"and i32 {to.bits(to.op(f'icmp ne {V32} %p, {following}'))}, {pairs}")
-    ordered = []
-    for way in ("ule", "uge"):
-        held = to.op(f"or i32 {to.bits(to.op(f'icmp {way} {V32} %p, {following}'))}, {others}")
-        ordered.append(to.op(f"icmp eq i32 {held}, -1"))
-    # all active lanes in one row
-    lowest = to.op(f"and i32 %mask, {to.op('sub i32 0, %mask')}")
-    holes = to.op(f"and i32 %mask, {to.op(f'add i32 %mask, {lowest}')}")
-    whole = to.op(f"icmp eq i32 {holes}, 0")
-    simple = to.op(f"and i1 {to.op(f'or i1 {ordered[0]}, {ordered[1]}')}, {whole}")
-    to.do(f"br i1 {simple}, label %steps, label %each", "steps:")
-    some = to.op(f"zext i1 {to.op('icmp ne i32 %mask, 0')} to i32")
-    count = to.op(f"add i32 {to.op(f'call i32 @llvm.ctpop.i32(i32 {steps})')}, {some}")
-    to.do(f"ret i64 {to.op(f'zext i32 {count} to i64')}", "each:", f"store {V32} %p, ptr %table, align 64")
-    fresh = "0"
-    for lane in range(LANES):
-        one = to.op(f"load i32, ptr {to.place('%table', 4 * lane)}")
-        same = to.bits(to.op(f"icmp eq {V32} %p, {to.splat(one, 'i32')}"))
-        before = to.op(f"and i32 {to.op(f'and i32 {same}, %mask')}, {(1 << lane) - 1}")
-        new = to.op(f"zext i1 {to.op(f'icmp eq i32 {before}, 0')} to i32")
-        fresh = to.op(f"or i32 {fresh}, {to.op(f'shl i32 {new}, {lane}')}")
-    total = to.op(f"call i32 @llvm.ctpop.i32(i32 {to.op(f'and i32 {fresh}, %mask')})")
-    to.do(f"ret i64 {to.op(f'zext i32 {total} to i64')}", "}", "")
-    return "\n".join(to.lines)
+    to.bump(record, Counter.SECTORS, to.op(f"and i64 {result}, 63"))
+    to.bump(record, Counter.LINES, to.op(f"lshr i64 {result}, 6"))
+    to.do(f"br label %{then}")

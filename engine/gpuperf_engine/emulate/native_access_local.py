@@ -106,7 +106,7 @@ def local_access(name: str, form: Form, wide: bool, stores: bool) -> str:
     flag = to.field("%ctx", Context.COUNTING)
     to.do(f"br i1 {to.op(f'icmp eq i64 {flag}, 0')}, label %end, label %count", "count:")
     to.do(f"store {V64} %a, ptr %area, align 64")
-    items = (to.number("%ctx"), "%site", "%mask64", to.number("%area"), size, 0)
+    items = (to.number("%ctx"), "%site", "%mask64", to.number("%area"), size)
     to.op(f"call i64 @count_local({given(items)})")
     to.do("br label %end", "uniform:")
     flag = to.field("%ctx", Context.COUNTING)

@@ -204,8 +204,9 @@ def declarations(form: Form) -> str:
         f"declare i64 @store_lanes({', '.join(['i64'] * 10)})",
         "declare i64 @mark_lanes(i64, i64, i64, i64)",
         "declare i64 @seen_lanes(i64, i64, i64, i64, i64)",
+        "declare i64 @sectors_of(i64, i64)",
         "declare i64 @count_sectors(i64, i64, i64, i64)",
-        "declare i64 @count_local(i64, i64, i64, i64, i64, i64)",
+        "declare i64 @count_local(i64, i64, i64, i64, i64)",
         "declare i64 @count_windows(i64, i64, i64, i64, i64, i64)",
         "declare i64 @count_wavefronts(i64, i64, i64, i64, i64, i64)",
     ]

@@ -15,6 +15,7 @@ from . import native_cache as store
 from . import native_layout, native_script
 from .native_access import access_functions, access_names, is_access
 from .native_matrix import PREFIX, matrix_function
+from .native_script_vectors import vector_words
 from .native_vectors import vector_function
 
 __all__ = ["Host", "Library", "compile_object", "host", "link", "load", "runtime_addresses"]
@@ -23,7 +24,7 @@ _HERE = Path(__file__).resolve().parent
 _SCHEDULE = ("begin", "visit", "proceed", "run")
 _MEMORY = (
     "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
-    "copy_lanes", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows", "count_wavefronts",
+    "copy_lanes", "sectors_of", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows", "count_wavefronts",
 )  # fmt: skip
 #: functions written in ``native_script``, one object for all, and their files
 _SCRIPT = frozenset((*_MEMORY, *_SCHEDULE))
@@ -33,6 +34,7 @@ _ACCESS = (
     "store_lanes",
     "mark_lanes",
     "seen_lanes",
+    "sectors_of",
     "count_sectors",
     "count_local",
     "count_windows",
@@ -44,7 +46,7 @@ _lock = threading.RLock()
 
 @dataclass(frozen=True)
 class Host:
-    """The processor that code is generated for. ``wide``: AVX-512 with byte, word and 256-bit forms."""
+    """The processor that code is generated for. ``wide``: AVX-512 with byte, word and 256-bit forms and conflicts."""
 
     triple: str
     cpu: str
@@ -58,7 +60,7 @@ def host() -> Host:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     found = llvm.get_host_cpu_features()
-    wide = all(found.get(name, False) for name in ("avx512f", "avx512bw", "avx512vl", "avx512dq"))
+    wide = all(found.get(name, False) for name in ("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"))
     return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), found.flatten(), wide)
 
 
@@ -179,7 +181,9 @@ def _library(name: str) -> Library:
 
 def _runtime_text(name: str) -> str:
     if name == "script":
-        return native_script.translate([_HERE / file for file in _FILES], vars(native_layout))
+        return native_script.translate([_HERE / file for file in _FILES], vars(native_layout)) + vector_words(
+            host().wide
+        )
     if is_access(name):
         return access_functions(name, host().wide)
     return matrix_function(name) if name.startswith(PREFIX) else vector_function(name)

@@ -38,8 +38,9 @@ SITE_COUNTERS = 14
 SITE_BYTES = 8 * SITE_COUNTERS
 #: whether a site read memory that nobody had written
 UNSEEN_BYTES = 8
-#: shape of the last shared access of a site: distances of the lanes (32 × i32), mask (i64), result (i64)
-SHAPE_BYTES = 192
+#: shape of the last access of a site. Shared: distances of the lanes (32 × i32), mask (i64), result (i64), kind (i64). Global:
+#: distances in sectors and in lines (32 × i64 each), mask, result
+SHAPE_BYTES = 576
 #: as reconvergence identity: the exit of function f is ``EXIT_CODE + f``
 EXIT_CODE = 1 << 30
 #: as place to continue: in block b behind the ``.sync`` instruction that begins it is ``SYNC_CODE + b``

@@ -8,7 +8,18 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from .native_layout import SITE_BYTES, Context, Counter
-from .native_script import bits_count, fill, load64, store64, trailing_zeros, unsigned_less
+from .native_script import (
+    bits_count,
+    first_of,
+    load64,
+    most_alike,
+    neighbours,
+    numbers,
+    sectors_of,
+    store64,
+    trailing_zeros,
+    unsigned_less,
+)
 
 
 def bump(context: int, site: int, counter: int, amount: int) -> int:
@@ -18,59 +29,23 @@ def bump(context: int, site: int, counter: int, amount: int) -> int:
     return amount
 
 
-def found(table: int, used: int, number: int) -> int:
-    """The cell of a number in a table of 64 of which ``used`` are taken: its own if it is there, else a free one."""
-    cell = (number * -7046029254386353131) >> 58
-    while (used >> cell) & 1 and load64(table + cell * 8) != number:
-        cell = (cell + 1) & 63
-    return cell
-
-
 def count_sectors(context: int, site: int, mask: int, addresses: int) -> int:
-    """Add the distinct 32-byte sectors and 128-byte lines of the active lanes to a site's counters."""
-    seen = load64(context + Context.SCRATCH)
-    used = 0
-    lines = 0
-    last = -1
-    while mask:
-        lane = trailing_zeros(mask)
-        mask = mask & (mask - 1)
-        sector = load64(addresses + lane * 8) >> 5
-        if sector != last:
-            cell = found(seen, used, sector)
-            if ((used >> cell) & 1) == 0:
-                store64(seen + cell * 8, sector)
-                used = used | 1 << cell
-                line = found(seen + 512, lines, sector >> 2)
-                store64(seen + 512 + line * 8, sector >> 2)
-                lines = lines | 1 << line
-        last = sector
-    bump(context, site, Counter.LINES, bits_count(lines))
-    return bump(context, site, Counter.SECTORS, bits_count(used))
+    """Add the distinct 32-byte sectors and 128-byte lines of the active lanes to a site's counters; gives sectors + 64 · lines."""
+    both = sectors_of(addresses, mask)
+    bump(context, site, Counter.SECTORS, both & 63)
+    bump(context, site, Counter.LINES, both >> 6)
+    return both
 
 
-def count_local(context: int, site: int, mask: int, addresses: int, size: int, base: int) -> int:
+def count_local(context: int, site: int, mask: int, addresses: int, size: int) -> int:
     """Add the sectors of an access of local memory, in which word w of lane l lies at 128 · w + 4 · l: in each group of eight
-    lanes one for every word."""
+    lanes one for every word. Addresses may be those of the window."""
     seen = load64(context + Context.SCRATCH)
     words = 1
     if size > 4:
         words = size >> 2
-    count = 0
-    start = 0
-    while start < 32:
-        group = mask & (255 << start)
-        used = 0
-        while group:
-            lane = trailing_zeros(group)
-            group = group & (group - 1)
-            place = (load64(addresses + lane * 8) - base) // (words * 4)
-            cell = found(seen, used, place)
-            store64(seen + cell * 8, place)
-            used = used | 1 << cell
-        count += bits_count(used) * words
-        start += 8
-    return bump(context, site, Counter.LOCAL_SECTORS, count)
+    numbers(seen, addresses, trailing_zeros(words * 4), -1, 3)
+    return bump(context, site, Counter.LOCAL_SECTORS, bits_count(first_of(seen, mask)) * words)
 
 
 def count_lanes(context: int, site: int, mask: int, addresses: int, size: int, space: int, loads: int) -> int:
@@ -80,7 +55,7 @@ def count_lanes(context: int, site: int, mask: int, addresses: int, size: int, s
     if space == 1:
         return count_wavefronts(context, site, mask, addresses, size, loads)
     if space == 2:
-        return count_local(context, site, mask, addresses, size, 0)
+        return count_local(context, site, mask, addresses, size)
     if space == 3:
         return count_windows(context, site, mask, addresses, size, loads)
     return count_sectors(context, site, mask, addresses)
@@ -111,38 +86,19 @@ def count_atomic(
     elif space == 3:
         shared = in_window(context, mask, addresses, load64(context + Context.SHARED_WINDOW))
     if shared:
-        most = turns(shared, addresses)
+        most = most_alike(addresses, shared)
         bump(context, site, Counter.SHARED_TURNS, most)
         bump(context, site, Counter.WAVEFRONTS, most - 1)
     if mask & ~shared:
-        bump(context, site, Counter.TURNS, turns(mask & ~shared, addresses))
+        bump(context, site, Counter.TURNS, most_alike(addresses, mask & ~shared))
     return 0
-
-
-def turns(mask: int, addresses: int) -> int:
-    """The most active lanes that have one address."""
-    most = 0
-    while mask:
-        address = load64(addresses + trailing_zeros(mask) * 8)
-        others = mask
-        same = 0
-        while others:
-            lane = trailing_zeros(others)
-            others = others & (others - 1)
-            if load64(addresses + lane * 8) == address:
-                same += 1
-                mask = mask & ~(1 << lane)
-        if same > most:
-            most = same
-    return most
 
 
 def count_windows(context: int, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
     """A generic access: sectors of the lanes in the arena and in the local window, wavefronts of those in the shared window,
     lanes and requests of each."""
-    local = load64(context + Context.LOCAL_WINDOW)
     in_shared = in_window(context, mask, addresses, load64(context + Context.SHARED_WINDOW))
-    in_local = in_window(context, mask, addresses, local)
+    in_local = in_window(context, mask, addresses, load64(context + Context.LOCAL_WINDOW))
     if in_shared:
         bump(context, site, Counter.SHARED_LANES, bits_count(in_shared))
         bump(context, site, Counter.SHARED_REQUESTS, 1)
@@ -150,7 +106,7 @@ def count_windows(context: int, site: int, mask: int, addresses: int, size: int,
     if in_local:
         bump(context, site, Counter.LOCAL_LANES, bits_count(in_local))
         bump(context, site, Counter.LOCAL_REQUESTS, 1)
-        count_local(context, site, in_local, addresses, size, local)
+        count_local(context, site, in_local, addresses, size)
     plain = mask & ~(in_shared | in_local)
     if plain:
         count_sectors(context, site, plain, addresses)
@@ -159,49 +115,30 @@ def count_windows(context: int, site: int, mask: int, addresses: int, size: int,
     return 0
 
 
-def passes(context: int, mask: int, addresses: int, width: int) -> int:
-    """The wavefronts of lanes that are served together: the most different words of ``width`` bytes (4 or more) in one bank."""
-    seen = load64(context + Context.SCRATCH)
-    banks = seen + 1024
-    fill(banks, 0, 256)
-    used = 0
-    most = 0
-    while mask:
-        lane = trailing_zeros(mask)
-        mask = mask & (mask - 1)
-        word = load64(addresses + lane * 8) // width
-        cell = found(seen, used, word)
-        if ((used >> cell) & 1) == 0:
-            store64(seen + cell * 8, word)
-            used = used | 1 << cell
-            bank = banks + word % (128 // width) * 8
-            store64(bank, load64(bank) + 1)
-            if load64(bank) > most:
-                most = load64(bank)
-    return most
-
-
 def paired(mask: int, addresses: int, distance: int) -> int:
     """Whether each active lane whose number differs from another's in the bit ``distance`` only has that one's address."""
-    rest = mask
-    while rest:
-        lane = trailing_zeros(rest)
-        rest = rest & (rest - 1)
-        other = lane ^ distance
-        if (mask >> other) & 1 and load64(addresses + lane * 8) != load64(addresses + other * 8):
-            return 0
-    return 1
+    partners = ((mask >> 1) & 1431655765) | ((mask << 1) & 2863311530)
+    if distance == 2:
+        partners = ((mask >> 2) & 858993459) | ((mask << 2) & 3435973836)
+    return (mask & partners & ~neighbours(addresses, distance)) == 0
 
 
 def count_wavefronts(context: int, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
     """Add the wavefronts of a shared access and their ideal number to a site's counters; gives wavefronts + 64 · ideal.
 
-    Words of 8 and 16 bytes take a phase per half and quarter warp; two phases of a load are merged as ``observe`` tells.
+    Words of 8 and 16 bytes take a phase per half and quarter warp; two phases of a load are merged as ``observe`` tells. A phase
+    takes the most different words that one bank has.
     """
+    seen = load64(context + Context.SCRATCH)
+    banks = seen + 256
     width = 4
     if size > 4:
         width = size
     lanes = 128 // width
+    down = trailing_zeros(width)
+    numbers(seen, addresses, down, -1, trailing_zeros(lanes))
+    different = first_of(seen, mask)
+    numbers(banks, addresses, down, lanes - 1, 5)
     total = 0
     ideal = 0
     start = 0
@@ -213,13 +150,14 @@ def count_wavefronts(context: int, site: int, mask: int, addresses: int, size: i
         start += 2 * lanes
         needed = 0
         if phase:
-            needed = passes(context, phase, addresses, width)
+            needed = most_alike(banks, different & phase)
             ideal += 1
         if both & ~phase:
-            needed += passes(context, both & ~phase, addresses, width)
+            needed += most_alike(banks, different & both & ~phase)
             ideal += 1
             if loads and phase and (paired(both, addresses, 1) or paired(both, addresses, 2)):
-                merged = passes(context, both, addresses, width)
+                numbers(seen, addresses, down, -1, 5)
+                merged = most_alike(banks, first_of(seen, both))
                 if merged < needed:
                     needed = merged
                     ideal -= 1

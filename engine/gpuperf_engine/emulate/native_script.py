@@ -20,11 +20,16 @@ __all__ = [
     "compare_swap",
     "copy",
     "fill",
+    "first_of",
     "leading_zeros",
     "load8",
     "load16",
     "load32",
     "load64",
+    "most_alike",
+    "neighbours",
+    "numbers",
+    "sectors_of",
     "store8",
     "store16",
     "store32",
@@ -74,6 +79,31 @@ def unsigned_less(a: int, b: int) -> bool:
     raise NotImplementedError
 
 
+def numbers(target: int, source: int, down: int, keep: int, group: int) -> None:
+    """``target[l] = ((source[l] >> down) & keep) << 5 | l >> group`` for 32 numbers (see ``native_script_vectors``)."""
+    raise NotImplementedError
+
+
+def sectors_of(source: int, lanes: int) -> int:
+    """How many 32-byte sectors the addresses of lanes lie in, + 64 · that of 128-byte lines."""
+    raise NotImplementedError
+
+
+def first_of(source: int, lanes: int) -> int:
+    """The lanes that have a number before all others that have it."""
+    raise NotImplementedError
+
+
+def most_alike(source: int, lanes: int) -> int:
+    """How many lanes have the number that most of them have."""
+    raise NotImplementedError
+
+
+def neighbours(source: int, distance: int) -> int:
+    """The lanes l that have the number of lane l xor ``distance`` (1 or 2)."""
+    raise NotImplementedError
+
+
 def call(code: int, context: int, cta: int, state: int) -> int:
     """Call a warp function by its address."""
     raise NotImplementedError
@@ -86,6 +116,8 @@ def compare_swap(address: int, expected: int, value: int) -> int:
 
 WORDS = frozenset(__all__) - {"WORDS", "Translation", "translate"}
 
+#: they are functions, of ``native_script_vectors``
+_VECTOR_WORDS = ("first_of", "most_alike", "neighbours", "numbers", "sectors_of")
 _BINARY = {
     ast.Add: "add",
     ast.Sub: "sub",
@@ -309,6 +341,8 @@ class Translation:
             return self._op(f"zext i32 {self._op(f'call i32 {pointers[0]}({arguments})')} to i64")
         if name in ("copy", "fill"):
             return self._loop(name, given)
+        if name in _VECTOR_WORDS:
+            return self._op(f"call i64 @{name}({', '.join(f'i64 {value}' for value in given)})")
         if name == "compare_swap":
             pointer = self._op(f"inttoptr i64 {given[0]} to ptr")
             old, new = (self._op(f"trunc i64 {value} to i8") for value in given[1:])

@@ -94,3 +94,40 @@ def test_a_kernel_left_to_the_reference_backend_says_why() -> None:
     assert native == lanes and lanes.remarks == ()
     assert native.to_dict() == lanes.to_dict() and "remarks" not in native.to_dict()
     assert ge.add_profiles([native, native, lanes]).remarks == (remark,)
+
+
+#: adds the squares up to n in a variable of each activation, whose address the next one is given
+SQUARES = """.func (.param .b32 r) squares(.param .b32 n, .param .b64 p) {
+.local .align 8 .b32 own[4]; .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<3>;
+ld.param.b32 %r0, [n]; ld.param.b64 %d0, [p];
+mul.lo.u32 %r1, %r0, %r0; st.local.u32 [own+4], %r1;
+setp.eq.u32 %p, %r0, STOP; @%p bra DONE;
+sub.u32 %r2, %r0, 1; mov.u64 %d1, own; cvta.local.u64 %d1, %d1; add.u64 %d1, %d1, 4;
+{ .param .b32 a; .param .b64 b; .param .b32 c; st.param.b32 [a], %r2; st.param.b64 [b], %d1; call (c), squares, (a, b); }
+DONE: ld.local.u32 %r1, [own+4]; ld.u32 %r3, [%d0]; add.u32 %r3, %r3, %r1; st.u32 [%d0], %r3;
+st.param.b32 [r], %r1; ret; }
+"""
+CALL_SQUARES = """.local .b32 mine; .reg .b64 %x; .reg .b32 %y<2>;
+st.local.u32 [mine], 1000; mov.u64 %x, mine; cvta.local.u64 %x, %x;
+{ .param .b32 a; .param .b64 b; .param .b32 c; st.param.b32 [a], %r1; st.param.b64 [b], %x; call (c), squares, (a, b);
+ld.param.b32 %y0, [c]; }
+ld.local.u32 %y1, [mine]; mad.lo.u32 %y0, %y0, 100000, %y1;
+"""
+
+
+@pytest.mark.parametrize("backend", ["native", "lanes"])
+def test_every_activation_has_local_variables_of_its_own(backend: str) -> None:
+    text = SQUARES.replace("STOP", "0") + ENTRY + CALL_SQUARES + STORE.replace("[%d0], %r1", "[%d0], %y0")
+    found, profile = launch(backend, text, 0)
+    sums = [n * (n + 1) * (2 * n + 1) // 6 for n in range(40)]
+    assert found == [total * 100000 + 1000 + total for total in sums]
+    # one frame of each function: what a thread declares
+    assert profile.resources.local_bytes == 32
+    assert profile.memory.local_bytes == 4 * sum(2 + 4 * (n + 1) for n in range(40))
+
+
+@pytest.mark.parametrize("backend", ["native", "lanes"])
+def test_recursion_that_runs_out_of_local_memory(backend: str) -> None:
+    text = SQUARES.replace("STOP", "99").replace("own[4]", "own[100]") + ENTRY + CALL_SQUARES + STORE
+    with pytest.raises(ge.TrapError, match=r"need more than 65,536 bytes\n.*thread \(0, 0, 0\)"):
+        launch(backend, text, 0)

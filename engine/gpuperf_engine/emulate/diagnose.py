@@ -27,6 +27,7 @@ __all__ = [
     "divergent_barrier",
     "lanes_of",
     "livelock",
+    "stack_overflow",
     "thread_of",
     "too_deep",
     "trap",
@@ -140,6 +141,18 @@ def too_deep(place: Place, instruction: Instruction, lane: int, limit: int) -> T
         f"{instruction.opcode} in {function.name!r}: more than {limit} calls inside one another", span=instruction.span,
         details=[place.thread(lane), *_source(instruction)], hint="does the recursion end?",
     )  # fmt: skip
+
+
+def stack_overflow(place: Place, instruction: Instruction, lane: int, size: int) -> TrapError:
+    """Recursion whose local variables find no more room."""
+    program = place.program
+    function = program.functions[program.blocks[program.block_of[instruction]].function]
+    return TrapError(
+        f"{instruction.opcode} in {function.name!r}: local variables of calls inside one another need more than {size:,} bytes",
+        span=instruction.span,
+        details=[place.thread(lane), *_source(instruction)],
+        hint="does the recursion end?",
+    )
 
 
 def divergent_barrier(place: Place, instruction: Instruction, here: int, elsewhere: int) -> Deadlock:

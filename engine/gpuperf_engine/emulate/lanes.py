@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..errors import Unsupported
 from ..isa.types import scalar_type
 from .barriers import Barriers
 from .lanes_blocks import prepare
@@ -36,7 +35,6 @@ class LanesBackend:
 
     def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
         """Run a launch on the memory. Raises what the kernel does wrong; see ``api.Device.launch``."""
-        _refuse_recursive_locals(program)
         counters = _counters(program, plan, observe)
         blocks = prepare(program, plan)
         arena = Arena(memory)
@@ -57,16 +55,6 @@ class LanesBackend:
             run_ctas(count, 1 if program.order_free else plan.resident, start, lambda: _written(memory))
         memory.settle()
         return _observation(counters)
-
-
-def _refuse_recursive_locals(program: Program) -> None:
-    for variable in program.local:
-        owner = variable.function
-        if owner is not None and program.function_of.get(owner.name) in program.recursive:
-            raise Unsupported(
-                f"{owner.name!r} is recursive and has local variables ({variable.name!r})", span=variable.span,
-                hint="recursive functions can be run if they keep everything in registers",
-            )  # fmt: skip
 
 
 def _lanes(plan: LaunchPlan, warp: int) -> int:

@@ -18,7 +18,7 @@ from ..flow.blocks import BasicBlock
 from ..flow.operands import formal_register
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, CallTarget, Function, Instruction, Operand, Register, Sink, Variable
-from .diagnose import bad_target, lanes_of, too_deep
+from .diagnose import bad_target, lanes_of, stack_overflow, too_deep
 from .lanes_memory import MemoryStep, stored_readers
 from .lanes_operands import (
     Prepare,
@@ -142,6 +142,8 @@ class Frame:
     registers: dict[Register, LaneValue] | None
     parameters: dict[Variable, Lanes] | None
     carry: LaneValue | None
+    #: where the callee's local variables were before, if each of its activations has its own
+    locals: Lanes | None = None
 
 
 class Call:
@@ -212,6 +214,8 @@ class Call:
         function = self.program.functions[callee]
         values = [self._value(warp, argument) for argument in self.arguments]
         frame = self._frame(warp, callee)
+        if frame.locals is not None:
+            self._push(warp, callee, where)
         for register in self.program.blocks[self.program.entries[callee]].live_in:
             warp.put(register, integer(0, register.type), where)
         for formal, value in zip(function.params, values):
@@ -226,15 +230,28 @@ class Call:
         assert not isinstance(argument, Register)
         return argument(warp)
 
+    def _push(self, warp: LanesWarp, callee: int, where: Lanes) -> None:
+        """A frame for the callee's local variables, in the lanes that call. Raises ``TrapError`` if there is no room."""
+        fresh, size = np.where(where, warp.stack_top, warp.frames[callee]), self.program.frames[callee]
+        full = where & (fresh + np.uint64(size) > warp.local_bytes)
+        if full.any():
+            bytes_ = warp.local_bytes - self.program.local_static
+            raise stack_overflow(warp.place(), self.instruction, int(full.argmax()), bytes_)
+        warp.frames[callee] = fresh
+        warp.stack_top = warp.stack_top + where * np.uint64(size)
+
     def _frame(self, warp: LanesWarp, callee: int) -> Frame:
+        before = None
+        if callee in self.program.frames:
+            before = warp.frames.setdefault(callee, np.zeros(32, np.uint64))
         if not self.recursive:
-            return Frame(self, callee, None, None, None)
+            return Frame(self, callee, None, None, None, before)
         own = self.program.functions[self.number]
         mine = set(own.registers)
         kept = {register: value for register, value in warp.registers.items() if register in mine}
         variables = {*own.params, *own.returns, *own.variables}
         parameters = {item: data.copy() for item, data in warp.parameters.items() if item in variables}
-        return Frame(self, callee, kept, parameters, warp.carry.get(self.number))
+        return Frame(self, callee, kept, parameters, warp.carry.get(self.number), before)
 
     def leave(self, warp: LanesWarp, frame: Frame, lanes: int) -> None:
         """Lanes return: restores what the caller kept, and gives it the results."""
@@ -244,6 +261,9 @@ class Call:
         for formal in function.returns:
             register = formal_register(function, formal)
             results.append(warp.parameter(formal).copy() if register is None else warp.read(register))
+        if frame.locals is not None:
+            warp.frames[frame.callee] = np.where(where, frame.locals, warp.frames[frame.callee])
+            warp.stack_top = warp.stack_top - where * np.uint64(self.program.frames[frame.callee])
         if frame.registers is not None:
             for register in self.program.functions[self.number].registers:
                 kept = frame.registers.get(register)

@@ -30,6 +30,7 @@ from .lanes_operands import (
     guard_of,
     integer,
     lane_value,
+    local_in_frame,
     reader,
 )
 from .lanes_regions import Region
@@ -62,6 +63,8 @@ def address_reader(to: Prepare, operand: Address, space: str) -> Reader:
     """Reads the lanes' addresses as u64: base plus offset, in 32 bits for 32-bit registers in shared and local memory."""
     base, offset = operand.base, operand.offset
     if isinstance(base, Variable):
+        if (local := local_in_frame(to, base, offset)) is not None:
+            return local
         constant = integer(address_of(to, base, offset, operand), _U64)
         return lambda warp: constant
     if base is None:

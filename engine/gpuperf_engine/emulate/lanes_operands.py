@@ -51,6 +51,7 @@ __all__ = [
     "every_lane",
     "guard_of",
     "integer",
+    "local_in_frame",
     "reader",
     "sources",
     "value_sources",
@@ -123,8 +124,24 @@ def reader(to: Prepare, operand: Operand, type: ScalarType | None) -> Reader:
     if isinstance(operand, SpecialRegister):
         special = read_special(operand, to.program, to.plan)
         return lambda warp: as_type(special(warp), type)
+    if isinstance(operand, (Symbol, Variable)):
+        target, offset = (operand.target, operand.offset) if isinstance(operand, Symbol) else (operand, 0)
+        if (local := local_in_frame(to, target, offset)) is not None:
+            return lambda warp: as_type(local(warp), type)
     constant = as_type(_constant(to, operand, type), type)
     return lambda warp: constant
+
+
+def local_in_frame(to: Prepare, target: Variable | Function, offset: int) -> Reader | None:
+    """Reads the address of a local variable of a recursive function: in the frame of the current activation."""
+    program = to.program
+    owner = target.function if isinstance(target, Variable) and target.space == "local" else None
+    number = program.function_of.get(owner.name, -1) if owner is not None else -1
+    if number not in program.frames:
+        return None
+    assert isinstance(target, Variable)
+    within = np.uint64((program.local[target] + offset) % (1 << 64))
+    return lambda warp: LaneValue(warp.frames[number] + within, _U64)
 
 
 def _constant(to: Prepare, operand: Operand, type: ScalarType | None) -> LaneValue:

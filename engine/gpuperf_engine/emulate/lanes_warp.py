@@ -89,7 +89,10 @@ class LanesWarp:
         self.registers: dict[Register, LaneValue] = {}
         self.parameters: dict[Variable, Lanes] = {}
         self.carry: dict[int, LaneValue] = {}
-        self.local_bytes = cta.program.local_bytes
+        self.local_bytes = cta.program.local_area
+        #: where the current activation of a recursive function has its local variables, and where the next begins
+        self.frames: dict[int, Lanes] = {}
+        self.stack_top: Lanes = np.full(32, cta.program.local_static, np.uint64)
         self.local = Region.fresh(32 * self.local_bytes)
         self.steps = 0
         self.fuel = 0

@@ -47,6 +47,8 @@ __all__ = [
 
 #: bytes that the system keeps of the shared memory of a CTA (PTX manual, ``%reserved_smem_offset_begin``)
 RESERVED_SHARED = 1024
+#: bytes per thread for the local variables of recursive functions, and activations that they are enough for in any case
+LOCAL_STACK, LOCAL_DEPTH = 64 << 10, 1024
 #: what sites are called; a copy is a load that stores to shared memory as well
 MEMORY_EFFECTS = {
     "load": "load",
@@ -99,6 +101,10 @@ class Program:
     #: local variables of all functions with their offsets in the thread's local memory, and its size in bytes
     local: dict[Variable, int] = field(default_factory=dict)
     local_bytes: int = 0
+    #: bytes of the frame of each recursive function that has local variables: their offsets are those within the frame, of
+    #: which every activation has one of its own, on a stack behind the ``local_static`` bytes of the other functions
+    frames: dict[int, int] = field(default_factory=dict)
+    local_static: int = 0
     #: variables in device memory (global, const) and functions whose address is used, in order of first use
     symbols: tuple[Variable | Function, ...] = ()
     #: the word pair of ``%envreg1`` (upper half of its address) and ``%envreg2``, one of ``symbols``; 0 unless cooperative
@@ -114,6 +120,12 @@ class Program:
     def callees(self, target: CallTarget) -> list[int]:
         """The functions that a call may mean, by number; see the function of this name."""
         return callees(target, self.functions, self.function_of)
+
+    @property
+    def local_area(self) -> int:
+        """Bytes of local memory that a thread has at hand, the stack of recursive functions included."""
+        largest = max(self.frames.values(), default=0)
+        return self.local_static + min(LOCAL_DEPTH * largest, max(LOCAL_STACK, 8 * largest))
 
     @property
     def uniform(self) -> tuple[frozenset[Register], ...]:
@@ -339,7 +351,8 @@ def _lay_out_variables(program: Program) -> None:
                 for target in _variables(operand):
                     used.setdefault(target)
     dynamic: list[Variable] = []
-    shared = local = 0
+    shared = 0
+    local: dict[int, int] = {}
     symbols: list[Variable | Function] = []
     for target in used:
         if isinstance(target, Function):
@@ -351,8 +364,10 @@ def _lay_out_variables(program: Program) -> None:
                 program.shared[target] = _align(shared, target.align)
                 shared = program.shared[target] + target.size
         elif target.space == "local":
-            program.local[target] = _align(local, target.align)
-            local = program.local[target] + target.size
+            owner = program.function_of.get(target.function.name, 0) if target.function else 0
+            frame = owner if owner in program.recursive else -1
+            program.local[target] = _align(local.get(frame, 0), target.align)
+            local[frame] = program.local[target] + target.size
         elif target.space in ("global", "const"):
             if target.linkage == "extern":
                 raise PtxError(
@@ -368,7 +383,9 @@ def _lay_out_variables(program: Program) -> None:
     alignment = max((16, *(item.align for item in dynamic)))
     program.shared_static = _align(shared, alignment) if dynamic else shared
     program.dynamic_shared = tuple(dynamic)
-    program.local_bytes = _align(local, 16)
+    program.local_static = _align(local.pop(-1, 0), 16)
+    program.frames = {number: _align(size, 16) for number, size in local.items()}
+    program.local_bytes = program.local_static + sum(program.frames.values())
     _close_over_initialisers(symbols)
     program.grid_workspace = _grid_workspace(specials)
     if program.grid_workspace is not None:

@@ -8,6 +8,8 @@ import pytest
 from cnn.layers import small_network
 from cnn.network import main, profiles
 
+from tests.examples import closed_forms
+
 SLICE, EXECUTED, NETWORK = 0.10, 0.01, 22
 
 
@@ -34,14 +36,31 @@ def test_the_slice_is_a_small_part(counted):
 
 
 def test_blocks_that_behave_alike_run_once():
-    """64 images of 224 × 224 take as long as two of 32 × 32, and for each count there is a formula in the two sizes."""
-    few, many = (profiles(small_network(batch, side)) for batch, side in ((2, 32), (64, 224)))
-    every = sum(profile.thread_instructions for profile in many)
-    assert sum(profile.share_executed * profile.thread_instructions for profile in many) <= EXECUTED * every
-    assert sum(profile.slice_share * profile.thread_instructions for profile in many) <= SLICE * every
-    for one, other in zip(few[:-3], many[:-3], strict=True):  # up to the layers that see no pixels any more
-        fma = "fma.rn.f32"
-        assert other.opcodes.get(fma, 0) == one.opcodes.get(fma, 0) * (64 * 224**2) // (2 * 32**2)
+    """64 images of 224 × 224, 10¹¹ instructions: as many as the formulas say."""
+    network = small_network(batch=64, side=224)
+    found = dict(zip((layer.name for layer in network.layers), profiles(network), strict=True))
+    every = sum(profile.thread_instructions for profile in found.values())
+    executed = sum(profile.share_executed * profile.thread_instructions for profile in found.values())
+    assert executed <= EXECUTED * every
+    assert (
+        sum(profile.slice_share * profile.thread_instructions for profile in found.values()) <= SLICE * every
+    )
+
+    pixels = 64 * 224**2
+    formulas = {
+        "stem.relu6": closed_forms.relu6(32 * pixels, 256),
+        "pointwise1": closed_forms.convolution_1x1(32, pixels, 64),
+        "pointwise2": closed_forms.convolution_1x1(64, pixels // 4, 128),
+    }
+    for name, formula in formulas.items():
+        assert found[name].thread_instructions == formula.thread_instructions
+        assert found[name].warp_instructions == formula.warp_instructions
+        assert found[name].branches.executed == formula.branches_executed
+        assert {opcode: found[name].opcodes[opcode] for opcode in formula.opcodes} == formula.opcodes
+    # multiply-adds of a convolution: those of all pixels, filters and weights, with whole tiles of 16 weights and 64 filters
+    assert found["stem"].opcodes["fma.rn.f32"] == pixels * 64 * 32
+    assert found["wide"].opcodes["fma.rn.f32"] == pixels // 16 * 128 * 128 * 9
+    assert found["depthwise1"].opcodes["fma.rn.f32"] == pixels * 32 * 9
 
 
 def test_the_script_writes_a_row_per_layer(tmp_path, capsys):

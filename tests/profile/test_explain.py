@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import SMALL, execute
 
 import gpuperf_engine as ge
 from gpuperf_engine.results import Cause, Explanation, LoopProfile
-from tests.engine.running import module
+from tests.engine.running import Engine, module
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 THREAD, DATA = Cause("thread", "tid.x", True), Cause("data", "given", True)
@@ -361,6 +362,74 @@ def test_a_pointer_in_a_structure_and_a_pointer_from_memory() -> None:
     words_data = Cause("data", "words", True)
     assert by_line[0] == {words_data}
     assert by_line[1] == {words_data, Cause("data", "", True)}  # what a loaded pointer points to has no name
+
+
+def test_more_threads_than_64_bits_count() -> None:
+    """A grid of 2⁶³ threads whose loop takes 2¹⁰ trips, twice: by classes of blocks."""
+    kernel = kernel_of(
+        """
+        ld.param.u32 %r1, [n];
+        mov.u32 %r0, %tid.x;
+        setp.ge.u32 %p1, %r0, 1000;
+        @%p1 bra DONE;
+        mov.u32 %r3, 0;
+        LOOP: add.u32 %r3, %r3, 1;
+        setp.lt.u32 %p1, %r3, %r1;
+        @%p1 bra LOOP;
+        DONE: ret;
+        """,
+        ".param .u32 n",
+    )
+    device = ge.Device(observe=())
+    grid = (2**31 - 1, 2**16 - 1, 2**6)
+    profile = device.launch(kernel, grid, 1024, [1 << 10], demand="control")
+    assert profile.method == "classes"
+    ctas = grid[0] * grid[1] * grid[2]
+    for total, launches in ((profile, 1), (ge.add_profiles([profile, profile]), 2)):
+        found = ge.explain(total)
+        assert [trips(loop) for loop in found.loops] == [
+            (launches * 1000 * ctas, launches * 1000 * ctas << 10, 1024, 1)
+        ]
+        assert [(branch.divergent, branch.executed) for branch in found.branches] == [
+            (launches * ctas, launches * 32 * ctas)
+        ]
+        assert found.branches[0].causes == (THREAD,)
+
+
+@pytest.mark.parametrize("demand", ["control", "addresses"])
+def test_a_slice_explains_as_much_as_the_whole(demand: str) -> None:
+    kernel = kernel_of(
+        f"{START} ld.global.u32 %r6, [%rd1]; {NEST} setp.lt.u32 %p1, %r6, %r1; {BRANCH} ret;",
+        ".param .u64 given, .param .u32 n",
+    )
+    found = []
+    for needed in ("values", demand):
+        device = ge.Device(memory_bytes=1 << 20)
+        given = device.array(np.arange(64, dtype=np.uint32), name="given")
+        found.append(ge.explain(device.launch(kernel, 2, 64, [given, 5], demand=needed)))
+    assert found[0] == found[1] and found[0].branches and found[0].loops
+
+
+def test_a_sum_over_kernels_cannot_be_explained() -> None:
+    device = ge.Device(memory_bytes=1 << 20)
+    one, other = (
+        device.launch(kernel_of(body, ".param .u32 n"), 1, 32, [3])
+        for body in ("ret;", "bar.sync 0; ret;")
+    )
+    with pytest.raises(ge.NotObserved, match="different kernels"):
+        ge.explain(ge.add_profiles([one, other]))
+
+
+def test_every_divergence_of_the_examples_has_a_cause() -> None:
+    """Whatever parts lanes: something on which the condition depends must be able to differ between them."""
+    assert len(SMALL) > 50
+    for case in SMALL:
+        engine = Engine(case.text, "native")
+        execute(case.program(), engine)
+        for profile in engine.profiles:
+            found = ge.explain(profile)
+            assert sum(branch.divergent for branch in found.branches) == profile.branches.divergent, case.name
+            assert all(branch.causes[0].varies for branch in found.branches), case.name
 
 
 def test_an_imported_profile_cannot_be_explained() -> None:

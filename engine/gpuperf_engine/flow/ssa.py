@@ -29,8 +29,8 @@ class Merge:
     """Where values meet.
 
     ``kind`` is ``phi`` (of a register, at the start of ``block``), ``entry`` (what a register holds when its function begins: an
-    argument, or 0), ``returned`` (what a register holds where its function returns) or ``param`` (the contents of a ``.param``
-    variable of a call or device function).
+    argument, or 0), ``returned`` (what a register holds where its function returns), ``param`` (the contents of a ``.param``
+    variable of a call or device function) or ``memory`` (what all stores that a load into that register may see have stored).
     """
 
     kind: str

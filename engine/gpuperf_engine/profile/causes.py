@@ -21,7 +21,7 @@ from ..flow.loops import Loop, find_loops
 from ..flow.operands import reads, writes
 from ..flow.ssa import Merge, Node
 from ..isa.special import SPECIAL_REGISTERS
-from ..ptx.syntax import Address, Function, Instruction, Operand, SpecialRegister, Variable, Vector
+from ..ptx.syntax import Address, Function, Instruction, Operand, Register, SpecialRegister, Variable, Vector
 from ..results import Cause
 
 __all__ = ["CauseFinder"]
@@ -46,6 +46,7 @@ class CauseFinder:
         self._deciders: dict[int, tuple[int, ...]] = {}
         self._bits: dict[tuple[str, str], int] = {}
         self._found: dict[Node, tuple[int, int]] = {}
+        self._contents: dict[tuple[Instruction, ...], Merge] = {}
 
     def of(self, branches: Iterable[int]) -> tuple[Cause, ...]:
         """What the conditions at the ends of these blocks depend on: what can part lanes first."""
@@ -154,8 +155,15 @@ class CauseFinder:
         found = [*self._dependence.kept.get(node, ())]
         if node.effect == "load" and self._is_private(node):
             found += self._dependence.uses[node]  # where in it depends on the address
-            for writer in self._dependence.writers_of(node):
-                found += self._stored(writer)
+            found.append(self._stored_by(tuple(self._dependence.writers_of(node)), writes(node)[0]))
+        return found
+
+    def _stored_by(self, writers: tuple[Instruction, ...], name: Register) -> Merge:
+        """What these instructions store: one node for all loads that see the same ones."""
+        found = self._contents.get(writers)
+        if found is None:
+            stored = dict.fromkeys(source for writer in writers for source in self._stored(writer))
+            found = self._contents[writers] = Merge("memory", name, sources=list(stored))
         return found
 
     def _stored(self, writer: Instruction) -> Iterable[Node]:
@@ -304,6 +312,11 @@ def _special_registers(operands: Iterable[Operand]) -> Iterator[str]:
 
 
 def _sorted(bases: Iterable[Base]) -> list[Base]:
-    return sorted(
-        bases, key=lambda base: (isinstance(base, Variable), base if isinstance(base, int) else str(base))
-    )
+    """Words of the parameter buffer in order, then variables by name, then what could be anything."""
+
+    def place(base: Base) -> tuple[int, int, str]:
+        if isinstance(base, int):
+            return 0, base, ""
+        return (2, 0, "") if base is None else (1, 0, base.name)
+
+    return sorted(bases, key=place)

@@ -32,6 +32,11 @@ def explain(profile: Profile, lines: int = 10) -> Explanation:
             hint="explain the profile that Device.launch returned",
         )
     program: Program = profile.records[0].program
+    if len({(record.program.kernel.name, len(record.program.blocks)) for record in profile.records}) > 1:
+        raise NotObserved(
+            f"the profile of {profile.kernel!r} is a sum over different kernels",
+            hint="explain each of them",
+        )
     counters = _summed([record.observation for record in profile.records])
     causes = CauseFinder(program, dependence_of(program), [record.plan for record in profile.records])
     return Explanation(

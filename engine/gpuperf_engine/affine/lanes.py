@@ -158,12 +158,17 @@ def add(a: Lanes, b: Lanes, bits: int) -> Lanes:
             a, b, left, right, shift = b, a, right, left, other
         width = bits + shift if bits else 0
         raised = times(right, 1 << shift, width)
-        lifted = [y << shift for y in b.base]
+        total = _sum(a.base, [y << shift for y in b.base], width)
+        linear = plus(left, raised, width)
         factor, limit = 1, 0
-        same = a.factor != 1 and left == times(right, a.factor, 0)
-        if same and all(x == a.factor * y for x, y in zip(a.every(), b.every())):
-            factor, limit = a.factor + (1 << shift), a.limit
-        return Lanes(_sum(a.base, lifted, width), ((FULL, plus(left, raised, width), shift),), factor, limit)
+        if a.factor != 1 and left == times(right, a.factor, 0):  # M·u / 2^k + u = (M + 2^k)·u / 2^k
+            more = a.factor + (1 << shift)
+            numbers = list(zip(a.every(), b.every(), Lanes(total, ()).every()))
+            if linear == times(right, more, 0) and all(
+                x == a.factor * y and z == more * y for x, y, z in numbers
+            ):
+                factor, limit = more, a.limit
+        return Lanes(total, ((FULL, linear, shift),), factor, limit)
     results = []
     for mask, left, shift in a.parts:
         for other_mask, right, other in b.parts:

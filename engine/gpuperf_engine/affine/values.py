@@ -10,6 +10,17 @@ from collections.abc import Callable, Sequence
 
 from ..isa.types import ScalarType, scalar_type
 from ..isa.words import PRIMITIVES, Number, Value
+from .arithmetic import (
+    and_known,
+    bounded,
+    difference,
+    disjoint,
+    product,
+    scaled,
+    shifted,
+    total_of,
+    truncated,
+)
 from .lanes import FULL, Lanes, add, constant, gathered, lanes_of, merge, reduce, scale
 from .space import Refusal, Space
 
@@ -155,29 +166,12 @@ def _exact(a: Affine, signed: bool | None = None) -> Lanes:
     )
 
 
-def _bounded(exact: Lanes, bits: int) -> Lanes:
-    """The same number, known to be of so many bits."""
-    return Lanes(exact.base, exact.parts, 1, 1 << bits) if exact.factor == 1 else exact
-
-
 def _add(a: Affine, b: Value, rounding: str = "rn") -> Value:
-    return Affine(_sum(a.space, a.lanes, _lanes(b), a.type.bits), a.type, a.space)
-
-
-def _sum(space: Space, a: Lanes, b: Lanes, bits: int) -> Lanes:
-    if a.shifted and b.shifted:
-        b = space.settled(b, space.active)
-    return add(a, b, bits)
+    return Affine(total_of(a.space, a.lanes, _lanes(b), a.type.bits), a.type, a.space)
 
 
 def _sub(a: Affine, b: Value, rounding: str = "rn") -> Value:
-    return Affine(_difference(a.space, a.lanes, _lanes(b), a.type.bits), a.type, a.space)
-
-
-def _difference(space: Space, a: Lanes, b: Lanes, bits: int) -> Lanes:
-    if a.shifted and b.shifted:
-        b = space.settled(b, space.active)
-    return _sum(space, a, scale(b, -1, bits), bits)
+    return Affine(difference(a.space, a.lanes, _lanes(b), a.type.bits), a.type, a.space)
 
 
 def _neg(a: Affine) -> Value:
@@ -188,94 +182,29 @@ def _not(a: Affine) -> Value:
     return Affine(add(scale(a.lanes, -1, a.type.bits), constant(-1), a.type.bits), a.type, a.space)
 
 
-def _product(space: Space, a: Lanes, b: Lanes, bits: int) -> Lanes:
-    """a · b, one of which has to be known."""
-    active = space.active
-    if not b.concrete:
-        if not a.concrete:
-            a, b = space.folded(a, active), space.folded(b, active)
-        if a.concrete or (not b.concrete and space.values(a, active) < space.values(b, active)):
-            a, b = b, a
-    factors = space.known(b, active)
-    return _scaled(space.settled(a, active), factors, bits, active)
-
-
-def _scaled(a: Lanes, factors: Sequence[int], bits: int, active: int) -> Lanes:
-    """a times an integer in each lane."""
-    if len(set(factors)) == 1:
-        factor = factors[0]
-        if factor not in (0, 1, -1) and not a.concrete:
-            made = scale(a, factor, 0)
-            product = Lanes(made.base, made.parts, factor, a.limit if a.factor == 1 else 0)
-            return reduce(product, bits) if bits else product
-        return scale(a, factor, bits)
-    if a.concrete:
-        every = a.every()
-        return reduce(Lanes([x * y for x, y in zip(every, factors)], ((FULL, (), 0),)), bits or 256)
-    results = []
-    for factor in set(factors[lane] for lane in lanes_of(active)):
-        own = sum(1 << lane for lane in lanes_of(active) if factors[lane] == factor)
-        made = scale(a, factor, bits)
-        results += [(mask, linear, shift, made.base) for mask, linear, shift in made.of(own)]
-    return gathered(results)
-
-
 def _mul(a: Affine, b: Value, rounding: str = "rn") -> Value:
-    return Affine(_product(a.space, a.lanes, _lanes(b), a.type.bits), a.type, a.space)
+    return Affine(product(a.space, a.lanes, _lanes(b), a.type.bits), a.type, a.space)
 
 
 def _high(a: Affine, b: Value) -> Value:
     assert isinstance(b, Affine)
     bits = a.type.bits
-    product = _product(a.space, _bounded(_exact(a), bits), _bounded(_exact(b), bits), 0)
-    return Affine(reduce(_shifted(a.space, product, bits), bits), a.type, a.space)
+    wide = product(a.space, bounded(_exact(a), bits), bounded(_exact(b), bits), 0)
+    return Affine(reduce(shifted(a.space, wide, bits), bits), a.type, a.space)
 
 
-def _shifted(space: Space, exact: Lanes, count: int) -> Lanes:
-    """floor(exact / 2^count), worked out where that splits nothing or is a division by a constant in disguise."""
-    if exact.concrete:
-        return Lanes([b >> count for b in exact.base], exact.parts)
-    made = Lanes(
-        exact.base,
-        tuple((mask, linear, shift + count) for mask, linear, shift in exact.parts),
-        exact.factor,
-        exact.limit,
-    )
-    return space.settled(made, space.active) if space.is_plain(made, space.active) else made
-
-
-def _divmod(a: Affine, b: Value) -> tuple[Lanes, Lanes]:
-    """Quotient and remainder, truncated; for a divisor of 0 −1 and the dividend."""
+def _divided(a: Affine, b: Value) -> tuple[Lanes, Lanes]:
     assert isinstance(b, Affine)
-    space, active = a.space, a.space.active
-    dividend = space.settled(_exact(a), active)
-    divisors = space.known(_exact(b), active)
-    quotient = remainder = constant(0)
-    for divisor in set(divisors[lane] for lane in (lanes_of(active) if len(divisors) > 1 else (0,))):
-        own = active
-        if len(divisors) > 1:
-            own = sum(1 << lane for lane in lanes_of(active) if divisors[lane] == divisor)
-        if divisor == 0:
-            some, left = constant(-1), dividend
-        else:
-            positive = space.nonnegative(dividend, own) if a.type.is_signed else own
-            magnitude = merge(positive, dividend, scale(dividend, -1, 0))
-            found = space.floor_div(magnitude, abs(divisor), own)
-            same = positive if divisor > 0 else own & ~positive
-            some = merge(same, found, scale(found, -1, 0)) if same != own else found
-            left = add(dividend, scale(some, -divisor, 0), 0)
-        quotient, remainder = (
-            (some, left) if own == active else (merge(own, some, quotient), merge(own, left, remainder))
-        )
-    return quotient, remainder
+    divisors = a.space.known(_exact(b), a.space.active)
+    return truncated(a.space, _exact(a), divisors, a.type.is_signed)
 
 
 def _div(a: Affine, b: Value, rounding: str = "rn") -> Value:
-    return Affine(reduce(_divmod(a, b)[0], a.type.bits), a.type, a.space)
+    return Affine(reduce(_divided(a, b)[0], a.type.bits), a.type, a.space)
 
 
 def _rem(a: Affine, b: Value) -> Value:
-    return Affine(reduce(_divmod(a, b)[1], a.type.bits), a.type, a.space)
+    return Affine(reduce(_divided(a, b)[1], a.type.bits), a.type, a.space)
 
 
 def _amounts(space: Space, b: Value, bits: int) -> Sequence[int]:
@@ -289,7 +218,7 @@ def _shl(a: Affine, b: Value) -> Value:
     counts = _amounts(a.space, b, a.type.bits)
     settled = a.space.settled(a.lanes, a.space.active)
     factors = [1 << count for count in counts]
-    return Affine(_scaled(settled, factors, a.type.bits, a.space.active), a.type, a.space)
+    return Affine(scaled(settled, factors, a.type.bits, a.space.active), a.type, a.space)
 
 
 def _shr(a: Affine, b: Value) -> Value:
@@ -297,41 +226,13 @@ def _shr(a: Affine, b: Value) -> Value:
     counts = _amounts(space, b, a.type.bits)
     exact = _exact(a)
     if len(set(counts)) == 1:
-        return Affine(reduce(_shifted(space, exact, counts[0]), a.type.bits), a.type, space)
+        return Affine(reduce(shifted(space, exact, counts[0]), a.type.bits), a.type, space)
     results = []
     for count in set(counts[lane] for lane in lanes_of(active)):
         own = sum(1 << lane for lane in lanes_of(active) if counts[lane] == count)
         part = space.floor_div(exact, 1 << count, own)
         results += [(mask, linear, shift, part.base) for mask, linear, shift in part.of(own)]
     return Affine(reduce(gathered(results), a.type.bits), a.type, space)
-
-
-def _low(space: Space, a: Lanes, count: int, bits: int) -> Lanes:
-    """a mod 2^count."""
-    if count >= bits:
-        return a
-    a = space.settled(a, space.active)
-    return add(a, scale(space.floor_div(a, 1 << count, space.active), -1 << count, 0), 0)
-
-
-def _and_known(a: Affine, mask: int) -> Lanes:
-    """a & mask: for each run of ones from bit i up to bit j the difference of a mod 2^j and a mod 2^i."""
-    bits, space = a.type.bits, a.space
-    total: Lanes | None = None
-    place = 0
-    while mask >> place:
-        if not mask >> place & 1:
-            place += 1
-            continue
-        end = place
-        while mask >> end & 1:
-            end += 1
-        run = _low(space, a.lanes, end, bits)
-        if place:
-            run = _difference(space, run, _low(space, a.lanes, place, bits), bits)
-        total = run if total is None else _sum(space, total, run, bits)
-        place = end
-    return constant(0) if total is None else reduce(total, bits)
 
 
 def _bitwise(primitive: str, signs: tuple[int, int]) -> Callable[..., Value]:
@@ -345,42 +246,19 @@ def _bitwise(primitive: str, signs: tuple[int, int]) -> Callable[..., Value]:
         if mask is None and a.known is not None:
             a, b, mask = b, a, a.known
         if mask is not None:
-            shared = _and_known(a, mask)
+            shared = and_known(space, a.lanes, mask, bits)
         elif a.lanes.concrete and b.lanes.concrete:
             return _concretely(primitive, (a, b), {})
-        elif _disjoint(a, b) or _disjoint(b, a):
+        elif disjoint(space, a.lanes, b.lanes, bits) or disjoint(space, b.lanes, a.lanes, bits):
             shared = constant(0)
         else:
             return _few(primitive, a, b)
         result = scale(shared, common, bits)
         if both:
-            result = _sum(space, _sum(space, a.lanes, b.lanes, bits), result, bits)
+            result = total_of(space, total_of(space, a.lanes, b.lanes, bits), result, bits)
         return Affine(result, a.type, space)
 
     return word
-
-
-def _disjoint(a: Affine, b: Affine) -> bool:
-    """Whether a is a multiple of 2^k in all lanes, and b in [0, 2^k)."""
-    space, active = a.space, a.space.active
-    if a.lanes.shifted or b.lanes.shifted:
-        return False
-    own = lanes_of(active)
-    joint = 1 << a.type.bits
-    for mask, linear, _ in a.lanes.of(active):
-        for _, coefficient in linear:
-            joint |= coefficient
-        for lane in lanes_of(mask):
-            joint |= a.lanes.base[lane if len(a.lanes.base) > 1 else 0]
-    limit = joint & -joint
-    low = [b.lanes.base[lane if len(b.lanes.base) > 1 else 0] for lane in own]
-    for _, linear, _ in b.lanes.of(active):
-        if linear and linear[-1][0] >= len(space.piece.box):
-            return False
-        least, most = space.piece.range(linear) if linear else (0, 0)
-        if min(low) + least < 0 or max(low) + most >= limit:
-            return False
-    return True
 
 
 def _few(primitive: str, a: Affine, b: Affine) -> Value:
@@ -399,17 +277,17 @@ def _compare(a: Affine, b: Value, op: str) -> Value:
     assert isinstance(b, Affine)
     space, active = a.space, a.space.active
     if op in ("eq", "ne"):
-        difference = _difference(space, a.lanes, b.lanes, a.type.bits)
-        exact = space.normalised(difference, a.type.bits, True, active)
+        distance = difference(space, a.lanes, b.lanes, a.type.bits)
+        exact = space.normalised(distance, a.type.bits, True, active)
         found = space.nonnegative(exact, active)
         if found:
             found &= space.nonnegative(scale(exact, -1, 0), found)
         return Mask(found if op == "eq" else active & ~found, space)
     left, right = _exact(a), _exact(b)
     if op in ("lt", "ge"):  # a ≥ b
-        found = space.nonnegative(_difference(space, left, right, 0), active)
+        found = space.nonnegative(difference(space, left, right, 0), active)
         return Mask(found if op == "ge" else active & ~found, space)
-    found = space.nonnegative(_difference(space, right, left, 0), active)  # a ≤ b
+    found = space.nonnegative(difference(space, right, left, 0), active)  # a ≤ b
     return Mask(found if op == "le" else active & ~found, space)
 
 
@@ -453,15 +331,16 @@ def _convert(a: Affine, type: ScalarType, saturate: bool) -> Value:
             else (0, (1 << type.bits) - 1)
         )
         for limit, sign in ((low, 1), (high, -1)):
-            inside = _sum(space, scale(exact, sign, 0), constant(-sign * limit), 0)
+            inside = total_of(space, scale(exact, sign, 0), constant(-sign * limit), 0)
             kept = space.nonnegative(inside, space.active)
             exact = merge(kept, exact, constant(limit)) if kept != space.active else exact
         return Affine(reduce(exact, type.bits), type, space)
     if type.bits <= a.type.bits:
         return Affine(a.lanes if type.bits == a.type.bits else reduce(a.lanes, type.bits), type, space)
-    return Affine(_bounded(_exact(a), a.type.bits), type, space)
+    return Affine(bounded(_exact(a), a.type.bits), type, space)
 
 
+#: on integers; ``select``, ``predicate_to`` and predicates are those of ``Mask``, all else is done on known values
 _PRIMITIVES: dict[str, Callable[..., Value]] = {
     "add": _add,
     "sub": _sub,

@@ -39,7 +39,7 @@ __all__ = ["ClassRun", "Counts", "Refusal", "count_by_classes"]
 
 #: pieces, and steps (instructions of the slice, and looking at cells), after which it is given up
 MOST_PIECES = 100_000
-MOST_OPERATIONS = 400_000
+MOST_OPERATIONS = 150_000
 #: polyhedra looked at to count points
 MOST_COUNTING = 400_000
 _WRITES = ("store", "atomic", "reduction", "async_copy")

@@ -75,6 +75,8 @@ def _named(run: ClassRun, instruction: Instruction, step: Step) -> Step:
             step(state)
         except Refusal as refusal:
             raise Refusal(f"{instruction.opcode} at {_place(instruction)}: {refusal}") from None
+        except EngineError as error:
+            raise Refusal(f"{instruction.opcode} at {_place(instruction)}: {error.message}") from None
 
     return named
 
@@ -202,7 +204,10 @@ def _load(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
         if not lanes:
             return
         space.active = lanes
-        addresses = space.known(base(state), lanes)
+        try:
+            addresses = space.known(base(state), lanes)
+        except Refusal:
+            raise Refusal("its address differs between many blocks") from None
         for place, target in enumerate(targets):
             if target is None:
                 continue

@@ -100,8 +100,8 @@ def explanation_tables(
         for row in explanation["loops"]
     ]
     branches: list[tuple[str, ...]] = [
-        (place(path, row), number(row["divergent"]), number(row["executed"]), because(row["causes"]))
-        for row in explanation["branches"]
+        (where, number(divergent), number(executed), cause)
+        for where, divergent, executed, cause in _together(explanation["branches"], path)
     ]
     tables: list[tuple[tuple[int, ...], tuple[str, ...], list[tuple[str, ...]]]] = [
         ((1, 2, 3), ("hot line", "thread instructions", "share", "divergent"), lines),
@@ -111,6 +111,22 @@ def explanation_tables(
     for numbers, head, rows in tables:
         if rows:
             yield numbers, [head, *rows[:limit]]
+
+
+def _together(branches: Sequence[Mapping[str, Any]], path: str) -> list[tuple[str, int, int, str]]:
+    """(place, divergent, executed, cause), those of one source line with one cause added up: the copies of an unrolled loop."""
+    groups: dict[tuple[Any, str], list[Mapping[str, Any]]] = {}
+    for row in branches:
+        groups.setdefault((row["source"] or row["line"], because(row["causes"])), []).append(row)
+    made = []
+    for (_, cause), rows in groups.items():
+        lines = sorted(row["line"] for row in rows)
+        where = place(path, {"line": lines[0], "last_line": lines[-1], "source": rows[0]["source"]})
+        where += f", {len(rows)} branches" if len(rows) > 1 else ""
+        made.append(
+            (where, sum(row["divergent"] for row in rows), sum(row["executed"] for row in rows), cause)
+        )
+    return sorted(made, key=lambda group: -group[1])
 
 
 def _number(value: int | None) -> str:

@@ -15,7 +15,7 @@ from .textsafe import storable
 
 __all__ = ["Measured", "measure", "measure_targets"]
 
-_EXPLAINED = 20
+_EXPLAINED = 100
 """Loops and branches that a report explains, per case."""
 
 _MEMORY = ("global_load_sectors", "global_store_sectors", "shared_conflicts", "local_bytes")

@@ -144,7 +144,9 @@ def _explanation(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     total = record["measured"]["counts"]["thread_instructions"]
     return [
         {"numbers": numbers, "head": rows[0], "rows": rows[1:]}
-        for numbers, rows in explanation_tables(found, record["kernel"]["path"], total, limit=10)
+        for numbers, rows in explanation_tables(
+            found, record["kernel"]["path"].rpartition("/")[2], total, limit=10
+        )
     ]
 
 

@@ -10,6 +10,7 @@ import pytest
 from cases import SMALL, execute
 
 import gpuperf_engine as ge
+from gpuperf_engine.profile.causes import plain_name
 from gpuperf_engine.results import Cause, Explanation, LoopProfile
 from tests.engine.running import Engine, module
 
@@ -408,6 +409,23 @@ def test_a_slice_explains_as_much_as_the_whole(demand: str) -> None:
         given = device.array(np.arange(64, dtype=np.uint32), name="given")
         found.append(ge.explain(device.launch(kernel, 2, 64, [given, 5], demand=needed)))
     assert found[0] == found[1] and found[0].branches and found[0].loops
+
+
+@pytest.mark.parametrize(
+    ("mangled", "name"),
+    [
+        ("_ZZ16histogram_sharedE10local_bins", "local_bins"),
+        ("_ZZ6kernelPfiE4tile", "tile"),
+        ("_ZZ6kernelPfiE4tile_0", "tile"),
+        ("_ZZN2ns6kernelEPfE5E4foo", "E4foo"),
+        ("_ZL6lookup", "lookup"),
+        ("tile", "tile"),
+        ("E4tile", "E4tile"),
+        ("_ZZ6kernelE9tile", "_ZZ6kernelE9tile"),  # is none
+    ],
+)
+def test_names_of_static_variables(mangled: str, name: str) -> None:
+    assert plain_name(mangled) == name
 
 
 def test_a_sum_over_kernels_cannot_be_explained() -> None:

@@ -10,6 +10,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..emulate.launch import LaunchPlan
@@ -208,7 +209,7 @@ class CauseFinder:
 
     def _names(self, base: Base) -> Iterator[str]:
         if isinstance(base, Variable):
-            yield base.name
+            yield plain_name(base.name)
         elif base is not ANYWHERE:
             for plan in self._plans:
                 address = int.from_bytes(plan.parameters[base : base + 8], "little")
@@ -275,6 +276,17 @@ def _of_cta(access: Access) -> bool:
 
 
 _MEMORY = frozenset(("load", "atomic", "reduction", "async_copy", "texture"))
+
+
+def plain_name(mangled: str) -> str:
+    """``tile`` for ``_ZZ6kernelPfE4tile``, a variable of a function, and for ``_ZL4tile``, one of a file (Itanium C++ ABI)."""
+    for match in re.finditer(
+        r"(?=(?:E|^_ZL)(\d+)([A-Za-z_]\w*)$)", mangled if mangled.startswith("_Z") else ""
+    ):
+        size, name = int(match[1]), match[2]
+        if re.fullmatch(r"(_\d+|__\d+_)?", name[size:]) and size <= len(name):
+            return name[:size]
+    return mangled
 
 
 def parameter_name(kernel: Function, index: int) -> str:

@@ -36,7 +36,7 @@ class Code:
         """Use the best runtime functions that there are by now."""
         if self.generation != generation():
             self.generation = generation()
-            self.library = link(self.content, ("warp",), runtime_addresses(self.generated.needs))
+            self.library = link([self.content], ("warp",), runtime_addresses(self.generated.needs))
 
 
 class NativeBackend:
@@ -102,7 +102,7 @@ def _compile(program: Program, threads: bool) -> Code | str:
 
 def _linked(generated: Generated, content: bytes) -> Code:
     addresses = runtime_addresses(generated.needs)
-    return Code(generated, content, link(content, ("warp",), addresses), generation())
+    return Code(generated, content, link([content], ("warp",), addresses), generation())
 
 
 def _pack(generated: Generated, content: bytes) -> bytes:

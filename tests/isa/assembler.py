@@ -58,7 +58,8 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
         return "128" if form.name == "size" else "24" if form.name == "count" else "1"
     if form.name == "fraction":
         return "0f3F000000"
-    if form.vector > 1 or (spelling.effect == "matrix" and "*" in spelling.row.syntax):
+    fragment = spelling.effect == "matrix" and "*" in spelling.row.syntax and form.name != "stride"
+    if form.vector > 1 or fragment:
         return "{" + ", ".join(_register(form, (index + i) % 9) for i in range(form.vector)) + "}"
     return _register(form, index)
 

@@ -163,13 +163,14 @@ def _check_types(spelling: Spelling, generator: random.Random) -> None:
     constants = [form.constant for form in forms] + [False] * spelling.reads_carry
     expected = [form.type for form in spelling.destinations for _ in range(form.vector)]
     expected += [PRED] * spelling.writes_carry
-    if spelling.effect == "matrix":
-        words = [scalar_type("b32")] * 4  # of the row at an address
-        if spelling.row.name == "ldmatrix":
-            types, constants = words, [False] * 4
-        elif spelling.row.name == "stmatrix":
-            expected = words
-    elif spelling.effect:
+    moves = spelling.moves
+    if moves is not None:
+        moved = [scalar_type(f"b{8 * part.bytes}") for part in moves.parts for _ in range(part.count)]
+        if spelling.destinations:
+            types, constants = moved, [False] * len(moved)
+        else:
+            types, constants, expected = types[: forms[0].vector], constants[: forms[0].vector], moved
+    elif spelling.effect not in ("", "matrix"):
         kind = spelling.type or PRED
         types = (
             [scalar_type("u32")] * 3
@@ -185,6 +186,10 @@ def _check_types(spelling: Spelling, generator: random.Random) -> None:
     results = evaluate(spelling, sources)
     if spelling.effect not in ("", "matrix") and expected[0] is not None and expected[0].lanes > 1:
         assert [result.type.bits for result in results] == [expected[0].bits]
+    elif moves is not None:
+        assert [result.type.bits for result in results] == [
+            form.bits for form in expected if form is not None
+        ]
     else:
         assert [result.type for result in results] == expected
 

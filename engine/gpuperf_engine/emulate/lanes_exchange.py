@@ -47,7 +47,7 @@ class Exchange:
         self.spelling = instruction.spelling
         self.operation = _OPERATIONS.get(self.spelling.row.name, _nothing)
         #: for ldmatrix and stmatrix: the access of all rows
-        self.rows = MatrixRows(to, instruction) if self.spelling.space is not None else None
+        self.rows = MatrixRows(to, instruction) if self.spelling.moves is not None else None
         self.readers: dict[str, Reader] = {}
         self.types: dict[str, ScalarType] = {}
         for form, operand in matched(instruction):
@@ -187,4 +187,5 @@ _OPERATIONS: dict[str, Callable[[Exchange, int, dict[str, LaneValue]], list[Lane
     "bar": _nothing,
     "mma": _matrix,
     "movmatrix": _matrix,
+    "wmma": _matrix,
 }

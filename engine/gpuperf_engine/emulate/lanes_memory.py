@@ -318,10 +318,11 @@ class MemoryStep:
 
     # -- what it costs ---------------------------------------------------------------------------------------------------
 
-    def tally(self, row: list[int], lanes: Lanes, addresses: Lanes) -> None:
-        """Adds to the site's counters; see ``observe.SITE_COLUMNS``."""
-        row[_REQUESTS] += 1
-        row[_LANES] += int(lanes.size)
+    def tally(self, row: list[int], lanes: Lanes, addresses: Lanes, again: bool = False) -> None:
+        """Adds to the site's counters; see ``observe.SITE_COLUMNS``. ``again``: a further access of the same instruction."""
+        if not again:
+            row[_REQUESTS] += 1
+            row[_LANES] += int(lanes.size)
         if self.space == "shared":
             self._count_shared(row, lanes, addresses)
         elif self.space == "local":

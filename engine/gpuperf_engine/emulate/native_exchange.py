@@ -105,7 +105,7 @@ def write_exchange(to: BlockWriter, instruction: Instruction) -> None:
 def _write_results(to: BlockWriter, instruction: Instruction, exchange: _Exchange) -> None:
     results = {
         "shfl": _shuffle, "vote": _vote, "match": _match, "redux": _redux, "activemask": _active, "elect": _elect,
-        "bar": _nothing, "mma": _matrix, "movmatrix": _matrix,
+        "bar": _nothing, "mma": _matrix, "movmatrix": _matrix, "wmma": _matrix,
     }.get(instruction.spelling.row.name)  # fmt: skip
     if results is None:
         raise Unsupported(f"{instruction.opcode} cannot be run yet", span=instruction.span)

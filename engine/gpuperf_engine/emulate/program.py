@@ -287,7 +287,7 @@ def _accesses_memory(instruction: Instruction) -> bool:
     if instruction.effect == "async_copy":
         return bool(instruction.spelling.modifier("global"))
     if instruction.effect == "matrix":
-        return instruction.spelling.space is not None
+        return instruction.spelling.moves is not None
     return instruction.effect in MEMORY_EFFECTS and instruction.spelling.space != "param"
 
 

@@ -217,7 +217,10 @@ class Dependence:
                 continue
             where = str(form.space or space or "generic").split("::")[0]
             spaces = _WRITTEN if where == "generic" else frozenset((where,)) & _WRITTEN
-            access = Access(spaces, self.origin(instruction, operand), access_bytes(instruction))
+            origin = self.origin(instruction, operand)
+            if instruction.spelling.moves is not None:
+                origin = Origin(origin.bases, 1, 0)  # lines lie at distances that are not known
+            access = Access(spaces, origin, access_bytes(instruction))
             reads_it, writes_it = _directions(instruction, form.name)
             if reads_it:
                 read.append(access)

@@ -22,7 +22,6 @@ from ..ptx.syntax import (
 )
 
 __all__ = [
-    "MATRIX_ROW",
     "access_bytes",
     "formal_register",
     "matched",
@@ -31,9 +30,6 @@ __all__ = [
     "special_registers",
     "writes",
 ]
-
-#: bytes of a row of an 8×8 matrix of 16-bit elements, which is what one address of ``ldmatrix`` or ``stmatrix`` is for
-MATRIX_ROW = 16
 
 
 def registers_in(operand: Operand) -> Iterator[Register]:
@@ -111,8 +107,9 @@ def access_bytes(instruction: Instruction) -> int:
     """Bytes that one lane of a memory instruction touches, all elements of a vector."""
     if instruction.effect == "async_copy":
         return next((item.value for item in instruction.operands if isinstance(item, Immediate)), 8)
-    if instruction.effect == "matrix":
-        return MATRIX_ROW
+    moves = instruction.spelling.moves
+    if moves is not None:
+        return moves.bytes
     elements = max(
         (len(item.elements) for item in instruction.operands if isinstance(item, Vector)), default=1
     )

@@ -132,7 +132,7 @@ def _keep(made: _Slicer, block: BasicBlock, instruction: Instruction, split: boo
             made.keep(instruction, _operands(instruction, "membermask"))
         if addresses and effect in _MEMORY and instruction.spelling.space not in (None, "param"):
             copied = () if effect != "async_copy" else reads(instruction)
-            made.keep(instruction, (*_addressed(instruction), *copied))
+            made.keep(instruction, (*_addressed(instruction), *_operands(instruction, "stride"), *copied))
 
 
 def _meets(instruction: Instruction) -> bool:

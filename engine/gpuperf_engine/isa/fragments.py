@@ -8,9 +8,10 @@ element of the matrix that it needs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
-__all__ = ["LANES", "Layout", "Place", "gather", "layouts"]
+__all__ = ["LANES", "Layout", "Move", "Moves", "Place", "Tile", "gather", "layouts"]
 
 LANES = 32
 #: (matrix, row, column): ``m8n8k4`` of f16 multiplies four pairs of matrices at once, one per quad pair, all others one
@@ -104,3 +105,85 @@ def gather(
         (element, tuple(lane for lane, _ in where), tuple(at == element for _, at in where))
         for element in needed
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One access by which the lanes of a warp load or store their parts of a matrix.
+
+    ``count`` elements of ``bytes`` each, one after the other, by the first ``lanes`` lanes. A lane's address is that of the
+    instruction, plus ``lines`` times the distance between the lines of the matrix, plus ``offsets`` bytes.
+    """
+
+    bytes: int
+    count: int
+    lanes: int = LANES
+    lines: tuple[int, ...] = (0,) * LANES
+    offsets: tuple[int, ...] = (0,) * LANES
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """All accesses of one instruction, in order. ``bits`` is the size of an element of the matrix and ``inner`` the elements of a
+    line: the distance between lines where the instruction does not give another."""
+
+    parts: tuple[Move, ...]
+    bits: int = 0
+    inner: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """What one lane accesses in all."""
+        return sum(part.bytes * part.count for part in self.parts)
+
+
+class Tile:
+    """A matrix of ``rows`` × ``columns`` elements of ``bits`` as ``wmma`` holds it.
+
+    The manual leaves open which lane holds which element. Here lane after lane holds a piece of at most 16 bytes, in the order of
+    memory (of accumulators: of the rows), and so on with a second piece each until the matrix ends.
+    """
+
+    def __init__(self, rows: int, columns: int, bits: int) -> None:
+        self.rows, self.columns, self.bits = rows, columns, bits
+        self.elements = rows * columns // LANES
+        self.piece = min(self.elements, 128 // bits)
+
+    def inner(self, layout: str) -> int:
+        """Elements of a line."""
+        return self.columns if layout == "row" else self.rows
+
+    def _line(self, layout: str, lane: int, element: int) -> tuple[int, int]:
+        """The line of an element of a lane's fragment, and its place there."""
+        round, within = divmod(element, self.piece)
+        return divmod((round * LANES + lane) * self.piece + within, self.inner(layout))
+
+    def place(self, layout: str) -> Layout:
+        """Which element a lane's fragment holds where."""
+
+        def place(lane: int, element: int) -> Place:
+            line, within = self._line(layout, lane, element)
+            return (0, line, within) if layout == "row" else (0, within, line)
+
+        return place
+
+    def moves(self, layout: str, held: str) -> Moves:
+        """How a matrix comes from memory in one layout to fragments in another, or goes there."""
+        return Moves(self._parts(layout, held), self.bits, self.inner(layout))
+
+    def _parts(self, layout: str, held: str) -> tuple[Move, ...]:
+        if layout == held:
+            total = self.piece * self.bits // 8
+            size = 8 if self.bits == 64 else min(4, total)
+            return tuple(
+                self._move(size, total // size, [self._line(layout, lane, first) for lane in range(LANES)])
+                for first in range(0, self.elements, self.piece)
+            )
+        return tuple(
+            self._move(self.bits // 8, 1, [self._line(held, lane, element)[::-1] for lane in range(LANES)])
+            for element in range(self.elements)
+        )
+
+    def _move(self, size: int, count: int, starts: list[tuple[int, int]]) -> Move:
+        offsets = tuple(within * self.bits // 8 for _, within in starts)
+        return Move(size, count, LANES, tuple(line for line, _ in starts), offsets)

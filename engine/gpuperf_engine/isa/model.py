@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from .fragments import Moves
 from .notation import Item, Operand
 from .types import SCALAR_TYPES, ScalarType
 
@@ -128,7 +129,8 @@ class Row:
     version from which on a lower target has it too; ``removed`` is the ``(version, target)`` from which on, both, the
     instruction is no longer there; ``variant`` is ``a`` if only targets like ``sm_90a`` have it. ``flop`` is the kind of
     floating-point operation done per thread and lane of the type (``FLOPS``). ``asks`` are the modifiers that the meaning
-    takes as keywords; ``whole`` says that it takes packed values whole, not lane by lane. ``words`` are
+    takes as keywords; ``moves`` gives the accesses that the lanes of a warp make together; ``whole`` says that it takes packed
+    values whole, not lane by lane. ``words`` are
     all that any place of the opcode takes.
     """
 
@@ -156,6 +158,7 @@ class Row:
     categories: ByModifier = ""
     units: ByModifier = ""
     valid: Constraint | None = field(default=None, repr=False)
+    moves: Callable[[Mapping[str, Modifier]], Moves] | None = field(default=None, repr=False)
 
     @property
     def runs(self) -> bool:
@@ -214,6 +217,11 @@ class Spelling:
             return None
         space = self.modifiers.get("space")
         return str(space).split("::")[0] if space else "generic"
+
+    @cached_property
+    def moves(self) -> Moves | None:
+        """The accesses that the lanes of a warp make together to load or store a matrix."""
+        return None if self.row.moves is None else self.row.moves(self.modifiers)
 
     @cached_property
     def vector(self) -> int:

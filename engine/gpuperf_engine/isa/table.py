@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from ..errors import PtxError, nearest
+from .fragments import Moves
 from .model import (
     CATEGORIES,
     EFFECTS,
@@ -73,6 +74,7 @@ def instruction(
     reads_carry: bool = False,
     whole: bool = False,
     valid: Constraint | None = None,
+    moves: Callable[[Mapping[str, Modifier]], Moves] | None = None,
     documentation: str = "",
     **value_sets: str | tuple[str, ...],
 ) -> Callable[[_Meaning], _Meaning]:
@@ -107,6 +109,7 @@ def instruction(
             reads_carry=reads_carry,
             whole=whole,
             valid=valid,
+            moves=moves,
         )
         _ROWS.setdefault(row.name, []).append(row)
         return meaning

@@ -22,6 +22,7 @@ from . import (
     special_function,
     video,
     warp,
+    wmma,
 )
 
 __all__ = [
@@ -43,4 +44,5 @@ __all__ = [
     "special_function",
     "video",
     "warp",
+    "wmma",
 ]

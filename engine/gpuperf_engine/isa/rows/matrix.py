@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..fragments import LANES, Layout, Place, gather, layouts
+from ..fragments import LANES, Layout, Move, Moves, Place, Tile, gather, layouts
 from ..table import instruction
 from ..types import ScalarType, scalar_type
 from ..words import Value, choose, concat, fma, maximum, minimum, permute, popc, split
@@ -24,6 +24,8 @@ SHARED: dict[str, Any] = {
     "num": "x1 x2 x4",
     "space": "shared shared::cta",
     "requires": {"shared::cta": ((7, 8), 75)},
+    # the first eight lanes for each matrix give the address of a row
+    "moves": lambda modifiers: Moves((Move(4, 4, 8 * int(modifiers["num"][1:])),)),
 }
 
 
@@ -187,15 +189,29 @@ def _sum(a: Value, b: Value, total: Value) -> Value:
     return total + a * b
 
 
+def sizes(shape: str) -> tuple[int, int, int]:
+    """m, n and k of a shape such as ``m16n8k16``."""
+    m, _, rest = shape[1:].partition("n")
+    n, _, k = rest.partition("k")
+    return int(m), int(n), int(k)
+
+
 class Product:
     """The meaning of one shape and its types: d = a · b + c. ``counts`` are the registers of a, b and c."""
 
     def __init__(
-        self, shape: str, result: str, left: str, right: str, counts: tuple[int, int, int], added: str = ""
+        self,
+        shape: str,
+        result: str,
+        left: str,
+        right: str,
+        counts: tuple[int, int, int],
+        added: str = "",
+        tiles: bool = False,
     ) -> None:
         self.left, self.right, self.result, self.added = left, right, result, added or result
-        rows, self.depth = int(shape[1 : shape.index("n")]), int(shape[shape.index("k") + 1 :])
-        self.counts, self.rows, self.shape = counts, rows, shape
+        self.rows, self.columns, self.depth = sizes(shape)
+        self.counts, self.shape, self.tiles = counts, shape, tiles
 
     def __call__(
         self, registers: Sequence[Value], *, layout: tuple[str, str] = ("row", "col"), left: str = "", right: str = "",
@@ -205,14 +221,21 @@ class Product:
         first, second = self.counts[0], self.counts[0] + self.counts[1]
         a = [number for register in registers[:first] for number in UNPACK[left](register)]
         b = [number for register in registers[first:second] for number in UNPACK[right](register)]
-        volta = (
-            (*layout, self.added == "f32", self.result == "f32")
-            if self.shape == "m8n8k4" and left == "f16"
-            else None
-        )
-        shape = layouts(self.rows, PER_REGISTER[left], volta)
-        c = self._accumulators(registers[second:], satfinite)
         depth = self.depth // 32 if left == "b1" else self.depth
+        if self.tiles:
+            bits = 64 if left == "f64" else 32 // PER_REGISTER[left]
+            tiles = Tile(self.rows, depth, bits), Tile(depth, self.columns, bits)
+            sums = [
+                Tile(self.rows, self.columns, scalar_type(name).bits) for name in (self.added, self.result)
+            ]
+            a, b = a[: tiles[0].elements], b[: tiles[1].elements]
+            before, after = (each.place("row") for each in sums)
+            shape = tiles[0].place(layout[0]), tiles[1].place(layout[1]), before, after
+        else:
+            volta = self.shape == "m8n8k4" and left == "f16"
+            singles = (*layout, self.added == "f32", self.result == "f32") if volta else None
+            shape = layouts(self.rows, PER_REGISTER[left], singles)
+        c = self._accumulators(registers[second:], satfinite)
         step: Callable[[Value, Value, Value], Value] = _sum
         if left == "f64":
             step = lambda x, y, total: fma(x, y, total, rounding)  # noqa: E731

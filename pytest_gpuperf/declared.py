@@ -6,6 +6,7 @@ Command line > call > closest marker > ini > default. ``--gpuperf-targets`` only
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from .metrics import Metric
     from .settings import Settings
     from .tolerance import Tolerance
 
@@ -65,19 +67,12 @@ def unknown(found: str, value: str, known: Iterable[str]) -> pytest.UsageError:
     return pytest.UsageError(f"{found} is not known; {hint}")
 
 
-def check_tolerances(pairs: Iterable[tuple[str, object]], where: str) -> None:
-    """Raises ``pytest.UsageError`` for a metric that does not exist or a tolerance that is none."""
-    pairs = list(pairs)
-    if not pairs:
-        return
-    from .metrics import find, known_pattern
+def check_tolerances(pairs: Iterable[tuple[str, object]], where: str, search: Sequence[str] = ()) -> None:
+    """Raises ``pytest.UsageError`` for a metric or machine that does not exist or a tolerance that is none."""
     from .tolerance import parse_tolerance
 
     for name, text in pairs:
-        hint = known_pattern(name)
-        if hint is not None:
-            raise pytest.UsageError(f"{where}: metric {name!r} is not known; {hint}")
-        metric = find(name)
+        metric = _metric(name, where, search)
         if metric is not None and metric.kind == "set":
             raise pytest.UsageError(
                 f"{where}: {name} has no tolerance: every new one counts; limits={{{name!r}: N}} allows N"
@@ -86,6 +81,41 @@ def check_tolerances(pairs: Iterable[tuple[str, object]], where: str) -> None:
             parse_tolerance(text, metric.unit if metric is not None else None)
         except ValueError as error:
             raise pytest.UsageError(f"{where}: {name}: {error}") from None
+
+
+def _metric(name: object, where: str, search: Sequence[str]) -> Metric | None:
+    """The metric of that name, ``None`` for a glob. Raises ``pytest.UsageError`` for one that can match nothing."""
+    from .metrics import FAMILIES, METRICS, find, known_pattern
+
+    if not isinstance(name, str):
+        raise pytest.UsageError(f"{where}: {name!r} is no name of a metric, for example 'time_us'")
+    hint = known_pattern(name)
+    if hint is not None:
+        raise pytest.UsageError(f"{where}: metric {name!r} is not known; {hint}")
+    family = next((family.name for family in FAMILIES if name.startswith(family.name[:-1])), None)
+    if family is not None:
+        _matches(name.removeprefix(family[:-1]), _members(family), f"{where}: metric {name!r}")
+    elif not any(fnmatchcase(metric.name, name) for metric in (*METRICS, *FAMILIES)):
+        from ._engine import load
+
+        target = name.partition(".")[0]
+        _matches(target, tuple(load().machine_ids(search)), f"{where}: target {target!r} of {name!r}")
+    return None if any(char in name for char in "*?[") else find(name)
+
+
+def _matches(pattern: str, known: Sequence[str], what: str) -> None:
+    if not any(fnmatchcase(name, pattern) for name in known):
+        raise unknown(what, pattern, known)
+
+
+def _members(family: str) -> tuple[str, ...]:
+    if family == "flops.*":
+        from gpuperf_engine.profile.groups import PRECISIONS
+
+        return tuple(dict.fromkeys(PRECISIONS.values()))
+    from gpuperf_engine.isa.model import CATEGORIES
+
+    return CATEGORIES
 
 
 def check_targets(names: Iterable[str], where: str, search: Sequence[str] = ()) -> None:
@@ -105,7 +135,8 @@ def check_declaration(values: Mapping[str, Any], where: str, search: Sequence[st
     """Checks ``targets``, ``tolerance`` and ``limits`` of a marker or call; raises ``pytest.UsageError``."""
     targets = values.get("targets")
     if targets is not None:
-        if isinstance(targets, str) or not all(isinstance(target, str) for target in targets):
+        listed = isinstance(targets, Iterable) and not isinstance(targets, (str, Mapping))
+        if not listed or not all(isinstance(target, str) for target in targets):
             raise pytest.UsageError(
                 f"{where}: targets must be a list of machine ids, for example ['h100-sxm']"
             )
@@ -113,16 +144,12 @@ def check_declaration(values: Mapping[str, Any], where: str, search: Sequence[st
     for key in ("tolerance", "limits"):
         if values.get(key) is not None and not isinstance(values[key], Mapping):
             raise pytest.UsageError(f"{where}: {key} must be a dictionary {{metric: value}}")
-    check_tolerances((values.get("tolerance") or {}).items(), f"{where}: tolerance")
+    check_tolerances((values.get("tolerance") or {}).items(), f"{where}: tolerance", search)
     for name, limit in (values.get("limits") or {}).items():
-        from .metrics import find, known_pattern
-
-        if find(name) is None:
-            raise pytest.UsageError(
-                f"{where}: limits: metric {name!r} is not known; {known_pattern(name) or 'no globs here'}"
-            )
-        if isinstance(limit, bool) or not isinstance(limit, (int, float)):
-            raise pytest.UsageError(f"{where}: limits: {name} must be a number, not {limit!r}")
+        if _metric(name, f"{where}: limits", search) is None:
+            raise pytest.UsageError(f"{where}: limits: {name!r} must be one metric, no glob")
+        if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not math.isfinite(limit):
+            raise pytest.UsageError(f"{where}: limits: {name} must be a finite number, not {limit!r}")
 
 
 def check_marker(item: pytest.Item, search: Sequence[str] = ()) -> None:

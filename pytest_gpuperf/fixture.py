@@ -36,7 +36,7 @@ def _quiet(method: Callable[P, R]) -> Callable[P, R]:
 
         try:
             return method(*args, **kwargs)
-        except EngineError as error:
+        except (EngineError, pytest.UsageError) as error:
             raise error.with_traceback(None) from None
 
     return call
@@ -127,6 +127,8 @@ class Gpuperf:
 
         declared = {"targets": targets, "tolerance": tolerance, "limits": limits}
         site = self._recorder.site()
+        if name is not None and (not isinstance(name, str) or not name.strip()):
+            raise EngineError(f"name={name!r} names nothing", hint="give it a text, or leave it out")
         check_declaration(declared, f"gpuperf.kernel at {site}", self._settings.target_files)
         with step(self._progress, "reading PTX"):
             made = make_cases(source, entry, name, declared, self._item, self._settings, site)

@@ -20,7 +20,7 @@ from .digest import digest_parts
 from .judgement import judgement
 from .layout import read_files, read_module, shown_file
 from .measure import Measured, measure
-from .metrics import ANALYSIS
+from .metrics import ANALYSIS, find
 from .recorder import CaseRecord
 from .settings import Settings
 from .sources.original import source_texts
@@ -69,6 +69,7 @@ class Judge:
                 f"{item.path} lies outside the rootdir {self.settings.rootdir}, so it has no baseline",
                 hint="run pytest with --rootdir, or put a pytest.ini or pyproject.toml above the tests",
             )
+        _check_limits(cases)
         baseline = self._baseline(module)
         findings = _assigned(cases, gpuperf)
         measured = [
@@ -197,6 +198,24 @@ class Judge:
             for number in range(first, min(last, first + _LISTING_LINES, len(lines)) + 1):
                 text[number] = lines[number - 1]
         return digest_parts([case.source.path, *text.items()], 12), text
+
+
+def _check_limits(cases: Iterable[CaseRecord]) -> None:
+    """Raises ``EngineError`` for a limit of a predicted time that no kernel of the test is predicted for: it would hold by
+    saying nothing."""
+    unsaid: dict[str, bool] = {}
+    for case in cases:
+        declared = {*case.settings.targets, *case.settings.skipped_targets}
+        for name in case.settings.limits:
+            metric = find(name)
+            if metric is not None and metric.per_target:
+                said = bool(declared) if name == metric.name else name.partition(".")[0] in declared
+                unsaid[name] = unsaid.get(name, True) and not said
+    for name in (name for name, nothing in unsaid.items() if nothing):
+        raise EngineError(
+            f"limits: {name!r} says nothing: no kernel of this test declares a target that it is about",
+            hint="declare the target (targets=, gpuperf_targets), or remove the limit",
+        )
 
 
 def _assigned(cases: list[CaseRecord], gpuperf: Any) -> list[list[Any]]:

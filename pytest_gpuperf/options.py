@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-__all__ = ["CHOICES", "MARKER", "add_options", "enabled"]
+__all__ = ["CHOICES", "MARKER", "add_options", "check_idle", "enabled"]
 
 MARKER = (
     "gpuperf(targets=None, tolerance=None, limits=None, max_instructions=None): the test launches GPU kernels through the "
@@ -148,3 +148,20 @@ def enabled(config: pytest.Config) -> bool:
     """Whether this run analyses kernels."""
     option = config.option
     return bool(option.gpuperf or option.gpuperf_only or option.gpuperf_update or option.gpuperf_update_new)
+
+
+def check_idle(config: pytest.Config) -> None:
+    """Raises ``pytest.UsageError`` in a run without the gate for options of it on the command line (those in ``addopts`` wait for
+    their run), and for settings that mean nothing where its tests run all the same."""
+    for argument in config.invocation_params.args:
+        if str(argument).startswith("--gpuperf-"):
+            name = str(argument).partition("=")[0]
+            raise pytest.UsageError(f"{name} does nothing without --gpuperf: give both")
+    try:
+        functional = config.getini("gpuperf_functional")
+    except (ValueError, pytest.UsageError) as error:
+        raise pytest.UsageError(f"gpuperf_functional: {error}: write true or false") from None
+    if functional:
+        from .settings import settings_of
+
+        settings_of(config)

@@ -35,6 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(GateWorker(settings, config), "gpuperf-worker")
         if not hasattr(config, "workerinput"):
             config.pluginmanager.register(GateSession(settings, config), "gpuperf-session")
+    else:
+        options.check_idle(config)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -59,6 +61,4 @@ def gpuperf(request: pytest.FixtureRequest) -> Iterator[Gpuperf]:
 
 
 def _runs(config: pytest.Config) -> bool:
-    from .settings import settings_of
-
-    return options.enabled(config) or settings_of(config).functional
+    return options.enabled(config) or bool(config.getini("gpuperf_functional"))

@@ -20,6 +20,9 @@ from .verdict import worst
 
 __all__ = ["GateSession"]
 
+_LOOKING = ("showfixtures", "show_fixtures_per_test", "setuponly", "setupplan")
+"""Options of pytest, besides ``collectonly``, under which no test runs."""
+
 
 class GateSession:
     """Hooks of the controller under ``--gpuperf``."""
@@ -59,11 +62,7 @@ class GateSession:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
         option = self.config.option
-        looking = (
-            option.collectonly
-            or getattr(option, "showfixtures", False)
-            or getattr(option, "show_fixtures_per_test", False)
-        )
+        looking = option.collectonly or any(getattr(option, name, False) for name in _LOOKING)
         judged = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
         if looking or exitstatus not in judged:
             return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,6 +71,9 @@ def _read(config: pytest.Config) -> Settings:
     min_cases = option.gpuperf_min_cases
     if min_cases is None:
         min_cases = _integer(config, "gpuperf_min_cases", minimum=0)
+    elif min_cases < 0:
+        raise pytest.UsageError("--gpuperf-min-cases must be at least 0")
+    target_files = _folders(config, "gpuperf_target_files")
     only = option.gpuperf_targets
     settings = Settings(
         enabled=enabled(config),
@@ -79,7 +83,7 @@ def _read(config: pytest.Config) -> Settings:
         prune=not option.gpuperf_no_prune,
         stale=option.gpuperf_stale or values["stale"],
         only_targets=_names(only.split(",")) if only is not None else None,
-        override=_pairs(option.gpuperf_tolerance, "--gpuperf-tolerance"),
+        override=_pairs(option.gpuperf_tolerance, "--gpuperf-tolerance", target_files),
         report_dir=(config.invocation_params.dir if option.gpuperf_report else rootdir) / report
         if report
         else None,
@@ -89,15 +93,13 @@ def _read(config: pytest.Config) -> Settings:
         max_instructions_cli=option.gpuperf_max_instructions is not None,
         details=option.gpuperf_details,
         targets=_names(part for line in config.getini("gpuperf_targets") for part in str(line).split(",")),
-        target_files=tuple(
-            str(rootdir / str(line).strip()) for line in config.getini("gpuperf_target_files")
-        ),
-        tolerances=_pairs(config.getini("gpuperf_tolerances"), "gpuperf_tolerances"),
+        target_files=target_files,
+        tolerances=_pairs(config.getini("gpuperf_tolerances"), "gpuperf_tolerances", target_files),
         on_improvement=values["on_improvement"],
         on_unmodelled=values["on_unmodelled"],
-        baseline_dir=rootdir / str(config.getini("gpuperf_baseline_dir")).strip(),
+        baseline_dir=_below(rootdir, str(config.getini("gpuperf_baseline_dir")).strip()),
         baseline_layout=values["baseline_layout"],
-        functional=bool(config.getini("gpuperf_functional")),
+        functional=_truth(config, "gpuperf_functional"),
         resources=values["resources"],
         uninitialized=values["uninitialized"],
         backend=values["backend"],
@@ -128,16 +130,40 @@ def _integer(config: pytest.Config, key: str, minimum: int) -> int | None:
     return value
 
 
+def _truth(config: pytest.Config, key: str) -> bool:
+    try:
+        return bool(config.getini(key))
+    except (ValueError, pytest.UsageError) as error:
+        raise pytest.UsageError(f"{key}: {error}: write true or false") from None
+
+
+def _below(rootdir: Path, name: str) -> Path:
+    path = Path(os.path.normpath(rootdir / name))
+    if not name or not path.is_relative_to(rootdir):
+        raise pytest.UsageError(
+            f"gpuperf_baseline_dir = {name!r} is no folder below the rootdir {rootdir}; for example baselines"
+        )
+    return path
+
+
+def _folders(config: pytest.Config, key: str) -> tuple[str, ...]:
+    folders = [config.rootpath / str(line).strip() for line in config.getini(key)]
+    for folder in folders:
+        if not folder.is_dir():
+            raise pytest.UsageError(f"{key}: there is no folder {folder}")
+    return tuple(map(str, folders))
+
+
 def _names(parts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
-def _pairs(lines: Iterable[str], where: str) -> tuple[tuple[str, str], ...]:
+def _pairs(lines: Iterable[str], where: str, search: Sequence[str]) -> tuple[tuple[str, str], ...]:
     pairs = []
     for line in lines:
         name, sign, text = str(line).partition("=")
         if not sign:
             raise pytest.UsageError(f"{where}: {line!r} is not METRIC=TOL, for example time_us=5%")
         pairs.append((name.strip(), text.strip()))
-    check_tolerances(pairs, where)
+    check_tolerances(pairs, where, search)
     return tuple(pairs)

@@ -126,11 +126,14 @@ class GateWorker:
         from .report.junit import properties
         from .report.message import failure_text
 
+        records, problem = [], ""
         try:
             with step(self.progress, "judging"):
                 records = self.judge.judge(item, gpuperf)
         except EngineError as error:
-            pytest.fail(f"gpuperf: {clean(str(error))}", pytrace=False)
+            problem = clean(str(error))
+        if problem:
+            pytest.fail(f"gpuperf: {problem}", pytrace=False)
         item.stash[_RECORDS] = records
         item.user_properties.extend(properties(records))
         failed = failing(records, self.settings)

@@ -48,6 +48,8 @@ def headline(records: Sequence[Mapping[str, Any]]) -> str:
         return f"{kernel} on {row['target']}: {one_line(row['note'].splitlines()[0])}{more}"
     if verdict == "over-limit":
         return f"{kernel}: {label} is {number(row['new'], row['unit'])}, {row['allowed']}{more}"
+    if verdict == "incomparable" and row["old"] == row["new"]:
+        return f"{kernel} is not comparable: {one_line(row['note'])}{more}"
     word = {"improved": "better than its baseline", "regressed": "worse"}.get(verdict, WORDS[verdict])
     moved = f"{label} {number(row['old'])} → {number(row['new'], row['unit'])}"
     return f"{kernel} is {word}: {moved} ({change(row['old'], row['new'])}){more}"

@@ -30,7 +30,7 @@ def summarise(
         *_notes(run, settings),
         *_stale(run, settings),
         *_unsettled(run, settings),
-        *(_writes(written) if updating else []),
+        *(_writes(written) if updating and (written or not run.pruned or not run.stale) else []),
         *(_details(run) if settings.details else []),
     ]:
         reporter.write_line(clean(line), **({colour: True} if colour else {}))

@@ -12,6 +12,8 @@ import yaml
 
 import gpuperf_engine
 
+from .conftest import PLUGIN
+
 SAXPY = """\
 .version 8.0
 .target sm_70
@@ -283,8 +285,8 @@ def test_a_kernel_on_the_slow_backend_says_so_beside_its_results(pytester):
         "    gpuperf.kernel('rec.ptx', targets=['v100-sxm2'])[1, 1](out)\n"
         "    assert out.numpy()[0] == 3\n"
     )
-    pytester.runpytest_subprocess("--gpuperf-update").assert_outcomes(passed=1)
-    result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-report=out")
+    pytester.runpytest_subprocess(*PLUGIN, "--gpuperf-update").assert_outcomes(passed=1)
+    result = pytester.runpytest_subprocess(*PLUGIN, "--gpuperf", "--gpuperf-report=out")
     said = "note: test_rec/k: rec.ptx:14:17: 'k' runs on the reference backend, which is slow: recursion in 'down'*"
     result.stdout.fnmatch_lines([said])
     report = json.loads((pytester.path / "out" / "gpuperf.json").read_text())

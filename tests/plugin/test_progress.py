@@ -16,6 +16,15 @@ from .test_stale import CONFTEST
 
 pty = pytest.importorskip("pty")
 
+
+def terminal() -> tuple[int, int]:
+    """Both ends of one."""
+    try:
+        return pty.openpty()
+    except OSError as error:
+        pytest.skip(f"no terminal can be had here: {error}")
+
+
 SLOW = """
 import time
 import fake_engine
@@ -49,7 +58,7 @@ def slow(project):
 
 def on_terminal(command: list[str], folder, **environment: str) -> str:
     """What a command writes to a terminal of 60 columns that it has for standard output and error."""
-    outside, inside = pty.openpty()
+    outside, inside = terminal()
     paths = os.pathsep.join([str(HERE), str(HERE.parents[1]), str(HERE.parents[1] / "engine")])
     common = {"PYTHONPATH": paths, "COLUMNS": "60", "TERM": "xterm", "CI": "", "BUILD_NUMBER": ""}
     with subprocess.Popen(
@@ -133,7 +142,7 @@ def test_no_terminal_that_somebody_watches(monkeypatch, environment):
     for name in ("CI", "BUILD_NUMBER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    outside, inside = pty.openpty()
+    outside, inside = terminal()
     with open(inside, "w", encoding="utf-8") as stream, open(outside, "rb"):
         assert progress.on_terminal(stream) is not None
         for name, value in environment.items():

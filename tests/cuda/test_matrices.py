@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from .running import run
+import gpuperf_engine as ge
+
+from .running import BACKENDS, module, run
 
 FILE = "matrices"
 
@@ -47,3 +49,23 @@ def test_single_precision_through_tf32() -> None:
     bound = 2.0**-10 * np.abs(a).astype(np.float64) @ np.abs(b.T).astype(np.float64)
     assert (np.abs(found - a.astype(np.float64) @ b.T.astype(np.float64)) <= bound).all()
     assert (found != a @ b.T).any()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("entry", "grid", "block"), [("gemm_f16", (3, 2), (64, 2)), ("tiles_f16", 1, 64)])
+def test_slices_count_the_same(backend: str, entry: str, grid: object, block: object) -> None:
+    m, n, k = 48, 80, 64
+    sizes = (np.int32(m), np.int32(n), np.int32(k), np.float32(0.5), np.float32(2))
+    shapes = ((m, k), (n, k), (m, n)) if entry == "gemm_f16" else ((32, 16), (16, 16), (32, 16))
+    arrays = [np.zeros(shape, np.float16) for shape in shapes]
+    if entry == "gemm_f16":
+        arrays[2] = arrays[2].astype(np.float32)
+    found = []
+    for demand in ("values", "addresses", "control"):
+        device = ge.Device(backend=backend)
+        args = [*(sizes if entry == "gemm_f16" else ()), *map(device.array, arrays)]
+        found.append(device.launch(module(FILE)[entry], grid, block, args, demand=demand))
+    whole, addresses, control = found
+    assert whole.opcodes == addresses.opcodes == control.opcodes
+    assert whole.warp_opcodes == addresses.warp_opcodes == control.warp_opcodes
+    assert whole.memory == addresses.memory

@@ -129,7 +129,10 @@ def _keep(made: _Slicer, block: BasicBlock, instruction: Instruction, split: boo
         made.keep(instruction, _operands(instruction, "a", "b"))
     else:
         if split and block.synchronises and instruction is block.instructions[0] and _meets(instruction):
-            made.keep(instruction, _operands(instruction, "membermask"))
+            # rows and tiles are reached for where they are met
+            made.keep(
+                instruction, (*_operands(instruction, "membermask", "stride"), *_addressed(instruction))
+            )
         if addresses and effect in _MEMORY and instruction.spelling.space not in (None, "param"):
             copied = () if effect != "async_copy" else reads(instruction)
             made.keep(instruction, (*_addressed(instruction), *_operands(instruction, "stride"), *copied))

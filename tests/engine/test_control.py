@@ -226,3 +226,27 @@ def test_lanes_that_an_early_return_keeps_apart_meet_at_a_barrier(backend: str, 
     assert profile.warp_opcodes["st.shared.u32"] == profile.warp_opcodes["bar.sync"] == warps + 1
     assert profile.warp_opcodes["ld.shared.u32"] == profile.warp_opcodes["st.global.u32"] == warps
     assert (profile.branches.executed, profile.branches.divergent) == (2 * warps - (warps - 1), 2)
+
+
+def test_aliases_stand_for_their_functions(backend: str) -> None:
+    """Also in calls and tables that stand before ``.alias``, after the declaration that it needs."""
+    before = """
+.visible .func (.param .b32 r) real (.param .b32 x);
+.visible .func (.param .b32 r) other (.param .b32 x);
+.global .u64 table[2] = {other, real};
+.func (.param .b32 r) early (.param .b32 x) {
+    .reg .b32 %q; .param .b32 a; .param .b32 b;
+    ld.param.b32 %q, [x]; st.param.b32 [a], %q; call (b), other, (a); ld.param.b32 %q, [b]; st.param.b32 [r], %q; ret; }
+.visible .func (.param .b32 r) real (.param .b32 x) {
+    .reg .b32 %q; ld.param.b32 %q, [x]; add.u32 %q, %q, 5; st.param.b32 [r], %q; ret; }
+.alias other, real;
+"""
+    body = """mov.u32 %r1, %tid.x;
+    ld.global.u64 %rd1, [table];
+    PROTO: .callprototype (.param .b32 _) _ (.param .b32 _);
+    { .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call (b), early, (a); ld.param.b32 %r0, [b]; }
+    { .param .b32 a; .param .b32 b; st.param.b32 [a], %r0; call (b), other, (a); ld.param.b32 %r0, [b]; }
+    { .param .b32 a; .param .b32 b; st.param.b32 [a], %r0; call (b), %rd1, (a), PROTO; ld.param.b32 %r0, [b]; }"""
+    out, profile = collect(backend, body, before=before)
+    assert out.tolist() == [lane + 15 for lane in range(32)]
+    assert profile.remarks == ()

@@ -110,7 +110,7 @@ def _callee(
 
 def _function(operands: Operands, name: str, where: Span) -> Function:
     module = operands.names.module
-    function = module.functions.get(name) or module.aliases.get(name)
+    function = module.aliases.get(name) or module.functions.get(name)
     if function is None:
         raise PtxError(
             f"call of {quoted(name)}, which is not declared",

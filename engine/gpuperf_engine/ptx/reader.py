@@ -351,8 +351,21 @@ class _Reader:
             if target is None:
                 span = self.text.span(place + names[1].start, place + names[1].end)
                 raise PtxError(f"'.alias' of {names[1].text!r}, which is no function", span=span)
-            self.module.aliases[names[0].text] = target
+            self._alias(names[0].text, target)
         return end
+
+    def _alias(self, name: str, target: Function) -> None:
+        """Let a name mean a function; also where the declaration that ``.alias`` needs before it has been taken for one."""
+        module = self.module
+        declared = module.functions.get(name)
+        target = module.aliases.get(target.name, target)
+        module.aliases[name] = target
+        for variable in module.variables.values() if declared is not None else ():
+            if any(item[2] is declared for item in variable.relocations):
+                variable.relocations = tuple(
+                    (*item[:2], target, *item[3:]) if item[2] is declared else item
+                    for item in variable.relocations
+                )
 
     def _unexpected(self, place: int) -> NoReturn:
         word = self.code[place : place + 200].split(maxsplit=1)[0]

@@ -215,7 +215,7 @@ class Names:
         if found is not None and isinstance(found[0], Variable):
             return found[0]
         module = self.module
-        return module.variables.get(name) or module.functions.get(name) or module.aliases.get(name)
+        return module.variables.get(name) or module.aliases.get(name) or module.functions.get(name)
 
     def add_label(self, name: str, span: Span) -> None:
         """A label before the next instruction. Raises ``PtxError`` if the scope has it already."""

@@ -49,9 +49,8 @@ def divergence(explanation: Mapping[str, Any] | None, path: str) -> str:
     """One line on the branch that diverges most; empty if none does, or none is known."""
     if explanation is None or not explanation["branches"]:
         return ""
-    worst = explanation["branches"][0]
-    times = f"{number(worst['divergent'])} of {number(worst['executed'])} times"
-    return f"lanes part {times} at {place(path, worst)}: decided by {because(worst['causes'])}"
+    where, divergent, executed, cause = _together(explanation["branches"], path)[0]
+    return f"lanes part {number(divergent)} of {number(executed)} times at {where}: decided by {cause}"
 
 
 def marks(explanation: Mapping[str, Any], path: str) -> dict[str, list[str]]:
@@ -93,7 +92,7 @@ def explanation_tables(
             place(path, row),
             _number(row["entries"]),
             _number(row["iterations"]),
-            "" if row["mean"] is None else f"{row['mean']:.4g}",
+            _mean(row),
             f"{row['lanes']:.3g}",
             because(row["causes"]),
         )
@@ -127,6 +126,12 @@ def _together(branches: Sequence[Mapping[str, Any]], path: str) -> list[tuple[st
             (where, sum(row["divergent"] for row in rows), sum(row["executed"] for row in rows), cause)
         )
     return sorted(made, key=lambda group: -group[1])
+
+
+def _mean(loop: Mapping[str, Any]) -> str:
+    """``59.6``, or ``59.6 (0–178)`` where single threads were counted."""
+    mean = "" if loop["mean"] is None else f"{loop['mean']:.4g}"
+    return mean if loop["least"] is None else f"{mean} ({loop['least']:,}–{loop['most']:,})"
 
 
 def _number(value: int | None) -> str:

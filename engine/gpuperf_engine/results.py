@@ -255,7 +255,8 @@ class LoopProfile:
     head, so that ``for (i = 0; i < n; ++i)`` has n of them however it was compiled; ``None`` where the counters do not tell (a loop
     that is entered past its head, or by ``brx.idx``). ``passes`` and ``warp_passes`` are executions of the head by threads and by
     warps: a warp goes on until its last lane leaves. ``thread_instructions`` are those of the body, inner loops included.
-    ``causes``: what the conditions that end the loop depend on.
+    ``causes``: what the conditions that end the loop depend on. ``least`` and ``most``: iterations of one thread, over all its
+    entries, among the threads that entered; ``None`` unless the device observed ``threads``, and of those kept.
     """
 
     function: str
@@ -269,6 +270,8 @@ class LoopProfile:
     warp_passes: int
     thread_instructions: int
     causes: tuple[Cause, ...] = ()
+    least: int | None = None
+    most: int | None = None
 
     @property
     def mean(self) -> float | None:

@@ -481,6 +481,35 @@ def test_collatz() -> None:
     assert loop.causes[0] == THREAD
 
 
+def test_the_least_and_the_most_iterations_of_a_thread() -> None:
+    """Of top-tested loops too; threads that never enter do not count."""
+    body = f"""{START}
+        ld.global.u32 %r4, [%rd1];
+        setp.eq.u32 %p1, %r4, 9;
+        @%p1 bra DONE;
+        mov.u32 %r3, 0;
+        LOOP: setp.ge.u32 %p1, %r3, %r4;
+        @%p1 bra DONE;
+        add.u32 %r3, %r3, 1;
+        bra LOOP;
+        DONE: ret;
+    """
+    kernel = kernel_of(body, ".param .u64 given, .param .u32 n")
+    device = ge.Device(observe={"threads"}, memory_bytes=1 << 20)
+    profiles = [
+        device.launch(kernel, 1, 40, [device.array(np.resize(np.array(given, np.uint32), 64)), 3])
+        for given in ([9, 2, 5], [9, 4, 7, 3])
+    ]
+    for profile, expected in zip(
+        [*profiles, ge.add_profiles(profiles)], [(2, 5), (3, 7), (2, 7)], strict=True
+    ):
+        (loop,) = ge.explain(profile).loops
+        assert (loop.least, loop.most) == expected
+    device = ge.Device(memory_bytes=1 << 20)
+    (loop,) = ge.explain(device.launch(kernel, 1, 32, [device.zeros(64, np.uint32), 3])).loops
+    assert (loop.iterations, loop.least, loop.most) == (0, None, None)
+
+
 def test_sparse_rows() -> None:
     """The lengths of rows come from the offsets; one row per thread, unrolled by four behind a remainder."""
     rng = np.random.default_rng(7)

@@ -7,11 +7,13 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from ..emulate.observe import Observation
 from ..emulate.program import EXIT, BasicBlock, Program
 from ..emulate.reduced import dependence_of
+from ..emulate.threads import ThreadTable, columns_of
 from ..errors import NotObserved
 from ..flow.loops import Loop, find_loops
 from ..ptx.syntax import Instruction
@@ -38,9 +40,10 @@ def explain(profile: Profile, lines: int = 10) -> Explanation:
             hint="explain each of them",
         )
     counters = _summed([record.observation for record in profile.records])
+    tables = [record.observation.threads for record in profile.records if record.observation.threads]
     causes = CauseFinder(program, dependence_of(program), [record.plan for record in profile.records])
     return Explanation(
-        tuple(_loops(program, counters, causes)),
+        tuple(_loops(program, counters, tables, causes)),
         tuple(_branches(program, counters, causes)),
         _hottest(profile.by_source_line or profile.by_line, lines),
     )
@@ -85,11 +88,14 @@ def _branches(program: Program, counters: Observation, causes: CauseFinder) -> l
     return sorted(found, key=lambda branch: (-branch.divergent, branch.line))
 
 
-def _loops(program: Program, counters: Observation, causes: CauseFinder) -> list[LoopProfile]:
+def _loops(
+    program: Program, counters: Observation, tables: Sequence[ThreadTable], causes: CauseFinder
+) -> list[LoopProfile]:
     found = []
     for number, function in enumerate(program.functions):
         blocks = program.blocks_of(number)
-        edges = _Edges(program, blocks, counters)
+        edges = _all_threads(program, blocks, counters)
+        threads = [_each_thread(program, blocks, table) for table in tables]
         for loop in find_loops(blocks):
             body = [program.blocks[index] for index in sorted(loop.body)]
             text = [instruction for block in body for instruction in block.instructions]
@@ -110,6 +116,7 @@ def _loops(program: Program, counters: Observation, causes: CauseFinder) -> list
                     int(counters.block_warps[loop.head]),
                     sum(block.counts * int(counters.block_lanes[block.index]) for block in body),
                     causes.of(ends),
+                    *_extremes(loop, threads),
                 )
             )
     return sorted(found, key=lambda loop: (-loop.thread_instructions, loop.line, loop.depth))
@@ -122,11 +129,18 @@ def _leaves(block: BasicBlock, loop: Loop) -> bool:
 
 
 class _Edges:
-    """How many threads went from one block to another, for the blocks of one function."""
+    """How many threads went from one block of a function to another, from the counters of blocks: of all threads together, or of
+    each thread (arrays, a number per thread)."""
 
-    def __init__(self, program: Program, blocks: Sequence[BasicBlock], counters: Observation) -> None:
+    def __init__(
+        self,
+        program: Program,
+        blocks: Sequence[BasicBlock],
+        lanes: Callable[[int], Any],
+        taken: Callable[[int], Any],
+    ) -> None:
         self._blocks = {block.index: block for block in blocks}
-        self._counters = counters
+        self._lanes, self._taken = lanes, taken
         self._sources: dict[int, list[BasicBlock]] = {}
         for block in blocks:
             for target in dict.fromkeys(block.successors):
@@ -137,43 +151,71 @@ class _Edges:
             for instruction in function.instructions
         )
 
-    def lanes(self, block: BasicBlock, target: int) -> int | None:
+    def _along(self, block: BasicBlock, target: int) -> Any:
         """Threads that went from ``block`` to its successor ``target``; ``None`` if that cannot be told."""
-        lanes = int(self._counters.block_lanes[block.index])
         if len(set(block.successors)) == 1 and not (block.kind == "call" and self._calls_end):
-            return lanes
+            return self._lanes(block.index)
         if block.kind == "branch" and block.counted:
-            taken = int(self._counters.taken[block.index])
-            return taken if target == block.successors[0] else lanes - taken
+            taken = self._taken(block.index)
+            return taken if target == block.successors[0] else self._lanes(block.index) - taken
         if target != EXIT and len(self._sources[target]) == 1 and target != next(iter(self._blocks)):
-            return int(self._counters.block_lanes[target])
+            return self._lanes(target)
         if block.kind == "branch":  # to the block of a guarded call or barrier, or past it
-            return lanes - int(self._counters.block_lanes[block.successors[0]])
+            return self._lanes(block.index) - self._lanes(block.successors[0])
         return None
 
-    def _sum(self, edges: Iterable[tuple[BasicBlock, int]]) -> int | None:
-        counts = [self.lanes(block, target) for block, target in edges]
-        return None if None in counts else sum(count for count in counts if count is not None)
+    def _sum(self, edges: Iterable[tuple[BasicBlock, int]]) -> Any:
+        counts = [self._along(block, target) for block, target in edges]
+        return None if any(count is None for count in counts) else sum(counts)
 
-    def entries(self, loop: Loop) -> int | None:
+    def entries(self, loop: Loop) -> Any:
         """Threads that entered a loop, at its head."""
         if not loop.reducible:
             return None
         again = self._sum((self._blocks[index], loop.head) for index in loop.latches)
         if again is not None:
-            return int(self._counters.block_lanes[loop.head]) - again
+            return self._lanes(loop.head) - again
         outside = [block for block in self._sources[loop.head] if block.index not in loop.body]
         # the function's first block is entered by calls and the launch as well
         first = loop.head == next(iter(self._blocks))
         return None if first else self._sum((block, loop.head) for block in outside)
 
-    def iterations(self, loop: Loop) -> int | None:
+    def iterations(self, loop: Loop) -> Any:
         """Passes that do not end at a test at the head; a loop of one block is tested at its end."""
         head = self._blocks[loop.head]
         if not loop.reducible:
             return None
-        passes = int(self._counters.block_lanes[loop.head])
+        passes = self._lanes(loop.head)
         if loop.head in loop.latches:
             return passes
         left = self._sum((head, target) for target in set(head.successors) if target not in loop.body)
         return None if left is None else passes - left
+
+
+def _all_threads(program: Program, blocks: Sequence[BasicBlock], counters: Observation) -> _Edges:
+    return _Edges(
+        program,
+        blocks,
+        lambda index: int(counters.block_lanes[index]),
+        lambda index: int(counters.taken[index]),
+    )
+
+
+def _each_thread(program: Program, blocks: Sequence[BasicBlock], table: ThreadTable) -> _Edges:
+    taken = columns_of(program).taken
+    return _Edges(
+        program,
+        blocks,
+        lambda index: table.counts[:, :, index],
+        lambda index: table.counts[:, :, taken[index]],
+    )
+
+
+def _extremes(loop: Loop, threads: Iterable[_Edges]) -> tuple[int | None, int | None]:
+    """The least and the most iterations of a thread that entered a loop."""
+    found: list[int] = []
+    for edges in threads:
+        entries, iterations = edges.entries(loop), edges.iterations(loop)
+        if entries is not None and iterations is not None and (entered := iterations[entries > 0]).size:
+            found += [int(entered.min()), int(entered.max())]
+    return (min(found), max(found)) if found else (None, None)

@@ -133,3 +133,22 @@ def test_the_work_of_counting_is_bounded() -> None:
     rows = [(((0, 2), (1, 3), (2, 5)), -(10**9)), (((0, 3), (1, -5), (2, 7)), 11)]
     with pytest.raises(TooComplex):
         _ = piece.cut(rows).weight
+
+
+def test_numbers_of_iterations_are_affine_where_few_values_are_left_over() -> None:
+    space = Space(concretely)
+    whole = Piece([(2, 9999), (0, 3)])
+    space.piece = whole
+    linear = ((0, 128), (1, 32))
+    with pytest.raises(Split) as split:
+        space.bound(linear, -225, 128)
+    parts = [whole.cut(cell) for cell in split.value.cells]
+    assert sum(part.weight for part in parts) == whole.weight
+    for part in parts:
+        space.piece = part
+        form, constant = space.bound(linear, -225, 128)
+        for point in points(part.cut([(((0, -1),), 12)])):
+            assert value(form, point) + constant == (value(linear, point) - 225) // 128
+    # of 999 · x over 1000 a lower bound is taken
+    space.piece = Piece([(0, 10**6)])
+    assert space.bound(((0, 999),), 5000, 1000) == ((), 5)

@@ -25,6 +25,8 @@ __all__ = ["NoPhase", "Phase", "Refusal", "Reparametrise", "Space", "Split"]
 FEW = 4
 #: values that a quotient, or a number that has to be known, may take on a piece
 MOST_WINDOWS = 4096
+#: divisors of numbers of iterations for which it is worth to take others symbols
+SMALL = 64
 MOST_VALUES = 512
 #: symbols that a piece may get
 MOST_SYMBOLS = 24
@@ -333,7 +335,9 @@ class Space:
         whole, rest = divide(linear, divisor)
         if not rest:
             return whole, constant // divisor
-        if divisor <= 64:
+        free = tuple((s, c) for s, c in rest if s < len(self.piece.box))
+        low, high = self.piece.range(free) if free else (0, 0)
+        if divisor <= SMALL or (constant + high) // divisor - (constant + low) // divisor <= FEW:
             try:
                 return whole, self._quotients(rest, (constant,), divisor, 1)[0]
             except Refusal:

@@ -141,14 +141,14 @@ def test_numbers_of_iterations_are_affine_where_few_values_are_left_over() -> No
     space.piece = whole
     linear = ((0, 128), (1, 32))
     with pytest.raises(Split) as split:
-        space.bound(linear, -225, 128)
+        space.bound(linear, -200, 128)
     parts = [whole.cut(cell) for cell in split.value.cells]
     assert sum(part.weight for part in parts) == whole.weight
     for part in parts:
         space.piece = part
-        form, constant = space.bound(linear, -225, 128)
+        form, constant = space.bound(linear, -200, 128)
         for point in points(part.cut([(((0, -1),), 12)])):
-            assert value(form, point) + constant == (value(linear, point) - 225) // 128
+            assert value(form, point) + constant == (value(linear, point) - 200) // 128
     # of 999 · x over 1000 a lower bound is taken
     space.piece = Piece([(0, 10**6)])
     assert space.bound(((0, 999),), 5000, 1000) == ((), 5)

@@ -131,3 +131,43 @@ def test_recursion_that_runs_out_of_local_memory(backend: str) -> None:
     text = SQUARES.replace("STOP", "99").replace("own[4]", "own[100]") + ENTRY + CALL_SQUARES + STORE
     with pytest.raises(ge.TrapError, match=r"need more than 65,536 bytes\n.*thread \(0, 0, 0\)"):
         launch(backend, text, 0)
+
+
+#: a tree of sums over 64 threads, as cooperative groups write it: unaligned barriers within a loop and behind a branch;
+#: before the last barrier, threads below ``n`` go another way
+TREE = """.visible .entry k(.param .u64 out, .param .u32 n) {
+.shared .b32 s[64]; .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %d<3>;
+ld.param.u64 %d0, [out]; ld.param.u32 %r0, [n];
+mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, s; add.u32 %r3, %r3, %r2; st.shared.u32 [%r3], %r1;
+mul.wide.u32 %d1, %r1, 4; add.u64 %d0, %d0, %d1; red.global.add.u32 [%d0], 100000;
+mov.u32 %r4, 32;
+LOOP: barrier.sync 0;
+setp.ge.u32 %p, %r1, %r4; @%p bra NEXT;
+shl.b32 %r5, %r4, 2; add.u32 %r5, %r5, %r3; ld.shared.u32 %r6, [%r5]; ld.shared.u32 %r7, [%r3];
+add.u32 %r7, %r7, %r6; st.shared.u32 [%r3], %r7;
+NEXT: shr.u32 %r4, %r4, 1; setp.ne.u32 %p, %r4, 0; @%p bra LOOP;
+setp.lt.u32 %p, %r1, %r0; @%p bra LOW;
+barrier.sync 0; bra END;
+LOW: barrier.sync 0;
+END: ld.shared.u32 %r7, [s]; red.global.add.u32 [%d0], %r7; ret; }
+"""
+
+
+def test_unaligned_barriers_to_which_warps_come_whole_are_compiled() -> None:
+    (found, native), (expected, lanes) = (launch(backend, TREE, 32, 64) for backend in ("native", "lanes"))
+    assert found == expected == [100000 + 63 * 32] * 64
+    assert native == lanes and native.remarks == ()
+
+
+def test_a_warp_that_comes_to_a_barrier_in_parts_begins_again_on_the_reference_backend() -> None:
+    kernel = ge.parse(HEAD + TREE, path="k.ptx")["k"]
+    device = ge.Device()
+    out = device.zeros(64, np.uint32)
+    profiles = [device.launch(kernel, 1, 64, [out, np.uint32(n)]) for n in (32, 40, 32)]
+    # what had been added before the barrier is there once
+    assert out.numpy().tolist() == [3 * (100000 + 63 * 32)] * 64
+    assert profiles[0].remarks == ()
+    for profile in profiles[1:]:
+        (remark,) = profile.remarks
+        assert "which is slow: a warp came to barrier.sync in parts (k.ptx:" in remark
+    assert profiles[1] == launch("lanes", TREE, 40, 64)[1]

@@ -14,6 +14,7 @@ from ..garbage import uncollected
 from . import native_cache as store
 from .launch import LaunchPlan
 from .memory import Memory
+from .native_barrier import ArrivesInParts, is_loose
 from .native_codegen import Generated, call_target, generate
 from .native_jit import Library, compile_object, fingerprint, generation, improve, link, runtime_addresses
 from .native_launch import Launch
@@ -52,9 +53,15 @@ class NativeBackend:
             kernel = program.kernel
             remark = f"{kernel.span}: {kernel.name!r} runs on the reference backend, which is slow: {code}"
             return replace(observation, remarks=(remark,))
+        saved = memory.save() if _may_come_in_parts(program) else None
         launch = Launch(program, plan, memory, observe, code)
         try:
             launch.run()
+        except ArrivesInParts as reason:
+            assert saved is not None
+            memory.restore(saved)
+            program.kernel.memo[_place(program, "threads" in observe)] = reason.message
+            return self.run(program, plan, memory, observe)
         finally:
             improve()
         memory.settle()
@@ -64,7 +71,7 @@ class NativeBackend:
 def code_of(program: Program, threads: bool = False) -> Code | str:
     """The program's code (which counts single threads too), compiled or loaded once, or why it must be left to the reference
     backend."""
-    memo, place = program.kernel.memo, f"native{' threads' if threads else ''}{program.variant}"
+    memo, place = program.kernel.memo, _place(program, threads)
     if place not in memo:
         memo[place] = _too_rare(program) or _compile(program, threads)
     found = memo[place]
@@ -72,6 +79,10 @@ def code_of(program: Program, threads: bool = False) -> Code | str:
     if isinstance(found, Code):
         found.refresh()
     return found
+
+
+def _place(program: Program, threads: bool) -> str:
+    return f"native{' threads' if threads else ''}{program.variant}"
 
 
 @uncollected
@@ -129,20 +140,26 @@ def _stores_parts_of_words(program: Program) -> bool:
 
 
 def _too_rare(program: Program) -> str:
-    """Whether there is recursion, a barrier at which warps may arrive in parts, or an indirect call among lanes that take turns:
-    in words, with the place; else empty."""
+    """Whether there is recursion or an indirect call among lanes that take turns: in words, with the place; else empty."""
     split = any(item.may_split for item in program.uniformity)
-    parts = any(item.kind in ("branch", "indirect") for item in program.blocks)
     for block in program.blocks:
         terminator = block.terminator
         if terminator is None:
             continue
-        loose = terminator.spelling.row.name == "barrier" and "aligned" not in terminator.opcode
-        if block.kind == "barrier" and loose and (split or parts):
-            return f"a warp may come to {terminator.opcode} in parts ({terminator.span})"
         if block.kind == "call" and split and call_target(block).function is None:
             return f"an indirect call among lanes that take turns ({terminator.span})"
     if program.recursive:
         function = program.functions[min(program.recursive)]
         return f"recursion in {function.name!r} ({function.span})"
     return ""
+
+
+def _may_come_in_parts(program: Program) -> bool:
+    """Whether parts of a warp might come to an unaligned barrier, which only the reference backend can do: that is seen when
+    it happens."""
+    if not any(block.kind in ("branch", "indirect") for block in program.blocks):
+        return False
+    return any(
+        block.kind == "barrier" and block.terminator is not None and is_loose(block.terminator)
+        for block in program.blocks
+    )

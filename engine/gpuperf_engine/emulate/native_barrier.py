@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import Unsupported
+from ..errors import EngineError, Unsupported
 from ..flow.operands import matched
 from ..isa.types import scalar_type
-from ..ptx.syntax import Operand
+from ..ptx.syntax import Instruction, Operand
 from .launch import MAX_THREADS
 from .native_layout import GATHER_CODE, RETURN_CODE, Event, State, Status
 from .native_values import NativeValue
@@ -18,10 +18,19 @@ from .native_values import NativeValue
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
 
-__all__ = ["write_barrier"]
+__all__ = ["ArrivesInParts", "is_loose", "write_barrier"]
 
 U32 = scalar_type("u32")
 PRED = scalar_type("pred")
+
+
+class ArrivesInParts(EngineError):
+    """A warp has come to an unaligned barrier in parts. Not for users: the launch begins again on the reference backend."""
+
+
+def is_loose(instruction: Instruction) -> bool:
+    """Whether the lanes of a warp may come to this barrier one by one."""
+    return instruction.spelling.row.name == "barrier" and "aligned" not in instruction.opcode.split(".")
 
 
 def write_barrier(to: BlockWriter) -> None:
@@ -55,14 +64,15 @@ def write_barrier(to: BlockWriter) -> None:
         holds = writer.op(f"and i32 {to.mask}, {to.bits_of(to.source(operands['c'], PRED))}")
     writer.do(f"store i32 {holds}, ptr {frame.field('%st', State.BARRIER_LANES)}")
     to.flush()
-    # the lanes of a warp that left a reconvergence point early are gathered here
+    # the lanes of a warp that left a reconvergence point early are gathered here, if it is an aligned barrier
     gathering = GATHER_CODE + block.index
     frame.resumable.add(gathering)
     writer.do(f"br label %g{block.index}")
     writer.start(f"g{block.index}")
     writer.forget()
     live, here = writer.op("load i32, ptr %live"), writer.op("load i32, ptr %mask")
-    frame.guarded_stop(writer.op(f"icmp ne i32 {live}, {here}"), gathering, Event.DIVERGENT_BARRIER)
+    event = Event.IN_PARTS if is_loose(instruction) else Event.DIVERGENT_BARRIER
+    frame.guarded_stop(writer.op(f"icmp ne i32 {live}, {here}"), gathering, event)
     place = RETURN_CODE + block.index
     frame.resumable.add(place)
     frame.stop(str(place), Status.BARRIER)

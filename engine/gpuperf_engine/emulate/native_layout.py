@@ -227,3 +227,4 @@ class Event:
     EXITED = 14
     BARRIER_COUNT = 15
     REFUSED = 16
+    IN_PARTS = 17

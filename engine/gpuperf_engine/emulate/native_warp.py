@@ -39,6 +39,7 @@ from .lanes_exchange import Exchange, mask_array, perform
 from .lanes_operands import Prepare, every_lane, integer, lane_value
 from .lanes_values import LaneValue, dtype_of
 from .memory import Access
+from .native_barrier import ArrivesInParts
 from .native_layout import EXIT_CODE, GATHER_CODE, RETURN_CODE, SYNC_CODE, Context, Event, State, Status, Wait
 from .warp import AFTER, ALIGNED, AT_END, FRAME, REJOIN, WAIT, Entry, Meeting, Patience, Warp
 
@@ -291,6 +292,10 @@ class NativeWarp:
         lane = lanes_of(self.mask)[0]
         if event == Event.TRAP:
             return trap(place, block.instructions[detail], self.header(State.CULPRITS))
+        if event == Event.IN_PARTS and block.terminator is not None:
+            return ArrivesInParts(
+                f"a warp came to {block.terminator.opcode} in parts ({block.terminator.span})"
+            )
         if event == Event.REFUSED:
             return refusal(cast("LanesWarp", self), self.program, place.plan, block, detail)
         terminator = block.terminator

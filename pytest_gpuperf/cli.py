@@ -59,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOT_JUDGED
+    except OSError as error:
+        sys.stderr.write(f"gpuperf: {clean(str(error))}\n")
+        return NOT_JUDGED
 
 
 if __name__ == "__main__":

@@ -233,7 +233,8 @@ def _accept(arguments: argparse.Namespace) -> int:
     source, directory = Path(arguments.directory), Path(arguments.baselines)
     document = load_report(source / "gpuperf.json")
     candidates = source / "candidates"
-    if not candidates.is_dir():
+    proposes = any(entry["changed"] or entry["added"] for entry in document["baselines"])
+    if proposes and not candidates.is_dir():
         raise UsageError(f"{candidates} does not exist: give the folder of --gpuperf-report")
     bases = {entry["module"]: entry for entry in document["baselines"]}
     taken = []
@@ -269,14 +270,10 @@ def _taken(
     """The files of the module with the wanted cases of the candidates, ``None`` for those to remove."""
     touched = [*entry["changed"], *entry["added"], *entry["pruned"]]
     chosen = [key for key in touched if wanted in key]
-    if not chosen or not files:
+    if not chosen or (not files and {*chosen} - {*entry["pruned"]}):
         return []
     current = _files(directory, module)
-    if digest_of(current) != entry["base"]:
-        raise ReportError(
-            f"{baseline_path(directory, module)} is not what the run saw: its proposal would undo other changes",
-            hint="run the tests on this state and accept that report",
-        )
+    stale = digest_of(current) != entry["base"]
     try:
         proposed = read_module(files, module, "candidates") or Baseline()
         merged = read_module(current, module, str(directory)) or Baseline()
@@ -287,8 +284,13 @@ def _taken(
             merged.cases[key] = {**proposed.cases[key], "analysis": dict(proposed.analysis_of(key))}
         else:
             merged.cases.pop(key, None)
-    layout = "module" if baseline_path(Path(), module).as_posix() in files else "case"
+    layout = "module" if baseline_path(Path(), module).as_posix() in (files or current) else "case"
     after = render_files(merged, module, layout)
+    if stale and after != current:
+        raise ReportError(
+            f"{baseline_path(directory, module)} is not what the run saw: its proposal would undo other changes",
+            hint="run the tests on this state and accept that report",
+        )
     return [
         *((directory / name, data) for name, data in after.items()),
         *((directory / name, None) for name in sorted(current.keys() - after.keys())),

@@ -396,8 +396,28 @@ def test_accept_takes_what_the_run_proposed(reports, capsys):
     code, out, _ = run(capsys, "accept", "out")
     assert code == OK and "test_k.yaml" in out
     assert reports.run().ret == 0
+    capsys.readouterr()
+    assert run(capsys, "accept", "out")[:2] == (OK, "nothing to accept\n")
+    path = Path("baselines/test_k.yaml")
+    path.write_text(path.read_text().replace("launches: 1", "launches: 2"))
     code, _, err = run(capsys, "accept", "out")
     assert code == NOT_JUDGED and "is not what the run saw" in err
+
+
+def test_accept_removes_what_the_run_found_unused(project, capsys, monkeypatch):
+    monkeypatch.chdir(project.path)
+    project.update()
+    project.write("test_k.py", "def test_plain(): pass\n")
+    assert project.run("--gpuperf-report=out", "--gpuperf-min-cases=0").ret == 1
+    capsys.readouterr()
+    code, out, _ = run(capsys, "accept", "out")
+    assert (code, out) == (OK, "removed baselines/test_k.yaml\n")
+    assert project.run("--gpuperf-min-cases=0").ret == 0
+
+
+def test_a_folder_that_cannot_be_made_is_a_message(reports, capsys):
+    code, _, err = run(capsys, "report", "out/gpuperf.json", "-o", "out/gpuperf.json")
+    assert code == NOT_JUDGED and err.startswith("gpuperf: ") and "out/gpuperf.json" in err
 
 
 def test_accept_refuses_paths_outside(reports, capsys):

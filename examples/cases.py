@@ -153,17 +153,14 @@ CASES: list[Case] = [
         layer("convolution", "convolution_3x3", partial(layers.convolution, 3), *size)
         for size in ((1, 2, 3, 5, 4, 5), (2, 1, 1, 9, 7, 66))
     ),
-    *(
-        layer("convolution", "convolution_1x1", partial(layers.convolution, 1), 1, *size)
-        for size in ((1, 17, 5, 7, 6), (1, 16, 8, 8, 64))
-    ),
+    layer("convolution", "convolution_1x1", partial(layers.convolution, 1), 1, 1, 16, 8, 8, 64),
     *(
         layer("depthwise", "depthwise_3x3", partial(layers.depthwise, 1), *size)
-        for size in ((1, 1, 1, 1), (2, 2, 17, 9))
+        for size in ((1, 1, 1, 1), (2, 1, 17, 9))
     ),
     *(
         layer("depthwise", "depthwise_3x3_stride_2", partial(layers.depthwise, 2), *size)
-        for size in ((1, 1, 1, 1), (1, 2, 17, 35))
+        for size in ((1, 1, 1, 1), (1, 1, 17, 35))
     ),
     *(layer("elementwise", "batch_norm", layers.batch_norm, *size) for size in ((1, 1, 4), (2, 3, 140))),
     *(

@@ -6,6 +6,7 @@ python -m examples.cnn.network -o network.csv
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 
@@ -20,7 +21,9 @@ HERE = Path(__file__).resolve().parent
 
 def profiles(network: Network, demand: str = "control") -> list[ge.Profile]:
     """Run the layers in order and count. With the demand ``control`` no layer is computed: only what decides where threads go."""
-    device = ge.Device(observe=(), memory_bytes=64 << 30)
+    needed = sum(4 * math.prod(layer.shape) for layer in network.layers)
+    needed += sum(value.nbytes for value in network.tensors.values())
+    device = ge.Device(observe=(), memory_bytes=needed + (1 << 24))
     tensors = {name: device.array(value, name=name) for name, value in network.tensors.items()}
     modules: dict[str, ge.Module] = {}
     found = []

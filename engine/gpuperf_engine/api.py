@@ -47,8 +47,8 @@ class Device(Runtime):
     """A GPU on the CPU: memory with named arrays, and launches that count exactly.
 
     ``Device(observe={"memory"}, memory_bytes=4 << 30, backend="native", resources="estimate")``: ``observe`` is a
-    subset of ``memory`` (the default), ``threads`` and ``values``; ``backend`` is ``native`` (LLVM) or ``lanes`` (NumPy, the
-    reference: slow, same results); ``resources`` is ``estimate`` (from liveness) or ``ptxas``.
+    subset of ``memory`` (the default), ``footprint``, ``threads`` and ``values``; ``backend`` is ``native`` (LLVM) or ``lanes``
+    (NumPy, the reference: slow, same results); ``resources`` is ``estimate`` (from liveness) or ``ptxas``.
     """
 
     def launch(

@@ -23,6 +23,7 @@ __all__ = [
     "LineProfile",
     "LoopProfile",
     "Memory",
+    "ObjectFootprint",
     "Profile",
     "Resources",
     "SiteProfile",
@@ -218,6 +219,30 @@ class SiteProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectFootprint:
+    """What a launch touched of one array or variable in device memory: bytes that it read, that it wrote, and either; and their
+    32-byte sectors. Each counts once, however often it was accessed. ``bytes`` is the size of the object."""
+
+    object: str
+    bytes: int
+    bytes_read: int
+    bytes_written: int
+    bytes_touched: int
+    sectors_read: int
+    sectors_written: int
+    sectors_touched: int
+
+    @property
+    def share(self) -> float:
+        """Bytes touched in per cent of the object."""
+        return 100.0 * self.bytes_touched / self.bytes
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures, the share included."""
+        return {**asdict(self), "share": self.share}
+
+
+@dataclass(frozen=True, slots=True)
 class LineProfile:
     """All instructions of one line, of the PTX text or of the source program."""
 
@@ -354,6 +379,7 @@ class Profile:
     static_instructions: int
     observed_memory: Memory | None
     sites: tuple[SiteProfile, ...] = ()
+    observed_footprint: tuple[ObjectFootprint, ...] | None = None
     #: ``profile.threads.Threads`` of one launch, if the device observed them
     observed_threads: Any = field(default=None, repr=False, compare=False)
     #: the launches themselves (``profile.build.LaunchRecord``), for analyses that need more than totals
@@ -399,6 +425,17 @@ class Profile:
         return schemes[scheme]
 
     @property
+    def footprint(self) -> tuple[ObjectFootprint, ...]:
+        """Distinct bytes and sectors of each object that the launch touched. Raises ``NotObserved`` if the device did not observe
+        ``footprint``, and for sums of launches."""
+        if self.observed_footprint is None:
+            raise NotObserved(
+                f"the footprint of {self.kernel!r} was not observed",
+                hint='use Device(observe={"footprint"}), and ask each launch by itself',
+            )
+        return self.observed_footprint
+
+    @property
     def ctas(self) -> int:
         return self.grid[0] * self.grid[1] * self.grid[2]
 
@@ -415,6 +452,8 @@ class Profile:
         for name in ("blocks", "branch_sites", "by_line", "by_source_line"):
             data[name] = [asdict(record) for record in getattr(self, name)]
         data["sites"] = [site.to_dict() for site in self.sites]
+        seen = self.observed_footprint
+        data["footprint"] = None if seen is None else [item.to_dict() for item in seen]
         for name in ("opcodes", "warp_opcodes", "by_category", "units", "flops"):
             data[name] = dict(sorted(getattr(self, name).items()))
         data["nvprof"] = dict(self.nvprof)

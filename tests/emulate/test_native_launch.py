@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate import native, native_cache, native_jit, native_launch, native_threads
+from gpuperf_engine.emulate import (
+    native,
+    native_cache,
+    native_jit,
+    native_launch,
+    native_layout,
+    native_threads,
+)
 from gpuperf_engine.emulate.device import Runtime
 
 INDEX = """.version 8.0
@@ -160,3 +167,12 @@ def test_better_runtime_functions_take_over_between_launches(monkeypatch: pytest
 def test_states_of_warps_are_aligned() -> None:
     for size in (64, 100, 4096):
         assert native_launch.aligned(size).ctypes.data % 64 == 0
+
+
+def test_fields_of_layouts_do_not_overlap() -> None:
+    """Two fields at one place would be found by chance only."""
+    for layout in (native_layout.Context, native_layout.Cta, native_layout.Counter):
+        fields = {name: place for name, place in vars(layout).items() if name.isupper()}
+        size = fields.pop("BYTES", native_layout.SITE_BYTES)
+        assert len(set(fields.values())) == len(fields), layout.__name__
+        assert max(fields.values()) + 8 <= size, layout.__name__

@@ -36,11 +36,12 @@ from .program import Program, build_program
 from .recording import Event, Snapshot, Write, call_site, changes, snapshot, watch, written
 from .reduced import reduced, slice_of
 from .threads import choose_ctas
+from .touched import take_footprint
 
 __all__ = ["OBSERVABLE", "Runtime", "program_of"]
 
 _numbers = itertools.count()
-OBSERVABLE = ("memory", "threads", "values")
+OBSERVABLE = ("footprint", "memory", "threads", "values")
 BACKENDS = ("native", "lanes")
 RESOURCES = ("estimate", "ptxas")
 #: functions are given addresses of their own, outside every window, for indirect calls
@@ -361,13 +362,18 @@ class Runtime:
         )
         saved = None if keep else self.memory.save()
         before = watch(self.memory, self.arrays) if "values" in observe else {}
+        if "footprint" in observe:
+            self.memory.observe_footprint()
         try:
             observation = self._observe(program, running, plan, executed, observe)
         finally:
+            footprint = take_footprint(self.memory)
             writes = changes(self.memory, self.arrays, before)
             self.memory.settle()
             if saved is not None:
                 self.memory.restore(saved)
+        if "footprint" in observe:
+            observation.footprint = footprint
         if sampled:
             return program, plan, observation
         objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
@@ -398,7 +404,7 @@ class Runtime:
     def _demand(self, demand: str) -> str:
         """The demand meant: ``auto`` is the smallest that answers what the device observes."""
         if demand == "auto":
-            if "values" in self.observe:
+            if self.observe & {"footprint", "values"}:
                 return "values"
             return "addresses" if "memory" in self.observe else "control"
         if demand not in DEMANDS:
@@ -408,6 +414,11 @@ class Runtime:
         if demand != "values" and "values" in self.observe:
             raise NotObserved(
                 f"demand={demand!r} computes no values, which this device observes",
+                hint='use Device(observe={"memory"}), or demand="values"',
+            )
+        if demand != "values" and "footprint" in self.observe:
+            raise NotObserved(
+                f"demand={demand!r} leaves accesses out, of which this device observes the footprint",
                 hint='use Device(observe={"memory"}), or demand="values"',
             )
         return demand

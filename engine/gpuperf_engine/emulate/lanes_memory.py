@@ -187,7 +187,17 @@ class MemoryStep:
             raise self._fault(warp, *min(refused))
         for part in parts:
             self._track(warp, part)
+            if warp.cta.arena.memory.touched is not None and part.region is warp.cta.arena.region:
+                self._note(warp.cta.arena.memory.touched, part.offsets)
         return parts
+
+    def _note(self, touched: tuple[Lanes, Lanes], offsets: Lanes) -> None:
+        """What is read and written, for the footprint."""
+        places = offsets[:, None] + np.arange(self.bytes)
+        if self.kind != "store":
+            touched[0][places] = 1
+        if self.writes:
+            touched[1][places] = 1
 
     def _arena(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> tuple[list[_Refusal], _Part]:
         arena = warp.cta.arena

@@ -106,6 +106,14 @@ class Memory:
         self._next = GLOBAL_BASE
         #: raised whenever an allocation is made or its ``initialized`` changes: caches keyed by it stay right
         self.generation = 0
+        #: while the footprint is observed: a byte each for the bytes of the arena, 1 where a launch read, and where it wrote
+        self.touched: tuple[NDArray[np.uint8], NDArray[np.uint8]] | None = None
+
+    def observe_footprint(self) -> None:
+        """Have accesses noted in ``touched``."""
+        if self.touched is None:
+            # room for the whole last sector
+            self.touched = (_reserve(self.capacity + 32), _reserve(self.capacity + 32))
 
     def allocate(self, size: int, name: str, kind: str = "global", align: int = ALIGNMENT) -> Allocation:
         """A new allocation of ``size`` bytes (0 is allowed), 256-byte aligned, contents zero but uninitialised."""

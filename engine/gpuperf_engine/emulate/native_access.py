@@ -113,6 +113,17 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
         to.op(f"call i64 @seen_lanes({given((to.number('%ctx'), '%site', '%mask64', zero, size))})")
         to.do("br label %whole")
     to.do("whole:")
+    map_ = to.field("%ctx", Context.WRITES if stores else Context.READS)
+    to.do(f"br i1 {to.op(f'icmp eq i64 {map_}, 0')}, label %mapped, label %map", "map:")
+    noted = to.op(f"inttoptr i64 {to.op(f'add i64 {map_}, {zero}')} to ptr")
+    ones = f"splat ({form.kind} {ones_of(form)})"
+    if wide:
+        to.do(
+            f"call void @llvm.masked.store.{vector}.p0({form.raw} {ones}, ptr align {align} {noted}, {mask} {on})"
+        )
+    else:
+        to.do(f"store {form.raw} {ones}, ptr {noted}, align {align}")
+    to.do("br label %mapped", "mapped:")
     to.do(f"br i1 {quiet}, label %done, label %count", "count:")
     shifted = to.op(f"lshr i64 %mask64, {first}")
     holes = to.op(f"and i64 {shifted}, {to.op(f'add i64 {shifted}, 1')}")
@@ -154,7 +165,12 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
         else:
             seen = to.gather(to.pointers(shadows, "%a", "i64", form), "%lanes", form)
             to.do(f"br i1 {_unseen(to, form, seen)}, label %slow, label %noted")
-        to.do("noted:", f"br i1 {quiet}, label %out1, label %direct", "direct:")
+        to.do("noted:")
+        map_ = to.field("%ctx", Context.WRITES if stores else Context.READS)
+        to.do(f"br i1 {to.op(f'icmp eq i64 {map_}, 0')}, label %counted, label %mapany", "mapany:")
+        places = to.pointers(to.op(f"inttoptr i64 {map_} to ptr"), "%a", "i64", form)
+        to.scatter(f"splat ({form.kind} {ones_of(form)})", places, "%lanes", form)
+        to.do("br label %counted", "counted:", f"br i1 {quiet}, label %out1, label %direct", "direct:")
         _count(to, "direct", "any", "out1")
         to.do("out1:")
         finish(to, form, stores, gathered)

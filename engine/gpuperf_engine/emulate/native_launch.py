@@ -131,6 +131,8 @@ class Worker:
             Context.PARAM_ADDRESS: plan.parameter_address,
             Context.SHAPES: address_of(self.shapes),
             Context.COUNTING: int("memory" in launch.observe),
+            Context.READS: self._map(0),
+            Context.WRITES: self._map(1),
         }
         if launch.table_of_threads is not None:
             fields[Context.THREADS] = address_of(launch.table_of_threads.counts)
@@ -141,6 +143,10 @@ class Worker:
             struct.pack_into("<Q", self.context, offset, value % (1 << 64))
         struct.pack_into("<3i", self.context, Context.NTID, *plan.block)
         struct.pack_into("<3i", self.context, Context.NCTAID, *plan.grid)
+
+    def _map(self, number: int) -> int:
+        maps = self.launch.memory.touched
+        return address_of(maps[number]) - GLOBAL_BASE if maps is not None else 0
 
     def get(self, offset: int) -> int:
         """A field of the context, unsigned."""

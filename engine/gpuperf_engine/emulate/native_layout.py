@@ -105,7 +105,9 @@ class Context:
     THREADS_SPARE = 360  # as much as one warp of a CTA that is not kept may write to
     KEPT = 368  # their CTAs, i64, ascending, and −1 behind the last
     KEPT_COUNT = 376
-    BYTES = 384
+    READS = 384  # map of bytes that were read = device address + this; 0: not observed
+    WRITES = 392  # and of those that were written
+    BYTES = 448
 
 
 class Counter:

@@ -71,6 +71,15 @@ def fault(context: int, site: int, lane: int, address: int, space: int) -> int:
     return 0
 
 
+def note(context: int, address: int, size: int, how: int) -> int:
+    """Note which bytes of the arena are read and written, where the footprint is observed."""
+    if how & 8 and load64(context + Context.READS):
+        fill(load64(context + Context.READS) + address, 1, size)
+    if how & 4 and load64(context + Context.WRITES):
+        fill(load64(context + Context.WRITES) + address, 1, size)
+    return 0
+
+
 def unseen(context: int, site: int, shadow: int, size: int) -> int:
     """Note if any of these bytes was never written."""
     index = 0
@@ -121,6 +130,7 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
                 unseen(context, site, shadow, size)
             if how & 4:
                 mark(shadow, size)
+        note(context, address, size, how)
         return address + load64(context + Context.ARENA)
     limit = load64(context + Context.SHARED_BYTES)
     host = load64(cta + Cta.SHARED) + place
@@ -252,6 +262,7 @@ def reach_one(
     plain = (how & 3) == 0 and (address & (size - 1)) == 0 and load64(cache + 16) == 0
     if plain and span >= size and unsigned_less(offset, span - size + 1):
         host = address + load64(context + Context.ARENA)
+        note(context, address, size, 8)
     else:
         host = reach(context, cta, state, site, trailing_zeros(mask), address, size, (how & 3) + 8)
         if host == 0:
@@ -338,11 +349,13 @@ def move_lanes(
         address = load64(addresses + lane * 8)
         host = near(context, site, address, size, how & 3)
         local = 0
-        if host == 0:
+        if host:
+            note(context, address, size, how)
+        else:
             host = reach(context, cta, state, site, lane, address, size, how)
             local = is_local(context, address, how & 3)
-        if host == 0:
-            return 1
+            if host == 0:
+                return 1
         move(host, place, size, width, lane, local, how & 4)
     return 0
 

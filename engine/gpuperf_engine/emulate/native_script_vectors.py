@@ -25,7 +25,7 @@ _HEADS = {
 
 def vector_words(wide: bool) -> str:
     """The functions. ``wide``: the host has AVX-512."""
-    makers = {
+    makers: dict[str, Callable[[Text], None]] = {
         "numbers": _numbers,
         "sectors_of": partial(_sectors_of, wide=wide),
         "first_of": _first_of,

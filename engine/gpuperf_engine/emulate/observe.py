@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.slicing import Slice
+from ..results import ObjectFootprint
 from .program import Program
 from .threads import ThreadTable
 
@@ -61,6 +62,8 @@ class Observation:
     ran: int | None = None
     #: counters of single threads, if ``threads`` was observed
     threads: ThreadTable | None = None
+    #: of each object that was touched, if ``footprint`` was observed
+    footprint: tuple[ObjectFootprint, ...] | None = None
     #: how it ran, for people: no property of the program
     remarks: tuple[str, ...] = ()
 

@@ -91,6 +91,7 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         static_instructions=sum(len(function.instructions) for function in program.functions),
         observed_memory=memory_totals(sites) if observation.sites is not None else None,
         sites=sites,
+        observed_footprint=observation.footprint,
         observed_threads=None if observation.threads is None else Threads(program, plan, observation.threads),
         records=(LaunchRecord(program, plan, observation),),
         method=observation.method,

@@ -129,6 +129,8 @@ class ClassRun:
             block.synchronises and block.instructions[0] in executed for block in program.blocks
         )
         self.loops = _loops(program)
+        #: headers of loops in which lanes take turns
+        self.waiting = {head for block in program.blocks if block.fuel > 1 for head in block.back_edges}
         self._blocks: dict[int, _Block] = {}
         self._live: dict[int, list[frozenset[Register]]] = {}
         self._zeros: dict[ScalarType, Value] = {}
@@ -307,6 +309,8 @@ class ClassRun:
         if state.loops:
             for head in [head for head in state.loops if pc not in self.loops[head]]:
                 del state.loops[head]
+        if pc in self.waiting and splits.stack:
+            raise Refusal("lanes take turns in a loop that may wait for other threads")
         if pc in self.loops and not first:
             arrive(self, state, pc)
         block = self.block(pc)

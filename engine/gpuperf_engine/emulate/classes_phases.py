@@ -95,7 +95,8 @@ def _try(run: ClassRun, state: State, head: int, seen: Seen) -> bool:
     finally:
         space.phases.pop()
     if not phase.conditions:
-        raise Refusal(f"the loop at block {head} does not end")
+        places = [item.span for item in run.program.blocks[head].instructions[:1]]
+        raise Refusal("".join(f"{place.path}:{place.line}: " for place in places) + "the loop does not end")
     limit, constant = space.least(
         [space.bound(linear[:-1], number, -linear[-1][1]) for linear, number in phase.conditions.items()]
     )

@@ -31,8 +31,8 @@ U32 = scalar_type("u32")
 Coordinate = tuple[str, int]
 #: ``position`` of a state that has not entered its block yet
 FRESH = -1
-#: what identifies an arrival at a loop header: the lanes that run, those that live, and the stack
-Key = tuple[int, int, tuple[object, ...]]
+#: what identifies an arrival at a loop header: the lanes that run, those that live, where they meet others, and the stack
+Key = tuple[int, int, int, tuple[object, ...]]
 
 
 @dataclass(slots=True)
@@ -154,7 +154,7 @@ class State:
 
     def key(self) -> Key:
         splits = self.splits
-        return splits.mask, splits.live, tuple(entry[:5] for entry in splits.stack)
+        return splits.mask, splits.live, splits.id, tuple(entry[:5] for entry in splits.stack)
 
     # -- registers -------------------------------------------------------------------------------------------------------
 

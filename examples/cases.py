@@ -156,7 +156,7 @@ CASES: list[Case] = [
     layer("convolution", "convolution_1x1", partial(layers.convolution, 1), 1, 1, 16, 8, 8, 64),
     *(
         layer("depthwise", "depthwise_3x3", partial(layers.depthwise, 1), *size)
-        for size in ((1, 1, 1, 1), (2, 1, 17, 9))
+        for size in ((1, 1, 1, 1), (1, 2, 17, 9))
     ),
     *(
         layer("depthwise", "depthwise_3x3_stride_2", partial(layers.depthwise, 2), *size)

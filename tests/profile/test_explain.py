@@ -78,6 +78,22 @@ BRANCH = "@%p1 bra JOIN; add.u32 %r5, %r5, 1; JOIN:"
             id="atomic",
         ),
         pytest.param(
+            "atom.shared.add.u32 %r3, [tile], 1; setp.lt.u32 %p1, %r3, 9;",
+            {Cause("atomic", "tile", True)},
+            id="shared atomic",
+        ),
+        pytest.param(
+            "and.b32 %r3, %r0, 3; mul.wide.u32 %rd3, %r3, 4; mov.u64 %rd4, table; add.u64 %rd3, %rd3, %rd4;"
+            "ld.const.u32 %r3, [%rd3]; setp.lt.u32 %p1, %r3, 7;",
+            {Cause("data", "table", True)},
+            id="constants",
+        ),
+        pytest.param(
+            "mov.u32 %r3, %clock; and.b32 %r3, %r3, 0; setp.eq.u32 %p1, %r3, %r0;",
+            {Cause("time", "clock", True), THREAD},
+            id="clock",
+        ),
+        pytest.param(
             "mov.u32 %r3, %laneid; setp.lt.u32 %p1, %r3, 9;", {Cause("thread", "laneid", True)}, id="lane"
         ),
         pytest.param("mov.u32 %r3, %tid.y; add.u32 %r3, %r3, %r0; setp.lt.u32 %p1, %r3, 9;", {THREAD}, id="flat"),
@@ -99,7 +115,11 @@ BRANCH = "@%p1 bra JOIN; add.u32 %r5, %r5, 1; JOIN:"
     ],
 )  # fmt: skip
 def test_what_a_branch_depends_on(condition: str, expected: set[Cause]) -> None:
-    assert causes(explained(f"{condition} {BRANCH}", given=[0, 1, 2, 3, 4, 5, 6, 7])) == expected
+    variables = ".const .align 4 .b32 table[4] = {6, 7, 8, 9}; .shared .align 4 .b32 tile[2];"
+    assert (
+        causes(explained(f"{condition} {BRANCH}", given=[0, 1, 2, 3, 4, 5, 6, 7], extra=variables))
+        == expected
+    )
 
 
 def test_a_branch_on_a_parameter_does_not_diverge() -> None:
@@ -130,6 +150,53 @@ def test_data_is_followed_through_shared_memory() -> None:
         extra=".shared .align 4 .b8 tile[128];",
     )
     assert causes(found) == {DATA, THREAD}  # the thread chooses the word
+
+
+def test_data_is_followed_through_asynchronous_copies() -> None:
+    """The size of the source, here chosen by a parameter, decides between data and zeros."""
+    found = explained(
+        f"""
+        shl.b32 %r4, %r0, 2;
+        mov.u32 %r5, tile;
+        add.u32 %r4, %r4, %r5;
+        setp.gt.u32 %p2, %r1, 2;
+        selp.u32 %r6, 4, 0, %p2;
+        cp.async.ca.shared.global [%r4], [%rd1], 4, %r6;
+        cp.async.wait_all;
+        ld.shared.u32 %r7, [%r4];
+        setp.lt.u32 %p1, %r7, 2;
+        {BRANCH}
+        """,
+        given=[1, 2, 3],
+        extra=".shared .align 4 .b8 tile[128];",
+    )
+    assert causes(found) == {DATA, THREAD, N}
+
+
+def test_data_is_followed_through_matrix_fragments() -> None:
+    found = explained(
+        f"""
+        ld.global.u32 %r3, [%rd1];
+        shl.b32 %r4, %r0, 2;
+        mov.u32 %r5, tile;
+        add.u32 %r4, %r4, %r5;
+        st.shared.u32 [%r4], %r3;
+        bar.sync 0;
+        and.b32 %r6, %r0, 7;
+        shl.b32 %r6, %r6, 4;
+        add.u32 %r6, %r6, %r5;
+        ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r7}}, [%r6];
+        setp.lt.u32 %p1, %r7, 2;
+        {BRANCH}
+        """,
+        given=[1, 2, 3],
+        extra=".shared .align 16 .b8 tile[128];",
+    )
+    assert causes(found) == {DATA, THREAD}
+
+
+def test_a_leader_is_elected_by_lane() -> None:
+    assert causes(explained(f"elect.sync %r3|%p1, -1; {BRANCH}")) == {Cause("thread", "laneid", True)}
 
 
 def test_data_is_followed_through_local_memory_and_calls() -> None:

@@ -151,13 +151,16 @@ class CauseFinder:
         return bool(written) and all(register in uniform for register in written)
 
     def _sources(self, node: Node) -> Iterable[Node]:
-        if isinstance(node, Merge) or node.effect not in _MEMORY or node.spelling.space == "param":
+        if isinstance(node, Merge):
             return self._dependence.sources(node)
-        found = [*self._dependence.kept.get(node, ())]
-        if node.effect == "load" and self._is_private(node):
-            found += self._dependence.uses[node]  # where in it depends on the address
-            found.append(self._stored_by(tuple(self._dependence.writers_of(node)), writes(node)[0]))
-        return found
+        if self._passes_on(node):
+            stored = self._stored_by(self._dependence.writers_of(node), writes(node)[0])
+            # what is read there depends on the address, too
+            return (*self._dependence.kept.get(node, ()), *self._dependence.uses[node], stored)
+        if node.effect not in _MEMORY or node.spelling.space == "param":
+            return self._dependence.sources(node)
+        chosen = self._values(node) if node.effect == "async_copy" else ()
+        return (*self._dependence.kept.get(node, ()), *chosen)
 
     def _stored_by(self, writers: tuple[Instruction, ...], name: Register) -> Merge:
         """What these instructions store: one node for all loads that see the same ones."""
@@ -169,15 +172,19 @@ class CauseFinder:
 
     def _stored(self, writer: Instruction) -> Iterable[Node]:
         """What the value that an instruction stores comes from; a copy or an atomic is looked at itself."""
-        if writer.effect != "store":
-            return (writer,)
-        bases = {item.base for item in writer.operands if isinstance(item, Address)}
-        values = (register for register in reads(writer) if register not in bases)
-        return self._dependence.origins_of(writer, values)
+        return self._values(writer) if writer.effect == "store" else (writer,)
 
-    def _is_private(self, load: Instruction) -> bool:
-        """Whether a load reads what its own CTA stored, in shared or local memory."""
-        accesses = self._dependence.reads_memory(load)
+    def _values(self, instruction: Instruction) -> Iterable[Node]:
+        """What the operands of an instruction that are no addresses come from."""
+        bases = {item.base for item in instruction.operands if isinstance(item, Address)}
+        values = (register for register in reads(instruction) if register not in bases)
+        return self._dependence.origins_of(instruction, values)
+
+    def _passes_on(self, node: Instruction) -> bool:
+        """Whether an instruction reads what its own CTA stored, in shared or local memory."""
+        if node.effect not in ("load", "matrix") or not writes(node):
+            return False
+        accesses = self._dependence.reads_memory(node)
         return bool(accesses) and all(_of_cta(access) for access in accesses)
 
     def _read_here(self, node: Instruction) -> Iterator[Cause]:
@@ -188,9 +195,11 @@ class CauseFinder:
                 yield cause
         if node.effect == "load" and node.spelling.space == "param":
             yield from (Cause("parameter", name, False) for name in self._parameter(node))
-        elif node.effect in _MEMORY and not (node.effect == "load" and self._is_private(node)):
-            kind = "data" if node.effect in ("load", "async_copy", "texture") else "atomic"
+        elif node.effect in _MEMORY and not self._passes_on(node):
+            kind = "atomic" if node.effect in ("atomic", "reduction") else "data"
             yield from (Cause(kind, name, True) for name in self._objects(node))
+        elif node.spelling.row.name == "elect":
+            yield Cause("thread", "laneid", True)
 
     def _special(self, name: str) -> Cause | None:
         form = SPECIAL_REGISTERS.get(name)
@@ -200,12 +209,13 @@ class CauseFinder:
         return Cause(kind, name, kind in ("thread", "time"))
 
     def _objects(self, node: Instruction) -> Iterator[str]:
-        """The names of the objects that an instruction accesses, over all launches."""
-        for operand in node.operands:
-            if isinstance(operand, Address):
-                bases = self._dependence.origin(node, operand).bases
-                named = [name for base in _sorted(bases) for name in self._names(base)]
-                yield from named or [""]
+        """The names of the objects that an instruction reads, over all launches."""
+        origins = [access.origin for access in self._dependence.reads_memory(node)]
+        if not origins:  # constants and textures, which no launch writes
+            addresses = (item for item in node.operands if isinstance(item, Address))
+            origins = [self._dependence.origin(node, address) for address in addresses]
+        for origin in origins:
+            yield from [name for base in _sorted(origin.bases) for name in self._names(base)] or [""]
 
     def _names(self, base: Base) -> Iterator[str]:
         if isinstance(base, Variable):

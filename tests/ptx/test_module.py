@@ -24,6 +24,7 @@ from gpuperf_engine.ptx.syntax import (
     Variable,
     Vector,
 )
+from gpuperf_engine.ptx.text import Text
 from gpuperf_engine.source import SourcePosition
 
 TOP = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -422,3 +423,11 @@ def test_one_label_in_thousands_of_scopes_stays_cheap() -> None:
     kernel = body("{ .reg .b32 t; L: bra L; }\n" * 20_000)["k"]
     assert len(kernel.labels) == 20_000
     assert [item.targets[0].index for item in kernel.instructions] == list(range(20_000))
+
+
+@pytest.mark.parametrize("filler", ["", " " * 4000])
+def test_comments_and_strings_are_blanked_however_many_there_are(filler: str) -> None:
+    """Few are looked up one by one, many by one search."""
+    piece = 'add /* "; */ x // " /* \n"/*;//\\"" / "a" /**/;' + filler
+    blanked = "add " + " " * 8 + " x " + " " * 8 + '\n"_______" / "_" ' + " " * 4 + ";" + filler
+    assert Text(piece * 3, "k.ptx").code == blanked * 3

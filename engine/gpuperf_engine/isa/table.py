@@ -326,6 +326,8 @@ def mnemonics() -> tuple[str, ...]:
 def needs(spelling: Spelling) -> tuple[Version, int]:
     """The lowest PTX version and SM number that have this spelling."""
     version, target = spelling.row.since, spelling.row.target
+    if not spelling.row.requires:
+        return version, target
     bound = {name if value is True else value for name, value in spelling.modifiers.items()}
     for words, (other_version, other_target) in spelling.row.requires.items():
         if bound.issuperset(words.split()):

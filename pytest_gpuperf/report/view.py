@@ -16,7 +16,7 @@ from .structure import structural_differences
 
 __all__ = ["build_view"]
 
-_LISTING_LINES, _SHORT_LISTING_LINES, _ALL_LISTING_LINES = 5_000, 300, 20_000
+_LISTING_LINES, _SHORT_LISTING_LINES, _ALL_LISTING_LINES = 5_000, 300, 12_000
 """Lines of PTX shown per case that fails for more than being new, per other case, and in all."""
 
 _OPEN = 10

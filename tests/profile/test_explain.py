@@ -10,7 +10,7 @@ import pytest
 from cases import SMALL, execute
 
 import gpuperf_engine as ge
-from gpuperf_engine.profile.causes import plain_name
+from gpuperf_engine.profile.naming import plain_name
 from gpuperf_engine.results import Cause, Explanation, LoopProfile
 from tests.engine.running import Engine, module
 
@@ -236,6 +236,52 @@ def test_what_chose_a_value_is_a_cause() -> None:
         given=[1, 2, 3],
     )
     assert [set(branch.causes) for branch in found.branches] == [{DATA}, {DATA}]
+
+
+def test_whether_something_was_stored_is_a_cause() -> None:
+    """Constants are stored, where data says so; the guard around both store and load is no cause of what is loaded."""
+    found = explained(
+        f"""
+        setp.ge.u32 %p3, %r0, %r1;
+        @%p3 bra DONE;
+        shl.b32 %r4, %r0, 2;
+        mov.u32 %r5, tile;
+        add.u32 %r4, %r4, %r5;
+        ld.global.u32 %r3, [%rd1];
+        setp.lt.u32 %p2, %r3, 2;
+        @%p2 bra SMALL;
+        st.shared.u32 [%r4], 1;
+        bra STORED;
+        SMALL: st.shared.u32 [%r4], 2;
+        STORED: ld.shared.u32 %r7, [%r4];
+        setp.eq.u32 %p1, %r7, 1;
+        {BRANCH}
+        DONE:
+        """,
+        given=[1, 2, 3],
+        n=9,
+        extra=".shared .align 4 .b8 tile[128];",
+    )
+    assert [set(branch.causes) for branch in found.branches] == [{THREAD, N}, {DATA}, {DATA, THREAD}]
+
+
+def test_which_result_a_function_returns_is_a_cause() -> None:
+    function = """
+    .func (.param .b32 r) side (.param .b32 a)
+    { .reg .b32 %a; .reg .pred %p; ld.param.b32 %a, [a]; setp.lt.u32 %p, %a, 2; @%p bra SMALL;
+      st.param.b32 [r], 1; bra END; SMALL: st.param.b32 [r], 2; END: ret; }
+    """
+    found = explained(
+        f"""
+        ld.global.u32 %r4, [%rd1];
+        {{ .param .b32 a0; .param .b32 r0; st.param.b32 [a0], %r4; call (r0), side, (a0); ld.param.b32 %r5, [r0]; }}
+        setp.eq.u32 %p1, %r5, 1;
+        {BRANCH}
+        """,
+        given=[1, 2, 3],
+        extra=function,
+    )
+    assert {branch.function: set(branch.causes) for branch in found.branches} == {"k": {DATA}, "side": {DATA}}
 
 
 def test_a_count_that_a_loop_hands_on_depends_on_what_ends_the_loop() -> None:

@@ -10,20 +10,18 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..emulate.launch import LaunchPlan
 from ..emulate.program import Program
-from ..flow.addresses import ANYWHERE, Base
+from ..flow.deciders import Deciders
 from ..flow.dependence import Access, Dependence
-from ..flow.dominators import immediate_dominators
-from ..flow.loops import Loop, find_loops
-from ..flow.operands import reads, writes
+from ..flow.operands import reads, special_registers, writes
 from ..flow.ssa import Merge, Node
 from ..isa.special import SPECIAL_REGISTERS
-from ..ptx.syntax import Address, Function, Instruction, Operand, Register, SpecialRegister, Variable, Vector
+from ..ptx.syntax import Address, Instruction, Variable
 from ..results import Cause
+from .naming import object_names, parameter_name
 
 __all__ = ["CauseFinder"]
 
@@ -42,12 +40,10 @@ class CauseFinder:
         self._program = program
         self._dependence = dependence
         self._plans = plans
-        self._loops = [find_loops(program.blocks_of(number)) for number in range(len(program.functions))]
-        self._dominators: dict[int, list[int]] = {}
-        self._deciders: dict[int, tuple[int, ...]] = {}
+        self._deciders = [Deciders(program.blocks_of(number)) for number in range(len(program.functions))]
         self._bits: dict[tuple[str, str], int] = {}
         self._found: dict[Node, tuple[int, int]] = {}
-        self._contents: dict[tuple[Instruction, ...], Merge] = {}
+        self._contents: dict[tuple[tuple[Instruction, ...], frozenset[int]], Merge] = {}
 
     def of(self, branches: Iterable[int]) -> tuple[Cause, ...]:
         """What the conditions at the ends of these blocks depend on: what can part lanes first."""
@@ -118,14 +114,37 @@ class CauseFinder:
         found = dict.fromkeys(self._sources(node))
         place = self._block_of(node)
         blocks: dict[int, None] = {}
-        if isinstance(node, Merge) and node.kind == "phi":
-            blocks |= dict.fromkeys(self._deciders_of(node.block))
-        for made in {self._block_of(source) for source in found}:
-            if made != place and made is not None and place is not None:
-                blocks |= dict.fromkeys(self._ends_between(made, place))
+        if isinstance(node, Merge):
+            blocks |= dict.fromkeys(self._choosing(node))
+        for made in dict.fromkeys(self._block_of(source) for source in found):
+            if made is not None and place is not None and made != place:
+                blocks |= dict.fromkeys(self._on_leaving(made, place))
         for block in blocks:
             found |= dict.fromkeys(self._condition(block))
         return tuple(found)
+
+    def _choosing(self, merge: Merge) -> Iterable[int]:
+        """The branches that decide which of its values a merge takes."""
+        if merge.kind == "phi":
+            return self._deciders_of(merge.block).at_join(merge.block)
+        if merge.kind in ("param", "returned") and len(merge.sources) > 1:
+            places = (self._block_of(source) for source in merge.sources)
+            return [block for place in places if place is not None for block in self._over(place)]
+        return ()
+
+    def _deciders_of(self, block: int) -> Deciders:
+        return self._deciders[self._program.blocks[block].function]
+
+    def _over(self, block: int) -> list[int]:
+        return sorted(self._deciders_of(block).over(block))
+
+    def _on_leaving(self, made: int, used: int) -> Iterable[int]:
+        blocks = self._program.blocks
+        return (
+            self._deciders_of(made).on_leaving(made, used)
+            if blocks[made].function == blocks[used].function
+            else ()
+        )
 
     def _condition(self, block: int) -> Iterable[Node]:
         """What decides where a block's branch goes."""
@@ -154,7 +173,7 @@ class CauseFinder:
         if isinstance(node, Merge):
             return self._dependence.sources(node)
         if self._passes_on(node):
-            stored = self._stored_by(self._dependence.writers_of(node), writes(node)[0])
+            stored = self._stored_by(self._dependence.writers_of(node), node)
             # what is read there depends on the address, too
             return (*self._dependence.kept.get(node, ()), *self._dependence.uses[node], stored)
         if node.effect not in _MEMORY or node.spelling.space == "param":
@@ -162,12 +181,20 @@ class CauseFinder:
         chosen = self._values(node) if node.effect == "async_copy" else ()
         return (*self._dependence.kept.get(node, ()), *chosen)
 
-    def _stored_by(self, writers: tuple[Instruction, ...], name: Register) -> Merge:
-        """What these instructions store: one node for all loads that see the same ones."""
-        found = self._contents.get(writers)
+    def _stored_by(self, writers: tuple[Instruction, ...], load: Instruction) -> Merge:
+        """What these instructions store, and whether they do: one node for all loads that see the same ones. What decides over
+        the load itself is settled when it reads."""
+        settled = self._deciders_of(self._program.block_of[load]).over(self._program.block_of[load])
+        found = self._contents.get((writers, settled))
         if found is None:
-            stored = dict.fromkeys(source for writer in writers for source in self._stored(writer))
-            found = self._contents[writers] = Merge("memory", name, sources=list(stored))
+            made: dict[Node, None] = {}
+            for writer in writers:
+                made |= dict.fromkeys(self._stored(writer))
+            for block in sorted(
+                {block for item in writers for block in self._over(self._program.block_of[item])} - settled
+            ):
+                made |= dict.fromkeys(self._condition(block))
+            found = self._contents[writers, settled] = Merge("memory", writes(load)[0], sources=list(made))
         return found
 
     def _stored(self, writer: Instruction) -> Iterable[Node]:
@@ -189,7 +216,7 @@ class CauseFinder:
 
     def _read_here(self, node: Instruction) -> Iterator[Cause]:
         """The causes that come in at an instruction, not from others."""
-        for name in _special_registers(node.operands):
+        for name in special_registers(node):
             cause = self._special(name)
             if cause is not None:
                 yield cause
@@ -215,67 +242,14 @@ class CauseFinder:
             addresses = (item for item in node.operands if isinstance(item, Address))
             origins = [self._dependence.origin(node, address) for address in addresses]
         for origin in origins:
-            yield from [name for base in _sorted(origin.bases) for name in self._names(base)] or [""]
-
-    def _names(self, base: Base) -> Iterator[str]:
-        if isinstance(base, Variable):
-            yield plain_name(base.name)
-        elif base is not ANYWHERE:
-            for plan in self._plans:
-                address = int.from_bytes(plan.parameters[base : base + 8], "little")
-                for (start, size), name in zip(plan.pointed_at, plan.names):
-                    if start <= address < start + size:
-                        yield name
+            yield from object_names(origin.bases, self._plans) or [""]
 
     def _parameter(self, load: Instruction) -> Iterator[str]:
-        """The names of the kernel's parameters that a load reads, pointers aside, by which no thread differs."""
+        """The names of the kernel's parameters that a load reads, by which no thread differs."""
         kernel = self._program.kernel
         for operand in load.operands:
             if isinstance(operand, Address) and operand.base in kernel.params:
-                index = kernel.params.index(operand.base)
-                yield parameter_name(kernel, index)
-
-    # ----------------------------------------------------------------------------------------------- control flow
-
-    def _deciders_of(self, block: int) -> tuple[int, ...]:
-        """The branches that decide which of its values a φ of a block takes: those between it and the block that dominates it."""
-        found = self._deciders.get(block)
-        if found is None:
-            found = self._deciders[block] = tuple(self._between(block))
-        return found
-
-    def _between(self, block: int) -> Iterator[int]:
-        program = self._program
-        number = program.blocks[block].function
-        first = program.entries[number]
-        blocks = program.blocks_of(number)
-        if number not in self._dominators:
-            graph = [[target - first for target in item.successors if target >= 0] for item in blocks]
-            self._dominators[number] = immediate_dominators(graph, 0)
-        above = self._dominators[number][block - first] + first
-        if above == block:
-            return
-        forward = _reached(above, block, lambda index: program.blocks[index].successors)
-        before: dict[int, list[int]] = {}
-        for index in forward:
-            for target in program.blocks[index].successors:
-                before.setdefault(target, []).append(index)
-        backward = _reached(block, above, lambda index: before.get(index, ()))
-        for index in sorted(forward & (backward | {above})):
-            if index != block and len(set(program.blocks[index].successors)) > 1:
-                yield index
-
-    def _ends_between(self, made: int, used: int) -> Iterator[int]:
-        """The branches that end the loops which a value made in one block leaves on its way to another: threads leave on
-        different trips."""
-        program = self._program
-        if program.blocks[made].function != program.blocks[used].function:
-            return
-        for loop in self._loops[program.blocks[made].function]:
-            if made in loop.body and used not in loop.body:
-                for index in sorted(loop.body):
-                    if _may_end(program, index, loop):
-                        yield index
+                yield parameter_name(kernel, kernel.params.index(operand.base))
 
 
 def _of_cta(access: Access) -> bool:
@@ -286,59 +260,3 @@ def _of_cta(access: Access) -> bool:
 
 
 _MEMORY = frozenset(("load", "atomic", "reduction", "async_copy", "texture"))
-
-
-def plain_name(mangled: str) -> str:
-    """``tile`` for ``_ZZ6kernelPfE4tile``, a variable of a function, and for ``_ZL4tile``, one of a file (Itanium C++ ABI)."""
-    for match in re.finditer(
-        r"(?=(?:E|^_ZL)(\d+)([A-Za-z_]\w*)$)", mangled if mangled.startswith("_Z") else ""
-    ):
-        size, name = int(match[1]), match[2]
-        if re.fullmatch(r"(_\d+|__\d+_)?", name[size:]) and size <= len(name):
-            return name[:size]
-    return mangled
-
-
-def parameter_name(kernel: Function, index: int) -> str:
-    """As written; ``saxpy[0]`` where the compiler has only numbered it."""
-    plain = kernel.params[index].name
-    numbered = plain.startswith(f"{kernel.name}_param_") or plain == f"{kernel.name}_{index}"
-    return f"{kernel.name}[{index}]" if numbered or not plain else plain
-
-
-def _may_end(program: Program, index: int, loop: Loop) -> bool:
-    block = program.blocks[index]
-    return block.kind in ("branch", "indirect") and any(
-        target not in loop.body for target in block.successors
-    )
-
-
-def _reached(start: int, stop: int, follow: Callable[[int], Iterable[int]]) -> set[int]:
-    """All that a walk from ``start`` meets, which does not go on from ``stop``."""
-    found, stack = {start}, [start]
-    while stack:
-        for target in follow(stack.pop()):
-            if target >= 0 and target not in found:
-                found.add(target)
-                if target != stop:
-                    stack.append(target)
-    return found
-
-
-def _special_registers(operands: Iterable[Operand]) -> Iterator[str]:
-    for operand in operands:
-        if isinstance(operand, SpecialRegister):
-            yield operand.name
-        elif isinstance(operand, Vector):
-            yield from _special_registers(operand.elements)
-
-
-def _sorted(bases: Iterable[Base]) -> list[Base]:
-    """Words of the parameter buffer in order, then variables by name, then what could be anything."""
-
-    def place(base: Base) -> tuple[int, int, str]:
-        if isinstance(base, int):
-            return 0, base, ""
-        return (2, 0, "") if base is None else (1, 0, base.name)
-
-    return sorted(bases, key=place)

@@ -15,6 +15,7 @@ from ..emulate.program import EXIT, BasicBlock, Program
 from ..emulate.reduced import dependence_of
 from ..emulate.threads import ThreadTable, columns_of
 from ..errors import NotObserved
+from ..flow.deciders import may_end
 from ..flow.loops import Loop, find_loops
 from ..ptx.syntax import Instruction
 from ..results import DivergentBranch, Explanation, LineProfile, LoopProfile, Profile
@@ -102,7 +103,7 @@ def _loops(
             if not counters.block_warps[loop.head] or not text:
                 continue
             latch = program.blocks[loop.latches[-1]].terminator or text[-1]
-            ends = [block.index for block in body if _leaves(block, loop)]
+            ends = [block.index for block in body if may_end(block, loop)]
             found.append(
                 LoopProfile(
                     function.name,
@@ -120,12 +121,6 @@ def _loops(
                 )
             )
     return sorted(found, key=lambda loop: (-loop.thread_instructions, loop.line, loop.depth))
-
-
-def _leaves(block: BasicBlock, loop: Loop) -> bool:
-    return block.kind in ("branch", "indirect") and any(
-        target not in loop.body for target in block.successors
-    )
 
 
 class _Edges:

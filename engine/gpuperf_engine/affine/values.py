@@ -126,7 +126,7 @@ def from_patterns(space: Space, patterns: Sequence[int], type: ScalarType) -> Va
 
 
 def _number(type: ScalarType) -> bool:
-    return not type.is_float and type.lanes == 1
+    return type.kind in "sub" and type.lanes == 1
 
 
 def _constant(space: Space, value: Number, type: ScalarType) -> Value:

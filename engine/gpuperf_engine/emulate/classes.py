@@ -17,7 +17,7 @@ from ..affine.pieces import Piece
 from ..affine.points import Budget, TooComplex
 from ..affine.space import NoPhase, Refusal, Reparametrise, Space, Split
 from ..affine.values import from_patterns
-from ..flow.blocks import BasicBlock, natural_loop
+from ..flow.blocks import BasicBlock
 from ..flow.liveness import live_within
 from ..isa.types import ScalarType
 from ..isa.words import Value
@@ -364,13 +364,19 @@ def _put_known(state: State, before: Piece | None = None) -> None:
 
 
 def _loops(program: Program) -> dict[int, frozenset[int]]:
-    """The blocks of the loops by their headers."""
+    """The blocks of the loops by their headers: from where a back edge is reached without the header."""
+    before: dict[int, list[int]] = {}
+    for block in program.blocks:
+        for target in block.successors:
+            before.setdefault(target, []).append(block.index)
     found: dict[int, set[int]] = {}
-    for number in range(len(program.functions)):
-        blocks = program.blocks_of(number)
-        for block in blocks:
-            for head in block.back_edges:
-                found.setdefault(head, set()).update(
-                    natural_loop(blocks, block.index, head, program.entries[number]), (head,)
-                )
+    for block in program.blocks:
+        for head in block.back_edges:
+            body = found.setdefault(head, {head})
+            stack = [block.index]
+            while stack:
+                place = stack.pop()
+                if place not in body:
+                    body.add(place)
+                    stack += before.get(place, ())
     return {head: frozenset(body) for head, body in found.items()}

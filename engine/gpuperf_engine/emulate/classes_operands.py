@@ -57,7 +57,7 @@ def concretely(
 
 def as_type(value: Value, type: ScalarType | None) -> Value:
     """The content of a register as an operand of a type: the same bits, or the low ones."""
-    if type is None or type == value.type:
+    if type is None or type is value.type:
         return value
     if type.is_predicate:
         return value.compare("ne", 0)
@@ -71,7 +71,7 @@ def as_type(value: Value, type: ScalarType | None) -> Value:
 def reader(run: ClassRun, to: Prepare, operand: Operand, type: ScalarType | None) -> Reader:
     """Reads an operand as a value of a type (of its own where ``None``)."""
     if isinstance(operand, Register):
-        if type is None or type == operand.type:
+        if type is None or type is operand.type:
             return lambda state: state.read(operand)
         return lambda state: as_type(state.read(operand), type)
     if isinstance(operand, Negated):

@@ -165,7 +165,7 @@ class State:
 
     def write(self, register: Register, value: Value, where: int) -> None:
         """Narrower values are extended to the register."""
-        if value.type != register.type:
+        if value.type is not register.type:
             value = extend(value, register.type)
         live = self.splits.live
         if where & live != live:

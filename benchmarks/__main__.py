@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
-from benchmarks import counting, gate, kernels, machine  # noqa: E402
+from benchmarks import counting, demands, gate, kernels, machine  # noqa: E402
 
 RUNS = 7
 
@@ -144,6 +144,8 @@ def main() -> None:
         print("\n".join(other_rows()))
         print("\nCounting at a cost that does not grow with the grid:\n")
         print("\n".join(counting.rows(RUNS)))
+        print("\nControl flow alone against whole kernels:\n")
+        print("\n".join(demands.rows(3)))
 
 
 if __name__ == "__main__":

@@ -28,11 +28,11 @@ from .program import Program
 __all__ = ["observe_control"]
 
 #: warp instructions of the slice that run in less time than it takes to think
-QUICK = 2_000_000
+QUICK = 500_000
 #: warp instructions that one warp of the first block may execute to find out how many those are
 PROBE = 200_000
 #: warp instructions that take about the time of one operation of class execution, and operations worth it at any rate
-RATE = 5_000
+RATE = 1_200
 LEAST_OPERATIONS = 400
 _AXES = {"x": 1, "y": 2, "z": 3}
 #: of these the value is the same in all blocks

@@ -59,7 +59,7 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
     if record.observation.sites is None:
         raise NotObserved(
             f"predicted time of {record.program.kernel.name!r} needs its memory behaviour, which was not observed",
-            hint='use Device(observe={"memory"})',
+            hint='use Device(observe={"memory"}) and demand="addresses" or "values"',
         )
     plan = record.plan
     warps = plan.ctas * plan.warps_per_cta

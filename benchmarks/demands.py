@@ -1,0 +1,110 @@
+"""What ``control`` saves: examples run whole and as the slice that decides control flow, with equal counts."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gpuperf_engine as ge
+
+__all__ = ["rows"]
+
+KERNELS = Path(__file__).resolve().parent.parent / "examples" / "kernels"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A launch of ``entry`` of an example's file; ``args`` makes its arguments, NumPy arrays for device memory."""
+
+    title: str
+    stem: str
+    entry: str
+    grid: Any
+    block: Any
+    args: Callable[[np.random.Generator], list[Any]]
+    shared_bytes: int = 0
+
+
+def _sgemm(entry: str, size: int, grid: int, block: Any) -> Case:
+    def args(rng: np.random.Generator) -> list[Any]:
+        return [np.int32(size)] * 3 + [rng.standard_normal((size, size), np.float32) for _ in range(3)]
+
+    return Case(f"{entry} {size:,}³", "sgemm", entry, (grid, grid), block, args)
+
+
+def _softmax(rng: np.random.Generator) -> list[Any]:
+    return [np.int32(1024), *rng.standard_normal((2, 4096, 1024), np.float32)]
+
+
+def _heat(rng: np.random.Generator) -> list[Any]:
+    return [np.int32(2048), np.int32(2048), *rng.standard_normal((2, 2048, 2048), np.float32)]
+
+
+def _spmv(rng: np.random.Generator) -> list[Any]:
+    rows = 100_000
+    offsets = np.concatenate([[0], np.cumsum(rng.poisson(20, rows))]).astype(np.int32)
+    columns = rng.integers(0, rows, int(offsets[-1]), np.int32)
+    x, y = rng.standard_normal(rows, np.float32), np.zeros(rows, np.float32)
+    return [np.int32(rows), offsets, columns, rng.standard_normal(columns.size, np.float32), x, y]
+
+
+#: in the last one data decide where threads go
+CASES = (
+    _sgemm("sgemm_naive", 512, 32, (16, 16)),
+    _sgemm("sgemm_coalesced", 512, 32, (16, 16)),
+    _sgemm("sgemm_tiled", 1024, 64, (16, 16)),
+    _sgemm("sgemm_register", 2048, 32, 256),
+    Case("fft512 × 16,384", "fft512", "fft512", 16384, 64, lambda rng: [rng.standard_normal((16384, 1024))]),
+    Case("softmax 4,096 × 1,024", "softmax", "softmax", 4096, 128, _softmax, 4096),
+    Case("heat_step 2,048²", "stencil", "heat_step", (64, 256), (32, 8), _heat),
+    Case("spmv_scalar, 100,000 rows", "spmv", "spmv_scalar", 782, 128, _spmv),
+)
+
+
+def _launch(kernel: ge.Kernel, case: Case, host: list[Any], demand: str) -> tuple[float, ge.Profile]:
+    """CPU seconds of one launch on a device of its own, and its profile."""
+    device = ge.Device(observe=set(), memory_bytes=1 << 30)
+    args = [device.array(item) if isinstance(item, np.ndarray) else item for item in host]
+    start = time.process_time()
+    profile = device.launch(
+        kernel, case.grid, case.block, args, shared_bytes=case.shared_bytes, demand=demand
+    )
+    return time.process_time() - start, profile
+
+
+def rows(runs: int) -> list[str]:
+    """A line per launch: medians of so many warm runs. Raises ``AssertionError`` where counts differ."""
+    lines = [
+        "| launch | `values`, CPU ms | `control`, CPU ms | times less | slice | blocks run |",
+        "|---|---:|---:|---:|---:|---|",
+    ]
+    for case in CASES:
+        host = case.args(np.random.default_rng(1))
+        path = KERNELS / f"{case.stem}.ptx"
+        kernel = ge.parse(path.read_text(encoding="utf-8"), path=path.name)[case.entry]
+        seconds: dict[str, float] = {}
+        found: dict[str, ge.Profile] = {}
+        for demand in ("values", "control"):
+            times = []
+            for _ in range(runs + 1):  # the first one slices and compiles
+                taken, found[demand] = _launch(kernel, case, host, demand)
+                times.append(taken)
+            seconds[demand] = statistics.median(times[1:])
+        whole, part = found["values"], found["control"]
+        if (whole.blocks, whole.branch_sites) != (part.blocks, part.branch_sites):
+            raise AssertionError(f"{case.title}: counts differ")
+        lines.append(
+            f"| {case.title} | {seconds['values'] * 1e3:.1f} | {seconds['control'] * 1e3:.1f} "
+            f"| {seconds['values'] / seconds['control']:.0f} | {100 * part.slice_share:.0f} % | {part.method} |"
+        )
+    return lines
+
+
+if __name__ == "__main__":
+    print("\n".join(rows(3)))

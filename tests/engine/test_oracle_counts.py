@@ -67,7 +67,11 @@ THREADS = (
     ),
     ("inst_bit_convert", 1, r"cvt\..*"),
     ("inst_control", 1, r"(bra|ret|exit|call|brx)(\..*)?"),
-    ("inst_compute_ld_st", 1, r"(ld|ldu|st|atom|red|cp|prefetch)\..*"),
+    (
+        "inst_compute_ld_st",
+        1,
+        r"(ld|ldu|st|atom|red|cp|prefetch|ldmatrix|stmatrix|wmma\.load|wmma\.store)\..*",
+    ),
     ("inst_inter_thread_communication", 1, r"(shfl|vote|match|redux)\..*|activemask.*|elect.*"),
 )
 WARPS = tuple(

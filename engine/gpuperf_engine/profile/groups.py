@@ -100,9 +100,9 @@ _CLASSES = {
     "inst_fp_64": "double precision: arithmetic, functions, comparison, selection",
     "inst_bit_convert": "conversions",
     "inst_control": "branches, calls, returns, exits",
-    "inst_compute_ld_st": "loads, stores, copies, atomics, of all state spaces",
+    "inst_compute_ld_st": "loads, stores, copies, atomics, of all state spaces; of matrices too",
     "inst_inter_thread_communication": "shuffles, votes, matches, warp reductions",
-    "inst_misc": "moves, barriers, fences, matrices, textures and the rest",
+    "inst_misc": "moves, barriers, fences, matrix products, textures and the rest",
 }
 #: These partition the instructions: they add up to ``thread_instructions_predicated_on``.
 CLASSES: tuple[str, ...] = tuple(_CLASSES)
@@ -150,10 +150,12 @@ def metrics_of(spelling: Spelling) -> tuple[Mapping[str, int], tuple[str, ...]]:
 
 
 def _class_of(spelling: Spelling) -> str:
-    """By category; comparisons, selections and functions by the type that they work on."""
+    """By category; comparisons, selections and functions by the type that they work on; matrices loaded and stored as accesses."""
     if spelling.category in ("compare_select", "special_function"):
         worked = worked_on(spelling)
         return _BY_PRECISION.get(PRECISIONS.get(worked.name if worked else "", ""), "inst_integer")
+    if spelling.category == "matrix" and spelling.unit == "lsu":
+        return "inst_compute_ld_st"
     return _CLASS_OF.get(spelling.category, "inst_misc")
 
 

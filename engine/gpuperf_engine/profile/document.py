@@ -71,7 +71,10 @@ def _shown(labels: set[str]) -> str:
 
 
 def _label(spelling: Spelling) -> str:
-    """What tells forms of one name apart: the state space of an access, else the kind of type that is worked on."""
+    """What tells forms of one name apart: the next word of a matrix instruction, the state space of an access, else the kind of
+    type that is worked on."""
+    if spelling.category == "matrix":
+        return spelling.opcode.split(".")[1]
     if spelling.space is not None:
         return spelling.space
     worked = worked_on(spelling)

@@ -315,7 +315,7 @@ DONE:
 EXAMPLES = (
     "saxpy_grid_stride-1001",
     "scan-256",
-    "reduce_shuffle-1000",
+    "reduce_shuffle-5",
     "histogram_shared-10",
     "bfs-20x25",
     "spmv_scalar-200x150",

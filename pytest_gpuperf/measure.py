@@ -9,6 +9,7 @@ from typing import Any
 from gpuperf_engine.errors import EngineError, Unsupported
 
 from ._engine import load
+from .accesses import access_rows
 from .metrics import significant
 from .recorder import CaseRecord, shown_path
 from .textsafe import storable
@@ -111,6 +112,9 @@ def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path, search: Se
         "lines": _lines(total, case.source.path),
         "notes": list(total.notes),
     }
+    accesses = access_rows(total.sites)
+    if accesses:
+        detail["accesses"] = accesses
     return Measured(_without_empty(entry), detail, failures, total)
 
 

@@ -214,7 +214,10 @@ class SiteProfile:
 
     def to_dict(self) -> dict[str, Any]:
         """All figures, those that follow from others included."""
-        more = ("sectors_per_request", "ideal_sectors_per_request", "efficiency", "conflicts_per_request")
+        more = (
+            "global_bytes", "conflicts", "sectors_per_request", "ideal_sectors_per_request", "efficiency",
+            "conflicts_per_request",
+        )  # fmt: skip
         return {**asdict(self), **{name: getattr(self, name) for name in more}}
 
 

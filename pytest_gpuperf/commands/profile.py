@@ -86,6 +86,11 @@ def add_parser(commands: Any) -> None:
         "(default: the least that answers what is shown)",
     )
     parser.add_argument(
+        "--footprint",
+        action="store_true",
+        help="show which bytes of each array were read and written, each counted once",
+    )
+    parser.add_argument(
         "--thread",
         metavar="CTA:THREAD",
         action="append",
@@ -144,13 +149,19 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--target {target!r} is not known; {nearest(target, known, noun='target')}")
     if arguments.target and arguments.demand == "control":
         raise UsageError("--target needs addresses: use --demand addresses, or values")
+    if arguments.footprint and arguments.format == "csv":
+        raise UsageError("--format csv has no place for footprints: use table or json")
+    if arguments.footprint and arguments.demand not in ("auto", "values"):
+        raise UsageError("--footprint needs everything to run: use --demand values")
     program = _program(arguments)
     _check_sample(arguments, program)
     progress = on_terminal(sys.stderr)
     for demand in _demands(arguments):
         observe = {"values": {"memory", "values"}, "addresses": {"memory"}, "control": set()}[demand]
         device = engine.Device(
-            observe=observe | ({"threads"} if arguments.thread else set()),
+            observe=observe
+            | ({"threads"} if arguments.thread else set())
+            | ({"footprint"} if arguments.footprint else set()),
             backend=arguments.backend,
             resources=arguments.resources,
         )
@@ -216,7 +227,11 @@ def _check_sample(arguments: argparse.Namespace, program: ProgramSpec) -> None:
         raise UsageError("--format csv has no place for estimates: leave out --sample, or use json")
     if arguments.exact:
         return
-    for given, option in ((arguments.target, "--target"), (arguments.thread, "--thread")):
+    for given, option in (
+        (arguments.target, "--target"),
+        (arguments.thread, "--thread"),
+        (arguments.footprint, "--footprint"),
+    ):
         if given:
             raise UsageError(f"{option} needs what --sample alone does not count: add --exact")
     if len(program.launches) > 1:

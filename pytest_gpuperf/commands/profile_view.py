@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from .._engine import load
+from ..accesses import access_rows, access_table, footprint_table
 from ..explained import explanation_tables
 from ..figures import number
 from .common import columns
@@ -81,8 +82,11 @@ def _metrics(profile: Any) -> Iterator[tuple[str, int | float]]:
     yield "branches.executed", profile.branches.executed
     yield "branches.divergent", profile.branches.divergent
     yield "branches.efficiency", profile.branches.efficiency
-    for name, value in asdict(profile.observed_memory).items() if profile.observed_memory else ():
-        if isinstance(value, int):
+    memory = profile.observed_memory
+    for name, value in memory.to_dict().items() if memory is not None else ():
+        # an efficiency of nothing says nothing
+        moved = isinstance(value, float) and getattr(memory, name.replace("efficiency", "sectors"))
+        if isinstance(value, int) or moved:
             yield f"memory.{name}", value
     yield "resources.registers", profile.resources.registers
     yield "resources.shared_bytes", profile.resources.shared_bytes
@@ -120,6 +124,10 @@ def _profile_table(
     yield from columns(table, right=(1, 2))
     if len(opcodes) > 20:
         yield f"… {len(opcodes) - 20} more opcodes (--format json has all)"
+    memory = access_table(access_rows(profile.sites), profile.path)
+    yield from ("", *columns(memory, right=(2,))) if memory else ()
+    touched = footprint_table(profile.observed_footprint or ())
+    yield from ("", *columns(touched, right=range(1, 6))) if touched else ()
     for numbers, rows in explanation_tables(explanation, profile.path, profile.thread_instructions):
         yield ""
         yield from columns(rows, right=numbers)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ..accesses import per_request, remark
 from ..digest import digest_parts
 from ..explained import explanation_tables, marks
 from ..figures import change, number
@@ -178,7 +179,11 @@ def _structure(record: Mapping[str, Any]) -> list[str]:
 def _marks(record: Mapping[str, Any]) -> dict[str, list[str]]:
     """Findings, notes and explanations by the ``file:line`` that they name, of PTX or source."""
     explanation = record["detail"].get("explanation")
+    path = record["kernel"]["path"]
     found = marks(explanation, record["kernel"]["path"]) if explanation is not None else {}
+    for access in record["detail"].get("accesses", ()):
+        if said := remark(access):
+            found.setdefault(f"{path}:{access['line']}", []).append(said)
     for finding in record["detail"]["findings"]:
         found.setdefault(f"{finding['path']}:{finding['line']}", []).append(finding["rule"])
     for note in record["detail"]["notes"]:
@@ -197,6 +202,7 @@ def _listing(record: Mapping[str, Any], listing: Mapping[str, Any] | None, budge
     most = max((row[1] for row in counts.values()), default=0) or 1
     wanted = _LISTING_LINES if record["fails"] and record["verdict"] != "new" else _SHORT_LISTING_LINES
     allowed = max(0, min(wanted, budget))
+    accesses = {row["line"]: row for row in record["detail"].get("accesses", ())}
     previous, lines = "", []
     marked = _marks(record)
     for line, text in listing["lines"][:allowed]:
@@ -210,6 +216,7 @@ def _listing(record: Mapping[str, Any], listing: Mapping[str, Any] | None, budge
                 "warps": f"{row[2]:,}" if row[2] else "",
                 "sectors": f"{row[3]:,}" if row[3] else "",
                 "conflicts": f"{row[4]:,}" if row[4] else "",
+                "per_request": per_request(accesses[line]) if line in accesses else "",
                 "divergent": f"{row[5]:,}" if row[5] else "",
                 "source": place,
                 "original": listing["source"].get(place, "").strip() if place != previous else "",

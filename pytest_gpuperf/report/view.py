@@ -65,6 +65,7 @@ def build_view(document: Mapping[str, Any]) -> dict[str, Any]:
         "not_judged": document["not_judged"],
         "staleness_not_judged": document["staleness_not_judged"],
         "problems": document["problems"],
+        "notes": document.get("notes", []),  # reports of earlier versions have none
     }
 
 

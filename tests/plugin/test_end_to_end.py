@@ -292,6 +292,8 @@ def test_a_kernel_on_the_slow_backend_says_so_beside_its_results(pytester):
     report = json.loads((pytester.path / "out" / "gpuperf.json").read_text())
     (note,) = report["notes"]
     assert "recursion in 'down'" in note
+    assert "runs on the reference backend" in (pytester.path / "out" / "gpuperf.md").read_text()
+    assert "<p>note: test_rec/k: rec.ptx:14:17:" in (pytester.path / "out" / "gpuperf.html").read_text()
     assert "reference backend" not in json.dumps(report["cases"])
     assert "reference backend" not in next((pytester.path / "baselines").rglob("*.yaml")).read_text()
 

@@ -6,6 +6,7 @@ and line, and say what to do.
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import tempfile
@@ -268,11 +269,17 @@ def render_baseline(baseline: Baseline, module: str) -> bytes:
 
 
 def write_if_changed(path: Path, data: bytes) -> bool:
-    """Replaces a file by ``data`` at once, keeping its permissions; nothing is touched where the bytes are equal already."""
+    """Replaces a file by ``data`` at once, keeping its permissions; nothing is touched where the bytes are equal already.
+
+    Raises ``OSError``, also for a file that nobody may write: replacing it needs no more than its folder.
+    """
+    path = Path(os.path.realpath(path))  # a link stays one
     try:
         if path.read_bytes() == data:
             return False
         mode = path.stat().st_mode & 0o777
+        if not mode & 0o222:
+            raise PermissionError(errno.EACCES, "the file is read-only", str(path))
     except FileNotFoundError:
         mode = None
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -85,7 +85,8 @@ class Progress:
 
 def on_terminal(stream: Any) -> Progress | None:
     """Progress on this stream if somebody watches it: a terminal that moves its cursor, and no CI."""
-    if any(os.environ.get(name) for name in ("CI", "BUILD_NUMBER")) or os.environ.get("TERM") == "dumb":
+    plain = os.environ.get("TERM", "dumb") == "dumb" or os.name == "nt"  # where escapes may be shown as text
+    if plain or any(os.environ.get(name) for name in ("CI", "BUILD_NUMBER")):
         return None
     try:
         out = stream.fileno()

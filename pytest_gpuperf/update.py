@@ -196,7 +196,8 @@ def write_files(plans: Sequence[FilePlan], orphans: Iterable[Path]) -> list[str]
                 for name in plan.before.keys() - plan.after.keys():
                     (plan.directory / name).unlink()
             except OSError as error:
-                problems.append(f"{plan.shown}: not written: {error.strerror or error}")
+                plan.problem = f"{plan.shown}: not written: {error.strerror or error}"
+                problems.append(plan.problem)
     for path in orphans:
         try:
             path.unlink()

@@ -76,7 +76,12 @@ def _silent(record: Mapping[str, Any]) -> bool:
 
 
 def _accepted(run: Run) -> Iterator[_Line]:
-    moved = [record for record in run.records if record["verdict"] not in ("ok", "new")]
+    refused = {plan.module for plan in run.plans if plan.problem}
+    moved = [
+        record
+        for record in run.records
+        if record["verdict"] not in ("ok", "new") and record["module"] not in refused
+    ]
     for record in moved[: 4 * _SHOWN]:
         yield "", f"accepted {SYMBOLS[record['verdict']]} {one_line(record['id'])}: {headline([record])}"
     if len(moved) > 4 * _SHOWN:

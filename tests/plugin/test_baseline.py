@@ -217,3 +217,29 @@ def test_unreadable_and_unwritable_files_are_messages(project):
     result = project.update()
     assert result.ret == 1
     assert "INTERNALERROR" not in result.stdout.str()
+
+
+def test_a_read_only_baseline_is_not_replaced(project):
+    project.update()
+    path = project.path / "baselines" / "test_k.yaml"
+    before = path.read_bytes()
+    path.chmod(0o444)
+    assert project.update().ret == 0  # nothing to write
+    project.kernel("mov.f32 %f4, %f2;")
+    result = project.update()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["baselines/test_k.yaml: not written: the file is read-only"])
+    result.stdout.no_fnmatch_line("wrote *")
+    result.stdout.no_fnmatch_line("accepted *")
+    assert path.read_bytes() == before and path.stat().st_mode & 0o777 == 0o444
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_baseline_that_is_a_link_stays_one(project):
+    project.update()
+    path = project.path / "baselines" / "test_k.yaml"
+    elsewhere = path.rename(project.path / "kept.yaml")
+    path.symlink_to(elsewhere)
+    project.kernel("mov.f32 %f4, %f2;")
+    assert project.update().ret == 0
+    assert path.is_symlink() and "thread_instructions: 384" in elsewhere.read_text()

@@ -233,6 +233,23 @@ def test_a_runaway_loop_ends_at_its_budget(backend: str) -> None:
     assert "max_instructions" in str(caught.value)
 
 
+def test_waiting_for_time_to_pass_is_no_livelock(backend: str) -> None:
+    """The clock is the warp instructions executed, four in each trip of the loop."""
+    profile = launch(
+        backend,
+        """
+        mov.u64 %rd0, %clock64;
+    LOOP:
+        mov.u64 %rd1, %clock64;
+        sub.u64 %rd2, %rd1, %rd0;
+        setp.lt.u64 %p0, %rd2, 70000;
+        @%p0 bra LOOP;
+        ret;
+        """,
+    )
+    assert profile.warp_instructions == 1 + 70_000 + 1
+
+
 def test_the_same_schedule_every_time_and_on_both_backends() -> None:
     """Who gets a contended lock when is defined, and so are the counts of a spinning loop."""
     found = [collect(name, SPIN_LOCK, before=LOCK, grid=2, block=4) for name in ("lanes", "native", "lanes")]

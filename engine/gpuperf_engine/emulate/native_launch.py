@@ -323,7 +323,8 @@ class Launch:
         for slot in window:
             states = slot.states.copy().reshape(-1, size)
             states[:, State.FUEL : State.FUEL + 4] = 0
-            states[:, State.STEPS : State.STEPS + 8] = 0
+            if not self.program.reads_clock:
+                states[:, State.STEPS : State.STEPS + 8] = 0
             for part in (states, slot.shared, slot.local, slot.record[Cta.BARRIERS :]):
                 made.update(np.ascontiguousarray(part))
         return made.digest()

@@ -15,7 +15,7 @@ from functools import cached_property
 from ..errors import PtxError
 from ..flow.blocks import EXIT, BasicBlock, cut
 from ..flow.liveness import live_sets, pressure
-from ..flow.operands import access_bytes, reads, writes
+from ..flow.operands import access_bytes, reads, special_registers, writes
 from ..flow.uniformity import Uniformity, analyse_uniformity, mark_waiting_loops, observes_others
 from ..garbage import uncollected
 from ..isa.types import scalar_type
@@ -141,6 +141,16 @@ class Program:
             words, flags = pressure(self.blocks_of(number))
             most = max(most, words + (flags > 7) * ((flags - 7 + 31) // 32))
         return min(255, max(8, most + 2))
+
+    @cached_property
+    def reads_clock(self) -> bool:
+        """Whether time decides anything: then no state comes again."""
+        return any(
+            name.startswith(("clock", "globaltimer"))
+            for block in self.blocks
+            for item in block.instructions
+            for name in special_registers(item)
+        )
 
     def blocks_of(self, function: int) -> tuple[BasicBlock, ...]:
         """The blocks of one function, in order."""

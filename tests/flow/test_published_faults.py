@@ -12,6 +12,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.emulate import device as runtime
+from gpuperf_engine.emulate import fewer
 from gpuperf_engine.emulate.device import program_of
 from gpuperf_engine.emulate.reduced import slice_of
 from gpuperf_engine.flow.operands import reads, writes
@@ -120,6 +121,31 @@ OUT:
     st.shared.u32 [%r2], %r0;
     atom.shared.exch.b32 %r9, [%r2], 0;"""
     + DECIDE,
+    # lanes 0 to 15 get what the others give at another instruction
+    "lanes meet at two shuffles": """
+    mov.u32 %r0, %tid.x;
+    and.b32 %r1, %r0, 16;
+    setp.ne.u32 %p0, %r1, 0;
+    and.b32 %r4, %r0, 7;
+    @%p0 bra UPPER;
+    shfl.sync.bfly.b32 %r9, %r0, 16, 31, -1;
+    bra DECIDE;
+UPPER:
+    shfl.sync.bfly.b32 %r8, %r4, 16, 31, -1;"""
+    + DECIDE,
+    # warp 0 learns at one barrier what warp 1 says at another
+    "warps meet at two barriers": """
+    mov.u32 %r0, %tid.x;
+    setp.gt.u32 %p0, %r0, 31;
+    setp.gt.u32 %p2, %r0, 40;
+    setp.gt.u32 %p3, %r0, 70;
+    mov.u32 %r9, 0;
+    @%p0 bra UPPER;
+    bar.red.popc.u32 %r9, 1, 64, %p3;
+    bra DECIDE;
+UPPER:
+    bar.red.popc.u32 %r8, 1, 64, %p2;"""
+    + DECIDE,
     "indirect branch": """
     mov.u32 %r0, %tid.x;
     and.b32 %r1, %r0, 1;
@@ -166,8 +192,11 @@ def launch(body: str, backend: str, demand: str) -> ge.Profile:
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault(name: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = launch(FAULTS[name], backend, "values")
-    ours = launch(FAULTS[name], backend, "control")
-    assert (ours.blocks, ours.branch_sites) == (whole.blocks, whole.branch_sites)
+    for quick in (0, fewer.QUICK):
+        with monkeypatch.context() as patch:
+            patch.setattr(fewer, "QUICK", quick)  # 0: by classes, if they do not refuse
+            ours = launch(FAULTS[name], backend, "control")
+        assert (ours.blocks, ours.branch_sites) == (whole.blocks, whole.branch_sites)
 
     def as_printed(program: object, demand: str, aliases: object) -> Slice:
         kernel = program.kernel  # type: ignore[attr-defined]

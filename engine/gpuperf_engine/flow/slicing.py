@@ -8,6 +8,7 @@
 ``values``     the whole program.
 
 A read of memory in the slice brings in every write that may reach it, with its address, value and guard; those bring in theirs.
+A barrier with a result, and a ``.sync`` exchange at which lanes may meet lanes that stand at another, bring in those others.
 Branches, calls, barriers and ``trap`` always run. Warp-synchronising instructions run where lanes of a warp may get ahead of each
 other, for there they decide who waits for whom; elsewhere only if their result is wanted. So lanes part, meet and wait exactly as
 they do in the whole program, and every count of blocks and branches is the same.
@@ -17,12 +18,12 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..isa.frame import has_meaning
 from ..ptx.syntax import Address, Instruction, Register
-from .blocks import BasicBlock
+from .blocks import BasicBlock, synchronises
 from .dependence import Aliases, Dependence
 from .operands import matched, reads, registers_in
 from .ssa import Merge, Node
@@ -57,8 +58,8 @@ def slice_program(dependence: Dependence, demand: str, aliases: Aliases | None =
     if demand == "values":
         whole = frozenset(every)
         return Slice(demand, dependence, aliases, whole, whole)
-    made = _Slicer(dependence, aliases)
     split = any(item.may_split for item in dependence.program.uniformity)
+    made = _Slicer(dependence, aliases, _partners(every, split))
     for node in dependence.guards.values():
         made.want(node)
     for block in dependence.program.blocks:
@@ -72,9 +73,15 @@ def slice_program(dependence: Dependence, demand: str, aliases: Aliases | None =
 
 
 class _Slicer:
-    def __init__(self, dependence: Dependence, aliases: Aliases | None) -> None:
+    def __init__(
+        self,
+        dependence: Dependence,
+        aliases: Aliases | None,
+        partners: dict[Instruction, Sequence[Instruction]],
+    ) -> None:
         self.dependence = dependence
         self.aliases = aliases
+        self.partners = partners
         self.executed: set[Instruction] = set()
         self.complete: set[Instruction] = set()
         self._seen: set[Node] = set()
@@ -109,8 +116,23 @@ class _Slicer:
                 continue
             self.executed.add(node)
             self.complete.add(node)
-            for writer in self.dependence.writers_of(node, self.aliases):
-                self.want(writer)
+            for other in (
+                *self.dependence.writers_of(node, self.aliases),
+                *self.partners.get(node, ()),
+            ):
+                self.want(other)
+
+
+def _partners(instructions: Iterable[Instruction], split: bool) -> dict[Instruction, Sequence[Instruction]]:
+    """Instructions whose results may be made of each other's operands: of barriers with a result, as the threads of a CTA may
+    come to one barrier at several of them, and of ``.sync`` exchanges with the same opcode, where lanes of a warp may."""
+    groups: dict[str, list[Instruction]] = {}
+    for item in instructions:
+        if item.effect == "barrier" and item.spelling.destinations:
+            groups.setdefault("barrier", []).append(item)
+        elif split and synchronises(item):
+            groups.setdefault(item.opcode, []).append(item)
+    return {item: group for group in groups.values() for item in group}
 
 
 def _keep(made: _Slicer, block: BasicBlock, instruction: Instruction, split: bool, addresses: bool) -> None:

@@ -53,6 +53,7 @@ class Gpuperf:
         self._device: Any = None
         self._recorder = Recorder(settings.rootdir)
         self._progress = item.config.stash.get(PROGRESS, None)
+        self.judged = False
         item.stash[RECORDER] = self
 
     @property
@@ -171,9 +172,16 @@ class Gpuperf:
     ) -> Any:
         """Launches every variant from the same memory; what the last one leaves there stays. Returns the profile of that."""
         __tracebackhide__ = True
+        from gpuperf_engine.errors import LaunchError
+
         from .device import check_uninitialized
         from .progress import step
 
+        if self.judged:
+            raise LaunchError(
+                f"the kernels of {self._item.nodeid} have been judged already, this launch would go unseen",
+                hint="launch in the test's body or in fixtures before it, each test with the gpuperf of its own",
+            )
         grid, block, shared_bytes, cluster, cooperative = shape
         profile = None
         for case, function in cases if self._settings.enabled else cases[-1:]:

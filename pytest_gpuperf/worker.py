@@ -126,6 +126,7 @@ class GateWorker:
         from .report.junit import properties
         from .report.message import failure_text
 
+        gpuperf.judged = True
         records, problem = [], ""
         try:
             with step(self.progress, "judging"):

@@ -26,7 +26,7 @@ def summarise(
     reporter.section("gpuperf", sep="=")
     for colour, line in [
         *_counts(run),
-        *(_accepted(run) if updating else _moved(run)),
+        *(_accepted(run) if settings.update else _moved(run, added=settings.update_new)),
         *_notes(run, settings),
         *_stale(run, settings),
         *_unsettled(run, settings),
@@ -50,9 +50,10 @@ def _counts(run: Run) -> Iterator[_Line]:
         )
 
 
-def _moved(run: Run) -> Iterator[_Line]:
+def _moved(run: Run, *, added: bool) -> Iterator[_Line]:
+    """What a run without update says; cases that have just been ``added`` are no news."""
     failing = sorted(
-        (record for record in run.records if record["fails"]),
+        (record for record in run.records if record["fails"] and not (added and record["verdict"] == "new")),
         key=lambda record: CASE_VERDICTS.index(record["verdict"]),
     )
     if failing:
@@ -77,11 +78,10 @@ def _silent(record: Mapping[str, Any]) -> bool:
 
 def _accepted(run: Run) -> Iterator[_Line]:
     refused = {plan.module for plan in run.plans if plan.problem}
-    moved = [
-        record
-        for record in run.records
-        if record["verdict"] not in ("ok", "new") and record["module"] not in refused
+    taken = [
+        test for module, test in run.outcomes.tests() if module not in refused and test.outcome == "passed"
     ]
+    moved = [record for test in taken for record in test.records if record["verdict"] not in ("ok", "new")]
     for record in moved[: 4 * _SHOWN]:
         yield "", f"accepted {SYMBOLS[record['verdict']]} {one_line(record['id'])}: {headline([record])}"
     if len(moved) > 4 * _SHOWN:

@@ -200,3 +200,50 @@ def test_a_test_outside_the_rootdir_is_one_message(project):
     assert result.ret == 1
     result.stdout.fnmatch_lines(["gpuperf: *test_o.py lies outside the rootdir*"])
     result.stdout.no_fnmatch_line("During handling of*")
+
+
+LATE = """\
+import numpy as np
+import pytest
+
+@pytest.fixture
+def late(gpuperf):
+    yield
+    gpuperf.kernel("scale.ptx")[1, 32](gpuperf.zeros(4, np.float32), 1.0)
+
+def test_late(late, gpuperf):
+    gpuperf.kernel("scale.ptx")[1, 32](gpuperf.zeros(4, np.float32), 1.0)
+    test_late.kept = gpuperf
+
+def test_other(gpuperf):
+    test_late.kept.kernel("scale.ptx")[1, 32](test_late.kept.zeros(4, np.float32), 1.0)
+"""
+
+
+def test_a_launch_after_judging_does_not_go_unseen(project):
+    """In what a fixture does afterwards, or with what another test left behind."""
+    project.write("test_k.py", LATE)
+    result = project.update()
+    assert result.ret == 1
+    result.assert_outcomes(passed=1, failed=1, errors=1)
+    message = "E *LaunchError: the kernels of test_k.py::test_late have been judged already, this launch would go unseen"
+    result.stdout.fnmatch_lines([message, message])
+    project.write("pytest.ini", "[pytest]\ngpuperf_functional = true\n")
+    project.plain().assert_outcomes(passed=2)
+
+
+def test_an_update_says_accepted_of_what_it_accepted_alone(project):
+    project.update()
+    project.kernel("mov.f32 %f4, %f2;")
+    project.write("test_k.py", TEST.replace("targets=", "limits={'launches': 0}, targets="))
+    result = project.update()
+    assert result.ret == 1
+    result.stdout.no_fnmatch_line("accepted *")
+    project.write("test_k.py", TEST)
+    result = project.run("--gpuperf-update-new")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        ["1 kernel analysed: 1 worse", "▲ scale is worse: *", "baselines: nothing to write"]
+    )
+    result.stdout.no_fnmatch_line("accepted *")
+    project.update().stdout.fnmatch_lines(["accepted ▲ test_scale/scale: scale is worse: *"])

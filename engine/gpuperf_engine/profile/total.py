@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, fields, replace
+from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Any
 
 from ..errors import EngineError
@@ -93,9 +94,10 @@ def _counts(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 def _rows(parts: Sequence[tuple[Any, ...]], kind: type[Any], identity: int) -> tuple[Any, ...]:
     """Records with equal first ``identity`` fields become one, the other fields added."""
+    values_of = attrgetter(*(item.name for item in fields(kind)))
     total: dict[tuple[Any, ...], list[int]] = {}
     for row in (row for part in parts for row in part):
-        values = astuple(row)
+        values = values_of(row)
         key = values[:identity]
         sums = total.setdefault(key, [0] * (len(values) - identity))
         for index, value in enumerate(values[identity:]):

@@ -16,6 +16,7 @@ from tests.engine.classes.measured import (
     flat_picture,
     grid_stride,
     lower_triangle,
+    rows,
     saxpy_narrow,
     saxpy_wide,
     stencil,
@@ -50,3 +51,19 @@ def test_same_profile(case: Case) -> None:
     assert (classes.method, every.method) == ("classes", "every block"), classes.method_reason
     assert counts(classes) == counts(every)
     assert 0 < classes.share_executed < 0.01
+
+
+def test_counts_of_more_than_64_bits() -> None:
+    planes = 65535 * 65535
+    case = rows(3_906_250, 256, 10**9)
+    device = ge.Device(memory_bytes=1 << 16, max_instructions=10**12, observe=())
+    arguments: list[Any] = [device.zeros(32, np.uint32), *case.numbers]
+    kernel = module("measured")["rows"]
+    profile = device.launch(kernel, (case.grid, 65535, 65535), case.block, arguments, demand="control")
+    assert case.branches is not None
+    executed, divergent = case.branches
+    assert profile.branches == ge.results.Branches(executed * planes, divergent * planes)
+    assert profile.opcodes["st.global.u32"] == 10**9 * planes
+    assert profile.thread_instructions == sum(profile.opcodes.values()) > 2**90
+    assert profile.to_dict()["thread_instructions"] == profile.thread_instructions
+    assert ge.add_profiles([profile, profile]).thread_instructions == 2 * profile.thread_instructions

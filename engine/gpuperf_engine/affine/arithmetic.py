@@ -72,7 +72,7 @@ def scaled(a: Lanes, factors: Sequence[int], bits: int, active: int) -> Lanes:
 
 
 def shifted(space: Space, exact: Lanes, count: int) -> Lanes:
-    """floor(exact / 2^count), worked out where that splits nothing or is a division by a constant in disguise."""
+    """floor(exact / 2^count), worked out only where that splits nothing."""
     if exact.concrete:
         return Lanes([b >> count for b in exact.base], exact.parts)
     made = Lanes(

@@ -91,7 +91,8 @@ class Lanes:
             results.append(
                 (mask, made, shift, [b + own * low for b in self.base] if own * low else self.base)
             )
-        return gathered(results)
+        joint = gathered(results)
+        return Lanes(joint.base, joint.parts, self.factor, self.limit) if len(results) == 1 else joint
 
     def fixed(self, values: Mapping[int, int]) -> Lanes:
         """With values put for symbols."""
@@ -160,7 +161,7 @@ def add(a: Lanes, b: Lanes, bits: int) -> Lanes:
         raised = times(right, 1 << shift, width)
         total = _sum(a.base, [y << shift for y in b.base], width)
         linear = plus(left, raised, width)
-        factor, limit = 1, 0
+        factor, limit = a.factor, 0
         if a.factor != 1 and left == times(right, a.factor, 0):  # M·u / 2^k + u = (M + 2^k)·u / 2^k
             more = a.factor + (1 << shift)
             numbers = list(zip(a.every(), b.every(), Lanes(total, ()).every()))

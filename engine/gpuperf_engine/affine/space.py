@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import gcd
 
-from .lanes import Lanes, gathered, lanes_of, merge, scale
+from .lanes import Lanes, add, gathered, lanes_of, merge, scale
 from .linear import Linear, divide, plus, times
 from .pieces import Condition, Piece
 
@@ -157,35 +157,51 @@ class Space:
             results.append((mask, whole, 0, self._quotients(rest, value.base, divisor << shift, mask)))
         return gathered(results)
 
-    def _constant_divisor(self, value: Lanes, divisor: int, lanes: int) -> int | None:
-        """d such that floor(M·u / divisor) is u div d for all u ≥ 0 in range, M being the factor of the value."""
+    def _division(self, value: Lanes, divisor: int, lanes: int) -> tuple[int, Lanes, Lanes] | None:
+        """``(d, u, v)`` with floor(value / divisor) = floor(u / d) + v for all u ≥ 0 in range, where the value is M·u + divisor·v for
+        its factor M: any v will do, and is found as M and the divisor have no factor in common."""
         factor = value.factor
         (_, linear, shift), *others = value.parts
         if factor <= 1 or others or not linear:
             return None
-        if any(c % factor for _, c in linear) or any(b % factor for b in value.base):
-            return None
         divisor <<= shift
-        by = -(-divisor // factor)
-        limit = value.limit
+        if gcd(factor, divisor) > 1:
+            if any(c % factor for _, c in linear) or any(b % factor for b in value.base):
+                return None
+            inverse = 0
+        else:
+            inverse = pow(divisor, -1, factor)
+
+        def whole(number: int) -> int:
+            found = number * inverse % factor
+            return found - factor if 2 * found > factor else found
+
+        more = [whole(b) for b in value.base]
+        added = [(s, whole(c)) for s, c in linear]
+        rest = tuple((s, (c - divisor * v) // factor) for (s, c), (_, v) in zip(linear, added))
+        rest = tuple((s, c) for s, c in rest if c)
+        base = [(b - divisor * v) // factor for b, v in zip(value.base, more)]
+        limit = 0 if any(more) or any(v for _, v in added) else value.limit
         if self._phase_of(linear) is None:
-            low, high = self.piece.range(linear)
-            least, most = _extremes(value.base, lanes)
-            limit = max(abs(least + low), abs(most + high)) // factor
-        return by if limit and (factor * by - divisor) * limit < divisor else None
+            low, high = self.piece.range(rest) if rest else (0, 0)
+            least, most = _extremes(base, lanes)
+            limit = max(abs(least + low), abs(most + high), 1)
+        by = -(-divisor // factor)
+        if not limit or (factor * by - divisor) * limit >= divisor:
+            return None
+        extra = gathered([(lanes, tuple((s, v) for s, v in added if v), 0, more)])
+        return by, gathered([(lanes, rest, 0, base)]), extra
 
     def _by_factor(self, value: Lanes, divisor: int, lanes: int) -> Lanes | None:
         """floor(M·u / 2^k) as u div d with d = ceil(2^k / M): equal where 0 ≤ u and e·u < 2^k for e = M·d − 2^k; for negative
         u it is −(−u div d) − 1 (Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994)."""
-        by = self._constant_divisor(value, divisor, lanes)
-        if by is None:
+        division = self._division(value, divisor, lanes)
+        if division is None:
             return None
-        factor = value.factor
-        ((_, linear, shift),) = value.parts
-        reduced = tuple((s, c // factor) for s, c in linear)
-        argument = gathered([(lanes, reduced, 0, [b // factor for b in value.base])])
-        if factor * by == divisor << shift:
-            return self.floor_div(argument, by, lanes)
+        by, argument, extra = division
+        ((_, _, shift),) = value.parts
+        if value.factor * by == divisor << shift:
+            return add(self.floor_div(argument, by, lanes), extra, 0)
         positive = self.nonnegative(argument, lanes)
         result = self.floor_div(argument, by, positive) if positive else argument
         if positive != lanes:
@@ -193,7 +209,7 @@ class Space:
             complement = scale(negative, -1, 0)
             shown = Lanes([b - 1 for b in complement.base], complement.parts)
             result = merge(positive, result, shown)
-        return result
+        return add(result, extra, 0)
 
     def _quotients(self, rest: Linear, base: Sequence[int], divisor: int, lanes: int) -> Sequence[int]:
         """floor((b + rest) / divisor), an integer in each lane."""
@@ -244,8 +260,7 @@ class Space:
             raise Reparametrise(best[1], best[2])
 
     def is_plain(self, value: Lanes, lanes: int) -> bool:
-        """Whether quotients should be worked out: no condition is needed, and no split, unless it is a division by a constant."""
-        by_factor = self._constant_divisor(value, 1, lanes) is not None
+        """Whether quotients can be worked out without a condition or a split."""
         for mask, linear, shift in value.of(lanes):
             rest = divide(linear, 1 << shift)[1]
             if rest:
@@ -253,7 +268,7 @@ class Space:
                     return False
                 low, high = self.piece.range(rest)
                 least, most = _extremes(value.base, mask)
-                if not by_factor and low != high and (least + low) >> shift != (most + high) >> shift:
+                if low != high and (least + low) >> shift != (most + high) >> shift:
                     return False
         return True
 

@@ -33,7 +33,7 @@ from tests.engine.random_writer import Seeded
 
 LAUNCHES = int(os.environ.get("GPUPERF_CLASS_LAUNCHES", "2"))
 FIRST = int(os.environ.get("GPUPERF_CLASS_FIRST", "0"))
-FILES = ("measured", "loops", "integers", "warps", "refused", "written")
+FILES = ("measured", "loops", "integers", "divisions", "warps", "refused", "written")
 ENTRIES = [f"{file}-{entry}" for file in FILES for entry in module(file).kernels]
 MANY = "a number that has to be known takes"
 #: what may be refused, and the words that say why

@@ -41,7 +41,7 @@ __all__ = ["ClassRun", "Counts", "Refusal", "count_by_classes"]
 MOST_PIECES = 100_000
 MOST_OPERATIONS = 150_000
 #: polyhedra looked at to count points
-MOST_COUNTING = 400_000
+MOST_COUNTING = 100_000
 _WRITES = ("store", "atomic", "reduction", "async_copy")
 
 

@@ -120,6 +120,17 @@ def _match(state: State, exchange: Exchange, participants: int, joint: dict[str,
     return [Affine(Lanes(found, ((FULL, (), 0),)), _U32, state.run.space)]
 
 
+def _redux(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
+    value = joint["a"]
+    assert isinstance(value, Affine)
+    known = state.run.space.known(value.lanes, participants)
+    first, *others = (known[lane if len(known) > 1 else 0] for lane in lanes_of(participants))
+    total: Value = Affine(constant(first), value.type, state.run.space)
+    for number in others:
+        (total,) = evaluate(exchange.spelling, [total, Affine(constant(number), value.type, state.run.space)])
+    return [total]
+
+
 def _active(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
     return [_number(state, participants)]
 
@@ -133,6 +144,7 @@ _OPERATIONS: dict[str, Callable[[State, Exchange, int, dict[str, Value]], list[V
     "shfl": _shuffle,
     "vote": _vote,
     "match": _match,
+    "redux": _redux,
     "activemask": _active,
     "elect": _elect,
 }

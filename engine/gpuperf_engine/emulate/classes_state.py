@@ -37,7 +37,7 @@ Key = tuple[int, int, int, tuple[object, ...]]
 
 @dataclass(slots=True)
 class Seen:
-    """An arrival at a loop header: registers then, and how many more are to pass before iterations are tried at once again."""
+    """An arrival at a loop header, with the registers that are live there and the parameters of calls."""
 
     key: Key
     registers: dict[Register, Value]

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from benchmarks import counting
 from tests.engine.classes.measured import (
+    LARGE,
     Case,
     after,
     all_pairs,
@@ -67,3 +69,9 @@ def test_counts_of_more_than_64_bits() -> None:
     assert profile.thread_instructions == sum(profile.opcodes.values()) > 2**90
     assert profile.to_dict()["thread_instructions"] == profile.thread_instructions
     assert ge.add_profiles([profile, profile]).thread_instructions == 2 * profile.thread_instructions
+
+
+def test_table_of_the_benchmark() -> None:
+    """It raises where a launch is not counted in classes, or wrongly."""
+    lines = counting.rows(1)
+    assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == [case.title for case in LARGE]

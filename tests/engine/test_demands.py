@@ -36,6 +36,7 @@ def check(values: ge.Profile, addresses: ge.Profile, control: ge.Profile) -> Non
     assert counts(addresses) == counts(values)
     assert counts(control) == counts(values)
     assert (addresses.memory, addresses.sites, addresses.notes) == (values.memory, values.sites, values.notes)
+    assert addresses.observed_footprint == values.observed_footprint
     assert (values.demand, addresses.demand, control.demand) == ("values", "addresses", "control")
     assert 0 < addresses.share_executed <= values.share_executed == 1
     if control.method == "every block":
@@ -85,7 +86,8 @@ def test_examples(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for launch in case.program().launches[:2]:
         found = []
         for demand in ("values", "addresses", "control"):
-            device = ge.Device(set() if demand == "control" else {"memory"}, memory_bytes=1 << 26)
+            observe = set() if demand == "control" else {"memory", "footprint"}
+            device = ge.Device(observe, memory_bytes=1 << 26)
             buffers = {id(item): item for item in launch.args if isinstance(item, np.ndarray) and item.shape}
             arrays = {key: device.array(item) for key, item in buffers.items()}
             args = [arrays.get(id(item), item) for item in launch.args]

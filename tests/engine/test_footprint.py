@@ -157,6 +157,6 @@ def test_it_has_to_be_observed(backend: str) -> None:
     with pytest.raises(ge.NotObserved):
         profile.footprint  # noqa: B018
     device = ge.Device(backend=backend, memory_bytes=1 << 20, observe={"footprint"})
-    assert launch(backend, "ret;", device=device, demand="auto").demand == "values"
-    with pytest.raises(ge.NotObserved, match="demand='addresses' leaves accesses out"):
-        launch(backend, "ret;", device=device, demand="addresses")
+    assert launch(backend, "ret;", device=device, demand="auto").demand == "addresses"
+    with pytest.raises(ge.NotObserved, match="demand='control' leaves accesses out"):
+        launch(backend, "ret;", device=device, demand="control")

@@ -185,7 +185,13 @@ def test_module_variables() -> None:
 
 @pytest.mark.parametrize(
     ("observe", "demand"),
-    [((), "control"), (("memory",), "addresses"), (("values",), "values"), (("memory", "values"), "values")],
+    [
+        ((), "control"),
+        (("memory",), "addresses"),
+        (("footprint",), "addresses"),
+        (("values",), "values"),
+        (("memory", "values"), "values"),
+    ],
 )
 def test_auto_is_the_least_that_answers(observe: tuple[str, ...], demand: str) -> None:
     device = Device(observe)

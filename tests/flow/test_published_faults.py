@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate import device as runtime
 from gpuperf_engine.emulate import fewer
+from gpuperf_engine.emulate import knowledge as runtime
 from gpuperf_engine.emulate.device import program_of
 from gpuperf_engine.emulate.reduced import slice_of
 from gpuperf_engine.flow.operands import reads, writes

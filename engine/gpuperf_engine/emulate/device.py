@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import LaunchError, NotObserved, UnknownName, Unsupported, nearest
-from ..flow.slicing import DEMANDS, Slice
+from ..flow.slicing import Slice
 from ..ptx.syntax import Function, Module, Variable, make_current
 from .arrays import DeviceArray, as_dtype, as_shape, as_whole, converted, dtype_of_variable
 from .fewer import observe_control
-from .knowledge import Knowledge, pointers
+from .knowledge import Knowledge, resolve_demand
 from .launch import (
     MAX_INSTRUCTIONS,
     LaunchPlan,
@@ -34,7 +34,7 @@ from .memory import DEFAULT_BYTES, Allocation, Memory
 from .observe import Observation
 from .program import Program, build_program
 from .recording import Event, Snapshot, Write, call_site, changes, snapshot, watch, written
-from .reduced import reduced, slice_of
+from .reduced import reduced
 from .threads import choose_ctas
 from .touched import take_footprint
 
@@ -313,7 +313,7 @@ class Runtime:
                 span=kernel.span,
                 hint="only an .entry can be launched",
             )
-        demand = "control" if sampled else self._demand(demand)
+        demand = "control" if sampled else resolve_demand(demand, self.observe)
         if cluster is not None:
             raise Unsupported("thread block clusters are not run yet", span=kernel.span)
         self._becomes_current(kernel)
@@ -339,7 +339,9 @@ class Runtime:
             dtype=np.uint64,
         )
         resident = resident_ctas(math.prod(shape), math.prod(threads), cooperative)
-        executed = self._slice(program, demand, raw, symbols, keep)
+        number = 1 + sum(event.kind == "launch" for event in self.events)
+        name = f"launch {number} (of {kernel.name!r}, demand={demand!r})"
+        executed = self._knowledge.admit(program, demand, raw, symbols, name if keep else None)
         running = program if executed is None else reduced(program, executed)
         pointed = pointed_at(raw, self.memory.allocations)
         named = {item.address: item.name for item in self.memory.allocations}
@@ -400,45 +402,6 @@ class Runtime:
         observation = self._backend.run(running, plan, self.memory, observe)
         observation.executed = executed
         return observation
-
-    def _demand(self, demand: str) -> str:
-        """The demand meant: ``auto`` is the smallest that answers what the device observes."""
-        if demand == "auto":
-            if self.observe & {"footprint", "values"}:
-                return "values"
-            return "addresses" if "memory" in self.observe else "control"
-        if demand not in DEMANDS:
-            raise UnknownName(
-                f"no demand {demand!r}", hint=nearest(demand, (*DEMANDS, "auto"), noun="demand")
-            )
-        if demand != "values" and "values" in self.observe:
-            raise NotObserved(
-                f"demand={demand!r} computes no values, which this device observes",
-                hint='use Device(observe={"memory"}), or demand="values"',
-            )
-        if demand != "values" and "footprint" in self.observe:
-            raise NotObserved(
-                f"demand={demand!r} leaves accesses out, of which this device observes the footprint",
-                hint='use Device(observe={"memory"}), or demand="values"',
-            )
-        return demand
-
-    def _slice(
-        self, program: Program, demand: str, parameters: bytes, symbols: NDArray[np.uint64], keep: bool
-    ) -> Slice | None:
-        """What runs of a program, ``None`` for all of it. If memory is kept, the objects that it leaves unknown are noted."""
-        if demand == "values" and not self._knowledge.unknown:
-            return None
-        where = pointers(program, parameters, [int(address) for address in symbols], self.memory)
-        wanted = slice_of(program, demand, where.aliases)
-        self._knowledge.check(program.kernel.name, wanted, where)
-        if demand == "values":
-            return None
-        if keep:
-            number = 1 + sum(event.kind == "launch" for event in self.events)
-            launch = f"launch {number} (of {program.kernel.name!r}, demand={demand!r})"
-            self._knowledge.forget(launch, wanted, where)
-        return wanted
 
     def _address_of(self, argument: object) -> int | None:
         if not isinstance(argument, DeviceArray):

@@ -12,14 +12,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..errors import NotObserved
+from ..errors import NotObserved, UnknownName, nearest
 from ..flow.dependence import Access, Aliases, objects
-from ..flow.slicing import Slice
+from ..flow.slicing import DEMANDS, Slice
 from ..ptx.syntax import Variable
 from .memory import Allocation, Memory
 from .program import Program
+from .reduced import slice_of
 
-__all__ = ["Knowledge", "Pointers", "pointers"]
+__all__ = ["Knowledge", "Pointers", "pointers", "resolve_demand"]
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,51 @@ def pointers(program: Program, parameters: bytes, symbols: Sequence[int], memory
     return Pointers(aliases, tuple(numbers))
 
 
+def resolve_demand(demand: str, observe: frozenset[str]) -> str:
+    """The demand meant: ``auto`` is the smallest that answers what a device observes. Raises ``UnknownName`` for none, and
+    ``NotObserved`` for one that cannot answer it."""
+    if demand == "auto":
+        if "values" in observe:
+            return "values"
+        return "addresses" if observe & {"footprint", "memory"} else "control"
+    if demand not in DEMANDS:
+        raise UnknownName(f"no demand {demand!r}", hint=nearest(demand, (*DEMANDS, "auto"), noun="demand"))
+    if demand != "values" and "values" in observe:
+        raise NotObserved(
+            f"demand={demand!r} computes no values, which this device observes",
+            hint='use Device(observe={"memory"}), or demand="values"',
+        )
+    if demand == "control" and "footprint" in observe:
+        raise NotObserved(
+            f"demand={demand!r} leaves accesses out, of which this device observes the footprint",
+            hint='use Device(observe=set()), or demand="addresses" or "values"',
+        )
+    return demand
+
+
 class Knowledge:
     """Of one device. ``unknown`` maps an allocation to the launch that left it so."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self.unknown: dict[Allocation, str] = {}
+
+    def admit(
+        self, program: Program, demand: str, parameters: bytes, symbols: Iterable[int], launch: str | None
+    ) -> Slice | None:
+        """What runs of a program in a launch with these parameters and addresses of ``program.symbols``, ``None`` for all of it.
+        What it leaves unknown is noted under the launch's name, unless that is ``None``: then memory is not kept. Raises
+        ``NotObserved`` if it may read what is unknown."""
+        if demand == "values" and not self.unknown:
+            return None
+        where = pointers(program, parameters, [int(address) for address in symbols], self._memory)
+        wanted = slice_of(program, demand, where.aliases)
+        self._check(program.kernel.name, wanted, where)
+        if demand == "values":
+            return None
+        if launch is not None:
+            self._forget(launch, wanted, where)
+        return wanted
 
     def require(self, allocation: Allocation, what: str) -> None:
         """Raises ``NotObserved`` if what an object holds is not known; ``what`` wants to read it."""
@@ -72,15 +112,13 @@ class Knowledge:
         if size >= allocation.size:
             self.unknown.pop(allocation, None)
 
-    def check(self, kernel: str, wanted: Slice, where: Pointers) -> None:
-        """Raises ``NotObserved`` if a launch of that slice may read an object that is unknown."""
+    def _check(self, kernel: str, wanted: Slice, where: Pointers) -> None:
         graph = wanted.dependence
         for instruction in wanted.complete:
             for allocation in self._touched(graph.reads_memory(instruction), where):
                 self.require(allocation, f"{instruction.opcode} of {kernel!r} at {instruction.span}")
 
-    def forget(self, launch: str, wanted: Slice, where: Pointers) -> None:
-        """A launch of that slice runs: what its other stores may reach is unknown."""
+    def _forget(self, launch: str, wanted: Slice, where: Pointers) -> None:
         graph = wanted.dependence
         for instruction in graph.writing:
             if instruction not in wanted.complete:

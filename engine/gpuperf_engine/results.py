@@ -103,13 +103,25 @@ class Memory:
         return _efficiency(self.global_store_bytes, self.global_store_sectors)
 
     @property
+    def global_moved_bytes(self) -> int:
+        """Bytes of all sectors of global memory, those of atomics included."""
+        return SECTOR_BYTES * (
+            self.global_load_sectors + self.global_store_sectors + self.global_atomic_sectors
+        )
+
+    @property
     def local_moved_bytes(self) -> int:
         """Bytes of the sectors of local memory that are moved for ``local_bytes``."""
         return SECTOR_BYTES * (self.local_load_sectors + self.local_store_sectors)
 
     def to_dict(self) -> dict[str, Any]:
         """All figures, those that follow from others included."""
-        more = ("global_load_efficiency", "global_store_efficiency", "local_moved_bytes")
+        more = (
+            "global_load_efficiency",
+            "global_store_efficiency",
+            "global_moved_bytes",
+            "local_moved_bytes",
+        )
         return {**asdict(self), **{name: getattr(self, name) for name in more}}
 
 

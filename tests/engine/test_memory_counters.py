@@ -337,6 +337,7 @@ def test_a_generic_access_may_go_everywhere(backend: str) -> None:
     }
     assert (memory.global_load_requests, memory.shared_load_requests, memory.local_load_requests) == (1, 1, 1)
     assert (memory.local_bytes, memory.local_moved_bytes) == (2 * 64, 2 * 16 * 32)
+    assert memory.global_moved_bytes == 2 * 2 * 32
 
 
 @pytest.mark.parametrize("operation", ["atom.add.u64 %rd9, ", "red.add.u64 "])

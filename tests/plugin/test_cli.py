@@ -470,3 +470,24 @@ def test_the_least_that_answers_is_run(loop, capsys):
     assert control < addresses == percent("--demand", "addresses") <= percent("--demand", "values") == 100
     assert "demand" not in run(capsys, *base)[1]
     assert "demand control: " in run(capsys, *base, "--demand", "control")[1]
+
+
+def test_a_program_whose_data_decide_is_run_whole(tmp_path, capsys):
+    """The second launch goes as many rounds as the first one stored: its control flow alone cannot be had without that."""
+    (tmp_path / "pair.ptx").write_text(
+        ".version 8.0\n.target sm_80\n.address_size 64\n"
+        ".visible .entry put(.param .u64 a) { .reg .b64 %d<2>; ld.param.u64 %d0, [a]; st.global.u32 [%d0], 7; ret; }\n"
+        ".visible .entry get(.param .u64 a) { .reg .b64 %d<2>; .reg .b32 %r<2>; .reg .pred %p<2>; ld.param.u64 %d0, [a];\n"
+        " ld.global.u32 %r0, [%d0]; L: sub.u32 %r0, %r0, 1; setp.ne.u32 %p0, %r0, 0; @%p0 bra L; ret; }\n"
+    )
+    (tmp_path / "program.yaml").write_text(
+        "arrays: {a: 'u32[1]=zeros'}\nlaunches:\n"
+        "- {file: pair.ptx, entry: put, grid: 1, block: 1, args: [a]}\n"
+        "- {file: pair.ptx, entry: get, grid: 1, block: 1, args: [a]}\n"
+    )
+    base = ["profile", "--launches", str(tmp_path / "program.yaml"), "--format", "csv"]
+    rows = list(csv.DictReader(run(capsys, *base)[1].splitlines()))
+    assert [row["dynamic_instructions"] for row in rows] == ["3", str(2 + 3 * 7 + 1)]
+    assert [row["executed_percent"] for row in rows] == ["100.0", "100.0"]
+    code, _, error = run(capsys, *base, "--demand", "control")
+    assert code != OK and "the contents of" in error and 'demand="values"' in error

@@ -123,17 +123,38 @@ def written(memory: Memory, array: DeviceArray, mask: NDArray[np.bool_], before:
     now = memory.view(array.allocation)
     width = array.dtype.itemsize
     whole = now.size // width * width
-    touched = mask[:whole].reshape(-1, width).any(axis=1)
-    same = ((now == before.bytes) & before.written)[:whole].reshape(-1, width).all(axis=1)
-    elements = now[:whole].reshape(-1, width)
-    single = bool(whole) and bool((elements == elements[:1]).all())
-    value = elements[:1].tobytes()
+    touched = _elements(mask[:whole], width)[0]
+    same = _elements(((now == before.bytes) & before.written)[:whole], width)[1]
+    value = now[:width].tobytes()
+    single = bool(whole) and _repeats(now[:whole], width)
     return Write(
         array=array,
-        elements=len(elements),
+        elements=whole // width,
         written=int(touched.sum()),
         unchanged=int((touched & same).sum()),
         single=str(np.frombuffer(value, dtype=array.dtype)[0]) if single else None,
         zero=single and not any(value),
         digest=hashlib.blake2b(now.tobytes(), digest_size=8).hexdigest(),
     )
+
+
+#: sizes of elements that NumPy has integers for
+_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def _elements(flags: NDArray[np.bool_], width: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """For each element of so many bytes whether any, and whether all, of its bytes are marked."""
+    word = _WORDS.get(width)
+    if word is None:
+        rows = flags.reshape(-1, width)
+        return rows.any(axis=1), rows.all(axis=1)
+    words = flags.view(word)
+    marked = np.asarray(words != 0)
+    return marked, np.asarray(words == int.from_bytes(b"\1" * width, "little"))
+
+
+def _repeats(raw: NDArray[np.uint8], width: int) -> bool:
+    """Whether all elements are equal."""
+    word = _WORDS.get(width)
+    rows = raw.reshape(-1, width) if word is None else raw.view(word)
+    return bool((rows == rows[:1]).all())

@@ -9,7 +9,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..results import Estimate
 from .caches import SECTOR, CacheEstimate
@@ -37,6 +37,7 @@ class WaveModel:
     resident: Occupancy
     caches: CacheEstimate
     model: str
+    _paths: dict[float, PathTime] = field(default_factory=dict, compare=False, repr=False)
 
     def estimate(self) -> Estimate:
         machine, given = self.machine, self.given
@@ -122,6 +123,13 @@ class WaveModel:
         return mean
 
     def path(self, global_latency: float) -> PathTime:
+        """The way of the longest warp where global loads take so many cycles."""
+        found = self._paths.get(global_latency)
+        if found is None:
+            found = self._paths[global_latency] = self._follow(global_latency)
+        return found
+
+    def _follow(self, global_latency: float) -> PathTime:
         machine = self.machine
         latencies: dict[str, float] = {**machine.latencies, **self.given.latencies}
         latencies["global"] = global_latency

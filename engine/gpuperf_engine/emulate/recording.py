@@ -147,7 +147,7 @@ def _elements(flags: NDArray[np.bool_], width: int) -> tuple[NDArray[np.bool_], 
     word = _WORDS.get(width)
     if word is None:
         rows = flags.reshape(-1, width)
-        return rows.any(axis=1), rows.all(axis=1)
+        return np.asarray(rows.any(axis=1)), np.asarray(rows.all(axis=1))
     words = flags.view(word)
     marked = np.asarray(words != 0)
     return marked, np.asarray(words == int.from_bytes(b"\1" * width, "little"))

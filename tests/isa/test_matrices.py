@@ -450,3 +450,44 @@ def test_a_row_that_cannot_be_read_is_an_error(backend: str, address: str, said:
     with pytest.raises(ge.EngineError, match=said) as caught:
         run_rows(text, backend)
     assert "rows.ptx" in str(caught.value)
+
+
+SOME_LANES = {
+    "branch": "setp.lt.u32 %p, %m, 16;\n@%p bra some;\nbra others;\nsome:\n{}\nothers:",
+    "guard": "setp.lt.u32 %p, %m, 16;\n@%p {}",
+    "exit": "setp.ge.u32 %p, %m, 16;\n@%p exit;\n{}",
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("how", SOME_LANES)
+def test_half_a_warp_cannot_multiply(backend: str, how: str) -> None:
+    spelling = PRODUCTS["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
+    head, product, tail = module(spelling).partition("mma.sync")
+    line, end, tail = tail.partition(";")
+    text = f"{head}mov.u32 %m, %laneid;\n{SOME_LANES[how].format(product + line + end)}{tail}"
+    device = ge.Device(backend=backend)
+    given, out = device.zeros((32, 24), np.uint64), device.zeros((32, 8), np.uint64)
+    with pytest.raises(
+        ge.EngineError, match=r"mma.ptx:\d+:\d+: mma.sync.*: 16 of the 32 lanes of a warp execute it"
+    ):
+        device.launch(ge.parse(text, path="mma.ptx")["k"], 1, 32, [given, out])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_half_a_warp_cannot_load_rows(backend: str) -> None:
+    load = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%a];"
+    text = ".reg .pred %p; .reg .b32 %m;\nmov.u32 %m, %laneid;\n" + SOME_LANES["exit"].format(load)
+    with pytest.raises(
+        ge.EngineError, match=r"rows.ptx:\d+:\d+: ldmatrix.*: 16 of the 32 lanes of a warp execute it"
+    ):
+        run_rows(rows_module(text), backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_warp_that_is_not_whole_cannot_multiply(backend: str) -> None:
+    spelling = PRODUCTS["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
+    device = ge.Device(backend=backend)
+    given, out = device.zeros((64, 24), np.uint64), device.zeros((64, 8), np.uint64)
+    with pytest.raises(ge.EngineError, match="8 of the 32 lanes"):
+        device.launch(ge.parse(module(spelling), path="mma.ptx")["k"], 1, 40, [given, out])

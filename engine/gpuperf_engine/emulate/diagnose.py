@@ -115,6 +115,17 @@ def bad_member_mask(place: Place, instruction: Instruction, lane: int, mask: int
     )
 
 
+def incomplete_warp(place: Place, instruction: Instruction, lanes: int) -> TrapError:
+    """A matrix instruction is executed without some lanes of its warp, which the manual leaves undefined."""
+    present = lanes_of(lanes)
+    return TrapError(
+        f"{instruction.opcode}: {len(present)} of the 32 lanes of a warp execute it",
+        span=instruction.span,
+        details=[place.thread(present[0]), *_source(instruction)],
+        hint="all threads of the warp must: no branch around it that lanes take differently, and blocks of a multiple of 32 threads",
+    )
+
+
 def bad_target(place: Place, instruction: Instruction, lane: int, value: int, targets: int) -> TrapError:
     """``brx.idx`` beyond its table, or a call through a register that holds no candidate's address."""
     if instruction.effect == "indirect_branch":

@@ -19,7 +19,7 @@ from ..flow.operands import matched
 from ..isa.frame import evaluate
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Instruction, Vector
-from .diagnose import bad_member_mask, lanes_of
+from .diagnose import bad_member_mask, incomplete_warp, lanes_of
 from .lanes_matrix import MatrixRows
 from .lanes_operands import Prepare, Reader, destinations, every_lane, guard_of, lane_value, reader
 from .lanes_values import LaneValue, dtype_of
@@ -31,6 +31,7 @@ __all__ = ["Exchange", "mask_array"]
 
 Lanes = npt.NDArray[Any]
 _U32, _PRED = scalar_type("u32"), scalar_type("pred")
+_WHOLE = 0xFFFFFFFF
 _LANE = LaneValue(np.arange(32, dtype=np.uint32), _U32)
 
 
@@ -77,7 +78,7 @@ class Exchange:
         """The member masks that the active lanes give (all lanes for matrices), with those lanes. Raises ``TrapError`` if a
         lane is not in its own."""
         if "membermask" not in self.readers:
-            return {0xFFFFFFFF: warp.mask}
+            return {_WHOLE: warp.mask}
         given = self.readers["membermask"](warp).data
         if given.shape == (1,) or not (given[warp.active] != given[warp.active][0]).any():
             found = {int(given[0] if given.shape == (1,) else given[warp.active][0]): warp.mask}
@@ -94,6 +95,8 @@ class Exchange:
 def perform(warp: LanesWarp, participants: int, parts: Sequence[tuple[Exchange, int]]) -> None:
     """Carry the operation out over the participants; each part's lanes get their results in its own registers."""
     first = parts[0][0]
+    if first.instruction.effect == "matrix" and participants != _WHOLE:
+        raise incomplete_warp(warp.place(), first.instruction, participants)
     joint: dict[str, LaneValue] = {}
     for name, type_ in first.types.items():
         data = np.zeros(32, dtype_of(type_))

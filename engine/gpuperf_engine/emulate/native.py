@@ -58,7 +58,8 @@ class NativeBackend:
         try:
             launch.run()
         except ArrivesInParts as reason:
-            assert saved is not None
+            if saved is None:
+                raise
             memory.restore(saved)
             program.kernel.memo[_place(program, "threads" in observe)] = reason.message
             return self.run(program, plan, memory, observe)
@@ -155,11 +156,16 @@ def _too_rare(program: Program) -> str:
 
 
 def _may_come_in_parts(program: Program) -> bool:
-    """Whether parts of a warp might come to an unaligned barrier, which only the reference backend can do: that is seen when
-    it happens."""
+    """Whether parts of a warp might come to an unaligned barrier or to rows of matrices, which only the reference backend can do:
+    that is seen when it happens."""
     if not any(block.kind in ("branch", "indirect") for block in program.blocks):
         return False
     return any(
-        block.kind == "barrier" and block.terminator is not None and is_loose(block.terminator)
+        (block.kind == "barrier" and block.terminator is not None and is_loose(block.terminator))
+        or (
+            block.synchronises
+            and block.instructions[0].spelling.moves is not None
+            and program.uniformity[block.function].may_split
+        )
         for block in program.blocks
     )

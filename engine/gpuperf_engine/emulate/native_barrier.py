@@ -25,7 +25,8 @@ PRED = scalar_type("pred")
 
 
 class ArrivesInParts(EngineError):
-    """A warp has come to an unaligned barrier in parts. Not for users: the launch begins again on the reference backend."""
+    """A warp has come in parts to an unaligned barrier, or to rows of matrices. Not for users: the launch begins again on the
+    reference backend."""
 
 
 def is_loose(instruction: Instruction) -> bool:

@@ -71,6 +71,8 @@ class _Exchange:
         writer.start(stay)
         to.frame.stop(str(to.block.index), Status.EVENT, Event.PARK)
         writer.start(go)
+        if self.instruction.effect == "matrix":
+            to.error(writer.op(f"xor i32 {self.mask}, -1"), Event.INCOMPLETE)
         return wanted
 
     def _any(self, value: NativeValue) -> str:

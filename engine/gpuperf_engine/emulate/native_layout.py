@@ -230,3 +230,5 @@ class Event:
     BARRIER_COUNT = 15
     REFUSED = 16
     IN_PARTS = 17
+    #: a matrix instruction without all lanes of its warp
+    INCOMPLETE = 18

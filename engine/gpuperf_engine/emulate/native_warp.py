@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import EngineError, MemoryFault, Unsupported
+from ..errors import EngineError, MemoryFault
 from ..flow.blocks import BasicBlock
 from ..isa.frame import extend
 from ..ptx.syntax import Instruction, Register
@@ -29,6 +29,7 @@ from .diagnose import (
     cta_of,
     deadlock,
     divergent_barrier,
+    incomplete_warp,
     lanes_of,
     thread_of,
     too_deep,
@@ -207,12 +208,10 @@ class NativeWarp:
     def meet(self, meeting: Meeting) -> None:
         """Carry out a ``.sync`` operation for all parts."""
         parts = [(self._exchange(block), lanes) for block, lanes in meeting.parts]
-        instruction = parts[0][0].instruction
-        if parts[0][0].rows is not None:
-            raise Unsupported(
-                f"{instruction.opcode} is reached by the lanes of a warp one after the other",
-                span=instruction.span,
-                hint="all threads of a warp must execute an .aligned instruction together",
+        first = parts[0][0]
+        if first.rows is not None and meeting.participants == 0xFFFFFFFF:
+            raise ArrivesInParts(
+                f"a warp came to {first.instruction.opcode} in parts ({first.instruction.span})"
             )
         perform(cast("LanesWarp", self), meeting.participants, parts)
 
@@ -308,6 +307,8 @@ class NativeWarp:
             )
         if event == Event.MEMBER_MASK:
             self._exchange(block.index).masks(cast("LanesWarp", self))
+        if event == Event.INCOMPLETE:
+            return incomplete_warp(place, block.instructions[0], self.mask)
         if event in (Event.INDEX, Event.TARGET):
             return self._bad_target(instruction)
         if event == Event.STACK:

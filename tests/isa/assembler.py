@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import random
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gpuperf_engine.errors import PtxError
+from gpuperf_engine.isa.selectors import SELECTORS, bound, select
 from gpuperf_engine.isa.table import OperandForm, Row, Spelling, lookup
 
 PTXAS = shutil.which("ptxas")
@@ -64,11 +66,17 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
     return _register(form, index)
 
 
+def decorated(form: OperandForm, text: str, spelling: Spelling) -> str:
+    """An operand with the sign and the part that the spelling has bound to it."""
+    negated, part = bound(spelling, form.name) if form.selector or form.negatable else (False, "")
+    return f"{'-' * negated}{text}{'.' * bool(part)}{part}"
+
+
 def instruction_text(spelling: Spelling) -> str:
     """One instruction with registers of the operands' types."""
     parts: list[str] = []
     for index, form in enumerate(spelling.operands):
-        text = _operand(form, index % 4, spelling)
+        text = decorated(form, _operand(form, index % 4, spelling), spelling)
         if form.pair:
             parts[-1] += "|" + text
         else:
@@ -90,6 +98,11 @@ def _head(version: tuple[int, int], target: str | int, wide: bool = True) -> tup
     return head, head.count("\n") + 1
 
 
+def module_text(instructions: Sequence[str], version: tuple[int, int], target: str) -> str:
+    """A module with a kernel ``k`` of these instructions."""
+    return _head(version, target)[0] + "\n".join(instructions) + "\nret;\n}\n"
+
+
 def refused(
     instructions: Sequence[str], version: tuple[int, int], target: str, directory: Path
 ) -> dict[str, str]:
@@ -98,9 +111,9 @@ def refused(
     bad: dict[str, str] = {}
     left = list(dict.fromkeys(instructions))
     while left:
-        head, first = _head(version, target)
+        _, first = _head(version, target)
         path = directory / f"module_{version[0]}{version[1]}_{target}.ptx"
-        path.write_text(head + "\n".join(left) + "\nret;\n}\n")
+        path.write_text(module_text(left, version, target))
         done = subprocess.run(
             [PTXAS, f"-arch=compute_{target}", str(path), "-o", str(directory / "out.cubin")],
             capture_output=True, text=True, check=False,
@@ -161,7 +174,28 @@ def spellings(row: Row, limit: int = 200) -> Iterator[Spelling]:
             found = lookup(opcode)
         except PtxError:  # refused by a constraint of the row
             continue
-        yield from (spelling for spelling in found if spelling.row is row)
+        for spelling in found:
+            if spelling.row is row:
+                yield spelling
+                yield from _with_parts(spelling)
+
+
+def _with_parts(spelling: Spelling) -> Iterator[Spelling]:
+    """The spelling with parts of its operands chosen and negated, at most five."""
+    row = spelling.row
+    if not any(form.selector or form.negatable for form in spelling.operands):
+        return
+    generator = random.Random(spelling.opcode)
+    for _ in range(5):
+        found: dict[str, str | bool] = {}
+        for form in spelling.operands:
+            if form.selector and generator.random() < 0.7:
+                found[form.selector] = generator.choice(SELECTORS[row.selectors[form.selector]].examples)
+            if form.negatable and generator.random() < 0.4:
+                found[f"{form.name}_negated"] = True
+        made = select(spelling, found)
+        if made is not spelling and not (row.valid and row.valid(made.modifiers)):
+            yield made
 
 
 def requirements(

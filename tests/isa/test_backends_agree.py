@@ -13,7 +13,7 @@ import gpuperf_engine as ge
 from gpuperf_engine.isa.model import OperandForm, Spelling
 from gpuperf_engine.isa.table import rows
 
-from .assembler import spellings
+from .assembler import decorated, spellings
 from .test_lanes_agree import pattern
 
 LETTERS = {"pred": "p", "b16": "h", "b32": "r", "b64": "l", "f32": "f", "f64": "d"}
@@ -33,6 +33,7 @@ class Probe:
         for form in spelling.operands:
             items = [self._item(form, generator) for _ in range(form.vector)]
             text = items[0] if form.vector == 1 else "{" + ", ".join(items) + "}"
+            text = decorated(form, text, spelling)
             if form.pair:
                 written[-1] += "|" + text
             else:

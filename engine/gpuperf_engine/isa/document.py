@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .model import Row
+from .selectors import SELECTORS
 from .table import rows
 
 __all__ = ["render"]
@@ -40,7 +41,8 @@ Generated from the instruction table; do not edit. Each line is the PTX manual's
 run; all others are parsed, checked and counted, and stop a run with an error that names them.
 
 Operands have the instruction's type unless another is named (`a:u32`; `wide` is twice its width, `imm` an integer constant);
-`*vec` is a `{…}` operand of that many elements, `+` allows wider registers, `?hint` stands for "only with that modifier".
+`*vec` is a `{…}` operand of that many elements, `+` allows wider registers, `%` registers only, `?hint` stands for "only with that
+modifier".
 """
 
 
@@ -66,7 +68,12 @@ def _table(group: list[Row]) -> Iterator[str]:
     for row in group:
         cells = (
             f"`{row.syntax}`",
-            "<br>".join(f"`.{name}` = {_values(values)}" for name, values in row.modifiers.items()),
+            "<br>".join(
+                [
+                    *(f"`.{name}` = {_values(values)}" for name, values in row.modifiers.items()),
+                    *(f"`.{slot}` = {SELECTORS[name].text}" for slot, name in row.selectors.items()),
+                ]
+            ),
             " ".join(row.documentation.split()),
             row.category,
             row.unit,

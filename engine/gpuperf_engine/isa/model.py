@@ -106,7 +106,8 @@ class OperandForm:
     type accessed; ``None`` for labels, calls and addresses of nothing in particular), ``vector`` the number of elements
     of a ``{…}`` operand (1 = scalar). ``predicate_source`` may be negated (``!p``). ``pair``: written after the previous
     operand and a bar (``d|p``). ``wider``: registers wider than the type are allowed. ``constant``: must be an integer
-    constant. ``space``: the state space of an address if it is not the instruction's (``Spelling.space``).
+    constant. ``space``: the state space of an address if it is not the instruction's (``Spelling.space``). ``register``: must be
+    a register. ``negatable``: may be written ``-a``; ``selector``: the slot of a part that may be chosen (``a.b0``).
     """
 
     name: str
@@ -118,6 +119,9 @@ class OperandForm:
     wider: bool = False
     constant: bool = False
     space: str | None = None
+    register: bool = False
+    negatable: bool = False
+    selector: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +135,7 @@ class Row:
     floating-point operation done per thread and lane of the type (``FLOPS``). ``asks`` are the modifiers that the meaning
     takes as keywords; ``moves`` gives the accesses that the lanes of a warp make together; ``whole`` says that it takes packed
     values whole, not lane by lane. ``words`` are
-    all that any place of the opcode takes.
+    all that any place of the opcode takes. ``selectors`` maps the slots of operands to what stands there (``SELECTORS``).
     """
 
     name: str
@@ -158,6 +162,7 @@ class Row:
     categories: ByModifier = ""
     units: ByModifier = ""
     valid: Constraint | None = field(default=None, repr=False)
+    selectors: Mapping[str, str] = field(default_factory=dict, repr=False)
     moves: Callable[[Mapping[str, Modifier]], Moves] | None = field(default=None, repr=False)
 
     @property

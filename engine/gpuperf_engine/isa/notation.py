@@ -13,6 +13,9 @@ operand is ``name`` of the instruction's type, with these additions:
 ``[a]``         an address; ``[a]:slot`` in the state space that the slot says
 ``d|p:pred``    a pair; ``d{|p:pred}`` its second part may be absent
 ``{!}c:pred``   a predicate that may be negated
+``{-}a``        a number that may be negated
+``a{.asel}``    a part of it may be chosen, of the selector that the row gives to ``asel``
+``a:u32%``      a register, no constant
 ``a:b32+``      registers wider than the type are allowed (manual: "Operand Size Exceeding Instruction-Type Size")
 ``{, b}``       may be absent: one spelling for each choice
 ``c:b64?slot``  present exactly when that modifier is
@@ -52,12 +55,15 @@ class Operand:
     pair: bool
     wider: bool
     when: str
+    register: bool = False
+    negatable: bool = False
+    selector: str = ""
 
 
 _DESTINATIONS = frozenset("dpf")
 _OPERAND = re.compile(
-    r"(?P<negatable>\{!\})?(?P<address>\[)?(?P<name>\w+)\]?"
-    r"(?::(?P<type>\w+))?(?P<wider>\+)?(?:\*(?P<vector>\w+))?(?:\?(?P<when>\w+))?$"
+    r"(?P<negatable>\{[!-]\})?(?P<address>\[)?(?P<name>\w+)\]?(?:\{\.(?P<selector>\w+)\})?"
+    r"(?::(?P<type>\w+))?(?P<register>%)?(?P<wider>\+)?(?:\*(?P<vector>\w+))?(?:\?(?P<when>\w+))?$"
 )
 
 
@@ -86,8 +92,8 @@ def names(pattern: tuple[Item, ...]) -> Iterator[str]:
 
 
 def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
-    """All choices of operands; ``{…}`` other than ``{!}`` is there or not."""
-    opening = re.search(r"\{(?!!)", text)
+    """All choices of operands; ``{…}`` other than at an operand is there or not."""
+    opening = re.search(r"\{(?![!.-])", text)
     if opening:
         depth, end = 1, opening.end()
         while depth:
@@ -113,7 +119,7 @@ def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
                 role = "call" if type_name == "call" else "label"
             elif position == 0 and re.split(r"\W", first)[0] in _DESTINATIONS:
                 role = "destination"
-            elif found["negatable"]:
+            elif found["negatable"] == "{!}":
                 role = "predicate_source"
             wider = found["wider"] is not None
             operands.append(
@@ -125,6 +131,9 @@ def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
                     bool(pair),
                     wider,
                     found["when"] or "",
+                    found["register"] is not None,
+                    found["negatable"] == "{-}",
+                    found["selector"] or "",
                 )
             )
     yield tuple(operands)

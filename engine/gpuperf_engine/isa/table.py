@@ -74,6 +74,7 @@ def instruction(
     reads_carry: bool = False,
     whole: bool = False,
     valid: Constraint | None = None,
+    selectors: Mapping[str, str] | None = None,
     moves: Callable[[Mapping[str, Modifier]], Moves] | None = None,
     documentation: str = "",
     **value_sets: str | tuple[str, ...],
@@ -83,7 +84,8 @@ def instruction(
     ``since`` is the PTX version, ``target`` the SM number (80 for ``sm_80``) that introduced the line; ``requires`` gives
     both for single modifier values, ``also`` a later version with a lower target; ``removed`` where it ended; ``variant``
     is ``a`` if only ``sm_90a``-like targets have it. ``valid`` says why a combination of modifiers is not
-    allowed. Value sets are tuples or words in one string. Raises ``ValueError`` for a row that contradicts itself.
+    allowed. ``selectors`` names what may be chosen of operands (``selectors.SELECTORS``). Value sets are tuples or words in one
+    string. Raises ``ValueError`` for a row that contradicts itself.
     """
     sets = {
         name: tuple(values.split()) if isinstance(values, str) else values
@@ -109,6 +111,7 @@ def instruction(
             reads_carry=reads_carry,
             whole=whole,
             valid=valid,
+            selectors=dict(selectors or {}),
             moves=moves,
         )
         _ROWS.setdefault(row.name, []).append(row)
@@ -227,6 +230,9 @@ def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spe
                     wider=operand.wider,
                     constant=operand.type == "imm",
                     space=_space_of(operand, modifiers),
+                    register=operand.register,
+                    negatable=operand.negatable,
+                    selector=operand.selector,
                 )
             )
         yield Spelling(

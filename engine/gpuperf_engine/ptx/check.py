@@ -12,15 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..isa.selectors import SELECTORS
 from ..isa.table import OperandForm, Spelling
 from ..isa.types import SCALAR_TYPES, ScalarType
 from .text import quoted
 
-__all__ = ["Shape", "agree", "explain", "fits"]
+__all__ = ["Shape", "agree", "chosen", "explain", "fits"]
 
 #: ``(kind, …)``. The kinds: ``register type``, ``special type``, ``integer``, ``f32``, ``f64``, ``symbol``, ``function``,
-#: ``address space-or-None base-type-or-None``, ``vector shape…``, ``pair shape shape``, ``not shape``, ``sink``, ``call``,
-#: ``name text`` (not declared).
+#: ``address space-or-None base-type-or-None``, ``vector shape…``, ``pair shape shape``, ``not shape``, ``minus shape``,
+#: ``part selector shape`` (``r1.b0``), ``sink``, ``call``, ``name text`` (not declared).
 Shape = tuple[Any, ...]
 
 #: Effects worth having without their result.
@@ -75,6 +76,18 @@ def fits(spelling: Spelling, shapes: Sequence[Shape], address_size: int = 64) ->
     return ""
 
 
+def chosen(spelling: Spelling, shapes: Sequence[Shape]) -> dict[str, str | bool]:
+    """What stands at the operands, of shapes that fit: by slot the part chosen, and which are negated."""
+    found: dict[str, str | bool] = {}
+    for form, shape in zip(spelling.operands, shapes):
+        if shape[0] == "minus":
+            found[f"{form.name}_negated"] = True
+            shape = shape[1]
+        if shape[0] == "part":
+            found[form.selector] = shape[1]
+    return found
+
+
 def _count(forms: Sequence[OperandForm]) -> str:
     number = sum(not form.pair for form in forms)
     return f"{number} operand{'s' if number != 1 else ''}"
@@ -112,6 +125,17 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
 
 def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
     kind, type, name = shape[0], form.type, form.name
+    if kind == "minus":
+        return _scalar(spelling, form, shape[1]) if form.negatable else f"{name} cannot be negated"
+    if kind == "part":
+        if not form.selector:
+            return f"{name} is taken whole, found '.{shape[1]}'"
+        selector = SELECTORS[spelling.row.selectors[form.selector]]
+        if selector.accepts.fullmatch(shape[1]) is None:
+            return f"{name} takes {selector.text}, found '.{shape[1]}'"
+        return _scalar(spelling, form, shape[2])
+    if form.register and kind not in ("register", "sink"):
+        return f"{name} must be a register, found {explain(shape)}"
     if kind == "not":
         if form.role != "predicate_source":
             return f"{name} cannot be negated"
@@ -224,6 +248,8 @@ def explain(shape: Shape) -> str:
         "address": "an address in brackets",
         "pair": "a pair",
         "not": "a negated operand",
+        "minus": "a negated operand",
+        "part": "a part of a register",
         "sink": "'_'",
         "call": "a call",
     }[kind]

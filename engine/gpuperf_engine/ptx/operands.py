@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import PtxError
+from ..isa.selectors import SUFFIX
 from ..isa.special import WARP_SZ
 from ..isa.table import Spelling
 from ..source import Span
@@ -67,6 +68,9 @@ class Operands:
         if isinstance(node, raw.Not):
             inner, shape = self._declared(node.operand, base, depth + 1)
             return Negated(inner, span), ("not", shape)
+        if isinstance(node, raw.Minus):
+            inner, shape = self._declared(node.operand, base, depth + 1)
+            return inner, ("minus", shape)
         if isinstance(node, (raw.Offset, raw.Element)):
             found, offset = self._place(node, base)
             if isinstance(found, Register):
@@ -100,6 +104,11 @@ class Operands:
                 return Vector(parts, span), ("vector", *[("special", "u32")] * 4)
         if name == "WARP_SZ":
             return Immediate(WARP_SZ, "int", span), ("integer",)
+        selected = SUFFIX.match(name)
+        if selected is not None:
+            whole = self.names.known.get(selected["register"])
+            if whole is not None and whole[1][0] == "register":
+                return whole[0], ("part", selected["selector"], whole[1])
         target = self.names.symbol(name)
         if target is not None:
             return Symbol(target, 0, span), ("function",) if isinstance(target, Function) else ("symbol",)

@@ -6,11 +6,12 @@ import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import PtxError
+from ..isa.selectors import select
 from ..isa.table import Spelling, check_available, lookup
 from ..source import SourcePosition, Span
 from . import raw, shapes
 from .calls import call_target, simple_call
-from .check import Shape, fits
+from .check import Shape, chosen, fits
 from .declare import Grammar, declaration_of, variables
 from .headers import prototype_of
 from .locations import FILE, LOC, file_entry
@@ -311,6 +312,9 @@ class _Body:
             reasons: list[str] = []
             for spelling in spellings:
                 reason = fits(spelling, keys, self.module.checked_address_size)
+                if not reason and (parts := chosen(spelling, keys)):
+                    spelling = select(spelling, parts)
+                    reason = spelling.row.valid(spelling.modifiers) if spelling.row.valid else ""
                 if not reason:
                     check_available(spelling, self.module.version, *self.target)
                     return spelling, any(_has_float(key) for key in keys)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..isa.selectors import bound
 from .syntax import (
     Address,
     CallTarget,
@@ -119,7 +120,12 @@ def _call(value: CallTarget, names: Naming) -> str:
 
 def instruction(value: Instruction, names: Naming) -> str:
     """One instruction with guard and semicolon."""
-    operands = ", ".join(operand(item, names) for item in value.operands)
+    written = [operand(item, names) for item in value.operands]
+    for place, form in enumerate(value.spelling.operands[: len(written)]):
+        if form.selector or form.negatable:
+            negated, part = bound(value.spelling, form.name)
+            written[place] = f"{'-' * negated}{written[place]}{'.' * bool(part)}{part}"
+    operands = ", ".join(written)
     guard = ""
     if value.guard is not None:
         guard = f"@{'!' if value.guard.negated else ''}{names.register(value.guard.register)} "

@@ -21,6 +21,7 @@ from . import (
     narrow,
     special_function,
     video,
+    video_packed,
     warp,
     wmma,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "narrow",
     "special_function",
     "video",
+    "video_packed",
     "warp",
     "wmma",
 ]

@@ -1,109 +1,228 @@
-"""SIMD video instructions on the halves or bytes of words (manual: "SIMD Video Instructions"), without masks and selectors.
+"""Scalar video instructions (manual: "Scalar Video Instructions"): on words, halves or bytes of words.
 
 PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..table import instruction
+from ..table import Modifier, instruction
 from ..types import ScalarType, scalar_type
 from ..words import Value, maximum, minimum, select
 
 S32, U32 = scalar_type("s32"), scalar_type("u32")
+S64, U64 = scalar_type("s64"), scalar_type("u64")
+PARTS = {"asel": "part", "bsel": "part", "dsel": "part"}
 VIDEO: dict[str, Any] = {
     "category": "integer",
     "unit": "alu",
-    "since": (3, 0),
-    "target": 30,
+    "since": (2, 0),
+    "target": 20,
     "dtype": "u32 s32",
     "atype": "u32 s32",
     "btype": "u32 s32",
-    "valid": lambda modifiers: (
-        "'.sat' and '.add' exclude each other" if modifiers.get("sat") and modifiers.get("add") else ""
-    ),
 }
-_COMPARISONS = "eq ne lt le gt ge"
+COMPARISONS = "eq ne lt le gt ge"
+SECOND = "add min max"
 _OPERATIONS: dict[str, Callable[[Value, Value], Value]] = {
     "vadd": lambda a, b: a + b,
     "vsub": lambda a, b: a - b,
-    "vavrg": lambda a, b: (a + b + 1) >> 1,
     "vabsdiff": lambda a, b: abs(a - b),
     "vmin": minimum,
     "vmax": maximum,
 }
 
 
-def _piece(word: Value, sign: ScalarType, width: int, index: int) -> Value:
-    """One half or byte of a word, extended by the signedness of ``sign``."""
-    return ((word.bits(sign) << (32 - width * (index + 1))) >> (32 - width)).bits(S32)
+def part(word: Value, kind: ScalarType, selector: str | None) -> Value:
+    """A word, half or byte, extended by the signedness of its type."""
+    word = word.bits(kind)
+    if selector:
+        width = 8 if selector[0] == "b" else 16
+        word = (word << (32 - width * (int(selector[1]) + 1))) >> (32 - width)
+    return word.convert(S64)
 
 
-def _gather(pieces: list[Value], c: Value, dtype: ScalarType, sat: bool | None, add: bool | None) -> Value:
-    """The results side by side, or their sum added to c."""
-    width = 32 // len(pieces)
-    if add:
-        total = c.bits(S32)
-        for piece in pieces:
-            total = total + piece
-        return total
-    word = c.constant(0, U32)
-    low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if dtype.is_signed else (0, (1 << width) - 1)
-    for index, piece in enumerate(pieces):
-        limited = minimum(maximum(piece, low), high) if sat else piece
-        word = word | ((limited.bits(U32) & ((1 << width) - 1)) << (width * index))
-    return word
+def wrapped(number: Value, bits: int) -> Value:
+    """A number in so many bits, the highest its sign."""
+    return (number << (64 - bits)) >> (64 - bits)
 
 
-def _packed(name: str, lanes: int) -> None:
+def limited(number: Value, signed: bool, width: int) -> Value:
+    """A number limited to the range of an integer of that width."""
+    low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if signed else (0, (1 << width) - 1)
+    return minimum(maximum(number, low), high)
+
+
+def _finish(
+    result: Value, c: Value | None, kind: ScalarType, sat: bool | None, op2: str | None, dsel: str | None
+) -> Value:
+    """What follows the operation: saturation, then the second operation or the merge (manual: optSaturate, optSecOp, optMerge).
+    The second operation is on 33-bit signed numbers."""
+    width = 32 if not dsel else 8 if dsel[0] == "b" else 16
+    result = limited(result, kind.is_signed, width) if sat else wrapped(result, 33)
+    if op2 and c is not None:
+        third = part(c, kind, None)
+        result = result + third if op2 == "add" else (minimum if op2 == "min" else maximum)(result, third)
+    word = result.convert(U32)
+    if not dsel or c is None:
+        return word
+    place = width * int(dsel[1])
+    mask = ((1 << width) - 1) << place
+    return ((word << place) & mask) | (c.bits(U32) & (0xFFFFFFFF ^ mask))
+
+
+#: The three forms of the manual: alone, with a second operation, with a merge.
+_FORMS = (
+    ("", "d:dtype, a{.asel}:atype, b{.bsel}:btype"),
+    ("{.op2}", "d{.dsel}:dtype, a{.asel}:atype, b{.bsel}:btype, c:dtype"),
+)
+
+
+def _third(modifiers: Mapping[str, Modifier]) -> str:
+    return (
+        "a part of the destination and a second operation exclude each other"
+        if modifiers.get("op2") and modifiers.get("dsel")
+        else ""
+    )
+
+
+def _arithmetic(name: str) -> None:
     operation = _OPERATIONS[name]
-    width = 32 // lanes
 
-    @instruction(
-        f"{name}{lanes}.dtype.atype.btype{{.sat}}{{.add}} d:b32, a:b32, b:b32, c:b32",
-        documentation=f"{name[1:]} of the {'halves' if lanes == 2 else 'bytes'} of a and b; .add: their sum plus c.",
-        **VIDEO,
+    def meaning(
+        a: Value, b: Value, c: Value | None = None, *, dtype: ScalarType, atype: ScalarType, btype: ScalarType,
+        sat: bool | None, op2: str | None, asel: str | None, bsel: str | None, dsel: str | None,
+    ) -> Value:  # fmt: skip
+        return _finish(operation(part(a, atype, asel), part(b, btype, bsel)), c, dtype, sat, op2, dsel)
+
+    _add(name, "dtype.atype.btype{.sat}", meaning, f"{name[1:]} of words, halves or bytes", **VIDEO)
+
+
+def _shift(name: str) -> None:
+    def meaning(
+        a: Value, b: Value, c: Value | None = None, *, dtype: ScalarType, atype: ScalarType, mode: str,
+        sat: bool | None, op2: str | None, asel: str | None, bsel: str | None, dsel: str | None,
+    ) -> Value:  # fmt: skip
+        amount = part(b, U32, bsel)
+        amount = minimum(amount, 32) if mode == "clamp" else amount & 31
+        number = part(a, atype, asel)
+        shifted = number << amount.bits(U64) if name == "vshl" else number >> amount.bits(U64)
+        return _finish(wrapped(shifted, 34), c, dtype, sat, op2, dsel)
+
+    options = {key: value for key, value in VIDEO.items() if key != "btype"}
+    documentation = (
+        f"a shifted {'left' if name == 'vshl' else 'right'} by b (clamp: at most 32; wrap: modulo 32)"
     )
-    def packed(
-        a: Value,
-        b: Value,
-        c: Value,
-        *,
-        dtype: ScalarType,
-        atype: ScalarType,
-        btype: ScalarType,
-        sat: bool | None,
-        add: bool | None,
-    ) -> Value:
-        pieces = [
-            operation(_piece(a, atype, width, index), _piece(b, btype, width, index))
-            for index in range(lanes)
-        ]
-        return _gather(pieces, c, dtype, sat, add)
+    forms = "dtype.atype.u32{.sat}.mode"
+    _add(name, forms, meaning, documentation, "u32", mode="clamp wrap", **options)
 
 
-def _compared(lanes: int) -> None:
-    width = 32 // lanes
-
-    @instruction(
-        f"vset{lanes}.atype.btype.cmp{{.add}} d:b32, a:b32, b:b32, c:b32",
-        documentation=f"1 or 0 for each of the {'halves' if lanes == 2 else 'bytes'}, as they compare; .add: their sum plus c.",
-        **{name: value for name, value in VIDEO.items() if name not in ("dtype", "valid")},
-        cmp=_COMPARISONS,
-    )
-    def compared(
-        a: Value, b: Value, c: Value, *, atype: ScalarType, btype: ScalarType, cmp: str, add: bool | None
-    ) -> Value:
-        pieces = []
-        for index in range(lanes):
-            holds = _piece(a, atype, width, index).compare(cmp, _piece(b, btype, width, index))
-            pieces.append(select(holds, c.constant(1, S32), 0))
-        return _gather(pieces, c, U32, None, add)
+def _add(
+    name: str, types: str, meaning: Callable[..., Value], text: str, second: str = "btype", **options: Any
+) -> None:
+    """Rows for both numbers of operands."""
+    for op2, operands in _FORMS:
+        more: dict[str, Any] = {"op2": SECOND, "valid": _third} if op2 else {}
+        selectors = PARTS if op2 else {"asel": "part", "bsel": "part"}
+        also = "; then the second operation with c, or the low part put into c" if op2 else ""
+        instruction(
+            f"{name}.{types}{op2} {operands.replace('btype', second)}",
+            documentation=f"{text}{also}.",
+            selectors=selectors,
+            **options,
+            **more,
+        )(meaning)
 
 
-for _lanes in (2, 4):
-    for _name in _OPERATIONS:
-        _packed(_name, _lanes)
-    _compared(_lanes)
+def compared(
+    a: Value, b: Value, c: Value | None = None, *, atype: ScalarType, btype: ScalarType, cmp: str,
+    op2: str | None, asel: str | None, bsel: str | None, dsel: str | None,
+) -> Value:  # fmt: skip
+    """1 or 0, as two parts compare."""
+    holds = part(a, atype, asel).compare(cmp, part(b, btype, bsel))
+    number = select(holds, a.constant(1, S64), 0)
+    return _finish(number, c, U32, None, op2, dsel)
+
+
+for _name in _OPERATIONS:
+    _arithmetic(_name)
+for _name in ("vshl", "vshr"):
+    _shift(_name)
+for _op2, _operands in _FORMS:
+    _options: dict[str, Any] = {key: value for key, value in VIDEO.items() if key != "dtype"}
+    if _op2:
+        _options.update(op2=SECOND, valid=_third)
+    instruction(
+        f"vset.atype.btype.cmp{_op2} {_operands.replace('dtype', 'u32')}",
+        documentation="1 or 0, as words, halves or bytes compare"
+        + ("; then the second operation with c, or the low part put into c." if _op2 else "."),
+        selectors=PARTS if _op2 else {"asel": "part", "bsel": "part"},
+        cmp=COMPARISONS,
+        **_options,
+    )(compared)
+
+
+def _negation(modifiers: Mapping[str, Modifier]) -> str:
+    product = bool(modifiers.get("a_negated")) != bool(modifiers.get("b_negated"))
+    if product and modifiers.get("c_negated"):
+        return "either the product or c can be negated, not both"
+    if modifiers.get("po") and any(modifiers.get(f"{name}_negated") for name in "abc"):
+        return "'.po' and negated operands exclude each other"
+    return ""
+
+
+@instruction(
+    "vmad.dtype.atype.btype{.po}{.sat}{.scale} d:dtype, {-}a{.asel}:atype, {-}b{.bsel}:btype, {-}c:dtype",
+    scale="shr7 shr15",
+    selectors={"asel": "part", "bsel": "part"},
+    valid=_negation,
+    **{**VIDEO, "unit": "imad"},
+)
+def vmad(
+    a: Value, b: Value, c: Value, *, atype: ScalarType, btype: ScalarType, po: bool | None, sat: bool | None,
+    scale: str | None, asel: str | None, bsel: str | None,
+    a_negated: bool | None, b_negated: bool | None, c_negated: bool | None,
+) -> Value:  # fmt: skip
+    """a · b + c of words, halves or bytes, each negated if so written, plus 1 (.po), shifted right by 7 or 15, limited to u32
+    or, if an operand is signed or negated, to s32 (.sat)."""
+    first, second = part(a, atype, asel), part(b, btype, bsel)
+    low, high = first * second, _upper(first, second)
+    inverted = bool(a_negated) != bool(b_negated)
+    signed = atype.is_signed or btype.is_signed or inverted or bool(c_negated)
+    third = c.bits(U32)
+    if inverted:
+        low, high = ~low, ~high
+    elif c_negated:
+        third = ~third
+    addend = third.bits(S32 if signed else U32).convert(S64)
+    low, high = _sum(low, high, addend, addend >> 63)
+    if po or inverted or c_negated:
+        low, high = _sum(low, high, addend.constant(1, S64), addend.constant(0, S64))
+    if scale:
+        amount = int(scale[3:])
+        low = ((low.bits(U64) >> amount) | (high.bits(U64) << (64 - amount))).bits(S64)
+        high = (low >> 63) if signed else high.constant(0, S64)
+    if not sat:
+        return low.convert(U32)
+    if signed:
+        fits = high.compare("eq", low >> 63)
+        beyond = select(high.compare("lt", 0), high.constant(-(1 << 31), S64), (1 << 31) - 1)
+        return select(fits, limited(low, True, 32), beyond).convert(U32)
+    large = high.compare("ne", 0) | low.bits(U64).compare("gt", 0xFFFFFFFF)
+    return select(large, low.constant(0xFFFFFFFF, S64), low).convert(U32)
+
+
+def _upper(a: Value, b: Value) -> Value:
+    """The upper half of the 128-bit product of two numbers of at most 33 bits, which is its sign unless both are unsigned:
+    that of two 32-bit numbers fits 64 bits without one."""
+    negative = (a ^ b).compare("lt", 0) & a.compare("ne", 0) & b.compare("ne", 0)
+    return select(negative, a.constant(-1, S64), 0)
+
+
+def _sum(low: Value, high: Value, other_low: Value, other_high: Value) -> tuple[Value, Value]:
+    """The sum of two 128-bit numbers."""
+    total = low + other_low
+    carry = select(total.bits(U64).compare("lt", low.bits(U64)), total.constant(1, S64), 0)
+    return total, high + other_high + carry

@@ -1,0 +1,68 @@
+"""Parts of operands: ``r2.b0``, ``r1.h10``, ``-r3`` (manual: "Video Instructions").
+
+A syntax line shows where they may stand, ``a{.asel}`` and ``{-}a``. What is written is no part of the opcode, yet belongs to what
+the instruction does: it is bound like a modifier, under the name of the slot (``asel``) and under ``a_negated``.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from .model import Modifier, Spelling
+
+__all__ = ["SELECTORS", "SUFFIX", "Selector", "bound", "select"]
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """What may be written: ``accepts`` matches it without the dot, ``text`` says it in the words of the manual, ``examples``
+    are some of it."""
+
+    accepts: re.Pattern[str]
+    text: str
+    examples: tuple[str, ...]
+
+
+#: What looks like a selector behind the name of a register.
+SUFFIX = re.compile(r"(?P<register>.+)\.(?P<selector>[bh][0-7]{1,4})$", re.ASCII)
+
+SELECTORS: Mapping[str, Selector] = {
+    "part": Selector(
+        re.compile("b[0-3]|h[01]"), ".b0 .b1 .b2 .b3 .h0 .h1", ("b0", "b1", "b2", "b3", "h0", "h1")
+    ),
+    "halves": Selector(
+        re.compile("h[0-3][0-3]"), ".hxy, x and y from 0 to 3", ("h10", "h32", "h01", "h33", "h20")
+    ),
+    "bytes": Selector(
+        re.compile("b[0-7]{4}"), ".bxyzw, x to w from 0 to 7", ("b3210", "b7654", "b0123", "b7777", "b0516")
+    ),
+    "half_mask": Selector(re.compile("h0|h1|h10"), ".h0 .h1 .h10", ("h0", "h1", "h10")),
+    "byte_mask": Selector(
+        re.compile("b(?!$)3?2?1?0?"),
+        ".b followed by some of 3 2 1 0, in this order",
+        ("b0", "b1", "b10", "b2", "b20", "b21", "b210", "b3", "b30", "b31", "b310", "b32", "b320", "b321", "b3210"),
+    ),
+}  # fmt: skip
+
+_MADE: dict[tuple[Spelling, tuple[tuple[str, Modifier], ...]], Spelling] = {}
+
+
+def select(spelling: Spelling, found: Mapping[str, Modifier]) -> Spelling:
+    """The spelling with what stands at its operands bound; the same object for the same, since plans are kept by it."""
+    if not found:
+        return spelling
+    key = spelling, tuple(sorted(found.items()))
+    made = _MADE.get(key)
+    if made is None:
+        made = _MADE[key] = replace(spelling, modifiers={**spelling.modifiers, **found})
+    return made
+
+
+def bound(spelling: Spelling, name: str) -> tuple[bool, str]:
+    """Whether the operand of that name is negated, and its selector or ``""``."""
+    slot = next((form.selector for form in spelling.operands if form.name == name), "")
+    return bool(spelling.modifiers.get(f"{name}_negated")), str(spelling.modifiers.get(slot) or "")

@@ -93,13 +93,14 @@ class Bench:
 
 
 def _import_everything() -> None:
-    """What the first use of the engine would import."""
+    """What the first use of the engine would import; LLVM is made ready in a thread meanwhile."""
     import lark  # noqa: F401
     import llvmlite.binding  # noqa: F401
 
     import gpuperf_engine.api
-    import gpuperf_engine.emulate.native
     import gpuperf_engine.isa.rows  # noqa: F401
+
+    ge.Device()
 
 
 def print_first_run(name: str) -> None:

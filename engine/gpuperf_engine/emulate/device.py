@@ -72,6 +72,9 @@ def _check_kernel(kernel: object) -> None:
 
 def _backend(name: str) -> Backend:
     if name == "native":
+        from .native_jit import prepare
+
+        prepare()
         from .native import NativeBackend
 
         return NativeBackend()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import threading
 import time
 from functools import cache
 from pathlib import Path
@@ -23,11 +24,19 @@ MOST_ENTRIES = 4000
 _PACKAGES = ("isa", "isa/rows", "ptx", "flow", "emulate")
 #: nanoseconds after which no file system gives a change the same time as one before
 _SETTLED = 2_000_000_000
+_lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+def source_digest() -> bytes:
+    """Digest of the contents of the engine's sources, which decide what code is generated."""
+    with _lock:
+        return _source_digest()
 
 
 @cache
-def source_digest() -> bytes:
-    """Digest of the contents of the engine's sources, which decide what code is generated."""
+def _source_digest() -> bytes:
     return _digest_of(Path(__file__).resolve().parent.parent)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from .native_matrix import PREFIX, matrix_function
 from .native_script_vectors import vector_words
 from .native_vectors import vector_function
 
-__all__ = ["Host", "Library", "compile_object", "host", "link", "runtime_addresses"]
+__all__ = ["Host", "Library", "compile_object", "host", "link", "prepare", "runtime_addresses"]
 
 _HERE = Path(__file__).resolve().parent
 _SCHEDULE = ("begin", "visit", "proceed", "run")
@@ -43,6 +44,9 @@ _ACCESS = (
 )
 _numbers = itertools.count()
 _lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    # a child must not inherit a lock of a thread that it has not
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,14 @@ class Host:
     wide: bool
 
 
-@cache
 def host() -> Host:
     """This machine, asked once."""
+    with _lock:
+        return _host()
+
+
+@cache
+def _host() -> Host:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     found = llvm.get_host_cpu_features()
@@ -76,13 +85,33 @@ def _machine(level: int) -> Any:
     return _target().create_target_machine(cpu=here.cpu, features=here.features, opt=level, reloc="pic")
 
 
-@cache
 def _jit() -> Any:
+    with _lock:
+        return _linker()
+
+
+@cache
+def _linker() -> Any:
     # it only links objects, so any processor of this family will do, and the plainest is made soonest
     made = llvm.create_lljit_compiler(_target().create_target_machine(opt=0, reloc="pic"))
     # it must outlive all objects in it, which may be let go of at the very end of the process: so it is never disposed of
     made._owned = True
     return made
+
+
+@cache
+def prepare() -> None:
+    """Get LLVM and the cache ready in a thread of its own, while the caller imports or parses; who needs them first waits."""
+    try:
+        threading.Thread(target=_prepare, name="gpuperf-prepare", daemon=True).start()
+    except RuntimeError:
+        return  # no threads here: then each is made when it is needed
+
+
+def _prepare() -> None:
+    with _lock:
+        _jit()
+    store.source_digest()
 
 
 def fingerprint(level: int) -> str:
@@ -232,7 +261,10 @@ def improve() -> None:
     if _hasty:
         waiting = dict(_hasty)
         _hasty.clear()
-        threading.Thread(target=_improve, args=(waiting,), name="gpuperf-compile").start()
+        try:
+            threading.Thread(target=_improve, args=(waiting,), name="gpuperf-compile").start()
+        except RuntimeError:
+            return  # no threads here: what was compiled in haste must do
 
 
 def _improve(texts: dict[str, str]) -> None:

@@ -1,0 +1,81 @@
+"""LLVM gets ready in a thread while other things are done: with the same results, wherever there are threads or none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+LAUNCH = """
+import numpy as np, gpuperf_engine as ge
+text = '''
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+    .reg .b32 %r<2>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [out];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    st.global.u32 [%rd3], %r1;
+    ret;
+}'''
+def launch(device):
+    out = device.zeros(32, np.uint32)
+    device.launch(ge.parse(text)["k"], 1, 32, [out])
+    return out.numpy().tolist() == list(range(32))
+"""
+NO_THREADS = """
+import threading
+def refuse(self):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = refuse
+assert launch(ge.Device())
+"""
+FORKED = """
+import os, signal
+for _ in range(5):
+    device = ge.Device()
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        os._exit(0 if launch(device) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+assert launch(device)
+"""
+MANY = """
+import threading
+from gpuperf_engine.emulate import native_jit
+native_jit.prepare()
+found = []
+threads = [threading.Thread(target=lambda: found.append((native_jit._jit(), native_jit.host()))) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert len(found) == 8 and all(jit is found[0][0] and host is found[0][1] for jit, host in found)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        NO_THREADS,
+        pytest.param(FORKED, marks=pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")),
+        MANY,
+    ],
+    ids=["no threads", "forked", "many threads"],
+)
+def test_a_process_of_its_own_gets_ready(code: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCH + code],
+        env={**os.environ, "GPUPERF_CACHE": "off"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

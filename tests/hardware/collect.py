@@ -3,9 +3,12 @@
     python tests/hardware/collect.py OUT [--parts instructions examples times micro] [--budget 540] [--done DIR]
 
 Every part writes ``OUT/<part>.jsonl``: first a line about the machine, then a line per case, flushed as it is measured, so that
-a run that is cut off loses nothing. With ``--done DIR`` cases that have a line in ``DIR/<part>.jsonl`` are passed over: a later
-run goes on where an earlier one stopped. What is compared with what is no matter of this file; ``compare.py`` does it, without
-a GPU.
+a run that is cut off loses nothing. Cases that have a line in ``OUT/<part>.jsonl`` or, with ``--done DIR``, in
+``DIR/<part>.jsonl`` are passed over: a later run goes on where an earlier one stopped. What is compared with what is no matter
+of this file; ``compare.py`` does it, without a GPU.
+
+The work is done in a second process. Where that one ends without having finished (a kernel that does not end, a crash inside
+the driver), the first writes down which case it was (``error``) and starts it anew for the rest.
 
 - ``instructions``: the kernels of ``ptx/instructions``, some instructions each, on the words of ``ptx/inputs.npy``.
 - ``examples``: the catalogue of ``examples/cases.py``; small cases with their whole results, big ones with a digest.
@@ -14,7 +17,8 @@ a GPU.
 - ``micro``: the kernels of ``ptx/micro``, which read the SM's own clock.
 
 A driver that is older than a module's ``.version`` gets it with the newest version that it takes; the record says so
-(``lowered``). A case that kills its context is written down as what it is, and the next one gets a new context.
+(``lowered``). A case that kills its context is written down as what it is, and the next one gets a new context. Every record
+names the digest of the PTX that it was made from (``ptx``), so that nothing is compared with what another version wrote.
 """
 
 from __future__ import annotations
@@ -25,7 +29,9 @@ import ctypes
 import hashlib
 import importlib
 import json
+import os
 import re
+import subprocess
 import sys
 import time
 import zlib
@@ -60,9 +66,14 @@ VERSIONS = (
     "6.5",
     "6.3",
 )
-#: errors after which a context is of no more use (cuda.h, "CUresult"): illegal address to launch failure
-STICKY = (700, 702, 710, 714, 715, 716, 717, 718, 719)
 UNSUPPORTED_PTX_VERSION = 222
+NOT_READY = 600
+#: what stands for a function that the driver does not have (cuda.h, "CUDA_ERROR_NOT_FOUND")
+NOT_FOUND = 500
+#: seconds after which a launch counts as one that does not end
+PATIENCE = 30.0
+#: exit code of the second process after such a launch, which only the end of its process stops
+HUNG = 75
 #: attributes of the device that a record of the machine names (cuda.h, "CUdevice_attribute")
 ATTRIBUTES = {
     "warp_size": 10, "clock_khz": 13, "sm_count": 16, "memory_clock_khz": 36, "memory_bus_bits": 37, "l2_bytes": 38,
@@ -90,11 +101,17 @@ class CudaError(Exception):
         self.number = number
 
 
+class Hung(Exception):
+    """A launch that did not end in ``PATIENCE`` seconds."""
+
+
 class Driver:
     """The calls of the CUDA driver API that are needed, on one device. ``library``: ``libcuda``, or what stands in for it."""
 
     def __init__(self, library: Any, device: int = 0) -> None:
         self.library = library
+        #: whether a launch does not end: freeing anything would wait for it
+        self.hung = False
         self._call("cuInit", ctypes.c_uint(0))
         self.device = ctypes.c_int()
         self._call("cuDeviceGet", ctypes.byref(self.device), ctypes.c_int(device))
@@ -113,13 +130,20 @@ class Driver:
             self._call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
             self.events.append(event)
 
-    def reset(self) -> None:
-        """Throw a spoilt context away and begin a new one."""
-        self.library.cuDevicePrimaryCtxReset_v2(self.device)
-        self._open()
+    def recover(self) -> None:
+        """Where an error has spoilt the context, throw it away and begin a new one."""
+        try:
+            self._call("cuStreamSynchronize", self.stream)
+        except CudaError:
+            self.library.cuDevicePrimaryCtxReset_v2(self.device)
+            self._open()
 
     def _call(self, name: str, *arguments: Any) -> None:
-        number = getattr(self.library, name)(*arguments)
+        try:
+            function = getattr(self.library, name)
+        except AttributeError:
+            raise CudaError(name, NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "this driver does not have it") from None
+        number = function(*arguments)
         if number:
             words = []
             for describe in ("cuGetErrorName", "cuGetErrorString"):
@@ -140,7 +164,10 @@ class Driver:
         found["cuda"] = f"{version.value // 1000}.{version.value % 1000 // 10}"
         for key, attribute in ATTRIBUTES.items():
             value = ctypes.c_int()
-            self._call("cuDeviceGetAttribute", ctypes.byref(value), ctypes.c_int(attribute), self.device)
+            try:
+                self._call("cuDeviceGetAttribute", ctypes.byref(value), ctypes.c_int(attribute), self.device)
+            except CudaError:
+                continue  # newer than this driver
             found[key] = value.value
         return found
 
@@ -173,8 +200,9 @@ class Driver:
         return module
 
     def unload(self, module: ctypes.c_void_p) -> None:
-        """Release a module."""
-        self._call("cuModuleUnload", module)
+        """Release a module. What it says after a fault is of no interest: the context goes as a whole."""
+        if not self.hung:
+            self.library.cuModuleUnload(module)
 
     def function(self, module: ctypes.c_void_p, name: str) -> ctypes.c_void_p:
         """A kernel of a module."""
@@ -206,8 +234,9 @@ class Driver:
         return address.value
 
     def free(self, address: int) -> None:
-        """Give device memory back."""
-        self._call("cuMemFree_v2", ctypes.c_uint64(address))
+        """Give device memory back; as ``unload``."""
+        if not self.hung:
+            self.library.cuMemFree_v2(ctypes.c_uint64(address))
 
     def put(self, address: int, data: Array) -> None:
         """Host to device."""
@@ -245,15 +274,25 @@ class Driver:
         self._call("cuLaunchKernel", function, *shape, self.stream, pointers, None)
 
     def wait(self) -> None:
-        """Until all is done."""
-        self._call("cuStreamSynchronize", self.stream)
+        """Until all is done; raises ``Hung`` where that takes too long."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self._call("cuStreamQuery", self.stream)
+            except CudaError as error:
+                if error.number != NOT_READY:
+                    raise
+            if time.monotonic() > end:
+                self.hung = True
+                raise Hung(f"a launch did not end in {PATIENCE:g} s")
+            time.sleep(2e-4)
 
     def timed(self, work: Callable[[], None]) -> float:
         """Microseconds between two events around what ``work`` issues."""
         self._call("cuEventRecord", self.events[0], self.stream)
         work()
         self._call("cuEventRecord", self.events[1], self.stream)
-        self._call("cuEventSynchronize", self.events[1])
+        self.wait()
         milliseconds = ctypes.c_float()
         self._call("cuEventElapsedTime", ctypes.byref(milliseconds), *self.events)
         return milliseconds.value * 1000.0
@@ -261,16 +300,19 @@ class Driver:
     @contextmanager
     def graph(self, work: Callable[[], None]) -> Iterator[Callable[[], None]]:
         """What ``work`` issues as a graph: a function that replays it."""
-        self._call("cuStreamBeginCapture_v2", self.stream, ctypes.c_int(1))
-        work()
         graph, made = ctypes.c_void_p(), ctypes.c_void_p()
-        self._call("cuStreamEndCapture", self.stream, ctypes.byref(graph))
+        self._call("cuStreamBeginCapture_v2", self.stream, ctypes.c_int(1))
+        try:
+            work()
+        finally:  # a stream that captures takes nothing else
+            self._call("cuStreamEndCapture", self.stream, ctypes.byref(graph))
         self._call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_ulonglong(0))
         try:
             yield lambda: self._call("cuGraphLaunch", made, self.stream)
         finally:
-            self._call("cuGraphExecDestroy", made)
-            self._call("cuGraphDestroy", graph)
+            if not self.hung:
+                self.library.cuGraphExecDestroy(made)
+                self.library.cuGraphDestroy(graph)
 
 
 class Clocks:
@@ -372,7 +414,13 @@ class Collector:
         self.driver, self.clocks, self.out, self.done = driver, clocks, out, done
         self.end = time.monotonic() + budget
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        self.about = {**driver.about(), "driver": clocks.driver(), "date": now, "numpy": np.__version__}
+        self.about = {
+            **driver.about(),
+            "driver": clocks.driver(),
+            "date": now,
+            "numpy": np.__version__,
+            "commit": commit(),
+        }
 
     def part(self, name: str, cases: Cases) -> None:
         """Run the cases that have no line yet, until the time is up."""
@@ -382,19 +430,28 @@ class Collector:
             if case in journal.known:
                 continue
             if time.monotonic() > self.end:
-                print(f"{name}: out of time after {count} cases; run again with --done", file=sys.stderr)
+                print(f"{name}: out of time after {count} cases; run again to go on", file=sys.stderr)
                 break
             record: dict[str, Any] = {"case": case}
+            running(self.out).write_text(json.dumps({"part": name, "case": case}), encoding="utf-8")
             try:
                 record |= work()
             except CudaError as error:
                 record["error"] = str(error)[:2000]
-                if error.number in STICKY:
-                    self.driver.reset()
+                self.driver.recover()
+            except Hung as error:
+                journal.write({**record, "error": str(error)})
+                journal.file.close()
+                running(self.out).unlink()
+                raise
+            except Exception as error:
+                # a case must not end the run: what went wrong is written down like a fault of the GPU
+                record["error"] = f"{type(error).__name__}: {error}"[:2000]
             journal.write({**record, "clocks": self.clocks.read()})
             count += 1
         journal.file.close()
-        print(f"{name}: {count} cases")
+        running(self.out).unlink(missing_ok=True)
+        print(f"{name}: {count} cases", flush=True)
 
     # -- instructions -----------------------------------------------------------------------------------------------------
 
@@ -408,6 +465,7 @@ class Collector:
                 yield name, partial(self._instruction, PTX / kernel["ptx"], kernel["stores"], source)
 
     def _instruction(self, path: Path, stores: int, source: Array) -> dict[str, Any]:
+        """One warp per CTA, a thread per row of ``source``."""
         target = np.zeros((len(source), stores), np.uint64)
         with (
             self._loaded(path.read_text(encoding="utf-8")) as (module, said),
@@ -459,7 +517,7 @@ class Collector:
             once = self.driver.timed(ready.run)
             same = first == [digest(item) for item in ready.outputs()]
             record = {**ready.said, "kernels": ready.kernels(), "repeatable": same, "digests": first}
-            if same:
+            if case.again:
                 record["warm_us"], record["graph_launches"] = self._warm(ready, once)
             record["cold_us"] = self._cold(ready)
         for state in ("warm", "cold"):
@@ -474,15 +532,7 @@ class Collector:
     def _warm(self, ready: Ready, once: float) -> tuple[list[float], int]:
         """Microseconds per run, over replays of a graph long enough to drown its own launch."""
         count = int(min(64, max(1, GRAPH_US / max(once, 1.0))))
-
-        def several() -> None:
-            for _ in range(count):
-                ready.run()
-
-        with self.driver.graph(several) as replay:
-            for _ in range(3):
-                replay()
-            return [round(self.driver.timed(replay) / count, 4) for _ in range(REPLAYS)], count
+        return self._replayed(ready.run, count), count
 
     def _cold(self, ready: Ready) -> list[float]:
         """Microseconds of single runs, each from the first contents of the buffers and with the L2 cache overwritten."""
@@ -504,40 +554,68 @@ class Collector:
                 yield name, partial(self._micro, launch)
 
     def _micro(self, launch: dict[str, Any]) -> dict[str, Any]:
-        """A micro kernel takes (out, data, size): out has a pair of words per warp, cycles and nanoseconds; data is a chain
-        of addresses with the stride given, ``size`` bytes long."""
-        ctas = launch["ctas"] or self.about["sm_count"] * launch.get("ctas_per_sm", 1)
+        """A micro kernel takes (out, data, size): out has a pair of words per warp, cycles and nanoseconds; data is a ring of
+        addresses with the stride given, or zeros; size is ``argument`` or else the bytes of data."""
+        ctas = launch["ctas"] or self.about["sm_count"] * launch["ctas_per_sm"]
         warps = ctas * launch["threads"] // 32
         size, stride = launch["bytes"], launch["stride"]
+        if launch["l2_share"]:
+            size = int(self.about["l2_bytes"] * launch["l2_share"]) >> 16 << 16
+        shared = self.about["shared_per_block_optin"] if launch["shared"] < 0 else launch["shared"]
+        number = launch["argument"] if launch["argument"] >= 0 else size
+        flushed = 2 * self.about["l2_bytes"] if launch["cold"] else 0
         out = np.zeros((warps, 2), np.uint64)
         text = (PTX / launch["ptx"]).read_text(encoding="utf-8")
-        with self._loaded(text) as (module, said), self._arrays(out) as (place,), self._bytes(size) as data:
+        with (
+            self._loaded(text) as (module, said),
+            self._arrays(out) as (place,),
+            self._bytes(size) as data,
+            self._bytes(flushed) as flush,
+        ):
             if stride:
                 self.driver.put(data, chain(data, size, stride))
             function = self.driver.function(module, launch["entry"])
-            self.driver.allow_shared(function, launch["shared"])
-            values = [_pointer(place), _pointer(data), size.to_bytes(8, "little")]
-            go = partial(self.driver.launch, function, ctas, launch["threads"], launch["shared"], values)
+            self.driver.allow_shared(function, shared)
+            values = [_pointer(place), _pointer(data), number.to_bytes(8, "little")]
+            go = partial(self.driver.launch, function, ctas, launch["threads"], shared, values)
             go()
-            times = [round(self.driver.timed(go), 4) for _ in range(REPLAYS)]
+            times = []
+            for turn in range(REPLAYS):
+                self.driver.fill(flush, flushed, turn)
+                times.append(round(self.driver.timed(go), 4))
+            record = {**said, "ctas": ctas, "bytes": size, "us": times}
             found = self.driver.get(place, out)
-            made = self.driver.kernel(function, launch["threads"], launch["shared"])
+            if launch["graph"]:
+                record["graph_us"] = self._replayed(go, launch["graph"])
+            record["kernel"] = self.driver.kernel(function, launch["threads"], shared)
         kept = found[:: max(1, len(found) // 64)]
         return {
-            **said,
-            "kernel": made,
-            "ctas": ctas,
-            "us": times,
+            **record,
             "cycles": kept[:, 0].tolist(),
             "ns": kept[:, 1].tolist(),
+            "longest": int(found[:, 0].max()),
         }
+
+    def _replayed(self, work: Callable[[], None], count: int) -> list[float]:
+        """Microseconds per launch, over replays of a graph of ``count`` launches."""
+
+        def several() -> None:
+            for _ in range(count):
+                work()
+
+        with self.driver.graph(several) as replay:
+            for _ in range(3):
+                replay()
+            return [round(self.driver.timed(replay) / count, 4) for _ in range(REPLAYS)]
 
     # -- what they share --------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _loaded(self, text: str, max_registers: int = 0) -> Iterator[tuple[ctypes.c_void_p, dict[str, Any]]]:
         module, version = self.driver.load(text, max_registers)
-        said = {} if version == written_version(text) else {"lowered": version}
+        said = {"ptx": digest(np.frombuffer(text.encode(), np.uint8))}
+        if version != written_version(text):
+            said["lowered"] = version
         try:
             yield module, said
         finally:
@@ -644,6 +722,22 @@ def chain(address: int, size: int, stride: int) -> npt.NDArray[np.uint64]:
     return data
 
 
+def commit() -> str:
+    """The commit of the repository this file lies in; empty where git cannot say."""
+    try:
+        said = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return said.stdout.strip() if said.returncode == 0 else ""
+
+
+def running(out: Path) -> Path:
+    """The file that names the case that is being measured."""
+    return out / "running.json"
+
+
 def catalogue() -> Any:
     """``examples/cases.py``."""
     return _imported(EXAMPLES, "cases")
@@ -682,7 +776,11 @@ def main(arguments: Sequence[str] | None = None, found: tuple[Any, Any | None] |
         "--done", type=Path, metavar="DIR", help="results of earlier runs, which are not measured again"
     )
     parser.add_argument("--device", type=int, default=0, help="number of the GPU")
-    options = parser.parse_args(arguments)
+    parser.add_argument("--alone", action="store_true", help="do the work in this process")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = parser.parse_args(given)
+    if found is None and not options.alone:
+        return supervise(given, options.out, options.budget)
     try:
         cuda, nvml = found or libraries()
         driver = Driver(cuda, options.device)
@@ -690,9 +788,40 @@ def main(arguments: Sequence[str] | None = None, found: tuple[Any, Any | None] |
         print(f"no GPU to measure: {error}", file=sys.stderr)
         return 2
     collector = Collector(driver, Clocks(nvml, options.device), options.out, options.done, options.budget)
-    for part in options.parts:
-        collector.part(part, getattr(collector, part)())
+    try:
+        for part in options.parts:
+            collector.part(part, getattr(collector, part)())
+    except Hung as error:
+        print(error, file=sys.stderr, flush=True)
+        if found is not None:
+            return HUNG
+        os._exit(HUNG)  # an ordinary end would wait for the launch
     return 0
+
+
+def supervise(arguments: list[str], out: Path, budget: float) -> int:
+    """Have a second process do the work, and start it anew where a case has ended it."""
+    end = time.monotonic() + budget
+    while True:
+        left = max(0.0, end - time.monotonic())
+        again = [
+            sys.executable,
+            str(Path(__file__).resolve()),
+            *arguments,
+            "--alone",
+            "--budget",
+            f"{left:.1f}",
+        ]
+        code = subprocess.run(again, check=False).returncode
+        note = running(out)
+        if code in (0, 2) or (code != HUNG and not note.is_file()):
+            return code
+        if note.is_file():
+            found = json.loads(note.read_text(encoding="utf-8"))
+            note.unlink()
+            record = {"case": found["case"], "error": f"the process ended with code {code} in this case"}
+            with (out / f"{found['part']}.jsonl").open("a", encoding="utf-8") as file:
+                file.write("\n" + json.dumps(record, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
     python -m tests.hardware.micro
 
+What ptxas makes of each was looked at: the instruction named stands between the two readings as often as it was written. An
+exception is ``m16n8k32.f32.e4m3`` on sm_90, which has no such instruction and adds one product again and again.
+
 Every kernel takes (out, data, size): each warp times its body with ``%clock64`` and ``%globaltimer`` and stores both
 differences; ``data`` holds zeros or a ring of addresses. The numbers are those that machine descriptions need: latencies (one
 warp, a chain of dependent instructions), issue rates (all warps of an SM, several chains), caches, shared memory, barriers,
@@ -23,8 +26,14 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 class Launch(TypedDict):
-    """One line of ``micro.json``. ``ctas`` 0: ``ctas_per_sm`` on every SM; ``stride`` > 0: ``data`` is a ring of addresses;
-    ``operations``: what each warp does between its two readings, in instructions; for ``global_…`` bytes of the grid."""
+    """One line of ``micro.json``.
+
+    ``ctas`` 0: ``ctas_per_sm`` on every SM; ``bytes`` of ``data``, or ``l2_share`` of the L2 cache; ``stride`` > 0: ``data`` is a
+    ring of addresses; ``shared`` −1: as much shared memory as a CTA can have, so that one runs on an SM at a time; ``argument``
+    is what the kernel gets as ``size``, −1: the bytes; ``cold``: the L2 cache is overwritten before each launch; ``graph``:
+    launches of a graph that is timed too. ``operations``: what each warp does between its two readings, in PTX instructions
+    of the thing that is measured; for ``read_…``, ``write_…`` and ``copy_…`` how often the data are gone through.
+    """
 
     ptx: str
     entry: str
@@ -35,6 +44,10 @@ class Launch(TypedDict):
     bytes: int
     stride: int
     shared: int
+    argument: int
+    l2_share: float
+    cold: bool
+    graph: int
     operations: int
 
 
@@ -64,7 +77,8 @@ CHAIN = {
     "lg2.approx.f32": ("lg2.approx.ftz.f32 {d}, {d};", "f32"),
     "sin.approx.f32": ("sin.approx.ftz.f32 {d}, {d};", "f32"),
     "rsqrt.approx.f32": ("rsqrt.approx.ftz.f32 {d}, {d};", "f32"),
-    "rcp.approx.f32": ("rcp.approx.ftz.f32 {d}, {d};", "f32"),
+    # the reciprocal of a reciprocal would be left out
+    "rcp.approx.f32": ("rcp.approx.ftz.f32 {d}, {d};\nadd.rn.f32 {d}, {d}, {a};", "f32"),
     "rcp.rn.f32": ("rcp.rn.f32 {d}, {d};", "f32"),
     "sqrt.rn.f32": ("sqrt.rn.f32 {d}, {d};", "f32"),
     "div.rn.f32": ("div.rn.f32 {d}, {d}, {a};", "f32"),
@@ -76,7 +90,7 @@ CHAIN = {
     "cvt.f32.s32": ("cvt.rn.f32.s32 {d}, {d};\ncvt.rzi.s32.f32 {d}, {d};", "b32"),
     "cvt.f64.f32": ("cvt.f64.f32 %d0, {d};\ncvt.rn.f32.f64 {d}, %d0;", "f32"),
     "setp.selp": ("setp.lt.s32 %p1, {d}, {a};\nselp.b32 {d}, {d}, {b}, %p1;", "b32"),
-    "shfl.bfly": ("shfl.sync.bfly.b32 {d}, {d}, 1, 31, 0xffffffff;", "b32"),
+    "shfl.idx": ("shfl.sync.idx.b32 {d}, {d}, {d}, 31, 0xffffffff;", "b32"),
     "vote.ballot": ("setp.ne.s32 %p1, {d}, {a};\nvote.sync.ballot.b32 {d}, %p1, 0xffffffff;", "b32"),
     "match.any": ("match.any.sync.b32 {d}, {d}, 0xffffffff;", "b32"),
 }
@@ -114,7 +128,7 @@ def frame(entry: str, before: str, body: str, after: str, target: str, shared: s
 .reg .b64 %l<80>;
 .reg .f32 %f<80>;
 .reg .f64 %d<80>;
-.reg .b64 %c<4>, %t<4>, %out, %data, %size;
+.reg .b64 %c<4>, %t<4>, %out, %data, %size, %mine;
 ld.param.u64 %out, [out];
 ld.param.u64 %data, [data];
 ld.param.u64 %size, [size];
@@ -122,6 +136,8 @@ mov.u32 %r310, %tid.x;
 mov.u32 %r311, %ctaid.x;
 mov.u32 %r312, %ntid.x;
 mad.lo.u32 %r313, %r311, %r312, %r310;
+and.b32 %r314, %r310, 31;
+mad.wide.u32 %mine, %r314, 8, %data;
 {before}
 bar.sync 0;
 mov.u64 %t0, %globaltimer;
@@ -132,7 +148,6 @@ mov.u64 %t1, %globaltimer;
 {after}
 sub.u64 %c1, %c1, %c0;
 sub.u64 %t1, %t1, %t0;
-and.b32 %r314, %r310, 31;
 setp.ne.u32 %p7, %r314, 0;
 shr.u32 %r313, %r313, 5;
 mad.wide.u32 %out, %r313, 16, %out;
@@ -157,10 +172,11 @@ def repeated(lines: list[str]) -> str:
 
 
 def chain(entry: str, instruction: str, kind: str, target: str, chains: int) -> str:
-    """``UNROLL`` · ``LOOPS`` steps of every chain; constants come from the data, so that no compiler knows them."""
+    """``UNROLL`` · ``LOOPS`` steps of every chain; constants come from the data, so that no compiler knows them, and
+    each lane's from another place, so that they are not taken for uniform."""
     letter, constant = LETTER[kind], LOADED[kind]
-    before = [f"ld.global.{kind} {constant}, [%data];", f"ld.global.{kind} {letter}4, [%data+8];"]
-    before += [f"ld.global.{kind} {letter}{i + 8}, [%data+{16 + 8 * i}];" for i in range(chains)]
+    before = [f"ld.global.{kind} {constant}, [%mine];", f"ld.global.{kind} {letter}4, [%mine+8];"]
+    before += [f"ld.global.{kind} {letter}{i + 8}, [%mine+{16 + 8 * i}];" for i in range(chains)]
     step = [
         instruction.format(d=f"{letter}{i + 8}", a=constant, b=f"{letter}4")
         for _ in range(UNROLL)
@@ -181,22 +197,46 @@ def matrix(entry: str, facts: tuple[str, int, int, int, str, str], chains: int) 
         b = ", ".join(f"{operand}{70 + j}" for j in range(right))
         step.append(f"mma.sync.aligned.{middle} {{{mine}}}, {{{a}}}, {{{b}}}, {{{mine}}};")
     wide = "f64" if kind == "f64" else "b32"
-    before = [f"ld.global.{wide} {operand}{60 + j}, [%data+{8 * j}];" for j in range(14)]
-    before += [f"ld.global.{kind} {letter}{8 + j}, [%data+{128 + 8 * j}];" for j in range(chains * results)]
+    before = [f"ld.global.{wide} {operand}{60 + j}, [%mine+{8 * j}];" for j in range(14)]
+    before += [f"ld.global.{kind} {letter}{8 + j}, [%mine+{128 + 8 * j}];" for j in range(chains * results)]
     return frame(entry, "\n".join(before), repeated(step * 16), keep(kind, chains * results), target)
 
 
 def pointer_chase(entry: str, operator: str) -> str:
-    """Loads each of whose addresses is what the one before gave; the ring is walked once before it is timed."""
+    """Loads each of whose addresses is what the one before gave; ``size`` of them before the clock is read."""
     warm = f"""mov.u64 %l8, %data;
-shr.u64 %l9, %size, 3;
+mov.u64 %l9, %size;
+setp.le.s64 %p1, %l9, 0;
+@%p1 bra ready;
 warm:
 ld.global.{operator}.u64 %l8, [%l8];
-sub.u64 %l9, %l9, 16;
+sub.u64 %l9, %l9, 1;
 setp.gt.s64 %p1, %l9, 0;
-@%p1 bra warm;"""
+@%p1 bra warm;
+ready:"""
     step = [f"ld.global.{operator}.u64 %l8, [%l8];"] * UNROLL
     return frame(entry, warm, repeated(step), keep("b64", 1), "sm_75")
+
+
+def shared_chase(entry: str) -> str:
+    """The same in shared memory: word i holds the address of word i + 32, so that lanes never conflict."""
+    fill = """mov.u32 %r7, pool;
+mov.u32 %r9, %r310;
+fill:
+add.u32 %r10, %r9, 32;
+and.b32 %r10, %r10, 1023;
+shl.b32 %r10, %r10, 2;
+add.u32 %r10, %r10, %r7;
+shl.b32 %r11, %r9, 2;
+add.u32 %r11, %r11, %r7;
+st.shared.u32 [%r11], %r10;
+add.u32 %r9, %r9, 32;
+setp.lt.u32 %p1, %r9, 1024;
+@%p1 bra fill;
+shl.b32 %r8, %r310, 2;
+add.u32 %r8, %r8, %r7;"""
+    step = ["ld.shared.u32 %r8, [%r8];"] * UNROLL
+    return frame(entry, fill, repeated(step), keep("b32", 1), "sm_75", ".shared .align 16 .b8 pool[4096];")
 
 
 def shared_access(entry: str, vector: str) -> str:
@@ -220,28 +260,42 @@ add.u32 %r5, %r5, %r7;"""
     )
 
 
-def global_read(entry: str, kind: str) -> str:
-    """All threads read the data once, 16 bytes at a time (``read``), write it (``write``), or every ``n``-th sector (``stride``)."""
+def stream(entry: str, kind: str, passes: int) -> str:
+    """All threads go through the data ``passes`` times, 16 bytes each: they read it (through L1 or past it), write it, or copy
+    its first half to the second."""
+    load = "ld.global.{}.v4.b32 {{%r8, %r9, %r10, %r11}}, [%l9];\nxor.b32 %r12, %r12, %r8;\nxor.b32 %r12, %r12, %r11;"
     step = {
-        "read": "ld.global.cg.v4.b32 {%r8, %r9, %r10, %r11}, [%l9];",
+        "read_l1": load.format("ca"),
+        "read": load.format("cg"),
         "write": "st.global.v4.b32 [%l9], {%r8, %r9, %r10, %r11};",
+        "copy": "ld.global.cg.v4.b32 {%r8, %r9, %r10, %r11}, [%l9];\nadd.u64 %l9, %l9, %l12;\n"
+        "st.global.v4.b32 [%l9], {%r8, %r9, %r10, %r11};",
     }[kind]
-    tail = "xor.b32 %r12, %r12, %r8;\nxor.b32 %r12, %r12, %r11;" if kind == "read" else ""
-    body = f"""mov.u32 %r1, %nctaid.x;
+    first = "%r310" if kind == "read_l1" else "%r313"
+    threads = "%r312" if kind == "read_l1" else "%r1"
+    before = f"""mov.b32 %r12, 0;
+mov.b32 %r13, 0;
+mov.u64 %l12, %size;
+{"shr.u64 %l12, %l12, 1;" if kind == "copy" else ""}
+mov.u32 %r1, %nctaid.x;
 mul.lo.u32 %r1, %r1, %r312;
-mul.wide.u32 %l11, %r1, 16;
-mul.wide.u32 %l10, %r313, 16;
-setp.ge.u64 %p0, %l10, %size;
+mul.wide.u32 %l11, {threads}, 16;"""
+    body = f"""again:
+mul.wide.u32 %l10, {first}, 16;
+setp.ge.u64 %p0, %l10, %l12;
 @%p0 bra end;
 loop:
 add.u64 %l9, %data, %l10;
 {step}
-{tail}
 add.u64 %l10, %l10, %l11;
-setp.lt.u64 %p0, %l10, %size;
+setp.lt.u64 %p0, %l10, %l12;
 @%p0 bra loop;
+add.u32 %r13, %r13, 1;
+setp.lt.u32 %p0, %r13, {passes};
+@%p0 bra again;
 end:"""
-    return frame(entry, "mov.b32 %r12, 0;", body, "mov.b32 %r8, %r12;\n" + keep("b32", 1), "sm_75")
+    after = "mov.b32 %r8, %r12;\n" if kind.startswith("read") else ""
+    return frame(entry, before, body, after + keep("b32", 1), "sm_75")
 
 
 def barrier(entry: str) -> str:
@@ -332,16 +386,25 @@ def warpgroup(entry: str, columns: int) -> str:
 
 
 EMPTY = frame("empty", "", "", "", "sm_75")
+NOTHING = """.version 7.8
+.target sm_75
+.address_size 64
+.visible .entry nothing(.param .u64 out, .param .u64 data, .param .u64 size)
+{
+ret;
+}
+"""
 
 
 def launches() -> Iterator[tuple[str, str, Launch]]:
     """Name, PTX and launch of every measurement."""
 
-    def launch(text: str, operations: int, **options: int | str) -> tuple[str, str, Launch]:
+    def launch(text: str, operations: int, **options: float | str) -> tuple[str, str, Launch]:
         entry = text.split(".entry ")[1].split("(")[0]
         target = text.split(".target ")[1].split()[0]
         made: Launch = {"ptx": f"micro/{entry}.ptx", "entry": entry, "target": target, "ctas": 1, "ctas_per_sm": 1, "threads": 32,
-                        "bytes": 4096, "stride": 0, "shared": 0, "operations": operations}  # fmt: skip
+                        "bytes": 4096, "stride": 0, "shared": 0, "argument": -1, "l2_share": 0.0, "cold": False, "graph": 0,
+                        "operations": operations}  # fmt: skip
         label = str(options.pop("label", ""))
         made.update(options)  # type: ignore[typeddict-item]
         return entry + (f"/{label}" if label else ""), text, made
@@ -364,31 +427,25 @@ def launches() -> Iterator[tuple[str, str, Launch]]:
         plain = name.replace(".", "_")
         yield launch(matrix(f"latency_mma_{plain}", facts, 1), 16 * LOOPS)
         yield launch(matrix(f"rate_mma_{plain}", facts, 4), 64 * LOOPS, ctas=0, threads=512)
-    for operator, places in (
-        ("ca", (("l1", 16 * KIB, 128),)),
-        ("cg", (("l2", 8 * MIB, 256), ("dram", 512 * MIB, 4096))),
-    ):
-        for label, size, stride in places:
-            yield launch(
-                pointer_chase(f"chase_{operator}", operator), steps, label=label, bytes=size, stride=stride
-            )
+    yield launch(pointer_chase("chase_ca", "ca"), steps, label="l1", bytes=16 * KIB, stride=128, argument=128)
+    text = pointer_chase("chase_cg", "cg")
+    yield launch(text, steps, label="l2", bytes=2 * MIB, stride=128, argument=2 * MIB // 128)
+    # each load is the first of its line since the cache was overwritten
+    yield launch(text, steps, label="dram", bytes=64 * MIB, stride=4096, argument=0, cold=True)
+    yield launch(shared_chase("chase_shared"), steps)
     for vector in ("", ".v2", ".v4"):
         text = shared_access(f"shared_load{vector.replace('.', '_')}", vector)
         for stride in (0, 1, 2, 3, 4, 8, 16, 32):
             yield launch(
                 text, UNROLL // 4 * LOOPS, label=f"stride{stride}", ctas=0, threads=512, bytes=stride
             )
-    for kind in ("read", "write"):
-        for label, size in (("l2", 16 * MIB), ("dram", 1024 * MIB)):
-            yield launch(
-                global_read(f"global_{kind}", kind),
-                size,
-                label=label,
-                bytes=size,
-                ctas=0,
-                ctas_per_sm=2,
-                threads=1024,
-            )
+    for kind in ("read", "write", "copy"):
+        text = stream(f"{kind}_dram", kind, 1)
+        yield launch(text, 1, bytes=1024 * MIB, ctas=0, ctas_per_sm=2, threads=1024)
+    text = stream("read_l2", "read", 32)
+    yield launch(text, 32, label="all", l2_share=0.25, ctas=0, ctas_per_sm=2, threads=1024)
+    yield launch(text, 32, label="one", bytes=256 * KIB, threads=1024)
+    yield launch(stream("read_l1", "read_l1", 64), 64, bytes=16 * KIB, ctas=0, threads=1024)
     for warps in (1, 2, 4, 8, 16, 32):
         yield launch(barrier("barrier"), steps, label=f"{warps}warps", threads=32 * warps)
     for space in ("global", "shared"):
@@ -401,14 +458,10 @@ def launches() -> Iterator[tuple[str, str, Launch]]:
         yield launch(bulk_copy(f"bulk_copy_{size}", size), LOOPS, bytes=max(size, 4096))
     for columns in (64, 128, 256):
         yield launch(warpgroup(f"wgmma_n{columns}", columns), 4 * LOOPS, threads=128)
-    for waves in (0, 1, 4, 16, 64):
-        yield launch(
-            EMPTY,
-            0,
-            label=f"{waves}waves" if waves else "one",
-            ctas=0 if waves else 1,
-            ctas_per_sm=max(waves, 1),
-        )
+    yield launch(EMPTY, 0)
+    yield launch(NOTHING, 0, label="one", graph=64)
+    for waves in (1, 4, 16, 64):
+        yield launch(NOTHING, 0, label=f"{waves}alone", ctas=0, ctas_per_sm=waves, shared=-1)
 
 
 def kernels() -> tuple[dict[str, str], dict[str, Launch]]:

@@ -35,6 +35,7 @@ ILLEGAL_ADDRESS = 700
 INVALID_PTX = 218
 UNSUPPORTED_PTX_VERSION = 222
 NOT_FOUND = 500
+NOT_READY = 600
 
 
 def mismatch(prototype: str, argument: Any) -> bool:
@@ -62,6 +63,7 @@ class StandIn:
         self.calls: list[str] = []
         self.wrong: list[str] = []
         self.resets = 0
+        self.endless = False
         self._restart()
 
     def _restart(self) -> None:
@@ -107,6 +109,9 @@ class StandIn:
     def _cuDevicePrimaryCtxReset(self, device: Any) -> None:
         self.resets += 1
         self._restart()
+
+    def _cuStreamQuery(self, stream: Any) -> int:
+        return NOT_READY if self.endless else 0
 
     def _cuGetErrorName(self, number: Any, text: Any) -> None:
         text._obj.value = b"CUDA_ERROR_%d" % number.value

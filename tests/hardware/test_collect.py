@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cases, "CASES", [case for case in cases.CASES if case.name in wanted])
     small = [
         timed.example("saxpy", "saxpy", timed.programs.saxpy, (512,)),
-        timed.example("bfs", "bfs", timed.programs.bfs, (20, 25)),
+        timed.example("bfs", "bfs", timed.programs.bfs, (20, 25), again=False),
     ]
     monkeypatch.setattr(timed, "TIMED", [item for group in small for item in group])
 
@@ -133,9 +134,11 @@ def test_times_are_taken_warm_and_cold(tmp_path: Path, few: None, monkeypatch: p
     assert run(driver, tmp_path, "times") == 0
     found = {record["case"]: record for record in records(tmp_path, "times")}
     saxpy, bfs = found["saxpy-512"], found["bfs-20x25"]
-    # saxpy adds to y: a second run gives something else, so that only runs from the first contents are timed
-    assert not saxpy["repeatable"] and "warm_us" not in saxpy
+    # saxpy adds to y: a second run gives something else, but does the same work
+    assert not saxpy["repeatable"] and saxpy["warm"] == {"median_us": 1.0, "spread_us": 0.0}
     assert saxpy["cold"] == {"median_us": 1.0, "spread_us": 0.0}
+    # a second run of bfs finds nothing left to do
+    assert "warm_us" not in bfs
     assert bfs["cold"]["median_us"] % 1.0 == 0.0 and bfs["cold"]["median_us"] >= 2.0
     assert saxpy["kernels"]["saxpy"]["ctas_per_sm"] == 2
     assert driver.wrong == []
@@ -159,7 +162,7 @@ def test_no_case_begins_after_the_budget(
 ) -> None:
     assert run(StandIn(), tmp_path, "examples", "--budget", "-1") == 0
     assert records(tmp_path, "examples") == []
-    assert "out of time after 0 cases" in capsys.readouterr().err
+    assert "out of time after 0 cases; run again" in capsys.readouterr().err
 
 
 def test_a_kernel_that_faults_is_written_down_and_the_next_case_has_a_new_context(
@@ -208,6 +211,120 @@ def test_pairs_and_sizes_are_named_once_and_launch(tmp_path: Path) -> None:
     assert len(kernels) // 3 < held < 2 * len(kernels) // 3
 
 
+def test_a_launch_that_does_not_end_is_written_down(
+    tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collect, "PATIENCE", 0.0)
+    driver = StandIn()
+    driver.endless = True
+    assert run(driver, tmp_path, "examples") == collect.HUNG
+    (record,) = records(tmp_path, "examples")
+    assert record["error"] == "a launch did not end in 0 s"
+    assert not collect.running(tmp_path).exists()
+    driver = StandIn()
+    assert run(driver, tmp_path, "examples") == 0
+    assert len(records(tmp_path, "examples")) == 5
+
+
+def test_any_other_error_of_a_case_does_not_end_the_run(
+    tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import cases
+
+    def broken(rng: np.random.Generator) -> Any:
+        raise MemoryError("no room for 1 TiB")
+
+    good = next(case for case in cases.CASES if case.name == "saxpy-1000")
+    monkeypatch.setattr(cases, "CASES", [type(good)("broken", good.ptx, "small", broken), good])
+    assert run(StandIn(), tmp_path, "examples") == 0
+    first, second = records(tmp_path, "examples")
+    assert first["error"] == "MemoryError: no room for 1 TiB" and "error" not in second
+
+
+def test_a_function_that_the_driver_lacks_is_an_error_with_its_name() -> None:
+    class Old:
+        def __getattr__(self, name: str) -> Any:
+            if name == "cuGraphInstantiateWithFlags":
+                raise AttributeError(name)
+            return lambda *arguments: 0
+
+    driver = collect.Driver(Old())
+    with (
+        pytest.raises(collect.CudaError, match=r"cuGraphInstantiateWithFlags: .*does not have it"),
+        driver.graph(lambda: None),
+    ):
+        pass
+
+
+CHILD = """
+import json, os, signal, sys
+sys.path.insert(0, {folder!r})
+import collect
+class Dying(collect.Collector):
+    def examples(self):
+        yield "good", lambda: {{"outputs": []}}
+        yield "deadly", lambda: os.kill(os.getpid(), signal.SIGKILL)
+        yield "last", lambda: {{"outputs": []}}
+collect.Collector = Dying
+collect.__file__ = __file__
+class Library:
+    def __getattr__(self, name):
+        return lambda *arguments: 0
+collect.libraries = lambda: (Library(), None)
+collect.Clocks.read = lambda self: {{}}
+sys.exit(collect.main())
+"""
+
+
+def test_a_case_that_ends_the_process_is_written_down_and_the_rest_is_run(tmp_path: Path) -> None:
+    child = tmp_path / "child.py"
+    child.write_text(CHILD.format(folder=str(HERE)), encoding="utf-8")
+    out = tmp_path / "out"
+    command = [sys.executable, str(child), str(out), "--parts", "examples", "--budget", "60"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    lines = (out / "examples.jsonl").read_text(encoding="utf-8").splitlines()
+    found = {
+        line["case"]: line.get("error", "") for line in map(json.loads, filter(None, lines)) if "case" in line
+    }
+    assert list(found) == ["good", "deadly", "last"]
+    assert found["deadly"] == "the process ended with code -9 in this case"
+    assert found["good"] == found["last"] == ""
+    assert not collect.running(out).exists()
+
+
+def test_micro_kernels_are_launched_as_their_list_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The emulator runs them: addresses stay inside the data and every access is aligned."""
+    monkeypatch.setattr(collect, "REPLAYS", 1)
+    launches = json.loads((HERE / "ptx/micro.json").read_text(encoding="utf-8"))
+    wanted = (
+        "chase_ca/l1",
+        "chase_shared",
+        "chase_cg/dram",
+        "read_l1",
+        "read_l2/one",
+        "copy_dram",
+        "nothing/one",
+    )
+    small = {"bytes": 1 << 16}
+    some = {name: {**launches[name], **(small if "dram" in name or "one" in name else {})} for name in wanted}
+    some["chase_cg/dram"]["bytes"] = 4 << 20
+    folder = tmp_path / "ptx"
+    shutil.copytree(HERE / "ptx/micro", folder / "micro")
+    (folder / "micro.json").write_text(json.dumps(some), encoding="utf-8")
+    monkeypatch.setattr(collect, "PTX", folder)
+    driver = StandIn()
+    assert run(driver, tmp_path, "micro") == 0
+    found = {record["case"]: record for record in records(tmp_path, "micro")}
+    assert set(found) == set(wanted)
+    assert [record["error"] for record in found.values() if "error" in record] == []
+    assert driver.wrong == []
+    assert found["nothing/one"]["graph_us"] == [1.0]
+    assert all(record["longest"] > 0 for name, record in found.items() if not name.startswith("nothing"))
+
+
 def test_without_a_driver_it_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -215,5 +332,5 @@ def test_without_a_driver_it_says_so(
         raise OSError("libcuda.so.1: cannot open shared object file")
 
     monkeypatch.setattr(collect, "libraries", none)
-    assert collect.main([str(tmp_path)]) == 2
+    assert collect.main([str(tmp_path), "--alone"]) == 2
     assert "no GPU to measure: libcuda.so.1" in capsys.readouterr().err

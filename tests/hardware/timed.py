@@ -25,9 +25,11 @@ Make = Callable[..., Program]
 
 @dataclass(frozen=True, eq=False)
 class Timed(Case):
-    """A case of the catalogue's kind; ``max_registers`` is what ``-maxrregcount`` would say, 0 for no limit."""
+    """A case of the catalogue's kind; ``max_registers`` is what ``-maxrregcount`` would say, 0 for no limit; ``again``: a run on
+    what a run has left does the same work, so that it can be replayed."""
 
     max_registers: int = 0
+    again: bool = True
 
 
 def judged(name: str) -> bool:
@@ -36,12 +38,18 @@ def judged(name: str) -> bool:
 
 
 def example(
-    stem: str, entry: str, make: Make, *sizes: tuple[int | float, ...], folder: str = "kernels"
+    stem: str,
+    entry: str,
+    make: Make,
+    *sizes: tuple[int | float, ...],
+    folder: str = "kernels",
+    again: bool = True,
 ) -> list[Timed]:
     """An example at several sizes."""
     path = EXAMPLES / folder / f"{stem}.ptx"
     return [
-        Timed(f"{entry}-{'x'.join(map(str, size))}", path, "bench", partial(make, *size)) for size in sizes
+        Timed(f"{entry}-{'x'.join(map(str, size))}", path, "bench", partial(make, *size), again=again)
+        for size in sizes
     ]
 
 
@@ -160,7 +168,9 @@ TIMED: list[Timed] = [
             "stencil", entry, partial(programs.heat, entry), (256, 256), (1024, 1024), (4096, 4096)
         )
     ),
-    *example("bfs", "bfs", programs.bfs, (1 << 12, 1 << 14), (1 << 14, 1 << 16), (1 << 16, 1 << 18)),
+    *example(
+        "bfs", "bfs", programs.bfs, (1 << 12, 1 << 14), (1 << 14, 1 << 16), (1 << 16, 1 << 18), again=False
+    ),
     *(
         item
         for entry in ("spmv_scalar", "spmv_vector")
@@ -180,7 +190,7 @@ TIMED: list[Timed] = [
     *example(
         "mandelbrot", "mandelbrot", programs.mandelbrot, (128, 128, 100), (512, 512, 100), (1024, 1024, 200)
     ),
-    *example("bitonic", "bitonic", programs.bitonic, (1 << 12,), (1 << 16,), (1 << 20,)),
+    *example("bitonic", "bitonic", programs.bitonic, (1 << 12,), (1 << 16,), (1 << 20,), again=False),
     *example(
         "softmax.sm_80",
         "triton_softmax",

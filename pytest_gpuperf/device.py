@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +15,13 @@ __all__ = ["check_uninitialized", "make_device"]
 
 
 def make_device(settings: Settings) -> Any:
-    """A fresh ``Device``: observing memory and values when kernels are judged, nothing otherwise."""
+    """A fresh ``Device``: observing memory and values when kernels are judged, nothing otherwise. What kernels print
+    goes to standard output, where pytest captures it."""
     observe = {"memory", "values"} if settings.enabled else {"memory"}
-    options = {} if settings.backend == "auto" else {"backend": settings.backend}
+    # looked up at each launch: pytest puts another stream there for each phase
+    options: dict[str, Any] = {"printer": lambda text: sys.stdout.write(text)}
+    if settings.backend != "auto":
+        options["backend"] = settings.backend
     if settings.resources != "estimate":
         options["resources"] = settings.resources
     return load().Device(observe=observe, **options)

@@ -406,6 +406,8 @@ class Profile:
     method_reason: str = ""
     #: how it was analysed, for people: which kernel had to run on the slow backend and why; never compared nor in ``to_dict``
     remarks: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    #: what the threads printed with ``printf``, in order of blocks
+    printed: str = field(default="", repr=False)
     #: wall-clock time of the analysis; no property of the kernel, so never compared nor in ``to_dict``
     seconds: float = field(default=0.0, repr=False, compare=False)
 
@@ -475,6 +477,8 @@ class Profile:
         data["version"] = list(self.version)
         data["grid"], data["block"] = list(self.grid), list(self.block)
         data["notes"] = list(self.notes)
+        if self.printed:
+            data["printed"] = self.printed
         return data
 
 

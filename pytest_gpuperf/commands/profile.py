@@ -180,6 +180,9 @@ def run(arguments: argparse.Namespace) -> int:
     if "values" in observe:
         with step(progress, "looking for findings"):
             findings = engine.find_patterns(device)
+    for profile in profiles:
+        # standard output is for the table, JSON or CSV
+        sys.stderr.write(clean(profile.printed))
     for remark in dict.fromkeys(remark for profile in profiles for remark in profile.remarks):
         sys.stderr.write(f"note: {clean(remark)}\n")
     if arguments.format == "csv":

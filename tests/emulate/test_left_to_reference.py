@@ -15,10 +15,15 @@ mov.u32 %r1, %tid.x; setp.ge.u32 %p, %r1, %r0;
 """
 STORE = "mul.wide.u32 %d1, %r1, 4; add.u64 %d0, %d0, %d1; st.global.u32 [%d0], %r1;\nret; }\n"
 
-PRINTF = """.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
+HELPER = """.extern .func (.param .b32 r) helper (.param .b64 f, .param .b64 a);
 """
 CALL = """{ .param .b64 f; .param .b64 a; .param .b32 r;
-call (r), vprintf, (f, a); }
+call (r), helper, (f, a); }
+"""
+ASSERT = """.extern .func __assertfail (.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 g, .param .b64 s);
+"""
+CALL_ASSERT = """{ .param .b64 m; .param .b32 l; st.param.b64 [m], 0; st.param.b32 [l], 17;
+call __assertfail, (m, m, l, m, m); }
 """
 #: four bytes behind the parameter's end
 OUTSIDE = "@%p ld.param.u32 %r2, [n+4];\n"
@@ -47,7 +52,7 @@ def launch(backend: str, text: str, n: int, threads: int = 40) -> tuple[list[int
     ("text", "reason"),
     [
         pytest.param(
-            PRINTF + ENTRY + "@!%p bra GO;\n" + CALL + "GO:\n" + STORE, r"vprintf", id="undefined function"
+            HELPER + ENTRY + "@!%p bra GO;\n" + CALL + "GO:\n" + STORE, r"helper", id="undefined function"
         ),
         pytest.param(ENTRY + OUTSIDE + STORE, r"offset 4 of parameter 'n' \(4 bytes\)", id="bad access"),
     ],
@@ -67,10 +72,9 @@ def test_what_cannot_be_run_is_an_error_only_where_it_is_reached(text: str, reas
 
 
 def test_an_assertion_that_fails_on_the_device_is_told_with_its_thread() -> None:
-    failing = PRINTF.replace("vprintf", "__assertfail")
-    text = failing + ENTRY + "@!%p bra GO;\n" + CALL.replace("vprintf", "__assertfail") + "GO:\n" + STORE
+    text = ASSERT + ENTRY + "@!%p bra GO;\n" + CALL_ASSERT + "GO:\n" + STORE
     assert launch("native", text, 100)[1].remarks == ()
-    with pytest.raises(ge.TrapError, match=r"device assertion failed\n.*thread \(35, 0, 0\)"):
+    with pytest.raises(ge.TrapError, match=r"\?:17: .*\n  device assertion failed in thread \(35, 0, 0\)"):
         launch("native", text, 35)
 
 

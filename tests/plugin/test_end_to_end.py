@@ -317,3 +317,51 @@ def test_profile_says_on_stderr_why_it_is_slow(pytester):
     assert done.stderr.startswith("note: rec.ptx:14:17: 'k' runs on the reference backend")
     assert "reference backend" not in done.stdout
     assert json.loads(done.stdout)["schema_version"] == 1
+
+
+PRINTING = """\
+.version 8.0
+.target sm_70
+.address_size 64
+.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
+.global .align 1 .b8 text[] = {104, 105, 32, 37, 100, 10, 0};
+.visible .entry says()
+{
+    .local .align 8 .b8 room[8];
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<4>;
+    mov.u32 %r1, %tid.x;
+    mov.u64 %rd1, room;
+    st.local.u32 [%rd1], %r1;
+    cvta.local.u64 %rd2, %rd1;
+    mov.u64 %rd3, text;
+    cvta.global.u64 %rd3, %rd3;
+    { .param .b64 f; .param .b64 a; .param .b32 n; st.param.b64 [f], %rd3; st.param.b64 [a], %rd2;
+    call.uni (n), vprintf, (f, a); }
+    ret;
+}
+"""
+PRINTS = """\
+import pytest
+
+@pytest.mark.gpuperf
+def test_says(gpuperf, capsys):
+    profile = gpuperf.kernel("says.ptx")[1, 3]()
+    assert profile.printed == "hi 0\\nhi 1\\nhi 2\\n"
+    assert capsys.readouterr().out == profile.printed
+
+@pytest.mark.gpuperf
+def test_shown(gpuperf):
+    gpuperf.kernel("says.ptx")[1, 2]()
+    assert False
+"""
+
+
+def test_what_kernels_print_is_in_the_captured_output(real):
+    real.write("says.ptx", PRINTING)
+    real.write("test_k.py", PRINTS)
+    result = real.run()
+    result.assert_outcomes(passed=0, failed=2)  # the first has no baseline yet
+    result.stdout.fnmatch_lines(["*Captured stdout call*", "hi 0", "hi 1"])
+    real.run("--gpuperf-update", "-k", "says").assert_outcomes(passed=1)
+    real.run("-k", "says").assert_outcomes(passed=1)

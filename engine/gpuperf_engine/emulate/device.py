@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +19,9 @@ from ..errors import LaunchError, NotObserved, UnknownName, Unsupported, nearest
 from ..flow.slicing import Slice
 from ..ptx.syntax import Function, Module, Variable, make_current
 from .arrays import DeviceArray, as_dtype, as_shape, as_whole, converted, dtype_of_variable
+from .console import PRINTF_BYTES, Console
 from .fewer import observe_control
+from .heap import HEAP_BYTES
 from .knowledge import Knowledge, resolve_demand
 from .launch import (
     MAX_INSTRUCTIONS,
@@ -87,6 +89,7 @@ class Runtime:
     """The parts of a device below profiles: memory, arrays, the recorded program, and running a kernel.
 
     ``observe`` is a subset of ``OBSERVABLE``; ``resources`` says where registers come from: ``estimate`` or ``ptxas``.
+    ``printer`` is given what each launch printed, also if it fails.
     """
 
     def __init__(
@@ -97,6 +100,9 @@ class Runtime:
         backend: str = "native",
         max_instructions: int = MAX_INSTRUCTIONS,
         resources: str = "estimate",
+        heap_bytes: int = HEAP_BYTES,
+        printf_bytes: int = PRINTF_BYTES,
+        printer: Callable[[str], object] | None = None,
     ) -> None:
         try:
             self.observe = frozenset((observe,) if isinstance(observe, str) else observe)
@@ -113,7 +119,9 @@ class Runtime:
                 f"no resources {resources!r}", hint=nearest(resources, RESOURCES, noun="source of resources")
             )
         self.resources = resources
-        self.memory = Memory(as_whole(memory_bytes, "memory_bytes", 0))
+        self.memory = Memory(as_whole(memory_bytes, "memory_bytes", 0), as_whole(heap_bytes, "heap_bytes", 0))
+        self.printf_bytes = as_whole(printf_bytes, "printf_bytes", 0)
+        self._printer = printer
         self._knowledge = Knowledge(self.memory)
         self.max_instructions = as_whole(max_instructions, "max_instructions", 1)
         self.events: list[Event] = []
@@ -359,11 +367,12 @@ class Runtime:
             max_instructions=budget,
             resident=resident,
             cooperative=cooperative,
-            threads=host_threads() if running.order_free else 1,
+            threads=host_threads() if running.order_free and not running.prints else 1,
             pointed_at=pointed,
             names=tuple(named[address] for address, _ in pointed),
             kept=choose_ctas(threads_of, shape) if "threads" in observe else (),
             only_kept=sampled and running.order_free and not cooperative,
+            console=Console(self.printf_bytes),
         )
         saved = None if keep else self.memory.save()
         before = watch(self.memory, self.arrays) if "values" in observe else {}
@@ -372,6 +381,8 @@ class Runtime:
         try:
             observation = self._observe(program, running, plan, executed, observe)
         finally:
+            if keep and self._printer is not None and plan.console.text:
+                self._printer(plan.console.text)
             footprint = take_footprint(self.memory)
             writes = changes(self.memory, self.arrays, before)
             self.memory.settle()
@@ -394,7 +405,8 @@ class Runtime:
         observe: frozenset[str],
     ) -> Observation:
         """Run as many CTAs as the demand needs."""
-        if executed is not None and executed.demand == "control" and not observe:
+        seen = running.system_effects - {"assert"}
+        if executed is not None and executed.demand == "control" and not observe and not seen:
             return observe_control(
                 program,
                 plan,
@@ -404,6 +416,10 @@ class Runtime:
             )
         observation = self._backend.run(running, plan, self.memory, observe)
         observation.executed = executed
+        if seen and executed is not None:
+            observation.method_reason = (
+                f"calls of the system ({', '.join(sorted(seen))}) depend on one another"
+            )
         return observation
 
     def _address_of(self, argument: object) -> int | None:

@@ -72,6 +72,7 @@ def _written(memory: Memory) -> Iterator[bytes]:
     for allocation in memory.allocations:
         if allocation.kind == "global":
             yield memory.view(allocation).tobytes()
+    yield memory.heap_bytes.tobytes()
 
 
 def _counters(program: Program, plan: LaunchPlan, observe: frozenset[str]) -> Counters:

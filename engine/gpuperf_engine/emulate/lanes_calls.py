@@ -13,11 +13,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import PtxError, TrapError, Unsupported
+from ..errors import PtxError, Unsupported
 from ..flow.blocks import BasicBlock
 from ..flow.operands import formal_register
 from ..isa.types import scalar_type
-from ..ptx.syntax import Address, CallTarget, Function, Instruction, Operand, Register, Sink, Variable
+from ..ptx.syntax import (
+    Address,
+    CallTarget,
+    Function,
+    Immediate,
+    Instruction,
+    Operand,
+    Register,
+    Sink,
+    Variable,
+)
 from .diagnose import bad_target, lanes_of, stack_overflow, too_deep
 from .lanes_memory import MemoryStep, stored_readers
 from .lanes_operands import (
@@ -32,11 +42,12 @@ from .lanes_operands import (
     reader,
 )
 from .lanes_values import LaneValue, dtype_of
+from .system import undefined
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
 
-__all__ = ["MAX_DEPTH", "Call", "Frame", "ParameterStep", "parameter_step"]
+__all__ = ["MAX_DEPTH", "Call", "Frame", "ParameterStep", "argument_reader", "parameter_step", "put_bytes"]
 
 Lanes = npt.NDArray[Any]
 #: calls inside one another
@@ -129,6 +140,18 @@ def put_bytes(warp: LanesWarp, variable: Variable, offset: int, value: LaneValue
     warp.parameter(variable)[where, offset : offset + raw.shape[1]] = raw[where]
 
 
+def argument_reader(to: Prepare, formal: Variable, given: Operand) -> Reader:
+    """Reads what a call gives for a parameter, as unsigned number of its size."""
+    kind = scalar_type(f"u{8 * formal.type.bytes}")
+    if isinstance(given, Variable) and given.space == "param":
+        variable = given
+        return lambda warp: get_bytes(warp, variable, 0, kind.name)
+    if isinstance(given, Sink):
+        return lambda warp: integer(0, kind)
+    read = reader(to, given, kind if isinstance(given, Immediate) else None)
+    return lambda warp: as_type(read(warp), kind)
+
+
 #: where an argument or result is: a parameter's bytes, a register, or (arguments) a constant
 _Location = Variable | Register | Reader | None
 
@@ -197,14 +220,7 @@ class Call:
         return found
 
     def _undefined(self, warp: LanesWarp, function: Function) -> Exception:
-        place = warp.place().thread(lanes_of(warp.mask)[0])
-        if function.name == "__assertfail":
-            return TrapError("device assertion failed", span=self.instruction.span, details=[place])
-        return Unsupported(
-            f"call of {function.name!r}, which no module given defines",
-            span=self.instruction.span,
-            details=[place],
-        )
+        return undefined(function, self.instruction, warp.place().thread(lanes_of(warp.mask)[0]))
 
     def enter(self, warp: LanesWarp, callee: int, lanes: int) -> Frame:
         """Lanes begin to call a function: keeps what the caller needs, passes the arguments."""

@@ -14,14 +14,15 @@ from ..errors import Unsupported
 from ..flow.blocks import EXIT, BasicBlock
 from ..flow.operands import matched
 from ..isa.types import scalar_type
-from ..ptx.syntax import Guard, Operand
+from ..ptx.syntax import Guard, Operand, Register, Variable
 from .barriers import BARRIERS
 from .diagnose import bad_barrier, bad_target, lanes_of
-from .lanes_calls import Call
-from .lanes_operands import Prepare, bits_of, destinations, every_lane, reader
+from .lanes_calls import Call, argument_reader, put_bytes
+from .lanes_operands import Prepare, as_type, bits_of, destinations, every_lane, reader
 from .lanes_values import LaneValue
 from .launch import MAX_THREADS
 from .schedule import Status
+from .system import SystemCall
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["BarrierEnd", "End", "make_end"]
 
 End = Callable[["LanesWarp"], "Status | None"]
-_U32, _PRED = scalar_type("u32"), scalar_type("pred")
+_U32, _U64, _PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
 
 
 def make_end(to: Prepare, block: BasicBlock) -> End:
@@ -154,6 +155,8 @@ def _indirect(to: Prepare, block: BasicBlock) -> End:
 
 
 def _call(to: Prepare, block: BasicBlock) -> End:
+    if block.terminator is not None and block.terminator.system is not None:
+        return _system(to, block)
     call = Call(to, block)
     entries, recursive = to.program.entries, to.program.recursive
 
@@ -166,6 +169,38 @@ def _call(to: Prepare, block: BasicBlock) -> End:
         else:
             warp.splits.call_each([((call, number), lanes) for number, lanes in groups], call.back)
         return warp.end_turn(block) if over else None
+
+    return end
+
+
+def _system(to: Prepare, block: BasicBlock) -> End:
+    """A call of a function of the system: it is carried out at once."""
+    instruction = block.terminator
+    assert instruction is not None and instruction.call is not None and instruction.call.function is not None
+    target, function = instruction.call, instruction.call.function
+    arguments = [
+        argument_reader(to, formal, given) for formal, given in zip(function.params, target.arguments)
+    ]
+
+    def end(warp: LanesWarp) -> Status | None:
+        size, local = warp.local_bytes, warp.local.bytes
+        call = SystemCall(
+            instruction,
+            warp.place(),
+            warp.cta.arena.memory,
+            warp.mask,
+            tuple(every_lane(read(warp)).astype(np.uint64) for read in arguments),
+            lambda lane: local[lane * size : (lane + 1) * size],
+            warp.cta.shared.bytes[: warp.cta.plan.shared_bytes],
+        )
+        results = call.perform()
+        for formal, result in zip(function.returns, target.returns):
+            value = LaneValue(results, _U64)
+            if isinstance(result, Variable):
+                put_bytes(warp, result, 0, as_type(value, formal.type), warp.active)
+            elif isinstance(result, Register):
+                warp.put(result, as_type(value, formal.type), warp.active)
+        return warp.go(block, block.successors[0])
 
     return end
 

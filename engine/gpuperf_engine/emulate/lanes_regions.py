@@ -77,12 +77,12 @@ class Arena:
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
         self.region = Region(memory.bytes, memory.shadow)
-        self._generation = -1
+        self._version = (-1, -1)
         self._refresh()
 
     def _refresh(self) -> None:
-        if self._generation != self.memory.generation:
-            self._generation = self.memory.generation
+        if self._version != self.memory.version:
+            self._version = self.memory.version
             table = self.memory.table().astype(np.uint64)
             self._starts, self._ends = table[:, 0], table[:, 1]
             self._read_only, self._initialized = table[:, 2] != 0, table[:, 3] != 0

@@ -12,7 +12,7 @@ import operator
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..errors import LaunchError
 from ..ptx.syntax import Function, Variable
+from .console import Console
 from .memory import Allocation
 from .program import Program
 
@@ -84,6 +85,8 @@ class LaunchPlan:
     kept: Sequence[int] = ()
     #: whether only those run, which others must not be able to notice
     only_kept: bool = False
+    #: where threads print to
+    console: Console = field(default_factory=Console, compare=False)
 
     @property
     def ctas(self) -> int:

@@ -30,6 +30,7 @@ from ..errors import LaunchError, MemoryFault
 from ..isa.spaces import WINDOWS
 from ..ptx.syntax import Instruction
 from ..source import Span
+from .heap import HEAP_BYTES, Heap, Kept
 
 __all__ = [
     "ALIGNMENT",
@@ -41,6 +42,7 @@ __all__ = [
     "Access",
     "Allocation",
     "Memory",
+    "Saved",
 ]
 
 GLOBAL_BASE = 0x7F00_0000_0000
@@ -84,10 +86,20 @@ class Access:
     thread: tuple[int, int, int]
     block: tuple[int, int, int]
     limit: int = 0  # size in bytes of the shared or local space
+    of: str = ""  # what made the access, if it is not the instruction itself
+    packed: bool = False  # bytes at any address
 
 
 #: allocations with whether they were initialised, their bytes and their shadow
 Contents: TypeAlias = "list[tuple[Allocation, bool, NDArray[np.uint8], NDArray[np.uint8]]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What launches can change. ``heap``: its state, bytes and shadow."""
+
+    contents: Contents
+    heap: tuple[Kept, NDArray[np.uint8], NDArray[np.uint8]]
 
 
 class Memory:
@@ -97,10 +109,13 @@ class Memory:
     allocation does not fit.
     """
 
-    def __init__(self, capacity: int = DEFAULT_BYTES) -> None:
+    def __init__(self, capacity: int = DEFAULT_BYTES, heap_bytes: int = HEAP_BYTES) -> None:
         self.capacity = capacity
-        self.bytes: NDArray[np.uint8] = _reserve(capacity)
-        self.shadow: NDArray[np.uint8] = _reserve(capacity)
+        #: where ``malloc`` of kernels takes from: behind everything else, so that its rows of ``table`` come last
+        self.heap = Heap(GLOBAL_BASE + -(-(capacity + GAP) // GAP) * GAP, heap_bytes)
+        self._reserved = self.heap.start + self.heap.span - GLOBAL_BASE
+        self.bytes: NDArray[np.uint8] = _reserve(self._reserved)
+        self.shadow: NDArray[np.uint8] = _reserve(self._reserved)
         self.allocations: list[Allocation] = []
         self._starts: list[int] = []
         self._next = GLOBAL_BASE
@@ -113,7 +128,7 @@ class Memory:
         """Have accesses noted in ``touched``."""
         if self.touched is None:
             # room for the whole last sector
-            self.touched = (_reserve(self.capacity + 32), _reserve(self.capacity + 32))
+            self.touched = (_reserve(self._reserved + 32), _reserve(self._reserved + 32))
 
     def allocate(self, size: int, name: str, kind: str = "global", align: int = ALIGNMENT) -> Allocation:
         """A new allocation of ``size`` bytes (0 is allowed), 256-byte aligned, contents zero but uninitialised."""
@@ -168,18 +183,33 @@ class Memory:
                 allocation.initialized = True
                 self.generation += 1
 
-    def save(self) -> Contents:
+    def save(self) -> Saved:
         """Everything that launches can change, for ``restore``; memory that was never written costs nothing."""
-        return [
+        contents = [
             (item, item.initialized, self.view(item).copy(), self.shadow_of(item).copy())
             for item in self.allocations
             if item.initialized or bool(self.shadow_of(item).any())
         ]
+        heap = self._heap_part()
+        return Saved(contents, (self.heap.save(), self.bytes[heap].copy(), self.shadow[heap].copy()))
 
-    def restore(self, saved: Contents) -> None:
+    def _heap_part(self) -> slice:
+        """Where in the arena the blocks are that were ever given."""
+        return slice(self.heap.start - GLOBAL_BASE, self.heap.top - GLOBAL_BASE)
+
+    @property
+    def heap_bytes(self) -> NDArray[np.uint8]:
+        """All blocks of the heap, and what lies between them."""
+        return self.bytes[self._heap_part()]
+
+    def restore(self, saved: Saved) -> None:
         """Put back what ``save`` kept; what was written since where nothing had been written is unwritten again."""
-        known = {item for item, *_ in saved}
-        for item, initialized, contents, shadow in saved:
+        state, heap_bytes, heap_shadow = saved.heap
+        self.heap.restore(state)
+        self.heap_bytes[:] = heap_bytes
+        self.shadow[self._heap_part()] = heap_shadow
+        known = {item for item, *_ in saved.contents}
+        for item, initialized, contents, shadow in saved.contents:
             item.initialized = initialized
             self.view(item)[:] = contents
             self.shadow_of(item)[:] = shadow
@@ -196,7 +226,13 @@ class Memory:
         return found if found is not None and address + size <= found.end else None
 
     def below(self, address: int) -> Allocation | None:
-        """The allocation with the highest start that is not above ``address``."""
+        """The allocation with the highest start that is not above ``address``; in the heap, one made of the block."""
+        if self.heap.holds(address):
+            block = self.heap.below(address)
+            if block is None:
+                return None
+            name = "a block of malloc" if block.live else "a freed block of malloc"
+            return Allocation(name, block.address, block.size if block.live else 0, index=-1)
         place = bisect.bisect_right(self._starts, address) - 1
         return self.allocations[place] if place >= 0 else None
 
@@ -206,7 +242,13 @@ class Memory:
             (item.address, item.end, int(item.kind != "global"), int(item.initialized))
             for item in self.allocations
         ]
-        return np.array(rows, dtype=np.int64).reshape(len(rows), 4)
+        made = np.array(rows, dtype=np.int64).reshape(len(rows), 4)
+        return np.concatenate([made, self.heap.table()]) if self.heap.blocks else made
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Changes with ``table``."""
+        return self.generation, self.heap.generation
 
     def fault(self, access: Access) -> MemoryFault:
         """The error for an access that was refused; finds out why from the address."""
@@ -253,7 +295,7 @@ def _fault(memory: Memory, access: Access) -> MemoryFault:
     verb = {"load": "load from", "store": "store to", "atomic": "atomic on", "reduction": "reduction on"}[
         access.kind
     ]
-    what = f"{access.instruction.opcode}: {access.size}-byte {verb}"
+    what = f"{access.of or access.instruction.opcode}: {access.size}-byte {verb}"
     details = _where(access)
     address = access.address
     if access.space in ("shared", "local"):
@@ -262,7 +304,7 @@ def _fault(memory: Memory, access: Access) -> MemoryFault:
             return MemoryFault(
                 f"{what} {place}: atomics act on global and shared memory only", span=span, details=details
             )
-        if address % access.size:
+        if address % access.size and not access.packed:
             return MemoryFault(
                 f"misaligned {what} {place}",
                 span=span,
@@ -297,8 +339,14 @@ def _fault(memory: Memory, access: Access) -> MemoryFault:
     if holder is not None and access.kind != "load" and holder.kind != "global":
         word = "constant" if holder.kind == "const" else "parameter"
         return MemoryFault(f"{what} {place}: {holder.name!r} is {word} memory", span=span, details=details)
-    if address % access.size and (
-        memory.below(address) is not None and address < (memory.below(address) or _NOWHERE).end
+    freed = memory.heap.below(address) if memory.heap.holds(address) else None
+    if freed is not None and not freed.live and address < freed.address + freed.size:
+        details.append(f"in a block of {freed.size:,} bytes at {freed.address:#x} that was freed")
+        return MemoryFault(f"{what} {place}: use after free", span=span, details=details)
+    if (
+        not access.packed
+        and address % access.size
+        and (memory.below(address) is not None and address < (memory.below(address) or _NOWHERE).end)
     ):
         return MemoryFault(
             f"misaligned {what} {place}",
@@ -316,6 +364,10 @@ _NOWHERE = Allocation("", 0, 0)
 def _neighbour(memory: Memory, address: int, size: int) -> str:
     """Where the address lies relative to the nearest allocation; nobody means to reach a parameter buffer from below."""
     below = memory.below(address)
+    if memory.heap.holds(address):
+        if below is None:
+            return "in the heap, where malloc has given nothing"
+        return f"{address + size - below.end:,} bytes past the end of {below.name} ({below.size:,} bytes at {below.address:#x})"
     above = next(
         (item for item in memory.allocations if item.address > address and item.kind != "param"), None
     )

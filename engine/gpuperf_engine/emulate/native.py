@@ -61,6 +61,7 @@ class NativeBackend:
             if saved is None:
                 raise
             memory.restore(saved)
+            plan.console.clear()
             program.kernel.memo[_place(program, "threads" in observe)] = reason.message
             return self.run(program, plan, memory, observe)
         finally:

@@ -32,10 +32,11 @@ from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
 
-__all__ = ["pass_arguments", "take_results", "write_parameter"]
+__all__ = ["load_results", "pass_arguments", "store_arguments", "take_results", "write_parameter"]
 
 WORD = 4 * LANES
 U32 = scalar_type("u32")
+U64 = scalar_type("u64")
 
 
 def write_parameter(to: BlockWriter, instruction: Instruction) -> None:
@@ -231,3 +232,32 @@ def take_results(to: BlockWriter, target: CallTarget, number: int) -> None:
         else:
             raise Unsupported("the result of this call", span=target.span)
     to.flush()
+
+
+def store_arguments(to: BlockWriter, target: CallTarget, function: Function) -> None:
+    """Leave the arguments of a call of the system where Python finds them (``Slots.system``)."""
+    for place, (formal, given) in enumerate(zip(function.params, target.arguments)):
+        if isinstance(given, Sink):
+            value = to.constant(0, U64)
+        else:
+            value = to.as_type(_argument(to, formal, given), scalar_type(f"u{8 * formal.type.bytes}"))
+        wide = value.convert(U64)
+        assert isinstance(wide, NativeValue)
+        to.writer.do(f"store {vector_ll(U64)} {wide.vector()}, ptr {_system_cell(to, place)}, align 64")
+
+
+def load_results(to: BlockWriter, target: CallTarget, function: Function) -> None:
+    """Behind a call of the system: its result is taken from the first cell."""
+    to.restart()
+    for formal, result in zip(function.returns, target.returns):
+        found = to.value(U64, to.writer.op(f"load {vector_ll(U64)}, ptr {_system_cell(to, 0)}, align 64"))
+        value = to.as_type(found, formal.type)
+        if isinstance(result, Variable):
+            write_words(to, result, 0, value, to.mask)
+        elif isinstance(result, Register):
+            to.assign_register(result, to.as_type(found, result.type))
+    to.flush()
+
+
+def _system_cell(to: BlockWriter, place: int) -> str:
+    return to.frame.field("%st", to.frame.slots.system + 8 * LANES * place)

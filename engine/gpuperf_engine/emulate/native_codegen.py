@@ -32,7 +32,8 @@ class Generated:
     """What running a program's code needs to know. ``needs`` are the runtime functions it calls.
 
     ``slots`` and ``constants`` map, per function, indices of registers to ``(offset, same in all lanes)`` and to bit patterns;
-    ``report`` is where values are left for messages; ``watch`` how unwritten shared memory is known (``Context.WATCH``).
+    ``report`` is where values are left for messages, ``system`` where the arguments of system calls are; ``watch`` how unwritten
+    shared memory is known (``Context.WATCH``).
     """
 
     needs: tuple[str, ...]
@@ -42,6 +43,7 @@ class Generated:
     parameters_start: int
     stack_entries: int
     report: int
+    system: int
     watch: int
     slots: tuple[dict[int, tuple[int, bool]], ...]
     constants: tuple[dict[int, int], ...]
@@ -208,7 +210,7 @@ def generate(program: Program, watching: bool, threads: bool = False) -> tuple[s
     slots = frame.slots
     return text, Generated(
         needs, slots.bytes, slots.zero_start, slots.zero_bytes, slots.parameters_start, frame.stack_entries, slots.report,
-        1 if watching else 2, _slot_table(frame), _constant_table(frame),
+        slots.system, 1 if watching else 2, _slot_table(frame), _constant_table(frame),
     )  # fmt: skip
 
 

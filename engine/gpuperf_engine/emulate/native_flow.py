@@ -13,7 +13,7 @@ from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import CallTarget, Register
 from .native_barrier import write_barrier
-from .native_calls import pass_arguments, take_results
+from .native_calls import load_results, pass_arguments, store_arguments, take_results
 from .native_codegen import call_target
 from .native_layout import EXIT_CODE, RETURN_CODE, Event, State, Status
 from .native_values import LANES, NativeValue
@@ -284,7 +284,14 @@ def _call(to: BlockWriter) -> None:
     program = frame.program
     target = call_target(block)
     place = RETURN_CODE + block.index
-    if target.function is not None:
+    if target.function is not None and target.function.system is not None:
+        store_arguments(to, target, target.function)
+        frame.resumable.add(place)
+        to.flush()
+        frame.stop(str(place), Status.EVENT, Event.SYSTEM, str(block.index))
+        writer.start(f"r{block.index}")
+        load_results(to, target, target.function)
+    elif target.function is not None:
         number = program.function_of.get(target.function.name)
         if number is None:
             raise Unsupported(

@@ -107,7 +107,7 @@ class Worker:
             Context.ARENA: address_of(launch.memory.bytes) - GLOBAL_BASE,
             Context.SHADOW: address_of(launch.memory.shadow) - GLOBAL_BASE,
             Context.TABLE: address_of(launch.table),
-            Context.TABLE_ROWS: len(launch.table),
+            Context.TABLE_ROWS: len(launch.memory.allocations) + len(launch.memory.heap.blocks),
             Context.BLOCKS: address_of(self.blocks),
             Context.SITES: address_of(self.sites),
             Context.PREDICATED: address_of(self.predicated),
@@ -195,7 +195,7 @@ class Worker:
             size = self.launch.code.generated.state_bytes
             state = slot.states[index * size : (index + 1) * size]
             place = Place(self.launch.program, self.launch.plan, slot.get(Cta.INDEX), index)
-            found = slot.warps[index] = NativeWarp(self, place, state)
+            found = slot.warps[index] = NativeWarp(self, place, state, slot)
         found.worker = self
         return found
 
@@ -219,6 +219,7 @@ class Launch:
         #: kept while it runs, also if better code takes its place meanwhile
         self.library = code.library
         self.table = memory.table()
+        memory.heap.changed.clear()
         self.tids = _thread_ids(plan)
         self.params = np.frombuffer(plan.parameters + bytes(16), dtype=np.uint8).copy()
         self.symbols = np.ascontiguousarray(np.append(plan.symbols, np.uint64(0)))
@@ -276,6 +277,23 @@ class Launch:
         else:
             self.run_rounds(self.worker(), 0, self.plan.ctas)
 
+    def refresh_heap(self) -> None:
+        """Let compiled code know which blocks of the heap there are: their rows are the last of the table."""
+        heap, first = self.memory.heap, len(self.memory.allocations)
+        if not heap.changed:
+            return
+        rows = first + len(heap.blocks)
+        if rows > len(self.table):
+            self.table = np.concatenate([self.table, np.zeros((rows + 64, 4), np.int64)])
+        for number in heap.changed:
+            self.table[first + number] = heap.row(number)
+        freed = any(not heap.blocks[number].live for number in heap.changed)
+        heap.changed.clear()
+        for worker in self.workers:
+            struct.pack_into("<QQ", worker.context, Context.TABLE, address_of(self.table), rows)
+            if freed:  # what a site remembers may be of a block that is no more
+                worker.cache[:] = 0
+
     def run_rounds(self, worker: Worker, following: int, count: int) -> None:
         """CTAs ``following … count − 1`` on the deterministic schedule (see ``schedule``): rounds over a window of resident
         CTAs, in index order; one at a time in order-free programs."""
@@ -319,6 +337,7 @@ class Launch:
         for allocation in self.memory.allocations:
             if allocation.kind == "global":
                 made.update(self.memory.view(allocation))
+        made.update(np.ascontiguousarray(self.memory.heap_bytes))
         size = self.code.generated.state_bytes
         for slot in window:
             states = slot.states.copy().reshape(-1, size)

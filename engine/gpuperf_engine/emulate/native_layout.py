@@ -232,3 +232,5 @@ class Event:
     IN_PARTS = 17
     #: a matrix instruction without all lanes of its warp
     INCOMPLETE = 18
+    #: a call of a function of the system
+    SYSTEM = 19

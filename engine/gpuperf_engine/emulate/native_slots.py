@@ -54,6 +54,8 @@ class Slots:
             for register in sorted(crossing, key=lambda item: item.index):
                 self._place(number, register)
         self.report = self._take(8 * LANES, 64)
+        #: arguments of a call of the system, a vector of u64 each; the first is its result afterwards
+        self.system = self._take(8 * LANES * _most_arguments(program), 64)
         self.parameters_start = self.bytes = -(-self._next // 64) * 64
 
     def _take(self, size: int, align: int) -> int:
@@ -107,6 +109,12 @@ class Slots:
             for side in sides:
                 found |= program.blocks[side].live_in
         return frozenset(found)
+
+
+def _most_arguments(program: Program) -> int:
+    """Values that a call of a function of the system takes or gives, 0 without such calls."""
+    found = (item.system for block in program.blocks for item in block.instructions)
+    return max((max(len(item.arguments), 1) for item in found if item is not None), default=0)
 
 
 def _returned(function: Function) -> frozenset[Register]:

@@ -42,11 +42,12 @@ from .lanes_values import LaneValue, dtype_of
 from .memory import Access
 from .native_barrier import ArrivesInParts
 from .native_layout import EXIT_CODE, GATHER_CODE, RETURN_CODE, SYNC_CODE, Context, Event, State, Status, Wait
+from .system import SystemCall
 from .warp import AFTER, ALIGNED, AT_END, FRAME, REJOIN, WAIT, Entry, Meeting, Patience, Warp
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
-    from .native_launch import Worker
+    from .native_launch import Slot, Worker
 
 __all__ = ["NativeWarp"]
 
@@ -58,8 +59,9 @@ _BEHIND = 1 << 31
 class NativeWarp:
     """A warp's state. ``waits`` are the reasons of the ``WAIT`` entries of its stack, from the bottom up."""
 
-    def __init__(self, worker: Worker, place: Place, state: NDArray[np.uint8]) -> None:
+    def __init__(self, worker: Worker, place: Place, state: NDArray[np.uint8], slot: Slot) -> None:
         self.worker = worker
+        self.slot = slot
         self.where_it_is = place
         self.program = place.program
         self.state = state
@@ -241,6 +243,9 @@ class NativeWarp:
             blocks = self.program.blocks
             raise budget(self.place(), blocks[block if block < len(blocks) else 0], self.steps(), self.mask)
         event = self.header(State.EVENT)
+        if event == Event.SYSTEM:
+            self._call_system()
+            return
         splits = self.splits()
         if event == Event.PARK:
             exchange = self._exchange(self.block.index)
@@ -270,6 +275,32 @@ class NativeWarp:
             raise budget(
                 self.place(), self.program.blocks[self.header(State.DETAIL)], self.steps(), self.mask
             )
+
+    def _call_system(self) -> None:
+        """A call of a function of the system: its arguments are in the state, and there goes the result."""
+        instruction = self.program.blocks[self.header(State.DETAIL)].terminator
+        assert instruction is not None and instruction.system is not None
+        launch, plan = self.worker.launch, self.where_it_is.plan
+        start = launch.code.generated.system
+        cells = self.state[start : start + 256 * max(1, len(instruction.system.arguments))]
+        values = cells.view(np.uint64).reshape(-1, 32)
+        call = SystemCall(
+            instruction,
+            self.place(),
+            launch.memory,
+            self.mask,
+            tuple(row.copy() for row in values),
+            self._local_memory,
+            self.slot.shared[: plan.shared_bytes],
+        )
+        values[0] = call.perform()
+        launch.refresh_heap()
+
+    def _local_memory(self, lane: int) -> NDArray[np.uint8]:
+        """A lane's local memory, which lies in rows of one word of each lane."""
+        size, warp = self.program.local_bytes, self.where_it_is.warp
+        own = self.slot.local[warp * 32 * size : (warp + 1) * 32 * size]
+        return own.reshape(-1, 32, 4)[:, lane].reshape(-1)
 
     def _blocked(self, splits: Warp) -> EngineError:
         """No lane can go on: what they wait for is in their own warp."""

@@ -133,6 +133,17 @@ class Program:
         return tuple(item.uniform for item in self.uniformity)
 
     @cached_property
+    def system_effects(self) -> frozenset[str]:
+        """What the functions of the system that it calls do (``isa.system.SYSTEM_EFFECTS``)."""
+        found = (item.system for block in self.blocks for item in block.instructions)
+        return frozenset(item.effect for item in found if item is not None)
+
+    @property
+    def prints(self) -> bool:
+        """Whether threads may print: then CTAs run one after the other, so that the text comes in order."""
+        return "print" in self.system_effects
+
+    @cached_property
     def registers(self) -> int:
         """Estimated 32-bit registers per thread: the highest pressure of any function, plus what the ABI and addressing
         keep aside (two), at least 8; ptxas is exact (``gpuperf_resources = ptxas``)."""
@@ -452,6 +463,8 @@ def _order_free(instruction: Instruction, program: Program) -> bool:
         return instruction.spelling.space in ("shared", "local", "param", "const") or not observes_others(
             instruction
         )
+    if instruction.system is not None:
+        return not instruction.system.observes_heap
     if instruction.effect not in ("atomic", "reduction"):
         return instruction.effect not in ("special", "texture")
     if instruction.spelling.space == "shared":

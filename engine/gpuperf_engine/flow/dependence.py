@@ -98,7 +98,13 @@ class Dependence:
             return node.sources
         target = node.call
         if target is not None:
-            return (*self._pointer(node, target), *self._results.get(node, ()), *self.kept.get(node, ()))
+            given = self._system_arguments(node, target) if node.system is not None else ()
+            return (
+                *self._pointer(node, target),
+                *given,
+                *self._results.get(node, ()),
+                *self.kept.get(node, ()),
+            )
         parameter = self._parameter_read(node)
         found = (*self.uses[node], *self.kept.get(node, ()))
         return found if parameter is None else (*found, parameter)
@@ -115,6 +121,14 @@ class Dependence:
         if call.guard is not None:
             wanted.append(call.guard.register)
         return self.origins_of(call, wanted)
+
+    def _system_arguments(self, call: Instruction, target: CallTarget) -> Iterator[Node]:
+        """What the arguments of a call of the system come from: no function takes them over."""
+        for argument in target.arguments:
+            if isinstance(argument, Variable):
+                yield self._contents(argument)
+            elif isinstance(argument, Register):
+                yield from self.origins_of(call, [argument])
 
     def _build(self) -> None:
         program = self.program
@@ -154,6 +168,10 @@ class Dependence:
 
     def _link_call(self, call: Instruction, target: CallTarget) -> None:
         given = dict(zip(reads(call), self.uses[call]))
+        if call.system is not None:
+            for result in target.returns:
+                if isinstance(result, Variable):
+                    self._contents(result).sources.append(call)
         for number in self.program.callees(target):
             function, form = self.program.functions[number], self._forms[number]
             for formal, argument in zip(function.params, target.arguments):

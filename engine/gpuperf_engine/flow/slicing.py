@@ -9,7 +9,8 @@
 
 A read of memory in the slice brings in every write that may reach it, with its address, value and guard; those bring in theirs.
 A barrier with a result, and a ``.sync`` exchange at which lanes may meet lanes that stand at another, bring in those others.
-Branches, calls, barriers and ``trap`` always run. Warp-synchronising instructions run where lanes of a warp may get ahead of each
+Branches, calls, barriers and ``trap`` always run; ``printf`` does not, unless its result decides something, and kernels that use the
+heap (``malloc``) run whole. Warp-synchronising instructions run where lanes of a warp may get ahead of each
 other, for there they decide who waits for whom; elsewhere only if their result is wanted. So lanes part, meet and wait exactly as
 they do in the whole program, and every count of blocks and branches is the same.
 
@@ -56,9 +57,10 @@ def slice_program(dependence: Dependence, demand: str, aliases: Aliases | None =
     """The slice of a program for one of ``DEMANDS``. ``aliases`` is what the launch knows (``dependence.Aliases``)."""
     every = [item for block in dependence.program.blocks for item in block.instructions]
     if demand == "values":
-        whole = frozenset(every)
-        return Slice(demand, dependence, aliases, whole, whole)
+        return _whole(dependence, demand, aliases, every)
     split = any(item.may_split for item in dependence.program.uniformity)
+    if any(item.system is not None and item.system.observes_heap for item in every):
+        return _whole(dependence, demand, aliases, every)
     made = _Slicer(dependence, aliases, _partners(every, split))
     for node in dependence.guards.values():
         made.want(node)
@@ -68,8 +70,18 @@ def slice_program(dependence: Dependence, demand: str, aliases: Aliases | None =
     for instruction in dependence.program.predicated:
         made.want_guard(instruction)
     made.finish()
+    if any(item.system is not None and item.system.effect == "print" for item in made.complete):
+        return _whole(dependence, demand, aliases, every)
     guards = frozenset(dependence.program.predicated) - made.executed
     return Slice(demand, dependence, aliases, frozenset(made.executed), frozenset(made.complete), guards)
+
+
+def _whole(
+    dependence: Dependence, demand: str, aliases: Aliases | None, every: Iterable[Instruction]
+) -> Slice:
+    """Everything: what the heap gives depends on all calls before, what ``printf`` returns on its text."""
+    whole = frozenset(every)
+    return Slice(demand, dependence, aliases, whole, whole)
 
 
 class _Slicer:
@@ -142,6 +154,9 @@ def _keep(made: _Slicer, block: BasicBlock, instruction: Instruction, split: boo
         made.keep(instruction, ())
     elif effect == "indirect_branch":
         made.want(instruction)
+    elif instruction.system is not None:
+        if instruction.system.effect == "assert":
+            made.want(instruction)
     elif effect == "call":
         target = instruction.call
         made.keep(

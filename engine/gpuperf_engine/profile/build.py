@@ -97,7 +97,8 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         method=observation.method,
         method_reason=observation.method_reason,
         remarks=observation.remarks,
-        notes=(*kernel.module.notes, *_uninitialized(program, observation)),
+        notes=(*kernel.module.notes, *plan.console.notes, *_uninitialized(program, observation)),
+        printed=plan.console.text,
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import LaunchError, UnknownName, nearest
+from ..isa.system import SYSTEM_FUNCTIONS, SystemFunction
 from ..isa.types import ScalarType
 from ..source import SourcePosition, Span
 
@@ -241,6 +242,12 @@ class Instruction:
         first = self.operands[0] if self.operands else None
         return first if isinstance(first, CallTarget) else None
 
+    @property
+    def system(self) -> SystemFunction | None:
+        """The function of the system that a ``call`` calls, ``None`` for other calls and instructions."""
+        call = self.call if self.spelling.effect == "call" else None
+        return None if call is None or call.function is None else call.function.system
+
 
 class CurrentDevice(Protocol):
     """Where ``Function.symbol`` finds variables."""
@@ -291,6 +298,13 @@ class Function:
 
     #: what analyses derived from the function, by their own keys; never compared or printed
     memo: dict[object, object] = field(default_factory=dict, repr=False)
+
+    @property
+    def system(self) -> SystemFunction | None:
+        """What the system does if this is called: it is declared here as the system's function of that name, and has no body."""
+        found = None if self.defined else SYSTEM_FUNCTIONS.get(self.name)
+        sizes = tuple(tuple(item.size for item in group) for group in (self.params, self.returns))
+        return found if found is not None and sizes == (found.arguments, found.results) else None
 
     @property
     def param_bytes(self) -> int:

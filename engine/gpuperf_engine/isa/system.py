@@ -1,0 +1,60 @@
+"""Functions that the CUDA driver links into every program: declared in PTX, defined nowhere in it. PYTEST_DONT_REWRITE
+
+Sources: CUDA C++ Programming Guide, "Formatted Output", "Assertion" and "Dynamic Global Memory Allocation and Operations"; PTX
+Writer's Guide to Interoperability, "System Calls". A backend carries each out by its *effect*; analyses ask for that, never for
+the name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DEVICE_LAUNCH", "SYSTEM_EFFECTS", "SYSTEM_FUNCTIONS", "SystemFunction"]
+
+#: What a system function does.
+SYSTEM_EFFECTS: dict[str, str] = {
+    "print": "writes text that nothing on the device can read; its result counts the arguments",
+    "assert": "ends the launch with a message",
+    "allocate": "takes memory from the device's heap; which, depends on all that took and gave back before",
+    "free": "gives memory back to the device's heap",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SystemFunction:
+    """``arguments`` and ``results`` are the sizes of the parameters in bytes."""
+
+    name: str
+    effect: str
+    arguments: tuple[int, ...]
+    results: tuple[int, ...] = ()
+
+    @property
+    def observes_heap(self) -> bool:
+        """Whether what it does depends on the order of other threads' calls."""
+        return self.effect in ("allocate", "free")
+
+
+SYSTEM_FUNCTIONS: dict[str, SystemFunction] = {
+    item.name: item
+    for item in (
+        SystemFunction("vprintf", "print", (8, 8), (4,)),
+        # message, file, line, function, bytes per character
+        SystemFunction("__assertfail", "assert", (8, 8, 4, 8, 8)),
+        SystemFunction("malloc", "allocate", (8,), (8,)),
+        SystemFunction("free", "free", (8,)),
+    )
+}
+
+#: The device runtime of dynamic parallelism, which launches kernels from kernels.
+DEVICE_LAUNCH = frozenset(
+    (
+        "cudaDeviceSynchronize",
+        "cudaGetParameterBuffer",
+        "cudaGetParameterBufferV2",
+        "cudaLaunchDevice",
+        "cudaLaunchDeviceV2",
+        "cudaGraphLaunch",
+        "cudaGraphSetConditional",
+    )
+)

@@ -57,10 +57,11 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
     if form.constant and form.name == "bytes":
         return "16"
     if form.constant:
-        return "128" if form.name == "size" else "24" if form.name == "count" else "1"
+        return {"size": "128", "count": "24", "selector": "0"}.get(form.name, "1")
     if form.name == "fraction":
         return "0f3F000000"
-    fragment = spelling.effect == "matrix" and "*" in spelling.row.syntax and form.name != "stride"
+    fragment = spelling.effect == "matrix" and "*" in spelling.row.syntax
+    fragment = fragment and form.name not in ("stride", "metadata")
     if form.vector > 1 or fragment:
         return "{" + ", ".join(_register(form, (index + i) % 9) for i in range(form.vector)) + "}"
     return _register(form, index)

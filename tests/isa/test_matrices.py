@@ -25,9 +25,9 @@ BACKENDS = ("lanes", "native")
 
 
 def products() -> Iterator[Spelling]:
-    """Every spelling of mma."""
+    """Every spelling of mma with a dense A and no kind; for the others see ``test_sparse_matrices``."""
     for row in rows():
-        if row.name == "mma":
+        if row.name == "mma" and row.checked is None and "kind::" not in row.syntax:
             yield from spellings(row, 40)
 
 
@@ -55,7 +55,7 @@ def module(spelling: Spelling, before: str = "") -> str:
     body += [
         f"st.global.{held[result.type.name]} [%out+{8 * index}], %d{index};" for index in range(result.vector)
     ]
-    return f""".version 8.6
+    return f""".version 8.8
 .target sm_90
 .address_size 64
 .visible .entry k(.param .u64 in, .param .u64 out)

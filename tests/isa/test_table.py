@@ -162,7 +162,7 @@ def _check_types(spelling: Spelling, generator: random.Random) -> None:
     types = [form.type or PRED for form in forms] + [PRED] * spelling.reads_carry
     constants = [form.constant for form in forms] + [False] * spelling.reads_carry
     expected = [form.type for form in spelling.destinations for _ in range(form.vector)]
-    expected += [PRED] * spelling.writes_carry
+    expected += [PRED] * (spelling.writes_carry or spelling.row.checked is not None)
     moves = spelling.moves
     if moves is not None:
         moved = [scalar_type(f"b{8 * part.bytes}") for part in moves.parts for _ in range(part.count)]

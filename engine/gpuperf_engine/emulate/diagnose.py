@@ -27,6 +27,7 @@ __all__ = [
     "divergent_barrier",
     "lanes_of",
     "livelock",
+    "meaningless_operands",
     "stack_overflow",
     "thread_of",
     "too_deep",
@@ -123,6 +124,18 @@ def incomplete_warp(place: Place, instruction: Instruction, lanes: int) -> TrapE
         span=instruction.span,
         details=[place.thread(present[0]), *_source(instruction)],
         hint="all threads of the warp must: no branch around it that lanes take differently, and blocks of a multiple of 32 threads",
+    )
+
+
+def meaningless_operands(place: Place, instruction: Instruction, lanes: int) -> TrapError:
+    """Operands of a matrix instruction for which the manual gives no meaning."""
+    assert instruction.spelling.row.checked is not None
+    what, accepted = instruction.spelling.row.checked
+    return TrapError(
+        f"{instruction.opcode}: {what}",
+        span=instruction.span,
+        details=[place.thread(lanes_of(lanes)[0]), *_source(instruction)],
+        hint=accepted,
     )
 
 

@@ -19,7 +19,7 @@ from ..flow.operands import matched
 from ..isa.frame import evaluate
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Instruction, Vector
-from .diagnose import bad_member_mask, incomplete_warp, lanes_of
+from .diagnose import bad_member_mask, incomplete_warp, lanes_of, meaningless_operands
 from .lanes_matrix import MatrixRows
 from .lanes_operands import Prepare, Reader, destinations, every_lane, guard_of, lane_value, reader
 from .lanes_values import LaneValue, dtype_of
@@ -107,6 +107,8 @@ def perform(warp: LanesWarp, participants: int, parts: Sequence[tuple[Exchange, 
         results = first.rows(warp, participants, list(joint.values()))
     else:
         results = first.operation(first, participants, joint)
+        if first.spelling.row.checked is not None and (wrong := _ballot(results.pop(), participants)):
+            raise meaningless_operands(warp.place(), first.instruction, wrong)
     for exchange, lanes in parts:
         where = mask_array(lanes)
         for target, value in zip(exchange.targets, results):
@@ -177,7 +179,9 @@ def _nothing(exchange: Exchange, participants: int, joint: dict[str, LaneValue])
 
 
 def _matrix(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
-    return [lane_value(result) for result in evaluate(exchange.spelling, list(joint.values()))]
+    forms = [form for form in exchange.spelling.sources for _ in range(form.vector)]
+    values = [int(value.data[0]) if form.constant else value for form, value in zip(forms, joint.values())]
+    return [lane_value(result) for result in evaluate(exchange.spelling, values)]
 
 
 _OPERATIONS: dict[str, Callable[[Exchange, int, dict[str, LaneValue]], list[LaneValue]]] = {

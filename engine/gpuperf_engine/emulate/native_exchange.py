@@ -16,7 +16,7 @@ from ..isa.frame import evaluate
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction, Operand
 from .native_layout import SYNC_CODE, Event, Status
-from .native_matrix import PREFIX, matrix_types
+from .native_matrix import matrix_name, matrix_types
 from .native_rows import write_rows
 from .native_values import LANES, NativeValue, vector_ll
 
@@ -228,11 +228,17 @@ def _redux(exchange: _Exchange) -> list[NativeValue]:
 
 def _matrix(exchange: _Exchange) -> list[NativeValue]:
     to, spelling = exchange.to, exchange.instruction.spelling
-    values = [value.clean() for value in to.sources(exchange.instruction)]
+    given = to.sources(exchange.instruction)
+    forms = [form for form in spelling.sources for _ in range(form.vector)]
+    constants = [value.number or 0 for form, value in zip(forms, given) if form.constant]
+    values = [value.clean() for form, value in zip(forms, given) if not form.constant]
     _, returned = matrix_types(spelling)
     arguments = [(vector_ll(value.type), value.vector()) for value in values]
-    found = to.writer.call(f"{PREFIX}{spelling.opcode}", returned, *arguments)
+    found = to.writer.call(matrix_name(spelling, constants), returned, *arguments)
     types = [form.type for form in spelling.destinations for _ in range(form.vector) if form.type is not None]
+    if spelling.row.checked is not None:
+        wrong = to.value(PRED, to.writer.op(f"extractvalue {returned} {found}, {len(types)}"))
+        to.error(to.bits_of(wrong), Event.MEANINGLESS)
     return [
         to.value(type, to.writer.op(f"extractvalue {returned} {found}, {place}"))
         for place, type in enumerate(types)

@@ -234,3 +234,5 @@ class Event:
     INCOMPLETE = 18
     #: a call of a function of the system
     SYSTEM = 19
+    #: operands that mean nothing
+    MEANINGLESS = 20

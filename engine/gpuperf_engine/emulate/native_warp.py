@@ -31,6 +31,7 @@ from .diagnose import (
     divergent_barrier,
     incomplete_warp,
     lanes_of,
+    meaningless_operands,
     thread_of,
     too_deep,
     trap,
@@ -340,6 +341,8 @@ class NativeWarp:
             self._exchange(block.index).masks(cast("LanesWarp", self))
         if event == Event.INCOMPLETE:
             return incomplete_warp(place, block.instructions[0], self.mask)
+        if event == Event.MEANINGLESS:
+            return meaningless_operands(place, block.instructions[0], self.header(State.CULPRITS))
         if event in (Event.INDEX, Event.TARGET):
             return self._bad_target(instruction)
         if event == Event.STACK:

@@ -37,7 +37,8 @@ _HEAD = """\
 # Instructions
 
 Generated from the instruction table; do not edit. Each line is the PTX manual's, with the values of its modifiers. *PTX* and
-*sm* are the version and target that introduced it; single modifiers may need more. *Runs* says whether kernels with it can be
+*sm* are the version and target that introduced it; single modifiers may need more. `100a` is that target alone, `100f` is it and
+the higher ones of its family. *Runs* says whether kernels with it can be
 run; all others are parsed, checked and counted, and stop a run with an error that names them.
 
 Operands have the instruction's type unless another is named (`a:u32`; `wide` is twice its width, `imm` an integer constant);
@@ -78,7 +79,7 @@ def _table(group: list[Row]) -> Iterator[str]:
             row.category,
             row.unit,
             f"{row.since[0]}.{row.since[1]}",
-            f"{row.target}{row.variant}" if row.target else "",
+            " ".join(row.only) or (f"{row.target}{row.variant}" if row.target else ""),
             "yes" if row.runs else "counts only",
         )
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -30,7 +30,8 @@ effect                      ``evaluate(spelling, sources)``
 ``exchange`` vote, match,   none: the handler reads ``spelling.modifiers`` (``mode``)
 activemask, elect
 ``barrier`` with ``.red``   none: ``modifiers["op"]`` is ``popc``, ``and`` or ``or``
-``matrix`` mma, movmatrix   the instruction's own, on the fragments of all 32 lanes
+``matrix`` mma, movmatrix   the instruction's own, on the fragments of all 32 lanes; if ``row.checked``, then as the last result
+                            the lanes whose operands mean nothing
 ``matrix`` ldmatrix         the four words of the row at each lane's address → fragments
 ``matrix`` stmatrix         fragments → the four words of the row at each lane's address
 all others                  none
@@ -140,14 +141,15 @@ def _make_plan(spelling: Spelling) -> _Plan:
         flushed = frozenset((own if SCALAR_TYPES[own].is_float else "f32",))
     folded = spelling.effect in _FOLDED_EFFECTS or spelling.space is not None
     types = [form.type for form in spelling.destinations for _ in range(form.vector)]
-    if spelling.writes_carry:
+    elements = [form for form in spelling.sources for _ in range(form.vector)]
+    if spelling.writes_carry or row.checked is not None:
         types.append(scalar_type("pred"))
     return _Plan(
         row.meaning,
         keywords,
         flushed,
         lanes,
-        tuple(index for index, form in enumerate(spelling.sources) if form.constant),
+        tuple(index for index, form in enumerate(elements) if form.constant),
         bool(modifiers.get("sat")) and "sat" not in row.asks,
         bool(modifiers.get("relu")) and "relu" not in row.asks,
         None if folded else tuple(types),

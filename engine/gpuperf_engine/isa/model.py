@@ -131,10 +131,12 @@ class Row:
     ``modifiers`` maps slot names to their value sets, ``requires`` modifier values (or several, separated by spaces: those
     together) to the ``(version, target)`` they need beyond the row's own ``since`` and ``target``; ``also`` is a later
     version from which on a lower target has it too; ``removed`` is the ``(version, target)`` from which on, both, the
-    instruction is no longer there; ``variant`` is ``a`` if only targets like ``sm_90a`` have it. ``flop`` is the kind of
-    floating-point operation done per thread and lane of the type (``FLOPS``). ``asks`` are the modifiers that the meaning
-    takes as keywords; ``moves`` gives the accesses that the lanes of a warp make together; ``whole`` says that it takes packed
-    values whole, not lane by lane. ``words`` are
+    instruction is no longer there; ``variant`` is ``a`` if only targets like ``sm_90a`` have it; ``only`` are the targets
+    that have it where higher ones do not: ``100a`` is that target, ``100f`` it and the higher ones of its family, with
+    ``f`` or ``a``. ``flop`` is the kind of floating-point operation done per thread and lane of the type (``FLOPS``). ``asks``
+    are the modifiers that the meaning takes as keywords; ``moves`` gives the accesses that the lanes of a warp make together;
+    ``whole`` says that it takes packed values whole, not lane by lane; ``checked`` says that the last result of the meaning are
+    the lanes whose operands mean nothing, with what to call that and what is accepted. ``words`` are
     all that any place of the opcode takes. ``selectors`` maps the slots of operands to what stands there (``SELECTORS``).
     """
 
@@ -153,8 +155,10 @@ class Row:
     also: tuple[Version, int] | None = None
     removed: tuple[Version, int] | None = None
     variant: str = ""
+    only: tuple[str, ...] = ()
     reads_carry: bool = False
     whole: bool = False
+    checked: tuple[str, str] | None = None
     asks: tuple[str, ...] = ()
     pattern: tuple[Item, ...] = field(default=(), repr=False)
     words: frozenset[str] = field(default=frozenset(), repr=False)

@@ -70,9 +70,11 @@ def instruction(
     also: tuple[Version, int] | None = None,
     removed: tuple[Version, int] | None = None,
     variant: str = "",
+    only: str = "",
     flop: str = "",
     reads_carry: bool = False,
     whole: bool = False,
+    checked: tuple[str, str] | None = None,
     valid: Constraint | None = None,
     selectors: Mapping[str, str] | None = None,
     moves: Callable[[Mapping[str, Modifier]], Moves] | None = None,
@@ -83,7 +85,8 @@ def instruction(
 
     ``since`` is the PTX version, ``target`` the SM number (80 for ``sm_80``) that introduced the line; ``requires`` gives
     both for single modifier values, ``also`` a later version with a lower target; ``removed`` where it ended; ``variant``
-    is ``a`` if only ``sm_90a``-like targets have it. ``valid`` says why a combination of modifiers is not
+    is ``a`` if only ``sm_90a``-like targets have it, ``only`` names the targets that have it (``100f 120a``) in place of
+    ``target``. ``valid`` says why a combination of modifiers is not
     allowed. ``selectors`` names what may be chosen of operands (``selectors.SELECTORS``). Value sets are tuples or words in one
     string. Raises ``ValueError`` for a row that contradicts itself.
     """
@@ -101,15 +104,17 @@ def instruction(
             unit=unit,
             effect=effect,
             since=since,
-            target=target,
+            target=min((int(name[:-1]) for name in only.split()), default=target),
             requires=dict(requires or {}),
             documentation=documentation or (meaning.__doc__ or "").strip(),
             flop=flop,
             also=also,
             removed=removed,
             variant=variant,
+            only=tuple(only.split()),
             reads_carry=reads_carry,
             whole=whole,
+            checked=checked,
             valid=valid,
             selectors=dict(selectors or {}),
             moves=moves,
@@ -341,6 +346,14 @@ def needs(spelling: Spelling) -> tuple[Version, int]:
     return version, target
 
 
+def _is_of(target: int, variant: str, name: str) -> bool:
+    """Whether a target is the one of that name, or belongs to its family (manual: ".target")."""
+    number = int(name[:-1])
+    if name.endswith("a"):
+        return target == number and variant == "a"
+    return target >= number and target // 10 == number // 10 and variant in ("a", "f")
+
+
 def check_available(spelling: Spelling, version: Version, target: int, variant: str = "") -> None:
     """Raises ``PtxError`` (without position) if the module's ``.version`` or ``.target`` lacks this spelling.
 
@@ -355,6 +368,13 @@ def check_available(spelling: Spelling, version: Version, target: int, variant: 
             f"{spelling.opcode} needs .version {need_version[0]}.{need_version[1]}, "
             f"this module has {version[0]}.{version[1]}",
             hint=f"write .version {need_version[0]}.{need_version[1]} or higher",
+        )
+    only = spelling.row.only
+    if only and not any(_is_of(target, variant, name) for name in only):
+        named = " or ".join(f"sm_{name}" for name in only)
+        raise PtxError(
+            f"{spelling.opcode} is for .target {named} alone, this module has sm_{target}{variant}",
+            hint=f"compile for sm_{only[0]}" + (" (or one of its family)" if only[0].endswith("f") else ""),
         )
     if target < need_target or (spelling.row.variant and not variant):
         suffix = spelling.row.variant

@@ -1,8 +1,6 @@
 """Matrix instructions of a warp (manual: mma, ldmatrix, stmatrix, movmatrix). PYTEST_DONT_REWRITE
 
-Products are exact. Floating-point sums begin with c and add the products in ascending k in double precision; the sum is rounded
-once, to nearest even, to the type of d. (Hardware sums in another order and with fewer bits; the manual leaves both open.) For
-``.f64`` every step is one ``fma``, as the manual says.
+What products mean stands in ``products``; those of sparse matrices in ``sparse``.
 """
 
 from __future__ import annotations
@@ -10,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..fragments import LANES, Layout, Move, Moves, Place, Tile, gather, layouts
+from ..fragments import LANES, Move, Moves
 from ..table import instruction
-from ..types import ScalarType, scalar_type
-from ..words import Value, choose, concat, fma, maximum, minimum, permute, popc, split
-from .narrow import FORMATS, from_eight
+from ..words import Value, choose, concat, permute, split
+from .products import Product
 
 MATRIX: dict[str, Any] = {"category": "matrix", "unit": "tensor", "effect": "matrix"}
 SHARED: dict[str, Any] = {
@@ -76,7 +73,6 @@ def movmatrix(a: Value) -> Value:
     return transpose(a)
 
 
-F32, F64, U32, S32, S64 = (scalar_type(name) for name in ("f32", "f64", "u32", "s32", "s64"))
 #: a lane's two elements of a transposed 8×8 matrix: the lanes that hold them, and whether in their upper half
 _ROWS = [tuple(4 * (2 * (lane % 4) + half) + lane // 8 for lane in range(LANES)) for half in (0, 1)]
 _UPPER = tuple(lane // 4 % 2 == 1 for lane in range(LANES))
@@ -86,192 +82,6 @@ def transpose(fragment: Value) -> Value:
     """An 8×8 matrix of 16-bit elements, rows for columns."""
     low, high = split(fragment, 2)
     return concat([choose(_UPPER, permute(high, rows), permute(low, rows)) for rows in _ROWS])
-
-
-Numbers = Callable[[Value, int], Sequence[Value]]
-
-
-def _halves(name: str) -> Callable[[Value], Sequence[Value]]:
-    return lambda register: [half.bits(scalar_type(name)).convert(F32) for half in split(register, 2)]
-
-
-def _tf32(register: Value) -> Sequence[Value]:
-    """The low 13 bits are no part of the number."""
-    return [(register.bits(U32) & 0xFFFFE000).bits(F32)]
-
-
-def _integers(name: str) -> Callable[[Value], Sequence[Value]]:
-    bits, signed = int(name[1:]), name[0] == "s"
-
-    def unpack(register: Value) -> Sequence[Value]:
-        whole = register.bits(S32 if signed else U32)
-        return [
-            ((whole << (32 - bits * (place + 1))) >> (32 - bits)).bits(S32) for place in range(32 // bits)
-        ]
-
-    return unpack
-
-
-def _eights(name: str) -> Callable[[Value], Sequence[Value]]:
-    return lambda register: [
-        from_eight(byte, FORMATS[f"{name}x2"]).convert(F64) for byte in split(register, 4)
-    ]
-
-
-UNPACK: dict[str, Callable[[Value], Sequence[Value]]] = {
-    "f16": _halves("f16"),
-    "bf16": _halves("bf16"),
-    "tf32": _tf32,
-    "f64": lambda register: [register.bits(F64)],
-    "b1": lambda register: [register.bits(U32)],
-    **{name: _integers(name) for name in ("u8", "s8", "u4", "s4")},
-    **{name: _eights(name) for name in ("e4m3", "e5m2")},
-}
-PER_REGISTER = {
-    "f16": 2,
-    "bf16": 2,
-    "tf32": 1,
-    "f64": 1,
-    "b1": 1,
-    "u8": 4,
-    "s8": 4,
-    "u4": 8,
-    "s4": 8,
-    "e4m3": 4,
-    "e5m2": 4,
-}
-
-
-class _Fetched:
-    """The elements of one matrix as the lanes want them; every distribution over the lanes is made once."""
-
-    def __init__(self, fragment: Sequence[Value], layout: Layout, type: ScalarType) -> None:
-        self.fragment, self.layout, self.type = fragment, layout, type
-        self.moved: dict[tuple[int, tuple[int, ...]], Value] = {}
-
-    def __call__(self, wanted: list[Place]) -> Value:
-        """In every lane the element that it wants."""
-        found: Value | None = None
-        for element, lanes, marked in gather(self.layout, len(self.fragment), wanted):
-            value = self.moved.get((element, lanes))
-            if value is None:
-                value = self.moved[element, lanes] = permute(self.fragment[element], lanes).convert(self.type)
-            found = value if found is None else choose(marked, value, found)
-        assert found is not None
-        return found
-
-
-def _multiply(
-    a: Sequence[Value],
-    b: Sequence[Value],
-    c: Sequence[Value],
-    shape: tuple[Layout, Layout, Layout, Layout],
-    depth: int,
-    step: Callable[[Value, Value, Value], Value],
-) -> list[Value]:
-    """The elements of D: ``step(a, b, sum)`` over k from the elements of C on."""
-    left, right, before, after = shape
-    type = F64 if a[0].type.is_float else a[0].type
-    first, second, third = _Fetched(a, left, type), _Fetched(b, right, type), _Fetched(c, before, c[0].type)
-    made = []
-    for element in range(len(c)):
-        places = [after(lane, element) for lane in range(LANES)]
-        total = third(places)
-        for k in range(depth):
-            x = first([(pair, row, k) for pair, row, _ in places])
-            y = second([(pair, k, column) for pair, _, column in places])
-            total = step(x, y, total)
-        made.append(total)
-    return made
-
-
-def _sum(a: Value, b: Value, total: Value) -> Value:
-    return total + a * b
-
-
-def sizes(shape: str) -> tuple[int, int, int]:
-    """m, n and k of a shape such as ``m16n8k16``."""
-    m, _, rest = shape[1:].partition("n")
-    n, _, k = rest.partition("k")
-    return int(m), int(n), int(k)
-
-
-class Product:
-    """The meaning of one shape and its types: d = a · b + c. ``counts`` are the registers of a, b and c."""
-
-    def __init__(
-        self,
-        shape: str,
-        result: str,
-        left: str,
-        right: str,
-        counts: tuple[int, int, int],
-        added: str = "",
-        tiles: bool = False,
-    ) -> None:
-        self.left, self.right, self.result, self.added = left, right, result, added or result
-        self.rows, self.columns, self.depth = sizes(shape)
-        self.counts, self.shape, self.tiles = counts, shape, tiles
-
-    def __call__(
-        self, registers: Sequence[Value], *, layout: tuple[str, str] = ("row", "col"), left: str = "", right: str = "",
-        rounding: str = "rn", satfinite: bool = False, op: str = "",
-    ) -> tuple[Value, ...]:  # fmt: skip
-        left, right = left or self.left, right or self.right
-        first, second = self.counts[0], self.counts[0] + self.counts[1]
-        a = [number for register in registers[:first] for number in UNPACK[left](register)]
-        b = [number for register in registers[first:second] for number in UNPACK[right](register)]
-        depth = self.depth // 32 if left == "b1" else self.depth
-        if self.tiles:
-            bits = 64 if left == "f64" else 32 // PER_REGISTER[left]
-            tiles = Tile(self.rows, depth, bits), Tile(depth, self.columns, bits)
-            sums = [
-                Tile(self.rows, self.columns, scalar_type(name).bits) for name in (self.added, self.result)
-            ]
-            a, b = a[: tiles[0].elements], b[: tiles[1].elements]
-            before, after = (each.place("row") for each in sums)
-            shape = tiles[0].place(layout[0]), tiles[1].place(layout[1]), before, after
-        else:
-            volta = self.shape == "m8n8k4" and left == "f16"
-            singles = (*layout, self.added == "f32", self.result == "f32") if volta else None
-            shape = layouts(self.rows, PER_REGISTER[left], singles)
-        c = self._accumulators(registers[second:], satfinite)
-        step: Callable[[Value, Value, Value], Value] = _sum
-        if left == "f64":
-            step = lambda x, y, total: fma(x, y, total, rounding)  # noqa: E731
-        elif left == "b1":
-            step = lambda x, y, total: total + popc(x & y if op == "and" else x ^ y).bits(total.type)  # noqa: E731
-        elif satfinite:
-            step = lambda x, y, total: total + (x * y).convert(S64)  # noqa: E731
-        return self._packed(_multiply(a, b, c, shape, depth, step))
-
-    def _accumulators(self, registers: Sequence[Value], satfinite: bool) -> list[Value]:
-        if self.added == "f16":
-            return [
-                half.bits(scalar_type("f16")).convert(F64)
-                for register in registers
-                for half in split(register, 2)
-            ]
-        if self.added == "s32":
-            return [
-                register.bits(S32).convert(S64) if satfinite else register.bits(S32) for register in registers
-            ]
-        return [register.bits(scalar_type(self.added)).convert(F64) for register in registers]
-
-    def _packed(self, results: list[Value]) -> tuple[Value, ...]:
-        if self.result == "f16":
-            halves = [value.convert(scalar_type("f16"), rounding="rn") for value in results]
-            return tuple(concat(halves[place : place + 2]) for place in range(0, len(halves), 2))
-        if self.result == "s32":
-            return tuple(value if value.type == S32 else _clamped(value) for value in results)
-        return tuple(
-            value if value.type.name == self.result else value.convert(F32, rounding="rn")
-            for value in results
-        )
-
-
-def _clamped(value: Value) -> Value:
-    return minimum(maximum(value, -(1 << 31)), (1 << 31) - 1).convert(S32)
 
 
 _PRODUCT = "d = a · b + c on fragments of a warp."
@@ -412,3 +222,23 @@ _typed(
     since=(8, 4),
     target=89,
 )
+for _shape, _a, _b in (("m16n8k16", 2, 1), ("m16n8k32", 4, 2)):
+    for _d, _n, _held in (("f16", 2, "b32"), ("f32", 4, "f32")):
+        if (_shape, _d) != ("m16n8k32", "f32"):
+            _typed(
+                f"mma.sync.aligned.{_shape}.row.col.{_d}.atype.btype.{_d} d:{_held}*{_n}, a:b32*{_a}, b:b32*{_b}, c:{_held}*{_n}",
+                Product(_shape, _d, "", "", (_a, _b, _n)),
+                atype="e4m3 e5m2",
+                btype="e4m3 e5m2",
+                since=(8, 7),
+                target=89,
+            )
+for _d, _n, _held in (("f16", 2, "b32"), ("f32", 4, "f32")):
+    _typed(
+        f"mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.{_d}.atype.btype.{_d} d:{_held}*{_n}, a:b32*4, b:b32*2, c:{_held}*{_n}",
+        Product("m16n8k32", _d, "", "", (4, 2, _n)),
+        atype="e4m3 e5m2 e3m2 e2m3 e2m1",
+        btype="e4m3 e5m2 e3m2 e2m3 e2m1",
+        since=(8, 7),
+        only="120f",
+    )

@@ -12,7 +12,8 @@ from ..fragments import Tile
 from ..table import instruction
 from ..types import scalar_type
 from ..words import Value, concat, split
-from .matrix import MATRIX, Product, sizes
+from .matrix import MATRIX
+from .products import Product, sizes
 
 MOVES: dict[str, Any] = {
     "category": "matrix",

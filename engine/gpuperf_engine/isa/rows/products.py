@@ -1,0 +1,263 @@
+"""What matrix products mean: fragments of a warp as numbers, their products and sums. PYTEST_DONT_REWRITE
+
+Products are exact. Floating-point sums begin with c and add the products in ascending k in double precision (of a sparse matrix
+A: in the order in which its elements are stored); the sum is rounded once, to nearest even, to the type of d. (Hardware sums
+in another order and with fewer bits; the manual leaves both open.) For ``.f64`` every step is one ``fma``, as the manual says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ..fragments import LANES, Layout, Place, Tile, gather, layouts
+from ..types import ScalarType, scalar_type
+from ..words import Value, choose, concat, fma, maximum, minimum, permute, popc, select, split
+from .narrow import FORMATS, from_eight
+
+__all__ = [
+    "F32",
+    "F64",
+    "PER_REGISTER",
+    "S32",
+    "S64",
+    "U32",
+    "UNPACK",
+    "Fetched",
+    "Pairs",
+    "Product",
+    "dense",
+    "sizes",
+    "small_number",
+]
+
+F32, F64, U32, S32, S64 = (scalar_type(name) for name in ("f32", "f64", "u32", "s32", "s64"))
+
+
+def _halves(name: str) -> Callable[[Value], Sequence[Value]]:
+    return lambda register: [half.bits(scalar_type(name)).convert(F32) for half in split(register, 2)]
+
+
+def _tf32(register: Value) -> Sequence[Value]:
+    """The low 13 bits are no part of the number."""
+    return [(register.bits(U32) & 0xFFFFE000).bits(F32)]
+
+
+def _integers(name: str) -> Callable[[Value], Sequence[Value]]:
+    bits, signed = int(name[1:]), name[0] == "s"
+
+    def unpack(register: Value) -> Sequence[Value]:
+        whole = register.bits(S32 if signed else U32)
+        return [
+            ((whole << (32 - bits * (place + 1))) >> (32 - bits)).bits(S32) for place in range(32 // bits)
+        ]
+
+    return unpack
+
+
+def _eights(name: str) -> Callable[[Value], Sequence[Value]]:
+    return lambda register: [
+        from_eight(byte, FORMATS[f"{name}x2"]).convert(F64) for byte in split(register, 4)
+    ]
+
+
+def small_number(code: Value, mantissa: int, bias: int) -> Value:
+    """The magnitude (f32) of a format without sign and special values: an exponent above a mantissa of some bits."""
+    exponent = code >> mantissa
+    normal = exponent.compare("ne", 0)
+    significand = (code & ((1 << mantissa) - 1)) + select(normal, code.constant(1 << mantissa, U32), 0)
+    scale = (maximum(exponent, 1) + (127 - bias - mantissa)) << 23
+    return significand.convert(F32, rounding="rn") * scale.bits(F32)
+
+
+def _narrow(bits: int, mantissa: int, bias: int, every: int, low: int) -> Callable[[Value], Sequence[Value]]:
+    """Formats of 4 and 6 bits: sign, exponent, mantissa; one in every so many bits of a register, from the bit ``low`` on."""
+    sign = 1 << (bits - 1)
+
+    def unpack(register: Value) -> Sequence[Value]:
+        found = []
+        for place in range(32 // every):
+            code = (register.bits(U32) >> (every * place + low)) & (2 * sign - 1)
+            magnitude = small_number(code & (sign - 1), mantissa, bias).bits(U32)
+            found.append((magnitude | ((code & sign) << (32 - bits))).bits(F32))
+        return found
+
+    return unpack
+
+
+#: types of elements; ``e2m1x8`` are eight in a register, of the others without a ``.kind`` of 4 bits each has a byte (manual: cvt, and
+#: ``.kind::f8f6f4`` of tcgen05.mma: 4-bit numbers lie in the middle of it, 6-bit numbers in its low bits)
+UNPACK: dict[str, Callable[[Value], Sequence[Value]]] = {
+    "f16": _halves("f16"),
+    "bf16": _halves("bf16"),
+    "tf32": _tf32,
+    "f64": lambda register: [register.bits(F64)],
+    "b1": lambda register: [register.bits(U32)],
+    **{name: _integers(name) for name in ("u8", "s8", "u4", "s4")},
+    **{name: _eights(name) for name in ("e4m3", "e5m2")},
+    "e2m3": _narrow(6, 3, 1, 8, 0),
+    "e3m2": _narrow(6, 2, 3, 8, 0),
+    "e2m1": _narrow(4, 1, 1, 8, 2),
+    "e2m1x8": _narrow(4, 1, 1, 4, 0),
+}
+PER_REGISTER = {
+    "f16": 2,
+    "bf16": 2,
+    "tf32": 1,
+    "f64": 1,
+    "b1": 1,
+    "u8": 4,
+    "s8": 4,
+    "u4": 8,
+    "s4": 8,
+    "e4m3": 4,
+    "e5m2": 4,
+    "e2m3": 4,
+    "e3m2": 4,
+    "e2m1": 4,
+    "e2m1x8": 8,
+}
+
+
+class Fetched:
+    """The elements of one matrix as the lanes want them; every distribution over the lanes is made once."""
+
+    def __init__(self, fragment: Sequence[Value], layout: Layout, type: ScalarType) -> None:
+        self.fragment, self.layout, self.type = fragment, layout, type
+        self.moved: dict[tuple[int, tuple[int, ...]], Value] = {}
+
+    def __call__(self, wanted: list[Place]) -> Value:
+        """In every lane the element that it wants."""
+        found: Value | None = None
+        for element, lanes, marked in gather(self.layout, len(self.fragment), wanted):
+            value = self.moved.get((element, lanes))
+            if value is None:
+                value = self.moved[element, lanes] = permute(self.fragment[element], lanes).convert(self.type)
+            found = value if found is None else choose(marked, value, found)
+        assert found is not None
+        return found
+
+
+#: the two factors of each product of an element of D, in order, from the places of the lanes
+Pairs = Callable[[list[Place]], Iterator[tuple[Value, Value]]]
+
+
+def dense(first: Fetched, second: Fetched, depth: int) -> Pairs:
+    def pairs(places: list[Place]) -> Iterator[tuple[Value, Value]]:
+        for k in range(depth):
+            x = first([(pair, row, k) for pair, row, _ in places])
+            yield x, second([(pair, k, column) for pair, _, column in places])
+
+    return pairs
+
+
+def _add_up(
+    c: Sequence[Value],
+    before: Layout,
+    after: Layout,
+    pairs: Pairs,
+    step: Callable[[Value, Value, Value], Value],
+) -> list[Value]:
+    """The elements of D: ``step(x, y, sum)`` over the pairs of factors from the elements of C on."""
+    start = Fetched(c, before, c[0].type)
+    made = []
+    for element in range(len(c)):
+        places = [after(lane, element) for lane in range(LANES)]
+        total = start(places)
+        for x, y in pairs(places):
+            total = step(x, y, total)
+        made.append(total)
+    return made
+
+
+def _sum(a: Value, b: Value, total: Value) -> Value:
+    return total + a * b
+
+
+def sizes(shape: str) -> tuple[int, int, int]:
+    """m, n and k of a shape such as ``m16n8k16``."""
+    m, _, rest = shape[1:].partition("n")
+    n, _, k = rest.partition("k")
+    return int(m), int(n), int(k)
+
+
+class Product:
+    """The meaning of one shape and its types: d = a · b + c. ``counts`` are the registers of a, b and c."""
+
+    def __init__(
+        self,
+        shape: str,
+        result: str,
+        left: str,
+        right: str,
+        counts: tuple[int, int, int],
+        added: str = "",
+        tiles: bool = False,
+    ) -> None:
+        self.left, self.right, self.result, self.added = left, right, result, added or result
+        self.rows, self.columns, self.depth = sizes(shape)
+        self.counts, self.shape, self.tiles = counts, shape, tiles
+
+    def __call__(
+        self, registers: Sequence[Value], *, layout: tuple[str, str] = ("row", "col"), left: str = "", right: str = "",
+        rounding: str = "rn", satfinite: bool = False, op: str = "", around: Callable[[Fetched, Fetched], Pairs] | None = None,
+    ) -> tuple[Value, ...]:  # fmt: skip
+        """The registers of d. ``around`` says which elements are multiplied, if not all of them."""
+        left, right = left or self.left, right or self.right
+        begin, end = self.counts[0], self.counts[0] + self.counts[1]
+        a = [number for register in registers[:begin] for number in UNPACK[left](register)]
+        b = [number for register in registers[begin:end] for number in UNPACK[right](register)]
+        depth = self.depth // 32 if left == "b1" else self.depth
+        if self.tiles:
+            bits = 64 if left == "f64" else 32 // PER_REGISTER[left]
+            tiles = Tile(self.rows, depth, bits), Tile(depth, self.columns, bits)
+            sums = [
+                Tile(self.rows, self.columns, scalar_type(name).bits) for name in (self.added, self.result)
+            ]
+            a, b = a[: tiles[0].elements], b[: tiles[1].elements]
+            before, after = (each.place("row") for each in sums)
+            shape = tiles[0].place(layout[0]), tiles[1].place(layout[1]), before, after
+        else:
+            volta = self.shape == "m8n8k4" and left == "f16"
+            singles = (*layout, self.added == "f32", self.result == "f32") if volta else None
+            shape = layouts(self.rows, PER_REGISTER[left], singles)
+        c = self._accumulators(registers[end : end + self.counts[2]], satfinite)
+        step: Callable[[Value, Value, Value], Value] = _sum
+        if left == "f64":
+            step = lambda x, y, total: fma(x, y, total, rounding)  # noqa: E731
+        elif left == "b1":
+            step = lambda x, y, total: total + popc(x & y if op == "and" else x ^ y).bits(total.type)  # noqa: E731
+        elif satfinite:
+            step = lambda x, y, total: total + (x * y).convert(S64)  # noqa: E731
+        placed_a, placed_b, before, after = shape
+        type = F64 if a[0].type.is_float else a[0].type
+        first, second = Fetched(a, placed_a, type), Fetched(b, placed_b, type)
+        pairs = dense(first, second, depth) if around is None else around(first, second)
+        return self._packed(_add_up(c, before, after, pairs, step))
+
+    def _accumulators(self, registers: Sequence[Value], satfinite: bool) -> list[Value]:
+        if self.added == "f16":
+            return [
+                half.bits(scalar_type("f16")).convert(F64)
+                for register in registers
+                for half in split(register, 2)
+            ]
+        if self.added == "s32":
+            return [
+                register.bits(S32).convert(S64) if satfinite else register.bits(S32) for register in registers
+            ]
+        return [register.bits(scalar_type(self.added)).convert(F64) for register in registers]
+
+    def _packed(self, results: list[Value]) -> tuple[Value, ...]:
+        if self.result == "f16":
+            halves = [value.convert(scalar_type("f16"), rounding="rn") for value in results]
+            return tuple(concat(halves[place : place + 2]) for place in range(0, len(halves), 2))
+        if self.result == "s32":
+            return tuple(value if value.type == S32 else _clamped(value) for value in results)
+        return tuple(
+            value if value.type.name == self.result else value.convert(F32, rounding="rn")
+            for value in results
+        )
+
+
+def _clamped(value: Value) -> Value:
+    return minimum(maximum(value, -(1 << 31)), (1 << 31) - 1).convert(S32)

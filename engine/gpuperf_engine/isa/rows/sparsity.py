@@ -1,0 +1,189 @@
+"""Products with a sparse matrix A (manual: mma.sp) and with scaled blocks (mma with .block_scale). PYTEST_DONT_REWRITE
+
+Of A only the elements that may be other than zero are stored; *metadata* says where they belong (manual, "Sparse matrix storage").
+They lie in the registers as a matrix of half as many columns would. Scale factors multiply the elements, exactly, before these
+are multiplied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..fragments import LANES, Place
+from ..types import scalar_type
+from ..words import Value, choose, permute, select
+from .products import F32, F64, U32, Fetched, Pairs, small_number
+
+__all__ = ["Scales", "Sparsity"]
+
+U64 = scalar_type("u64")
+#: each lane's quad, as the first of its lanes
+_QUADS = [lane // 4 * 4 for lane in range(LANES)]
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """Where the stored elements of a shape belong.
+
+    ``bits`` of an element decide the granularity: 1:2 for 32 bits, 2:4 for 16 and 8, pairs in 4:8 for 4. ``depth`` is that of the
+    product, of which half is stored. A word of metadata is for one row, or for the same 16 bits of two rows eight apart; ``segments``
+    are the pieces of k with words of their own.
+    """
+
+    bits: int
+    depth: int
+    segments: int
+
+    @property
+    def threads(self) -> int:
+        """How many threads of a quad hold metadata."""
+        return self.segments * (1 if self.bits >= 16 else 2)
+
+    def _candidates(self, stored: int) -> list[int]:
+        """The k that an element may have; which of them, its index says."""
+        if self.bits == 32:
+            return [2 * stored, 2 * stored + 1]
+        if self.bits == 4:
+            return [8 * (stored // 4) + 2 * place + stored % 2 for place in range(4)]
+        return [4 * (stored // 2) + place for place in range(4)]
+
+    def _index(self, stored: int) -> tuple[int, ...]:
+        """Where in its row's part of the word the bits of an element's index are, low bit first."""
+        within = stored % (self.depth // 2 // self.segments)
+        if self.bits == 32:  # 0b0100 is the first, 0b1110 the second
+            return (4 * within + 1,)
+        first = 2 * (within // 2 if self.bits == 4 else within)
+        return first, first + 1
+
+    def pairs(self, first: Fetched, second: Fetched, metadata: Value, selector: int) -> Pairs:
+        """The stored elements of A with those of B that they belong to."""
+        base = selector % (4 // self.threads) * self.threads
+        word = metadata.bits(U32)
+        parts: dict[tuple[int, int], Value] = {}
+        bits: dict[tuple[int, int, int], Value] = {}
+
+        def part(half: int, segment: int) -> Value:
+            found = parts.get((half, segment))
+            if found is None:
+                holder = base + (segment if self.bits >= 16 else 2 * segment + half)
+                found = permute(word, tuple(quad + holder for quad in _QUADS))
+                found = parts[half, segment] = found >> (16 * half) if self.bits >= 16 else found
+            return found
+
+        def bit(half: int, segment: int, place: int) -> Value:
+            found = bits.get((half, segment, place))
+            if found is None:
+                found = bits[half, segment, place] = (part(half, segment) & (1 << place)).compare("ne", 0)
+            return found
+
+        def pairs(places: list[Place]) -> Iterator[tuple[Value, Value]]:
+            half = places[0][1] // 8
+            for stored in range(self.depth // 2):
+                segment = stored // (self.depth // 2 // self.segments)
+                found = [
+                    second([(pair, k, column) for pair, _, column in places])
+                    for k in self._candidates(stored)
+                ]
+                for place in self._index(stored):
+                    holds = bit(half, segment, place)
+                    found = [select(holds, odd, even) for even, odd in zip(found[::2], found[1::2])]
+                yield first([(pair, row, stored) for pair, row, _ in places]), found[0]
+
+        return pairs
+
+    def refused(self, metadata: Value, selector: int, ordered: bool) -> Value:
+        """The lanes that hold metadata that means nothing; all of them if the selector means nothing."""
+        word = metadata.bits(U32)
+        if selector >= 4 // self.threads:
+            return word.compare("eq", word)
+        if self.bits == 32:
+            wrong = ((word ^ 0x44444444) & 0x55555555) | ((word ^ (word >> 2)) & 0x22222222)
+        else:
+            low, high = word & 0x33333333, (word >> 2) & 0x33333333
+            if ordered:
+                wrong = ((high | 0x44444444) - low - 0x11111111 & 0x44444444) ^ 0x44444444
+            else:
+                same = low ^ high
+                wrong = ((same | (same >> 1)) & 0x11111111) ^ 0x11111111
+        base = selector * self.threads
+        holders = tuple(base <= lane % 4 < base + self.threads for lane in range(LANES))
+        return choose(holders, wrong.compare("ne", 0), word.compare("ne", word))
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The scale factors of a row of A or a column of B (manual, "Block Scaling for mma.sync"): ``count`` of them, of one type."""
+
+    count: int
+    type: str
+
+    def _factor(self, code: Value) -> Value:
+        if self.type == "ue8m0":
+            power = ((code.convert(U64) + (1023 - 127)) << 52).bits(F64)
+            return select(code.compare("eq", 0xFF), power.constant_bits(0x7FFFFFFFFFFFFFFF, F64), power)
+        magnitude = small_number(code & 0x7F, 3, 7)
+        none = (code & 0x7F).compare("eq", 0x7F)
+        return select(none, magnitude.constant_bits(0x7FFFFFFF, F32), magnitude).convert(F64)
+
+    def _factors(self, byte: Value, thread: Value, words: list[Value]) -> list[Value]:
+        """The factors along k, from the word of the thread that is chosen, from a byte on."""
+        chosen = words[0]
+        for number, other in enumerate(words[1:], 1):
+            chosen = select(thread.compare("eq", number), other, chosen)
+        whole = chosen >> (byte.convert(U32) << 3)
+        return [self._factor((whole >> (8 * place)) & 0xFF) for place in range(self.count)]
+
+    def pairs(self, plain: Pairs, operands: tuple[Value, ...], steps: int) -> Pairs:
+        """The factors of ``steps`` products, each with its scale. ``operands``: data, byte and thread of A, then of B."""
+        data_a, byte_a, thread_a, data_b, byte_b, thread_b = operands
+        first, second = data_a.bits(U32), data_b.bits(U32)
+        known: dict[tuple[str, tuple[int, ...]], list[Value]] = {}
+
+        def of_rows(rows: tuple[int, ...]) -> list[Value]:
+            found = known.get(("a", rows))
+            if found is None:
+                holders = [
+                    permute(first, tuple(row % 8 * 4 + 2 * thread + row // 8 for row in rows))
+                    for thread in (0, 1)
+                ]
+                found = known["a", rows] = self._factors(byte_a, thread_a, holders)
+            return found
+
+        def of_columns(columns: tuple[int, ...]) -> list[Value]:
+            found = known.get(("b", columns))
+            if found is None:
+                holders = [
+                    permute(second, tuple(4 * column + thread for column in columns)) for thread in range(4)
+                ]
+                found = known["b", columns] = self._factors(byte_b, thread_b, holders)
+            return found
+
+        made: dict[tuple[int, int], tuple[Value, Value, Value]] = {}
+
+        def scaled(value: Value, factor: Value) -> Value:
+            """Once for each value and factor, which are kept with the product so that they stay what they are."""
+            found = made.get((id(value), id(factor)))
+            if found is None:
+                found = made[id(value), id(factor)] = value * factor, value, factor
+            return found[0]
+
+        def pairs(places: list[Place]) -> Iterator[tuple[Value, Value]]:
+            left = of_rows(tuple(row for _, row, _ in places))
+            right = of_columns(tuple(column for _, _, column in places))
+            for number, (x, y) in enumerate(plain(places)):
+                block = number * self.count // steps
+                yield scaled(x, left[block]), scaled(y, right[block])
+
+        return pairs
+
+    def refused(self, operands: tuple[Value, ...]) -> Value:
+        """Where a selector has a value that means nothing."""
+        _, byte_a, thread_a, _, byte_b, thread_b = operands
+        wrong = thread_a.compare("gt", 1) | thread_b.compare("gt", 3)
+        for byte in (byte_a, byte_b):
+            if self.count == 2:
+                wrong = wrong | (byte & 0xFFFD).compare("ne", 0)
+            else:
+                wrong = wrong | byte.compare("gt", 3 if self.count == 1 else 0)
+        return wrong

@@ -146,6 +146,8 @@ def main() -> None:
         print("\n".join(counting.rows(RUNS)))
         print("\nControl flow alone against whole kernels:\n")
         print("\n".join(demands.rows(3)))
+        print("\nWhat observing memory costs:\n")
+        print("\n".join(demands.observed_rows(3)))
 
 
 if __name__ == "__main__":

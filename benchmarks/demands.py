@@ -1,4 +1,5 @@
-"""What ``control`` saves: examples run whole and as the slice that decides control flow, with equal counts."""
+"""What ``control`` saves and what observing memory costs: examples run whole, as the slice that decides control flow (with equal
+counts), and with memory observed."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import numpy as np
 
 import gpuperf_engine as ge
 
-__all__ = ["rows"]
+__all__ = ["observed_rows", "rows"]
 
 KERNELS = Path(__file__).resolve().parent.parent / "examples" / "kernels"
 
@@ -67,15 +68,22 @@ CASES = (
 )
 
 
-def _launch(kernel: ge.Kernel, case: Case, host: list[Any], demand: str) -> tuple[float, ge.Profile]:
+def _launch(
+    kernel: ge.Kernel, case: Case, host: list[Any], demand: str, observe: set[str]
+) -> tuple[float, ge.Profile]:
     """CPU seconds of one launch on a device of its own, and its profile."""
-    device = ge.Device(observe=set(), memory_bytes=1 << 30)
+    device = ge.Device(observe=observe, memory_bytes=1 << 30)
     args = [device.array(item) if isinstance(item, np.ndarray) else item for item in host]
     start = time.process_time()
     profile = device.launch(
         kernel, case.grid, case.block, args, shared_bytes=case.shared_bytes, demand=demand
     )
     return time.process_time() - start, profile
+
+
+def _load(case: Case) -> ge.Kernel:
+    path = KERNELS / f"{case.stem}.ptx"
+    return ge.parse(path.read_text(encoding="utf-8"), path=path.name)[case.entry]
 
 
 def rows(runs: int) -> list[str]:
@@ -85,15 +93,13 @@ def rows(runs: int) -> list[str]:
         "|---|---:|---:|---:|---:|---|",
     ]
     for case in CASES:
-        host = case.args(np.random.default_rng(1))
-        path = KERNELS / f"{case.stem}.ptx"
-        kernel = ge.parse(path.read_text(encoding="utf-8"), path=path.name)[case.entry]
+        host, kernel = case.args(np.random.default_rng(1)), _load(case)
         seconds: dict[str, float] = {}
         found: dict[str, ge.Profile] = {}
         for demand in ("values", "control"):
             times = []
             for _ in range(runs + 1):  # the first one slices and compiles
-                taken, found[demand] = _launch(kernel, case, host, demand)
+                taken, found[demand] = _launch(kernel, case, host, demand, set())
                 times.append(taken)
             seconds[demand] = statistics.median(times[1:])
         whole, part = found["values"], found["control"]
@@ -106,5 +112,31 @@ def rows(runs: int) -> list[str]:
     return lines
 
 
+#: what is observed, by the heading of its column
+OBSERVED: dict[str, set[str]] = {
+    "plain": set(),
+    "`memory`": {"memory"},
+    "`memory` and `footprint`": {"memory", "footprint"},
+}
+
+
+def observed_rows(runs: int) -> list[str]:
+    """What observing memory costs, a line per launch: medians of so many rounds, in each of which all are run."""
+    lines = [
+        "| launch | plain, CPU ms | `memory` | `memory` and `footprint` |",
+        "|---|---:|---:|---:|",
+    ]
+    for case in CASES:
+        host, kernel = case.args(np.random.default_rng(1)), _load(case)
+        times: dict[str, list[float]] = {name: [] for name in OBSERVED}
+        for _ in range(runs + 1):
+            for name, observe in OBSERVED.items():
+                times[name].append(_launch(kernel, case, host, "values", observe)[0])
+        plain, *others = (statistics.median(found[1:]) for found in times.values())
+        factors = " | ".join(f"{other / plain:.2f} ×" for other in others)
+        lines.append(f"| {case.title} | {plain * 1e3:.1f} | {factors} |")
+    return lines
+
+
 if __name__ == "__main__":
-    print("\n".join(rows(3)))
+    print("\n".join([*rows(3), "", *observed_rows(3)]))

@@ -18,6 +18,8 @@ from .memory import GLOBAL_BASE, Memory
 
 __all__ = ["take_footprint"]
 
+_PIECE = 1 << 17
+
 
 def take_footprint(memory: Memory) -> tuple[ObjectFootprint, ...]:
     """The objects that were touched since the last call, in the order in which they were made."""
@@ -30,24 +32,34 @@ def _taken(memory: Memory) -> Iterator[ObjectFootprint]:
         start = allocation.address - GLOBAL_BASE
         # whole sectors: objects begin at multiples of 256 bytes, and no other begins in the last one's sector
         end = start + -(-allocation.size // SECTOR_BYTES) * SECTOR_BYTES
-        parts = [whole[start:end] for whole in memory.touched]
-        used = [bool(part.any()) for part in parts]
-        if allocation.kind != "param" and any(used):
-            # an untouched map adds nothing, and is not worth reading twice
-            either = parts[0] | parts[1] if all(used) else parts[used.index(True)]
-            counts = [(_bytes(part), _sectors(part)) if dirty else (0, 0) for part, dirty in zip(parts, used)]
-            counts.append((_bytes(either), _sectors(either)))
-            numbers, sectors = zip(*counts)
+        counts = _counted([whole[start:end] for whole in memory.touched])
+        if allocation.kind != "param" and counts.any():
+            numbers, sectors = counts.tolist()
             yield ObjectFootprint(allocation.name, allocation.size, *numbers, *sectors)
-        for part, dirty in zip(parts, used):
-            if dirty:
-                part[:] = 0
 
 
-def _bytes(part: NDArray[np.uint8]) -> int:
-    return int(np.count_nonzero(part.view(np.bool_)))
+def _counted(maps: list[NDArray[np.uint8]]) -> NDArray[np.int64]:
+    """Shape (2, 3): bytes and sectors that were read, written, and either; the maps are clear afterwards.
+
+    Piece by piece, so that each is looked at again while it is in the cache.
+    """
+    counts = np.zeros((2, 3), dtype=np.int64)
+    for place in range(0, len(maps[0]), _PIECE):
+        pieces = [whole[place : place + _PIECE] for whole in maps]
+        found = [_count(piece) for piece in pieces]
+        decided = not min(found)[0] or max(found)[0] == len(pieces[0])
+        either = max(found) if decided else _count(pieces[0] | pieces[1])
+        counts += np.array([*found, either]).T
+        for piece, (touched, _) in zip(pieces, found):
+            if touched:
+                piece[:] = 0
+    return counts
 
 
-def _sectors(part: NDArray[np.uint8]) -> int:
-    words = part.view(np.uint64).reshape(-1, SECTOR_BYTES // 8)
-    return int(np.count_nonzero(words[:, 0] | words[:, 1] | words[:, 2] | words[:, 3]))
+def _count(piece: NDArray[np.uint8]) -> tuple[int, int]:
+    """Bytes and sectors that are marked in a map."""
+    marked = int(np.count_nonzero(piece.view(np.bool_)))
+    if marked in (0, len(piece)):
+        return marked, marked // SECTOR_BYTES
+    words = piece.view(np.uint64).reshape(-1, SECTOR_BYTES // 8)
+    return marked, int(np.count_nonzero(words[:, 0] | words[:, 1] | words[:, 2] | words[:, 3]))

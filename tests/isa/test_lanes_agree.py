@@ -23,6 +23,9 @@ def source_types(spelling: Spelling) -> list[tuple[ScalarType, bool]]:
     """Types of what ``evaluate`` takes, and whether each must be a constant."""
     if spelling.row.name == "shfl":
         return [(scalar_type("u32"), False)] * 3
+    if spelling.effect == "stack":
+        own = [(form.type or PRED, form.constant) for form in spelling.sources]
+        return [*own, (spelling.type or PRED, False)]
     if spelling.effect:
         return [(spelling.type or PRED, False)] * (3 if "cas" in spelling.opcode else 2)
     found = [(form.type or PRED, form.constant) for form in spelling.sources for _ in range(form.vector)]

@@ -170,6 +170,9 @@ def _check_types(spelling: Spelling, generator: random.Random) -> None:
             types, constants = moved, [False] * len(moved)
         else:
             types, constants, expected = types[: forms[0].vector], constants[: forms[0].vector], moved
+    elif spelling.effect == "stack":
+        types, constants = [*types, spelling.type or PRED], [*constants, False]
+        expected = [spelling.type]
     elif spelling.effect not in ("", "matrix"):
         kind = spelling.type or PRED
         types = (

@@ -14,13 +14,14 @@ from ..errors import BudgetExceeded, Deadlock, TrapError
 from ..ptx.syntax import Instruction
 from ..source import Span
 from .launch import Dim3, LaunchPlan
-from .program import BasicBlock, Program
+from .program import ALLOCA_STACK, BasicBlock, Program
 
 __all__ = [
     "Place",
     "Waiting",
     "bad_barrier",
     "bad_member_mask",
+    "bad_stack",
     "bad_target",
     "budget",
     "deadlock",
@@ -177,6 +178,20 @@ def stack_overflow(place: Place, instruction: Instruction, lane: int, size: int)
         details=[place.thread(lane), *_source(instruction)],
         hint="does the recursion end?",
     )
+
+
+def bad_stack(place: Place, instruction: Instruction, lane: int, value: int) -> TrapError:
+    """More than there is on the stack of ``alloca``, or a stack pointer that lies elsewhere."""
+    if instruction.spelling.row.name == "alloca":
+        what = f"{value:,} bytes more do not fit the stack of {ALLOCA_STACK:,} bytes that each thread has"
+        hint = "allocate less, or free what is no longer needed with stackrestore"
+    else:
+        what = f"{value:#x} is not within the stack"
+        hint = "restore what stacksave gave in the same activation of the function"
+    return TrapError(
+        f"{instruction.opcode}: {what}", span=instruction.span,
+        details=[place.thread(lane), *_source(instruction)], hint=hint,
+    )  # fmt: skip
 
 
 def divergent_barrier(place: Place, instruction: Instruction, here: int, elsewhere: int) -> Deadlock:

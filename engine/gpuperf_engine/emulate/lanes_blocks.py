@@ -19,6 +19,7 @@ from .lanes_copy import CopyStep
 from .lanes_exchange import Exchange
 from .lanes_memory import MemoryStep
 from .lanes_operands import Prepare, destinations, guard_of, lane_value, sources
+from .lanes_stack import StackStep
 from .lanes_values import LaneValue
 from .launch import LaunchPlan
 from .program import Program, is_done_at_once
@@ -132,6 +133,8 @@ def _make_step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step
         return CopyStep(to, instruction)
     if effect in _NOTHING or is_done_at_once(instruction):
         return _guard_only(to, instruction)
+    if effect == "stack":
+        return StackStep(to, instruction)
     if effect == "trap":
         return _guarded_trap(to, instruction)
     if effect in ("", "special") and has_meaning(instruction.spelling):

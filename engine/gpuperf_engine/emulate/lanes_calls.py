@@ -7,7 +7,7 @@ condition code and parameters of the calling function, restored in the lanes tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -167,6 +167,8 @@ class Frame:
     carry: LaneValue | None
     #: where the callee's local variables were before, if each of its activations has its own
     locals: Lanes | None = None
+    #: how far the caller's stack reached
+    stack: Lanes | None = None
 
 
 class Call:
@@ -236,6 +238,10 @@ class Call:
             warp.put(register, integer(0, register.type), where)
         for formal, value in zip(function.params, values):
             self._give(warp, function, formal, value, where)
+        if self.program.uses_stack:
+            own = warp.stack_depth(self.number)
+            warp.stack_depths[callee] = np.where(where, own, warp.stack_depth(callee))
+            frame = replace(frame, stack=own)
         return frame
 
     def _value(self, warp: LanesWarp, argument: _Location) -> Lanes | LaneValue | None:
@@ -249,7 +255,7 @@ class Call:
     def _push(self, warp: LanesWarp, callee: int, where: Lanes) -> None:
         """A frame for the callee's local variables, in the lanes that call. Raises ``TrapError`` if there is no room."""
         fresh, size = np.where(where, warp.stack_top, warp.frames[callee]), self.program.frames[callee]
-        full = where & (fresh + np.uint64(size) > warp.local_bytes)
+        full = where & (fresh + np.uint64(size) + warp.stack_depth(self.number) > warp.local_bytes)
         if full.any():
             bytes_ = warp.local_bytes - self.program.local_static
             raise stack_overflow(warp.place(), self.instruction, int(full.argmax()), bytes_)
@@ -280,6 +286,9 @@ class Call:
         if frame.locals is not None:
             warp.frames[frame.callee] = np.where(where, frame.locals, warp.frames[frame.callee])
             warp.stack_top = warp.stack_top - where * np.uint64(self.program.frames[frame.callee])
+        if frame.stack is not None:
+            now = warp.stack_depth(self.number)
+            warp.stack_depths[self.number] = np.where(where, frame.stack, now)
         if frame.registers is not None:
             for register in self.program.functions[self.number].registers:
                 kept = frame.registers.get(register)

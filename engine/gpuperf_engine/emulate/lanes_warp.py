@@ -35,6 +35,7 @@ __all__ = ["Counters", "LanesCta", "LanesWarp"]
 
 Lanes = npt.NDArray[Any]
 _PRED = scalar_type("pred")
+_EMPTY = np.zeros(32, np.uint64)
 _NO_CARRY = LaneValue(np.zeros(1, np.bool_), _PRED)
 
 _lanes_array = lru_cache(maxsize=4096)(mask_array)
@@ -94,6 +95,8 @@ class LanesWarp:
         self.frames: dict[int, Lanes] = {}
         self.stack_top: Lanes = np.full(32, cta.program.local_static, np.uint64)
         self.local = Region.fresh(32 * self.local_bytes)
+        #: how far the stack of each function reaches down from the end of local memory, in bytes
+        self.stack_depths: dict[int, Lanes] = {}
         self.steps = 0
         self.fuel = 0
         self.mask = 0
@@ -135,6 +138,10 @@ class LanesWarp:
     def put_carry(self, function: int, value: LaneValue, where: Lanes) -> None:
         """Write the condition code in some lanes."""
         self.carry[function] = LaneValue(np.where(where, value.data, self.read_carry(function).data), _PRED)
+
+    def stack_depth(self, function: int) -> Lanes:
+        """How far the stack of a function reaches, in bytes; to be copied if it is kept."""
+        return self.stack_depths.get(function, _EMPTY)
 
     def parameter(self, variable: Variable) -> Lanes:
         """The bytes of a parameter of a call or device function, shape (32, bytes)."""
@@ -291,7 +298,7 @@ class LanesWarp:
             yield repr(value.data).encode() if value.data.dtype == object else value.data.tobytes()
         for carry in self.carry.values():
             yield carry.data.tobytes()
-        for data in self.parameters.values():
+        for data in (*self.parameters.values(), *self.stack_depths.values()):
             yield data.tobytes()
         yield self.local.bytes.tobytes()
 

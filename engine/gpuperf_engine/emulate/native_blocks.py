@@ -34,6 +34,7 @@ from .native_flow import write_terminator
 from .native_layout import Context, Event, State, Status
 from .native_memory import write_memory
 from .native_special import read_special, variable_address
+from .native_stack import write_stack
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 from .program import is_done_at_once
 
@@ -124,6 +125,8 @@ class BlockWriter:
             write_memory(self, instruction)
         elif is_exchange(instruction):
             write_exchange(self, instruction)
+        elif effect == "stack":
+            write_stack(self, instruction)
         elif effect == "trap":
             self._stop_at(instruction, Event.TRAP)
         elif effect in ("", "special") and has_meaning(instruction.spelling):
@@ -385,6 +388,12 @@ class BlockWriter:
         """Leave with an error if any lane of a mask is set."""
         self.writer.do(f"store i32 {mask}, ptr {self.frame.field('%st', State.CULPRITS)}")
         self.frame.guarded_stop(self.writer.op(f"icmp ne i32 {mask}, 0"), self.block.index, event, detail)
+
+    def report(self, value: NativeValue) -> None:
+        """Leave the lanes' values for a message."""
+        wide = _native(value.convert(scalar_type("u64")))
+        cell = self.frame.field("%st", self.frame.slots.report)
+        self.writer.do(f"store <{LANES} x i64> {wide.vector()}, ptr {cell}, align 64")
 
     def check_faults(self) -> None:
         """Leave if the runtime refused an access of this block."""

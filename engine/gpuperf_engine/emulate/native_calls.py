@@ -27,6 +27,7 @@ from ..ptx.syntax import (
     Vector,
 )
 from .native_codegen import address_operand
+from .native_stack import pass_stack
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ def write_words(to: BlockWriter, variable: Variable, offset: int, value: NativeV
 def pass_arguments(to: BlockWriter, target: CallTarget, number: int, mask: str) -> None:
     """Give the arguments of a call to the formal parameters of function ``number``, in the lanes of a mask."""
     function: Function = to.frame.program.functions[number]
+    pass_stack(to, number, mask)
     for formal, given in zip(function.params, target.arguments):
         if isinstance(given, Sink):
             continue

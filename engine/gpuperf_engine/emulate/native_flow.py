@@ -202,7 +202,7 @@ def _indirect(to: BlockWriter) -> None:
     mask = to.effective_mask(to.predicate(guard)) if guard is not None else to.mask
     outside = index.apply("compare", index.constant(len(block.successors), U32), op="ge")
     assert isinstance(outside, NativeValue)
-    _report(to, index)
+    to.report(index)
     to.error(writer.op(f"and i32 {to.bits_of(outside)}, {mask}"), Event.INDEX)
     to.flush()
     targets = list(dict.fromkeys(block.successors))
@@ -258,14 +258,6 @@ def _fork(to: BlockWriter, masks: dict[int, str], point: int) -> str:
         frame.stop(str(point), Status.TURN_OVER)
     writer.start(going)
     return f"pop{point}"
-
-
-def _report(to: BlockWriter, value: NativeValue) -> None:
-    """Leave the lanes' values for a message."""
-    wide = value.apply("convert", type=scalar_type("u64"), rounding=None, saturate=False)
-    assert isinstance(wide, NativeValue)
-    cell = to.frame.field("%st", to.frame.slots.report)
-    to.writer.do(f"store <{LANES} x i64> {wide.vector()}, ptr {cell}, align 64")
 
 
 def _push_if(to: BlockWriter, place: str, mask: str, identity: str) -> None:
@@ -325,7 +317,7 @@ def _call_each(to: BlockWriter, target: CallTarget, place: str) -> None:
     known = "0"
     for bits in masks.values():
         known = writer.op(f"or i32 {known}, {bits}")
-    _report(to, pointer)
+    to.report(pointer)
     to.error(writer.op(f"and i32 {to.mask}, {writer.op(f'xor i32 {known}, -1')}"), Event.TARGET)
     to.flush()
     for number in numbers:

@@ -116,7 +116,7 @@ class Worker:
             Context.TIDS: address_of(launch.tids),
             Context.PARAMS: address_of(launch.params),
             Context.SHARED_BYTES: plan.shared_bytes,
-            Context.LOCAL_BYTES: launch.program.local_bytes,
+            Context.LOCAL_BYTES: launch.program.local_area,
             Context.SCRATCH: address_of(self.scratch),
             Context.ZERO_START: generated.zero_start,
             Context.ZERO_BYTES: generated.zero_bytes,
@@ -244,7 +244,7 @@ class Launch:
             return self.free.pop()
         plan, program = self.plan, self.program
         warps = plan.warps_per_cta
-        shared, local = -(-plan.shared_bytes // 64) * 64 + 64, program.local_bytes * warps * 32
+        shared, local = -(-plan.shared_bytes // 64) * 64 + 64, program.local_area * warps * 32
         try:
             made = Slot(
                 aligned(Cta.BYTES),
@@ -254,7 +254,7 @@ class Launch:
             )
         except (MemoryError, ValueError):
             raise LaunchError(
-                f"{program.local_bytes:,} bytes of local memory for each of {plan.threads_per_cta:,} threads of a block",
+                f"{program.local_area:,} bytes of local memory for each of {plan.threads_per_cta:,} threads of a block",
                 span=program.kernel.span,
                 hint="this machine has not that much memory: declare less .local memory",
             ) from None

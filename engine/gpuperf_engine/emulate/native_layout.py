@@ -236,3 +236,5 @@ class Event:
     SYSTEM = 19
     #: operands that mean nothing
     MEANINGLESS = 20
+    #: ``alloca`` without room, or ``stackrestore`` of a wrong value
+    ALLOCA = 21

@@ -20,7 +20,8 @@ class Slots:
 
     ``of[function]`` maps a register to its offset; vectors are 64-byte aligned, registers that are the same in all lanes
     take eight bytes, predicates an i32. ``parameters`` maps ``.param`` variables of calls and of device functions to the
-    offset of their first 4-byte word (each word is a vector over the lanes). ``carry[function]`` is the condition code.
+    offset of their first 4-byte word (each word is a vector over the lanes). ``carry[function]`` is the condition code,
+    ``stack[function]`` how far its stack reaches down from the end of local memory (none if nothing is allocated).
     ``keeps[function]`` are registers whose value in lanes that are off may still be wanted.
     """
 
@@ -28,6 +29,7 @@ class Slots:
         self.program = program
         self.of: list[dict[Register, int]] = [{} for _ in program.functions]
         self.carry: list[int] = []
+        self.stack: list[int] = []
         self.parameters: dict[Variable, int] = {}
         self._next = -(-start // 64) * 64
         self.zero_start = self._next
@@ -41,6 +43,8 @@ class Slots:
             for register in sorted(entry, key=lambda item: item.index):
                 self._place(number, register)
             self.carry.append(self._take(4, 4))
+            if program.uses_stack:
+                self.stack.append(self._take(8 * LANES, 64))
         self.zero_bytes = -(-(self._next - self.zero_start) // 8) * 8
         self._next = self.zero_start + self.zero_bytes
         for number in range(len(program.functions)):

@@ -24,6 +24,7 @@ from .diagnose import (
     Place,
     Waiting,
     bad_barrier,
+    bad_stack,
     bad_target,
     budget,
     cta_of,
@@ -327,6 +328,9 @@ class NativeWarp:
             return ArrivesInParts(
                 f"a warp came to {block.terminator.opcode} in parts ({block.terminator.span})"
             )
+        if event == Event.ALLOCA:
+            lane = lanes_of(self.header(State.CULPRITS))[0]
+            return bad_stack(place, block.instructions[detail], lane, self._reported(lane))
         if event == Event.REFUSED:
             return refusal(cast("LanesWarp", self), self.program, place.plan, block, detail)
         terminator = block.terminator
@@ -352,8 +356,11 @@ class NativeWarp:
     def _bad_target(self, instruction: Instruction) -> EngineError:
         culprits = self.header(State.CULPRITS)
         lane = lanes_of(culprits)[0]
-        value = struct.unpack_from("<32Q", self.state, self.worker.launch.code.generated.report)[lane]
-        return bad_target(self.place(), instruction, lane, int(value), len(self.block.successors))
+        return bad_target(self.place(), instruction, lane, self._reported(lane), len(self.block.successors))
+
+    def _reported(self, lane: int) -> int:
+        """What compiled code left of a lane for a message."""
+        return int(struct.unpack_from("<32Q", self.state, self.worker.launch.code.generated.report)[lane])
 
     def _fault(self) -> MemoryFault:
         worker, place = self.worker, self.place()
@@ -362,7 +369,7 @@ class NativeWarp:
         if space == "global" and site.space == "const":
             space = "const"
         plan = place.plan
-        limit = {"shared": plan.shared_bytes, "local": self.program.local_bytes}.get(space, 0)
+        limit = {"shared": plan.shared_bytes, "local": self.program.local_area}.get(space, 0)
         lane = worker.get(Context.FAULT_LANE)
         kind = "store" if site.instruction.effect == "async_copy" and space == "shared" else site.kind
         return worker.launch.memory.fault(

@@ -49,6 +49,8 @@ __all__ = [
 RESERVED_SHARED = 1024
 #: bytes per thread for the local variables of recursive functions, and activations that they are enough for in any case
 LOCAL_STACK, LOCAL_DEPTH = 64 << 10, 1024
+#: bytes per thread for ``alloca``
+ALLOCA_STACK = 16 << 10
 #: what sites are called; a copy is a load that stores to shared memory as well
 MEMORY_EFFECTS = {
     "load": "load",
@@ -123,9 +125,15 @@ class Program:
 
     @property
     def local_area(self) -> int:
-        """Bytes of local memory that a thread has at hand, the stack of recursive functions included."""
+        """Bytes of local memory that a thread has at hand, the stacks of recursive functions and of ``alloca`` included."""
         largest = max(self.frames.values(), default=0)
-        return self.local_static + min(LOCAL_DEPTH * largest, max(LOCAL_STACK, 8 * largest))
+        frames = min(LOCAL_DEPTH * largest, max(LOCAL_STACK, 8 * largest))
+        return self.local_static + frames + (ALLOCA_STACK if self.uses_stack else 0)
+
+    @cached_property
+    def uses_stack(self) -> bool:
+        """Whether anything is allocated while it runs."""
+        return any(item.effect == "stack" for block in self.blocks for item in block.instructions)
 
     @property
     def uniform(self) -> tuple[frozenset[Register], ...]:

@@ -168,6 +168,8 @@ class OriginFinder:
             return _anyhow(known(self._uses(node)))
         if node.effect == "atomic":
             return Origin(frozenset((ANYWHERE,)), 1, 0) if _widest(node) > 32 else _UNKNOWN
+        if node.effect == "stack":
+            return Origin(frozenset((ANYWHERE,)), 1, 0)
         if node.effect not in ("", "exchange"):
             return _UNKNOWN
         values = dict(zip(reads(node), self._uses(node)))

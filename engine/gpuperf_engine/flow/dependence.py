@@ -79,6 +79,8 @@ class Dependence:
         self._readers: dict[Instruction, tuple[Access, ...]] = {}
         self._writers: dict[Instruction, tuple[Access, ...]] = {}
         self._writing: list[Instruction] = []
+        #: all that moves stack pointers: what one gives follows from any of the others
+        self._stack: list[Instruction] = []
         self._written_at: dict[tuple[Access, ...], list[Instruction]] = {}
         self._reaching: dict[object, tuple[Instruction, ...]] = {}
         self._searched = False
@@ -107,6 +109,8 @@ class Dependence:
             )
         parameter = self._parameter_read(node)
         found = (*self.uses[node], *self.kept.get(node, ()))
+        if node.effect == "stack":
+            found = (*found, *self._stack)
         return found if parameter is None else (*found, parameter)
 
     def origins_of(self, instruction: Instruction, registers: Iterable[Register]) -> Iterator[Node]:
@@ -146,6 +150,8 @@ class Dependence:
                 target = instruction.call
                 if target is not None:
                     self._link_call(instruction, target)
+                elif instruction.effect == "stack":
+                    self._stack.append(instruction)
                 elif instruction.effect == "store" and instruction.spelling.space == "param":
                     address = _address(instruction)
                     if isinstance(address.base, Variable):
@@ -322,7 +328,7 @@ def _overlap(one: Access, other: Access) -> bool:
 
 #: effects that touch no memory, whatever their operands; of those not known here every address is read and written
 _NO_MEMORY = frozenset(
-    ("", "special", "exchange", "warp_barrier", "barrier", "fence", "branch", "indirect_branch", "call", "return")
+    ("", "special", "stack", "exchange", "warp_barrier", "barrier", "fence", "branch", "indirect_branch", "call", "return")
 ) | {"exit", "trap", "hint", "texture"}  # fmt: skip
 
 

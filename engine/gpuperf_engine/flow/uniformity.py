@@ -46,7 +46,7 @@ _CTA_CONSTANT = (
 )
 
 
-_VARYING_EFFECTS = ("atomic", "call", "special", "exchange", "matrix", "texture", "async_copy")
+_VARYING_EFFECTS = ("atomic", "call", "special", "exchange", "matrix", "texture", "async_copy", "stack")
 
 
 @dataclass(frozen=True, slots=True)

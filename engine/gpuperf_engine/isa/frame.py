@@ -32,6 +32,7 @@ activemask, elect
 ``barrier`` with ``.red``   none: ``modifiers["op"]`` is ``popc``, ``and`` or ``or``
 ``matrix`` mma, movmatrix   the instruction's own, on the fragments of all 32 lanes; if ``row.checked``, then as the last result
                             the lanes whose operands mean nothing
+``stack``                   ``(operands …, stack pointer) → (stack pointer,)``; the destination gets the same
 ``matrix`` ldmatrix         the four words of the row at each lane's address → fragments
 ``matrix`` stmatrix         fragments → the four words of the row at each lane's address
 all others                  none
@@ -52,7 +53,7 @@ from .words import Value, concat, maximum, minimum, split
 __all__ = ["evaluate", "extend", "has_meaning"]
 
 _TYPE_MODIFIERS = frozenset(("type", "dtype", "atype", "btype", "ctype", "stype", "itype"))
-_FOLDED_EFFECTS = frozenset(("atomic", "reduction", "exchange"))
+_FOLDED_EFFECTS = frozenset(("atomic", "reduction", "exchange", "stack"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ EFFECTS: dict[str, str] = {
     "trap": "trap, brkpt",
     "hint": "changes nothing that can be observed (prefetch, discard, nanosleep, pmevent …)",
     "async_copy": "copies memory asynchronously (cp.async …)",
+    "stack": "reads or moves the stack pointer of the function (alloca, stacksave, stackrestore)",
     "matrix": "matrix multiply or fragment movement of a whole warp (mma, wmma, ldmatrix …)",
     "texture": "tex, tld4, suld, sust, txq …",
 }
@@ -177,7 +178,7 @@ class Row:
 
 
 #: Effects that a handler carries out without a meaning.
-_MEANINGLESS = frozenset(EFFECTS) - {"", "atomic", "reduction", "async_copy", "matrix", "texture"}
+_MEANINGLESS = frozenset(EFFECTS) - {"", "atomic", "reduction", "async_copy", "matrix", "stack", "texture"}
 
 
 @dataclass(frozen=True, eq=False)

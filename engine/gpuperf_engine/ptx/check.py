@@ -17,7 +17,7 @@ from ..isa.table import OperandForm, Spelling
 from ..isa.types import SCALAR_TYPES, ScalarType
 from .text import quoted
 
-__all__ = ["Shape", "agree", "chosen", "explain", "fits"]
+__all__ = ["Shape", "agree", "chosen", "explain", "fits", "wrong_alignment"]
 
 #: ``(kind, …)``. The kinds: ``register type``, ``special type``, ``integer``, ``f32``, ``f64``, ``symbol``, ``function``,
 #: ``address space-or-None base-type-or-None``, ``vector shape…``, ``pair shape shape``, ``not shape``, ``minus shape``,
@@ -26,6 +26,8 @@ Shape = tuple[Any, ...]
 
 #: Effects worth having without their result.
 _DISCARDABLE = frozenset(["atomic", "async_copy", "barrier", "texture", "hint", "call"])
+#: bytes, of ``alloca``
+_MOST_ALIGNMENT = 1 << 23
 _CONSTANTS = frozenset(["integer", "f32", "f64"])
 
 
@@ -253,3 +255,10 @@ def explain(shape: Shape) -> str:
         "sink": "'_'",
         "call": "a call",
     }[kind]
+
+
+def wrong_alignment(align: int) -> str:
+    """Why an alignment is not accepted, or ``""``."""
+    if align <= 0 or align & (align - 1):
+        return f"an alignment of {align} is no power of two"
+    return f"an alignment of {align:,} is more than {_MOST_ALIGNMENT:,}" if align > _MOST_ALIGNMENT else ""

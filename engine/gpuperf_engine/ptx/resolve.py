@@ -11,7 +11,7 @@ from ..isa.table import Spelling, check_available, lookup
 from ..source import SourcePosition, Span
 from . import raw, shapes
 from .calls import call_target, simple_call
-from .check import Shape, chosen, fits
+from .check import Shape, chosen, fits, wrong_alignment
 from .declare import Grammar, declaration_of, variables
 from .headers import prototype_of
 from .locations import FILE, LOC, file_entry
@@ -265,6 +265,8 @@ class _Body:
                 self.branches.append((instruction, self.names.scope))
             elif effect == "barrier":
                 _check_barrier(operands, spelling)
+            elif effect == "stack":
+                _check_alignment(operands, spelling)
         instructions.append(instruction)
 
     def _by_grammar(self, start: int, end: int, operands: list[Any], keys: list[Shape]) -> str:
@@ -392,3 +394,9 @@ def _check_barrier(operands: list[Any], spelling: Spelling) -> None:
         raise PtxError(
             f"barrier {first.value} does not exist", span=first.span, hint="a CTA has the barriers 0 to 15"
         )
+
+
+def _check_alignment(operands: list[Any], spelling: Spelling) -> None:
+    for operand, form in zip(operands, spelling.operands):
+        if form.constant and isinstance(operand, Immediate) and (wrong := wrong_alignment(operand.value)):
+            raise PtxError(f"{spelling.opcode}: {wrong}", span=operand.span)

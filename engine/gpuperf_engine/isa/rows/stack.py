@@ -1,0 +1,44 @@
+"""Stack manipulation (manual: "Stack Manipulation Instructions"). The meaning is the stack pointer afterwards, which is also what
+the destination gets; the stack grows downwards.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..table import instruction
+from ..words import Value
+
+STACK: dict[str, Any] = {
+    "category": "misc",
+    "unit": "alu",
+    "effect": "stack",
+    "type": "u32 u64",
+    "since": (7, 3),
+    "target": 52,
+}
+#: bytes: alignment of what is allocated in any case (manual, ``alloca``)
+LEAST_ALIGNMENT = 8
+
+
+@instruction("alloca.type d, size{, align:imm}", **STACK)
+def alloca(size: Value, align: Value | int, pointer: Value | None = None) -> Value:
+    """The address in local memory of so many bytes, freed by stackrestore and where the function returns."""
+    if isinstance(align, Value):
+        return (align - size) & -LEAST_ALIGNMENT
+    assert pointer is not None
+    return (pointer - size) & -max(align, LEAST_ALIGNMENT)
+
+
+@instruction("stacksave.type d", **STACK)
+def stacksave(pointer: Value) -> Value:
+    """The stack pointer."""
+    return pointer
+
+
+@instruction("stackrestore.type a%", **STACK)
+def stackrestore(a: Value, pointer: Value) -> Value:
+    """Makes a the stack pointer, which frees what was allocated since stacksave gave it."""
+    return a

@@ -318,3 +318,19 @@ def triton_matmul(m: int, n: int, k: int, rng: np.random.Generator) -> Program:
     tiles = blocks(m, 64) * blocks(n, 64)
     launch = Launch("matmul_kernel", tiles, 128, (a, b, c, *sizes, *TRITON_HIDDEN), shared_bytes=16384)
     return Program((launch,), ((c, exactly(a.astype(np.float32) @ b.astype(np.float32))),))
+
+
+def triton_attention(heads: int, length: int, rng: np.random.Generator) -> Program:
+    """Causal; results may be off by the rounding of the weights and of themselves to half precision."""
+    q, k, v = (rng.standard_normal((heads, length, 64)).astype(np.float16) for _ in range(3))
+    out = blank((heads, length, 64), np.float16)
+    launch = Launch(
+        "attention_kernel",
+        (blocks(length, 64), heads),
+        128,
+        (q, k, v, out, np.int32(length), np.float32(0.125), *TRITON_HIDDEN),
+        shared_bytes=24576,
+    )
+    half = 2.0**-11 + 2.0**-20
+    expected = close(reference.attention(q, k, v, 0.125), rtol=half, atol=half * float(np.abs(v).max()))
+    return Program((launch,), ((out, expected),))

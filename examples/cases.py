@@ -184,6 +184,12 @@ CASES: list[Case] = [
         "small",
         partial(programs.triton_matmul, 80, 48, 48),
     ),
+    Case(
+        "triton_attention.sm_80-1x80",
+        HERE / "triton" / "attention.sm_80.ptx",
+        "small",
+        partial(programs.triton_attention, 1, 80),
+    ),
     cuda("saxpy", "saxpy-1048576", programs.saxpy, 1 << 20, kind="bench"),
     cuda("sgemm", "sgemm_tiled-256x256x256", programs.sgemm, "sgemm_tiled", 256, 256, 256, kind="bench"),
     cuda("collatz", "collatz-65536", programs.collatz, 1 << 16, kind="bench"),

@@ -85,6 +85,14 @@ def softmax(rows: Array) -> Array:
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
+def attention(q: Array, k: Array, v: Array, scale: float) -> Array:
+    """Causal attention of q, k and v of shape (heads, length, width), in float64."""
+    q, k, v = (item.astype(np.float64) for item in (q, k, v))
+    scores = q @ k.transpose(0, 2, 1) * scale
+    later = np.triu(np.ones(scores.shape[1:], dtype=bool), 1)
+    return np.asarray(softmax(np.where(later, -np.inf, scores)) @ v)
+
+
 def layernorm(rows: Array, gamma: Array, beta: Array, epsilon: float) -> Array:
     """Layer normalisation over the last axis, in float64."""
     x = rows.astype(np.float64)

@@ -76,3 +76,27 @@ def test_matmul(gpuperf, m, n, k):
     matmul[tiles, 128, 16384](a, b, c, np.int32(m), np.int32(n), np.int32(k), *NO_SCRATCH)
 
     np.testing.assert_array_equal(c.numpy(), host_a.astype(np.float32) @ host_b.astype(np.float32))
+
+
+@pytest.mark.gpuperf(targets=["a100-sxm-80gb", "rtx-4090"])
+@pytest.mark.parametrize(("heads", "length"), [(2, 256), (3, 144)])
+def test_attention(gpuperf, heads, length):
+    """Flash attention, causal: scores in tiles on tensor cores, maxima and sums of powers corrected as keys come in."""
+    rng = np.random.default_rng(20)
+    host = [rng.standard_normal((heads, length, 64)).astype(np.float16) for _ in range(3)]
+    q, k, v = (gpuperf.array(item) for item in host)
+    out = gpuperf.empty((heads, length, 64), np.float16)
+
+    attention = gpuperf.kernel("triton/attention.sm_80.ptx", entry="attention_kernel")
+    attention[(-(-length // 64), heads), 128, 24576](
+        q, k, v, out, np.int32(length), np.float32(0.125), *NO_SCRATCH
+    )
+
+    wide_q, wide_k, wide_v = (item.astype(np.float64) for item in host)
+    scores = wide_q @ wide_k.transpose(0, 2, 1) / 8
+    scores[:, np.triu(np.ones((length, length), dtype=bool), 1)] = -np.inf
+    powers = np.exp(scores - scores.max(axis=2, keepdims=True))
+    expected = powers / powers.sum(axis=2, keepdims=True) @ wide_v
+    # weights are rounded to half precision before they meet v, and so is the result
+    half = 2.0**-11 + 2.0**-20
+    np.testing.assert_allclose(out.numpy(), expected, rtol=half, atol=half * np.abs(wide_v).max())

@@ -54,9 +54,19 @@ KERNELS = {
         {"ROWS": 64, "COLUMNS": 64, "DEPTH": 32, "GROUP": 4},
         ("m", "n", "k"),
     ),
+    "attention": (
+        kernels.attention_kernel,
+        {
+            **{name: "*fp16" for name in ("q_ptr", "k_ptr", "v_ptr", "out_ptr")},
+            **{"length": "i32", "scale": "fp32"},
+            **{name: "constexpr" for name in ("QUERIES", "KEYS", "WIDTH", "CAUSAL")},
+        },
+        {"QUERIES": 64, "KEYS": 32, "WIDTH": 64, "CAUSAL": True},
+        ("length",),
+    ),
 }
-#: for sm_90 Triton makes warp-group products of it
-ONLY_SM_80 = ("matmul",)
+#: for sm_90 Triton makes warp-group products of these
+ONLY_SM_80 = ("matmul", "attention")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Four Triton kernels: vector addition, row softmax, layer normalisation and a matrix product on tensor cores."""
+"""Five Triton kernels: vector addition, row softmax, layer normalisation, and on tensor cores a matrix product and attention."""
 
 import triton
 import triton.language as tl
@@ -78,3 +78,44 @@ def matmul_kernel(a_ptr, b_ptr, c_ptr, m, n, k, ROWS: tl.constexpr, COLUMNS: tl.
         b += DEPTH * n
     mask = (rows[:, None] < m) & (columns[None, :] < n)
     tl.store(c_ptr + rows[:, None] * n + columns[None, :], total, mask=mask)
+
+
+@triton.jit
+def attention_kernel(
+    q_ptr, k_ptr, v_ptr, out_ptr, length, scale, QUERIES: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr, CAUSAL: tl.constexpr
+):
+    """out = softmax(scale · q kᵀ) v for QUERIES rows of one head, KEYS rows of k and v at a time (flash attention, forward).
+
+    q, k, v, out: (heads, length, WIDTH) in half precision; length is a multiple of 16. The maximum of a row and the sum of its powers
+    are corrected as further keys come in, so no row of q kᵀ is ever whole. CAUSAL: no query sees later keys.
+    """
+    first = tl.program_id(0) * QUERIES
+    head = tl.program_id(1) * length * WIDTH
+    queries = first + tl.arange(0, QUERIES)
+    keys = tl.arange(0, KEYS)
+    inner = tl.arange(0, WIDTH)
+    inside = queries[:, None] < length
+    place = head + queries[:, None] * WIDTH + inner[None, :]
+    q = tl.load(q_ptr + place, mask=inside, other=0.0)
+    scale *= 1.4426950408889634  # powers of two cost less than those of e
+
+    highest = tl.full([QUERIES], -float("inf"), dtype=tl.float32)
+    powers = tl.zeros([QUERIES], dtype=tl.float32)
+    total = tl.zeros([QUERIES, WIDTH], dtype=tl.float32)
+    end = min(first + QUERIES, length) if CAUSAL else length
+    for start in range(0, end, KEYS):
+        current = start + keys
+        k = tl.load(k_ptr + head + current[None, :] * WIDTH + inner[:, None], mask=current[None, :] < length, other=0.0)
+        scores = tl.dot(q, k) * scale
+        visible = current[None, :] < length
+        if CAUSAL:
+            visible = visible & (queries[:, None] >= current[None, :])
+        scores = tl.where(visible, scores, -float("inf"))
+        higher = tl.maximum(highest, tl.max(scores, 1))
+        weights = tl.exp2(scores - higher[:, None])
+        correction = tl.exp2(highest - higher)
+        powers = powers * correction + tl.sum(weights, 1)
+        v = tl.load(v_ptr + head + current[:, None] * WIDTH + inner[None, :], mask=current[:, None] < length, other=0.0)
+        total = tl.dot(weights.to(tl.float16), v, total * correction[:, None])
+        highest = higher
+    tl.store(out_ptr + place, (total / powers[:, None]).to(tl.float16), mask=inside)

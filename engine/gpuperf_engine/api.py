@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from .emulate.arrays import DeviceArray
 from .emulate.device import Runtime
-from .emulate.launch import Dim3
 from .emulate.recording import Event
 from .patterns.coarse import find_patterns as _find_patterns
 from .profile import add_profiles, build_profile, csv_rows, csv_text
@@ -59,7 +58,7 @@ class Device(Runtime):
         args: Sequence[object] = (),
         *,
         shared_bytes: int = 0,
-        cluster: Dim3 | None = None,
+        cluster: Shape | None = None,
         cooperative: bool = False,
         demand: str = "values",
         max_instructions: int | None = None,
@@ -70,7 +69,8 @@ class Device(Runtime):
 
         ``args``: arrays, views, device addresses, ``None`` (null), NumPy scalars (integers match by width), Python numbers
         (range-checked), NumPy structured scalars or ``bytes`` for by-value structs. ``shared_bytes`` is dynamic shared memory per
-        CTA; ``cooperative`` makes all CTAs co-resident; ``max_instructions`` bounds the warp instructions of one warp; without
+        CTA; ``cluster`` the shape of clusters in CTAs (``None``: that of ``.reqnctapercluster``, else no clusters); ``cooperative``
+        makes all CTAs co-resident; ``max_instructions`` bounds the warp instructions of one warp; without
         ``keep`` memory is afterwards what it was before, as if only counting.
 
         ``demand`` is how much of the kernel runs: ``values`` all of it; ``addresses`` what decides control flow and the addresses
@@ -112,14 +112,15 @@ class Device(Runtime):
         *,
         ctas: object = "centre",
         shared_bytes: int = 0,
+        cluster: Shape | None = None,
         cooperative: bool = False,
         max_instructions: int | None = None,
     ) -> Sample:
         """An **estimate** of a launch from one thread, the centre one, of each of few CTAs: ``"centre"`` (CUDA Flux), a number of CTAs
         spread evenly, or a list as for ``threads_of``.
 
-        Only what decides control flow runs (demand ``control``), and only these CTAs where others could not notice (no atomic
-        whose result matters, no communication through global memory, not cooperative), else all. Memory is left as it was,
+        Only what decides control flow runs (demand ``control``), and only these CTAs where others could not notice (no clusters, no
+        atomic whose result matters, no communication through global memory, not cooperative), else all. Memory is left as it was,
         and nothing is recorded. Arguments and errors as ``launch``.
         """
         program, plan, observation = self.run(
@@ -128,6 +129,7 @@ class Device(Runtime):
             block,
             args,
             shared_bytes=shared_bytes,
+            cluster=cluster,
             cooperative=cooperative,
             max_instructions=max_instructions,
             threads_of=ctas,

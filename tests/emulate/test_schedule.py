@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from gpuperf_engine.emulate.barriers import Barriers
+from gpuperf_engine.emulate.clusters import WAITING, ClusterBarrier
 from gpuperf_engine.emulate.diagnose import Waiting
-from gpuperf_engine.emulate.schedule import Cta, Status, run_ctas
+from gpuperf_engine.emulate.schedule import Cluster, Cta, Status, run_ctas
 from gpuperf_engine.errors import Deadlock
 
 Step = Callable[["Script"], Status]
@@ -69,13 +70,13 @@ def run(ctas: list[list[list[str]]], resident: int, names: str = "") -> list[str
     """``ctas[c][w]`` are the steps of warp w of CTA c; the log of what happened."""
     log: list[str] = []
 
-    def start(index: int) -> Cta:
+    def start(index: int) -> Cluster:
         barriers = Barriers()
         warps = [
             Script(names or f"{index}{'abc'[place]}", log, barriers, place, steps)
             for place, steps in enumerate(ctas[index])
         ]
-        return Cta(warps, barriers, lambda: ())
+        return Cluster([Cta(warps, barriers, lambda: ())], ClusterBarrier(), [WAITING])
 
     run_ctas(len(ctas), resident, start, lambda: ())
     return log

@@ -359,6 +359,8 @@ def run(opcode: str, *patterns: int, form: int = 0, known: bool = False) -> tupl
     types = [source.type for source in forms]
     if spelling.reads_carry:
         types.append(PRED)
+    if spelling.reads_rank:
+        types.append(U32)
     if spelling.effect in ("atomic", "reduction", "exchange"):
         types = [spelling.type] * len(patterns)
     assert len(types) == len(patterns), (opcode, types)

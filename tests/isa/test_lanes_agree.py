@@ -29,7 +29,8 @@ def source_types(spelling: Spelling) -> list[tuple[ScalarType, bool]]:
     if spelling.effect:
         return [(spelling.type or PRED, False)] * (3 if "cas" in spelling.opcode else 2)
     found = [(form.type or PRED, form.constant) for form in spelling.sources for _ in range(form.vector)]
-    return found + [(PRED, False)] * spelling.reads_carry
+    found += [(PRED, False)] * spelling.reads_carry
+    return found + [(scalar_type("u32"), False)] * spelling.reads_rank
 
 
 def pattern(kind: ScalarType, generator: random.Random) -> int:

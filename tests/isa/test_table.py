@@ -160,7 +160,8 @@ def test_row(row: Row) -> None:
 def _check_types(spelling: Spelling, generator: random.Random) -> None:
     forms = [form for form in spelling.sources for _ in range(form.vector)]
     types = [form.type or PRED for form in forms] + [PRED] * spelling.reads_carry
-    constants = [form.constant for form in forms] + [False] * spelling.reads_carry
+    types += [scalar_type("u32")] * spelling.reads_rank
+    constants = [form.constant for form in forms] + [False] * (spelling.reads_carry + spelling.reads_rank)
     expected = [form.type for form in spelling.destinations for _ in range(form.vector)]
     expected += [PRED] * (spelling.writes_carry or spelling.row.checked is not None)
     moves = spelling.moves
@@ -203,10 +204,32 @@ def test_addresses() -> None:
     assert run("cvta.shared.u64", 16) == (base + 16,)
     assert run("cvta.to.shared.u64", base + 16) == (16,)
     assert run("cvta.to.global.u64", 0x7000) == (0x7000,)
-    assert run("isspacep.shared", base + size - 1) == (1,)
-    assert run("isspacep.shared", base + size) == (0,)
-    assert run("isspacep.global", 0x7000) == (1,)
-    assert run("isspacep.global", base) == (0,)
+    assert run("isspacep.shared::cluster", base + size - 1, 0) == (1,)
+    assert run("isspacep.shared::cluster", base + size, 0) == (0,)
+    assert run("isspacep.global", 0x7000, 0) == (1,)
+    assert run("isspacep.global", base, 0) == (0,)
+
+
+def test_addresses_of_clusters() -> None:
+    """The shared memory of rank r begins r · 2^24 above the window; a CTA's own window is a part of that of the cluster."""
+    base, _ = WINDOWS["shared"]
+    for space in ("shared", "shared::cta"):
+        assert run(f"isspacep.{space}", base + 0xFFFFFF, 0) == (1,)
+        assert run(f"isspacep.{space}", base + 0x1000000, 0) == (0,)
+        assert run(f"isspacep.{space}", base + 0x5000010, 5) == (1,)
+        assert run(f"isspacep.{space}", base + 0x5000010, 4) == (0,)
+        assert run(f"isspacep.{space}", base + 0x5000010, 6) == (0,)
+    assert run("mapa.shared::cluster.u32", 0x20, 3) == (0x03000020,)
+    assert run("mapa.shared::cluster.u32", 0x07123456, 15) == (0x0F123456,)
+    assert run("mapa.shared::cluster.u64", 0x07123456, 2) == (0x02123456,)
+    assert run("mapa.u64", base + 0x07123456, 1) == (base + 0x01123456,)
+    assert run("mapa.u64", base + 0x07123456, 0) == (base + 0x00123456,)
+    # a rank that no cluster has must not become that of another CTA
+    assert run("mapa.u64", base + 0x40, 256) == (base + 0xFF000040,)
+    assert run("mapa.shared::cluster.u32", 0x40, 0xFFFFFFFF) == (0xFF000040,)
+    assert run("getctarank.shared::cluster.u32", 0x0F123456) == (15,)
+    assert run("getctarank.shared::cluster.u64", 0x00123456) == (0,)
+    assert run("getctarank.u64", base + 0x05000000) == (5,)
 
 
 def test_extension() -> None:

@@ -136,6 +136,7 @@ def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
     targets = destinations(instruction)
     function, space = to.number, run.space
     reads_carry, writes_carry = spelling.reads_carry, spelling.writes_carry
+    reads_rank = spelling.reads_rank
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = run.predicated(instruction)
 
@@ -147,6 +148,10 @@ def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
             values: list[Value | int] = [read(state) for read in readers]
             if reads_carry:
                 values.append(state.read_carry(function))
+            if reads_rank:
+                values.append(
+                    from_patterns(space, [0], _U32)
+                )  # launches with clusters are not counted in classes
             results = evaluate(spelling, values)
             for target, value in zip(targets, results):
                 if target is not None:

@@ -15,10 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..errors import LaunchError, NotObserved, UnknownName, Unsupported, nearest
+from ..errors import LaunchError, NotObserved, UnknownName, nearest
 from ..flow.slicing import Slice
 from ..ptx.syntax import Function, Module, Variable, make_current
 from .arrays import DeviceArray, as_dtype, as_shape, as_whole, converted, dtype_of_variable
+from .clusters import check_cluster, cluster_remark
 from .console import PRINTF_BYTES, Console
 from .fewer import observe_control
 from .heap import HEAP_BYTES
@@ -325,11 +326,11 @@ class Runtime:
                 hint="only an .entry can be launched",
             )
         demand = "control" if sampled else resolve_demand(demand, self.observe)
-        if cluster is not None:
-            raise Unsupported("thread block clusters are not run yet", span=kernel.span)
         self._becomes_current(kernel)
         program = program_of(kernel)
         shape, threads, total = check_shape(program, grid, block, shared_bytes)
+        shape, together, explicit = check_cluster(kernel, shape, cluster)
+        in_clusters = math.prod(together) > 1
         observe = frozenset(("threads",)) if sampled else self.observe
         if demand == "control":
             observe -= {"memory"}
@@ -349,7 +350,7 @@ class Runtime:
             ],
             dtype=np.uint64,
         )
-        resident = resident_ctas(math.prod(shape), math.prod(threads), cooperative)
+        resident = resident_ctas(math.prod(shape), math.prod(threads), cooperative, math.prod(together))
         number = 1 + sum(event.kind == "launch" for event in self.events)
         name = f"launch {number} (of {kernel.name!r}, demand={demand!r})"
         executed = self._knowledge.admit(program, demand, raw, symbols, name if keep else None)
@@ -371,7 +372,9 @@ class Runtime:
             pointed_at=pointed,
             names=tuple(named[address] for address, _ in pointed),
             kept=choose_ctas(threads_of, shape) if "threads" in observe else (),
-            only_kept=sampled and running.order_free and not cooperative,
+            only_kept=sampled and running.order_free and not cooperative and not in_clusters,
+            cluster=together,
+            explicit_cluster=explicit,
             console=Console(self.printf_bytes),
         )
         saved = None if keep else self.memory.save()
@@ -390,6 +393,7 @@ class Runtime:
                 self.memory.restore(saved)
         if "footprint" in observe:
             observation.footprint = footprint
+        observation.remarks = (*observation.remarks, *cluster_remark(kernel, together))
         if sampled:
             return program, plan, observation
         objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))

@@ -20,6 +20,7 @@ __all__ = [
     "Place",
     "Waiting",
     "bad_barrier",
+    "bad_cluster_barrier",
     "bad_member_mask",
     "bad_stack",
     "bad_target",
@@ -156,6 +157,17 @@ def bad_barrier(place: Place, instruction: Instruction, lane: int, what: str) ->
         details=[place.thread(lane), *_source(instruction)],
         hint="barriers are numbered 0 to 15; a thread count is a multiple of 32, at most 1024",
     )  # fmt: skip
+
+
+def bad_cluster_barrier(place: Place, instruction: Instruction, lane: int) -> TrapError:
+    """A thread arrives at the cluster's barrier twice without waiting, or waits without having arrived."""
+    waits = "wait" in instruction.opcode.split(".")
+    return TrapError(
+        f"{instruction.opcode} by a thread that {'has not arrived' if waits else 'has arrived before, and not waited since'}",
+        span=instruction.span,
+        details=[place.thread(lane), *_source(instruction)],
+        hint="each thread executes barrier.cluster.arrive and barrier.cluster.wait in turn",
+    )
 
 
 def too_deep(place: Place, instruction: Instruction, lane: int, limit: int) -> TrapError:

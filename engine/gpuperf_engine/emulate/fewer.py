@@ -46,6 +46,12 @@ def observe_control(
     program: Program, plan: LaunchPlan, executed: Slice, memory: Memory, run: Run
 ) -> Observation:
     """The counters of a launch of which only the control flow is asked for. ``run`` runs the slice for a plan."""
+    if plan.cluster_ctas > 1:
+        return _every(
+            run(plan),
+            executed,
+            f"blocks run in clusters of {plan.cluster_ctas}, which are not counted in classes",
+        )
     reason = _others(executed)
     if reason:
         return _every(run(plan), executed, reason)

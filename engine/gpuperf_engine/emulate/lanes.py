@@ -14,15 +14,16 @@ import numpy as np
 
 from ..isa.types import scalar_type
 from .barriers import Barriers
+from .clusters import WAITING, ClusterBarrier, coordinates_of
 from .lanes_blocks import prepare
 from .lanes_regions import Arena, Region
 from .lanes_values import LaneValue
-from .lanes_warp import Counters, LanesCta, LanesWarp
-from .launch import LaunchPlan
+from .lanes_warp import Counters, LanesCluster, LanesCta, LanesWarp
+from .launch import Dim3, LaunchPlan
 from .memory import Memory
 from .observe import SITE_COLUMNS, Observation
 from .program import Program
-from .schedule import Cta, run_ctas
+from .schedule import Cluster, Cta, run_ctas
 from .threads import columns_of, make_table
 
 __all__ = ["LanesBackend"]
@@ -40,21 +41,36 @@ class LanesBackend:
         arena = Arena(memory)
         tids = [_tid(plan, warp) for warp in range(plan.warps_per_cta)]
 
-        def start(turn: int) -> Cta:
-            index = plan.kept[turn] if plan.only_kept else turn
+        size = plan.cluster_ctas
+
+        def start(turn: int) -> Cluster:
+            shared_by = LanesCluster([], [WAITING] * size, ClusterBarrier())
+            number = plan.kept[turn] if plan.only_kept else turn
+            ctas = [start_cta(size * number + rank, shared_by) for rank in range(size)]
+            return Cluster(ctas, shared_by.barrier, shared_by.states)
+
+        def start_cta(number: int, cluster: LanesCluster) -> Cta:
+            place, own_cluster, within, rank = coordinates_of(plan, number)
             wide, tall, _ = plan.grid
-            place = (index % wide, index // wide % tall, index // (wide * tall), 0)
-            coordinates = tuple(LaneValue(np.array([number], np.uint32), _U32) for number in place)
+            index = place[0] + wide * (place[1] + tall * place[2])
             shared, barriers = Region.fresh(plan.shared_bytes), Barriers()
-            own = LanesCta(index, coordinates, program, plan, blocks, arena, shared, barriers, counters)
+            own = LanesCta(
+                index, _coordinates(place), program, plan, blocks, arena, shared, barriers, counters,
+                cluster, rank, _coordinates(own_cluster), _coordinates(within),
+            )  # fmt: skip
+            cluster.members.append(own)
             warps = [LanesWarp(own, warp, _lanes(plan, warp), tid) for warp, tid in enumerate(tids)]
             return Cta(warps, barriers, lambda: (shared.bytes.tobytes(),))
 
         with np.errstate(all="ignore"):
-            count = len(plan.kept) if plan.only_kept else plan.ctas
-            run_ctas(count, 1 if program.order_free else plan.resident, start, lambda: _written(memory))
+            count = len(plan.kept) if plan.only_kept else plan.ctas // size
+            run_ctas(count, size if program.order_free else plan.resident, start, lambda: _written(memory))
         memory.settle()
         return _observation(counters)
+
+
+def _coordinates(place: Dim3) -> tuple[LaneValue, ...]:
+    return tuple(LaneValue(np.array([number], np.uint32), _U32) for number in (*place, 0))
 
 
 def _lanes(plan: LaunchPlan, warp: int) -> int:

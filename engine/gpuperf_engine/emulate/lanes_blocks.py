@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ..errors import EngineError, Unsupported
 from ..flow.blocks import BasicBlock
 from ..isa.frame import evaluate, has_meaning
+from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
 from .diagnose import trap
 from .lanes_calls import Call, parameter_step
@@ -18,7 +19,7 @@ from .lanes_control import BarrierEnd, End, make_end
 from .lanes_copy import CopyStep
 from .lanes_exchange import Exchange
 from .lanes_memory import MemoryStep
-from .lanes_operands import Prepare, destinations, guard_of, lane_value, sources
+from .lanes_operands import Prepare, destinations, guard_of, integer, lane_value, sources
 from .lanes_stack import StackStep
 from .lanes_values import LaneValue
 from .launch import LaunchPlan
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "prepare", "refusal"]
 
+_U32 = scalar_type("u32")
 Step = Callable[["LanesWarp"], None]
 
 #: effects that are carried out by moving on
@@ -150,6 +152,7 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
     targets = destinations(instruction)
     function = to.number
     reads_carry, writes_carry = spelling.reads_carry, spelling.writes_carry
+    reads_rank = spelling.reads_rank
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = to.program.predicated_of.get(instruction)
 
@@ -162,6 +165,8 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
         values: list[LaneValue | int] = [read(warp) for read in readers]
         if reads_carry:
             values.append(warp.read_carry(function))
+        if reads_rank:
+            values.append(integer(warp.cta.rank, _U32))
         results = evaluate(spelling, values)
         for target, value in zip(targets, results):
             if target is not None:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import Unsupported
 from ..flow.blocks import EXIT, BasicBlock
 from ..flow.operands import matched
 from ..isa.types import scalar_type
-from ..ptx.syntax import Guard, Operand, Register, Variable
+from ..ptx.syntax import Guard, Instruction, Operand, Register, Variable
 from .barriers import BARRIERS
-from .diagnose import bad_barrier, bad_target, lanes_of
+from .diagnose import bad_barrier, bad_cluster_barrier, bad_target, lanes_of
 from .lanes_calls import Call, argument_reader, put_bytes
 from .lanes_operands import Prepare, as_type, bits_of, destinations, every_lane, reader
 from .lanes_values import LaneValue
@@ -47,6 +46,8 @@ def make_end(to: Prepare, block: BasicBlock) -> End:
         return _return
     if block.kind in ("return", "exit"):
         return _exit
+    if block.terminator is not None and block.terminator.spelling.modifier("cluster"):
+        return ClusterEnd(to, block)
     return BarrierEnd(to, block)
 
 
@@ -222,12 +223,13 @@ class BarrierEnd:
         instruction = block.terminator
         assert instruction is not None
         words = instruction.opcode.split(".")
-        if "cluster" in words:
-            raise Unsupported(f"{instruction.opcode} is not run yet", span=instruction.span)
         self.block = block
         self.instruction = instruction
         self.aligned = instruction.spelling.row.name == "bar" or "aligned" in words
         self.waits = "arrive" not in words
+        self._prepare(to, instruction)
+
+    def _prepare(self, to: Prepare, instruction: Instruction) -> None:
         operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
         self.number = reader(to, operands["a"], _U32)
         self.threads = reader(to, operands["b"], _U32) if "b" in operands else None
@@ -241,6 +243,18 @@ class BarrierEnd:
         if self.aligned and not whole:
             splits.gather()
             return None
+        waits = self._arrive(warp)
+        if whole:
+            warp.at_barrier = self
+            return Status.WAITS if waits else Status.READY
+        if waits:
+            splits.wait(self.block.successors[0])
+            return None
+        return warp.go(self.block, self.block.successors[0])
+
+    def _arrive(self, warp: LanesWarp) -> bool:
+        """The running lanes arrive; whether they must wait."""
+        splits = warp.splits
         first = lanes_of(splits.mask)[0]
         number, expected = self._operands(warp, first)
         holds = bits_of(self.predicate(warp)) if self.predicate is not None else 0
@@ -253,13 +267,7 @@ class BarrierEnd:
             waits=self.waits,
             holds=holds,
         )
-        if whole:
-            warp.at_barrier = self
-            return Status.WAITS if self.waits else Status.READY
-        if self.waits:
-            splits.wait(self.block.successors[0])
-            return None
-        return warp.go(self.block, self.block.successors[0])
+        return self.waits
 
     def _operands(self, warp: LanesWarp, lane: int) -> tuple[int, int]:
         """Barrier and thread count (0: all), those of the lowest lane."""
@@ -285,3 +293,24 @@ class BarrierEnd:
         else:
             value = LaneValue(np.array([false == 0 if self.operation == "and" else true > 0]), _PRED)
         warp.put(self.targets[0], value, warp.lanes_array(lanes))
+
+
+class ClusterEnd(BarrierEnd):
+    """``barrier.cluster``: ``.arrive`` never waits, ``.wait`` only for a barrier that is not complete."""
+
+    def _prepare(self, to: Prepare, instruction: Instruction) -> None:
+        """It has no operands."""
+
+    def _arrive(self, warp: LanesWarp) -> bool:
+        barrier, own, lanes = warp.cta.cluster.barrier, (warp.cta.rank, warp.index), warp.splits.mask
+        if not self.waits:
+            if not barrier.arrive(own, lanes):
+                raise bad_cluster_barrier(warp.place(), self.instruction, lanes_of(lanes)[0])
+            return False
+        complete = barrier.wait(own, lanes)
+        if complete is None:
+            raise bad_cluster_barrier(warp.place(), self.instruction, lanes_of(lanes)[0])
+        return not complete
+
+    def result(self, warp: LanesWarp, lanes: int, true: int, false: int) -> None:
+        """Nothing is given."""

@@ -16,8 +16,10 @@ import numpy.typing as npt
 from ..errors import MemoryFault
 from ..flow.operands import matched
 from ..isa.frame import evaluate
+from ..isa.spaces import RANK_SHIFT
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
+from .clusters import reaches_peers
 from .diagnose import cta_of, thread_of
 from .lanes_operands import (
     Prepare,
@@ -25,12 +27,12 @@ from .lanes_operands import (
     address_of,
     address_operand,
     as_type,
+    by_warp,
     destinations,
     every_lane,
     guard_of,
     integer,
     lane_value,
-    local_in_frame,
     reader,
 )
 from .lanes_regions import Region
@@ -63,8 +65,8 @@ def address_reader(to: Prepare, operand: Address, space: str) -> Reader:
     """Reads the lanes' addresses as u64: base plus offset, in 32 bits for 32-bit registers in shared and local memory."""
     base, offset = operand.base, operand.offset
     if isinstance(base, Variable):
-        if (local := local_in_frame(to, base, offset)) is not None:
-            return local
+        if (moving := by_warp(to, base, offset)) is not None:
+            return moving
         constant = integer(address_of(to, base, offset, operand), _U64)
         return lambda warp: constant
     if base is None:
@@ -114,6 +116,7 @@ class _Part(NamedTuple):
 
 #: lane, address, space, size of the space
 _Refusal = tuple[int, int, str, int]
+_RANK_SHIFT, _OFFSET = np.uint64(RANK_SHIFT), np.uint64((1 << RANK_SHIFT) - 1)
 
 
 def _in_window(addresses: Lanes, base: int) -> Lanes:
@@ -131,6 +134,8 @@ class MemoryStep:
         self.instruction = instruction
         self.kind = kind or instruction.effect
         self.space = space or spelling.space or "generic"
+        #: whether it may reach the shared memory of other CTAs of the cluster
+        self.remote = reaches_peers(instruction)
         site = to.program.site_of.get(instruction)
         self.site = site
         self.writes = self.kind != "load"
@@ -175,8 +180,10 @@ class MemoryStep:
 
     def reach(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> list[_Part]:
         """Regions with the lanes that access them and their byte offsets there. Raises ``MemoryFault``."""
-        if self.space in ("shared", "local"):
-            refused, part = self._private(warp, self.space, lanes, addresses)
+        if self.space == "shared":
+            refused, parts = self._shared(warp, lanes, addresses)
+        elif self.space == "local":
+            refused, part = self._private(warp, warp.local, lanes, addresses)
             parts = [part]
         elif self.space == "generic":
             refused, parts = self._generic(warp, lanes, addresses)
@@ -210,19 +217,39 @@ class MemoryStep:
         offsets = (addresses - np.uint64(GLOBAL_BASE)).astype(np.int64)
         return refused, _Part(arena.region, lanes, offsets, initialized)
 
+    def _shared(self, warp: LanesWarp, lanes: Lanes, places: Lanes) -> tuple[list[_Refusal], list[_Part]]:
+        """Shared memory of the CTA and, where the access may leave it, of the others of its cluster; ``places`` are addresses in the
+        shared window."""
+        cta = warp.cta
+        if cta.plan.cluster_ctas == 1:
+            refused, part = self._private(warp, cta.shared, lanes, places)
+            return refused, [part]
+        refused, parts = [], []
+        ranks = places >> _RANK_SHIFT
+        for rank in np.unique(ranks).tolist():
+            chosen = ranks == rank
+            region = cta.shared_of(rank) if self.remote or rank == cta.rank else None
+            if region is None:
+                first = np.flatnonzero(chosen)[0]
+                refused.append((int(lanes[first]), int(places[first]), "shared", 0))
+                continue
+            bad, part = self._private(warp, region, lanes[chosen], places[chosen] & _OFFSET, rank)
+            refused += bad
+            parts.append(part)
+        return refused, parts
+
     def _private(
-        self, warp: LanesWarp, space: str, lanes: Lanes, places: Lanes
+        self, warp: LanesWarp, region: Region, lanes: Lanes, places: Lanes, rank: int = 0
     ) -> tuple[list[_Refusal], _Part]:
-        """Shared or local memory; ``places`` are addresses within it."""
-        shared = space == "shared"
-        region, limit = (
-            (warp.cta.shared, warp.cta.plan.shared_bytes) if shared else (warp.local, warp.local_bytes)
-        )
+        """The shared memory of one CTA (of that rank), or local memory; ``places`` are addresses within it."""
+        shared = region is not warp.local
+        space, limit = ("shared", warp.cta.plan.shared_bytes) if shared else ("local", warp.local_bytes)
         size = self.bytes
         good = (places % np.uint64(size) == 0) & (places <= np.uint64(max(0, limit - size))) & (limit >= size)
         good &= shared or self.kind in ("load", "store")
         refused = [
-            (int(lanes[place]), int(places[place]), space, limit) for place in np.flatnonzero(~good)[:1]
+            (int(lanes[place]), (rank << RANK_SHIFT) + int(places[place]), space, limit)
+            for place in np.flatnonzero(~good)[:1]
         ]
         offsets = places.astype(np.int64) if shared else places.astype(np.int64) + lanes * limit
         return refused, _Part(region, lanes, offsets, False)
@@ -231,11 +258,14 @@ class MemoryStep:
         in_shared, in_local = _in_window(addresses, SHARED_WINDOW), _in_window(addresses, LOCAL_WINDOW)
         refused: list[_Refusal] = []
         parts: list[_Part] = []
-        for space, chosen, base in (("shared", in_shared, SHARED_WINDOW), ("local", in_local, LOCAL_WINDOW)):
-            if chosen.any():
-                bad, part = self._private(warp, space, lanes[chosen], addresses[chosen] - np.uint64(base))
-                refused += bad
-                parts.append(part)
+        if in_shared.any():
+            places = addresses[in_shared] - np.uint64(SHARED_WINDOW)
+            refused, parts = self._shared(warp, lanes[in_shared], places)
+        if in_local.any():
+            places = addresses[in_local] - np.uint64(LOCAL_WINDOW)
+            bad, part = self._private(warp, warp.local, lanes[in_local], places)
+            refused = [*refused, *bad]
+            parts = [*parts, part]
         others = ~(in_shared | in_local)
         if others.any():
             bad, part = self._arena(warp, lanes[others], addresses[others])
@@ -266,6 +296,7 @@ class MemoryStep:
                 thread_of(plan, warp.index, lane),
                 cta_of(plan, warp.cta.index),
                 limit,
+                cluster=warp.cta.refusal(address, self.remote) if space == "shared" else None,
             )
         )
 

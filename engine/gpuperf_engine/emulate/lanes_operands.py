@@ -47,11 +47,11 @@ __all__ = [
     "address_operand",
     "as_type",
     "bits_of",
+    "by_warp",
     "destinations",
     "every_lane",
     "guard_of",
     "integer",
-    "local_in_frame",
     "reader",
     "sources",
     "value_sources",
@@ -126,15 +126,19 @@ def reader(to: Prepare, operand: Operand, type: ScalarType | None) -> Reader:
         return lambda warp: as_type(special(warp), type)
     if isinstance(operand, (Symbol, Variable)):
         target, offset = (operand.target, operand.offset) if isinstance(operand, Symbol) else (operand, 0)
-        if (local := local_in_frame(to, target, offset)) is not None:
-            return lambda warp: as_type(local(warp), type)
+        if (moving := by_warp(to, target, offset)) is not None:
+            return lambda warp: as_type(moving(warp), type)
     constant = as_type(_constant(to, operand, type), type)
     return lambda warp: constant
 
 
-def local_in_frame(to: Prepare, target: Variable | Function, offset: int) -> Reader | None:
-    """Reads the address of a local variable of a recursive function: in the frame of the current activation."""
+def by_warp(to: Prepare, target: Variable | Function, offset: int) -> Reader | None:
+    """Reads the address of a variable that is not the same for all warps: of a local variable of a recursive function in the frame of
+    the current activation, of a shared variable in the window of a CTA of a cluster."""
     program = to.program
+    if isinstance(target, Variable) and target.space == "shared" and to.plan.cluster_ctas > 1:
+        place = program.shared.get(target, program.shared_static) + offset
+        return lambda warp: integer(warp.cta.window + place, _U64)
     owner = target.function if isinstance(target, Variable) and target.space == "local" else None
     number = program.function_of.get(owner.name, -1) if owner is not None else -1
     if number not in program.frames:

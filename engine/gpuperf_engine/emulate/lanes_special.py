@@ -40,11 +40,9 @@ _CLOCKS = ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "glo
 _ZERO = (
     "smid",
     "gridid",
-    "cluster_ctarank",
-    "cluster_ctaid",
     "current_graph_exec",
 )
-_ONES = ("nsmid", "cluster_nctarank", "cluster_nctaid")
+_ONES = ("nsmid",)
 
 
 def _u32(data: npt.NDArray[Any]) -> LaneValue:
@@ -59,8 +57,10 @@ def read_special(
     axis = "xyzw".find(part) if part else 0
     if name == "tid":
         return lambda warp: warp.tid[axis]
-    if name in ("ctaid", "clusterid"):
+    if name == "ctaid" or (name == "clusterid" and plan.cluster_ctas == 1):
         return lambda warp: warp.cta.coordinates[axis]
+    if plan.cluster_ctas > 1 and name in ("clusterid", "cluster_ctaid", "cluster_ctarank"):
+        return _in_cluster(name, axis)
     if name in _CLOCKS:
         return _clock(name)
     if name == "warpid":
@@ -79,14 +79,23 @@ def read_special(
 
 
 def _constant(name: str, axis: int, plan: LaunchPlan) -> LaneValue | None:
-    if name in ("ntid", "nctaid", "nclusterid"):
-        return _u32(np.array([((*plan.block, 1) if name == "ntid" else (*plan.grid, 1))[axis]]))
+    shapes = {
+        "ntid": plan.block,
+        "nctaid": plan.grid,
+        "nclusterid": plan.clusters,
+        "cluster_nctaid": plan.cluster,
+    }
+    if name in shapes:
+        return _u32(np.array([(*shapes[name], 1)[axis]]))
+    if name in ("cluster_ctaid", "cluster_ctarank"):
+        return _u32(np.zeros(1))
     if name == "laneid":
         return _u32(_LANES)
     if name in _LANE_MASKS:
         return _u32(_LANE_MASKS[name])
     sizes = {
         "nwarpid": plan.warps_per_cta,
+        "cluster_nctarank": plan.cluster_ctas,
         "total_smem_size": plan.shared_bytes,
         "aggr_smem_size": plan.shared_bytes,
         "dynamic_smem_size": plan.dynamic_shared,
@@ -97,12 +106,20 @@ def _constant(name: str, axis: int, plan: LaunchPlan) -> LaneValue | None:
     if type_ is None:
         return None
     if name == "is_explicit_cluster":
-        return LaneValue(np.zeros(1, np.bool_), type_)
+        return LaneValue(np.array([plan.explicit_cluster]), type_)
     if name in _ONES:
         return _u32(np.ones(1))
     if name in _ZERO or name.startswith(("envreg", "pm")):
         return LaneValue(np.zeros(1, f"u{type_.bytes}"), type_)
     return None
+
+
+def _in_cluster(name: str, axis: int) -> Callable[[LanesWarp], LaneValue]:
+    if name == "cluster_ctarank":
+        return lambda warp: _u32(np.array([warp.cta.rank]))
+    if name == "clusterid":
+        return lambda warp: warp.cta.cluster_coordinates[axis]
+    return lambda warp: warp.cta.within[axis]
 
 
 def _clock(name: str) -> Callable[[LanesWarp], LaneValue]:

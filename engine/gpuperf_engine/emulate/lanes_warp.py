@@ -12,9 +12,11 @@ import numpy.typing as npt
 
 from ..flow.blocks import BasicBlock
 from ..isa.frame import extend
+from ..isa.spaces import RANK_SHIFT
 from ..isa.types import scalar_type
 from ..ptx.syntax import Register, Variable
 from .barriers import Barriers
+from .clusters import RUNNING, ClusterBarrier, refused_address
 from .diagnose import Place, Waiting, budget, deadlock, divergent_barrier
 from .lanes_calls import Call, Frame
 from .lanes_exchange import mask_array, perform
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from .lanes_blocks import Block
     from .lanes_control import BarrierEnd
 
-__all__ = ["Counters", "LanesCta", "LanesWarp"]
+__all__ = ["Counters", "LanesCluster", "LanesCta", "LanesWarp"]
 
 Lanes = npt.NDArray[Any]
 _PRED = scalar_type("pred")
@@ -64,6 +66,15 @@ class Counters:
 
 
 @dataclass(slots=True)
+class LanesCluster:
+    """What the CTAs of one cluster share; ``members`` and ``states`` by rank."""
+
+    members: list[LanesCta]
+    states: list[int]
+    barrier: ClusterBarrier
+
+
+@dataclass(slots=True)
 class LanesCta:
     """What the warps of one CTA share. ``coordinates`` are ``%ctaid.x`` to ``.w``."""
 
@@ -76,6 +87,29 @@ class LanesCta:
     shared: Region
     barriers: Barriers
     counters: Counters
+    cluster: LanesCluster
+    #: ``%cluster_ctarank``, ``%clusterid`` and ``%cluster_ctaid``
+    rank: int
+    cluster_coordinates: tuple[LaneValue, ...]
+    within: tuple[LaneValue, ...]
+
+    @property
+    def window(self) -> int:
+        """Where its shared memory begins in the shared window."""
+        return self.rank << RANK_SHIFT
+
+    def shared_of(self, rank: int) -> Region | None:
+        """The shared memory of the CTA of that rank of its cluster, ``None`` if there is none, or it does not run."""
+        cluster = self.cluster
+        if rank >= len(cluster.members) or cluster.states[rank] != RUNNING:
+            return None
+        return cluster.members[rank].shared
+
+    def refusal(self, address: int, remote: bool) -> tuple[str, str] | None:
+        """Why an address of the shared window cannot be reached, if it lies in another CTA."""
+        if self.plan.cluster_ctas == 1:
+            return None
+        return refused_address(self.plan, self.index, address, remote, self.cluster.states)
 
 
 class LanesWarp:

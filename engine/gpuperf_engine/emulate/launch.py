@@ -24,7 +24,17 @@ from .console import Console
 from .memory import Allocation
 from .program import Program
 
-__all__ = ["MAX_INSTRUCTIONS", "Dim3", "LaunchPlan", "check_shape", "marshal", "pointed_at", "shared_limit"]
+__all__ = [
+    "MAX_GRID",
+    "MAX_INSTRUCTIONS",
+    "Dim3",
+    "LaunchPlan",
+    "check_shape",
+    "dim3",
+    "marshal",
+    "pointed_at",
+    "shared_limit",
+]
 
 Dim3 = tuple[int, int, int]
 MAX_GRID: Dim3 = (2**31 - 1, 65535, 65535)
@@ -87,10 +97,23 @@ class LaunchPlan:
     only_kept: bool = False
     #: where threads print to
     console: Console = field(default_factory=Console, compare=False)
+    #: CTAs of a cluster along each axis, and whether launch or kernel name that shape
+    cluster: Dim3 = (1, 1, 1)
+    explicit_cluster: bool = False
 
     @property
     def ctas(self) -> int:
         return math.prod(self.grid)
+
+    @property
+    def cluster_ctas(self) -> int:
+        return math.prod(self.cluster)
+
+    @property
+    def clusters(self) -> Dim3:
+        """Clusters of the grid along each axis."""
+        x, y, z = (count // size for count, size in zip(self.grid, self.cluster))
+        return x, y, z
 
     @property
     def threads_per_cta(self) -> int:
@@ -101,7 +124,8 @@ class LaunchPlan:
         return -(-self.threads_per_cta // 32)
 
 
-def _dim3(value: object, what: str, limits: Dim3) -> Dim3:
+def dim3(value: object, what: str, limits: Dim3) -> Dim3:
+    """An int or a tuple of up to three as three. Raises ``LaunchError`` for what is none, and beyond the limits."""
     parts: Sequence[Any] = value if isinstance(value, (tuple, list)) else (value,)
     accepted = f"an int or a tuple of up to three ints, 1 to {limits[0]:,} × {limits[1]:,} × {limits[2]:,}"
     if not 1 <= len(parts) <= 3 or not all(map(is_whole, parts)):
@@ -131,8 +155,8 @@ def shared_limit(target: str) -> int:
 def check_shape(program: Program, grid: object, block: object, shared_bytes: int) -> tuple[Dim3, Dim3, int]:
     """The launch shape as three-tuples and the whole shared memory in bytes. Raises ``LaunchError``."""
     kernel = program.kernel
-    shape = _dim3(grid, "grid", MAX_GRID)
-    threads = _dim3(block, "block", MAX_BLOCK)
+    shape = dim3(grid, "grid", MAX_GRID)
+    threads = dim3(block, "block", MAX_BLOCK)
     count = math.prod(threads)
     if count > MAX_THREADS:
         raise LaunchError(
@@ -182,10 +206,11 @@ def check_shape(program: Program, grid: object, block: object, shared_bytes: int
     return shape, threads, total
 
 
-def resident_ctas(ctas: int, threads: int, cooperative: bool) -> int:
-    """How many CTAs are resident at once. Raises ``LaunchError`` for a cooperative launch that fits no GPU."""
+def resident_ctas(ctas: int, threads: int, cooperative: bool, cluster: int = 1) -> int:
+    """How many CTAs are resident at once: whole clusters of ``cluster`` CTAs. Raises ``LaunchError`` for a cooperative launch that
+    fits no GPU."""
     if not cooperative:
-        return max(1, min(ctas, RESIDENT_THREADS // threads))
+        return max(1, min(ctas, RESIDENT_THREADS // threads) // cluster) * cluster
     if ctas * threads > COOPERATIVE_THREADS:
         raise LaunchError(
             f"a cooperative launch of {ctas:,} blocks of {threads:,} threads",

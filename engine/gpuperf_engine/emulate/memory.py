@@ -88,6 +88,7 @@ class Access:
     limit: int = 0  # size in bytes of the shared or local space
     of: str = ""  # what made the access, if it is not the instruction itself
     packed: bool = False  # bytes at any address
+    cluster: tuple[str, str] | None = None  # why an address of the cluster cannot be reached, and what to do
 
 
 #: allocations with whether they were initialised, their bytes and their shadow
@@ -304,6 +305,9 @@ def _fault(memory: Memory, access: Access) -> MemoryFault:
             return MemoryFault(
                 f"{what} {place}: atomics act on global and shared memory only", span=span, details=details
             )
+        if access.cluster is not None:
+            reason, remedy = access.cluster
+            return MemoryFault(f"{what} {place}: {reason}", span=span, details=details, hint=remedy)
         if address % access.size and not access.packed:
             return MemoryFault(
                 f"misaligned {what} {place}",

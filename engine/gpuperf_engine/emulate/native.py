@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from ..errors import Unsupported
 from ..garbage import uncollected
 from . import native_cache as store
+from .clusters import waits_for_cluster
 from .launch import LaunchPlan
 from .memory import Memory
 from .native_barrier import ArrivesInParts, is_loose
@@ -45,7 +46,8 @@ class NativeBackend:
 
     def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
         """Raises what the kernel deserves: ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError``, ``Unsupported``."""
-        code = code_of(program, "threads" in observe)
+        clustered = plan.cluster_ctas > 1 or waits_for_cluster(program)
+        code = code_of(program, "threads" in observe, clustered)
         if isinstance(code, str):
             from .lanes import LanesBackend
 
@@ -54,7 +56,7 @@ class NativeBackend:
             remark = f"{kernel.span}: {kernel.name!r} runs on the reference backend, which is slow: {code}"
             return replace(observation, remarks=(remark,))
         saved = memory.save() if _may_come_in_parts(program) else None
-        launch = Launch(program, plan, memory, observe, code)
+        launch = Launch(program, plan, memory, observe, code, clustered)
         try:
             launch.run()
         except ArrivesInParts as reason:
@@ -62,7 +64,7 @@ class NativeBackend:
                 raise
             memory.restore(saved)
             plan.console.clear()
-            program.kernel.memo[_place(program, "threads" in observe)] = reason.message
+            program.kernel.memo[_place(program, "threads" in observe, clustered)] = reason.message
             return self.run(program, plan, memory, observe)
         finally:
             improve()
@@ -70,12 +72,12 @@ class NativeBackend:
         return launch.observation()
 
 
-def code_of(program: Program, threads: bool = False) -> Code | str:
-    """The program's code (which counts single threads too), compiled or loaded once, or why it must be left to the reference
-    backend."""
-    memo, place = program.kernel.memo, _place(program, threads)
+def code_of(program: Program, threads: bool = False, clustered: bool = False) -> Code | str:
+    """The program's code (which counts single threads too, or runs in clusters), compiled or loaded once, or why it must be left to
+    the reference backend."""
+    memo, place = program.kernel.memo, _place(program, threads, clustered)
     if place not in memo:
-        memo[place] = _too_rare(program) or _compile(program, threads)
+        memo[place] = _too_rare(program) or _compile(program, threads, clustered)
     found = memo[place]
     assert isinstance(found, (Code, str))
     if isinstance(found, Code):
@@ -83,15 +85,15 @@ def code_of(program: Program, threads: bool = False) -> Code | str:
     return found
 
 
-def _place(program: Program, threads: bool) -> str:
-    return f"native{' threads' if threads else ''}{program.variant}"
+def _place(program: Program, threads: bool, clustered: bool) -> str:
+    return f"native{' threads' if threads else ''}{' clusters' if clustered else ''}{program.variant}"
 
 
 @uncollected
-def _compile(program: Program, threads: bool) -> Code | str:
+def _compile(program: Program, threads: bool, clustered: bool) -> Code | str:
     kernel = program.kernel
     text = hashlib.blake2b(kernel.module.text.encode("utf-8", "surrogatepass")).digest()
-    place = store.key("program", text, kernel.name, program.variant, threads, fingerprint(0))
+    place = store.key("program", text, kernel.name, program.variant, threads, clustered, fingerprint(0))
     stored = store.read(place)
     if stored is not None:
         try:
@@ -99,7 +101,7 @@ def _compile(program: Program, threads: bool) -> Code | str:
         except (RuntimeError, ValueError, KeyError):
             pass
     try:
-        ir, generated = generate(program, _stores_parts_of_words(program), threads)
+        ir, generated = generate(program, _stores_parts_of_words(program), threads, clustered)
     except Unsupported as error:
         # raised by the reference backend where the instruction is reached, if it is
         return f"{error.message} ({error.span})"

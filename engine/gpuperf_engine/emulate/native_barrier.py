@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import EngineError, Unsupported
+from ..errors import EngineError
 from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction, Operand
@@ -36,14 +36,13 @@ def is_loose(instruction: Instruction) -> bool:
 
 def write_barrier(to: BlockWriter) -> None:
     """``bar`` and ``barrier``; see ``Barrier`` for what the scheduler does."""
-    from .native_flow import edge
-
     block, writer, frame = to.block, to.writer, to.frame
     instruction = block.terminator
     assert instruction is not None
     parts = instruction.opcode.split(".")
-    if "cluster" in parts:
-        raise Unsupported(f"{instruction.opcode} cannot be run yet", span=instruction.span)
+    if instruction.spelling.modifier("cluster"):
+        _write_meeting(to, 4 if "wait" in parts else 3)
+        return
     operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
     number = _scalar(to, to.source(operands["a"], U32))
     frame.guarded_stop(writer.op(f"icmp uge i32 {number}, 16"), block.index, Event.BARRIER_ID, number)
@@ -59,11 +58,21 @@ def write_barrier(to: BlockWriter) -> None:
         warps = writer.op(f"lshr i32 {threads}, 5")
     writer.do(f"store i32 {warps}, ptr {frame.field('%st', State.BARRIER_WARPS)}")
     kind = 1 if "arrive" in parts else 2 if "red" in parts else 0
-    writer.do(f"store i32 {kind}, ptr {frame.field('%st', State.BARRIER_KIND)}")
     holds = "0"
     if "c" in operands:
         holds = writer.op(f"and i32 {to.mask}, {to.bits_of(to.source(operands['c'], PRED))}")
     writer.do(f"store i32 {holds}, ptr {frame.field('%st', State.BARRIER_LANES)}")
+    _write_meeting(to, kind, parts)
+
+
+def _write_meeting(to: BlockWriter, kind: int, parts: list[str] | None = None) -> None:
+    """The warp stops here, all its lanes together; ``parts`` are the words of a barrier with a result."""
+    from .native_flow import edge
+
+    block, writer, frame = to.block, to.writer, to.frame
+    instruction = block.terminator
+    assert instruction is not None
+    writer.do(f"store i32 {kind}, ptr {frame.field('%st', State.BARRIER_KIND)}")
     to.flush()
     # the lanes of a warp that left a reconvergence point early are gathered here, if it is an aligned barrier
     gathering = GATHER_CODE + block.index
@@ -74,12 +83,17 @@ def write_barrier(to: BlockWriter) -> None:
     live, here = writer.op("load i32, ptr %live"), writer.op("load i32, ptr %mask")
     event = Event.IN_PARTS if is_loose(instruction) else Event.DIVERGENT_BARRIER
     frame.guarded_stop(writer.op(f"icmp ne i32 {live}, {here}"), gathering, event)
+    if kind >= 3:
+        # whoever has arrived waits next, and the other way round
+        there = writer.op(f"load i32, ptr {frame.field('%st', State.CLUSTER)}")
+        wrong = writer.op(f"icmp {'ne' if kind == 3 else 'eq'} i32 {there}, 0")
+        frame.guarded_stop(wrong, block.index, Event.CLUSTER_ORDER)
     place = RETURN_CODE + block.index
     frame.resumable.add(place)
     frame.stop(str(place), Status.BARRIER)
     writer.start(f"r{block.index}")
     writer.forget()
-    if kind == 2:
+    if kind == 2 and parts is not None:
         to.restart()
         to.assign(instruction, [_result(to, parts)], None)
         to.flush()

@@ -33,7 +33,7 @@ from .native_exchange import write_exchange
 from .native_flow import write_terminator
 from .native_layout import Context, Event, State, Status
 from .native_memory import write_memory
-from .native_special import read_special, variable_address
+from .native_special import read_rank, read_special, variable_address
 from .native_stack import write_stack
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 from .program import is_done_at_once
@@ -141,6 +141,8 @@ class BlockWriter:
         sources: list[Value] = list(self.sources(instruction))
         if spelling.reads_carry:
             sources.append(self.read_carry())
+        if spelling.reads_rank:
+            sources.append(read_rank(self))
         guard = self.guard(instruction)
         results = [_native(result) for result in evaluate(spelling, sources)]
         if spelling.writes_carry:

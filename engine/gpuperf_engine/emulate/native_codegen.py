@@ -53,12 +53,15 @@ class Frame:
     """Everything that code generation of one program shares; the parts of it are in the ``native_…`` modules.
 
     ``watching``: shared memory has a shadow byte for byte, because pieces of words are stored. ``threads``: lanes are counted one
-    by one as well.
+    by one as well. ``clustered``: its CTAs run in clusters.
     """
 
-    def __init__(self, program: Program, watching: bool, threads: bool = False) -> None:
+    def __init__(
+        self, program: Program, watching: bool, threads: bool = False, clustered: bool = False
+    ) -> None:
         self.program = program
         self.watching = watching
+        self.clustered = clustered
         self.columns = columns_of(program) if threads else None
         self.writer = Writer()
         self._places = 0
@@ -176,12 +179,15 @@ def _write_block(frame: Frame, block: BasicBlock, function: Function) -> None:
             return
 
 
-def generate(program: Program, watching: bool, threads: bool = False) -> tuple[str, Generated]:
-    """The IR of a program, and what goes with it; ``threads``: that counts lanes one by one as well.
+def generate(
+    program: Program, watching: bool, threads: bool = False, clustered: bool = False
+) -> tuple[str, Generated]:
+    """The IR of a program, and what goes with it; ``threads``: that counts lanes one by one as well; ``clustered``: for launches
+    whose CTAs run in clusters.
 
     Raises ``Unsupported`` for what cannot be put off until it is reached.
     """
-    frame = Frame(program, watching, threads)
+    frame = Frame(program, watching, threads, clustered)
     writer = frame.writer
     for number, function in enumerate(program.functions):
         for block in program.blocks_of(number):

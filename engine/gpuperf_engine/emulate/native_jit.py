@@ -23,14 +23,21 @@ from .native_vectors import vector_function
 __all__ = ["Host", "Library", "compile_object", "host", "link", "prepare", "runtime_addresses"]
 
 _HERE = Path(__file__).resolve().parent
-_SCHEDULE = ("begin", "visit", "proceed", "run")
+_SCHEDULE = (
+    "begin", "visit", "proceed", "run", "begin_cluster", "visit_cluster", "visited", "run_clusters",
+)  # fmt: skip
 _MEMORY = (
     "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
     "copy_lanes", "sectors_of", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows", "count_wavefronts",
 )  # fmt: skip
 #: functions written in ``native_script``, one object for all, and their files
 _SCRIPT = frozenset((*_MEMORY, *_SCHEDULE))
-_FILES = ("native_runtime_memory.py", "native_runtime_count.py", "native_runtime_schedule.py")
+_FILES = (
+    "native_runtime_memory.py",
+    "native_runtime_count.py",
+    "native_runtime_schedule.py",
+    "native_runtime_cluster.py",
+)
 _ACCESS = (
     "load_lanes",
     "store_lanes",

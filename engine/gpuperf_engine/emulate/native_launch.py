@@ -20,11 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LaunchError
+from .clusters import reaches_peers
 from .diagnose import Place, deadlock, livelock
 from .launch import LaunchPlan
 from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
+from .native_clusters import Group, run_clusters
 from .native_jit import runtime_addresses
-from .native_layout import CACHE_BYTES, SHAPE_BYTES, SITE_COUNTERS, Context, Cta, State, Status, Wait
+from .native_layout import CACHE_BYTES, SHAPE_BYTES, SITE_COUNTERS, Cluster, Context, Cta, State, Status, Wait
 from .native_threads import run_parallel
 from .observe import Observation
 from .program import Program
@@ -38,7 +40,14 @@ if TYPE_CHECKING:
 __all__ = ["Launch", "Slot", "Worker", "aligned"]
 
 _Visit = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+_Begin = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+_FUNCTIONS = {
+    **dict.fromkeys(("run", "run_clusters"), _Run),
+    **dict.fromkeys(("visit", "proceed", "visit_cluster"), _Visit),
+    **dict.fromkeys(("begin_cluster",), _Begin),
+    **dict.fromkeys(("visited",), _Run),
+}
 _NEEDS_PYTHON = 8
 #: seconds of compiled code at a time
 _PIECE = 0.1
@@ -65,6 +74,8 @@ class Slot:
     shared: NDArray[np.uint8]
     local: NDArray[np.uint8]
     warps: dict[int, NativeWarp] = field(default_factory=dict)
+    #: the cluster of the CTA, if it runs in one
+    group: Group | None = None
 
     def get(self, offset: int) -> int:
         """A field of the CTA record."""
@@ -133,6 +144,9 @@ class Worker:
             Context.COUNTING: int("memory" in launch.observe),
             Context.READS: self._map(0),
             Context.WRITES: self._map(1),
+            Context.CLUSTER_CTAS: plan.cluster_ctas if launch.clustered else 0,
+            Context.EXPLICIT_CLUSTER: int(plan.explicit_cluster),
+            Context.REMOTE: address_of(launch.remote),
         }
         if launch.table_of_threads is not None:
             fields[Context.THREADS] = address_of(launch.table_of_threads.counts)
@@ -143,6 +157,8 @@ class Worker:
             struct.pack_into("<Q", self.context, offset, value % (1 << 64))
         struct.pack_into("<3i", self.context, Context.NTID, *plan.block)
         struct.pack_into("<3i", self.context, Context.NCTAID, *plan.grid)
+        struct.pack_into("<3i", self.context, Context.CLUSTER_SHAPE, *plan.cluster)
+        struct.pack_into("<3i", self.context, Context.CLUSTERS, *plan.clusters)
 
     def _map(self, number: int) -> int:
         maps = self.launch.memory.touched
@@ -205,12 +221,44 @@ class Worker:
         return [warp for warp in found if warp.header(State.WAIT) != Wait.DONE]
 
 
+class Quiet:
+    """Rounds in which nothing got on: finds a livelock as ``schedule`` tells."""
+
+    def __init__(self, launch: Launch, worker: Worker) -> None:
+        self.launch, self.worker = launch, worker
+        self.rounds = 0
+        self.last = b""
+
+    def after(self, progress: bool, window: list[Slot]) -> None:
+        """After a round over the CTAs in ``window``. Raises ``Deadlock`` if the launch runs in circles."""
+        self.rounds = 0 if progress else self.rounds + 1
+        if not self.rounds or self.rounds & (self.rounds - 1):
+            return
+        digest = self.launch.digest(window)
+        if self.rounds > 1 and digest == self.last:
+            warps = [warp for slot in window for warp in self.worker.warps(slot)]
+            if not any([warp.urge() for warp in warps]):
+                raise livelock(item for warp in warps for item in warp.where())
+            self.rounds = 0
+            return
+        self.last = digest
+
+
 class Launch:
     """One launch. ``workers`` are the contexts that ran, ``free`` the slots not in use."""
 
     def __init__(
-        self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str], code: Code
+        self,
+        program: Program,
+        plan: LaunchPlan,
+        memory: Memory,
+        observe: frozenset[str],
+        code: Code,
+        clustered: bool = False,
     ) -> None:
+        self.clustered = clustered
+        #: what is handed to workers: clusters, or CTAs that run by themselves
+        self.units = plan.ctas // plan.cluster_ctas
         self.program = program
         self.plan = plan
         self.memory = memory
@@ -227,9 +275,11 @@ class Launch:
         self.kept = np.array([*plan.kept, -1] if self.table_of_threads is not None else [], dtype=np.int64)
         self.workers: list[Worker] = []
         self.free: list[Slot] = []
-        addresses = runtime_addresses(("run", "visit", "proceed"))
+        self.remote = np.array(
+            [reaches_peers(site.instruction) for site in program.sites] or [False], np.uint8
+        )
         self.functions: dict[str, Any] = {
-            name: (_Run if name == "run" else _Visit)(address) for name, address in addresses.items()
+            name: _FUNCTIONS[name](address) for name, address in runtime_addresses((*_FUNCTIONS,)).items()
         }
 
     def worker(self) -> Worker:
@@ -266,16 +316,25 @@ class Launch:
         made.put(Cta.STATES, address_of(made.states))
         return made
 
+    @staticmethod
+    def aligned(size: int) -> NDArray[np.uint8]:
+        """Zero bytes that begin at a multiple of 64."""
+        return aligned(size)
+
     def run(self) -> None:
         """All CTAs: on several host threads if nobody can tell, else on the deterministic schedule."""
         if self.plan.only_kept:
             worker = self.worker()
             for index in self.plan.kept:
-                self.run_rounds(worker, index, index + 1)
-        elif self.program.order_free and self.plan.threads > 1 and self.plan.ctas > 1:
+                self.run_part(worker, index, index + 1)
+        elif self.program.order_free and self.plan.threads > 1 and self.units > 1:
             run_parallel(self)
         else:
-            self.run_rounds(self.worker(), 0, self.plan.ctas)
+            self.run_part(self.worker(), 0, self.units)
+
+    def run_part(self, worker: Worker, first: int, last: int) -> None:
+        """The clusters, or the CTAs that run by themselves, of these numbers."""
+        (run_clusters if self.clustered else Launch.run_rounds)(self, worker, first, last)
 
     def refresh_heap(self) -> None:
         """Let compiled code know which blocks of the heap there are: their rows are the last of the table."""
@@ -299,8 +358,7 @@ class Launch:
         CTAs, in index order; one at a time in order-free programs."""
         resident = 1 if self.program.order_free else self.plan.resident
         window: list[Slot] = []
-        quiet = 0
-        last = b""
+        quiet = self.quiet(worker)
         while window or following < count:
             passed = worker.get(Context.PASSED)
             room = resident - len(window)
@@ -319,19 +377,13 @@ class Launch:
                     break
             window = left
             progress = progress or worker.get(Context.PASSED) > passed
-            quiet = 0 if progress else quiet + 1
-            if quiet and quiet & (quiet - 1) == 0:
-                digest = self._digest(window)
-                if quiet > 1 and digest == last:
-                    if any([warp.urge() for slot in window for warp in worker.warps(slot)]):
-                        quiet = 0
-                        continue
-                    raise livelock(
-                        item for slot in window for warp in worker.warps(slot) for item in warp.where()
-                    )
-                last = digest
+            quiet.after(progress, window)
 
-    def _digest(self, window: list[Slot]) -> bytes:
+    def quiet(self, worker: Worker) -> Quiet:
+        """What finds a livelock of the CTAs that a worker runs."""
+        return Quiet(self, worker)
+
+    def digest(self, window: list[Slot]) -> bytes:
         """Of everything that decides how the launch goes on."""
         made = hashlib.blake2b()
         for allocation in self.memory.allocations:
@@ -346,6 +398,8 @@ class Launch:
                 states[:, State.STEPS : State.STEPS + 8] = 0
             for part in (states, slot.shared, slot.local, slot.record[Cta.BARRIERS :]):
                 made.update(np.ascontiguousarray(part))
+            if slot.group is not None:
+                made.update(slot.group.record[Cluster.LIVE : Cluster.PEERS])
         return made.digest()
 
     def observation(self) -> Observation:

@@ -8,6 +8,8 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+from . import clusters
+
 __all__ = [
     "BARRIERS",
     "CACHE_BYTES",
@@ -21,10 +23,12 @@ __all__ = [
     "UNSEEN_BYTES",
     "UNWRITTEN",
     "Barrier",
+    "Cluster",
     "Context",
     "Counter",
     "Cta",
     "Event",
+    "Presence",
     "State",
     "Status",
     "Wait",
@@ -107,7 +111,12 @@ class Context:
     KEPT_COUNT = 376
     READS = 384  # map of bytes that were read = device address + this; 0: not observed
     WRITES = 392  # and of those that were written
-    BYTES = 448
+    CLUSTER_CTAS = 400  # CTAs of a cluster; 0: CTAs run by themselves
+    CLUSTER_SHAPE = 408  # three i32
+    CLUSTERS = 420  # of the grid, three i32
+    EXPLICIT_CLUSTER = 432
+    REMOTE = 440  # a byte per site: whether it may reach the shared memory of other CTAs
+    BYTES = 512
 
 
 class Counter:
@@ -146,8 +155,34 @@ class Cta:
     RAN = 88  # whether a warp ran in this pass
     MARKED = 96  # whether the shadow of shared memory is in use
     ACTIVE = 104  # barriers at which warps have arrived, a bit each
+    RANK = 112  # in the cluster
+    WINDOW = 120  # where its shared memory begins in the shared window
     BARRIERS = 128  # BARRIERS records
-    BYTES = 128 + 16 * 48
+    CLUSTER = 128 + 16 * 48  # host address of the Cluster record; 0: the CTA runs by itself
+    PRESENCE = 904  # as ``clusters``: has not started, runs, has ended
+    CLUSTERID = 912  # three i64
+    WITHIN = 936  # %cluster_ctaid, three i64
+    BYTES = 960
+
+
+class Cluster:
+    """A cluster being run; fields of eight bytes."""
+
+    SIZE = 0  # CTAs
+    LEFT = 8  # those that have not ended
+    POSITION = 16  # of the round: the CTA that comes next, by rank
+    LIVE = 24  # warps that have not ended
+    ARRIVED = 32  # those that have arrived at the barrier
+    PEERS = 40  # host addresses of the Cta records, by rank
+    BYTES = 40 + 16 * 8
+
+
+class Presence:
+    """Whether a CTA of a cluster has been given its first turn, and has ended."""
+
+    WAITING = clusters.WAITING
+    RUNNING = clusters.RUNNING
+    ENDED = clusters.ENDED
 
 
 class Barrier:
@@ -174,7 +209,7 @@ class State:
     EVENT = 28
     BARRIER_ID = 32
     BARRIER_WARPS = 36  # 0: all
-    BARRIER_KIND = 40  # 0 sync, 1 arrive, 2 red
+    BARRIER_KIND = 40  # 0 sync, 1 arrive, 2 red; of the cluster: 3 arrive, 4 wait
     BARRIER_LANES = 44  # lanes whose predicate holds
     BARRIER_ALL = 48
     BARRIER_ANY = 52
@@ -185,6 +220,7 @@ class State:
     CULPRITS = 76  # lanes that an error is about
     WAITS = 80  # entries of the stack that wait for other lanes
     HASTE = 84  # turns are shortened by this many bits
+    CLUSTER = 88  # at the barrier of the cluster: 1 arrived, 2 it has completed since
     STACK = 128
     ENTRY = 16
 
@@ -198,6 +234,7 @@ class Status:
     FAULT = 3
     EVENT = 4
     BLOCKED = 5
+    STUCK = 6  # of a cluster: none of its CTAs can go on
 
 
 class Wait:
@@ -208,6 +245,7 @@ class Wait:
     DONE = 2
     TURN_OVER = 3
     PARKED = 4
+    CLUSTER = 5
 
 
 class Event:
@@ -238,3 +276,5 @@ class Event:
     MEANINGLESS = 20
     #: ``alloca`` without room, or ``stackrestore`` of a wrong value
     ALLOCA = 21
+    #: arrives at the barrier of the cluster twice, or waits without having arrived
+    CLUSTER_ORDER = 22

@@ -136,7 +136,13 @@ def pointer_number(to: BlockWriter, pointer: str) -> str:
 
 
 def address_value(to: BlockWriter, operand: Address, space: int) -> NativeValue:
-    """Base plus offset: in 32 bits for 32-bit registers in shared and local memory, in 64 for all else."""
+    """Base plus offset: in 32 bits for 32-bit registers in shared and local memory, in 64 for all else.
+
+    In clusters addresses of shared memory are those from the start of the CTA's own on, modulo 2^32: what lies in another CTA lies
+    beyond its end.
+    """
+    if space == 1 and to.frame.clustered:
+        return _own_shared(to, operand)
     if isinstance(operand.base, Register):
         base = to.read(operand.base)
         base = base.bits_as(scalar_type(f"u{base.type.bits}"))
@@ -151,6 +157,24 @@ def address_value(to: BlockWriter, operand: Address, space: int) -> NativeValue:
     if base.type.bits == 32 and space in (0, 3):
         base = _native(base.convert(U64))
     return _native(base + operand.offset) if operand.offset else base
+
+
+def _own_shared(to: BlockWriter, operand: Address) -> NativeValue:
+    from .native_special import shared_offset, shared_window
+
+    if isinstance(operand.base, Variable):
+        return to.constant(shared_offset(to.frame.program, operand.base) + operand.offset, U32)
+    if isinstance(operand.base, Register):
+        base = to.read(operand.base)
+        base = base.bits_as(scalar_type(f"u{base.type.bits}"))
+        if base.type.bits < 32:
+            base = _native(base.convert(U32))
+        base = _native(base + operand.offset) if operand.offset else base
+    else:
+        base = to.constant(operand.offset, U64)
+    if base.type.bits == 64:
+        base = _native(_native(base.apply("minimum", base.constant(0xFFFFFFFF, U64), nan=False)).convert(U32))
+    return _native(base - shared_window(to))
 
 
 def write_memory(to: BlockWriter, instruction: Instruction) -> None:

@@ -9,6 +9,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from .native_layout import UNWRITTEN, Context, Counter, Cta, State
+from .native_runtime_cluster import cluster_cta
 from .native_runtime_count import bump, count_lanes
 from .native_script import (
     fill,
@@ -133,6 +134,17 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
         note(context, address, size, how)
         return address + load64(context + Context.ARENA)
     limit = load64(context + Context.SHARED_BYTES)
+    if space == 1 and load64(cta + Cta.CLUSTER):
+        if how & 3 == 1:
+            # addresses of shared memory are given from the start of the CTA's own on
+            place = (place + load64(cta + Cta.WINDOW)) & 4294967295
+        remote = how & 3 == 3 or load8(load64(context + Context.REMOTE) + site)
+        if place >> 24 != load64(cta + Cta.RANK) and not remote:
+            return fault(context, site, lane, place, 1)
+        cta = cluster_cta(context, cta, place)
+        if cta == 0:
+            return fault(context, site, lane, place, 1)
+        place = place & 16777215
     host = load64(cta + Cta.SHARED) + place
     distance = load64(cta + Cta.SHARED_SHADOW)
     if space == 2:
@@ -143,6 +155,8 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
         or unsigned_less(limit - size, place)
         or (space == 2 and (how & 12) == 12)
     ):
+        if space == 1:
+            place += load64(cta + Cta.WINDOW)
         return fault(context, site, lane, place, space)
     if space == 2:
         return reach_local(context, cta, state, site, lane, place, size, how)

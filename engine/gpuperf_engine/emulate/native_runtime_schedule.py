@@ -5,7 +5,8 @@ Written in the subset of ``native_script`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from .native_layout import EXIT_CODE, UNWRITTEN, Barrier, Context, Cta, State, Status, Wait
+from .native_layout import EXIT_CODE, UNWRITTEN, Barrier, Cluster, Context, Cta, State, Status, Wait
+from .native_runtime_cluster import place_in_cluster
 from .native_script import bits_count, call, fill, load32, load64, store32, store64, trailing_zeros
 
 
@@ -17,6 +18,8 @@ def begin(context: int, cta: int, index: int) -> int:
     store64(cta + Cta.X, index % wide)
     store64(cta + Cta.Y, index // wide % tall)
     store64(cta + Cta.Z, index // (wide * tall))
+    if load64(context + Context.CLUSTER_CTAS):
+        place_in_cluster(context, cta, index)
     shared = load64(cta + Cta.SHARED)
     size = load64(context + Context.SHARED_BYTES)
     if load64(context + Context.WATCH) == 2:
@@ -86,6 +89,8 @@ def release(context: int, cta: int, number: int) -> int:
 
 def arrive(context: int, cta: int, state: int) -> int:
     """A warp at a barrier: note its arrival and predicate; it waits unless it only announces itself."""
+    if load32(state + State.BARRIER_KIND) >= 3:
+        return at_cluster(context, load64(cta + Cta.CLUSTER), state)
     number = load32(state + State.BARRIER_ID)
     barrier = cta + Cta.BARRIERS + number * Barrier.BYTES
     if load32(state + State.BARRIER_KIND) != 1:
@@ -101,8 +106,51 @@ def arrive(context: int, cta: int, state: int) -> int:
     return release(context, cta, number)
 
 
-def ended(context: int, cta: int) -> int:
+def at_cluster(context: int, cluster: int, state: int) -> int:
+    """A warp at the barrier of the cluster: it arrives, or waits unless the barrier at which it arrived is complete."""
+    if load32(state + State.BARRIER_KIND) == 3:
+        store32(state + State.CLUSTER, 1)
+        store64(cluster + Cluster.ARRIVED, load64(cluster + Cluster.ARRIVED) + 1)
+        return release_cluster(context, cluster)
+    if load32(state + State.CLUSTER) == 1:
+        store32(state + State.WAIT, Wait.CLUSTER)
+    else:
+        store32(state + State.CLUSTER, 0)
+    return 0
+
+
+def release_cluster(context: int, cluster: int) -> int:
+    """Let the warps that wait at the barrier of the cluster go on, if all have arrived; the others will find it complete."""
+    arrived = load64(cluster + Cluster.ARRIVED)
+    if arrived == 0 or arrived < load64(cluster + Cluster.LIVE):
+        return 0
+    rank = 0
+    while rank < load64(cluster + Cluster.SIZE):
+        state = load64(load64(cluster + Cluster.PEERS + rank * 8) + Cta.STATES)
+        warps = load64(context + Context.WARPS)
+        while warps:
+            if load32(state + State.CLUSTER) == 1:
+                store32(state + State.CLUSTER, 2)
+            if load32(state + State.WAIT) == Wait.CLUSTER:
+                store32(state + State.WAIT, Wait.RUNNABLE)
+                store32(state + State.CLUSTER, 0)
+            state += load64(context + Context.STATE_BYTES)
+            warps -= 1
+        rank += 1
+    store64(cluster + Cluster.ARRIVED, 0)
+    store64(context + Context.PASSED, load64(context + Context.PASSED) + 1)
+    return 1
+
+
+def ended(context: int, cta: int, state: int) -> int:
     """A warp has ended: barriers that wait for all warps wait for one less."""
+    cluster = load64(cta + Cta.CLUSTER)
+    if cluster:
+        if load32(state + State.CLUSTER) == 1:
+            store64(cluster + Cluster.ARRIVED, load64(cluster + Cluster.ARRIVED) - 1)
+        store32(state + State.CLUSTER, 0)
+        store64(cluster + Cluster.LIVE, load64(cluster + Cluster.LIVE) - 1)
+        release_cluster(context, cluster)
     store64(cta + Cta.LIVE_WARPS, load64(cta + Cta.LIVE_WARPS) - 1)
     waiting = load64(cta + Cta.ACTIVE)
     while waiting:
@@ -151,7 +199,7 @@ def proceed(context: int, cta: int) -> int:
                 return Status.TURN_OVER + 8
             if status == Status.DONE:
                 store32(state + State.WAIT, Wait.DONE)
-                ended(context, cta)
+                ended(context, cta, state)
             elif status == Status.BARRIER:
                 arrive(context, cta, state)
             elif status == Status.TURN_OVER:

@@ -9,15 +9,16 @@ from ..isa.types import scalar_type
 from ..ptx.syntax import Function, SpecialRegister, Variable
 from .native_layout import Context, Cta, State
 from .native_values import LANES, NativeValue
-from .program import reserved_offset
+from .program import Program, reserved_offset
 
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
 
-__all__ = ["read_special", "variable_address"]
+__all__ = ["read_rank", "read_special", "shared_offset", "shared_window", "variable_address"]
 
 U32 = scalar_type("u32")
 U64 = scalar_type("u64")
+PRED = scalar_type("pred")
 _AXES = {"x": 0, "y": 1, "z": 2}
 _LANE_MASKS = {
     "lanemask_eq": lambda lane: 1 << lane,
@@ -56,18 +57,12 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
         return to.value(U32, writer.op(f"load i32, ptr {frame.field('%st', State.INDEX)}"), True)
     if name == "nwarpid":
         return to.value(U32, writer.op(f"trunc i64 {_wide(to, Context.WARPS)} to i32"), True)
-    if name in ("smid", "gridid", "is_explicit_cluster", "cluster_ctarank"):
+    if name in ("smid", "gridid"):
         return to.constant(0, U64 if name == "gridid" else U32)
-    if name in ("cluster_nctarank", "nsmid"):
+    if name == "nsmid":
         return to.constant(1, U32)
-    if name in ("cluster_ctaid",):
-        return to.constant(0, U32)
-    if name in ("cluster_nctaid",):
-        return to.constant(1, U32)
-    if name == "clusterid":
-        return to.constant(0, U32) if axis == "w" else _field(to, "%cta", Cta.X + 8 * _AXES[axis])
-    if name == "nclusterid":
-        return to.constant(1, U32) if axis == "w" else _field(to, "%ctx", Context.NCTAID + 4 * _AXES[axis])
+    if "cluster" in name:
+        return _of_cluster(to, name, axis)
     if name == "total_smem_size":
         return to.value(U32, writer.op("trunc i64 %sharedbytes to i32"), True)
     if name == "dynamic_smem_size":
@@ -83,6 +78,42 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
     if name.startswith(("envreg", "pm")):
         return to.constant(0, U64 if name.endswith("_64") else U32)
     raise Unsupported(f"special register %{operand.name} is not run yet", span=operand.span)
+
+
+def read_rank(to: BlockWriter) -> NativeValue:
+    """``%cluster_ctarank``."""
+    return _field(to, "%cta", Cta.RANK) if to.frame.clustered else to.constant(0, U32)
+
+
+def _of_cluster(to: BlockWriter, name: str, axis: str) -> NativeValue:
+    """Place and shape of the cluster; without clusters every CTA is one of its own."""
+    if name == "is_explicit_cluster":
+        word = _field(to, "%ctx", Context.EXPLICIT_CLUSTER)
+        return to.value(PRED, to.writer.op(f"icmp ne i32 {word.text}, 0"), True)
+    if name == "cluster_ctarank":
+        return read_rank(to)
+    if axis == "w":
+        return to.constant(int(name.startswith(("nclusterid", "cluster_nctaid"))), U32)
+    place = _AXES.get(axis, 0)
+    if not to.frame.clustered:
+        alone = {
+            "clusterid": lambda: _field(to, "%cta", Cta.X + 8 * place),
+            "nclusterid": lambda: _field(to, "%ctx", Context.NCTAID + 4 * place),
+            "cluster_ctaid": lambda: to.constant(0, U32),
+        }
+        return alone.get(name, lambda: to.constant(1, U32))()
+    if name in ("clusterid", "cluster_ctaid"):
+        return _field(to, "%cta", (Cta.CLUSTERID if name == "clusterid" else Cta.WITHIN) + 8 * place)
+    if name == "cluster_nctarank":
+        return _field(to, "%ctx", Context.CLUSTER_CTAS)
+    return _field(
+        to, "%ctx", (Context.CLUSTERS if name == "nclusterid" else Context.CLUSTER_SHAPE) + 4 * place
+    )
+
+
+def shared_window(to: BlockWriter) -> NativeValue:
+    """Where the shared memory of a CTA of a cluster begins in the shared window."""
+    return _field(to, "%cta", Cta.WINDOW)
 
 
 def _field(to: BlockWriter, base: str, offset: int) -> NativeValue:
@@ -102,12 +133,22 @@ def _clock(to: BlockWriter, name: str) -> NativeValue:
     return to.as_type(steps, U32) if name in ("clock", "globaltimer_lo") else steps
 
 
+def shared_offset(program: Program, target: Variable) -> int:
+    """Where a shared variable lies in the shared memory of its CTA."""
+    return program.shared.get(target, program.shared_static)
+
+
 def variable_address(to: BlockWriter, target: Variable | Function, offset: int) -> NativeValue:
     """Where a variable or function is, in its own state space."""
     program, writer = to.frame.program, to.writer
     if isinstance(target, Variable):
         if target.space == "shared":
-            return to.constant(program.shared.get(target, program.shared_static) + offset, U64)
+            offset += shared_offset(program, target)
+            if not to.frame.clustered:
+                return to.constant(offset, U64)
+            moved = shared_window(to).convert(U64) + offset
+            assert isinstance(moved, NativeValue)
+            return moved
         if target.space == "local":
             return to.constant(program.local[target] + offset, U64)
         if target.space == "param":

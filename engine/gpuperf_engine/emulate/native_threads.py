@@ -37,7 +37,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Queue:
-    """Chunks of CTAs, handed out in index order until one fails."""
+    """Chunks of CTAs (or clusters), handed out in index order until one fails."""
 
     def __init__(self, launch: Launch, first: int, chunk: int) -> None:
         self.launch = launch
@@ -50,31 +50,31 @@ class _Queue:
         """The next chunk, or ``None``."""
         with self.lock:
             first = self.next
-            if self.failed or first >= self.launch.plan.ctas:
+            if self.failed or first >= self.launch.units:
                 return None
-            self.next = min(first + self.chunk, self.launch.plan.ctas)
+            self.next = min(first + self.chunk, self.launch.units)
             return first, self.next
 
     def work(self, worker: Worker) -> None:
         """Run chunks until there are none left."""
         while (part := self.take()) is not None:
             try:
-                self.launch.run_rounds(worker, *part)
+                self.launch.run_part(worker, *part)
             except EngineError as error:
                 with self.lock:
                     self.failed.append((part[0], error))
 
 
 def run_parallel(launch: Launch) -> None:
-    """Run all CTAs: the first few here, and, if much is left, the rest on all threads of the plan."""
-    worker, count = launch.worker(), launch.plan.ctas
+    """Run all CTAs or clusters: the first few here, and, if much is left, the rest on all threads of the plan."""
+    worker, count = launch.worker(), launch.units
     first = max(1, count // 32)
     start = time.perf_counter()
-    launch.run_rounds(worker, 0, first)
+    launch.run_part(worker, 0, first)
     expected = (time.perf_counter() - start) * (count - first) / first
     threads = min(launch.plan.threads, count - first)
     if expected < WORTH_IT or threads < 2:
-        launch.run_rounds(worker, first, count)
+        launch.run_part(worker, first, count)
         return
     queue = _Queue(launch, first, max(1, (count - first) // (threads * 8)))
     pool = _pool(launch.plan.threads)

@@ -20,10 +20,12 @@ from ..errors import EngineError, MemoryFault
 from ..flow.blocks import BasicBlock
 from ..isa.frame import extend
 from ..ptx.syntax import Instruction, Register
+from .clusters import reaches_peers, refused_address
 from .diagnose import (
     Place,
     Waiting,
     bad_barrier,
+    bad_cluster_barrier,
     bad_stack,
     bad_target,
     budget,
@@ -314,7 +316,7 @@ class NativeWarp:
 
     def urge(self) -> bool:
         """The launch runs in circles; whether the warp can try something else from now on."""
-        if self.header(State.WAIT) == Wait.BARRIER or not self.splits().urge():
+        if self.header(State.WAIT) in (Wait.BARRIER, Wait.CLUSTER) or not self.splits().urge():
             return False
         self.set_header(State.HASTE, self.patience.haste)
         return True
@@ -341,6 +343,8 @@ class NativeWarp:
             return bad_barrier(
                 place, instruction, lane, f"{detail} threads for barrier {self.header(State.BARRIER_ID)}"
             )
+        if event == Event.CLUSTER_ORDER:
+            return bad_cluster_barrier(place, instruction, lane)
         if event == Event.MEMBER_MASK:
             self._exchange(block.index).masks(cast("LanesWarp", self))
         if event == Event.INCOMPLETE:
@@ -376,13 +380,21 @@ class NativeWarp:
             Access(
                 site.instruction, self.program.kernel.name, kind, space, worker.get(Context.FAULT_ADDRESS), site.bytes,
                 thread_of(plan, place.warp, lane), cta_of(plan, place.cta), limit,
+                cluster=self._beyond(site.instruction, worker.get(Context.FAULT_ADDRESS)) if space == "shared" else None,
             )
         )  # fmt: skip
+
+    def _beyond(self, instruction: Instruction, address: int) -> tuple[str, str] | None:
+        """Why an address of the shared window cannot be reached, if it lies in another CTA of the cluster."""
+        place, group = self.place(), self.slot.group
+        if group is None:
+            return None
+        return refused_address(place.plan, place.cta, address, reaches_peers(instruction), group.states)
 
     def where(self) -> Iterable[Waiting]:
         """Where its lanes are or wait."""
         place, blocks = self.place(), self.program.blocks
-        at_barrier = self.header(State.WAIT) == Wait.BARRIER
+        at_barrier = self.header(State.WAIT) in (Wait.BARRIER, Wait.CLUSTER)
         splits = self.splits()
         if splits.mask and at_barrier:
             terminator = self.block.terminator

@@ -14,7 +14,11 @@ The schedule is a fixed function of the program and its input, the same for both
   whose lanes need each other to get on are shorter (``warp.Patience.haste``).
 * Whenever a warp stops, at its end too, the warp instructions that it has executed are held against ``max_instructions``.
 
-A CTA whose warps all wait can never go on: that is a deadlock, as are lanes of one warp that wait for lanes of the same warp
+With clusters whole clusters are resident: the next one comes in where there is room for all its CTAs, which then start in order of
+rank. A warp that waits at the cluster's barrier goes on once the visit of another CTA completes it.
+
+A CTA whose warps all wait can never go on, unless one of them waits for its cluster: then it is the cluster whose CTAs all wait.
+That is a deadlock, as are lanes of one warp that wait for lanes of the same warp
 that never come. A livelock is found by comparing: after 1, 2, 4, 8 … rounds in which no CTA ended and no barrier completed, a
 digest of everything that decides how the launch goes on is taken; if it is that of the time before, the launch runs in
 circles. Then warps whose lanes wait at reconvergence points for lanes that spin are urged (``warp.Warp.urge``); if there is
@@ -31,9 +35,10 @@ from enum import Enum
 from typing import Protocol
 
 from .barriers import Barriers
+from .clusters import ENDED, RUNNING, ClusterBarrier
 from .diagnose import Waiting, deadlock, livelock
 
-__all__ = ["TURN", "Cta", "Status", "WarpRunner", "run_ctas"]
+__all__ = ["TURN", "Cluster", "Cta", "Status", "WarpRunner", "run_ctas"]
 
 #: fuel of one turn
 TURN = 1 << 12
@@ -74,6 +79,49 @@ class WarpRunner(Protocol):
         """Where its lanes are or wait."""
 
 
+class Cluster:
+    """CTAs that run together, by rank, with the barrier of all; ``states`` says which have started and ended."""
+
+    def __init__(self, ctas: Sequence[Cta], barrier: ClusterBarrier, states: list[int]) -> None:
+        self.ctas = ctas
+        self.barrier = barrier
+        self.states = states
+        for rank, cta in enumerate(ctas):
+            cta.cluster, cta.rank = self, rank
+
+    @property
+    def left(self) -> list[Cta]:
+        """Those that have not ended."""
+        return [cta for cta, state in zip(self.ctas, self.states) if state != ENDED]
+
+    def visit(self) -> None:
+        """One visit of each CTA. Raises ``Deadlock`` if none of them can ever go on."""
+        for rank, cta in enumerate(self.ctas):
+            if self.states[rank] != ENDED:
+                self.states[rank] = RUNNING
+                if cta.visit():
+                    self.states[rank] = ENDED
+        if self.left and not any(cta.can_run() for cta in self.left):
+            raise deadlock(
+                item for cta in self.left for warp in cta.warps if warp.live for item in warp.where()
+            )
+
+    def release(self) -> bool:
+        """Whether the barrier completes now: then let its threads go."""
+        if not self.barrier.warps:
+            return False
+        live = {
+            (rank, place): warp.live
+            for rank, cta in enumerate(self.ctas)
+            for place, warp in enumerate(cta.warps)
+            if warp.live
+        }
+        released = self.barrier.complete(live)
+        for (rank, place), lanes in (released or {}).items():
+            self.ctas[rank].go_on(place, lanes)
+        return released is not None
+
+
 class Cta:
     """A resident CTA: its warps, barriers, and memory that is its own (for the digest)."""
 
@@ -83,6 +131,8 @@ class Cta:
         self.warps = warps
         self.barriers = barriers
         self.memory = memory
+        self.cluster: Cluster | None = None
+        self.rank = 0
         self.statuses = [Status.READY] * len(warps)
         #: barriers completed so far
         self.passed = 0
@@ -100,9 +150,22 @@ class Cta:
                     self._release()
         if Status.TURN_OVER in self.statuses:
             return False
-        if Status.WAITS in self.statuses:
+        if Status.WAITS not in self.statuses:
+            return True
+        if self.cluster is None or not self.cluster.barrier.waits(self.rank):
             raise deadlock(item for warp in self.warps if warp.live for item in warp.where())
-        return True
+        return False
+
+    def can_run(self) -> bool:
+        """Whether one of its warps can go on by itself."""
+        return Status.READY in self.statuses or Status.TURN_OVER in self.statuses
+
+    def go_on(self, place: int, lanes: int) -> None:
+        """The cluster's barrier lets lanes of a warp go."""
+        if lanes:
+            self.warps[place].release(lanes, 0, 0)
+        if self.statuses[place] is Status.WAITS:
+            self.statuses[place] = Status.READY
 
     def _release(self) -> None:
         live = {place: warp.live for place, warp in enumerate(self.warps) if warp.live}
@@ -112,24 +175,33 @@ class Cta:
                 self.warps[place].release(lanes, completed.true, completed.false)
                 if self.statuses[place] is Status.WAITS:
                     self.statuses[place] = Status.READY
+        if self.cluster is not None and self.cluster.release():
+            self.passed += 1
 
 
 def run_ctas(
-    count: int, resident: int, start: Callable[[int], Cta], memory: Callable[[], Iterable[bytes]]
+    count: int, resident: int, start: Callable[[int], Cluster], memory: Callable[[], Iterable[bytes]]
 ) -> None:
-    """Run CTAs ``0 … count − 1``, at most ``resident`` at a time; ``start`` makes one ready, ``memory`` gives what they share.
+    """Run clusters ``0 … count − 1``, at most ``resident`` CTAs at a time; ``start`` makes one ready, ``memory`` gives what all share.
 
     Raises ``Deadlock``, and whatever the warps raise.
     """
+    clusters: list[Cluster] = []
     window: list[Cta] = []
     following = quiet = 0
+    size = 1
     last = b""
     while window or following < count:
-        while len(window) < resident and following < count:
-            window.append(start(following))
+        while len(window) + size <= resident and following < count:
+            clusters.append(start(following))
+            window += clusters[-1].ctas
+            size = len(clusters[-1].ctas)
             following += 1
         passed = sum(cta.passed for cta in window)
-        left = [cta for cta in window if not cta.visit()]
+        for cluster in clusters:
+            cluster.visit()
+        clusters = [cluster for cluster in clusters if cluster.left]
+        left = [cta for cluster in clusters for cta in cluster.left]
         progress = len(left) < len(window) or sum(cta.passed for cta in left) > passed
         window = left
         quiet = 0 if progress else quiet + 1
@@ -151,6 +223,8 @@ def _digest(window: Sequence[Cta], memory: Callable[[], Iterable[bytes]]) -> byt
         made.update(part)
     for cta in window:
         made.update(repr(cta.barriers.state()).encode())
+        if cta.cluster is not None:
+            made.update(repr(tuple(cta.cluster.barrier.state())).encode())
         for part in cta.memory():
             made.update(part)
         for warp in cta.warps:

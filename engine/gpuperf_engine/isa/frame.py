@@ -9,7 +9,8 @@ Sources are the *value* operands in the order of ``Spelling.sources``: registers
 typed by their form (a ``.b32`` register read by ``add.s32`` arrives as ``s32``); the elements of a ``{…}`` operand one after
 the other; addresses, labels and call operands are not among them. ``{!}`` has been applied. Operands that must be integer
 constants (``OperandForm.constant``) are Python ``int``, or values that know their constant. If ``spelling.reads_carry`` the
-condition code CC.CF (``pred``) is the last source, if ``spelling.writes_carry`` it is the last result.
+condition code CC.CF (``pred``) is the last source, if ``spelling.writes_carry`` it is the last result. If ``spelling.reads_rank``
+the rank of the CTA in its cluster (``u32``) is the last source.
 
 Results are in the order of ``Spelling.destinations``, vectors flattened, each of its form's type; those of sinks ``_`` are
 the caller's to drop.

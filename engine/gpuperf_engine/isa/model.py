@@ -137,7 +137,8 @@ class Row:
     ``f`` or ``a``. ``flop`` is the kind of floating-point operation done per thread and lane of the type (``FLOPS``). ``asks``
     are the modifiers that the meaning takes as keywords; ``moves`` gives the accesses that the lanes of a warp make together;
     ``whole`` says that it takes packed values whole, not lane by lane; ``checked`` says that the last result of the meaning are
-    the lanes whose operands mean nothing, with what to call that and what is accepted. ``words`` are
+    the lanes whose operands mean nothing, with what to call that and what is accepted;
+    ``reads_rank`` that the rank of the CTA in its cluster is its last source. ``words`` are
     all that any place of the opcode takes. ``selectors`` maps the slots of operands to what stands there (``SELECTORS``).
     """
 
@@ -158,6 +159,7 @@ class Row:
     variant: str = ""
     only: tuple[str, ...] = ()
     reads_carry: bool = False
+    reads_rank: bool = False
     whole: bool = False
     checked: tuple[str, str] | None = None
     asks: tuple[str, ...] = ()
@@ -242,6 +244,11 @@ class Spelling:
     def reads_carry(self) -> bool:
         """Whether the condition code CC.CF is a source, after those written."""
         return self.row.reads_carry
+
+    @cached_property
+    def reads_rank(self) -> bool:
+        """Whether the rank of the CTA in its cluster (``%cluster_ctarank``, u32) is the last source."""
+        return self.row.reads_rank
 
     @cached_property
     def writes_carry(self) -> bool:

@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = ["WINDOWS", "space_of"]
+__all__ = ["RANK_SHIFT", "WINDOWS", "space_of"]
+
+#: In the shared window the memory of the CTA of rank r of a cluster begins at ``r << RANK_SHIFT``, as on hardware.
+RANK_SHIFT = 24
 
 #: Space → (first generic address, bytes). No address of the shared and local windows is handed out for global memory.
 WINDOWS: Mapping[str, tuple[int, int]] = MappingProxyType(

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..spaces import WINDOWS
-from ..table import Modifier, declare, instruction
-from ..words import Value, concat, split
+from ..spaces import RANK_SHIFT, WINDOWS
+from ..table import Modifier, instruction
+from ..types import scalar_type
+from ..words import Value, concat, minimum, split
 
 SCALARS = "pred b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
 #: Pieces that a mov packs or unpacks: type, elements, element.
@@ -119,18 +120,23 @@ CLUSTER: dict[str, Any] = {
     "target": 90,
     "space": "shared::cluster",
 }
-declare(
-    "mapa{.space}.type d, a, b:u32",
-    "The address in CTA b of the cluster that corresponds to a.",
-    type="u32 u64",
-    **CLUSTER,
-)
-declare(
-    "getctarank{.space}.type d:u32, a",
-    "The rank of the CTA whose shared memory holds a.",
-    type="u32 u64",
-    **CLUSTER,
-)
+#: bits of a shared address that are the offset in the memory of one CTA, and those of the rank
+_OFFSET = (1 << RANK_SHIFT) - 1
+_RANKS = 0xFFFFFFFF ^ _OFFSET
+
+
+@instruction("mapa{.space}.type d, a, b:u32", type="u32 u64", **CLUSTER)
+def mapa(a: Value, b: Value) -> Value:
+    """The address in CTA b of the cluster that corresponds to a."""
+    # ranks that no cluster has become one that none has, not another CTA
+    rank = minimum(b, b.constant(_RANKS >> RANK_SHIFT, b.type)).convert(a.type) << RANK_SHIFT
+    return (a & ~_RANKS) | rank
+
+
+@instruction("getctarank{.space}.type d:u32, a", type="u32 u64", **CLUSTER)
+def getctarank(a: Value) -> Value:
+    """The rank of the CTA whose shared memory holds a."""
+    return ((a & _RANKS) >> RANK_SHIFT).convert(scalar_type("u32"))
 
 
 @instruction(
@@ -141,15 +147,23 @@ declare(
     since=(2, 0),
     target=20,
     requires=NEEDS,
+    reads_rank=True,
 )
-def isspacep(a: Value, *, space: str) -> Value:
-    """Whether a, a generic address, lies in the window of the space."""
+def isspacep(a: Value, rank: Value, *, space: str) -> Value:
+    """Whether a, a generic address, lies in the window of the space; that of .shared::cta is in that of .shared::cluster."""
+    if space in ("shared", "shared::cta"):
+        own = (rank << RANK_SHIFT).convert(a.type) + WINDOWS["shared"][0]
+        return (a - own).compare("lt", 1 << RANK_SHIFT)
     name = space.split("::")[0]
-    base, size = WINDOWS[name]
     if name != "global":
-        return (a - base).compare("lt", size)
-    inside = [isspacep(a, space=other) for other in WINDOWS if other not in ("global", "const", "param")]
+        return _within(a, name)
+    inside = [_within(a, other) for other in WINDOWS if other not in ("global", "const", "param")]
     windows = inside[0]
     for window in inside[1:]:
         windows = windows | window
     return ~windows
+
+
+def _within(a: Value, space: str) -> Value:
+    base, size = WINDOWS[space]
+    return (a - base).compare("lt", size)

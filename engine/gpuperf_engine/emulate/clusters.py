@@ -1,0 +1,261 @@
+"""Thread block clusters: their shape, the order in which their CTAs start, and where their shared memory lies.
+
+Manual: "Cluster Dimension Directives", ``mapa``, ``%cluster_ctarank``; CUDA programming guide, "Thread Block Clusters". CTAs are
+numbered cluster by cluster, and within a cluster by rank: without clusters by their linear index. The shared memory of the CTA of
+rank r lies ``r << RANK_SHIFT`` above the start of the shared window, as it does on hardware.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..errors import LaunchError
+from ..isa.spaces import RANK_SHIFT
+from ..ptx.syntax import Function, Instruction
+from .launch import MAX_GRID, Dim3, LaunchPlan, dim3
+from .program import Program
+
+__all__ = [
+    "ENDED",
+    "PORTABLE_CTAS",
+    "RUNNING",
+    "WAITING",
+    "ClusterBarrier",
+    "check_cluster",
+    "cluster_remark",
+    "coordinates_of",
+    "reaches_peers",
+    "refused_address",
+    "waits_for_cluster",
+]
+
+#: CTAs that a cluster may have on every GPU that has clusters, and with the attribute for sizes that are not portable
+PORTABLE_CTAS, MOST_CTAS = 8, 16
+_LIMITS: Dim3 = (MOST_CTAS, MOST_CTAS, MOST_CTAS)
+_FIRST_TARGET = 90
+#: whether a CTA of a cluster has been given its first turn, and has ended
+WAITING, RUNNING, ENDED = range(3)
+
+
+def check_cluster(kernel: Function, grid: Dim3, cluster: object) -> tuple[Dim3, Dim3, bool]:
+    """Grid and cluster as three-tuples, and whether the launch or the kernel names the cluster's shape.
+
+    ``cluster``: an int, a tuple of up to three, or ``None`` for that of ``.reqnctapercluster``, else one CTA. Raises ``LaunchError``.
+    """
+    required = None if kernel.cluster is None else _full(kernel.cluster)
+    shape = (1, 1, 1) if cluster is None else dim3(cluster, "cluster", _LIMITS)
+    if required is not None and cluster is not None and shape != required:
+        raise LaunchError(
+            f"cluster {shape} for kernel {kernel.name!r}",
+            span=kernel.span,
+            hint=f".reqnctapercluster requires {required}: leave cluster= out, or write cluster={required}",
+        )
+    shape = required or shape
+    size = math.prod(shape)
+    if cluster is None and required is None and ".explicitcluster" in kernel.directives:
+        raise LaunchError(
+            f"kernel {kernel.name!r} must be launched with a cluster",
+            span=kernel.span,
+            hint=".explicitcluster: name its shape at launch, as cluster=2 or cluster=(2, 1, 1)",
+        )
+    if size > 1 and _number(kernel.module.target) < _FIRST_TARGET:
+        raise LaunchError(
+            f"cluster {shape} for kernel {kernel.name!r} of target {kernel.module.target}",
+            span=kernel.span,
+            hint="clusters need sm_90 or higher: compile the kernel for it",
+        )
+    most = next(
+        (int(text.split()[1]) for text in kernel.directives if text.startswith(".maxclusterrank ")),
+        MOST_CTAS,
+    )
+    if size > min(most, MOST_CTAS):
+        raise LaunchError(
+            f"cluster {shape} has {size:,} blocks",
+            span=kernel.span,
+            hint=f".maxclusterrank of kernel {kernel.name!r} allows {most:,} blocks per cluster"
+            if most < MOST_CTAS
+            else f"a cluster has at most {MOST_CTAS} blocks ({PORTABLE_CTAS} on every GPU)",
+        )
+    if ".blocksareclusters" in kernel.directives:
+        if required is None or kernel.reqntid is None:
+            raise LaunchError(
+                f"kernel {kernel.name!r} is .blocksareclusters without .reqntid and .reqnctapercluster",
+                span=kernel.span,
+                hint="that directive needs both",
+            )
+        x, y, z = (count * one for count, one in zip(grid, shape))
+        grid = dim3((x, y, z), "grid (in clusters, by .blocksareclusters)", MAX_GRID)
+    if any(count % one for count, one in zip(grid, shape)):
+        raise LaunchError(
+            f"grid {grid} is no multiple of cluster {shape}",
+            span=kernel.span,
+            hint="a grid consists of whole clusters along each axis",
+        )
+    return grid, shape, cluster is not None or required is not None
+
+
+def cluster_remark(kernel: Function, cluster: Dim3) -> tuple[str, ...]:
+    """A note for clusters larger than every GPU takes."""
+    size = math.prod(cluster)
+    if size <= PORTABLE_CTAS:
+        return ()
+    return (
+        f"{kernel.span}: clusters of {size} blocks are not portable: {kernel.name!r} needs "
+        "cudaFuncAttributeNonPortableClusterSizeAllowed, and a GPU that can place them",
+    )
+
+
+def _full(shape: Sequence[int]) -> Dim3:
+    x, y, z = (*shape, 1, 1)[:3]
+    return x, y, z
+
+
+def _number(target: str) -> int:
+    return int("".join(filter(str.isdigit, target)) or 0)
+
+
+def coordinates_of(plan: LaunchPlan, number: int) -> tuple[Dim3, Dim3, Dim3, int]:
+    """Of a CTA by its number: ``%ctaid``, ``%clusterid``, ``%cluster_ctaid`` and ``%cluster_ctarank``."""
+    cluster, rank = divmod(number, plan.cluster_ctas)
+    own = _place(cluster, plan.clusters)
+    within = _place(rank, plan.cluster)
+    x, y, z = (each * size + inner for each, size, inner in zip(own, plan.cluster, within))
+    return (x, y, z), own, within, rank
+
+
+def _place(number: int, sizes: Dim3) -> Dim3:
+    return number % sizes[0], number // sizes[0] % sizes[1], number // (sizes[0] * sizes[1])
+
+
+def peer_of(plan: LaunchPlan, cta: int, rank: int) -> Dim3:
+    """``%ctaid`` of the CTA of that rank in the cluster of the CTA with a linear index."""
+    own = _place(cta, plan.grid)
+    within = _place(rank, plan.cluster)
+    x, y, z = (here // size * size + inner for here, size, inner in zip(own, plan.cluster, within))
+    return x, y, z
+
+
+def rank_of(plan: LaunchPlan, cta: int) -> int:
+    """``%cluster_ctarank`` of the CTA with a linear index."""
+    x, y, z = (here % size for here, size in zip(_place(cta, plan.grid), plan.cluster))
+    return x + plan.cluster[0] * (y + plan.cluster[1] * z)
+
+
+def refused_address(
+    plan: LaunchPlan, cta: int, address: int, remote: bool, states: Sequence[int]
+) -> tuple[str, str] | None:
+    """Why a CTA of a cluster cannot reach an address of the shared window, and what to do; ``None`` if it lies beyond the end of a
+    shared memory that it can reach. ``remote``: the access may leave the CTA; ``states`` are those of its cluster, by rank."""
+    rank, own = address >> RANK_SHIFT, rank_of(plan, cta)
+    if rank == own:
+        return None
+    if rank >= plan.cluster_ctas:
+        return (
+            f"rank {rank} is not among the {plan.cluster_ctas} blocks of the cluster",
+            f"ranks go from 0 to {plan.cluster_ctas - 1} (%cluster_nctarank - 1)",
+        )
+    what = f"block {peer_of(plan, cta, rank)}, rank {rank} of the cluster"
+    if not remote:
+        return (
+            f"it lies in the shared memory of {what}",
+            ".shared and .shared::cta reach the block's own; write .shared::cluster, or use a generic address",
+        )
+    if states[rank] == ENDED:
+        return (
+            f"{what}, has ended, and its shared memory with it",
+            "a block must not end before the others of its cluster are done with its shared memory: "
+            "barrier.cluster.arrive and .wait (cluster.sync()) before the end",
+        )
+    if states[rank] == WAITING:
+        return (
+            f"{what}, may not have started",
+            "let all blocks of the cluster start first: barrier.cluster.arrive and .wait (cluster.sync()) before the access",
+        )
+    return None
+
+
+def reaches_peers(instruction: Instruction) -> bool:
+    """Whether its accesses may go to the shared memory of other CTAs of the cluster: ``.shared::cluster`` and generic ones."""
+    space = instruction.spelling.modifier("space")
+    if space:
+        return space == "shared::cluster"
+    return instruction.effect in ("load", "store", "atomic", "reduction", "matrix")
+
+
+def waits_for_cluster(program: Program) -> bool:
+    """Whether a program has barriers of the cluster."""
+    return any(
+        block.kind == "barrier"
+        and block.terminator is not None
+        and block.terminator.spelling.modifier("cluster")
+        for block in program.blocks
+    )
+
+
+@dataclass(slots=True)
+class _Arrivals:
+    """Of one warp: lanes that have arrived at the barrier that is not complete, lanes that know nothing yet of one that is, and
+    lanes that wait."""
+
+    arrived: int = 0
+    passed: int = 0
+    waiting: int = 0
+
+
+@dataclass(slots=True)
+class ClusterBarrier:
+    """The barrier of one cluster (manual: ``barrier.cluster``). Warps are ``(rank, index)``, lanes the bits of an ``int``.
+
+    It completes when all threads of the cluster that have not exited have arrived; those that wait then go on, the others find it
+    complete when they come to wait. Each thread arrives and waits in turn.
+    """
+
+    warps: dict[tuple[int, int], _Arrivals] = field(default_factory=dict)
+
+    def arrive(self, warp: tuple[int, int], lanes: int) -> bool:
+        """False if one of the lanes has arrived before and not waited since."""
+        own = self.warps.setdefault(warp, _Arrivals())
+        if lanes & (own.arrived | own.passed):
+            return False
+        own.arrived |= lanes
+        return True
+
+    def wait(self, warp: tuple[int, int], lanes: int) -> bool | None:
+        """Whether the barrier at which these lanes arrived is complete: then they go on, else they wait. ``None`` if one of them has
+        not arrived."""
+        own = self.warps.setdefault(warp, _Arrivals())
+        if lanes & ~(own.arrived | own.passed):
+            return None
+        if lanes & own.arrived:
+            own.waiting |= lanes
+            return False
+        own.passed &= ~lanes
+        return True
+
+    def waits(self, rank: int) -> bool:
+        """Whether lanes of a CTA wait here."""
+        return any(own.waiting for (place, _), own in self.warps.items() if place == rank)
+
+    def complete(self, live: Mapping[tuple[int, int], int]) -> dict[tuple[int, int], int] | None:
+        """If all lanes that live have arrived: the lanes by warp that go on; ``None`` otherwise."""
+        arrived = {warp: own.arrived & live.get(warp, 0) for warp, own in self.warps.items()}
+        if not any(arrived.values()) or any(lanes & ~arrived.get(warp, 0) for warp, lanes in live.items()):
+            return None
+        released = {}
+        for warp, own in self.warps.items():
+            own.passed |= own.arrived
+            own.arrived = 0
+            if own.waiting:
+                released[warp] = own.waiting & live.get(warp, 0)
+                own.passed &= ~own.waiting
+                own.waiting = 0
+        return released
+
+    def state(self) -> Iterator[tuple[object, ...]]:
+        """For comparing."""
+        for warp, own in sorted(self.warps.items()):
+            yield warp, own.arrived, own.passed, own.waiting

@@ -165,9 +165,40 @@ def _runtime_match(exchange: _Exchange, value: NativeValue) -> NativeValue:
 
 
 def _redux(exchange: _Exchange) -> list[NativeValue]:
+    """The members' values combined; in which order makes no difference to any operation that there is."""
+    value = exchange.source("a").clean()
+    return [_tree(exchange, value) if exchange.members.uniform else _folds(exchange, value)]
+
+
+def _tree(exchange: _Exchange, value: NativeValue) -> NativeValue:
+    """Combine what is 16 lanes apart, then 8, 4, 2 and 1; the other lanes hold what changes nothing."""
+    to, writer = exchange.to, exchange.to.writer
+    kind = vector_ll(value.type)
+    scalar = kind.split()[-1].rstrip(">")
+    members = writer.op(f"and i32 {exchange.members.scalar()}, {exchange.mask}")
+    neutral = "zeroinitializer"
+    if exchange.instruction.spelling.modifiers["op"] not in ("add", "xor"):
+        writer.needs["llvm.cttz.i32"] = "declare i32 @llvm.cttz.i32(i32, i1)"
+        lowest = writer.op(f"call i32 @llvm.cttz.i32(i32 {members}, i1 false)")
+        lane = writer.op(f"and i32 {lowest}, {LANES - 1}")
+        neutral = writer.splat(writer.op(f"extractelement {kind} {value.vector()}, i32 {lane}"), scalar)
+    total = writer.op(
+        f"select <{LANES} x i1> {to.spread(members)}, {kind} {value.vector()}, {kind} {neutral}"
+    )
+    for distance in (16, 8, 4, 2, 1):
+        order = ", ".join(f"i32 {lane ^ distance}" for lane in range(LANES))
+        other = writer.op(f"shufflevector {kind} {total}, {kind} poison, <{LANES} x i32> <{order}>")
+        made = evaluate(
+            exchange.instruction.spelling, [to.value(value.type, total), to.value(value.type, other)]
+        )[0]
+        assert isinstance(made, NativeValue)
+        total = made.bits_as(value.type).clean().vector()
+    return to.value(value.type, total)
+
+
+def _folds(exchange: _Exchange, value: NativeValue) -> NativeValue:
     """Fold over the members in ascending order, for one distinct member mask after the other."""
     to, writer = exchange.to, exchange.to.writer
-    value = exchange.source("a").clean()
     kind = vector_ll(value.type)
     scalar = kind.split()[-1].rstrip(">")
     writer.do(f"store {kind} {value.vector()}, ptr %vals, align 64")
@@ -223,7 +254,7 @@ def _redux(exchange: _Exchange) -> list[NativeValue]:
     writer.do(f"br label %{head}")
     writer.start(done)
     writer.forget()
-    return [to.value(value.type, writer.op(f"load {kind}, ptr {result}, align 64"))]
+    return to.value(value.type, writer.op(f"load {kind}, ptr {result}, align 64"))
 
 
 def _matrix(exchange: _Exchange) -> list[NativeValue]:

@@ -211,7 +211,7 @@ def _runtime_text(name: str) -> str:
         )
     if is_access(name):
         return access_functions(name, host().wide)
-    return matrix_function(name) if name.startswith(PREFIX) else vector_function(name)
+    return matrix_function(name) if name.startswith(PREFIX) else vector_function(name, host().wide)
 
 
 def _links(name: str) -> tuple[tuple[str, ...], dict[str, int]]:

@@ -17,10 +17,12 @@ from .native_writer import LANES
 __all__ = ["vector_function"]
 
 
-def vector_function(name: str) -> str:
-    """The IR of a runtime function. Raises ``KeyError`` for a name that means nothing."""
+def vector_function(name: str, wide: bool = False) -> str:
+    """The IR of a runtime function. ``wide``: the host has AVX-512. Raises ``KeyError`` for a name that means nothing."""
     parts = name.split("_")[1:]
     word = parts[0]
+    if wide and word == "permute":
+        return _permute_wide(name)
     maker = _MAKERS.get(word)
     if maker is not None and not (
         word in ("add", "sub", "mul", "fma", "sqrt", "div") and parts[1][0] in "fb"
@@ -166,6 +168,27 @@ def _match(name: str, parts: list[str]) -> str:
             "",
         ]
     )
+
+
+def _permute_wide(name: str) -> str:
+    """Two permutations of two registers, which look at 5 bits of each index."""
+    half = "<16 x i32>"
+    orders = {number: ", ".join(f"i32 {lane}" for lane in range(number, number + 16)) for number in (0, 16)}
+    picked = [
+        f"%{source}{number} = shufflevector <32 x i32> %{source}, <32 x i32> poison, {half} <{order}>"
+        for source in "ab"
+        for number, order in orders.items()
+    ]
+    permute = f"call {half} @llvm.x86.avx512.vpermi2var.d.512"
+    return f"""declare {half} @llvm.x86.avx512.vpermi2var.d.512({half}, {half}, {half})
+define <32 x i32> @{name}(<32 x i32> %a, <32 x i32> %b) nounwind {{
+{chr(10).join(picked)}
+%r0 = {permute}({half} %a0, {half} %b0, {half} %a16)
+%r16 = {permute}({half} %a0, {half} %b16, {half} %a16)
+%v = shufflevector {half} %r0, {half} %r16, <32 x i32> <{orders[0]}, {orders[16]}>
+ret <32 x i32> %v
+}}
+"""
 
 
 def _permute(name: str, parts: list[str]) -> str:

@@ -63,7 +63,7 @@ def written(spelling: Spelling, text: str) -> list[str]:
         return []
     operands = text.split(" ", 1)[1]
     first = operands.split("}")[0] if operands.startswith("{") else operands.split(",")[0]
-    return re.findall(r"\w+", first)
+    return re.findall(r"(?<![\w.])[a-z]\d+", first)
 
 
 def module(part: list[Spelling], version: Version, target: str) -> tuple[str, int]:
@@ -118,7 +118,7 @@ def kernels() -> dict[str, tuple[str, dict[str, object]]]:
             key = (
                 spelling.row.name,
                 max(BASE_TARGET, target),
-                spelling.row.variant,
+                "a" if spelling.row.only else spelling.row.variant,
                 max(BASE_VERSION, version),
             )
             groups[key].setdefault(text, spelling)

@@ -81,7 +81,7 @@ def inputs() -> npt.NDArray[np.uint64]:
 
 def kernel(part: list[str]) -> tuple[str, int]:
     """A module that runs the instructions one after the other and stores what each writes; and the words stored per thread."""
-    head = ".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .u64 in, .param .u64 out)\n{\n"
+    head = ".version 9.4\n.target sm_107a\n.address_size 64\n.visible .entry k(.param .u64 in, .param .u64 out)\n{\n"
     body = [f".reg .{kind} {letter}<{COUNT}>;" for letter, (kind, _) in REGISTERS.items()]
     body += [f".reg .pred p<{COUNT}>;", ".reg .b32 %t<9>;", ".reg .b64 %a<9>;"]
     body += ["mov.u32 %t0, %ctaid.x;", "mov.u32 %t1, %tid.x;", "mad.lo.u32 %t0, %t0, 32, %t1;"]

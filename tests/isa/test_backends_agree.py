@@ -18,7 +18,7 @@ from .test_lanes_agree import pattern
 
 LETTERS = {"pred": "p", "b16": "h", "b32": "r", "b64": "l", "f32": "f", "f64": "d"}
 WIDTHS = {"p": 32, "h": 16, "r": 32, "l": 64, "f": 32, "d": 64}
-HEAD = ".version 9.0\n.target sm_100a\n.address_size 64\n"
+HEAD = ".version 9.4\n.target sm_107a\n.address_size 64\n"
 BATCH = 24
 
 

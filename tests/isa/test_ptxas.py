@@ -22,14 +22,9 @@ pytestmark = pytest.mark.skipif(PTXAS is None, reason="no ptxas on the PATH")
 #: Lowest that ptxas of CUDA 13 knows: what is older is always there.
 LOWEST = ((6, 3), 75)
 TARGETS = (75, 80, 86, 89, 90, 100)
-
-
-def place(spelling: Spelling) -> str:
-    """A target that has it, as ptxas is asked for it."""
-    only = spelling.row.only
-    if only:
-        return f"{only[0][:-1]}a"
-    return "90a" if needs(spelling)[1] <= 90 else "100a"
+#: The PTX version that introduced a target.
+FIRST = {75: (6, 3), 80: (7, 0), 86: (7, 1), 89: (7, 8), 90: (7, 8), 100: (8, 6), 103: (8, 8), 107: (9, 4), 110: (9, 0), 120: (8, 7),
+         121: (8, 8)}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +48,47 @@ def test_every_spelling_assembles(texts: dict[str, Spelling], tmp_path: Path) ->
     groups: dict[str, list[str]] = defaultdict(list)
     for text, spelling in texts.items():
         if known(spelling):
-            groups[place(spelling)].append(text)
+            for target in spelling.row.only or (("90a",) if needs(spelling)[1] <= 90 else ("100a",)):
+                groups[target].append(text)
+    assert len(groups) > 5
     for target, group in groups.items():
-        assert refused(group, newest, target, tmp_path) == {}
+        if FIRST.get(int(target[:-1]), newest) <= newest:
+            assert refused(group, newest, target, tmp_path) == {}, target
+
+
+def test_targets_alone(texts: dict[str, Spelling], tmp_path: Path) -> None:
+    """What is for some targets alone is refused for the higher ones and those without its letter, by both."""
+    alone = {text: spelling for text, spelling in texts.items() if known(spelling) and spelling.row.only}
+    assert len(alone) > 30
+    newest = ptxas_version()
+    for target in (
+        "90a",
+        "100",
+        "100f",
+        "100a",
+        "103f",
+        "103a",
+        "110f",
+        "110a",
+        "120",
+        "120f",
+        "120a",
+        "121f",
+        "121a",
+    ):
+        found = re.fullmatch(r"(\d+)([af]?)", target)
+        assert found is not None
+        ours = set()
+        for text, spelling in alone.items():
+            try:
+                check_available(spelling, newest, int(found[1]), found[2])
+            except PtxError as error:
+                assert f"this module has sm_{target}" in str(error)
+                ours.add(text)
+        # ptxas takes .kind::f8f6f4 of 8-bit types on sm_100f and sm_110f too, which the manual does not have
+        theirs = set(refused(list(alone), newest, target, tmp_path))
+        different = {text for text in theirs ^ ours if "kind::f8f6f4" not in text}
+        assert different == set(), target
 
 
 def test_version_and_target(texts: dict[str, Spelling], tmp_path: Path) -> None:
@@ -85,17 +118,19 @@ def test_version_and_target(texts: dict[str, Spelling], tmp_path: Path) -> None:
 
 def test_lowest_is_enough(texts: dict[str, Spelling], tmp_path: Path) -> None:
     """Each spelling assembles at exactly the version and target that its row asks for."""
-    first_of_target = {75: (6, 3), 80: (7, 0), 86: (7, 1), 89: (7, 8), 90: (7, 8), 100: (8, 6)}
     groups: dict[tuple[tuple[int, int], str], list[str]] = defaultdict(list)
     for text, spelling in texts.items():
         if not known(spelling):
             continue
         version, target = needs(spelling)
         if spelling.row.only:
-            groups[version, place(spelling)].append(text)
+            for name in spelling.row.only:
+                first = max(version, FIRST[int(name[:-1])], (8, 8) if name.endswith("f") else version)
+                if first <= ptxas_version():
+                    groups[first, name].append(text)
             continue
         target = next(sm for sm in TARGETS if sm >= target)
-        version = max(version, first_of_target[target])
+        version = max(version, FIRST[target])
         if " q" in text or "{q" in text:
             version = max(version, (8, 3))
         name = f"{target}{spelling.row.variant}"
@@ -229,6 +264,54 @@ def test_all_conversions(tmp_path: Path) -> None:
             different.append(opcode)
     # the manual demands a rounding between f16 and bf16; ptxas takes these two without
     assert different == ["cvt.f16.bf16", "cvt.bf16.f16"]
+
+
+def test_all_narrow_conversions(tmp_path: Path) -> None:
+    """Every ``cvt`` to and from packed and narrow formats with every modifier: both say the same."""
+    packed = {"f16x2": "r", "bf16x2": "r", "tf32": "r", "e2m1x2": "c", "e2m1x4": "h"}
+    packed |= dict.fromkeys(("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "ue8m0x2", "ue5m3x2", "s2f6x2"), "h")
+    packed |= dict.fromkeys(("e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4"), "r")
+    target = "107a" if ptxas_version() >= (9, 4) else "100a"
+    instructions = {}
+    for dtype, atype in itertools.product(packed, ("f32", "f16x2", *packed)):
+        if dtype == atype or atype.endswith("x4") or atype == "tf32":
+            continue
+        for modifiers in itertools.product(
+            ("", ".rn", ".rz", ".rp", ".rs", ".rna"), ("", ".satfinite"), ("", ".relu"), ("", ".pzo"),
+            ("", ".scaled::n1::ue8m0", ".scaled::n2::ue8m0"),
+        ):  # fmt: skip
+            opcode = f"cvt{''.join(modifiers)}.{dtype}.{atype}"
+            operands = [f"{packed[dtype]}0"]
+            if atype != "f32":
+                operands.append(f"{packed[atype]}1")
+            elif dtype.endswith("x4"):
+                operands.append("{f1, f2, f3, f4}")
+            else:
+                operands += ["f1"] if dtype == "tf32" else ["f1", "f2"]
+            if "scaled" in opcode:
+                operands.append("c2" if "n1" in opcode else "h2")
+            if ".rs" in opcode:
+                operands.append("r2")
+            instructions[f"{opcode} {', '.join(operands)};"] = opcode
+    theirs = refused(list(instructions), ptxas_version(), target, tmp_path)
+    different = []
+    for text, opcode in instructions.items():
+        try:
+            spelled = [
+                spelling
+                for spelling in lookup(opcode)
+                if instruction_text(spelling).count(",") == text.count(",")
+            ]
+            for spelling in spelled:
+                check_available(spelling, ptxas_version(), int(target[:-1]), "a")
+            accepted = bool(spelled)
+        except PtxError:
+            accepted = False
+        if accepted == (text in theirs):
+            different.append(opcode)
+    # the manual has these two from PTX 9.1 on, as later versions of ptxas
+    early = ["cvt.rn.satfinite.e2m1x2.f16x2", "cvt.rn.satfinite.relu.e2m1x2.f16x2"]
+    assert different == (early if ptxas_version() < (9, 1) else [])
 
 
 def test_special_registers(tmp_path: Path) -> None:

@@ -55,7 +55,10 @@ def _types() -> dict[str, ScalarType]:
     made += [ScalarType("f16x2", "f", 32, 2), ScalarType("bf16", "bf", 16), ScalarType("bf16x2", "bf", 32, 2)]
     made += [ScalarType("f32x2", "f", 64, 2), ScalarType("tf32", "tf", 32)]
     made += [ScalarType(name, "x", 8) for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "ue8m0", "ue4m3")]
-    made += [ScalarType("e4m3x2", "x", 16, 2), ScalarType("e5m2x2", "x", 16, 2)]
+    for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "ue8m0", "ue5m3", "s2f6"):
+        made.append(ScalarType(f"{name}x2", "x", 8 if name == "e2m1" else 16, 2))
+    for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1"):
+        made.append(ScalarType(f"{name}x4", "x", 16 if name == "e2m1" else 32, 4))
     made += [ScalarType("u16x2", "u", 32, 2), ScalarType("s16x2", "s", 32, 2)]
     return {made_type.name: made_type for made_type in made}
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from ..formats import FORMATS, decode
 from ..fragments import LANES, Layout, Place, Tile, gather, layouts
 from ..types import ScalarType, scalar_type
 from ..words import Value, choose, concat, fma, maximum, minimum, permute, popc, select, split
-from .narrow import FORMATS, from_eight
 
 __all__ = [
     "F32",
@@ -55,9 +55,7 @@ def _integers(name: str) -> Callable[[Value], Sequence[Value]]:
 
 
 def _eights(name: str) -> Callable[[Value], Sequence[Value]]:
-    return lambda register: [
-        from_eight(byte, FORMATS[f"{name}x2"]).convert(F64) for byte in split(register, 4)
-    ]
+    return lambda register: [decode(byte, FORMATS[name]).convert(F64) for byte in split(register, 4)]
 
 
 def small_number(code: Value, mantissa: int, bias: int) -> Value:

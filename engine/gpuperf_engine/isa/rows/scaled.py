@@ -86,5 +86,5 @@ for _kind, _types, _depth, _deep, _default, _count, _scale, _since in KINDS:
         _kind,
         Scales(_count, _scale),
         _deep,
-        **_options,
+        **{**_options, "only": "120f" if _kind == "mxf8f6f4" else "120a 121a"},
     )

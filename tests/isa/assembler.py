@@ -54,6 +54,8 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
         return "targets" if spelling.effect == "indirect_branch" else "there"
     if form.role == "call":
         return "callee"
+    if form.role == "sink":
+        return "_"
     if form.constant and form.name == "bytes":
         return "16"
     if form.constant:

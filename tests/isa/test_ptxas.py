@@ -102,6 +102,7 @@ def test_version_and_target(texts: dict[str, Spelling], tmp_path: Path) -> None:
         and not spelling.row.only
         and " q" not in text
         and "{q" not in text
+        and " _," not in text  # ends the run on lower targets
     ]
     asked = requirements(spelled, tmp_path, *LOWEST)
     different: dict[str, object] = {}

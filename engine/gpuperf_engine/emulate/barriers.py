@@ -44,6 +44,8 @@ class Barriers:
 
     def __init__(self) -> None:
         self._all: dict[int, _Barrier] = {}
+        #: phases of mbarriers completed so far
+        self.phases = 0
 
     def arrive(
         self, number: int, warp: int, lanes: int, *, live: int, expected: int, waits: bool, holds: int = 0

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ..errors import LaunchError
 from ..isa.spaces import RANK_SHIFT
-from ..ptx.syntax import Function, Instruction
+from ..ptx.syntax import Function, Instruction, Register
 from .launch import MAX_GRID, Dim3, LaunchPlan, dim3
 from .program import Program
 
@@ -183,6 +183,11 @@ def reaches_peers(instruction: Instruction) -> bool:
     space = instruction.spelling.modifier("space")
     if space:
         return space == "shared::cluster"
+    if instruction.effect == "mbarrier":
+        # what gives the object's state is for objects of the CTA itself, as are init and inval
+        return not any(isinstance(item, Register) for item in instruction.operands[:1]) and "sem" in (
+            instruction.spelling.modifiers
+        )
     return instruction.effect in ("load", "store", "atomic", "reduction", "matrix")
 
 

@@ -11,22 +11,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..errors import BudgetExceeded, Deadlock, TrapError
+from ..isa.mbarriers import explain
 from ..ptx.syntax import Instruction
 from ..source import Span
 from .launch import Dim3, LaunchPlan
 from .program import ALLOCA_STACK, BasicBlock, Program
+from .splits import AT_END, AT_WAIT
 
 __all__ = [
     "Place",
     "Waiting",
     "bad_barrier",
     "bad_cluster_barrier",
+    "bad_mbarrier",
     "bad_member_mask",
     "bad_stack",
     "bad_target",
     "budget",
     "deadlock",
     "divergent_barrier",
+    "doing",
     "lanes_of",
     "livelock",
     "meaningless_operands",
@@ -170,6 +174,17 @@ def bad_cluster_barrier(place: Place, instruction: Instruction, lane: int) -> Tr
     )
 
 
+def bad_mbarrier(
+    place: Place, instruction: Instruction, lane: int, problem: int, address: int, word: int, amount: int
+) -> TrapError:
+    """An operation that an mbarrier object does not allow; numbers as in ``isa.mbarriers``."""
+    what, hint = explain(problem, word, amount)
+    return TrapError(
+        f"{instruction.opcode} at {address:#x}: {what}", span=instruction.span,
+        details=[place.thread(lane), *_source(instruction)], hint=hint,
+    )  # fmt: skip
+
+
 def too_deep(place: Place, instruction: Instruction, lane: int, limit: int) -> TrapError:
     """Recursion without end."""
     program = place.program
@@ -242,6 +257,11 @@ class Waiting:
         """The instruction where they are: the one given, else the block's first."""
         found = (self.instruction, *self.block.instructions, *self.block.tally)
         return next((item for item in found if item is not None), None)
+
+
+def doing(pc: int) -> str:
+    """What lanes do that are not stopped, by where they are."""
+    return "waiting for an mbarrier" if AT_WAIT <= pc < AT_END else "running"
 
 
 def deadlock(waiting: Iterable[Waiting]) -> Deadlock:

@@ -18,6 +18,7 @@ from .lanes_calls import Call, parameter_step
 from .lanes_control import BarrierEnd, End, make_end
 from .lanes_copy import CopyStep
 from .lanes_exchange import Exchange
+from .lanes_mbarrier import MbarrierStep, WaitStep
 from .lanes_memory import MemoryStep
 from .lanes_operands import Prepare, destinations, guard_of, integer, lane_value, sources
 from .lanes_stack import StackStep
@@ -40,9 +41,10 @@ _ENDS = ("branch", "indirect_branch", "call", "return", "exit", "barrier")
 
 
 class Block:
-    """One prepared block. ``sync`` is the ``.sync`` instruction that it starts with, ``steps`` what follows it, ``end`` its end."""
+    """One prepared block. ``sync`` is the ``.sync`` instruction that it starts with, ``wait`` the wait on an mbarrier, ``steps`` what
+    follows it, ``end`` its end."""
 
-    __slots__ = ("barrier", "basic", "counts", "end", "index", "steps", "sync")
+    __slots__ = ("barrier", "basic", "counts", "end", "index", "steps", "sync", "wait")
 
     def __init__(self, to: Prepare, block: BasicBlock) -> None:
         self.basic = block
@@ -52,6 +54,9 @@ class Block:
         instructions = block.instructions
         if block.synchronises and is_exchange(instructions[0]):
             self.sync = Exchange(to, instructions[0])
+            instructions = instructions[1:]
+        self.wait = WaitStep(to, instructions[0]) if block.waits else None
+        if self.wait is not None:
             instructions = instructions[1:]
         if instructions and instructions[-1].effect in _ENDS:
             instructions = instructions[:-1]
@@ -133,6 +138,8 @@ def _make_step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step
         return Exchange(to, instruction)
     if effect == "async_copy" and instruction in to.program.site_of:
         return CopyStep(to, instruction)
+    if effect == "mbarrier":
+        return MbarrierStep(to, instruction)
     if effect in _NOTHING or is_done_at_once(instruction):
         return _guard_only(to, instruction)
     if effect == "stack":

@@ -51,7 +51,7 @@ from .observe import (
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
 
-__all__ = ["MemoryStep", "address_reader", "stored_readers"]
+__all__ = ["MemoryStep", "Part", "address_reader", "stored_readers"]
 
 Lanes = npt.NDArray[Any]
 _U64 = scalar_type("u64")
@@ -105,7 +105,7 @@ def _element(to: Prepare, operand: Any, type: ScalarType) -> Reader:
     return lambda warp: as_type(own(warp), type)
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """The lanes of an access that go to one region, with their byte offsets there."""
 
     region: Region
@@ -178,8 +178,9 @@ class MemoryStep:
 
     # -- where it goes ---------------------------------------------------------------------------------------------------
 
-    def reach(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> list[_Part]:
-        """Regions with the lanes that access them and their byte offsets there. Raises ``MemoryFault``."""
+    def reach(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes, tracks: bool = True) -> list[Part]:
+        """Regions with the lanes that access them and their byte offsets there; ``tracks``: notes what is read and written. Raises
+        ``MemoryFault``."""
         if self.space == "shared":
             refused, parts = self._shared(warp, lanes, addresses)
         elif self.space == "local":
@@ -192,7 +193,7 @@ class MemoryStep:
             parts = [part]
         if refused:
             raise self._fault(warp, *min(refused))
-        for part in parts:
+        for part in parts if tracks else ():
             self._track(warp, part)
             if warp.cta.arena.memory.touched is not None and part.region is warp.cta.arena.region:
                 self._note(warp.cta.arena.memory.touched, part.offsets)
@@ -206,7 +207,7 @@ class MemoryStep:
         if self.writes:
             touched[1][places] = 1
 
-    def _arena(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> tuple[list[_Refusal], _Part]:
+    def _arena(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> tuple[list[_Refusal], Part]:
         arena = warp.cta.arena
         good, initialized = arena.check(addresses, self.bytes, self.writes)
         good &= addresses % np.uint64(self.bytes) == 0
@@ -215,9 +216,9 @@ class MemoryStep:
             (int(lanes[place]), int(addresses[place]), space, 0) for place in np.flatnonzero(~good)[:1]
         ]
         offsets = (addresses - np.uint64(GLOBAL_BASE)).astype(np.int64)
-        return refused, _Part(arena.region, lanes, offsets, initialized)
+        return refused, Part(arena.region, lanes, offsets, initialized)
 
-    def _shared(self, warp: LanesWarp, lanes: Lanes, places: Lanes) -> tuple[list[_Refusal], list[_Part]]:
+    def _shared(self, warp: LanesWarp, lanes: Lanes, places: Lanes) -> tuple[list[_Refusal], list[Part]]:
         """Shared memory of the CTA and, where the access may leave it, of the others of its cluster; ``places`` are addresses in the
         shared window."""
         cta = warp.cta
@@ -240,7 +241,7 @@ class MemoryStep:
 
     def _private(
         self, warp: LanesWarp, region: Region, lanes: Lanes, places: Lanes, rank: int = 0
-    ) -> tuple[list[_Refusal], _Part]:
+    ) -> tuple[list[_Refusal], Part]:
         """The shared memory of one CTA (of that rank), or local memory; ``places`` are addresses within it."""
         shared = region is not warp.local
         space, limit = ("shared", warp.cta.plan.shared_bytes) if shared else ("local", warp.local_bytes)
@@ -252,12 +253,12 @@ class MemoryStep:
             for place in np.flatnonzero(~good)[:1]
         ]
         offsets = places.astype(np.int64) if shared else places.astype(np.int64) + lanes * limit
-        return refused, _Part(region, lanes, offsets, False)
+        return refused, Part(region, lanes, offsets, False)
 
-    def _generic(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> tuple[list[_Refusal], list[_Part]]:
+    def _generic(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> tuple[list[_Refusal], list[Part]]:
         in_shared, in_local = _in_window(addresses, SHARED_WINDOW), _in_window(addresses, LOCAL_WINDOW)
         refused: list[_Refusal] = []
-        parts: list[_Part] = []
+        parts: list[Part] = []
         if in_shared.any():
             places = addresses[in_shared] - np.uint64(SHARED_WINDOW)
             refused, parts = self._shared(warp, lanes[in_shared], places)
@@ -273,7 +274,7 @@ class MemoryStep:
             parts.append(part)
         return refused, parts
 
-    def _track(self, warp: LanesWarp, part: _Part) -> None:
+    def _track(self, warp: LanesWarp, part: Part) -> None:
         """The shadow of memory that is not known to be initialised."""
         if part.initialized:
             return
@@ -302,7 +303,7 @@ class MemoryStep:
 
     # -- what it does ----------------------------------------------------------------------------------------------------
 
-    def _load(self, warp: LanesWarp, parts: list[_Part], guard: Lanes | None) -> None:
+    def _load(self, warp: LanesWarp, parts: list[Part], guard: Lanes | None) -> None:
         for element, target in enumerate(self.targets[: self.count]):
             data = np.zeros(32, dtype_of(self.type))
             for region, lanes, offsets, _ in parts:
@@ -310,13 +311,13 @@ class MemoryStep:
             if target is not None:
                 warp.write(target, LaneValue(data, self.type), guard)
 
-    def _store(self, warp: LanesWarp, parts: list[_Part]) -> None:
+    def _store(self, warp: LanesWarp, parts: list[Part]) -> None:
         for element, read in enumerate(self.values[0][: self.count]):
             data = every_lane(read(warp))
             for region, lanes, offsets, _ in parts:
                 region.scatter(offsets + element * self.type.bytes, data[lanes], self.type)
 
-    def _atomic(self, warp: LanesWarp, parts: list[_Part], guard: Lanes | None) -> None:
+    def _atomic(self, warp: LanesWarp, parts: list[Part], guard: Lanes | None) -> None:
         given = [[every_lane(read(warp)) for read in operand] for operand in self.values]
         old = [np.zeros(32, dtype_of(self.type)) for _ in range(self.count)]
         for region, lanes, offsets, _ in parts:

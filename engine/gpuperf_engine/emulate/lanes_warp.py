@@ -17,7 +17,7 @@ from ..isa.types import scalar_type
 from ..ptx.syntax import Register, Variable
 from .barriers import Barriers
 from .clusters import RUNNING, ClusterBarrier, refused_address
-from .diagnose import Place, Waiting, budget, deadlock, divergent_barrier
+from .diagnose import Place, Waiting, budget, deadlock, divergent_barrier, doing
 from .lanes_calls import Call, Frame
 from .lanes_exchange import mask_array, perform
 from .lanes_operands import integer, lane_value
@@ -27,7 +27,7 @@ from .launch import LaunchPlan
 from .program import Program
 from .schedule import Status
 from .threads import Columns, ThreadTable
-from .warp import AFTER, ALIGNED, AT_END, BARRIER, SIDE, Meeting, Warp
+from .warp import AFTER, ALIGNED, AT_END, AT_WAIT, BARRIER, SIDE, Meeting, Warp
 
 if TYPE_CHECKING:
     from .lanes_blocks import Block
@@ -136,6 +136,10 @@ class LanesWarp:
         self.mask = 0
         self.active: Lanes = mask_array(0)
         self.at_barrier: BarrierEnd | None = None
+        #: suspended at the wait on an mbarrier that begins the block of the running split
+        self.suspended = False
+        #: that wait gives up
+        self.expired = False
         self._last = 0  # block entered last
         #: counters of this warp's threads, shape (columns, 32), if its CTA keeps them
         self.own = cta.counters.threads_of(cta.index, index)
@@ -219,6 +223,7 @@ class LanesWarp:
 
     def _run(self) -> Status:
         splits, blocks, counters = self.splits, self.cta.blocks, self.counters
+        self.suspended = False
         if self.at_barrier is not None:
             end, self.at_barrier = self.at_barrier, None
             self._enter()
@@ -235,6 +240,8 @@ class LanesWarp:
                 if status is not None:
                     return status
                 continue
+            elif pc >= AT_WAIT:
+                block = blocks[pc - AT_WAIT]
             else:
                 block = blocks[pc]
                 self._last = pc
@@ -247,12 +254,25 @@ class LanesWarp:
                     block.sync.instruction.opcode, block.sync.masks(self)
                 ):
                     continue
+                if block.wait is not None:
+                    block.wait.count(self)
+            if block.wait is not None and not block.wait(self):
+                return self._hold(block)
             for step in block.steps:
                 step(self)
             status = block.end(self)
             if status is not None:
                 return status
         return self._stopped()
+
+    def _hold(self, block: Block) -> Status:
+        """The running split waits for a phase of an mbarrier."""
+        self.splits.pc = AT_WAIT + block.index
+        if self.splits.others_can_run():
+            self.splits.take_turns()
+            return Status.TURN_OVER
+        self.suspended = True
+        return Status.SUSPENDED
 
     def _enter(self) -> None:
         self.mask = self.splits.mask
@@ -311,6 +331,9 @@ class LanesWarp:
 
     # -- what the schedule asks for ----------------------------------------------------------------------------------------
 
+    def expire(self) -> None:
+        self.expired = True
+
     def urge(self) -> bool:
         return self.at_barrier is None and self.splits.urge()
 
@@ -342,21 +365,27 @@ class LanesWarp:
             instruction = self.at_barrier.instruction
             reason = f"at {instruction.opcode}"
             yield Waiting(place, self.splits.mask, self.at_barrier.block, reason, instruction)
+        elif self.suspended:
+            held = blocks[self.splits.pc - AT_WAIT]
+            assert held.wait is not None
+            reason = held.wait.reason(self, self.cta.shared.bytes)
+            yield Waiting(place, self.splits.mask, held.basic, reason, held.wait.instruction)
         elif self.splits.mask:
-            yield Waiting(place, self.splits.mask, self._block_at(self.splits.pc), "running")
+            yield Waiting(place, self.splits.mask, self._block_at(self.splits.pc), doing(self.splits.pc))
         for block, lanes, wait in self.splits.waiting():
             basic = blocks[block].basic
             if wait.key in (BARRIER, ALIGNED) and basic.terminator is not None:
                 yield Waiting(place, lanes, basic, f"at {basic.terminator.opcode}", basic.terminator)
             else:
                 yield Waiting(place, lanes, basic, f"at {wait.key} for lanes that do not come")
-        if self.splits.mask and self.at_barrier is None:
+        if self.splits.mask and self.at_barrier is None and not self.suspended:
             for entry in self.splits.stack:
                 if entry.kind == SIDE and entry.mask & self.splits.live:
-                    yield Waiting(place, entry.mask & self.splits.live, self._block_at(entry.pc), "running")
+                    side = entry.mask & self.splits.live
+                    yield Waiting(place, side, self._block_at(entry.pc), doing(entry.pc))
 
     def _block_at(self, pc: int) -> BasicBlock:
-        return self.cta.blocks[pc & (AT_END - 1)].basic
+        return self.cta.blocks[pc & (AT_WAIT - 1)].basic
 
     def place(self) -> Place:
         """For messages."""

@@ -32,6 +32,7 @@ from .native_codegen import Frame
 from .native_exchange import write_exchange
 from .native_flow import write_terminator
 from .native_layout import Context, Event, State, Status
+from .native_mbarrier import write_mbarrier, write_wait
 from .native_memory import write_memory
 from .native_special import read_rank, read_special, variable_address
 from .native_stack import write_stack
@@ -91,6 +92,10 @@ class BlockWriter:
             self.current = instructions[0]
             write_exchange(self, instructions[0])
             instructions = instructions[1:]
+        elif block.waits and instructions[0] not in self.refused:
+            self.current = instructions[0]
+            write_wait(self, instructions[0])
+            instructions = instructions[1:]
         for instruction in instructions:
             self.instruction(instruction)
         self.check_faults()
@@ -123,6 +128,8 @@ class BlockWriter:
             self._count_guard(instruction)
         elif effect in ("load", "store", "atomic", "reduction") or instruction in self.frame.program.site_of:
             write_memory(self, instruction)
+        elif effect == "mbarrier":
+            write_mbarrier(self, instruction)
         elif is_exchange(instruction):
             write_exchange(self, instruction)
         elif effect == "stack":

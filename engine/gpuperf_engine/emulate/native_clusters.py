@@ -84,7 +84,7 @@ class _Clusters:
     def settle(self, group: Group, status: int) -> bool:
         """Bring a round to its end, with what Python must do for warps. Returns whether the cluster has ended."""
         proceed: Callable[..., int] = self.launch.functions["proceed"]
-        while status not in (Status.DONE, Status.TURN_OVER, Status.STUCK):
+        while status not in (Status.DONE, Status.TURN_OVER, Status.STUCK, Status.SUSPENDED):
             rank = group.get(Cluster.POSITION)
             slot = group.slots[rank]
             record = int(slot.record.ctypes.data)
@@ -134,7 +134,7 @@ def run_clusters(launch: Launch, worker: Worker, following: int, count: int) -> 
     clusters = _Clusters(launch, worker)
     room = clusters.size if alone else launch.plan.resident
     window: list[Group] = []
-    quiet = launch.quiet(worker)
+    watch = launch.watch(worker)
     while window or following < count:
         passed = worker.get(Context.PASSED)
         held = sum(len(group.left) for group in window)
@@ -158,4 +158,4 @@ def run_clusters(launch: Launch, worker: Worker, following: int, count: int) -> 
             (clusters.free if ended else left).append(group)
         window = left
         progress = progress or worker.get(Context.PASSED) > passed
-        quiet.after(progress, [slot for group in window for slot in group.left])
+        watch.after(progress, [slot for group in window for slot in group.left])

@@ -17,7 +17,18 @@ from ..flow.blocks import EXIT, BasicBlock
 from ..flow.operands import matched
 from ..isa.table import OperandForm
 from ..ptx.syntax import Address, CallTarget, Function, Instruction
-from .native_layout import EXIT_CODE, GATHER_CODE, RETURN_CODE, SYNC_CODE, Context, Cta, Event, State, Status
+from .native_layout import (
+    EXIT_CODE,
+    GATHER_CODE,
+    RETURN_CODE,
+    SYNC_CODE,
+    WAIT_CODE,
+    Context,
+    Cta,
+    Event,
+    State,
+    Status,
+)
 from .native_slots import Slots
 from .native_values import Writer
 from .program import Program
@@ -335,7 +346,9 @@ def _label(frame: Frame, target: int) -> str:
         return f"s{target - SYNC_CODE}"
     if target >= RETURN_CODE:
         return f"r{target - RETURN_CODE}"
-    return f"g{target - GATHER_CODE}" if target >= GATHER_CODE else frame.arrival(target)
+    if target >= GATHER_CODE:
+        return f"g{target - GATHER_CODE}"
+    return f"w{target - WAIT_CODE}" if target >= WAIT_CODE else frame.arrival(target)
 
 
 def _write_joins(frame: Frame) -> None:
@@ -417,7 +430,14 @@ def address_operand(instruction: Instruction) -> tuple[OperandForm, Address]:
 
 def _write_exits(frame: Frame) -> None:
     writer = frame.writer
-    for status in (Status.DONE, Status.BARRIER, Status.TURN_OVER, Status.FAULT, Status.EVENT):
+    for status in (
+        Status.DONE,
+        Status.BARRIER,
+        Status.TURN_OVER,
+        Status.FAULT,
+        Status.EVENT,
+        Status.SUSPENDED,
+    ):
         writer.start(f"leave{status}")
         for name, offset in _SAVED:
             value = writer.op(f"load i32, ptr %{name}")

@@ -13,6 +13,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from ..isa import mbarriers
 from . import native_cache as store
 from . import native_layout, native_script
 from .native_access import access_functions, access_names, is_access
@@ -24,20 +25,23 @@ __all__ = ["Host", "Library", "compile_object", "host", "link", "prepare", "runt
 
 _HERE = Path(__file__).resolve().parent
 _SCHEDULE = (
-    "begin", "visit", "proceed", "run", "begin_cluster", "visit_cluster", "visited", "run_clusters",
+    "begin", "visit", "proceed", "run", "expire", "begin_cluster", "visit_cluster", "visited", "run_clusters",
 )  # fmt: skip
+_MBARRIER = ("mbarrier_lanes", "mbarrier_wait", "others_can_run")
 _MEMORY = (
     "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
     "copy_lanes", "sectors_of", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows", "count_wavefronts",
 )  # fmt: skip
 #: functions written in ``native_script``, one object for all, and their files
-_SCRIPT = frozenset((*_MEMORY, *_SCHEDULE))
+_SCRIPT = frozenset((*_MEMORY, *_MBARRIER, *_SCHEDULE))
 _FILES = (
     "native_runtime_memory.py",
     "native_runtime_count.py",
+    "native_runtime_mbarrier.py",
     "native_runtime_schedule.py",
     "native_runtime_cluster.py",
 )
+_CONSTANTS = {**vars(native_layout), "Mbarrier": mbarriers.Mbarrier, "COUNT_MAX": mbarriers.COUNT_MAX}
 _ACCESS = (
     "load_lanes",
     "store_lanes",
@@ -206,7 +210,7 @@ def _library(name: str) -> Library:
 
 def _runtime_text(name: str) -> str:
     if name == "script":
-        return native_script.translate([_HERE / file for file in _FILES], vars(native_layout)) + vector_words(
+        return native_script.translate([_HERE / file for file in _FILES], _CONSTANTS) + vector_words(
             host().wide
         )
     if is_access(name):
@@ -221,7 +225,7 @@ def _links(name: str) -> tuple[tuple[str, ...], dict[str, int]]:
 
 def _exports(name: str) -> tuple[str, ...]:
     if name == "script":
-        return (*_MEMORY, *_SCHEDULE)
+        return (*_MEMORY, *_MBARRIER, *_SCHEDULE)
     return access_names(name) if is_access(name) else (name,)
 
 

@@ -12,7 +12,7 @@ import ctypes
 import hashlib
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import LaunchError
 from .clusters import reaches_peers
-from .diagnose import Place, deadlock, livelock
+from .diagnose import Place, deadlock
 from .launch import LaunchPlan
 from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
 from .native_clusters import Group, run_clusters
@@ -30,7 +30,7 @@ from .native_layout import CACHE_BYTES, SHAPE_BYTES, SITE_COUNTERS, Cluster, Con
 from .native_threads import run_parallel
 from .observe import Observation
 from .program import Program
-from .schedule import TURN
+from .schedule import TURN, Standing, Watch
 from .threads import COLUMN_BYTES, columns_of, make_table
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _Begin = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes
 _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _FUNCTIONS = {
     **dict.fromkeys(("run", "run_clusters"), _Run),
-    **dict.fromkeys(("visit", "proceed", "visit_cluster"), _Visit),
+    **dict.fromkeys(("visit", "proceed", "visit_cluster", "expire"), _Visit),
     **dict.fromkeys(("begin_cluster",), _Begin),
     **dict.fromkeys(("visited",), _Run),
 }
@@ -202,6 +202,23 @@ class Worker:
             slot.warps.clear()
         return status == Status.DONE
 
+    def standing(self, slot: Slot) -> Standing:
+        """Whether a warp of a CTA can go on by itself."""
+        states = slot.states.reshape(-1, self.launch.code.generated.state_bytes)
+        waits, seen = (
+            states[:, offset : offset + 4].copy().view("<u4")[:, 0] for offset in (State.WAIT, State.SEEN)
+        )
+        suspended = waits == Wait.SUSPENDED
+        phases = slot.get(Cta.PHASES) & 0xFFFFFFFF
+        if np.isin(waits, (Wait.RUNNABLE, Wait.TURN_OVER)).any() or (seen[suspended] != phases).any():
+            return Standing.RUNS
+        return Standing.STUCK if suspended.any() else Standing.WAITS
+
+    def expire(self, slot: Slot) -> bool:
+        """Waits on mbarriers give up; whether there were any."""
+        expire: Callable[..., int] = self.launch.functions["expire"]
+        return bool(expire(address_of(self.context), address_of(slot.record)))
+
     def warp(self, slot: Slot, index: int) -> NativeWarp:
         """The view of one warp; kept while its CTA is in flight, as it may hold what lanes wait for."""
         found = slot.warps.get(index)
@@ -219,29 +236,6 @@ class Worker:
         """All warps of a CTA that have not ended."""
         found = [self.warp(slot, index) for index in range(self.launch.plan.warps_per_cta)]
         return [warp for warp in found if warp.header(State.WAIT) != Wait.DONE]
-
-
-class Quiet:
-    """Rounds in which nothing got on: finds a livelock as ``schedule`` tells."""
-
-    def __init__(self, launch: Launch, worker: Worker) -> None:
-        self.launch, self.worker = launch, worker
-        self.rounds = 0
-        self.last = b""
-
-    def after(self, progress: bool, window: list[Slot]) -> None:
-        """After a round over the CTAs in ``window``. Raises ``Deadlock`` if the launch runs in circles."""
-        self.rounds = 0 if progress else self.rounds + 1
-        if not self.rounds or self.rounds & (self.rounds - 1):
-            return
-        digest = self.launch.digest(window)
-        if self.rounds > 1 and digest == self.last:
-            warps = [warp for slot in window for warp in self.worker.warps(slot)]
-            if not any([warp.urge() for warp in warps]):
-                raise livelock(item for warp in warps for item in warp.where())
-            self.rounds = 0
-            return
-        self.last = digest
 
 
 class Launch:
@@ -358,7 +352,7 @@ class Launch:
         CTAs, in index order; one at a time in order-free programs."""
         resident = 1 if self.program.order_free else self.plan.resident
         window: list[Slot] = []
-        quiet = self.quiet(worker)
+        watch = self.watch(worker)
         while window or following < count:
             passed = worker.get(Context.PASSED)
             room = resident - len(window)
@@ -377,13 +371,19 @@ class Launch:
                     break
             window = left
             progress = progress or worker.get(Context.PASSED) > passed
-            quiet.after(progress, window)
+            watch.after(progress, window)
 
-    def quiet(self, worker: Worker) -> Quiet:
-        """What finds a livelock of the CTAs that a worker runs."""
-        return Quiet(self, worker)
+    def watch(self, worker: Worker) -> Watch[Slot]:
+        """What finds out whether the CTAs that a worker runs can still end."""
+        return Watch(
+            self.digest,
+            worker.standing,
+            worker.expire,
+            lambda slot: any([warp.urge() for warp in worker.warps(slot)]),
+            lambda slot: (item for warp in worker.warps(slot) for item in warp.where()),
+        )
 
-    def digest(self, window: list[Slot]) -> bytes:
+    def digest(self, window: Sequence[Slot]) -> bytes:
         """Of everything that decides how the launch goes on."""
         made = hashlib.blake2b()
         for allocation in self.memory.allocations:

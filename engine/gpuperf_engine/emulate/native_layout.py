@@ -22,6 +22,7 @@ __all__ = [
     "SYNC_CODE",
     "UNSEEN_BYTES",
     "UNWRITTEN",
+    "WAIT_CODE",
     "Barrier",
     "Cluster",
     "Context",
@@ -53,6 +54,8 @@ SYNC_CODE = 3 << 28
 RETURN_CODE = 1 << 29
 #: as place to continue: at the barrier that ends block b, whose operands have been noted, is ``GATHER_CODE + b``
 GATHER_CODE = 1 << 28
+#: as place to continue: at the wait on an mbarrier that begins block b, which has been counted, is ``WAIT_CODE + b``
+WAIT_CODE = 1 << 27
 #: what unwritten words of shared memory hold until a value is stored
 UNWRITTEN = 0x5BD1E995
 
@@ -87,7 +90,9 @@ class Context:
     FAULT_SITE = 200
     FAULT_LANE = 208
     FAULT_ADDRESS = 216
-    FAULT_SPACE = 224  # 0 global and others in the arena, 1 shared, 2 local
+    FAULT_SPACE = (
+        224  # 0 global and others in the arena, 1 shared, 2 local; from 8 on an error of an mbarrier
+    )
     SHARED_WINDOW = 232
     LOCAL_WINDOW = 240
     WINDOW_BYTES = 248
@@ -116,6 +121,9 @@ class Context:
     CLUSTERS = 420  # of the grid, three i32
     EXPLICIT_CLUSTER = 432
     REMOTE = 440  # a byte per site: whether it may reach the shared memory of other CTAs
+    FAULT_WORD = 448  # the mbarrier object, and the amount that it does not allow
+    FAULT_AMOUNT = 456
+    OWNER = 464  # the record of the CTA that has the mbarrier object
     BYTES = 512
 
 
@@ -162,7 +170,8 @@ class Cta:
     PRESENCE = 904  # as ``clusters``: has not started, runs, has ended
     CLUSTERID = 912  # three i64
     WITHIN = 936  # %cluster_ctaid, three i64
-    BYTES = 960
+    PHASES = 960  # phases of mbarriers completed
+    BYTES = 968
 
 
 class Cluster:
@@ -221,6 +230,8 @@ class State:
     WAITS = 80  # entries of the stack that wait for other lanes
     HASTE = 84  # turns are shortened by this many bits
     CLUSTER = 88  # at the barrier of the cluster: 1 arrived, 2 it has completed since
+    SEEN = 92  # phases completed when the warp was suspended
+    EXPIRED = 96  # 1: the wait gives up
     STACK = 128
     ENTRY = 16
 
@@ -235,6 +246,7 @@ class Status:
     EVENT = 4
     BLOCKED = 5
     STUCK = 6  # of a cluster: none of its CTAs can go on
+    SUSPENDED = 7
 
 
 class Wait:
@@ -246,6 +258,7 @@ class Wait:
     TURN_OVER = 3
     PARKED = 4
     CLUSTER = 5
+    SUSPENDED = 6
 
 
 class Event:

@@ -93,14 +93,15 @@ def visited(context: int, cluster: int, cta: int, status: int) -> int:
         store64(cta + Cta.PRESENCE, Presence.ENDED)
         store64(cluster + Cluster.LEFT, load64(cluster + Cluster.LEFT) - 1)
         return 1
-    if status == Status.TURN_OVER:
+    if status == Status.TURN_OVER or status == Status.SUSPENDED:
         return 1
     return status == Status.BLOCKED and any_warp(context, cta, Wait.CLUSTER, Wait.CLUSTER)
 
 
 def visit_cluster(context: int, cluster: int) -> int:
     """The rest of a round: from the CTA at ``POSITION`` on. Stops with the status of a CTA whose visit does not come to its end by
-    itself, then the one at ``POSITION``. Else gives DONE, TURN_OVER, or STUCK where none of the CTAs can go on."""
+    itself, then the one at ``POSITION``. Else gives DONE, TURN_OVER, SUSPENDED where only waits on mbarriers are left, or STUCK where
+    none of the CTAs can go on."""
     rank = load64(cluster + Cluster.POSITION)
     while rank < load64(cluster + Cluster.SIZE):
         cta = load64(cluster + Cluster.PEERS + rank * 8)
@@ -115,14 +116,16 @@ def visit_cluster(context: int, cluster: int) -> int:
     if load64(cluster + Cluster.LEFT) == 0:
         return Status.DONE
     rank = 0
+    found = Status.STUCK
     while rank < load64(cluster + Cluster.SIZE):
         cta = load64(cluster + Cluster.PEERS + rank * 8)
-        if load64(cta + Cta.PRESENCE) != Presence.ENDED and any_warp(
-            context, cta, Wait.RUNNABLE, Wait.TURN_OVER
-        ):
-            return Status.TURN_OVER
+        if load64(cta + Cta.PRESENCE) != Presence.ENDED:
+            if any_warp(context, cta, Wait.RUNNABLE, Wait.TURN_OVER):
+                return Status.TURN_OVER
+            if any_warp(context, cta, Wait.SUSPENDED, Wait.SUSPENDED):
+                found = Status.SUSPENDED
         rank += 1
-    return Status.STUCK
+    return found
 
 
 def run_clusters(context: int, cluster: int, first: int, last: int) -> int:
@@ -135,7 +138,8 @@ def run_clusters(context: int, cluster: int, first: int, last: int) -> int:
             before = load64(context + Context.PASSED) - load64(cluster + Cluster.LEFT)
             status = visit_cluster(context, cluster)
             same = before == load64(context + Context.PASSED) - load64(cluster + Cluster.LEFT)
-            if status != Status.DONE and (status != Status.TURN_OVER or same):
+            going = status == Status.TURN_OVER or status == Status.SUSPENDED
+            if status != Status.DONE and (not going or same):
                 return status + 16 * first
         first += 1
     return Status.DONE + 16 * first

@@ -188,12 +188,16 @@ def proceed(context: int, cta: int) -> int:
             warp = 0
             ran = 0
         state = first + warp * size
-        if load32(state + State.WAIT) == Wait.RUNNABLE:
+        wait = load32(state + State.WAIT)
+        if wait == Wait.SUSPENDED and load32(state + State.SEEN) != load64(cta + Cta.PHASES) & 4294967295:
+            store32(state + State.WAIT, Wait.RUNNABLE)
+            wait = Wait.RUNNABLE
+        if wait == Wait.RUNNABLE:
             ran = 1
             store64(context + Context.STATE, state)
             status = call(code, context, cta, state)
             over = load64(state + State.STEPS) > load64(context + Context.BUDGET)
-            if over and status <= Status.TURN_OVER:
+            if over and (status <= Status.TURN_OVER or status == Status.SUSPENDED):
                 store64(cta + Cta.POSITION, warp)
                 store64(cta + Cta.RAN, 1)
                 return Status.TURN_OVER + 8
@@ -204,6 +208,9 @@ def proceed(context: int, cta: int) -> int:
                 arrive(context, cta, state)
             elif status == Status.TURN_OVER:
                 store32(state + State.WAIT, Wait.TURN_OVER)
+            elif status == Status.SUSPENDED:
+                store32(state + State.WAIT, Wait.SUSPENDED)
+                store32(state + State.SEEN, load64(cta + Cta.PHASES))
             else:
                 store64(cta + Cta.POSITION, warp)
                 store64(cta + Cta.RAN, 1)
@@ -212,11 +219,30 @@ def proceed(context: int, cta: int) -> int:
     if load64(cta + Cta.LIVE_WARPS) == 0:
         return Status.DONE
     warp = 0
+    found = Status.BLOCKED
     while warp < warps:
-        if load32(first + warp * size + State.WAIT) == Wait.TURN_OVER:
+        wait = load32(first + warp * size + State.WAIT)
+        if wait == Wait.TURN_OVER:
             return Status.TURN_OVER
+        if wait == Wait.SUSPENDED:
+            found = Status.SUSPENDED
         warp += 1
-    return Status.BLOCKED
+    return found
+
+
+def expire(context: int, cta: int) -> int:
+    """Waits on mbarriers give up; whether there were any."""
+    warps = load64(context + Context.WARPS)
+    state = load64(cta + Cta.STATES)
+    found = 0
+    while warps:
+        if load32(state + State.WAIT) == Wait.SUSPENDED:
+            store32(state + State.WAIT, Wait.RUNNABLE)
+            store32(state + State.EXPIRED, 1)
+            found = 1
+        state += load64(context + Context.STATE_BYTES)
+        warps -= 1
+    return found
 
 
 def run(context: int, cta: int, first: int, last: int) -> int:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import EngineError, MemoryFault
+from ..errors import EngineError
 from ..flow.blocks import BasicBlock
 from ..isa.frame import extend
 from ..ptx.syntax import Instruction, Register
@@ -26,12 +27,14 @@ from .diagnose import (
     Waiting,
     bad_barrier,
     bad_cluster_barrier,
+    bad_mbarrier,
     bad_stack,
     bad_target,
     budget,
     cta_of,
     deadlock,
     divergent_barrier,
+    doing,
     incomplete_warp,
     lanes_of,
     meaningless_operands,
@@ -41,13 +44,26 @@ from .diagnose import (
 )
 from .lanes_blocks import refusal
 from .lanes_exchange import Exchange, mask_array, perform
+from .lanes_mbarrier import WaitStep
 from .lanes_operands import Prepare, every_lane, integer, lane_value
 from .lanes_values import LaneValue, dtype_of
 from .memory import Access
 from .native_barrier import ArrivesInParts
-from .native_layout import EXIT_CODE, GATHER_CODE, RETURN_CODE, SYNC_CODE, Context, Event, State, Status, Wait
+from .native_layout import (
+    EXIT_CODE,
+    GATHER_CODE,
+    RETURN_CODE,
+    SYNC_CODE,
+    WAIT_CODE,
+    Context,
+    Cta,
+    Event,
+    State,
+    Status,
+    Wait,
+)
 from .system import SystemCall
-from .warp import AFTER, ALIGNED, AT_END, FRAME, REJOIN, WAIT, Entry, Meeting, Patience, Warp
+from .warp import AFTER, ALIGNED, AT_END, AT_WAIT, FRAME, REJOIN, WAIT, Entry, Meeting, Patience, Warp
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -58,6 +74,11 @@ __all__ = ["NativeWarp"]
 _SPACES = ("global", "shared", "local")
 #: ``pc = _BEHIND + block``, as ``AFTER``: behind the call or barrier that ends the block
 _BEHIND = 1 << 31
+
+
+@dataclass(frozen=True)
+class _Window:
+    window: int
 
 
 class NativeWarp:
@@ -86,6 +107,11 @@ class NativeWarp:
         struct.pack_into("<I", self.state, offset, value)
 
     @property
+    def cta(self) -> _Window:
+        """As much of the CTA as addresses of shared variables depend on."""
+        return _Window(self.slot.get(Cta.WINDOW))
+
+    @property
     def mask(self) -> int:
         return self.header(State.MASK)
 
@@ -97,7 +123,7 @@ class NativeWarp:
     def block(self) -> BasicBlock:
         """The block where the warp stands."""
         place = self.header(State.PC)
-        for code in (SYNC_CODE, RETURN_CODE, GATHER_CODE):
+        for code in (SYNC_CODE, RETURN_CODE, GATHER_CODE, WAIT_CODE):
             if code <= place < EXIT_CODE:
                 place -= code
         return self.program.blocks[min(place, len(self.program.blocks) - 1)]
@@ -366,21 +392,30 @@ class NativeWarp:
         """What compiled code left of a lane for a message."""
         return int(struct.unpack_from("<32Q", self.state, self.worker.launch.code.generated.report)[lane])
 
-    def _fault(self) -> MemoryFault:
+    def _fault(self) -> EngineError:
         worker, place = self.worker, self.place()
-        site = self.program.sites[worker.get(Context.FAULT_SITE)]
-        space = _SPACES[worker.get(Context.FAULT_SPACE)]
-        if space == "global" and site.space == "const":
+        number, where = worker.get(Context.FAULT_SITE), worker.get(Context.FAULT_SPACE)
+        lane, address = worker.get(Context.FAULT_LANE), worker.get(Context.FAULT_ADDRESS)
+        if number >= 1 << 63:  # an operation on an mbarrier, by its place in the block
+            instruction, kind, size = self.block.instructions[(1 << 64) - 1 - number], "store", 8
+        else:
+            site = self.program.sites[number]
+            instruction, kind, size = site.instruction, site.kind, site.bytes
+        if where >= len(_SPACES):
+            word, amount = worker.get(Context.FAULT_WORD), worker.get(Context.FAULT_AMOUNT)
+            return bad_mbarrier(place, instruction, lane, where, address, word, amount)
+        space = _SPACES[where]
+        if space == "global" and instruction.spelling.space == "const":
             space = "const"
         plan = place.plan
         limit = {"shared": plan.shared_bytes, "local": self.program.local_area}.get(space, 0)
-        lane = worker.get(Context.FAULT_LANE)
-        kind = "store" if site.instruction.effect == "async_copy" and space == "shared" else site.kind
+        if instruction.effect == "async_copy" and space == "shared":
+            kind = "store"
         return worker.launch.memory.fault(
             Access(
-                site.instruction, self.program.kernel.name, kind, space, worker.get(Context.FAULT_ADDRESS), site.bytes,
+                instruction, self.program.kernel.name, kind, space, address, size,
                 thread_of(plan, place.warp, lane), cta_of(plan, place.cta), limit,
-                cluster=self._beyond(site.instruction, worker.get(Context.FAULT_ADDRESS)) if space == "shared" else None,
+                cluster=self._beyond(instruction, address) if space == "shared" else None,
             )
         )  # fmt: skip
 
@@ -395,19 +430,26 @@ class NativeWarp:
         """Where its lanes are or wait."""
         place, blocks = self.place(), self.program.blocks
         at_barrier = self.header(State.WAIT) in (Wait.BARRIER, Wait.CLUSTER)
+        suspended = self.header(State.WAIT) == Wait.SUSPENDED
         splits = self.splits()
         if splits.mask and at_barrier:
             terminator = self.block.terminator
             opcode = terminator.opcode if terminator is not None else "a barrier"
             yield Waiting(place, splits.mask, self.block, f"at {opcode}", terminator)
+        elif suspended:
+            instruction = self.block.instructions[0]
+            prepare = Prepare(self.program, place.plan, self.block.function)
+            reason = WaitStep(prepare, instruction).reason(cast("LanesWarp", self), self.slot.shared)
+            yield Waiting(place, splits.mask, self.block, reason, instruction)
         elif splits.mask:
-            yield Waiting(place, splits.mask, self.block, "running")
+            yield Waiting(place, splits.mask, self.block, doing(splits.pc))
         for block, lanes, wait in splits.waiting():
             yield Waiting(place, lanes, blocks[block], f"at {wait.key} for lanes that do not come")
-        if splits.mask and not at_barrier:
+        if splits.mask and not at_barrier and not suspended:
             for entry in splits.stack:
                 if entry.kind == 1 and entry.mask & splits.live:
-                    yield Waiting(place, entry.mask & splits.live, blocks[entry.pc & (AT_END - 1)], "running")
+                    stands = blocks[entry.pc & (AT_WAIT - 1)]
+                    yield Waiting(place, entry.mask & splits.live, stands, doing(entry.pc))
 
 
 def _outside(code: int) -> int:
@@ -418,7 +460,9 @@ def _outside(code: int) -> int:
         return code - SYNC_CODE + AFTER
     if code >= RETURN_CODE:
         return code - RETURN_CODE + _BEHIND
-    return code - GATHER_CODE + AT_END if code >= GATHER_CODE else code
+    if code >= GATHER_CODE:
+        return code - GATHER_CODE + AT_END
+    return code - WAIT_CODE + AT_WAIT if code >= WAIT_CODE else code
 
 
 def _inside(code: int) -> int:
@@ -428,4 +472,6 @@ def _inside(code: int) -> int:
         return code - _BEHIND + RETURN_CODE
     if code >= AFTER:
         return code - AFTER + SYNC_CODE
-    return code - AT_END + GATHER_CODE if code >= AT_END else code
+    if code >= AT_END:
+        return code - AT_END + GATHER_CODE
+    return code - AT_WAIT + WAIT_CODE if code >= AT_WAIT else code

@@ -16,7 +16,13 @@ from ..errors import PtxError
 from ..flow.blocks import EXIT, BasicBlock, cut
 from ..flow.liveness import live_sets, pressure
 from ..flow.operands import access_bytes, reads, special_registers, writes
-from ..flow.uniformity import Uniformity, analyse_uniformity, mark_waiting_loops, observes_others
+from ..flow.uniformity import (
+    Uniformity,
+    analyse_uniformity,
+    mark_waiting_loops,
+    may_stop,
+    observes_others,
+)
 from ..garbage import uncollected
 from ..isa.types import scalar_type
 from ..ptx.syntax import (
@@ -194,7 +200,7 @@ def build_program(kernel: Function) -> Program:
         per_function.append(made)
         blocks += made
     recursive = _recursive(functions, number_of)
-    waits = any(block.synchronises or block.fuel > 1 for block in blocks)
+    waits = any(may_stop(block) for block in blocks)
     several = len(functions) > 1
     uniformity = tuple(
         analyse_uniformity(function, made, assume_split=(several and waits) or number in recursive)

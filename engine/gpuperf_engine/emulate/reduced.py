@@ -14,7 +14,7 @@ from dataclasses import replace
 from ..flow.dependence import Aliases, Dependence
 from ..flow.liveness import live_sets
 from ..flow.slicing import Slice, slice_program
-from ..flow.uniformity import analyse_uniformity
+from ..flow.uniformity import analyse_uniformity, may_stop
 from ..ptx.syntax import Instruction
 from .program import Program, is_order_free
 
@@ -68,15 +68,20 @@ def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
             for item in block.instructions
             if item in wanted.instructions or item in stubs
         )
-        synchronises = block.synchronises and left[:1] == block.instructions[:1]
-        made_block = replace(block, instructions=left, synchronises=synchronises)
+        whole = left[:1] == block.instructions[:1]
+        made_block = replace(
+            block,
+            instructions=left,
+            synchronises=block.synchronises and whole,
+            waits=block.waits and whole,
+        )
         if block.kind == "call" and block.terminator not in wanted.instructions:
             # a call of the system that nobody in the slice can notice
             made_block.kind, made_block.terminator = "fall", None
         blocks.append(made_block)
     made = replace(program, blocks=tuple(blocks), variant=variant)
     made.predicated_of = {stubs.get(item, item): place for item, place in program.predicated_of.items()}
-    waits = any(block.synchronises or block.fuel > 1 for block in blocks)
+    waits = any(may_stop(block) for block in blocks)
     uniformity = []
     for number, function in enumerate(program.functions):
         own = made.blocks_of(number)

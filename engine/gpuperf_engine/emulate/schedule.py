@@ -17,12 +17,17 @@ The schedule is a fixed function of the program and its input, the same for both
 With clusters whole clusters are resident: the next one comes in where there is room for all its CTAs, which then start in order of
 rank. A warp that waits at the cluster's barrier goes on once the visit of another CTA completes it.
 
-A CTA whose warps all wait can never go on, unless one of them waits for its cluster: then it is the cluster whose CTAs all wait.
-That is a deadlock, as are lanes of one warp that wait for lanes of the same warp
-that never come. A livelock is found by comparing: after 1, 2, 4, 8 … rounds in which no CTA ended and no barrier completed, a
-digest of everything that decides how the launch goes on is taken; if it is that of the time before, the launch runs in
-circles. Then warps whose lanes wait at reconvergence points for lanes that spin are urged (``warp.Warp.urge``); if there is
-none, it is an error.
+A warp suspended at a wait on an mbarrier goes on, with what is left of its turn, when a phase of an mbarrier of its CTA has
+completed, and waits again if it was another. Only when all warps of all resident CTAs wait, and some of them so, do those waits
+give up, in the next round: they answer that the phase is not complete; where other lanes of the warp wait for those that asked,
+the turn ends at the next back edge, so that they can go on.
+
+A CTA whose warps all wait, none of them at an mbarrier, can never go on, unless one of them waits for its cluster: then it is the
+cluster whose CTAs all wait. That is a deadlock, as are lanes of one warp that wait for lanes of the same warp that never come.
+A livelock is found by comparing: after 1, 2, 4, 8 … rounds in which no CTA ended and no barrier or phase completed, a digest of
+everything that decides how the launch goes on is taken; if it is that of the time before, the launch runs in circles. Then waits
+on mbarriers give up, once for each such state; then warps whose lanes wait at reconvergence points for lanes that spin are urged
+(``warp.Warp.urge``); if there is none, it is an error.
 
 PYTEST_DONT_REWRITE
 """
@@ -32,13 +37,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from .barriers import Barriers
 from .clusters import ENDED, RUNNING, ClusterBarrier
 from .diagnose import Waiting, deadlock, livelock
 
-__all__ = ["TURN", "Cluster", "Cta", "Status", "WarpRunner", "run_ctas"]
+__all__ = ["TURN", "Cluster", "Cta", "Standing", "Status", "WarpRunner", "Watch", "run_ctas"]
 
 #: fuel of one turn
 TURN = 1 << 12
@@ -48,9 +53,18 @@ class Status(Enum):
     """Why a warp stopped."""
 
     READY = "ready"  # came to a barrier and may go on in the next pass
+    SUSPENDED = "suspended"  # waits for a phase of an mbarrier, and no other lanes can run
     WAITS = "waits"  # some of its lanes wait at a CTA barrier, and no other lanes can run
     TURN_OVER = "turn over"
     DONE = "done"
+
+
+class Standing(Enum):
+    """Where a CTA is between two visits."""
+
+    RUNS = "runs"  # a warp can go on
+    WAITS = "waits"  # none can, and none is suspended
+    STUCK = "stuck"  # none can, and some are suspended at mbarriers
 
 
 class WarpRunner(Protocol):
@@ -68,6 +82,9 @@ class WarpRunner(Protocol):
 
     def release(self, lanes: int, true: int, false: int) -> None:
         """A barrier let these lanes go; so many lanes arrived with a true and a false predicate."""
+
+    def expire(self) -> None:
+        """The wait on an mbarrier at which it is suspended gives up."""
 
     def urge(self) -> bool:
         """The launch runs in circles; whether the warp can try something else from now on."""
@@ -101,7 +118,7 @@ class Cluster:
                 self.states[rank] = RUNNING
                 if cta.visit():
                     self.states[rank] = ENDED
-        if self.left and not any(cta.can_run() for cta in self.left):
+        if self.left and all(cta.standing is Standing.WAITS for cta in self.left):
             raise deadlock(
                 item for cta in self.left for warp in cta.warps if warp.live for item in warp.where()
             )
@@ -134,6 +151,7 @@ class Cta:
         self.cluster: Cluster | None = None
         self.rank = 0
         self.statuses = [Status.READY] * len(warps)
+        self._seen = [0] * len(warps)
         #: barriers completed so far
         self.passed = 0
 
@@ -143,12 +161,13 @@ class Cta:
             warp.refuel(TURN)
             if self.statuses[place] is Status.TURN_OVER:
                 self.statuses[place] = Status.READY
-        while Status.READY in self.statuses:
+        while any(map(self._can_run, range(len(self.warps)))):
             for place, warp in enumerate(self.warps):
-                if self.statuses[place] is Status.READY:
+                if self._can_run(place):
                     self.statuses[place] = warp.resume()
+                    self._seen[place] = self.barriers.phases
                     self._release()
-        if Status.TURN_OVER in self.statuses:
+        if Status.TURN_OVER in self.statuses or Status.SUSPENDED in self.statuses:
             return False
         if Status.WAITS not in self.statuses:
             return True
@@ -156,9 +175,32 @@ class Cta:
             raise deadlock(item for warp in self.warps if warp.live for item in warp.where())
         return False
 
-    def can_run(self) -> bool:
+    def _can_run(self, place: int) -> bool:
+        """Whether a warp is ready, or suspended while a phase of an mbarrier has completed."""
+        status = self.statuses[place]
+        return status is Status.READY or (
+            status is Status.SUSPENDED and self._seen[place] != self.barriers.phases
+        )
+
+    @property
+    def standing(self) -> Standing:
         """Whether one of its warps can go on by itself."""
-        return Status.READY in self.statuses or Status.TURN_OVER in self.statuses
+        if Status.TURN_OVER in self.statuses or any(map(self._can_run, range(len(self.warps)))):
+            return Standing.RUNS
+        return Standing.STUCK if Status.SUSPENDED in self.statuses else Standing.WAITS
+
+    @property
+    def progress(self) -> int:
+        """Barriers and phases of mbarriers completed so far."""
+        return self.passed + self.barriers.phases
+
+    def expire(self) -> bool:
+        """Waits on mbarriers give up; whether there were any."""
+        suspended = [place for place, status in enumerate(self.statuses) if status is Status.SUSPENDED]
+        for place in suspended:
+            self.statuses[place] = Status.READY
+            self.warps[place].expire()
+        return bool(suspended)
 
     def go_on(self, place: int, lanes: int) -> None:
         """The cluster's barrier lets lanes of a warp go."""
@@ -179,6 +221,76 @@ class Cta:
             self.passed += 1
 
 
+_Resident = TypeVar("_Resident")
+
+
+class Watch(Generic[_Resident]):
+    """Finds out after each round whether a launch can still end. Both backends ask it, each with its own kind of resident CTAs.
+
+    ``digest`` is of everything that decides how the launch goes on; ``standing`` is that of each CTA; ``expire`` lets waits on
+    mbarriers give up, ``urge`` is that of the warps: both say whether it may help; ``where`` lists who waits.
+    """
+
+    def __init__(
+        self,
+        digest: Callable[[Sequence[_Resident]], bytes],
+        standing: Callable[[_Resident], Standing],
+        expire: Callable[[_Resident], bool],
+        urge: Callable[[_Resident], bool],
+        where: Callable[[_Resident], Iterable[Waiting]],
+    ) -> None:
+        self.digest, self.standing, self.expire, self.urge, self.where = digest, standing, expire, urge, where
+        self._quiet = 0
+        self._last = b""
+        self._given_up: set[bytes] = set()
+        #: whether anybody ever was at an mbarrier
+        self._waits = False
+        #: rounds left to find somebody at an mbarrier, for the message, of a launch that runs in circles
+        self._doomed = 0
+
+    def after(self, progress: bool, window: Sequence[_Resident]) -> None:
+        """``progress``: a CTA ended, or a barrier or phase completed. Raises ``Deadlock``."""
+        if progress:
+            self._quiet = 0
+            return
+        standings = [self.standing(cta) for cta in window]
+        stuck = Standing.STUCK in standings
+        self._waits = self._waits or stuck
+        if self._doomed:
+            self._doomed -= 1
+            if stuck or not self._doomed:
+                raise (deadlock if stuck else livelock)(item for cta in window for item in self.where(cta))
+            return
+        self._quiet += 1
+        if self._quiet & (self._quiet - 1) == 0:
+            digest = self.digest(window)
+            if self._quiet > 1 and digest == self._last:
+                helps = digest not in self._given_up and any([self.expire(cta) for cta in window])
+                if helps:
+                    self._given_up.add(digest)
+                if helps or any([self.urge(cta) for cta in window]):
+                    self._quiet = 0
+                elif stuck or not self._waits:
+                    raise (deadlock if stuck else livelock)(
+                        item for cta in window for item in self.where(cta)
+                    )
+                else:
+                    self._doomed = 3
+                return
+            self._last = digest
+        if stuck and Standing.RUNS not in standings:
+            for cta in window:
+                self.expire(cta)
+
+
+def _urge(cta: Cta) -> bool:
+    return any([warp.urge() for warp in cta.warps if warp.live])
+
+
+def _where(cta: Cta) -> Iterable[Waiting]:
+    return (item for warp in cta.warps if warp.live for item in warp.where())
+
+
 def run_ctas(
     count: int, resident: int, start: Callable[[int], Cluster], memory: Callable[[], Iterable[bytes]]
 ) -> None:
@@ -188,33 +300,25 @@ def run_ctas(
     """
     clusters: list[Cluster] = []
     window: list[Cta] = []
-    following = quiet = 0
+    following = 0
     size = 1
-    last = b""
+    watch = Watch[Cta](
+        lambda ctas: _digest(ctas, memory), lambda cta: cta.standing, lambda cta: cta.expire(), _urge, _where
+    )
     while window or following < count:
         while len(window) + size <= resident and following < count:
             clusters.append(start(following))
             window += clusters[-1].ctas
             size = len(clusters[-1].ctas)
             following += 1
-        passed = sum(cta.passed for cta in window)
+        passed = sum(cta.progress for cta in window)
         for cluster in clusters:
             cluster.visit()
         clusters = [cluster for cluster in clusters if cluster.left]
         left = [cta for cluster in clusters for cta in cluster.left]
-        progress = len(left) < len(window) or sum(cta.passed for cta in left) > passed
+        progress = len(left) < len(window) or sum(cta.progress for cta in left) > passed
         window = left
-        quiet = 0 if progress else quiet + 1
-        if quiet and quiet & (quiet - 1) == 0:
-            digest = _digest(window, memory)
-            if quiet > 1 and digest == last:
-                if any([warp.urge() for cta in window for warp in cta.warps if warp.live]):
-                    quiet = 0
-                    continue
-                raise livelock(
-                    item for cta in window for warp in cta.warps if warp.live for item in warp.where()
-                )
-            last = digest
+        watch.after(progress, window)
 
 
 def _digest(window: Sequence[Cta], memory: Callable[[], Iterable[bytes]]) -> bytes:

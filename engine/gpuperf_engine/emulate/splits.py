@@ -13,6 +13,7 @@ __all__ = [
     "AFTER",
     "ALIGNED",
     "AT_END",
+    "AT_WAIT",
     "BARRIER",
     "CALL",
     "EXIT",
@@ -33,6 +34,8 @@ EXIT = -1
 AFTER = 1 << 30
 #: ``pc = AT_END + block``: go on at the end of that block, a CTA barrier
 AT_END = 1 << 29
+#: ``pc = AT_WAIT + block``: go on at the mbarrier wait that begins that block, which has been counted
+AT_WAIT = 1 << 28
 #: keys of waits at CTA barriers: of a split at an unaligned one, and for the rest of the warp at an aligned one
 BARRIER, ALIGNED = "barrier", "aligned barrier"
 

@@ -44,6 +44,10 @@ such group lets them leave, and they run instead: a lock may be in their hands. 
 once the schedule has found that nothing else can go on (``urge``); so lanes stay together wherever waiting for other warps
 is enough.
 
+**mbarriers** (manual: "mbarrier.try_wait"). Where a wait finds its phase incomplete the warp is suspended, if no other of its
+splits is ready to run, until a phase of an mbarrier of its CTA completes; else its splits take turns. ``schedule`` says when
+waits give up.
+
 **Gathering** (``gather``). An aligned CTA barrier needs all living lanes in one split. A split that comes there without the others
 waits; when all living lanes wait at that barrier, in one group, they are one split again. So splits meet that an early return
 has kept apart, and lanes that have left a group early. The barrier is divergent, which is an error, where nothing can run but lanes
@@ -62,6 +66,7 @@ from .splits import (
     AFTER,
     ALIGNED,
     AT_END,
+    AT_WAIT,
     BARRIER,
     CALL,
     EXIT,
@@ -80,6 +85,7 @@ __all__ = [
     "AFTER",
     "ALIGNED",
     "AT_END",
+    "AT_WAIT",
     "BARRIER",
     "CALL",
     "EXIT",
@@ -258,7 +264,7 @@ class Warp:
     def gather(self) -> None:
         """The running split comes to the aligned CTA barrier at the end of its block, without all living lanes. It waits for them
         there, and another split runs, or all of them at ``AT_END``, or none: then the warp is blocked."""
-        block = self.pc & (AT_END - 1)
+        block = self.pc & (AT_WAIT - 1)
         self.stack.append(Entry(block, self.mask, self.id, WAIT, payload=Wait(ALIGNED, AT_END + block)))
         self._complete_waits()
         self._choose()
@@ -322,6 +328,10 @@ class Warp:
                 first = next(place for place, entry in enumerate(self.stack) if entry is waiting[0])
                 self.stack[first] = Entry(waiting[0].payload.resume, there, waiting[0].id, SIDE)
                 self.stack = [entry for entry in self.stack if not any(entry is other for other in waiting)]
+
+    def others_can_run(self) -> bool:
+        """Whether another split than the running one is ready to run."""
+        return any(entry.kind in (SIDE, CALL) and entry.mask & self.live for entry in self.stack)
 
     # Choosing who runs
 

@@ -1,12 +1,10 @@
 """Basic blocks of one function, cut where control can change and where a warp may have to stop.
 
-A block ends at a branch, return, exit or call, before a label that is a target, *after* every CTA barrier and *before*
-every warp-synchronising instruction, so that a warp can stop there with all its registers in their slots. An instruction
-whose guard cannot be applied as a mask (``@p call``, ``@p bar.sync``, ``@p shfl.sync``) gets a block of its own, entered by
-an uncounted branch on the guard. ``trap`` ends no block: nvcc lets the text run on behind it, and where lanes meet again must
-not depend on a path that ends the launch.
-
-PYTEST_DONT_REWRITE
+A block ends at a branch, return, exit or call, before a label that is a target, *after* every CTA barrier and *before* every
+warp-synchronising instruction and wait on an mbarrier, so that a warp can stop there with all its registers in their slots. An
+instruction whose guard cannot be applied as a mask (``@p call``, ``@p bar.sync``, ``@p shfl.sync``) gets a block of its own,
+entered by an uncounted branch on the guard. ``trap`` ends no block: nvcc lets the text run on behind it, and where lanes meet
+again must not depend on a path that ends the launch. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -40,7 +38,8 @@ class BasicBlock:
     ``barrier``   ``terminator`` is a CTA barrier, the last of ``instructions``; continues at ``successors[0]``
 
     ``synchronises``: ``instructions[0]`` is a warp-synchronising instruction (``shfl.sync``, ``bar.warp.sync`` …), where the lanes may
-    have to wait; all other instructions of a block run through. ``guard_applied``: the guard of ``instructions[0]`` has already been
+    have to wait. ``waits``: it is a wait on an mbarrier, where the warp may be suspended. All other instructions of a block run
+    through. ``guard_applied``: the guard of ``instructions[0]`` has already been
     turned into the mask by the uncounted branch before.
     """
 
@@ -55,6 +54,7 @@ class BasicBlock:
     counted: bool = False
     leaves: str = ""
     synchronises: bool = False
+    waits: bool = False
     guard_applied: bool = False
     #: what one execution of the block counts; differs from ``instructions`` around guarded calls and barriers, which count
     #: for all lanes active before their guard
@@ -81,6 +81,11 @@ def synchronises(instruction: Instruction) -> bool:
         "warp_barrier",
         "matrix",
     ) and "sync" in instruction.opcode.split(".")
+
+
+def _waits(instruction: Instruction) -> bool:
+    """Whether the warp may be suspended there."""
+    return instruction.effect == "mbarrier_wait"
 
 
 def _needs_own_block(instruction: Instruction) -> bool:
@@ -121,7 +126,7 @@ def _leaders(function: Function) -> list[int]:
             found.add(target.index)
         if _ends_block(instruction):
             found.add(instruction.index + 1)
-        if synchronises(instruction) or _needs_own_block(instruction):
+        if synchronises(instruction) or _waits(instruction) or _needs_own_block(instruction):
             found.add(instruction.index)
         if _needs_own_block(instruction):
             found.add(instruction.index + 1)
@@ -135,6 +140,7 @@ def _piece(part: Sequence[Instruction], label: str, number: int, end: int) -> li
     effect, guard = last.effect, last.guard
     made = BasicBlock(0, number, label, instructions, "fall", (end,), tally=instructions)
     made.synchronises = synchronises(instructions[0])
+    made.waits = _waits(instructions[0])
     if _needs_own_block(last):
         before = BasicBlock(0, number, label, (), "branch", (-2, end), guard=guard, tally=instructions)
         made.label, made.tally, made.guard_applied = "", (), True

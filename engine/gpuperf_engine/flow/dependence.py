@@ -337,6 +337,8 @@ def _directions(instruction: Instruction, name: str) -> tuple[bool, bool]:
     effect = instruction.effect
     if effect in ("load", "store"):
         return effect == "load", effect == "store"
+    if effect == "mbarrier_wait":
+        return True, False
     if effect == "async_copy":
         return name != "d", name != "a"
     if effect == "matrix":

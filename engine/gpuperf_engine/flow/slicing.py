@@ -8,7 +8,8 @@
 ``values``     the whole program.
 
 A read of memory in the slice brings in every write that may reach it, with its address, value and guard; those bring in theirs.
-A barrier with a result, and a ``.sync`` exchange at which lanes may meet lanes that stand at another, bring in those others.
+Waits on mbarriers always run, and so does all that may change those. A barrier with a result, and a ``.sync`` exchange at which
+lanes may meet lanes that stand at another, bring in those others.
 Branches, calls, barriers and ``trap`` always run; ``printf`` does not, unless its result decides something, and kernels that use the
 heap (``malloc``) run whole. Warp-synchronising instructions run where lanes of a warp may get ahead of each
 other, for there they decide who waits for whom; elsewhere only if their result is wanted. So lanes part, meet and wait exactly as
@@ -164,6 +165,8 @@ def _keep(made: _Slicer, block: BasicBlock, instruction: Instruction, split: boo
         )
     elif effect == "barrier":
         made.keep(instruction, _operands(instruction, "a", "b"))
+    elif effect == "mbarrier_wait":
+        made.want(instruction)
     else:
         if split and block.synchronises and instruction is block.instructions[0] and _meets(instruction):
             # rows and tiles are reached for where they are met

@@ -26,7 +26,7 @@ from ..ptx.syntax import (
 from .blocks import EXIT, BasicBlock, natural_loop
 from .operands import reads, writes
 
-__all__ = ["Uniformity", "analyse_uniformity", "mark_waiting_loops", "observes_others"]
+__all__ = ["Uniformity", "analyse_uniformity", "mark_waiting_loops", "may_stop", "observes_others"]
 
 _CTA_CONSTANT = (
     "ntid",
@@ -46,7 +46,18 @@ _CTA_CONSTANT = (
 )
 
 
-_VARYING_EFFECTS = ("atomic", "call", "special", "exchange", "matrix", "texture", "async_copy", "stack")
+# waits of one phase of one mbarrier are not among them: the lanes that ask together hear the same
+_VARYING_EFFECTS = (
+    "atomic",
+    "call",
+    "special",
+    "exchange",
+    "matrix",
+    "texture",
+    "async_copy",
+    "mbarrier",
+    "stack",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +71,9 @@ class Uniformity:
 
 
 def observes_others(instruction: Instruction) -> bool:
-    """Whether the value read can be one that another thread writes meanwhile: atomics with a result, volatile, relaxed,
-    acquire and mmio loads."""
-    if instruction.effect == "atomic":
+    """Whether the value read can be one that another thread writes meanwhile: atomics with a result, states and waits of
+    mbarriers, volatile, relaxed, acquire and mmio loads."""
+    if instruction.effect in ("atomic", "mbarrier", "mbarrier_wait"):
         return True
     if instruction.effect != "load":
         return False
@@ -310,18 +321,23 @@ def _touched(
     return found
 
 
+def may_stop(block: BasicBlock) -> bool:
+    """Whether lanes that run this block may let others of their warp get ahead."""
+    return block.synchronises or block.waits or block.fuel > 1
+
+
 def _may_split(
     blocks: Sequence[BasicBlock], divergent: Sequence[BasicBlock], regions: dict[int, list[set[int]]]
 ) -> bool:
     """Spin loops whose lanes part, or warp-synchronising instructions where not all lanes of the warp may have come along."""
-    if not any(block.fuel > 1 or block.synchronises for block in blocks):
+    if not any(may_stop(block) for block in blocks):
         return False
     first = blocks[0].index
     for branch in divergent:
         for target, side in zip(dict.fromkeys(branch.successors), regions[branch.index]):
             if branch.leaves and target != EXIT:
                 continue
-            if any(blocks[index - first].synchronises or blocks[index - first].fuel > 1 for index in side):
+            if any(may_stop(blocks[index - first]) for index in side):
                 return True
         if branch.fuel > 1:
             return True

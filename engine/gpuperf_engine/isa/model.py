@@ -48,6 +48,8 @@ EFFECTS: dict[str, str] = {
     "hint": "changes nothing that can be observed (prefetch, discard, nanosleep, pmevent …)",
     "async_copy": "copies memory asynchronously (cp.async …)",
     "stack": "reads or moves the stack pointer of the function (alloca, stacksave, stackrestore)",
+    "mbarrier": "changes an mbarrier object (mbarrier.init, arrive …), or waits for copies to do so",
+    "mbarrier_wait": "asks whether a phase of an mbarrier object is complete; the warp may have to wait",
     "matrix": "matrix multiply or fragment movement of a whole warp (mma, wmma, ldmatrix …)",
     "texture": "tex, tld4, suld, sust, txq …",
 }
@@ -103,12 +105,13 @@ Constraint = Callable[[Mapping[str, Modifier]], str]
 class OperandForm:
     """One operand of a spelling.
 
-    ``role`` is ``destination source predicate_source address label call``; ``type`` its scalar type (of an address: the
-    type accessed; ``None`` for labels, calls and addresses of nothing in particular), ``vector`` the number of elements
-    of a ``{…}`` operand (1 = scalar). ``predicate_source`` may be negated (``!p``). ``pair``: written after the previous
-    operand and a bar (``d|p``). ``wider``: registers wider than the type are allowed. ``constant``: must be an integer
-    constant. ``space``: the state space of an address if it is not the instruction's (``Spelling.space``). ``register``: must be
-    a register. ``negatable``: may be written ``-a``; ``selector``: the slot of a part that may be chosen (``a.b0``).
+    ``role`` is ``destination source predicate_source address label call sink`` (``_`` as written); ``type`` its scalar type
+    (of an address: the type accessed; ``None`` for labels, calls and addresses of nothing in particular), ``vector`` the
+    number of elements of a ``{…}`` operand (1 = scalar). ``predicate_source`` may be negated (``!p``). ``pair``: written
+    after the previous operand and a bar (``d|p``). ``wider``: registers wider than the type are allowed. ``constant``: must
+    be an integer constant. ``space``: the state space of an address if it is not the instruction's (``Spelling.space``).
+    ``register``: must be a register. ``negatable``: may be written ``-a``; ``selector``: the slot of a part that may be
+    chosen (``a.b0``).
     """
 
     name: str
@@ -175,12 +178,11 @@ class Row:
     @property
     def runs(self) -> bool:
         """Whether instructions of this row can be run: a meaning, or an effect that needs none."""
-        copies = self.effect == "async_copy" and "mbarrier" not in self.syntax
-        return self.meaning is not None or copies or self.effect in _MEANINGLESS
+        return self.meaning is not None or self.effect in _MEANINGLESS
 
 
 #: Effects that a handler carries out without a meaning.
-_MEANINGLESS = frozenset(EFFECTS) - {"", "atomic", "reduction", "async_copy", "matrix", "stack", "texture"}
+_MEANINGLESS = frozenset(EFFECTS) - {"", "atomic", "reduction", "matrix", "stack", "texture"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ operand is ``name`` of the instruction's type, with these additions:
 ``a:b32+``      registers wider than the type are allowed (manual: "Operand Size Exceeding Instruction-Type Size")
 ``{, b}``       may be absent: one spelling for each choice
 ``c:b64?slot``  present exactly when that modifier is
+``_``           ``_``: the result cannot be had
 =============== =====================================================================================================
 
 The operand named ``d``, ``f`` or ``p`` at the start, and the other part of its pair, are destinations.
@@ -115,6 +116,8 @@ def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
             role = "source"
             if found["address"]:
                 role = "address"
+            elif found["name"] == "_":
+                role = "sink"
             elif type_name in ("label", "list", "call"):
                 role = "call" if type_name == "call" else "label"
             elif position == 0 and re.split(r"\W", first)[0] in _DESTINATIONS:

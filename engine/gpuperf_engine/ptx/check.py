@@ -25,7 +25,7 @@ __all__ = ["Shape", "agree", "chosen", "explain", "fits", "wrong_alignment"]
 Shape = tuple[Any, ...]
 
 #: Effects worth having without their result.
-_DISCARDABLE = frozenset(["atomic", "async_copy", "barrier", "texture", "hint", "call"])
+_DISCARDABLE = frozenset(["atomic", "async_copy", "barrier", "mbarrier", "texture", "hint", "call"])
 #: bytes, of ``alloca``
 _MOST_ALIGNMENT = 1 << 23
 _CONSTANTS = frozenset(["integer", "f32", "f64"])
@@ -100,6 +100,8 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
     role = form.role
     if role == "label":
         return "" if kind == "name" else f"{form.name} must be a label, found {explain(shape)}"
+    if role == "sink":
+        return "" if kind == "sink" else f"the result must be discarded with '_', found {explain(shape)}"
     if role == "call":
         return "" if kind == "call" else f"{form.name} must be a function, found {explain(shape)}"
     if kind == "name":

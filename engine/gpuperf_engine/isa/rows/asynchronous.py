@@ -47,5 +47,5 @@ declare(
     "cp.async.mbarrier.arrive{.noinc}{.space}.b64 [a]",
     "Arrives at an mbarrier when all copies of this thread are done.",
     space="shared shared::cta",
-    **{**COPY, "requires": {"shared::cta": ((7, 8), 80)}},
+    **{**COPY, "effect": "mbarrier", "requires": {"shared::cta": ((7, 8), 80)}},
 )

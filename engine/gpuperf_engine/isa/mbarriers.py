@@ -1,0 +1,156 @@
+"""The 64 bits of an mbarrier object, which the manual leaves open, and what its operations do to them (manual: "Parallel
+Synchronization and Communication Instructions: mbarrier").
+
+========= ==================================================================================
+bits      field
+========= ==================================================================================
+0 … 19    pending arrivals of the current phase
+20 … 39   expected arrivals of the phases to come
+40 … 60   tx-count of the current phase plus 2^20
+61        parity of the current phase
+62, 63    binary 10 in an object that is initialised
+========= ==================================================================================
+
+An opaque state is the object as it was before the arrive operation. PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "COUNT_MAX",
+    "Mbarrier",
+    "arrive",
+    "change_transactions",
+    "explain",
+    "fresh",
+    "is_valid",
+    "parity",
+    "pending",
+    "waits_for",
+]
+
+#: the highest count of arrivals, and the bound of the tx-count both ways
+COUNT_MAX = (1 << 20) - 1
+_BIAS = 1 << 20
+
+
+class Mbarrier:
+    """Fields of the object, and why an operation on it is an error."""
+
+    EXPECTED = 20
+    TRANSACTIONS = 40
+    PARITY = 61
+    TAG = 62
+    VALID = 2
+    # operations, and what is or-ed to them
+    INIT = 0
+    INVAL = 1
+    EXPECT = 2
+    COMPLETE = 3
+    ARRIVE = 4
+    CHECK = 5
+    DROP = 16
+    EXPECTS = 32
+    STAYS = 64
+    # errors
+    NOT_SHARED = 8
+    UNINITIALISED = 9
+    COUNT = 10
+    TOO_MANY = 11
+    RANGE = 12
+    COMPLETES = 13
+    STATE = 14
+
+
+def fresh(count: int) -> int:
+    """An object in phase 0 that expects ``count`` arrivals."""
+    return (
+        Mbarrier.VALID << Mbarrier.TAG | _BIAS << Mbarrier.TRANSACTIONS | count << Mbarrier.EXPECTED | count
+    )
+
+
+def is_valid(word: int) -> bool:
+    """Whether the bits are those of an object that is initialised."""
+    return word >> Mbarrier.TAG == Mbarrier.VALID
+
+
+def parity(word: int) -> int:
+    """Parity of the current phase."""
+    return word >> Mbarrier.PARITY & 1
+
+
+def pending(word: int) -> tuple[int, int]:
+    """Arrivals and transactions that the current phase waits for."""
+    return word & COUNT_MAX, (word >> Mbarrier.TRANSACTIONS & 2 * _BIAS - 1) - _BIAS
+
+
+def _settled(word: int, arrivals: int, expected: int, transactions: int) -> tuple[int, bool]:
+    """The object with these counts, in its next phase if nothing is pending any more, and whether that is so."""
+    phase = parity(word)
+    complete = arrivals == 0 and transactions == 0 and pending(word) != (0, 0)
+    if complete:
+        phase, arrivals = phase ^ 1, expected
+    made = Mbarrier.VALID << Mbarrier.TAG | phase << Mbarrier.PARITY
+    made |= (transactions + _BIAS) << Mbarrier.TRANSACTIONS
+    return made | expected << Mbarrier.EXPECTED | arrivals, complete
+
+
+def change_transactions(word: int, amount: int) -> tuple[int, bool, int]:
+    """``expect_tx`` (or, negative, ``complete_tx``): the object, whether a phase completed, and the error or 0."""
+    arrivals, transactions = pending(word)
+    transactions += amount
+    if not -COUNT_MAX <= transactions <= COUNT_MAX:
+        return word, False, Mbarrier.RANGE
+    return *_settled(word, arrivals, word >> Mbarrier.EXPECTED & COUNT_MAX, transactions), 0
+
+
+def arrive(word: int, count: int, how: int, transactions: int = 0) -> tuple[int, bool, int]:
+    """``count`` arrivals after ``transactions`` more are expected: results as those of ``change_transactions``. ``how`` has the
+    bits of ``Mbarrier``."""
+    arrivals, waiting = pending(word)
+    expected = word >> Mbarrier.EXPECTED & COUNT_MAX
+    waiting += transactions
+    if not 1 <= count <= COUNT_MAX:
+        return word, False, Mbarrier.COUNT
+    if waiting > COUNT_MAX:
+        return word, False, Mbarrier.RANGE
+    if count > arrivals or (how & Mbarrier.DROP and count > expected):
+        return word, False, Mbarrier.TOO_MANY
+    arrivals -= count
+    if how & Mbarrier.DROP:
+        expected -= count
+    if how & Mbarrier.STAYS and arrivals == 0 and waiting == 0:
+        return word, False, Mbarrier.COMPLETES
+    return *_settled(word, arrivals, expected, waiting), 0
+
+
+def waits_for(word: int, state: int, of_parity: bool) -> bool:
+    """Whether the phase that an opaque state (or a parity) stands for is not complete."""
+    return parity(word) == (state & 1 if of_parity else parity(state))
+
+
+def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
+    """An error in words, and what to do."""
+    arrivals, transactions = pending(word)
+    if problem == Mbarrier.NOT_SHARED:
+        return "the address is not in shared memory", "mbarrier objects are in the shared memory of the block"
+    if problem == Mbarrier.UNINITIALISED:
+        return (
+            "there is no mbarrier object",
+            "call mbarrier.init first, with a barrier of the block behind it; after mbarrier.inval it takes another init",
+        )
+    if problem == Mbarrier.COUNT:
+        return f"a count of {amount:,}", f"counts are 1 to {COUNT_MAX:,}"
+    if problem == Mbarrier.TOO_MANY:
+        return (
+            f"{amount:,} arrival{'s' * (amount != 1)} at a phase that has {arrivals:,} pending",
+            "the count given to mbarrier.init must be that of all arrivals of a phase",
+        )
+    if problem == Mbarrier.RANGE:
+        return (
+            f"{amount:,} bytes at a phase with a tx-count of {transactions:,}",
+            f"the tx-count of a phase is {-COUNT_MAX:,} to {COUNT_MAX:,}",
+        )
+    if problem == Mbarrier.COMPLETES:
+        return "the arrival completes the phase, which .noComplete rules out", "leave .noComplete out"
+    return "the operand is no state of an mbarrier object", "states come from mbarrier.arrive"

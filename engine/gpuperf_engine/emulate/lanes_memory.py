@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import MemoryFault
-from ..flow.operands import matched
+from ..flow.operands import left_out, matched
 from ..isa.frame import evaluate
+from ..isa.model import Spelling
+from ..isa.selectors import select
 from ..isa.spaces import RANK_SHIFT
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
@@ -139,6 +141,8 @@ class MemoryStep:
         site = to.program.site_of.get(instruction)
         self.site = site
         self.writes = self.kind != "load"
+        #: byte offsets of the elements that a store leaves as they are
+        self.kept: list[int] = []
         if size:
             self.bytes = size
             return
@@ -151,6 +155,7 @@ class MemoryStep:
         self.addresses = address_reader(to, address_operand(instruction), self.space)
         self.targets = destinations(instruction)
         self.values = stored_readers(to, instruction, self.type) if self.writes else []
+        self.kept = [self.type.bytes * place for place in left_out(instruction)] if self.writes else []
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
         self.predicated = to.program.predicated_of.get(instruction)
 
@@ -205,7 +210,14 @@ class MemoryStep:
         if self.kind != "store":
             touched[0][places] = 1
         if self.writes:
-            touched[1][places] = 1
+            touched[1][self._written(offsets)] = 1
+
+    def _written(self, offsets: Lanes) -> Lanes:
+        """The bytes that are written, of each lane."""
+        inside = np.arange(self.bytes)
+        for kept in self.kept:
+            inside = inside[(inside < kept) | (inside >= kept + self.type.bytes)]
+        return offsets[:, None] + inside
 
     def _arena(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> tuple[list[_Refusal], Part]:
         arena = warp.cta.arena
@@ -281,7 +293,9 @@ class MemoryStep:
         region, offsets = part.region, part.offsets
         if self.kind != "store" and self.site is not None and region.unwritten(offsets, self.bytes):
             warp.counters.uninitialized.add(self.site)
-        if self.writes:
+        if self.kept:
+            region.shadow[self._written(offsets)] = 1
+        elif self.writes:
             region.mark(offsets, self.bytes)
 
     def _fault(self, warp: LanesWarp, lane: int, address: int, space: str, limit: int) -> MemoryFault:
@@ -313,6 +327,8 @@ class MemoryStep:
 
     def _store(self, warp: LanesWarp, parts: list[Part]) -> None:
         for element, read in enumerate(self.values[0][: self.count]):
+            if element * self.type.bytes in self.kept:
+                continue
             data = every_lane(read(warp))
             for region, lanes, offsets, _ in parts:
                 region.scatter(offsets + element * self.type.bytes, data[lanes], self.type)
@@ -321,19 +337,28 @@ class MemoryStep:
         given = [[every_lane(read(warp)) for read in operand] for operand in self.values]
         old = [np.zeros(32, dtype_of(self.type)) for _ in range(self.count)]
         for region, lanes, offsets, _ in parts:
+            meant = self.instruction.spelling
+            if region is not warp.cta.arena.region:
+                meant = select(meant, {"space": "shared"})  # which keeps subnormals (manual, ``atom``)
             if offsets.size > 1 and self.count == 1 and (offsets == offsets[0]).all():
-                self._queue(region, lanes, offsets[:1], [operand[0] for operand in given], old[0])
+                self._queue(meant, region, lanes, offsets[:1], [operand[0] for operand in given], old[0])
                 continue
             turn = _turns(offsets)
             for number in range(int(turn.max()) + 1):
                 now = turn == number
-                self._combine(region, lanes[now], offsets[now], given, old)
+                self._combine(meant, region, lanes[now], offsets[now], given, old)
         for target, data in zip(self.targets, old):
             if target is not None:
                 warp.write(target, LaneValue(data, self.type), guard)
 
     def _combine(
-        self, region: Region, lanes: Lanes, offsets: Lanes, given: list[list[Lanes]], old: list[Lanes]
+        self,
+        meant: Spelling,
+        region: Region,
+        lanes: Lanes,
+        offsets: Lanes,
+        given: list[list[Lanes]],
+        old: list[Lanes],
     ) -> None:
         """One step for lanes with different addresses."""
         for element in range(self.count):
@@ -341,17 +366,19 @@ class MemoryStep:
             before = region.gather(place, self.type)
             old[element][lanes] = before
             operands = [LaneValue(operand[element][lanes], self.type) for operand in given]
-            (after,) = evaluate(self.instruction.spelling, [LaneValue(before, self.type), *operands])
+            (after,) = evaluate(meant, [LaneValue(before, self.type), *operands])
             region.scatter(place, np.broadcast_to(lane_value(after).data, lanes.shape), self.type)
 
-    def _queue(self, region: Region, lanes: Lanes, offset: Lanes, given: list[Lanes], old: Lanes) -> None:
+    def _queue(
+        self, meant: Spelling, region: Region, lanes: Lanes, offset: Lanes, given: list[Lanes], old: Lanes
+    ) -> None:
         """All lanes have one address: the value stays in hand. Once it no longer changes, equal operands leave it as it is."""
         value = region.gather(offset, self.type)
         alike = all((operand[lanes] == operand[lanes[0]]).all() for operand in given)
         for place, lane in enumerate(lanes):
             old[lane] = value[0]
             operands = [LaneValue(operand[lane : lane + 1], self.type) for operand in given]
-            (after,) = evaluate(self.instruction.spelling, [LaneValue(value, self.type), *operands])
+            (after,) = evaluate(meant, [LaneValue(value, self.type), *operands])
             before, value = value, np.broadcast_to(lane_value(after).data, (1,))
             if alike and before[0] == value[0]:
                 old[lanes[place:]] = value[0]

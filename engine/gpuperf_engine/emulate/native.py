@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 
 from ..errors import Unsupported
+from ..flow.operands import left_out
 from ..garbage import uncollected
 from . import native_cache as store
 from .clusters import waits_for_cluster
@@ -144,7 +145,11 @@ def _stores_parts_of_words(program: Program) -> bool:
 
 
 def _too_rare(program: Program) -> str:
-    """Whether there is recursion or an indirect call among lanes that take turns: in words, with the place; else empty."""
+    """Whether there is recursion, an indirect call among lanes that take turns, or a store that leaves out elements: in words,
+    with the place; else empty."""
+    for site in program.sites:
+        if left_out(site.instruction):
+            return f"a store that leaves out elements ({site.instruction.span})"
     split = any(item.may_split for item in program.uniformity)
     for block in program.blocks:
         terminator = block.terminator

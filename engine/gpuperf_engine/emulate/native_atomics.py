@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from ..flow.operands import matched
 from ..isa.frame import evaluate
+from ..isa.selectors import select as spelling_of
+from ..isa.spaces import WINDOWS
+from ..isa.types import scalar_type
+from ..isa.words import Value, select
 from ..ptx.syntax import Immediate, Vector
 from .native_memory import Access, pointer_number
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 
 __all__ = ["write_atomic"]
 
+U64 = scalar_type("u64")
 #: where operands lie in ``%vals``: this many bytes for each source and for the old values
 _AREA = 1024
 
@@ -109,8 +114,7 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
     old = to.value(
         access.type, old_raw if kind == raw else writer.op(f"bitcast {raw} {old_raw} to {kind}"), True
     )
-    new = evaluate(access.instruction.spelling, [old, *given])[0]
-    assert isinstance(new, NativeValue)
+    new = _evaluated(access, lane, [old, *given])
     text = new.clean().scalar()
     new_raw = text if kind == raw else writer.op(f"bitcast {kind} {text} to {raw}")
     if shared_host:
@@ -129,6 +133,21 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
     base = to.frame.field("%vals", 2 * _AREA + element * LANES * access.type.bytes)
     cell = writer.op(f"getelementptr {raw}, ptr {base}, i64 {lane}")
     writer.do(f"store {raw} {old_raw}, ptr {cell}")
+
+
+def _evaluated(access: Access, lane: str, given: list[Value | int]) -> NativeValue:
+    """The value to store. What a generic address means for floats follows from its window: shared memory keeps subnormals
+    (manual, ``atom``)."""
+    to, spelling = access.to, access.instruction.spelling
+    new = evaluate(spelling, given)[0]
+    if access.name == "generic" and access.type.is_float and "space" in spelling.row.asks:
+        cell = to.writer.op(f"getelementptr i64, ptr %area, i64 {lane}")
+        address = to.value(U64, to.writer.op(f"load i64, ptr {cell}"), True)
+        start, size = WINDOWS["shared"]
+        near = evaluate(spelling_of(spelling, {"space": "shared"}), given)[0]
+        new = select((address - start).compare("lt", size), near, new)
+    assert isinstance(new, NativeValue)
+    return new
 
 
 def _old(access: Access) -> list[NativeValue]:

@@ -16,6 +16,7 @@ from ..ptx.syntax import (
     Operand,
     Pair,
     Register,
+    Sink,
     SpecialRegister,
     Variable,
     Vector,
@@ -24,6 +25,7 @@ from ..ptx.syntax import (
 __all__ = [
     "access_bytes",
     "formal_register",
+    "left_out",
     "matched",
     "reads",
     "registers_in",
@@ -114,6 +116,17 @@ def access_bytes(instruction: Instruction) -> int:
         (len(item.elements) for item in instruction.operands if isinstance(item, Vector)), default=1
     )
     return scalar_type(str(instruction.spelling.modifier("type"))).bytes * elements
+
+
+def left_out(instruction: Instruction) -> list[int]:
+    """The places of the elements that a store leaves as they are: ``{a, _, b, c}``."""
+    return [
+        place
+        for operand in instruction.operands
+        if instruction.effect == "store" and isinstance(operand, Vector)
+        for place, element in enumerate(operand.elements)
+        if isinstance(element, Sink)
+    ]
 
 
 def formal_register(function: Function, formal: Variable) -> Register | None:

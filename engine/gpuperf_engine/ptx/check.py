@@ -117,6 +117,8 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
             return f"{form.name} is one value, found {explain(shape)}"
         if len(shape) - 1 != form.vector:
             return f"{form.name} has {form.vector} elements, found {len(shape) - 1}"
+        if spelling.effect in ("load", "store") and all(element == ("sink",) for element in shape[1:]):
+            return f"{form.name} needs an element other than '_'"
         for element in shape[1:]:
             reason = _scalar(spelling, form, element)
             if reason:
@@ -161,6 +163,8 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
             and spelling.category == "compare_select"
         ):
             return ""
+        if spelling.effect == "store" and type is not None and type.bits * form.vector == 256:
+            return ""  # what is there stays (manual, ``st``)
         return f"{name} cannot be discarded with '_'"
     if form.role == "destination":
         return f"{name} must be a register, found {explain(shape)}"

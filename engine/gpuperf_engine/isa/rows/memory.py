@@ -10,6 +10,7 @@ from typing import Any
 
 from ..table import Modifier, declare
 
+LONG_TYPES = "b32 u32 s32 f32 b64 u64 s64 f64"
 TYPES = "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64"
 SPACES = "global shared shared::cta shared::cluster local param param::entry param::func const"
 ORDERED_SPACES = "global shared shared::cta shared::cluster"
@@ -55,68 +56,35 @@ def _long(modifiers: Mapping[str, Modifier]) -> str:
     )
 
 
-def _lines(name: str, text: str, size: str, operands: str, *options: dict[str, Any], **more: Any) -> None:
-    """A line of the manual as two: accesses of up to 128 bits, and of 256 with the eviction priority of L2."""
-    merged: dict[str, Any] = {"requires": NEEDS}
-    for part in options:
-        merged.update(part)
-    short = {**merged, "vec": "v2 v4", "type": TYPES, "level1": EVICTIONS, "valid": _fits, **more}
-    declare(f"{name}{{.level1}}{{.hint}}{size}{{.vec}}.type {operands}", text, **short)
-    long = {
-        **short,
-        "vec": "v4 v8",
-        "type": "b32 u32 s32 f32 b64 u64 s64 f64",
-        "level2": EVICTIONS_L2,
-        "valid": _long,
-    }
+def _line(name: str, text: str, rest: str, operands: str, priorities: bool, **options: Any) -> None:
+    """A line of the manual as two: accesses of up to 128 bits, and of 256, which may have an eviction priority of L2."""
+    short = {"requires": NEEDS, **options, "vec": "v2 v4 v8", "type": TYPES, "valid": _fits}
+    long = {**short, "vec": "v4 v8", "type": LONG_TYPES, "valid": _long, "since": (8, 8), "target": 100}
+    level1 = level2 = ""
+    if priorities:
+        level1, level2 = "{.level1}", "{.level2}"
+        short["level1"] = long["level1"] = EVICTIONS
+        long["level2"] = EVICTIONS_L2
     if "space" in long:
         long["space"] = "global"
-    declare(
-        f"{name}{{.level1}}{{.level2}}{{.hint}}{size}.vec.type {operands}",
-        text,
-        **{**long, "since": (8, 8), "target": 100},
-    )
+    declare(f"{name}{level1}{rest}{{.vec}}.type {operands}", text, **short)
+    declare(f"{name}{level1}{level2}{rest}.vec.type {operands}", text, **long)
 
 
 _LOADED, _LOAD = "The value at address a.", "d+*vec, [a], policy:b64?hint"
 _HINTED: dict[str, Any] = {"hint": "L2::cache_hint", "size": "L2::64B L2::128B L2::256B"}
-declare(
-    "ld{.weak}{.space}.cop{.hint}{.size}{.vec}.type d+*vec, [a], policy:b64?hint",
-    _LOADED,
-    space=SPACES,
-    cop="ca cg cs lu cv",
-    vec="v2 v4",
-    type=TYPES,
-    valid=_fits,
-    requires=NEEDS,
-    **_HINTED,
-    **LOAD,
-)
-_lines("ld{.weak}{.space}", _LOADED, "{.size}", _LOAD, LOAD, _HINTED, space=SPACES)
-declare(
-    "ld.volatile{.space}{.size}{.vec}.type d+*vec, [a]",
-    _LOADED,
-    space=ORDERED_SPACES,
-    size=_HINTED["size"],
-    vec="v2 v4",
-    type=TYPES,
-    valid=_fits,
-    requires=NEEDS,
-    **LOAD,
-)
+_ORDERED: dict[str, Any] = {"space": ORDERED_SPACES, "scope": SCOPES, "since": (6, 0), "target": 70}
+_line(
+    "ld{.weak}{.space}.cop", _LOADED, "{.hint}{.size}", _LOAD, False,
+    space=SPACES, cop="ca cg cs lu cv", **_HINTED, **LOAD,
+)  # fmt: skip
+_line("ld{.weak}{.space}", _LOADED, "{.hint}{.size}", _LOAD, True, space=SPACES, **_HINTED, **LOAD)
+_line(
+    "ld.volatile{.space}", _LOADED, "{.size}", "d+*vec, [a]", False,
+    space=ORDERED_SPACES, size=_HINTED["size"], **LOAD,
+)  # fmt: skip
 for _sem in ("relaxed", "acquire"):
-    _lines(
-        f"ld.{_sem}.scope{{.space}}",
-        _LOADED,
-        "{.size}",
-        _LOAD,
-        LOAD,
-        _HINTED,
-        space=ORDERED_SPACES,
-        scope=SCOPES,
-        since=(6, 0),
-        target=70,
-    )
+    _line(f"ld.{_sem}.scope{{.space}}", _LOADED, "{.hint}{.size}", _LOAD, True, **_HINTED, **_ORDERED, **LOAD)
 declare(
     "ld.mmio.relaxed.sys{.space}.type d+, [a]",
     _LOADED,
@@ -128,20 +96,9 @@ declare(
     **LOAD,
 )
 _CONSTANT = "The value at global address a, which nothing writes while the kernel runs."
-declare(
-    "ld.global.cop.nc{.hint}{.size}{.vec}.type d+*vec, [a], policy:b64?hint",
-    _CONSTANT,
-    cop="ca cg cs",
-    vec="v2 v4",
-    type=TYPES,
-    valid=_fits,
-    requires=NEEDS,
-    since=(3, 1),
-    target=32,
-    **_HINTED,
-    **LOAD,
-)
-_lines("ld.global.nc", _CONSTANT, "{.size}", _LOAD, LOAD, _HINTED, since=(3, 1), target=32)
+_READ_ONLY: dict[str, Any] = {"since": (3, 1), "target": 32, **_HINTED, **LOAD}
+_line("ld.global.cop.nc", _CONSTANT, "{.hint}{.size}", _LOAD, False, cop="ca cg cs", **_READ_ONLY)
+_line("ld.global.nc", _CONSTANT, "{.hint}{.size}", _LOAD, True, **_READ_ONLY)
 declare(
     "ldu{.space}{.vec}.type d+*vec, [a]",
     "The value at address a, the same in all lanes.",
@@ -158,42 +115,14 @@ declare(
 _STORED, _STORE = "Puts b at address a.", "[a], b+*vec, policy:b64?hint"
 STORE_SPACES = "global shared shared::cta shared::cluster local param param::func"
 _HINT: dict[str, Any] = {"hint": "L2::cache_hint"}
-declare(
-    f"st{{.weak}}{{.space}}.cop{{.hint}}{{.vec}}.type {_STORE}",
-    _STORED,
-    space=STORE_SPACES,
-    cop="wb cg cs wt",
-    vec="v2 v4",
-    type=TYPES,
-    valid=_fits,
-    requires=NEEDS,
-    **_HINT,
-    **STORE,
-)
-_lines("st{.weak}{.space}", _STORED, "", _STORE, STORE, _HINT, space=STORE_SPACES)
-declare(
-    "st.volatile{.space}{.vec}.type [a], b+*vec",
-    _STORED,
-    space=ORDERED_SPACES,
-    vec="v2 v4",
-    type=TYPES,
-    valid=_fits,
-    requires=NEEDS,
-    **STORE,
-)
+_line(
+    "st{.weak}{.space}.cop", _STORED, "{.hint}", _STORE, False,
+    space=STORE_SPACES, cop="wb cg cs wt", **_HINT, **STORE,
+)  # fmt: skip
+_line("st{.weak}{.space}", _STORED, "{.hint}", _STORE, True, space=STORE_SPACES, **_HINT, **STORE)
+_line("st.volatile{.space}", _STORED, "", "[a], b+*vec", False, space=ORDERED_SPACES, **STORE)
 for _sem in ("relaxed", "release"):
-    _lines(
-        f"st.{_sem}.scope{{.space}}",
-        _STORED,
-        "",
-        _STORE,
-        STORE,
-        _HINT,
-        space=ORDERED_SPACES,
-        scope=SCOPES,
-        since=(6, 0),
-        target=70,
-    )
+    _line(f"st.{_sem}.scope{{.space}}", _STORED, "{.hint}", _STORE, True, **_HINT, **_ORDERED, **STORE)
 declare(
     "st.mmio.relaxed.sys{.space}.type [a], b+",
     _STORED,

@@ -150,6 +150,7 @@ class Gpuperf:
         block: int | tuple[int, ...],
         args: Sequence[Any] = (),
         shared_bytes: int = 0,
+        cluster: int | tuple[int, ...] | None = None,
         **declared: Any,
     ) -> Any:
         """One launch of one kernel, for tests that need no more: host arrays among ``args`` are copied to the device.
@@ -161,7 +162,7 @@ class Gpuperf:
 
         kernel = self.kernel(source, entry, **declared)
         moved = [self.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
-        return kernel[grid, block, shared_bytes](*moved)
+        return kernel[grid, block, shared_bytes](*moved, cluster=cluster)
 
     def _launch(
         self,

@@ -86,9 +86,9 @@ class Launcher:
     ) -> Any:
         """Runs the kernel and returns what was counted, a ``gpuperf_engine.Profile`` (of PTX variants that of the last).
 
-        Arguments are device arrays and views, ``None`` for a null pointer, NumPy scalars of the parameter's width, Python
-        numbers in its range, structured scalars or bytes for structures. Raises ``EngineError`` for launches that are none
-        and for kernels that do what no kernel may.
+        ``cluster`` is the shape of clusters in CTAs, as ``grid``. Arguments are device arrays and views, ``None`` for a null pointer,
+        NumPy scalars of the parameter's width, Python numbers in its range, structured scalars or bytes for structures. Raises
+        ``EngineError`` for launches that are none and for kernels that do what no kernel may.
         """
         __tracebackhide__ = True
         try:

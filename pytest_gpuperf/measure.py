@@ -92,6 +92,7 @@ def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path, search: Se
     detail = {
         "grid": list(total.grid),
         "block": list(total.block),
+        **({"cluster": list(total.cluster)} if total.cluster != (1, 1, 1) else {}),
         "demand": total.demand,
         "ptx_target": total.target,
         "ptx_version": ".".join(str(part) for part in total.version),

@@ -125,7 +125,9 @@ class Recorder:
         """Notes a launch: what was measured, and a digest of its shape, scalars and what the host put into memory."""
         self._follow(device)
         variables = self._contents.get(_VARIABLES, "")
-        shape = (profile.grid, profile.block, *shape[2:])
+        # the shape that ran, however it was written; without clusters as ever
+        cluster = None if profile.cluster == (1, 1, 1) else profile.cluster
+        shape = (profile.grid, profile.block, shape[2], cluster, *shape[4:])
         inputs = digest_parts([*shape, *(self._argument(arg) for arg in args), variables], 16)
         events = getattr(device, "events", (None,))
         case.launches.append(LaunchRecord(profile, inputs, self.site(), events[-1]))

@@ -404,6 +404,8 @@ class Profile:
     slice_share: float = 1.0
     method: str = "every block"
     method_reason: str = ""
+    #: CTAs of a cluster along each axis
+    cluster: tuple[int, int, int] = (1, 1, 1)
     #: how it was analysed, for people: which kernel had to run on the slow backend and why; never compared nor in ``to_dict``
     remarks: tuple[str, ...] = field(default=(), repr=False, compare=False)
     #: what the threads printed with ``printf``, in order of blocks
@@ -477,6 +479,8 @@ class Profile:
         data["version"] = list(self.version)
         data["grid"], data["block"] = list(self.grid), list(self.block)
         data["notes"] = list(self.notes)
+        if self.cluster != (1, 1, 1):
+            data["cluster"] = list(self.cluster)
         if self.printed:
             data["printed"] = self.printed
         return data

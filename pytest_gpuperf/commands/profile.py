@@ -45,6 +45,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--shared-bytes", metavar="N", type=int, default=0, help="dynamic shared memory of a CTA"
     )
+    parser.add_argument("--cluster", metavar="X[,Y[,Z]]", type=_dimensions, help="CTAs of a cluster")
     parser.add_argument("--cooperative", action="store_true", help="all CTAs are resident at once")
     parser.add_argument(
         "--target", metavar="ID", action="append", default=[], help="predict the time there (repeatable)"
@@ -243,7 +244,7 @@ def _check_sample(arguments: argparse.Namespace, program: ProgramSpec) -> None:
 
 def _program(arguments: argparse.Namespace) -> ProgramSpec:
     """The launches of ``--launches``, or the one that the other options describe."""
-    single = ("file", "entry", "grid", "block", "arg", "shared_bytes", "cooperative")
+    single = ("file", "entry", "grid", "block", "arg", "shared_bytes", "cluster", "cooperative")
     if arguments.launches is not None:
         for name in single:
             if getattr(arguments, name):

@@ -42,6 +42,7 @@ def run_program(
                 for spec in launch.args
             ],
             "shared_bytes": launch.shared_bytes,
+            "cluster": launch.cluster,
             "cooperative": launch.cooperative,
             "max_instructions": arguments.max_instructions,
         }

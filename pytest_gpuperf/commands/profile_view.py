@@ -98,8 +98,11 @@ def _metrics(profile: Any) -> Iterator[tuple[str, int | float]]:
 def _profile_table(
     profile: Any, estimates: dict[str, Any], groups: str, explanation: dict[str, Any]
 ) -> Iterator[str]:
-    grid, block = (" × ".join(str(part) for part in parts) for parts in (profile.grid, profile.block))
-    yield f"{profile.kernel} of {profile.path} ({profile.target}), grid {grid}, block {block}"
+    shapes = {"grid": profile.grid, "block": profile.block, "cluster": profile.cluster}
+    if profile.cluster == (1, 1, 1):
+        del shapes["cluster"]
+    shown = ", ".join(f"{name} {' × '.join(map(str, parts))}" for name, parts in shapes.items())
+    yield f"{profile.kernel} of {profile.path} ({profile.target}), {shown}"
     for note in profile.notes:
         yield f"note: {note}"
     if profile.demand != "values":

@@ -36,6 +36,7 @@ class LaunchSpec:
     block: tuple[int, ...]
     args: tuple[str, ...]
     shared_bytes: int = 0
+    cluster: tuple[int, ...] | None = None
     cooperative: bool = False
     where: str = "--arg"
 
@@ -132,7 +133,7 @@ class _Reader:
     def launch(self, node: yaml.Node) -> LaunchSpec:
         fields = self.mapping(
             node,
-            ("file", "entry", "grid", "block", "args", "shared_bytes", "cooperative"),
+            ("file", "entry", "grid", "block", "args", "shared_bytes", "cluster", "cooperative"),
             ("file", "grid", "block"),
         )
         args = self.items(fields["args"]) if "args" in fields else []
@@ -147,6 +148,7 @@ class _Reader:
             block=self.shape(fields["block"]),
             args=tuple(self.text(item) for item in args),
             shared_bytes=read("shared_bytes", self.whole, 0),
+            cluster=read("cluster", self.shape, None),
             cooperative=read("cooperative", self.flag, False),
             where=self.at(fields.get("args", node)),
         )

@@ -130,7 +130,9 @@ def _case(record: Mapping[str, Any], listing: Mapping[str, Any]) -> dict[str, An
         "targets": [target_bars(name, record) for name in sorted(record["measured"].get("targets", {}))],
         "findings": detail["findings"],
         "notes": detail["notes"],
-        "shape": f"grid {_shape(detail['grid'])}, block {_shape(detail['block'])}",
+        "shape": ", ".join(
+            f"{name} {_shape(detail[name])}" for name in ("grid", "block", "cluster") if name in detail
+        ),
         "fingerprints": {"kernel": record["measured"]["kernel"], "inputs": record["measured"]["inputs"]},
         "resources": record["measured"]["resources"],
         "listing": listing,

@@ -242,7 +242,8 @@ def _apply(node: Instruction, sources: list[Origin], everything: list[Origin]) -
     if kind is None or not plain or spelling.modifier("sat") or _packs(node):
         return _anyhow(everything)
     bits, signed = kind.bits, kind.is_signed
-    if name in ("mov", "cvta"):
+    if name in ("mov", "cvta", "mapa"):
+        # the same place in the shared memory of another CTA: what is told apart here are places, not CTAs
         return sources[0]
     if name in ("selp", "min", "max"):
         return sources[0].joined(sources[1])

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Protocol
 
+from ..isa.spaces import RANK_SHIFT
 from ..ptx.syntax import Address, CallTarget, Function, Instruction, Register, Variable
 from .addresses import ANYWHERE, Origin, OriginFinder
 from .blocks import BasicBlock
@@ -242,6 +243,8 @@ class Dependence:
             where = str(form.space or space or "generic").split("::")[0]
             spaces = _WRITTEN if where == "generic" else frozenset((where,)) & _WRITTEN
             origin = self.origin(instruction, operand)
+            if "shared" in spaces:
+                origin = _in_any_cta(origin)
             if instruction.spelling.moves is not None:
                 origin = Origin(origin.bases, 1, 0)  # lines lie at distances that are not known
             access = Access(spaces, origin, access_bytes(instruction))
@@ -310,6 +313,16 @@ def objects(access: Access, aliases: Aliases | None) -> frozenset[Object] | None
         elif base.space != "const":
             return None
     return frozenset(item for item in found if item[0] in access.spaces) or None
+
+
+def _in_any_cta(origin: Origin) -> Origin:
+    """A shared address as one in the memory of whichever CTA of the cluster: places that lie a multiple of 2^RANK_SHIFT apart are the
+    same one, of different CTAs."""
+    size = 1 << RANK_SHIFT
+    if origin.stride == 0 and 0 <= origin.offset < size:
+        return origin
+    stride = gcd(origin.stride, size)
+    return Origin(origin.bases, stride, origin.offset % stride)
 
 
 def _reach(access: Access, found: frozenset[Object] | None) -> frozenset[str]:

@@ -69,6 +69,7 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         address_size=kernel.module.address_size,
         grid=plan.grid,
         block=plan.block,
+        cluster=plan.cluster,
         launches=1,
         demand="values" if executed is None else executed.demand,
         share_executed=observation.executed_in(program) / max(1, totals.thread_instructions),

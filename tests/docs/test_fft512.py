@@ -30,7 +30,7 @@ def test_every_row_and_metric_is_on_the_page() -> None:
         "inst_executed_surface_reductions",
         "inst_executed_tex_ops",
     }
-    assert listed["flop_count_sp_fma"] == ["fma.f32", "mad.f32"]
+    assert listed["flop_count_sp_fma"] == ["fma.{f32 f32x2}", "mad.f32"]
     assert listed["inst_executed_shared_atomics"] == ["atom.shared", "red.shared"]
     assert listed["inst_bit_convert"] == ["cvt"]
 

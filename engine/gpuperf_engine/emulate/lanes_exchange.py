@@ -157,6 +157,9 @@ def _match(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -
 
 def _redux(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
     value = joint["a"]
+    if value.type.is_float:  # one lane alone gives its magnitude, or the canonical NaN, too
+        (alone,) = evaluate(exchange.spelling, [value, value])
+        value = lane_value(alone)
     first, *others = lanes_of(participants)
     total = LaneValue(value.data[first : first + 1], value.type)
     for lane in others:

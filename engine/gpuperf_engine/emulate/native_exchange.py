@@ -167,6 +167,10 @@ def _runtime_match(exchange: _Exchange, value: NativeValue) -> NativeValue:
 def _redux(exchange: _Exchange) -> list[NativeValue]:
     """The members' values combined; in which order makes no difference to any operation that there is."""
     value = exchange.source("a").clean()
+    if value.type.is_float:  # one lane alone gives its magnitude, or the canonical NaN, too
+        (made,) = evaluate(exchange.instruction.spelling, [value, value])
+        assert isinstance(made, NativeValue)
+        value = made.clean()
     return [_tree(exchange, value) if exchange.members.uniform else _folds(exchange, value)]
 
 

@@ -72,12 +72,12 @@ def _shown(labels: set[str]) -> str:
 
 def _label(spelling: Spelling) -> str:
     """What tells forms of one name apart: the next word of a matrix instruction, the state space of an access, else the kind of
-    type that is worked on."""
+    type that is worked on; arithmetic by the type of its result."""
     if spelling.category == "matrix":
         return spelling.opcode.split(".")[1]
     if spelling.space is not None:
         return spelling.space
-    worked = worked_on(spelling)
+    worked = spelling.type if spelling.row.flop else worked_on(spelling)
     if worked is None:
         return ""
     return worked.name if worked.is_float else "pred" if worked.is_predicate else "integer"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..table import instruction
 from ..types import scalar_type
-from ..words import Value, copysign, fma, maximum, minimum, sqrt
+from ..words import Value, copysign, fma, is_nan, maximum, minimum, select, sqrt
 
 F32, F64 = scalar_type("f32"), scalar_type("f64")
 ROUNDINGS = "rn rz rm rp"
@@ -161,7 +161,7 @@ def smaller(a: Value, b: Value, *, NaN: bool | None, xorsign: bool | None) -> Va
     """The smaller of a and b, −0 below +0; one NaN loses (.NaN: wins). .xorsign.abs: of the magnitudes, with the exclusive
     or of the signs."""
     if xorsign:
-        return copysign(minimum(abs(a), abs(b), nan=bool(NaN)), sign_product(a, b))
+        return of_sign(minimum(abs(a), abs(b), nan=bool(NaN)), a, b)
     return minimum(a, b, nan=bool(NaN))
 
 
@@ -170,7 +170,7 @@ def smaller(a: Value, b: Value, *, NaN: bool | None, xorsign: bool | None) -> Va
 def larger(a: Value, b: Value, *, NaN: bool | None, xorsign: bool | None) -> Value:
     """The larger of a and b, as min."""
     if xorsign:
-        return copysign(maximum(abs(a), abs(b), nan=bool(NaN)), sign_product(a, b))
+        return of_sign(maximum(abs(a), abs(b), nan=bool(NaN)), a, b)
     return maximum(a, b, nan=bool(NaN))
 
 
@@ -228,10 +228,11 @@ def square_root(a: Value, *, rnd: str) -> Value:
     return sqrt(a, rounding=rnd)
 
 
-def sign_product(a: Value, b: Value) -> Value:
-    """A value whose sign is the exclusive or of both signs."""
+def of_sign(magnitude: Value, a: Value, b: Value) -> Value:
+    """magnitude with the exclusive or of both signs; a NaN as it is."""
     raw = scalar_type(f"b{a.type.bits}")
-    return (a.bits(raw) ^ b.bits(raw)).bits(a.type)
+    signs = (a.bits(raw) ^ b.bits(raw)).bits(a.type)
+    return select(is_nan(magnitude), magnitude, copysign(magnitude, signs))
 
 
 def _magnitude(a: Value) -> Value:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..table import declare, instruction
+from ..table import instruction
 from ..types import ScalarType, scalar_type
-from ..words import Value, copysign, fma, maximum, minimum, select
+from ..words import Value, fma, maximum, minimum, select
 from .compare import (
     BOOL_OPS,
     FLOAT_OPS,
@@ -21,7 +21,7 @@ from .compare import (
     comparable,
     compare_values,
 )
-from .floating import sign_product
+from .floating import of_sign
 
 F16, BF16 = "f16 f16x2", "bf16 bf16x2"
 HALF: dict[str, Any] = {"category": "fp16", "unit": "fp16"}
@@ -29,6 +29,8 @@ COMPARE: dict[str, Any] = {"category": "compare_select", "unit": "fp16"}
 SINCE_F16: dict[str, Any] = {"since": (4, 2), "target": 53}
 SINCE_BF16: dict[str, Any] = {"since": (7, 8), "target": 90}
 AMPERE: dict[str, Any] = {"since": (7, 0), "target": 80}
+#: The manual does not say which NaN fills tensor elements out of bounds. This one no arithmetic gives.
+OUT_OF_BOUNDS = 0xFFFF
 
 
 @instruction("add{.rnd}.type d, a, b", rnd="rn", type=BF16, flop="add", **HALF, **SINCE_BF16)
@@ -60,9 +62,8 @@ def fused(a: Value, b: Value, c: Value) -> Value:
     return fma(a, b, c)
 
 
-declare(
+@instruction(
     "fma.rnd.oob{.relu}.type d, a, b, c",
-    "a · b + c with one rounding, 0 if a or b is the NaN that fills tensor elements out of bounds.",
     rnd="rn",
     type=f"{F16} {BF16}",
     flop="fma",
@@ -70,6 +71,11 @@ declare(
     target=90,
     **HALF,
 )
+def fused_in_bounds(a: Value, b: Value, c: Value) -> Value:
+    """a · b + c with one rounding, +0 if a or b is the NaN that fills tensor elements out of bounds (here the one of all ones)."""
+    raw = scalar_type("u16")
+    outside = a.bits(raw).compare("eq", OUT_OF_BOUNDS) | b.bits(raw).compare("eq", OUT_OF_BOUNDS)
+    return select(outside, a.constant(0.0, a.type), fma(a, b, c))
 
 
 @instruction("neg.type d, a", type=BF16, **HALF, **AMPERE)
@@ -106,7 +112,7 @@ def larger(a: Value, b: Value, *, NaN: bool | None, xorsign: bool | None) -> Val
 def _extreme(choose: Callable[..., Value], a: Value, b: Value, nan: bool, xorsign: bool | None) -> Value:
     if not xorsign:
         return choose(a, b, nan=nan)
-    return copysign(choose(abs(a), abs(b), nan=nan), sign_product(a, b))
+    return of_sign(choose(abs(a), abs(b), nan=nan), a, b)
 
 
 @instruction("setp.cmp.type p:pred|q:pred, a, b", cmp=FLOAT_OPS, type="bf16x2", **COMPARE, **SINCE_BF16)

@@ -126,8 +126,8 @@ def redux(a: Value, b: Value, *, op: str) -> Value:
     "redux.sync.op{.abs}{.NaN}.f32 d, a, membermask:b32",
     op="min max",
     unit="alu",
-    variant="a",
-    **{**SYNC, "since": (8, 6), "target": 100},
+    only="100f",
+    **{**SYNC, "since": (8, 6)},
 )
 def redux_float(a: Value, b: Value, *, op: str, abs: bool | None, NaN: bool | None) -> Value:
     """The combination of two lanes' values (.abs: of their magnitudes)."""

@@ -19,6 +19,7 @@ __all__ = [
     "FLOPS",
     "UNITS",
     "ByModifier",
+    "Constants",
     "Constraint",
     "Modifier",
     "OperandForm",
@@ -99,6 +100,8 @@ Version = tuple[int, int]
 ByModifier = str | Mapping[str, str]
 #: Why a combination of modifiers is not allowed, ``""`` if it is.
 Constraint = Callable[[Mapping[str, Modifier]], str]
+#: Which constants an operand takes, by its name, with modifiers behind it if only for those; and what to call them.
+Constants = Mapping[str, tuple[Callable[[float], bool], str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +110,18 @@ class OperandForm:
 
     ``role`` is ``destination source predicate_source address label call sink`` (``_`` as written); ``type`` its scalar type
     (of an address: the type accessed; ``None`` for labels, calls and addresses of nothing in particular), ``vector`` the
-    number of elements of a ``{…}`` operand (1 = scalar). ``predicate_source`` may be negated (``!p``). ``pair``: written
-    after the previous operand and a bar (``d|p``). ``wider``: registers wider than the type are allowed. ``constant``: must
-    be an integer constant. ``space``: the state space of an address if it is not the instruction's (``Spelling.space``).
-    ``register``: must be a register. ``negatable``: may be written ``-a``; ``selector``: the slot of a part that may be
-    chosen (``a.b0``).
+    number of elements of a ``{…}`` operand (1 = scalar), ``braces`` whether it is one, which holds of one element too.
+    ``predicate_source`` may be negated (``!p``). ``pair``: written after the previous operand and a bar (``d|p``).
+    ``wider``: registers wider than the type are allowed. ``constant``: must be an integer constant. ``space``: the state
+    space of an address if it is not the instruction's (``Spelling.space``). ``register``: must be a register.
+    ``negatable``: may be written ``-a``; ``selector``: the slot of a part that may be chosen (``a.b0``).
     """
 
     name: str
     role: str
     type: ScalarType | None
     vector: int = 1
+    braces: bool = False
     optional: bool = False
     pair: bool = False
     wider: bool = False
@@ -142,7 +146,8 @@ class Row:
     ``whole`` says that it takes packed values whole, not lane by lane; ``checked`` says that the last result of the meaning are
     the lanes whose operands mean nothing, with what to call that and what is accepted;
     ``reads_rank`` that the rank of the CTA in its cluster is its last source. ``words`` are
-    all that any place of the opcode takes. ``selectors`` maps the slots of operands to what stands there (``SELECTORS``).
+    all that any place of the opcode takes; ``constants`` says which constants operands take.
+    ``selectors`` maps the slots of operands to what stands there (``SELECTORS``).
     """
 
     name: str
@@ -172,6 +177,7 @@ class Row:
     categories: ByModifier = ""
     units: ByModifier = ""
     valid: Constraint | None = field(default=None, repr=False)
+    constants: Constants = field(default_factory=dict, repr=False)
     selectors: Mapping[str, str] = field(default_factory=dict, repr=False)
     moves: Callable[[Mapping[str, Modifier]], Moves] | None = field(default=None, repr=False)
 

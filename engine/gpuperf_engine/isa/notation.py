@@ -29,11 +29,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from .types import SCALAR_TYPES
-
-__all__ = ["Item", "Operand", "bind", "names", "parse_operands", "parse_pattern"]
+__all__ = ["Item", "Operand", "bind", "is_type", "names", "parse_operands", "parse_pattern"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +41,8 @@ class Item:
     name: str
     values: tuple[str, ...] = ()
     group: tuple[Item, ...] = ()
+    #: part of the name: stands where the pattern has it, before all modifiers
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,59 @@ _OPERAND = re.compile(
 )
 
 
-def parse_pattern(text: str, sets: Mapping[str, tuple[str, ...]], syntax: str) -> tuple[Item, ...]:
+def parse_pattern(
+    text: str, sets: Mapping[str, tuple[str, ...]], syntax: str, leads: str = ""
+) -> tuple[Item, ...]:
+    """The pattern of an opcode behind its name. ``leads`` is a slot that belongs to the name, as does what stands before it;
+    without it, the name goes on as long as there are words that no other instruction has (``wmma.load.a``)."""
+    items = list(_items(text, sets, syntax))
+    last = next((place for place, item in enumerate(items) if leads and leads in names((item,))), None)
+    if last is None:
+        loose = (place for place, item in enumerate(items) if not _is_name(item))
+        last = next(loose, len(items)) - 1
+    return tuple(_leading(item) if place <= last else item for place, item in enumerate(items))
+
+
+#: Words that are modifiers of many instructions, and so may change places.
+_MODIFIERS = frozenset(
+    [
+        *(
+            "sync",
+            "aligned",
+            "noComplete",
+            "any",
+            "all",
+            "cc",
+            "sat",
+            "relu",
+            "approx",
+            "rn",
+            "rs",
+            "rna",
+            "uni",
+            "L1",
+            "L2",
+        ),
+        *("volatile", "relaxed", "acquire", "release", "mmio", "global", "shared", "const", "param", "local"),
+    ]
+)
+
+
+def _is_name(item: Item) -> bool:
+    return not item.values and not item.group and item.name not in _MODIFIERS and not is_type(item.name)
+
+
+def _leading(item: Item) -> Item:
+    return replace(item, first=True, group=tuple(_leading(part) for part in item.group))
+
+
+def _items(text: str, sets: Mapping[str, tuple[str, ...]], syntax: str) -> tuple[Item, ...]:
     items: list[Item] = []
     position = 0
     while position < len(text):
         if text[position] == "{":
             end = text.index("}", position)
-            items.append(Item("", group=parse_pattern(text[position + 1 : end], sets, syntax)))
+            items.append(Item("", group=_items(text[position + 1 : end], sets, syntax)))
             position = end + 1
             continue
         found = re.compile(r"\.([\w:]+)").match(text, position)
@@ -142,10 +188,31 @@ def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
     yield tuple(operands)
 
 
+_TYPE = re.compile(r"(?:[sub]|f|bf|tf)\d+(?:x\d+)?|e\dm\d(?:x\d)?|ue\dm\d(?:x\d)?")
+_ORDERED = {
+    "space": "global shared shared::cta shared::cluster local const param",
+    "layout": "row col",
+    "priority": "L2::evict_first L2::evict_last L2::evict_normal L2::evict_unchanged",
+    "operation": "and or xor popc",
+}
+_KINDS = {word: kind for kind, words in _ORDERED.items() for word in words.split()}
+
+
+def is_type(word: str) -> bool:
+    """Whether a modifier is a type, those of matrix elements included (``u4``)."""
+    return _TYPE.fullmatch(word) is not None
+
+
+def _kind(token: str) -> str:
+    """The kind of a modifier of which an opcode may have several, whose order tells them apart."""
+    return _KINDS.get(token) or ("type" if is_type(token) else "")
+
+
 def bind(items: tuple[Item, ...], tokens: Sequence[str]) -> dict[str, str | bool] | None:
     """The modifiers bound by the tokens of an opcode, or ``None`` if they are not of this pattern.
 
-    As ptxas does, tokens are taken in any order, but for types, which come in the pattern's order.
+    As ptxas does, tokens are taken in any order, but for those that belong to the name, and for types, state spaces, layouts,
+    priorities and operations, each of which come in the pattern's order.
     """
     if not items:
         return None if tokens else {}
@@ -153,12 +220,12 @@ def bind(items: tuple[Item, ...], tokens: Sequence[str]) -> dict[str, str | bool
     if item.group:
         present = bind(item.group + rest, tokens)
         return present if present is not None else bind(rest, tokens)
-    types = 0
-    for position, token in enumerate(tokens):
-        if token in SCALAR_TYPES:
-            types += 1
-            if types > 1:
+    passed = set()
+    for position, token in enumerate(tokens[:1] if item.first else tokens):
+        if kind := _kind(token):
+            if kind in passed:
                 continue
+            passed.add(kind)
         if (token in item.values) if item.values else (token == item.name):
             found = bind(rest, [*tokens[:position], *tokens[position + 1 :]])
             if found is not None:

@@ -23,6 +23,7 @@ from .model import (
     FLOPS,
     UNITS,
     ByModifier,
+    Constants,
     Constraint,
     Modifier,
     OperandForm,
@@ -76,7 +77,9 @@ def instruction(
     reads_rank: bool = False,
     whole: bool = False,
     checked: tuple[str, str] | None = None,
+    leads: str = "",
     valid: Constraint | None = None,
+    constants: Constants | None = None,
     selectors: Mapping[str, str] | None = None,
     moves: Callable[[Mapping[str, Modifier]], Moves] | None = None,
     documentation: str = "",
@@ -87,7 +90,8 @@ def instruction(
     ``since`` is the PTX version, ``target`` the SM number (80 for ``sm_80``) that introduced the line; ``requires`` gives
     both for single modifier values, ``also`` a later version with a lower target; ``removed`` where it ended; ``variant``
     is ``a`` if only ``sm_90a``-like targets have it, ``only`` names the targets that have it (``100f 120a``) in place of
-    ``target``. ``valid`` says why a combination of modifiers is not
+    ``target``. ``leads`` is a slot that is part of the name: nothing may stand before it that
+    does not in the syntax line. ``valid`` says why a combination of modifiers is not
     allowed. ``selectors`` names what may be chosen of operands (``selectors.SELECTORS``). Value sets are tuples or words in one
     string. Raises ``ValueError`` for a row that contradicts itself.
     """
@@ -117,7 +121,9 @@ def instruction(
             reads_rank=reads_rank,
             whole=whole,
             checked=checked,
+            leads=leads,
             valid=valid,
+            constants=dict(constants or {}),
             selectors=dict(selectors or {}),
             moves=moves,
         )
@@ -140,6 +146,7 @@ def _make_row(
     *,
     category: ByModifier,
     unit: ByModifier,
+    leads: str,
     **fields: Any,
 ) -> Row:
     """The row, checked: every name in it is known and nothing is left over."""
@@ -147,7 +154,7 @@ def _make_row(
     name = re.match(r"\w+", opcode)
     if name is None:
         raise ValueError(f"row without a name: {syntax!r}")
-    pattern = parse_pattern(opcode[name.end() :], sets, syntax)
+    pattern = parse_pattern(opcode[name.end() :], sets, syntax, leads)
     known = set(names(pattern))
     for used, allowed, what in (
         (set(sets), known, "value set without slot"),
@@ -233,6 +240,7 @@ def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spe
                     operand.role,
                     _resolve_type(operand.type, modifiers),
                     int(length),
+                    bool(operand.vector),
                     pair=operand.pair,
                     wider=operand.wider,
                     constant=operand.type == "imm",

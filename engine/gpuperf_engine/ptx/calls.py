@@ -88,6 +88,8 @@ def _callee(
     known = names.known.get(callee.text)
     where = names.text.span(base + callee.start, base + callee.end)
     if known is None or not isinstance(known[0], Register):
+        if last is not None:
+            raise PtxError("a direct call has no list of targets", span=span, hint=_ACCEPTED)
         return _function(operands, callee.text, where), None, (), None
     if known[0].type.bits not in (32, 64) or known[0].type.is_float:
         raise PtxError(

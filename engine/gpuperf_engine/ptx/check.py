@@ -19,13 +19,15 @@ from .text import quoted
 
 __all__ = ["Shape", "agree", "chosen", "explain", "fits", "wrong_alignment"]
 
-#: ``(kind, …)``. The kinds: ``register type``, ``special type``, ``integer``, ``f32``, ``f64``, ``symbol``, ``function``,
-#: ``address space-or-None base-type-or-None``, ``vector shape…``, ``pair shape shape``, ``not shape``, ``minus shape``,
-#: ``part selector shape`` (``r1.b0``), ``sink``, ``call``, ``name text`` (not declared).
+#: ``(kind, …)``. The kinds: ``register type``, ``special type narrows``, ``integer``, ``f32``, ``f64``, ``symbol space``,
+#: ``function``, ``address space-or-None base-type-or-None [further operands]``, ``vector shape…``, ``pair shape shape``,
+#: ``not shape``, ``minus shape``, ``part selector shape`` (``r1.b0``), ``sink``, ``call``, ``name text`` (not declared).
 Shape = tuple[Any, ...]
 
 #: Effects worth having without their result.
-_DISCARDABLE = frozenset(["atomic", "async_copy", "barrier", "mbarrier", "texture", "hint", "call"])
+_DISCARDABLE = frozenset(["atomic", "async_copy", "mbarrier", "texture", "call"])
+#: The manual's readers of special registers.
+_READERS = frozenset(["mov", "cvt"])
 #: bytes, of ``alloca``
 _MOST_ALIGNMENT = 1 << 23
 _CONSTANTS = frozenset(["integer", "f32", "f64"])
@@ -63,9 +65,13 @@ def fits(spelling: Spelling, shapes: Sequence[Shape], address_size: int = 64) ->
         form = forms[position]
         paired = position + 1 < len(forms) and forms[position + 1].pair
         position += 1
-        if paired and shape[0] == "pair":
-            # of two results one may be discarded, other than of what lanes exchange
-            discarded = shape[1] == ("sink",) != shape[2] and spelling.effect == ""
+        if paired and shape[0] != "pair":
+            return (
+                f"{form.name} must be a pair like {form.name}|{forms[position].name}, found {explain(shape)}"
+            )
+        if paired:
+            # of two results one may be discarded, other than what a lane takes from another
+            discarded = shape[1] == ("sink",) != shape[2] and spelling.row.name != "shfl"
             reason = "" if discarded else _fits(spelling, form, shape[1], address_size)
             reason = reason or _fits(spelling, forms[position], shape[2], address_size)
         else:
@@ -109,7 +115,7 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
     if role == "address":
         return _address(spelling, form, shape, address_size)
     if kind == "vector":
-        if form.vector == 1 and len(shape) == 2 and spelling.effect in ("load", "store", "matrix"):
+        if form.vector == 1 and len(shape) == 2 and form.braces:
             return _scalar(
                 spelling, form, shape[1]
             )  # Triton writes scalar accesses as `{%r1}`, and ptxas takes it
@@ -124,7 +130,7 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
             if reason:
                 return reason
         return ""
-    if form.vector > 1:
+    if form.vector > 1 or (form.braces and spelling.effect == "matrix"):
         return f"{form.name} must be a vector of {form.vector}, found {explain(shape)}"
     return _scalar(spelling, form, shape)
 
@@ -143,25 +149,21 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
     if form.register and kind not in ("register", "sink"):
         return f"{name} must be a register, found {explain(shape)}"
     if kind == "not":
-        if form.role != "predicate_source":
+        if form.role != "predicate_source" or type is None or not type.is_predicate:
             return f"{name} cannot be negated"
         return _scalar(spelling, form, shape[1])
     if form.constant and kind != "integer":
         return f"{name} must be an integer constant, found {explain(shape)}"
     if kind == "register":
         register = SCALAR_TYPES[shape[1]]
-        if type is None or agree(type, register, form.wider):
+        matrix = form.braces and spelling.effect == "matrix" and type is not None and type.is_bits
+        if type is None or (agree(type, register, form.wider) and not (matrix and register.is_float)):
             return ""
         return f"{name} must be {_wanted(type, form.wider)}, found {explain(shape)}"
     if kind == "sink":
         if form.role == "destination" and (form.vector > 1 or form.pair or spelling.effect in _DISCARDABLE):
             return ""
-        if (
-            form.role == "destination"
-            and type is not None
-            and type.is_predicate
-            and spelling.category == "compare_select"
-        ):
+        if form.role == "destination" and type is not None and spelling.row.name == "setp":
             return ""
         if spelling.effect == "store" and type is not None and type.bits * form.vector == 256:
             return ""  # what is there stays (manual, ``st``)
@@ -170,20 +172,22 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
         return f"{name} must be a register, found {explain(shape)}"
     if kind == "special":
         register = SCALAR_TYPES[shape[1]]
-        if spelling.category not in ("move", "bit_convert") or any(
+        if (spelling.row.name not in _READERS or len(spelling.sources) > 1) or any(
             operand.type is not None and operand.type.is_float for operand in spelling.operands
         ):
             return f"{name} cannot be a special register; move it to a register first"
         if (
             type is None
-            or agree(type, register, True)
-            or (type.bits < register.bits and not type.is_predicate)
+            or agree(type, register, False)
+            or (shape[2] and type.bits < register.bits and not type.is_predicate)
         ):
             return ""
         return f"{name} must be {_wanted(type, form.wider)}, found {explain(shape)}"
     if type is None:
         return ""
     if kind == "integer":
+        if type.lanes > 1 or type.name == "bf16":
+            return f"{name} is .{type}: a constant does not fit"
         if not type.is_float:
             return ""
         return f"{name} is .{type}: an integer constant does not fit, write 0f…, 0d… or a decimal point"
@@ -194,6 +198,11 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
             return ""
         return f"{name} is .{type}: a floating-point constant does not fit"
     if kind in ("symbol", "function"):
+        if spelling.category != "move":
+            return f"{name} cannot be the address of a variable; move it to a register first"
+        wanted = str(spelling.modifier("space") or "").split("::")[0]
+        if wanted and shape[1:] != (wanted,):
+            return f"{name} must be in .{wanted}, found {explain(shape)} in .{shape[1] if shape[1:] else 'global'}"
         if not type.is_float and type.bits in (32, 64):
             return ""
         return f"{name} is .{type}: an address does not fit"
@@ -203,7 +212,9 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
 def _address(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int) -> str:
     if shape[0] != "address":
         return f"{form.name} must be an address in brackets, found {explain(shape)}"
-    _, space, base = shape
+    _, space, base, *further = shape
+    if further and spelling.effect != "texture" and "bulk.tensor" not in spelling.row.syntax:
+        return f"{form.name} is one address, found {explain(shape)} of {1 + further[0]} operands"
     if base is not None:
         register = SCALAR_TYPES[base]
         if register.is_float or register.is_predicate or register.bits not in (32, 64):
@@ -218,14 +229,11 @@ def _address(spelling: Spelling, form: OperandForm, shape: Shape, address_size: 
     wanted = form.space or spelling.space
     if space is None and wanted is not None and wanted != "local":
         return "a constant address is possible in .local only"
-    if space is None or wanted is None or wanted == space or form.type is None:
+    if space is None or wanted is None or wanted == space:
         return ""
     if wanted == "generic":
-        return (
-            ""
-            if space in ("global", "shared", "local", "const", "param")
-            else f"a variable in .{space} has no address"
-        )
+        spaces = ("global", "shared", "local", "const", *(["param"] if spelling.effect != "store" else []))
+        return "" if space in spaces else f"a variable in .{space} has no address"
     return f"the variable is in .{space}, the instruction accesses .{wanted}"
 
 

@@ -13,6 +13,7 @@ from ..isa.special import WARP_SZ
 from ..isa.table import Spelling
 from ..source import Span
 from . import constants, raw
+from .check import Shape
 from .scopes import Meaning, Names
 from .special import special_type
 from .syntax import (
@@ -31,7 +32,7 @@ from .syntax import (
 )
 from .text import shorten
 
-__all__ = ["Operands", "narrow"]
+__all__ = ["Operands", "check_constants", "narrow"]
 
 _DEEPEST = 8
 
@@ -79,7 +80,7 @@ class Operands:
                     span=span,
                     hint="write it in brackets: [%rd1+4]",
                 )
-            return Symbol(found, offset, span), ("symbol",)
+            return Symbol(found, offset, span), _symbol(found)
         piece = shorten(self.text.code[base + node.start : base + node.end])
         raise PtxError(f"{piece!r} cannot be an operand here", span=span)
 
@@ -92,16 +93,17 @@ class Operands:
     def _name(self, name: str, span: Span) -> Meaning:
         known = self.names.known.get(name)
         if known is not None:
-            return (Symbol(known[0], 0, span), ("symbol",)) if known[1] == ("variable",) else known
+            return (Symbol(known[0], 0, span), _symbol(known[0])) if known[1] == ("variable",) else known
         if name == "_":
             return Sink(span), ("sink",)
         if name[0] == "%":
             special = special_type(name[1:])
             if special is not None:
-                return SpecialRegister(name[1:], span), ("special", special.name)
+                narrows = special.bits == 32 or name == "%gridid"
+                return SpecialRegister(name[1:], span), ("special", special.name, narrows)
             if special_type(f"{name[1:]}.x") is not None:
                 parts = tuple(SpecialRegister(f"{name[1:]}.{part}", span) for part in "xyzw")
-                return Vector(parts, span), ("vector", *[("special", "u32")] * 4)
+                return Vector(parts, span), ("vector", *[("special", "u32", True)] * 4)
         if name == "WARP_SZ":
             return Immediate(WARP_SZ, "int", span), ("integer",)
         selected = SUFFIX.match(name)
@@ -111,7 +113,7 @@ class Operands:
                 return whole[0], ("part", selected["selector"], whole[1])
         target = self.names.symbol(name)
         if target is not None:
-            return Symbol(target, 0, span), ("function",) if isinstance(target, Function) else ("symbol",)
+            return Symbol(target, 0, span), _symbol(target)
         return LabelOperand(name, -1, span), ("name", name)
 
     def _place(self, node: raw.Node, base: int) -> tuple[Register | Variable | Function, int]:
@@ -137,16 +139,22 @@ class Operands:
     def _address(self, node: raw.Brackets, base: int, span: Span, depth: int) -> Meaning:
         inner = node.items[0]
         further = tuple(self._declared(item, base, depth + 1)[0] for item in node.items[1:])
+        more = (len(further),) if further else ()
         if isinstance(inner, raw.Number):
             if inner.kind[0] == "f":
                 raise PtxError("an address is no floating-point number", span=span)
-            return Address(None, inner.value, span, further), ("address", None, None)
+            return Address(None, inner.value, span, further), ("address", None, None, *more)
         found, offset = self._place(inner, base)
         if isinstance(found, Register):
-            return Address(found, offset, span, further), ("address", None, found.type.name)
+            return Address(found, offset, span, further), ("address", None, found.type.name, *more)
         if isinstance(found, Function):
             raise PtxError(f"{found.name!r} is a function, its code cannot be accessed", span=span)
-        return Address(found, offset, span, further), ("address", found.space, None)
+        return Address(found, offset, span, further), ("address", found.space, None, *more)
+
+
+def _symbol(target: Variable | Function) -> Shape:
+    """The shape of a symbol used as a value."""
+    return ("function",) if isinstance(target, Function) else ("symbol", target.space)
 
 
 def narrow(spelling: Spelling, operands: list[Any]) -> list[Any]:
@@ -171,3 +179,21 @@ def _convert(number: Immediate, name: str) -> Immediate:
         return number
     value = float(constants.value_of((number.value, number.kind)))
     return Immediate(constants.bits_of(value, name), name, number.span)
+
+
+def check_constants(spelling: Spelling, operands: list[Any]) -> None:
+    """Raises ``PtxError`` for a constant that its operand does not take."""
+    modifiers = {name if value is True else value for name, value in spelling.modifiers.items()}
+    for words, (accepts, text) in spelling.row.constants.items():
+        name, *only = words.split()
+        if not modifiers.issuperset(only):
+            continue
+        for operand, form in zip(operands, [form for form in spelling.operands if not form.pair]):
+            if form.name == name and isinstance(operand, Immediate):
+                value: float = operand.value
+                if operand.kind != "int":
+                    value = float(constants.value_of((operand.value, operand.kind)))
+                if not accepts(value):
+                    raise PtxError(
+                        f"{spelling.opcode}: {name} is {value}", span=operand.span, hint=f"accepted: {text}"
+                    )

@@ -15,7 +15,7 @@ from .check import Shape, chosen, fits, wrong_alignment
 from .declare import Grammar, declaration_of, variables
 from .headers import prototype_of
 from .locations import FILE, LOC, file_entry
-from .operands import Operands, narrow
+from .operands import Operands, check_constants, narrow
 from .scopes import Names, Scope, Table
 from .syntax import Function, Guard, Immediate, Instruction, LabelOperand
 from .text import Text, quoted, shorten
@@ -259,14 +259,13 @@ class _Body:
         )
         if self.pragmas:
             instruction.pragmas, self.pragmas = self.pragmas, ()
+        if spelling.row.constants:
+            check_constants(spelling, operands)
         effect = spelling.effect
-        if effect:
-            if effect == "branch" or effect == "indirect_branch":
-                self.branches.append((instruction, self.names.scope))
-            elif effect == "barrier":
-                _check_barrier(operands, spelling)
-            elif effect == "stack":
-                _check_alignment(operands, spelling)
+        if effect == "branch" or effect == "indirect_branch":
+            self.branches.append((instruction, self.names.scope))
+        elif effect == "stack":
+            _check_alignment(operands, spelling)
         instructions.append(instruction)
 
     def _by_grammar(self, start: int, end: int, operands: list[Any], keys: list[Shape]) -> str:
@@ -386,14 +385,6 @@ def _split(rest: str) -> list[str]:
         for closing in "]})":
             depth -= piece.count(closing)
     return pieces
-
-
-def _check_barrier(operands: list[Any], spelling: Spelling) -> None:
-    first = operands[0] if operands else None
-    if isinstance(first, Immediate) and spelling.operands[0].role == "source" and not 0 <= first.value <= 15:
-        raise PtxError(
-            f"barrier {first.value} does not exist", span=first.span, hint="a CTA has the barriers 0 to 15"
-        )
 
 
 def _check_alignment(operands: list[Any], spelling: Spelling) -> None:

@@ -28,15 +28,19 @@ TRANSFER: dict[str, Any] = {
     "to": "shared shared::cta",
     "hint": "L2::cache_hint",
     "size": "L2::64B L2::128B L2::256B",
+    "constants": {
+        "bytes": (lambda size: size in (4, 8, 16), "4, 8 or 16 bytes"),
+        "bytes cg": (lambda size: size == 16, "16 bytes with .cg"),
+    },
 }
 
 declare(
-    "cp.async.cop.to.global{.hint}{.size} [d]:to, [a], bytes:imm{, source_bytes:u32}, policy:b64?hint",
+    "cp.async.cop.to.global{.hint}{.size} [d]:to, [a], bytes:imm{, source_bytes:u32}, policy:u64?hint",
     "Copies 4, 8 or 16 bytes from global to shared memory, zeros beyond source_bytes.",
     **TRANSFER,
 )
 declare(
-    "cp.async.cop.to.global{.hint}{.size} [d]:to, [a], bytes:imm, ignore:pred, policy:b64?hint",
+    "cp.async.cop.to.global{.hint}{.size} [d]:to, [a], bytes:imm, {!}ignore:pred, policy:u64?hint",
     "Copies 4, 8 or 16 bytes from global to shared memory, zeros where ignore holds.",
     **{**TRANSFER, "since": (7, 5)},
 )

@@ -105,7 +105,7 @@ def swap(old: Value, b: Value, c: Value) -> Value:
 
 def _rows(name: str, destination: str, family: dict[str, Any]) -> None:
     scalar = {**family, "requires": {**NEEDS, **HINT}, "hint": "L2::cache_hint", "valid": _hinted}
-    policy = ", policy:b64?hint"
+    policy = ", policy:u64?hint"
     for op, types, options in OPERATIONS:
         instruction(
             f"{name}{PREFIX}.op{{.hint}}.type {destination}[a], b{policy}",
@@ -141,7 +141,7 @@ _rows("red", "", RED)
 _SCALAR_ATOM = {**ATOM, "requires": NEEDS}
 for _type, _options in EXCHANGES:
     instruction(
-        f"atom{PREFIX}.exch{{.hint}}.{_type} d, [a], b, policy:b64?hint",
+        f"atom{PREFIX}.exch{{.hint}}.{_type} d, [a], b, policy:u64?hint",
         hint="L2::cache_hint",
         valid=_hinted,
         **{**_SCALAR_ATOM, "requires": {**NEEDS, **HINT}, **_options},

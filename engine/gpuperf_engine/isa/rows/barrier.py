@@ -10,10 +10,19 @@ from typing import Any
 from ..table import declare
 
 BARRIER: dict[str, Any] = {"category": "barrier", "unit": "adu", "effect": "barrier"}
-ALIGNED: dict[str, Any] = {**BARRIER, "requires": {"cta": ((7, 8), 0)}}
+CONSTANTS = {
+    "a": (lambda number: 0 <= number <= 15, "the barriers 0 to 15"),
+    "b": (lambda number: number >= 0 and number % 32 == 0, "a multiple of the 32 threads of a warp"),
+}
+ALIGNED: dict[str, Any] = {
+    **BARRIER,
+    "constants": CONSTANTS,
+    "requires": {"cta": ((7, 8), 0)},
+    "leads": "cta",
+}
 UNALIGNED: dict[str, Any] = {**ALIGNED, "since": (6, 0), "target": 30}
 CLUSTER: dict[str, Any] = {**BARRIER, "since": (7, 8), "target": 90}
-FENCE: dict[str, Any] = {"category": "barrier", "unit": "lsu", "effect": "fence"}
+FENCE: dict[str, Any] = {"category": "barrier", "unit": "lsu", "effect": "fence", "leads": "proxy"}
 
 for _name, _aligned, _options in (("bar", "", ALIGNED), ("barrier", "{.aligned}", UNALIGNED)):
     declare(
@@ -30,16 +39,16 @@ for _name, _aligned, _options in (("bar", "", ALIGNED), ("barrier", "{.aligned}"
         f"{_name}{{.cta}}.red.op{_aligned}.u32 d, a:u32{{, b:u32}}, {{!}}c:pred",
         "Waits as .sync; the number of threads with c.",
         op="popc",
-        **_options,
+        **{**_options, "leads": "red"},
     )
     declare(
         f"{_name}{{.cta}}.red.op{_aligned}.pred p:pred, a:u32{{, b:u32}}, {{!}}c:pred",
         "Waits as .sync; whether c holds in all threads (and) or any (or).",
         op="and or",
-        **_options,
+        **{**_options, "leads": "red"},
     )
 declare(
-    "bar.warp.sync membermask:b32",
+    "bar.warp.sync membermask:u32",
     "Waits until all lanes of the mask arrived.",
     category="barrier",
     unit="adu",
@@ -112,6 +121,7 @@ declare(
 declare(
     "fence.proxy.tensormap::generic.acquire.scope [addr], size:imm",
     "Orders reads of tensor maps.",
+    constants={"size": (lambda size: size == 128, "128, the bytes of a tensor map")},
     scope="cta cluster gpu sys",
     **{**FENCE, "since": (8, 3), "target": 90},
 )

@@ -28,10 +28,17 @@ declare("trap", "Aborts the launch with an error.", effect="trap", **CONTROL)
 declare("brkpt", "Stops for a debugger.", effect="trap", target=11, **CONTROL)
 
 declare("nanosleep.u32 t", "Sleeps for about t nanoseconds.", since=(6, 3), target=70, **MISC)
-declare("pmevent a:imm", "Triggers performance-monitor event a.", since=(1, 4), **MISC)
+declare(
+    "pmevent a:imm",
+    "Triggers performance-monitor event a.",
+    since=(1, 4),
+    constants={"a": (lambda event: 0 <= event <= 15, "the events 0 to 15")},
+    **MISC,
+)
 declare(
     "pmevent.mask a:imm",
     "Triggers the performance-monitor events of the mask.",
+    constants={"a": (lambda mask: 0 <= mask < 1 << 16, "a mask of 16 bits")},
     since=(3, 0),
     target=20,
     **MISC,
@@ -48,6 +55,10 @@ declare(
     "setmaxnreg.action.sync.aligned.u32 count:imm",
     "Changes the number of registers that the warp may use.",
     action="inc dec",
+    leads="action",
+    constants={
+        "count": (lambda count: 24 <= count <= 256 and count % 8 == 0, "a multiple of 8 from 24 to 256")
+    },
     since=(8, 0),
     target=90,
     variant="a",

@@ -178,14 +178,14 @@ def _limited(a: Value, bits: int, signed: bool) -> Value:
 PACK: dict[str, Any] = {"category": "bit_convert", "unit": "alu", "since": (6, 5), "target": 72}
 
 
-@instruction("cvt.pack.sat.to.s32 d:b32, a:s32, b:s32", to="u16 s16", **PACK)
+@instruction("cvt.pack.sat.to.s32 d:u32, a:s32, b:s32", to="u16 s16", **PACK)
 def pack_two(a: Value, b: Value, *, to: str) -> Value:
     """a (upper) and b (lower half), limited to 16 bits."""
     upper, lower = (_limited(lane, 16, to[0] == "s").bits(U32) for lane in (a, b))
     return (upper << 16) | (lower & 0xFFFF)
 
 
-@instruction("cvt.pack.sat.to.s32.b32 d:b32, a:s32, b:s32, c:b32", to="u2 s2 u4 s4 u8 s8", **PACK)
+@instruction("cvt.pack.sat.to.s32.b32 d:u32, a:s32, b:s32, c:b32", to="u2 s2 u4 s4 u8 s8", **PACK)
 def pack_more(a: Value, b: Value, c: Value, *, to: str) -> Value:
     """c moved up by two places, a and b (lowest) in them, limited to their bits."""
     bits = int(to[1:])

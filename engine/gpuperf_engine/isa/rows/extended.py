@@ -60,6 +60,7 @@ def subc(a: Value, b: Value, carry: Value) -> tuple[Value, Value]:
 @instruction(
     "mad.mode.cc.type d, a, b, c",
     mode="hi lo",
+    leads="mode",
     type=WORDS,
     category="integer",
     unit="imad",
@@ -75,6 +76,7 @@ def mad_carry(a: Value, b: Value, c: Value, *, mode: str) -> tuple[Value, Value]
 @instruction(
     "madc.mode{.cc}.type d, a, b, c",
     mode="hi lo",
+    leads="mode",
     type=WORDS,
     category="integer",
     unit="imad",

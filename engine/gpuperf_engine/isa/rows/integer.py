@@ -36,7 +36,9 @@ def sub_saturating(a: Value, b: Value) -> Value:
     return (a.convert(S64) - b.convert(S64)).convert(S32, saturate=True)
 
 
-@instruction("mul.mode.type d, a, b", mode="lo hi", type=INTEGERS, category="integer", unit="imad")
+@instruction(
+    "mul.mode.type d, a, b", mode="lo hi", leads="mode", type=INTEGERS, category="integer", unit="imad"
+)
 def mul(a: Value, b: Value, *, mode: str) -> Value:
     """The low or high half of a · b."""
     return a * b if mode == "lo" else high(a, b)
@@ -49,7 +51,9 @@ def mul_wide(a: Value, b: Value) -> Value:
     return a.convert(wide) * b.convert(wide)
 
 
-@instruction("mad.mode.type d, a, b, c", mode="lo hi", type=INTEGERS, category="integer", unit="imad")
+@instruction(
+    "mad.mode.type d, a, b, c", mode="lo hi", leads="mode", type=INTEGERS, category="integer", unit="imad"
+)
 def mad(a: Value, b: Value, c: Value, *, mode: str) -> Value:
     """The low or high half of a · b, plus c."""
     return mul(a, b, mode=mode) + c
@@ -67,7 +71,9 @@ def mad_wide(a: Value, b: Value, c: Value) -> Value:
     return mul_wide(a, b) + c
 
 
-@instruction("mul24.mode.type d, a, b", mode="lo hi", type="u32 s32", category="integer", unit="imad")
+@instruction(
+    "mul24.mode.type d, a, b", mode="lo hi", leads="mode", type="u32 s32", category="integer", unit="imad"
+)
 def mul24(a: Value, b: Value, *, mode: str) -> Value:
     """Bits 31…0 (lo) or 47…16 (hi) of the product of the low 24 bits of a and b."""
     if mode == "lo":
@@ -76,7 +82,9 @@ def mul24(a: Value, b: Value, *, mode: str) -> Value:
     return ((_low24(a).convert(wide) * _low24(b).convert(wide)) >> 16).convert(a.type)
 
 
-@instruction("mad24.mode.type d, a, b, c", mode="lo hi", type="u32 s32", category="integer", unit="imad")
+@instruction(
+    "mad24.mode.type d, a, b, c", mode="lo hi", leads="mode", type="u32 s32", category="integer", unit="imad"
+)
 def mad24(a: Value, b: Value, c: Value, *, mode: str) -> Value:
     """mul24, plus c."""
     return mul24(a, b, mode=mode) + c
@@ -200,6 +208,7 @@ def reverse(a: Value) -> Value:
 
 @instruction(
     "bfe.type d, a, b:u32, c:u32",
+    constants={name: (lambda place: 0 <= place <= 255, "0 to 255") for name in "bc"},
     type="u32 u64 s32 s64",
     category="integer",
     unit="alu",
@@ -221,7 +230,13 @@ def bfe(a: Value, b: Value, c: Value) -> Value:
 
 
 @instruction(
-    "bfi.type f, a, b, c:u32, d:u32", type="b32 b64", category="integer", unit="alu", since=(2, 0), target=20
+    "bfi.type f, a, b, c:u32, d:u32",
+    constants={name: (lambda place: 0 <= place <= 255, "0 to 255") for name in "cd"},
+    type="b32 b64",
+    category="integer",
+    unit="alu",
+    since=(2, 0),
+    target=20,
 )
 def bfi(a: Value, b: Value, c: Value, d: Value) -> Value:
     """b with the low d bits of a put in from bit c."""
@@ -272,7 +287,7 @@ def bmsk(a: Value, b: Value, *, mode: str) -> Value:
 
 
 @instruction(
-    "dp4a.atype.btype d:b32, a:b32, b:b32, c:b32",
+    "dp4a.atype.btype d:u32, a:u32, b:u32, c:u32",
     atype="u32 s32",
     btype="u32 s32",
     category="integer",
@@ -289,8 +304,9 @@ def dp4a(a: Value, b: Value, c: Value, *, atype: ScalarType, btype: ScalarType) 
 
 
 @instruction(
-    "dp2a.mode.atype.btype d:b32, a:b32, b:b32, c:b32",
+    "dp2a.mode.atype.btype d:u32, a:u32, b:u32, c:u32",
     mode="lo hi",
+    leads="mode",
     atype="u32 s32",
     btype="u32 s32",
     category="integer",

@@ -109,6 +109,7 @@ def shr(a: Value, b: Value) -> Value:
 @instruction(
     "shf.dir.mode.b32 d, a, b, c:u32",
     dir="l r",
+    leads="dir",
     mode="clamp wrap",
     category="logic",
     unit="alu",

@@ -62,10 +62,15 @@ for _name, _what in (
     ("arrive", "An arrival at the current phase, or count of them"),
     ("arrive_drop", "As arrive, and so many less are expected from the next phase on"),
 ):
-    _order: dict[str, Any] = {**ORDER, **MBARRIER, "requires": _REQUIRES}
-    declare(f"mbarrier.{_name}{{.sem.scope}}{{.space}}.b64 d:b64, [a]", _what + _STATE, space=OWN, **_order)
+    _order: dict[str, Any] = {
+        **ORDER,
+        **MBARRIER,
+        "requires": _REQUIRES,
+        "constants": {"count": (lambda count: count > 0, "more than 0")},
+    }
+    declare(f"mbarrier.{_name}{{.sem.scope}}{{.space}}.b64 d:u64, [a]", _what + _STATE, space=OWN, **_order)
     declare(
-        f"mbarrier.{_name}{{.sem.scope}}{{.space}}.b64 d:b64, [a], count:u32",
+        f"mbarrier.{_name}{{.sem.scope}}{{.space}}.b64 d:u64, [a], count:u32",
         _what + _STATE,
         space=OWN,
         **{**_order, "since": (7, 8), "target": 90},
@@ -77,7 +82,7 @@ for _name, _what in (
         **{**_order, "since": (8, 0), "target": 90},
     )
     declare(
-        f"mbarrier.{_name}.expect_tx{{.sem.scope}}{{.space}}.b64 d:b64, [a], tx:u32",
+        f"mbarrier.{_name}.expect_tx{{.sem.scope}}{{.space}}.b64 d:u64, [a], tx:u32",
         f"expect_tx, then {_name}{_STATE}",
         space=OWN,
         **{**_order, "since": (8, 0), "target": 90},
@@ -89,7 +94,7 @@ for _name, _what in (
         **{**_order, "since": (8, 0), "target": 90},
     )
     declare(
-        f"mbarrier.{_name}.noComplete{{.sem.scope}}{{.space}}.b64 d:b64, [a], count:u32",
+        f"mbarrier.{_name}.noComplete{{.sem.scope}}{{.space}}.b64 d:u64, [a], count:u32",
         f"{_what}, which must not complete it{_STATE}",
         space=OWN,
         **{**_order, "sem": "release", "scope": "cta"},
@@ -110,10 +115,11 @@ for _name, _text, _options in (
         "sem": "acquire relaxed",
         "scope": "cta cluster",
         "requires": _REQUIRES,
+        "constants": {"parity": (lambda parity: parity in (0, 1), "0 and 1")},
     }
     _hint = "{, hint:u32}" if _name == "try_wait" else ""
     declare(
-        f"mbarrier.{_name}{{.sem.scope}}{{.space}}.b64 p:pred, [a], state:b64{_hint}",
+        f"mbarrier.{_name}{{.sem.scope}}{{.space}}.b64 p:pred, [a], state:u64{_hint}",
         f"{_text}: that of a state.",
         **_waits,
     )
@@ -125,7 +131,7 @@ for _name, _text, _options in (
 
 
 @instruction(
-    "mbarrier.pending_count.b64 d:u32, state:b64",
+    "mbarrier.pending_count.b64 d:u32, state:u64",
     category="barrier",
     unit="alu",
     since=(7, 0),

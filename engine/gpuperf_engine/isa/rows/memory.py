@@ -71,7 +71,7 @@ def _line(name: str, text: str, rest: str, operands: str, priorities: bool, **op
     declare(f"{name}{level1}{level2}{rest}.vec.type {operands}", text, **long)
 
 
-_LOADED, _LOAD = "The value at address a.", "d+*vec, [a], policy:b64?hint"
+_LOADED, _LOAD = "The value at address a.", "d+*vec, [a], policy:u64?hint"
 _HINTED: dict[str, Any] = {"hint": "L2::cache_hint", "size": "L2::64B L2::128B L2::256B"}
 _ORDERED: dict[str, Any] = {"space": ORDERED_SPACES, "scope": SCOPES, "since": (6, 0), "target": 70}
 _line(
@@ -86,7 +86,7 @@ _line(
 for _sem in ("relaxed", "acquire"):
     _line(f"ld.{_sem}.scope{{.space}}", _LOADED, "{.hint}{.size}", _LOAD, True, **_HINTED, **_ORDERED, **LOAD)
 declare(
-    "ld.mmio.relaxed.sys{.space}.type d+, [a]",
+    "ld.mmio.relaxed.sys{.space}.type d+*1, [a]",
     _LOADED,
     type=TYPES,
     space="global",
@@ -112,7 +112,7 @@ declare(
     **LOAD,
 )
 
-_STORED, _STORE = "Puts b at address a.", "[a], b+*vec, policy:b64?hint"
+_STORED, _STORE = "Puts b at address a.", "[a], b+*vec, policy:u64?hint"
 STORE_SPACES = "global shared shared::cta shared::cluster local param param::func"
 _HINT: dict[str, Any] = {"hint": "L2::cache_hint"}
 _line(
@@ -124,7 +124,7 @@ _line("st.volatile{.space}", _STORED, "", "[a], b+*vec", False, space=ORDERED_SP
 for _sem in ("relaxed", "release"):
     _line(f"st.{_sem}.scope{{.space}}", _STORED, "{.hint}", _STORE, True, **_HINT, **_ORDERED, **STORE)
 declare(
-    "st.mmio.relaxed.sys{.space}.type [a], b+",
+    "st.mmio.relaxed.sys{.space}.type [a], b+*1",
     _STORED,
     type=TYPES,
     space="global",
@@ -134,6 +134,7 @@ declare(
     **STORE,
 )
 
+LINE = {"size": (lambda size: size == 128, "128, the bytes of a cache line")}
 HINT: dict[str, Any] = {"category": "load_store", "unit": "lsu", "effect": "hint"}
 declare(
     "prefetch{.space}.level [a]",
@@ -164,6 +165,7 @@ declare("prefetchu.L1 [a]", "Brings a cache line into the uniform cache.", since
 declare(
     "discard{.space}.L2 [a], size:imm",
     "Drops a cache line; its contents become undefined.",
+    constants=LINE,
     space="global",
     since=(7, 4),
     target=80,
@@ -172,6 +174,7 @@ declare(
 declare(
     "applypriority{.space}.L2::evict_normal [a], size:imm",
     "Sets the eviction priority of a cache line.",
+    constants=LINE,
     space="global",
     since=(7, 4),
     target=80,
@@ -190,6 +193,7 @@ POLICY: dict[str, Any] = {
 declare(
     "createpolicy.fractional.primary{.secondary}.b64 d{, fraction:f32}",
     "A cache policy; its bits mean nothing here.",
+    constants={"fraction": (lambda part: 0 < part <= 1, "more than 0, at most 1")},
     **POLICY,
 )
 declare(
@@ -199,7 +203,7 @@ declare(
     **POLICY,
 )
 declare(
-    "createpolicy.cvt.L2.b64 d, a",
+    "createpolicy.cvt.L2.b64 d:u64, a:u64",
     "A cache policy; its bits mean nothing here.",
     category="misc",
     unit="alu",

@@ -66,7 +66,10 @@ def _sparse(syntax: str, kind: str, scales: Scales, depth: int, **options: Any) 
         return (*made, bad | scales.refused(selectors))
 
     said = _SCALED.replace("warp,", "warp, a sparse,")
-    instruction(syntax, documentation=said, checked=_SPARSE_CHECKED, **options, **MATRIX)(meaning)
+    constants = {"selector": (lambda number: number == 0, "0")}
+    instruction(
+        syntax, documentation=said, checked=_SPARSE_CHECKED, constants=constants, **options, **MATRIX
+    )(meaning)
 
 
 for _kind, _types, _depth, _deep, _default, _count, _scale, _since in KINDS:
@@ -82,7 +85,7 @@ for _kind, _types, _depth, _deep, _default, _count, _scale, _since in KINDS:
     )
     _sparse(
         f"mma.sp::ordered_metadata.sync.aligned.m16n8k{_deep}.row.col.{_words} "
-        f"d:f32*4, a:b32*4, b:b32*4, c:f32*4, metadata:b32, selector:imm, {SCALES}",
+        f"d:f32*4, a:b32*4, b:b32*4, c:f32*4, metadata:u32%, selector:imm, {SCALES}",
         _kind,
         Scales(_count, _scale),
         _deep,

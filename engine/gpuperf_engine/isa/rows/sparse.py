@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..model import Constants
 from ..table import instruction
 from ..words import Value
 from .matrix import MATRIX
 from .products import PER_REGISTER, Pairs, Product, sizes
 from .sparsity import Sparsity
 
-__all__ = ["CHECKED", "sparse_product"]
+__all__ = ["CHECKED", "selectors", "sparse_product", "sparsity_of"]
 
 CHECKED = (
     "sparsity metadata or selector that means nothing",
@@ -54,6 +55,12 @@ def sparse_product(
     return (*made, sparsity.refused(metadata, selector, ordered))
 
 
+def selectors(sparsity: Sparsity) -> Constants:
+    """Which threads of a quad may hold the metadata: 0 … 3, 0 and 1 for pairs, 0 for all four."""
+    count = max(1, 4 // sparsity.threads)
+    return {"selector": (lambda number: 0 <= number < count, f"0 to {count - 1}" if count > 1 else "0")}
+
+
 def sparsity_of(shape: str, type: str, segments: int) -> Sparsity:
     """That of a shape for a type of elements."""
     return Sparsity(32 // PER_REGISTER[type], sizes(shape)[2], segments)
@@ -64,7 +71,7 @@ def _row(syntax: str, product: Product, sparsity: Sparsity, **options: Any) -> N
         *registers, selector = operands
         return sparse_product(product, sparsity, tuple(registers), _number(selector), spvariant != "sp")
 
-    instruction(syntax, **{**BOTH, **options})(meaning)
+    instruction(syntax, constants=selectors(sparsity), **{**BOTH, **options})(meaning)
 
 
 def _typed(syntax: str, product: Product, sparsity: Sparsity, **options: Any) -> None:
@@ -74,7 +81,7 @@ def _typed(syntax: str, product: Product, sparsity: Sparsity, **options: Any) ->
             product, sparsity, tuple(registers), _number(selector), spvariant != "sp", left=str(atype), right=str(btype)
         )  # fmt: skip
 
-    instruction(syntax, **{**BOTH, **options})(meaning)
+    instruction(syntax, constants=selectors(sparsity), **{**BOTH, **options})(meaning)
 
 
 def _integer(syntax: str, product: Product, sparsity: Sparsity, types: str, **options: Any) -> None:
@@ -87,7 +94,9 @@ def _integer(syntax: str, product: Product, sparsity: Sparsity, types: str, **op
             satfinite=bool(satfinite), left=str(atype), right=str(btype),
         )  # fmt: skip
 
-    instruction(syntax, atype=types, btype=types, **{**BOTH, **options})(meaning)
+    instruction(syntax, atype=types, btype=types, constants=selectors(sparsity), **{**BOTH, **options})(
+        meaning
+    )
 
 
 def _number(selector: object) -> int:
@@ -98,7 +107,7 @@ def _number(selector: object) -> int:
 def operands(held: str, counts: tuple[int, int, int]) -> str:
     """Of a sparse product, as a syntax line has them."""
     a, b, c = counts
-    return f"d:{held}*{c}, a:b32*{a}, b:b32*{b}, c:{held}*{c}, metadata:b32, selector:imm"
+    return f"d:{held}*{c}, a:b32*{a}, b:b32*{b}, c:{held}*{c}, metadata:u32%, selector:imm"
 
 
 for _shape, _a, _b, _segments in HALVES:

@@ -19,7 +19,7 @@ OLD: dict[str, Any] = {**EXCHANGE, "removed": ((6, 4), 70)}
 
 
 @instruction(
-    "shfl.sync.mode.b32 d{|p:pred}, a, b:u32, c:u32, membermask:b32",
+    "shfl.sync.mode.b32 d{|p:pred}, a, b:u32, c:u32, membermask:u32",
     mode="up down bfly idx",
     unit="lsu",
     **SYNC,
@@ -54,14 +54,14 @@ def shfl(lane: Value, b: Value, c: Value, *, mode: str) -> tuple[Value, Value]:
 
 
 declare(
-    "vote.sync.mode.pred d, {!}a, membermask:b32",
+    "vote.sync.mode.pred d, {!}a, membermask:u32",
     "Whether a holds in all (any) member lanes, or is equal in all (uni).",
     mode="all any uni",
     unit="alu",
     **SYNC,
 )
 declare(
-    "vote.sync.ballot.b32 d, {!}a:pred, membermask:b32",
+    "vote.sync.ballot.b32 d, {!}a:pred, membermask:u32",
     "The mask of member lanes in which a holds.",
     unit="alu",
     **SYNC,
@@ -84,14 +84,14 @@ declare(
     **OLD,
 )
 declare(
-    "match.any.sync.type d:b32, a, membermask:b32",
+    "match.any.sync.type d:b32, a, membermask:u32",
     "The mask of member lanes that have the same a.",
     type="b32 b64",
     unit="alu",
     **{**SYNC, "target": 70},
 )
 declare(
-    "match.all.sync.type d:b32{|p:pred}, a, membermask:b32",
+    "match.all.sync.type d:b32{|p:pred}, a, membermask:u32",
     "The member mask and true if all member lanes have the same a, else 0 and false.",
     type="b32 b64",
     unit="alu",
@@ -100,14 +100,14 @@ declare(
 
 
 @instruction(
-    "redux.sync.op.type d, a, membermask:b32",
+    "redux.sync.op.type d, a, membermask:u32",
     op="and or xor",
     type="b32",
     unit="alu",
     **{**SYNC, "since": (7, 0), "target": 80},
 )
 @instruction(
-    "redux.sync.op.type d, a, membermask:b32",
+    "redux.sync.op.type d, a, membermask:u32",
     op="add min max",
     type="u32 s32",
     unit="alu",
@@ -123,7 +123,7 @@ def redux(a: Value, b: Value, *, op: str) -> Value:
 
 
 @instruction(
-    "redux.sync.op{.abs}{.NaN}.f32 d, a, membermask:b32",
+    "redux.sync.op{.abs}{.NaN}.f32 d, a, membermask:u32",
     op="min max",
     unit="alu",
     only="100f",
@@ -137,7 +137,7 @@ def redux_float(a: Value, b: Value, *, op: str, abs: bool | None, NaN: bool | No
 
 declare("activemask.b32 d", "The mask of active lanes.", unit="alu", **{**SYNC, "since": (6, 2)})
 declare(
-    "elect.sync d:b32|p:pred, membermask:b32",
+    "elect.sync d:b32|p:pred, membermask:u32",
     "The lowest member lane, and whether it is this one.",
     unit="alu",
     **{**SYNC, "since": (8, 0), "target": 90},

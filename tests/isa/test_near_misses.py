@@ -1,0 +1,103 @@
+"""Instructions one change away from right ones: ptxas and we say the same of each, but for what is listed here.
+
+Some are drawn for each row; ``GPUPERF_MISSES=all`` tries all, ``GPUPERF_MISSES=N`` draws N for each row.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gpuperf_engine.isa.table import Spelling, needs, rows
+
+from .assembler import PTXAS, ptxas_version
+from .near_misses import near_misses, refused_by_ptxas, refused_by_us
+
+pytestmark = pytest.mark.skipif(PTXAS is None, reason="no ptxas on the PATH")
+
+ASKED = os.environ.get("GPUPERF_MISSES", "")
+#: Near misses of each row.
+COUNT = None if ASKED == "all" else int(ASKED or 24)
+#: What ptxas takes and we refuse: why, and the instructions.
+LAX = {
+    "a modifier written twice, which means nothing": re.compile(r"^\S*?(\.[\w:]+)\b\S*\1\b(?!::)"),
+    "'.pred' beside the type of instructions on numbers": re.compile(r"^\S*\.pred\b"),
+    "any vector as an operand of bfloat16, or as a count": re.compile(r"\.bf16(x2)?\b.*\{|^mbarrier.*\{"),
+    "a predicate as the last element of a vector": re.compile(r"\{[^}]*\bp\d\}"),
+    "a function as a number": re.compile(r"\bcallee\b"),
+    "an address of 32 bits, which the assembler refuses afterwards": re.compile(
+        r"\[r\d\b|^isspacep.* [rf]\d"
+    ),
+    "a result that is not there: '_' or a constant": re.compile(
+        r"^(match\.all|lop3|red)\S* .*\b_|^createpolicy\S* -?\d"
+    ),
+    "an instruction without its operation": re.compile(r"^testp\.f\d+ "),
+    "no rounding between f16 and bf16, which the manual demands": re.compile(r"^cvt\.(b?f16)\.(?!\1)b?f16 "),
+    "'.ftz' and a rounding of rcp.f64": re.compile(r"^rcp\.r\w\.ftz\.f64"),
+    "selectors 2 and 3 of one sparse product of f16": re.compile(
+        r"^mma\.sp\S*m16n8k32\S*f32\.f16\S* .* [23];"
+    ),
+    "a fourth operand of atom": re.compile(r"^atom\S* \S+, \[\w+\], \w+, \w+;"),
+    "L2 priorities of prefetch from generic addresses": re.compile(r"^prefetch\.L2::evict"),
+    "'.sync_restrict' and spaces beside other forms of fence": re.compile(r"^fence\.\S*(restrict|shared)"),
+    "barrier numbers modulo 2^32": re.compile(r"^bar\S* .*4294967296"),
+    "other than whole vectors in mov": re.compile(r"^mov\.\S+ .*[{]|^mov\.b(16|128) \w+, con"),
+    "registers of any width in some conversions": re.compile(
+        r"^cvt\.(pack\.sat\.\w+\.\w+(\.b32)?|\w+(\.relu)?(\.satfinite)?\.f16(x2)?\.f32|rs\S*) "
+    ),
+}
+#: What ptxas refuses and we take.
+STRICT = {
+    "a constant for tf32": re.compile(r"^cvt\S*\.tf32\S* r0, [\d.]"),
+    "registers of f32 for tf32, which the manual has in b32": re.compile(r"^cvt\S*\.tf32\S* f\d"),
+    "a constant instead of a predicate, which others but bfloat16 may have": re.compile(
+        r"^setp?\S*\.bf16\S* .*, -?\d+;"
+    ),
+    "variables without their space, where the manual wants a generic address": re.compile(
+        r"^(prefetchu\S* \[sha|prefetch\.tensormap \[|mapa\S* \w+, con)"
+    ),
+}
+
+
+def target_of(spelling: Spelling) -> str:
+    """A target that has the spelling, and as much else as can be."""
+    if spelling.row.only:
+        return f"{spelling.row.only[0][:-1]}a"
+    return "90a" if needs(spelling)[1] <= 90 else "100a"
+
+
+@pytest.fixture(scope="module")
+def misses() -> dict[str, tuple[str, Spelling]]:
+    """Near misses of all rows that this ptxas knows, by their text, with the kind of the change."""
+    found: dict[str, tuple[str, Spelling]] = {}
+    for row in rows():
+        if row.removed is None and row.since <= ptxas_version():
+            found.update(near_misses(row, COUNT))
+    return found
+
+
+def test_near_misses(misses: dict[str, tuple[str, Spelling]], tmp_path: Path) -> None:
+    different: dict[str, str] = {}
+    listed: Counter[str] = Counter()
+    groups: dict[str, list[str]] = {}
+    for text, (_, spelling) in misses.items():
+        groups.setdefault(target_of(spelling), []).append(text)
+    for target, group in groups.items():
+        theirs = refused_by_ptxas(group, ptxas_version(), target, tmp_path)
+        ours = refused_by_us(group, ptxas_version(), target)
+        for text in group:
+            if theirs.get(text) == "crash" or (text in ours) == (text in theirs):
+                continue
+            patterns = LAX if text in ours else STRICT
+            reason = next((reason for reason, pattern in patterns.items() if pattern.search(text)), None)
+            if reason is None:
+                said = f"we say {ours[text]!r}" if text in ours else f"ptxas says {theirs[text]!r}"
+                different[text] = f"{misses[text][0]}: {said}"
+            else:
+                listed[reason] += 1
+    print(f"{len(misses)} near misses, {sum(listed.values())} listed differences", listed)
+    assert not different, "\n".join(f"{text}  {said}" for text, said in different.items())

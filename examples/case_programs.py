@@ -132,6 +132,23 @@ def histogram(entry: str, n: int, grid: int, rng: np.random.Generator) -> Progra
     return Program((launch,), ((bins, exactly(np.bincount(data, minlength=256).astype(np.uint32))),))
 
 
+def cluster_histogram(n: int, grid: int, rng: np.random.Generator) -> Program:
+    data = np.minimum(rng.geometric(0.008, n), 1023).astype(np.uint16)
+    bins = np.zeros(1024, np.uint32)
+    launch = Launch("cluster_histogram", grid, 96, (np.int32(n), data, bins))
+    return Program((launch,), ((bins, exactly(np.bincount(data, minlength=1024).astype(np.uint32))),))
+
+
+def cluster_sum(n: int, clusters: int, rng: np.random.Generator) -> Program:
+    """Of small whole numbers, whose sum does not depend on the order."""
+    values, sums = rng.integers(-99, 99, n).astype(np.float32), blank(clusters)
+    threads = 96
+    owner = np.arange(n) // (8 * threads) % clusters
+    expected = np.bincount(owner, weights=values, minlength=clusters).astype(np.float32)
+    launch = Launch("cluster_sum", 8 * clusters, threads, (np.int32(n), values, sums))
+    return Program((launch,), ((sums, exactly(expected)),))
+
+
 def heat(entry: str, width: int, height: int, rng: np.random.Generator) -> Program:
     """Two steps, there and back between two fields."""
     field, other = floats(rng, height, width), blank((height, width))

@@ -102,6 +102,8 @@ CASES: list[Case] = [
         for entry in ("histogram_global", "histogram_shared")
         for n in (10, 1500)
     ),
+    *(cuda("cluster", f"cluster_histogram-{n}", programs.cluster_histogram, n, 8) for n in (10, 2500)),
+    *(cuda("cluster", f"cluster_sum-{n}", programs.cluster_sum, n, 2) for n in (10, 2500)),
     *(
         cuda("stencil", f"{entry}-{width}x{height}", programs.heat, entry, width, height)
         for entry in ("heat_step", "heat_step_shared")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import floats
+from .clusters import rank_of
 from .integers import mask, signed
 from .memory import WINDOWS
 from .operands import Builder, Step
@@ -36,11 +37,14 @@ def cvta(b: Builder) -> Step:
 def isspacep(b: Builder) -> Step:
     space = b.space()
     x, put = b.get(1, 64), b.put(0, 1)
+    anywhere = "shared::cluster" in b.statement.modifiers
 
     def step(t: Thread) -> None:
         actual, _ = t.resolve(space="generic", address=x(t))
         if actual == "global" and t.cta.machine.is_constant(x(t)):
             actual = "const"
+        if actual == space == "shared" and not anywhere:
+            actual = "shared" if rank_of(x(t)) == t.cta.rank else "another CTA"
         put(t, int(actual == space))
 
     return step

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from . import floats, matrices
+from .clusters import cluster_step
 from .integers import mask, signed
 from .matrices import MATRIX_NAMES
 from .memory import OracleError
@@ -67,7 +68,7 @@ def build(b: Builder) -> Callable[[Thread], None]:
         if b.mods[0] == "warp":
             return warp_step(b, 0, [], [], lambda waits: {lane: () for lane in waits})
         if b.mods[0] == "cluster":
-            raise b.fail("the oracle runs no clusters")
+            return cluster_step(b)
         return barrier_step(b)
     if base in MATRIX_NAMES:
         return matrices.build(b, lambda b, gets, puts, exchange: warp_step(b, -1, gets, puts, exchange))

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
+from .clusters import Cluster
 from .control import CONTROL, Control, exchange
 from .exchange import is_exchange
 from .integers import mask
@@ -59,6 +61,7 @@ class Machine:
         symbols: Mapping[str, bytes],
         quantum: int,
         budget: int,
+        cluster: tuple[int, int, int] | None = None,
     ) -> None:
         self.module, self.grid, self.block = module, grid, block
         self.dynamic_shared: int = shared_bytes
@@ -70,6 +73,9 @@ class Machine:
         if entry not in module.functions or not module.functions[entry].defined:
             raise OracleError(f"no entry named {entry!r}")
         self.entry = module.functions[entry]
+        self.explicit = bool(cluster or self.entry.cluster)
+        self.cluster: tuple[int, ...] = cluster or (*self.entry.cluster, 1, 1, 1)[:3]
+        self.clusters = tuple(count // size for count, size in zip(grid, self.cluster, strict=True))
         self.function_addresses = {name: FUNCTION_ADDRESS + 16 * i for i, name in enumerate(module.functions)}
         self.functions_at = {address: module.functions[n] for n, address in self.function_addresses.items()}
         self.layouts: dict[str, Layout] = {}
@@ -212,8 +218,20 @@ class Machine:
             if plan.ends_block:
                 t.path.append((plan.statement.block, GOTO, pc))
 
-    def make_cta(self, index: tuple[int, int, int], parameters: bytes) -> Cta:
-        cta = Cta(self, index, bytearray(self.static_shared + self.dynamic_shared))
+    def make_cluster(self, index: tuple[int, int, int], parameters: bytes) -> Cluster:
+        cluster = Cluster(index)
+        width, height, depth = self.cluster
+        for rank, (z, y, x) in enumerate(product(range(depth), range(height), range(width))):
+            i, j, k = (
+                n * size + inner for n, size, inner in zip(index, self.cluster, (x, y, z), strict=True)
+            )
+            shared = bytearray(self.static_shared + self.dynamic_shared)
+            cluster.ctas.append(
+                self.make_cta(Cta(self, (i, j, k), shared, cluster, rank, (x, y, z)), parameters)
+            )
+        return cluster
+
+    def make_cta(self, cta: Cta, parameters: bytes) -> Cta:
         layout = self.layouts[self.entry.name]
         width, height, depth = self.block
         for number in range(width * height * depth):
@@ -222,31 +240,31 @@ class Machine:
             thread = Thread(cta, number, tid, [frame], bytearray(parameters.ljust(layout.param, b"\0")))
             thread.local = bytearray(layout.local)
             if self.by_thread is not None:
-                thread.own = self.by_thread[index, tid] = OwnCounts()
+                thread.own = self.by_thread[cta.index, tid] = OwnCounts()
             cta.threads.append(thread)
         cta.warps = [cta.threads[i : i + 32] for i in range(0, len(cta.threads), 32)]
         cta.alive = [len(warp) for warp in cta.warps]
         return cta
 
     def run(self, parameters: bytes, replay: Replay) -> None:
-        """All CTAs in index order; one that does not end in its turn makes room for the next ones."""
+        """All clusters in index order; one that does not end in its turn makes room for the next ones."""
         self.plan(self.entry)
-        width, height, depth = self.grid
+        width, height, depth = self.clusters
         waiting = deque((x, y, z) for z in range(depth) for y in range(height) for x in range(width))
-        resident: deque[Cta] = deque()
+        resident: deque[Cluster] = deque()
         while waiting or resident:
             if waiting:
-                resident.append(self.make_cta(waiting.popleft(), parameters))
+                resident.append(self.make_cluster(waiting.popleft(), parameters))
             for _ in range(len(resident)):
-                cta = resident.popleft()
+                cluster = resident.popleft()
                 turns, alive = 0, True
                 while alive and turns < 8:
-                    alive = cta.step()
+                    alive = cluster.step()
                     turns += 1
                 if alive:
-                    resident.append(cta)
+                    resident.append(cluster)
                     continue
-                for warp in cta.warps:
+                for warp in (warp for cta in cluster.ctas for warp in cta.warps):
                     replay.warp(self.entry.name, [thread.path for thread in warp])
 
 

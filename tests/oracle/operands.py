@@ -60,19 +60,19 @@ SPECIAL: dict[str, Get] = {
     "%dynamic_smem_size": lambda t: t.cta.machine.dynamic_shared,
     "%total_smem_size": lambda t: len(t.cta.shared),
     "%aggr_smem_size": lambda t: len(t.cta.shared),
-    "%cluster_ctarank": lambda t: 0,
-    "%cluster_nctarank": lambda t: 1,
-    "%is_explicit_cluster": lambda t: 0,
+    "%cluster_ctarank": lambda t: t.cta.rank,
+    "%cluster_nctarank": lambda t: len(t.cta.cluster.ctas),
+    "%is_explicit_cluster": lambda t: int(t.cta.machine.explicit),
 }
 for _name, _read in {
     "%tid": lambda t: t.tid,
     "%ntid": lambda t: t.cta.machine.block,
     "%ctaid": lambda t: t.cta.index,
     "%nctaid": lambda t: t.cta.machine.grid,
-    "%clusterid": lambda t: t.cta.index,
-    "%nclusterid": lambda t: t.cta.machine.grid,
-    "%cluster_ctaid": lambda t: (0, 0, 0),
-    "%cluster_nctaid": lambda t: (1, 1, 1),
+    "%clusterid": lambda t: t.cta.cluster.index,
+    "%nclusterid": lambda t: t.cta.machine.clusters,
+    "%cluster_ctaid": lambda t: t.cta.within,
+    "%cluster_nctaid": lambda t: t.cta.machine.cluster,
 }.items():
     SPECIAL.update({f"{_name}.{axis}": get for axis, get in _vector(_read).items()})
 
@@ -150,6 +150,8 @@ class Builder:
                 return lambda t: (t.frame.local_base + offset) & bits
             if target.space == "param":
                 return lambda t: (t.frame.param_base + offset) & bits
+            if target.space == "shared":
+                return lambda t: (t.cta.rank << 24) + offset & bits
             return lambda t: offset & bits
         if symbol.name in SPECIAL:
             read = SPECIAL[symbol.name]

@@ -94,8 +94,14 @@ class Reader(Cursor):
             known.variables = function.variables
             self.function = function = known
         while self.peek() not in ("{", ";"):
-            if self.take() == ".pragma":
+            word = self.take()
+            if word == ".pragma":
                 self.skip_past(";")
+            elif word == ".reqnctapercluster":
+                numbers = [integer(self.take())]
+                while self.accept(","):
+                    numbers.append(integer(self.take()))
+                function.cluster = tuple(numbers)
         if not self.accept(";"):
             function.defined = True
             self.pending = []

@@ -80,20 +80,21 @@ class Result:
 def run(ptx: str, entry: str, grid: Dims, block: Dims, args: Sequence[Argument], shared_bytes: int = 0, *,
         reachable: Sequence[Buffer] = (), symbols: Mapping[str, bytes] | None = None,
         quantum: int = 2000,
-        max_instructions: int = 5_000_000, by_thread: bool = False) -> Result:  # fmt: skip
+        max_instructions: int = 5_000_000, by_thread: bool = False, cluster: Dims | None = None) -> Result:  # fmt: skip
     """Run a kernel.
 
     ``grid`` and ``block`` are ints or up to three ints. ``args`` are :class:`Buffer` objects (changed in
     place), NumPy scalars, ``bytes`` for structures, Python numbers or ``None`` for a null pointer.
     ``reachable`` are buffers that the kernel finds through pointers in memory, ``symbols`` the initial bytes
     of module variables. ``quantum`` is the number of instructions a thread runs before it makes room for the
-    next, ``max_instructions`` the most that one thread may run. ``by_thread`` counts each thread by itself too.
+    next, ``max_instructions`` the most that one thread may run; ``cluster`` is the shape of clusters, if not the
+    kernel's own. ``by_thread`` counts each thread by itself too.
 
     Raises :class:`OracleError` for a kernel that goes wrong, :class:`PtxError` for text it cannot read.
     """
     module = parse(ptx)
     machine = Machine(module, entry, three(grid), three(block), shared_bytes, symbols or {}, quantum,
-                      max_instructions)  # fmt: skip
+                      max_instructions, None if cluster is None else three(cluster))  # fmt: skip
     if by_thread:
         machine.by_thread = {}
     buffers = [argument for argument in args if isinstance(argument, Buffer)]

@@ -115,6 +115,7 @@ class Function:
     registers: int = 0
     variables: list[Variable] = field(default_factory=list)
     defined: bool = False
+    cluster: tuple[int, ...] = ()  # .reqnctapercluster
 
 
 @dataclass

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .clusters import Cluster, ClusterWait, shared_of
 from .exchange import BarrierWait, WarpWait, settle_barrier, settle_unmasked, settle_warp
 from .integers import mask
 from .memory import OracleError, window_of
@@ -50,7 +51,7 @@ class Thread:
     carry: int = 0
     steps: int = 0
     done: bool = False
-    waiting: WarpWait | BarrierWait | None = None
+    waiting: WarpWait | BarrierWait | ClusterWait | None = None
     path: list[tuple[int, int, object]] = field(default_factory=list)  # (block, how it ended, where to)
     own: OwnCounts | None = None
 
@@ -72,8 +73,10 @@ class Thread:
         space, offset = self.resolve(space, address)
         if space in ("global", "const"):
             return self.cta.machine.map.find(offset, size)
-        memory = {"shared": self.cta.shared, "local": self.local, "param": self.param}[space]
         offset &= mask(32)
+        memory = {"local": self.local, "param": self.param}.get(space)
+        if memory is None:
+            memory, offset = shared_of(self, offset)
         if offset + size > len(memory):
             raise OracleError(f"{space} memory ends at {len(memory)}: {size} bytes at {offset} are outside")
         return memory, offset
@@ -120,6 +123,7 @@ class Thread:
         for number in list(self.cta.barriers):
             if number in self.cta.barriers:
                 settle_barrier(self.cta, number)
+        self.cta.cluster.settle()
 
 
 @dataclass(eq=False)
@@ -127,13 +131,16 @@ class Cta:
     machine: Machine
     index: tuple[int, int, int]
     shared: bytearray
+    cluster: Cluster
+    rank: int
+    within: tuple[int, int, int]  # its place in the cluster
     threads: list[Thread] = field(default_factory=list)
     warps: list[list[Thread]] = field(default_factory=list)
     alive: list[int] = field(default_factory=list)  # threads of each warp that have not ended
     barriers: dict[int, Any] = field(default_factory=dict)
 
     def step(self) -> bool:
-        """Let every thread that can run do so once; returns whether threads remain."""
+        """Let every thread that can run do so once; returns whether one did."""
         moved = False
         for thread in self.threads:
             if not thread.done and thread.waiting is None:
@@ -142,10 +149,4 @@ class Cta:
         if not moved:
             for warp in self.warps:
                 moved |= settle_unmasked(warp)
-        left = [thread for thread in self.threads if not thread.done]
-        if left and not moved:
-            stuck = ", ".join(
-                f"{t.tid} at line {t.frame.function.code[t.frame.pc - 1].line}" for t in left[:4]
-            )
-            raise OracleError(f"deadlock: {len(left)} threads wait for what cannot come: {stuck}")
-        return bool(left)
+        return moved

@@ -59,7 +59,7 @@ def write_parameter(to: BlockWriter, instruction: Instruction) -> None:
             _check_range(instruction, base, operand.offset, kind.bytes * count)
             values = [read_words(to, base, offset, kind) for offset in offsets]
         else:
-            values = [_indexed_parameter(to, instruction, operand, offset, kind) for offset in offsets]
+            raise Unsupported(f"{instruction.opcode} of an absolute address", span=instruction.span)
         to.assign(instruction, values, guard)
         return
     if not isinstance(base, Variable) or base in kernel.params:
@@ -95,12 +95,6 @@ def _kernel_parameter(to: BlockWriter, offset: int, kind: ScalarType) -> NativeV
     cell = to.frame.field("%params", offset)
     text = to.writer.op(f"load {scalar_ll(kind)}, ptr {cell}, align 1, !invariant.load !0")
     return to.value(kind, text, True)
-
-
-def _indexed_parameter(
-    to: BlockWriter, instruction: Instruction, operand: Address, offset: int, kind: ScalarType
-) -> NativeValue:
-    raise Unsupported(f"{instruction.opcode} through a register", span=instruction.span)
 
 
 def read_words(to: BlockWriter, variable: Variable, offset: int, kind: ScalarType) -> NativeValue:

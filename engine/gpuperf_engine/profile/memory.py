@@ -63,6 +63,8 @@ def memory_totals(sites: tuple[SiteProfile, ...]) -> Memory:
     total: Counter[str] = Counter()
     accesses: Counter[str] = Counter()
     for site in sites:
+        if site.space == "param":
+            continue
         kind = "atomic" if site.kind in ("atomic", "reduction") else site.kind
         elsewhere = "const" if site.space == "const" else "global"
         lanes = {"shared": site.shared_lanes, "local": site.local_lanes, elsewhere: site.other_lanes}

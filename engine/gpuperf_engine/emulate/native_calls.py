@@ -15,7 +15,6 @@ from ..flow.operands import formal_register, matched
 from ..isa.frame import extend
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import (
-    Address,
     CallTarget,
     Function,
     Immediate,

@@ -14,6 +14,7 @@ from pathlib import Path
 from gpuperf_engine.errors import PtxError
 from gpuperf_engine.isa.selectors import SELECTORS, bound, select
 from gpuperf_engine.isa.table import OperandForm, Row, Spelling, lookup
+from gpuperf_engine.isa.types import ScalarType, scalar_type
 
 PTXAS = shutil.which("ptxas")
 
@@ -73,6 +74,15 @@ def decorated(form: OperandForm, text: str, spelling: Spelling) -> str:
     """An operand with the sign and the part that the spelling has bound to it."""
     negated, part = bound(spelling, form.name) if form.selector or form.negatable else (False, "")
     return f"{'-' * negated}{text}{'.' * bool(part)}{part}"
+
+
+def before_sources(spelling: Spelling) -> list[ScalarType]:
+    """What a meaning gets before its operands: addresses that it only computes with, and a zero if it has no source."""
+    if spelling.effect:
+        return []
+    if all(form.role == "destination" for form in spelling.operands):
+        return [scalar_type("u32")]
+    return [scalar_type("u64") for form in spelling.operands if form.role == "address"]
 
 
 def instruction_text(spelling: Spelling) -> str:

@@ -32,6 +32,8 @@ class Probe:
         written: list[str] = []
         for form in spelling.operands:
             items = [self._item(form, generator) for _ in range(form.vector)]
+            if form.role == "address":
+                items = [f"[{items[0]}+4]"]
             text = items[0] if form.vector == 1 else "{" + ", ".join(items) + "}"
             text = decorated(form, text, spelling)
             if form.pair:

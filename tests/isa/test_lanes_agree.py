@@ -13,7 +13,7 @@ from gpuperf_engine.isa.model import Row, Spelling
 from gpuperf_engine.isa.table import rows
 from gpuperf_engine.isa.types import ScalarType, scalar_type
 
-from .assembler import spellings
+from .assembler import before_sources, spellings
 from .reference import LAYOUTS, PRED, Exact
 
 LANES = 16
@@ -29,6 +29,7 @@ def source_types(spelling: Spelling) -> list[tuple[ScalarType, bool]]:
     if spelling.effect:
         return [(spelling.type or PRED, False)] * (3 if "cas" in spelling.opcode else 2)
     found = [(form.type or PRED, form.constant) for form in spelling.sources for _ in range(form.vector)]
+    found = [(kind, False) for kind in before_sources(spelling)] + found
     found += [(PRED, False)] * spelling.reads_carry
     return found + [(scalar_type("u32"), False)] * spelling.reads_rank
 

@@ -17,7 +17,7 @@ from gpuperf_engine.isa.spaces import WINDOWS
 from gpuperf_engine.isa.table import check_available, instruction, lookup, rows
 from gpuperf_engine.isa.types import SCALAR_TYPES, scalar_type
 
-from .assembler import spellings
+from .assembler import before_sources, spellings
 from .reference import PRED, Exact, run
 
 
@@ -159,9 +159,11 @@ def test_row(row: Row) -> None:
 
 def _check_types(spelling: Spelling, generator: random.Random) -> None:
     forms = [form for form in spelling.sources for _ in range(form.vector)]
-    types = [form.type or PRED for form in forms] + [PRED] * spelling.reads_carry
+    first = before_sources(spelling)
+    types = [*first, *(form.type or PRED for form in forms)] + [PRED] * spelling.reads_carry
     types += [scalar_type("u32")] * spelling.reads_rank
-    constants = [form.constant for form in forms] + [False] * (spelling.reads_carry + spelling.reads_rank)
+    constants = [False] * len(first) + [form.constant for form in forms]
+    constants += [False] * (spelling.reads_carry + spelling.reads_rank)
     expected = [form.type for form in spelling.destinations for _ in range(form.vector)]
     expected += [PRED] * (spelling.writes_carry or spelling.row.checked is not None)
     moves = spelling.moves

@@ -36,6 +36,9 @@ _U32 = scalar_type("u32")
 
 def _sources(run: ClassRun, to: Prepare, instruction: Instruction) -> list[Callable[[State], Value | int]]:
     found: list[Callable[[State], Value | int]] = []
+    given = [form.role for form in instruction.spelling.operands if form.role != "destination"]
+    if not instruction.effect and (not given or "address" in given):
+        raise Refusal("the control flow depends on it")  # a cache policy
     for form, operand in value_sources(instruction):
         number = getattr(operand, "value", None)
         if form.constant and isinstance(number, int):

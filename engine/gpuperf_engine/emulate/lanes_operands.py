@@ -204,12 +204,30 @@ def value_sources(instruction: Instruction) -> list[tuple[OperandForm, Operand]]
 def sources(to: Prepare, instruction: Instruction) -> list[Callable[[LanesWarp], LaneValue | int]]:
     """Readers of the value operands in the order that ``evaluate`` wants; integer constants are given as ``int``."""
     found: list[Callable[[Any], LaneValue | int]] = []
+    if not instruction.effect:
+        found += _addresses(to, instruction)
     for form, operand in value_sources(instruction):
         if form.constant and isinstance(operand, Immediate):
             found.append(lambda warp, number=operand.value: number)  # type: ignore[misc]
         else:
             found.append(reader(to, operand, form.type))
     return found
+
+
+def _addresses(to: Prepare, instruction: Instruction) -> list[Reader]:
+    """What meanings get before the value operands: addresses that are only computed with, or a zero if they have no source."""
+    from .lanes_memory import address_reader
+
+    forms = instruction.spelling.operands
+    if all(form.role == "destination" for form in forms):
+        zero = integer(0, _U32)
+        return [lambda warp: zero]
+    space = instruction.spelling.space or "generic"
+    return [
+        address_reader(to, operand, space)
+        for form, operand in matched(instruction)
+        if form.role == "address" and isinstance(operand, Address)
+    ]
 
 
 def destinations(instruction: Instruction) -> list[Destination]:

@@ -14,6 +14,7 @@ from ..isa.frame import evaluate, extend, has_meaning
 from ..isa.types import ScalarType, scalar_type
 from ..isa.words import Value
 from ..ptx.syntax import (
+    Address,
     Function,
     Guard,
     Immediate,
@@ -33,7 +34,7 @@ from .native_exchange import write_exchange
 from .native_flow import write_terminator
 from .native_layout import Context, Event, State, Status
 from .native_mbarrier import write_mbarrier, write_wait
-from .native_memory import write_memory
+from .native_memory import address_value, write_memory
 from .native_special import read_rank, read_special, variable_address
 from .native_stack import write_stack
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
@@ -166,8 +167,13 @@ class BlockWriter:
     def sources(self, instruction: Instruction) -> list[NativeValue]:
         """The value operands in the order that ``evaluate`` wants."""
         found: list[NativeValue] = []
+        plain = not instruction.effect
+        if plain and all(form.role == "destination" for form in instruction.spelling.operands):
+            found.append(self.constant(0, scalar_type("u32")))  # to make constants from
         for form, operand in matched(instruction):
-            if form.role in ("source", "predicate_source"):
+            if plain and form.role == "address" and isinstance(operand, Address):
+                found.append(_native(address_value(self, operand, 0).convert(scalar_type("u64"))))
+            elif form.role in ("source", "predicate_source"):
                 for element in operand.elements if isinstance(operand, Vector) else (operand,):
                     found.append(self.source(element, form.type))
         return found

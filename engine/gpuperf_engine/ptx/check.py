@@ -17,7 +17,7 @@ from ..isa.table import OperandForm, Spelling
 from ..isa.types import SCALAR_TYPES, ScalarType
 from .text import quoted
 
-__all__ = ["Shape", "agree", "chosen", "explain", "fits", "wrong_alignment"]
+__all__ = ["Shape", "agree", "chosen", "explain", "fits"]
 
 #: ``(kind, …)``. The kinds: ``register type``, ``special type narrows``, ``integer``, ``f32``, ``f64``, ``symbol space``,
 #: ``function``, ``address space-or-None base-type-or-None [further operands]``, ``vector shape…``, ``pair shape shape``,
@@ -28,8 +28,6 @@ Shape = tuple[Any, ...]
 _DISCARDABLE = frozenset(["atomic", "async_copy", "mbarrier", "texture", "call"])
 #: The manual's readers of special registers.
 _READERS = frozenset(["mov", "cvt"])
-#: bytes, of ``alloca``
-_MOST_ALIGNMENT = 1 << 23
 _CONSTANTS = frozenset(["integer", "f32", "f64"])
 
 
@@ -123,7 +121,7 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
             return f"{form.name} is one value, found {explain(shape)}"
         if len(shape) - 1 != form.vector:
             return f"{form.name} has {form.vector} elements, found {len(shape) - 1}"
-        if spelling.effect in ("load", "store") and all(element == ("sink",) for element in shape[1:]):
+        if all(element == ("sink",) for element in shape[1:]):
             return f"{form.name} needs an element other than '_'"
         for element in shape[1:]:
             reason = _scalar(spelling, form, element)
@@ -146,7 +144,7 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
         if selector.accepts.fullmatch(shape[1]) is None:
             return f"{name} takes {selector.text}, found '.{shape[1]}'"
         return _scalar(spelling, form, shape[2])
-    if form.register and kind not in ("register", "sink"):
+    if form.register and kind != "register":
         return f"{name} must be a register, found {explain(shape)}"
     if kind == "not":
         if form.role != "predicate_source" or type is None or not type.is_predicate:
@@ -269,10 +267,3 @@ def explain(shape: Shape) -> str:
         "sink": "'_'",
         "call": "a call",
     }[kind]
-
-
-def wrong_alignment(align: int) -> str:
-    """Why an alignment is not accepted, or ``""``."""
-    if align <= 0 or align & (align - 1):
-        return f"an alignment of {align} is no power of two"
-    return f"an alignment of {align:,} is more than {_MOST_ALIGNMENT:,}" if align > _MOST_ALIGNMENT else ""

@@ -11,13 +11,13 @@ from ..isa.table import Spelling, check_available, lookup
 from ..source import SourcePosition, Span
 from . import raw, shapes
 from .calls import call_target, simple_call
-from .check import Shape, chosen, fits, wrong_alignment
+from .check import Shape, chosen, fits
 from .declare import Grammar, declaration_of, variables
 from .headers import prototype_of
 from .locations import FILE, LOC, file_entry
 from .operands import Operands, check_constants, narrow
 from .scopes import Names, Scope, Table
-from .syntax import Function, Guard, Immediate, Instruction, LabelOperand
+from .syntax import Function, Guard, Instruction, LabelOperand
 from .text import Text, quoted, shorten
 
 if TYPE_CHECKING:
@@ -264,8 +264,6 @@ class _Body:
         effect = spelling.effect
         if effect == "branch" or effect == "indirect_branch":
             self.branches.append((instruction, self.names.scope))
-        elif effect == "stack":
-            _check_alignment(operands, spelling)
         instructions.append(instruction)
 
     def _by_grammar(self, start: int, end: int, operands: list[Any], keys: list[Shape]) -> str:
@@ -385,9 +383,3 @@ def _split(rest: str) -> list[str]:
         for closing in "]})":
             depth -= piece.count(closing)
     return pieces
-
-
-def _check_alignment(operands: list[Any], spelling: Spelling) -> None:
-    for operand, form in zip(operands, spelling.operands):
-        if form.constant and isinstance(operand, Immediate) and (wrong := wrong_alignment(operand.value)):
-            raise PtxError(f"{spelling.opcode}: {wrong}", span=operand.span)

@@ -146,8 +146,9 @@ declare(
     **HINT,
 )
 declare(
-    "prefetch.global.level [a]",
+    "prefetch{.space}.level [a]",
     "Brings a cache line into L2 with that priority.",
+    space="global",
     level="L2::evict_last L2::evict_normal",
     since=(7, 4),
     target=80,
@@ -164,7 +165,7 @@ declare(
 declare("prefetchu.L1 [a]", "Brings a cache line into the uniform cache.", since=(2, 0), target=20, **HINT)
 declare(
     "discard{.space}.L2 [a], size:imm",
-    "Drops a cache line; its contents become undefined.",
+    "Drops a cache line; its contents become undefined (here they stay).",
     constants=LINE,
     space="global",
     since=(7, 4),
@@ -179,35 +180,4 @@ declare(
     since=(7, 4),
     target=80,
     **HINT,
-)
-
-POLICY: dict[str, Any] = {
-    "category": "misc",
-    "unit": "alu",
-    "effect": "hint",
-    "since": (7, 4),
-    "target": 80,
-    "primary": "L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged",
-    "secondary": "L2::evict_first L2::evict_unchanged",
-}
-declare(
-    "createpolicy.fractional.primary{.secondary}.b64 d{, fraction:f32}",
-    "A cache policy; its bits mean nothing here.",
-    constants={"fraction": (lambda part: 0 < part <= 1, "more than 0, at most 1")},
-    **POLICY,
-)
-declare(
-    "createpolicy.range{.space}.primary{.secondary}.b64 d, [a], primary_size:u32, total_size:u32",
-    "A cache policy; its bits mean nothing here.",
-    space="global",
-    **POLICY,
-)
-declare(
-    "createpolicy.cvt.L2.b64 d:u64, a:u64",
-    "A cache policy; its bits mean nothing here.",
-    category="misc",
-    unit="alu",
-    effect="hint",
-    since=(7, 4),
-    target=80,
 )

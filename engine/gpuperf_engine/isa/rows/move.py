@@ -13,12 +13,13 @@ from ..table import Modifier, instruction
 from ..types import scalar_type
 from ..words import Value, concat, minimum, split
 
-SCALARS = "pred b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
+SCALARS = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
 #: Pieces that a mov packs or unpacks: type, elements, element.
 PACKINGS = (("b16", 2, "b8"), ("b32", 2, "b16"), ("b32", 4, "b8"), ("b64", 2, "b32"), ("b64", 4, "b16"))
 
 
 @instruction("mov.type d, a", type="b128", category="move", unit="alu", since=(8, 3), target=70)
+@instruction("mov.pred d, {!}a", category="move", unit="alu")
 @instruction("mov.type d, a", type=SCALARS, category="move", unit="alu")
 def mov(a: Value) -> Value:
     """a: a register, constant, special register, or the address of a variable or function in its space."""
@@ -34,7 +35,7 @@ def _fits(modifiers: Mapping[str, Modifier]) -> str:
     "mov.vec.type d*vec, a*vec",
     vec="v2 v4",
     valid=_fits,
-    type=SCALARS.replace("pred ", ""),
+    type=SCALARS,
     category="move",
     unit="alu",
 )
@@ -162,6 +163,21 @@ def isspacep(a: Value, rank: Value, *, space: str) -> Value:
     for window in inside[1:]:
         windows = windows | window
     return ~windows
+
+
+@instruction(
+    "isspacep.space p:pred, a:u32",
+    space=SPACES,
+    category="compare_select",
+    unit="alu",
+    since=(2, 0),
+    target=20,
+    requires=NEEDS,
+    reads_rank=True,
+)
+def isspacep_short(a: Value, rank: Value, *, space: str) -> Value:
+    """Whether a, a generic address of 32 bits, lies in the window of the space."""
+    return isspacep(a.convert(scalar_type("u64")), rank, space=space)
 
 
 def _within(a: Value, space: str) -> Value:

@@ -19,11 +19,20 @@ STACK: dict[str, Any] = {
     "since": (7, 3),
     "target": 52,
 }
-#: bytes: alignment of what is allocated in any case (manual, ``alloca``)
-LEAST_ALIGNMENT = 8
+#: bytes: alignment of what is allocated in any case, and the largest that can be asked for (manual, ``alloca``)
+LEAST_ALIGNMENT, MOST_ALIGNMENT = 8, 1 << 23
 
 
-@instruction("alloca.type d, size{, align:imm}", **STACK)
+@instruction(
+    "alloca.type d, size{, align:imm}",
+    constants={
+        "align": (
+            lambda align: 0 < align <= MOST_ALIGNMENT and int(align).bit_count() == 1,
+            f"a power of two, at most {MOST_ALIGNMENT:,}",
+        )
+    },
+    **STACK,
+)
 def alloca(size: Value, align: Value | int, pointer: Value | None = None) -> Value:
     """The address in local memory of so many bytes, freed by stackrestore and where the function returns."""
     if isinstance(align, Value):

@@ -137,7 +137,7 @@ def redux_float(a: Value, b: Value, *, op: str, abs: bool | None, NaN: bool | No
 
 declare("activemask.b32 d", "The mask of active lanes.", unit="alu", **{**SYNC, "since": (6, 2)})
 declare(
-    "elect.sync d:b32|p:pred, membermask:u32",
+    "elect.sync d:b32|p:pred%, membermask:u32",
     "The lowest member lane, and whether it is this one.",
     unit="alu",
     **{**SYNC, "since": (8, 0), "target": 90},

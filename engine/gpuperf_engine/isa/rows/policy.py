@@ -1,0 +1,71 @@
+"""Cache policies (manual: ``createpolicy``). Their bits, which the manual leaves open, are those that ptxas 13 computes; nothing here
+reads them, as the loads and stores that take them do the same with any.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..table import instruction
+from ..types import scalar_type
+from ..words import Value, clz, maximum, minimum, select
+
+U32, B64 = scalar_type("u32"), scalar_type("b64")
+POLICY: dict[str, Any] = {"category": "misc", "unit": "alu", "since": (7, 4), "target": 80}
+PRIORITIES = {"L2::evict_unchanged": 0, "L2::evict_first": 1, "L2::evict_last": 2, "L2::evict_normal": 3}
+LEVELS: dict[str, Any] = {
+    "primary": "L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged",
+    "secondary": "L2::evict_first L2::evict_unchanged",
+}
+
+
+def _levels(primary: str, secondary: str | None) -> int:
+    """The bits of both priorities, in the upper half of a policy."""
+    return PRIORITIES[primary] << 25 | PRIORITIES[secondary or "L2::evict_unchanged"] << 24
+
+
+def _upper(word: Value) -> Value:
+    return word.convert(B64) << 32
+
+
+@instruction(
+    "createpolicy.fractional.primary{.secondary}.b64 d, fraction:f32",
+    constants={"fraction": (lambda part: 0 < part <= 1, "more than 0, at most 1")},
+    **LEVELS,
+    **POLICY,
+)
+def fractional(fraction: Value, *, primary: str, secondary: str | None) -> Value:
+    """A cache policy: the primary priority for this part of the cache lines, the secondary for the others."""
+    sixteenths = fraction.mul(15.989999771118164).convert(U32, rounding="rzi") & 15
+    return _upper((sixteenths << 20) | (0x10000000 | _levels(primary, secondary)))
+
+
+@instruction("createpolicy.fractional.primary{.secondary}.b64 d", **LEVELS, **POLICY)
+def whole(zero: Value, *, primary: str, secondary: str | None) -> Value:
+    """A cache policy: the primary priority for all cache lines."""
+    return _upper(zero | (0x10F00000 | _levels(primary, secondary)))
+
+
+@instruction(
+    "createpolicy.range{.space}.primary{.secondary}.b64 d, [a], primary_size:u32, total_size:u32",
+    space="global",
+    **LEVELS,
+    **POLICY,
+)
+def ranged(a: Value, primary_size: Value, total_size: Value, *, primary: str, secondary: str | None) -> Value:
+    """A cache policy: the primary priority for the first bytes from a on, the secondary for the rest of the total."""
+    shift = maximum(32 - clz(total_size - 1), 19) - 7
+    first = a >> shift
+    last = (a + ((primary_size.constant(1, U32) << shift) - 1 + primary_size).convert(a.type)) >> shift
+    count = minimum(last - first, 127).convert(U32)
+    place = first.convert(U32) & 127
+    made = ((shift - 12) << 20) | (place << 12) | (count << 5) | (0x18000000 | _levels(primary, secondary))
+    return _upper(select(total_size.compare("eq", 0), made.constant(0x18000000, U32), made))
+
+
+@instruction("createpolicy.cvt.L2.b64 d:u64, a:u64", **POLICY)
+def converted(a: Value) -> Value:
+    """The cache policy of an access property of the CUDA API, which has the same bits."""
+    return a

@@ -157,7 +157,24 @@ def test_row(row: Row) -> None:
             _check_types(spelling, generator)
 
 
+def _check_elements(spelling: Spelling, generator: random.Random) -> None:
+    """Of a product of matrices in shared memory: numbers of one type from words, and the elements of D from those."""
+    word = Exact(generator.getrandbits(32), scalar_type("b32"))
+    a, b = (evaluate(spelling, [what, word]) for what in (0, 1))
+    assert len({number.type for number in (*a, *b)}) == 1
+    half = spelling.operands[0].type == scalar_type("b32")
+    kind = scalar_type("f16") if half else spelling.operands[0].type
+    assert kind is not None
+    deep = 2 if any(form.name == "metadata" for form in spelling.operands) else 1
+    c, scale = Exact(generator.getrandbits(kind.bits), kind), Exact(1, PRED)
+    found = evaluate(spelling, [2, 1, 1, scale, c, *a * 8, *b * 8 * deep, *[word] * 2 * (deep - 1)])
+    assert [result.type for result in found] == [kind]
+
+
 def _check_types(spelling: Spelling, generator: random.Random) -> None:
+    if spelling.effect == "warpgroup":
+        _check_elements(spelling, generator)
+        return
     forms = [form for form in spelling.sources for _ in range(form.vector)]
     first = before_sources(spelling)
     types = [*first, *(form.type or PRED for form in forms)] + [PRED] * spelling.reads_carry

@@ -58,6 +58,12 @@ from gpuperf_engine.timing.machine import load_machine, machine_ids
         ("mma.sp.sync.aligned.m16n8k64.row.col.satfinite.s32.s4.u4.s32", (8, 0), None),
         ("mma.sp.sync.aligned.m16n8k128.row.col.s32.s4.s4.s32", (8, 0), {"tensor": 2}),
         ("mma.sp.sync.aligned.m16n8k64.row.col.f32.e4m3.e5m2.f32", (8, 9), {"tensor": 2}),
+        # 16 x n x k for each warp, m16n8k8 of halves the unit: 16 · 128 · 16 / 1024, and the same for twice the k of half the bits
+        ("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16", (9, 0), {"tensor": 32}),
+        ("wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8", (9, 0), {"tensor": 32}),
+        ("wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.bf16.bf16", (9, 0), {"tensor": 2}),
+        ("wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32", (9, 0), {"tensor": 64}),
+        ("wgmma.commit_group.sync.aligned", (9, 0), {}),
         ("min.f32", (8, 0), None),
         ("neg.f32", (8, 0), {}),
         ("abs.s32", (8, 0), None),

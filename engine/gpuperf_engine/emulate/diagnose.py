@@ -33,11 +33,14 @@ __all__ = [
     "doing",
     "lanes_of",
     "livelock",
+    "long_line",
     "meaningless_operands",
+    "no_warpgroup",
     "stack_overflow",
     "thread_of",
     "too_deep",
     "trap",
+    "unequal_descriptors",
 ]
 
 
@@ -143,6 +146,32 @@ def meaningless_operands(place: Place, instruction: Instruction, lanes: int) -> 
         details=[place.thread(lanes_of(lanes)[0]), *_source(instruction)],
         hint=accepted,
     )
+
+
+def _of_lane(place: Place, instruction: Instruction, lanes: int, what: str, hint: str) -> TrapError:
+    details = [place.thread(lanes_of(lanes)[0]), *_source(instruction)]
+    return TrapError(f"{instruction.opcode}: {what}", span=instruction.span, details=details, hint=hint)
+
+
+def no_warpgroup(place: Place, instruction: Instruction, lanes: int) -> TrapError:
+    """A warp whose warpgroup, four warps from a multiple of four on, is not whole."""
+    hint = "warps 4k to 4k + 3 execute it together: launch blocks of a multiple of 128 threads"
+    return _of_lane(place, instruction, lanes, "the warpgroup of this warp has fewer than four warps", hint)
+
+
+def unequal_descriptors(place: Place, instruction: Instruction, lanes: int) -> TrapError:
+    """A matrix descriptor that is not the same in all lanes."""
+    hint = "make it of values that are the same in all threads of the warpgroup"
+    return _of_lane(
+        place, instruction, lanes, "a matrix descriptor differs among the threads of a warp", hint
+    )
+
+
+def long_line(place: Place, instruction: Instruction, lanes: int) -> TrapError:
+    """A descriptor whose swizzling is narrower than the lines of the matrix."""
+    hint = "64 bytes of a line of B need a swizzling of 64 or 128 bytes, or none"
+    what = "a line of the matrix is longer than the pattern of swizzling that its descriptor names"
+    return _of_lane(place, instruction, lanes, what, hint)
 
 
 def bad_target(place: Place, instruction: Instruction, lane: int, value: int, targets: int) -> TrapError:

@@ -68,7 +68,7 @@ class Block:
 def is_exchange(instruction: Instruction) -> bool:
     """Whether the lanes of the warp do this together."""
     return instruction.effect in ("exchange", "warp_barrier") or (
-        instruction.effect == "matrix" and has_meaning(instruction.spelling)
+        instruction.effect in ("matrix", "warpgroup") and has_meaning(instruction.spelling)
     )
 
 

@@ -23,6 +23,7 @@ from .diagnose import bad_member_mask, incomplete_warp, lanes_of, meaningless_op
 from .lanes_matrix import MatrixRows
 from .lanes_operands import Prepare, Reader, destinations, every_lane, guard_of, lane_value, reader
 from .lanes_values import LaneValue, dtype_of
+from .lanes_warpgroup import WarpgroupStep
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -49,10 +50,11 @@ class Exchange:
         self.operation = _OPERATIONS.get(self.spelling.row.name, _nothing)
         #: for ldmatrix and stmatrix: the access of all rows
         self.rows = MatrixRows(to, instruction) if self.spelling.moves is not None else None
+        self.warpgroup = WarpgroupStep(to, instruction) if instruction.effect == "warpgroup" else None
         self.readers: dict[str, Reader] = {}
         self.types: dict[str, ScalarType] = {}
         for form, operand in matched(instruction):
-            if form.role in ("source", "predicate_source"):
+            if form.role in ("source", "predicate_source") or form.updated:
                 type_ = form.type or _U32
                 elements = operand.elements if isinstance(operand, Vector) else (operand,)
                 for place, element in enumerate(elements):
@@ -95,7 +97,7 @@ class Exchange:
 def perform(warp: LanesWarp, participants: int, parts: Sequence[tuple[Exchange, int]]) -> None:
     """Carry the operation out over the participants; each part's lanes get their results in its own registers."""
     first = parts[0][0]
-    if first.instruction.effect == "matrix" and participants != _WHOLE:
+    if first.instruction.effect in ("matrix", "warpgroup") and participants != _WHOLE:
         raise incomplete_warp(warp.place(), first.instruction, participants)
     joint: dict[str, LaneValue] = {}
     for name, type_ in first.types.items():
@@ -103,11 +105,14 @@ def perform(warp: LanesWarp, participants: int, parts: Sequence[tuple[Exchange, 
         for exchange, lanes in parts:
             np.copyto(data, exchange.readers[name](warp).data, where=mask_array(lanes))
         joint[name] = LaneValue(data, type_)
-    if first.rows is not None:
+    if first.warpgroup is not None:
+        results = first.warpgroup(warp, joint)
+    elif first.rows is not None:
         results = first.rows(warp, participants, list(joint.values()))
     else:
         results = first.operation(first, participants, joint)
-        if first.spelling.row.checked is not None and (wrong := _ballot(results.pop(), participants)):
+        checked = first.spelling.row.checked is not None and first.warpgroup is None
+        if checked and (wrong := _ballot(results.pop(), participants)):
             raise meaningless_operands(warp.place(), first.instruction, wrong)
     for exchange, lanes in parts:
         where = mask_array(lanes)

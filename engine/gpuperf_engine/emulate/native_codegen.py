@@ -20,6 +20,7 @@ from ..ptx.syntax import Address, CallTarget, Function, Instruction
 from .native_layout import (
     EXIT_CODE,
     GATHER_CODE,
+    MATRICES_BYTES,
     RETURN_CODE,
     SYNC_CODE,
     WAIT_CODE,
@@ -261,6 +262,8 @@ def _write_entry(frame: Frame) -> None:
     writer.do("%loop = alloca i32")
     writer.do("%area = alloca [4096 x i8], align 64")
     writer.do("%vals = alloca [4096 x i8], align 64")
+    if any(item.effect == "warpgroup" for block in frame.program.blocks for item in block.instructions):
+        writer.do(f"%matrices = alloca [{MATRICES_BYTES} x i8], align 64")
     for name, offset in _SAVED:
         cell = frame.field("%st", offset)
         writer.do(f"store i32 {writer.op(f'load i32, ptr {cell}')}, ptr %{name}")

@@ -19,11 +19,15 @@ from .native_layout import SYNC_CODE, Event, Status
 from .native_matrix import matrix_name, matrix_types
 from .native_rows import write_rows
 from .native_values import LANES, NativeValue, vector_ll
+from .native_warpgroup import write_warpgroup
 
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
 
 __all__ = ["write_exchange"]
+
+#: effects that need all lanes of a warp
+_WHOLE = ("matrix", "warpgroup")
 
 U32 = scalar_type("u32")
 PRED = scalar_type("pred")
@@ -50,7 +54,7 @@ class _Exchange:
     def _members(self) -> NativeValue:
         to, writer = self.to, self.to.writer
         here = to.value(U32, self.mask, True)
-        if self.instruction.effect == "matrix":
+        if self.instruction.effect in _WHOLE:
             asked = to.constant(0xFFFFFFFF, U32)
         elif "membermask" not in self.operands:
             return here
@@ -71,7 +75,7 @@ class _Exchange:
         writer.start(stay)
         to.frame.stop(str(to.block.index), Status.EVENT, Event.PARK)
         writer.start(go)
-        if self.instruction.effect == "matrix":
+        if self.instruction.effect in _WHOLE:
             to.error(writer.op(f"xor i32 {self.mask}, -1"), Event.INCOMPLETE)
         return wanted
 
@@ -91,7 +95,9 @@ class _Exchange:
 def write_exchange(to: BlockWriter, instruction: Instruction) -> None:
     """One exchange instruction. Where lanes may have to wait, the block can be continued behind it."""
     exchange = _Exchange(to, instruction)
-    if instruction in to.frame.program.site_of:
+    if instruction.effect == "warpgroup":
+        write_warpgroup(to, instruction, exchange.mask)
+    elif instruction in to.frame.program.site_of:
         write_rows(to, instruction, exchange.mask)
     else:
         _write_results(to, instruction, exchange)

@@ -20,6 +20,7 @@ from .native_access import access_functions, access_names, is_access
 from .native_matrix import PREFIX, matrix_function
 from .native_script_vectors import vector_words
 from .native_vectors import vector_function
+from .native_warpgroup import WARPGROUP_PREFIX, warpgroup_function
 
 __all__ = ["Host", "Library", "compile_object", "host", "link", "prepare", "runtime_addresses"]
 
@@ -29,13 +30,14 @@ _SCHEDULE = (
 )  # fmt: skip
 _MBARRIER = ("mbarrier_lanes", "mbarrier_wait", "others_can_run")
 _MEMORY = (
-    "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
+    "matrix_words", "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
     "copy_lanes", "sectors_of", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows", "count_wavefronts",
 )  # fmt: skip
 #: functions written in ``native_script``, one object for all, and their files
 _SCRIPT = frozenset((*_MEMORY, *_MBARRIER, *_SCHEDULE))
 _FILES = (
     "native_runtime_memory.py",
+    "native_runtime_matrix.py",
     "native_runtime_count.py",
     "native_runtime_mbarrier.py",
     "native_runtime_schedule.py",
@@ -215,6 +217,8 @@ def _runtime_text(name: str) -> str:
         )
     if is_access(name):
         return access_functions(name, host().wide)
+    if name.startswith(WARPGROUP_PREFIX):
+        return warpgroup_function(name)
     return matrix_function(name) if name.startswith(PREFIX) else vector_function(name, host().wide)
 
 
@@ -256,7 +260,7 @@ def _load_runtime(name: str) -> Library:
             return link([content], exports, imports)
         except RuntimeError:
             pass
-    if name != "script" and not name.startswith(PREFIX) and not is_access(name):
+    if name != "script" and not name.startswith((PREFIX, WARPGROUP_PREFIX)) and not is_access(name):
         content = compile_object(_runtime_text(name), 1)
         store_object(name, 1, content)
         return link([content], exports, imports)

@@ -421,8 +421,9 @@ class Launch:
                 guarded = program.predicated_of.get(site.instruction)
                 if guarded is None:
                     made.sites[site.index, 0] = made.block_warps[site.block]
-                    if (
-                        site.instruction.effect != "matrix"
+                    if site.instruction.effect not in (
+                        "matrix",
+                        "warpgroup",
                     ):  # there some lanes give addresses, and are counted
                         made.sites[site.index, 1] = made.block_lanes[site.block]
                 else:

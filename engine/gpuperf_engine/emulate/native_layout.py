@@ -15,6 +15,7 @@ __all__ = [
     "CACHE_BYTES",
     "EXIT_CODE",
     "GATHER_CODE",
+    "MATRICES_BYTES",
     "RETURN_CODE",
     "SHAPE_BYTES",
     "SITE_BYTES",
@@ -58,6 +59,8 @@ GATHER_CODE = 1 << 28
 WAIT_CODE = 1 << 27
 #: what unwritten words of shared memory hold until a value is stored
 UNWRITTEN = 0x5BD1E995
+#: room of a warp for the matrices of one product of a warpgroup
+MATRICES_BYTES = 1 << 16
 
 
 class Context:
@@ -287,6 +290,12 @@ class Event:
     SYSTEM = 19
     #: operands that mean nothing
     MEANINGLESS = 20
+    #: a product of a warpgroup that has fewer than four warps
+    NO_WARPGROUP = 40
+    #: descriptors that differ among the lanes
+    DESCRIPTOR = 41
+    #: a line of a matrix that is longer than the pattern of swizzling
+    PATTERN = 42
     #: ``alloca`` without room, or ``stackrestore`` of a wrong value
     ALLOCA = 21
     #: arrives at the barrier of the cluster twice, or waits without having arrived

@@ -37,10 +37,13 @@ from .diagnose import (
     doing,
     incomplete_warp,
     lanes_of,
+    long_line,
     meaningless_operands,
+    no_warpgroup,
     thread_of,
     too_deep,
     trap,
+    unequal_descriptors,
 )
 from .lanes_blocks import refusal
 from .lanes_exchange import Exchange, mask_array, perform
@@ -375,6 +378,11 @@ class NativeWarp:
             self._exchange(block.index).masks(cast("LanesWarp", self))
         if event == Event.INCOMPLETE:
             return incomplete_warp(place, block.instructions[0], self.mask)
+        if event in (Event.NO_WARPGROUP, Event.DESCRIPTOR, Event.PATTERN):
+            tell = {Event.NO_WARPGROUP: no_warpgroup, Event.DESCRIPTOR: unequal_descriptors}.get(
+                event, long_line
+            )
+            return tell(place, block.instructions[0], self.header(State.CULPRITS))
         if event == Event.MEANINGLESS:
             return meaningless_operands(place, block.instructions[0], self.header(State.CULPRITS))
         if event in (Event.INDEX, Event.TARGET):

@@ -322,6 +322,8 @@ def is_done_at_once(instruction: Instruction) -> bool:
 def _accesses_memory(instruction: Instruction) -> bool:
     if instruction.effect == "async_copy":
         return bool(instruction.spelling.modifier("global"))
+    if instruction.effect == "warpgroup":
+        return True
     if instruction.effect == "matrix":
         return instruction.spelling.moves is not None
     if instruction.spelling.space == "param":
@@ -334,6 +336,8 @@ def _accesses_memory(instruction: Instruction) -> bool:
 
 def _kind(instruction: Instruction) -> str:
     """What a site is called."""
+    if instruction.effect == "warpgroup":
+        return "load"
     if instruction.effect == "matrix":
         return "load" if instruction.spelling.destinations else "store"
     return MEMORY_EFFECTS[instruction.effect]
@@ -350,7 +354,9 @@ def _number_counters(program: Program) -> None:
                     len(sites),
                     block.index,
                     instruction,
-                    instruction.spelling.space or "generic",
+                    "shared"
+                    if instruction.effect == "warpgroup"
+                    else instruction.spelling.space or "generic",
                     _kind(instruction),
                     access_bytes(instruction),
                 )

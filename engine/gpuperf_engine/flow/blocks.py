@@ -80,6 +80,7 @@ def synchronises(instruction: Instruction) -> bool:
         "exchange",
         "warp_barrier",
         "matrix",
+        "warpgroup",
     ) and "sync" in instruction.opcode.split(".")
 
 

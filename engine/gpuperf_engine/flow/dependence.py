@@ -235,6 +235,8 @@ class Dependence:
         effect, space = instruction.effect, instruction.spelling.space
         if space in ("param", "const") or effect in _NO_MEMORY:
             return (), ()
+        if effect == "warpgroup":  # descriptors may point to anywhere in shared memory
+            return (Access(frozenset(("shared",)), Origin(frozenset((ANYWHERE,)), 1, 0), 16),), ()
         read: list[Access] = []
         written: list[Access] = []
         for form, operand in matched(instruction):

@@ -99,7 +99,7 @@ def reads(instruction: Instruction) -> tuple[Register, ...]:
                 found.append(operand.register)
             for argument in operand.arguments:
                 found += registers_in(argument)
-        elif form.role != "destination" or isinstance(operand, Address):
+        elif form.role != "destination" or form.updated or isinstance(operand, Address):
             found += registers_in(operand)
     instruction.registers_read = tuple(found)
     return instruction.registers_read
@@ -109,6 +109,8 @@ def access_bytes(instruction: Instruction) -> int:
     """Bytes that one lane of a memory instruction touches, all elements of a vector."""
     if instruction.effect == "async_copy":
         return next((item.value for item in instruction.operands if isinstance(item, Immediate)), 8)
+    if instruction.effect == "warpgroup":
+        return 16
     moves = instruction.spelling.moves
     if moves is not None:
         return moves.bytes

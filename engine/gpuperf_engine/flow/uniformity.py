@@ -53,6 +53,7 @@ _VARYING_EFFECTS = (
     "special",
     "exchange",
     "matrix",
+    "warpgroup",
     "texture",
     "async_copy",
     "mbarrier",

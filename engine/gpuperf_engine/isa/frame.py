@@ -34,6 +34,9 @@ activemask, elect
 ``matrix`` mma, movmatrix   the instruction's own, on the fragments of all 32 lanes; if ``row.checked``, then as the last result
                             the lanes whose operands mean nothing
 ``stack``                   ``(operands …, stack pointer) → (stack pointer,)``; the destination gets the same
+``warpgroup``               ``(0, words)``: the elements of A in some words; ``(1, words)`` those of B; ``(2, rows, columns, scale_d,
+                            c…, a…, b…[, metadata…])``: elements of D, row by row, from those of C, the rows of A, the columns of
+                            B and the words of metadata of the rows
 ``matrix`` ldmatrix         the four words of the row at each lane's address → fragments
 ``matrix`` stmatrix         fragments → the four words of the row at each lane's address
 all others                  none
@@ -54,7 +57,7 @@ from .words import Value, concat, maximum, minimum, split
 __all__ = ["evaluate", "extend", "has_meaning"]
 
 _TYPE_MODIFIERS = frozenset(("type", "dtype", "atype", "btype", "ctype", "stype", "itype"))
-_FOLDED_EFFECTS = frozenset(("atomic", "reduction", "exchange", "stack"))
+_FOLDED_EFFECTS = frozenset(("atomic", "reduction", "exchange", "stack", "warpgroup"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +154,7 @@ def _make_plan(spelling: Spelling) -> _Plan:
         keywords,
         flushed,
         lanes,
-        tuple(index for index, form in enumerate(elements) if form.constant),
+        tuple(index for index, form in enumerate(elements) if form.constant and not folded),
         bool(modifiers.get("sat")) and "sat" not in row.asks,
         bool(modifiers.get("relu")) and "relu" not in row.asks,
         None if folded else tuple(types),

@@ -52,6 +52,7 @@ EFFECTS: dict[str, str] = {
     "mbarrier": "changes an mbarrier object (mbarrier.init, arrive …), or waits for copies to do so",
     "mbarrier_wait": "asks whether a phase of an mbarrier object is complete; the warp may have to wait",
     "matrix": "matrix multiply or fragment movement of a whole warp (mma, wmma, ldmatrix …)",
+    "warpgroup": "multiplies matrices of a warpgroup that lie in shared memory (wgmma.mma_async)",
     "texture": "tex, tld4, suld, sust, txq …",
 }
 
@@ -114,7 +115,8 @@ class OperandForm:
     ``predicate_source`` may be negated (``!p``). ``pair``: written after the previous operand and a bar (``d|p``).
     ``wider``: registers wider than the type are allowed. ``constant``: must be an integer constant. ``space``: the state
     space of an address if it is not the instruction's (``Spelling.space``). ``register``: must be a register.
-    ``negatable``: may be written ``-a``; ``selector``: the slot of a part that may be chosen (``a.b0``).
+    ``negatable``: may be written ``-a``; ``selector``: the slot of a part that may be chosen (``a.b0``). ``updated``: a
+    destination that is read as well.
     """
 
     name: str
@@ -130,6 +132,7 @@ class OperandForm:
     register: bool = False
     negatable: bool = False
     selector: str = ""
+    updated: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +191,7 @@ class Row:
 
 
 #: Effects that a handler carries out without a meaning.
-_MEANINGLESS = frozenset(EFFECTS) - {"", "atomic", "reduction", "matrix", "stack", "texture"}
+_MEANINGLESS = frozenset(EFFECTS) - {"", "atomic", "reduction", "matrix", "stack", "texture", "warpgroup"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,8 @@ operand is ``name`` of the instruction's type, with these additions:
 ``b:imm``       an integer constant (type ``u32``)
 ``t:label``     a label; ``list`` a table of labels; ``f:call`` everything of a call
 ``d*vec``       a ``{…}`` operand with as many elements as the slot says (``v2`` → 2; scalar if absent); ``a:b32*2`` two
+``d*n/2``       as many as the ``n`` of the slot ``shape``, divided by two (``m64n16k8`` → 8)
+``d=``          a destination that is read as well
 ``[a]``         an address; ``[a]:slot`` in the state space that the slot says
 ``d|p:pred``    a pair; ``d{|p:pred}`` its second part may be absent
 ``{!}c:pred``   a predicate that may be negated
@@ -59,12 +61,13 @@ class Operand:
     register: bool = False
     negatable: bool = False
     selector: str = ""
+    updated: bool = False
 
 
 _DESTINATIONS = frozenset("dpf")
 _OPERAND = re.compile(
     r"(?P<negatable>\{[!-]\})?(?P<address>\[)?(?P<name>\w+)\]?(?:\{\.(?P<selector>\w+)\})?"
-    r"(?::(?P<type>\w+))?(?P<register>%)?(?P<wider>\+)?(?:\*(?P<vector>\w+))?(?:\?(?P<when>\w+))?$"
+    r"(?::(?P<type>\w+))?(?P<register>%)?(?P<wider>\+)?(?:\*(?P<vector>\w+(?:/\d)?))?(?P<updated>=)?(?:\?(?P<when>\w+))?$"
 )
 
 
@@ -183,6 +186,7 @@ def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
                     found["register"] is not None,
                     found["negatable"] == "{-}",
                     found["selector"] or "",
+                    found["updated"] is not None,
                 )
             )
     yield tuple(operands)

@@ -220,6 +220,15 @@ def _space_of(operand: Operand, modifiers: Mapping[str, Modifier]) -> str | None
     return str(modifiers[operand.type]).split("::")[0]
 
 
+def _length(vector: str, modifiers: Mapping[str, Modifier]) -> int:
+    """Elements of a vector operand: a number, what a slot says, or a part of the columns of a shape."""
+    if "/" in vector:
+        columns = re.search(r"n(\d+)", str(modifiers["shape"]))
+        assert columns is not None
+        return int(columns[1]) // int(vector.partition("/")[2])
+    return int(str(modifiers.get(vector, vector) or "1").lstrip("vx"))
+
+
 def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spelling]:
     modifiers: dict[str, Modifier] = dict.fromkeys(names(row.pattern))
     modifiers.update(bound)
@@ -233,13 +242,12 @@ def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spe
         for operand in choice:
             if operand.when and not modifiers.get(operand.when):
                 continue
-            length = str(modifiers.get(operand.vector, operand.vector) or "1").lstrip("vx")
             forms.append(
                 OperandForm(
                     operand.name,
                     operand.role,
                     _resolve_type(operand.type, modifiers),
-                    int(length),
+                    _length(operand.vector, modifiers),
                     bool(operand.vector),
                     pair=operand.pair,
                     wider=operand.wider,
@@ -248,6 +256,7 @@ def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spe
                     register=operand.register,
                     negatable=operand.negatable,
                     selector=operand.selector,
+                    updated=operand.updated,
                 )
             )
         yield Spelling(

@@ -209,7 +209,7 @@ class CauseFinder:
 
     def _passes_on(self, node: Instruction) -> bool:
         """Whether an instruction reads what its own CTA stored, in shared or local memory."""
-        if node.effect not in ("load", "matrix") or not writes(node):
+        if node.effect not in ("load", "matrix", "warpgroup") or not writes(node):
             return False
         accesses = self._dependence.reads_memory(node)
         return bool(accesses) and all(_of_cta(access) for access in accesses)

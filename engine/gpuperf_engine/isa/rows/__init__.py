@@ -30,6 +30,7 @@ from . import (
     video,
     video_packed,
     warp,
+    warpgroup,
     wmma,
 )
 
@@ -60,5 +61,6 @@ __all__ = [
     "video",
     "video_packed",
     "warp",
+    "warpgroup",
     "wmma",
 ]

@@ -25,6 +25,7 @@ __all__ = [
     "Fetched",
     "Pairs",
     "Product",
+    "clamped",
     "dense",
     "sizes",
     "small_number",
@@ -250,12 +251,12 @@ class Product:
             halves = [value.convert(scalar_type("f16"), rounding="rn") for value in results]
             return tuple(concat(halves[place : place + 2]) for place in range(0, len(halves), 2))
         if self.result == "s32":
-            return tuple(value if value.type == S32 else _clamped(value) for value in results)
+            return tuple(value if value.type == S32 else clamped(value) for value in results)
         return tuple(
             value if value.type.name == self.result else value.convert(F32, rounding="rn")
             for value in results
         )
 
 
-def _clamped(value: Value) -> Value:
+def clamped(value: Value) -> Value:
     return minimum(maximum(value, -(1 << 31)), (1 << 31) - 1).convert(S32)

@@ -7,7 +7,7 @@ are multiplied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..fragments import LANES, Place
@@ -48,9 +48,9 @@ class Sparsity:
             return [8 * (stored // 4) + 2 * place + stored % 2 for place in range(4)]
         return [4 * (stored // 2) + place for place in range(4)]
 
-    def _index(self, stored: int) -> tuple[int, ...]:
-        """Where in its row's part of the word the bits of an element's index are, low bit first."""
-        within = stored % (self.depth // 2 // self.segments)
+    def _index(self, stored: int, segment: int) -> tuple[int, ...]:
+        """Where in its row's part of the metadata the bits of an element's index are, low bit first; ``segment``: elements of it."""
+        within = stored % segment
         if self.bits == 32:  # 0b0100 is the first, 0b1110 the second
             return (4 * within + 1,)
         first = 2 * (within // 2 if self.bits == 4 else within)
@@ -85,12 +85,33 @@ class Sparsity:
                     second([(pair, k, column) for pair, _, column in places])
                     for k in self._candidates(stored)
                 ]
-                for place in self._index(stored):
+                for place in self._index(stored, self.depth // 2 // self.segments):
                     holds = bit(half, segment, place)
                     found = [select(holds, odd, even) for even, odd in zip(found[::2], found[1::2])]
                 yield first([(pair, row, stored) for pair, row, _ in places]), found[0]
 
         return pairs
+
+    def chosen(self, column: Sequence[Value], words: Sequence[Value], stored: int) -> Value:
+        """Of a column of B the element that a stored element of A belongs to; ``words`` are all of the row's metadata."""
+        found = [column[k] for k in self._candidates(stored)]
+        for place in self._index(stored, self.depth // 2):
+            holds = (words[place // 32] & (1 << place % 32)).compare("ne", 0)
+            found = [select(holds, odd, even) for even, odd in zip(found[::2], found[1::2])]
+        return found[0]
+
+    def row_words(self, metadata: Value, selector: int) -> list[list[Value]]:
+        """The words of metadata of a lane's two rows, those of its group and eight on."""
+        base = selector % (4 // self.threads) * self.threads
+        word = metadata.bits(U32)
+
+        def held(thread: int) -> Value:
+            return permute(word, tuple(quad + base + thread for quad in _QUADS))
+
+        if self.bits >= 16:
+            low, high = held(0), held(1)
+            return [[(low & 0xFFFF) | (high << 16)], [(low >> 16) | (high & 0xFFFF0000)]]
+        return [[held(half), held(2 + half)] for half in (0, 1)]
 
     def refused(self, metadata: Value, selector: int, ordered: bool) -> Value:
         """The lanes that hold metadata that means nothing; all of them if the selector means nothing."""

@@ -1,0 +1,178 @@
+"""Matrix products of a warpgroup, four warps (manual: wgmma.mma_async, wgmma.mma_async.sp and what orders them). PYTEST_DONT_REWRITE
+
+Matrices come from shared memory through descriptors (``fragments.Descriptor`` says where), A also from registers. Each warp makes
+its sixteen rows of D where it issues the instruction: programs that wait as the manual demands cannot tell. Sums are those of
+``mma``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..model import Spelling
+from ..table import declare, instruction
+from ..types import scalar_type
+from ..words import Value, popc, select
+from .products import F32, F64, S32, S64, UNPACK, clamped
+from .sparse import CHECKED, selectors, sparsity_of
+from .sparsity import Sparsity
+
+__all__ = ["WarpgroupProduct", "left_type"]
+
+F16 = scalar_type("f16")
+WARPGROUP: dict[str, Any] = {"category": "matrix", "unit": "tensor", "effect": "warpgroup"}
+_EVERY = tuple(range(8, 257, 8))
+_FEWER = (8, 16, 24, *range(32, 257, 16))
+#: constants that operands take
+_CONSTANTS: dict[str, tuple[Callable[[float], bool], str]] = {
+    **dict.fromkeys(("scale", "trans_a", "trans_b"), (lambda given: given in (0, 1), "0 or 1")),
+    **dict.fromkeys(("sign_a", "sign_b"), (lambda given: given in (1, -1), "1 or -1")),
+}
+
+
+class WarpgroupProduct:
+    """What a product means on abstract values: the elements in words, and sums of products."""
+
+    def __init__(self, result: str, sparsity: Sparsity | None = None, satfinite: bool = False) -> None:
+        self.result, self.sparsity, self.satfinite = result, sparsity, satfinite
+
+    def __call__(self, what: int, operands: Sequence[Any], left: str, right: str) -> tuple[Value, ...]:
+        if what < 2:
+            return tuple(
+                _wide(number) for word in operands for number in UNPACK[right if what else left](word)
+            )
+        rows, columns, scale, *values = operands
+        count = rows * columns
+        depth = (len(values) - count) // (rows + columns)
+        if self.sparsity is not None:
+            depth = self.sparsity.depth // 2
+        first, second = count + rows * depth, columns * (2 * depth if self.sparsity else depth)
+        c, a = values[:count], values[count:first]
+        b, words = values[first : first + second], values[first + second :]
+        found = []
+        for row in range(rows):
+            held = words[row * len(words) // rows : (row + 1) * len(words) // rows]
+            for column in range(columns):
+                total = self._start(c[row * columns + column], scale)
+                line = b[column * second // columns : (column + 1) * second // columns]
+                for k, x in enumerate(a[row * depth : (row + 1) * depth]):
+                    y = line[k] if self.sparsity is None else self.sparsity.chosen(line, held, k)
+                    total = self._step(x, y, total, left)
+                found.append(self._finish(total))
+        return tuple(found)
+
+    def _start(self, c: Value, scale: Value) -> Value:
+        if self.result == "s32":
+            whole = c.bits(S32)
+            kept = select(scale, whole, 0)
+            return kept.convert(S64) if self.satfinite else kept
+        return select(scale, c.convert(F64), 0.0)
+
+    def _step(self, x: Value, y: Value, total: Value, left: str) -> Value:
+        if left == "b1":
+            return total + popc(x & y).bits(total.type)
+        return total + (x * y).convert(total.type)
+
+    def _finish(self, total: Value) -> Value:
+        if self.result == "s32":
+            return total if total.type == S32 else clamped(total)
+        return total.convert(F16 if self.result == "f16" else F32, rounding="rn")
+
+
+def left_type(spelling: Spelling) -> str:
+    """The type of the elements of A."""
+    slot = spelling.modifier("atype")
+    return str(slot) if slot else spelling.opcode.removesuffix(".and.popc").split(".")[-1]
+
+
+def _wide(number: Value) -> Value:
+    return number.convert(F64) if number.type.is_float else number
+
+
+def _family(
+    syntax: str, result: str, depth: int, columns: tuple[int, ...], types: str, version: tuple[int, int], sparse: bool,
+    trans: bool, **options: Any,
+) -> None:  # fmt: skip
+    """The lines of one family: A in shared memory and in registers. ``types`` is that of A and B, or empty where they have slots."""
+    shape = tuple(f"m64n{n}k{depth * (2 if sparse else 1)}" for n in columns)
+    held = {"f16": "b32*n/4", "f32": "f32*n/2", "s32": "s32*n/2"}[result]
+    floats = result != "s32"
+    one = types or options["atype"].split()[0]
+    sparsity = sparsity_of(shape[0], one, 2) if sparse else None
+    for place in ("b64", "b32*4"):
+        operands = [f"d:{held}=", f"a:{place}", "b:b64"]
+        operands += ["metadata:b32", "selector:imm"] if sparse else []
+        operands += ["{!}scale:pred"] + (["sign_a:imm", "sign_b:imm"] if floats else [])
+        if trans:
+            operands += ["trans_a:imm"] * (place == "b64") + ["trans_b:imm"]
+        instruction(
+            f"wgmma.mma_async{'.sp' if sparse else ''}.sync.aligned.shape{syntax} {', '.join(operands)}",
+            shape=shape,
+            since=max(version, (8, 2)) if sparse else version,
+            only="90a",
+            constants={**_CONSTANTS, **(selectors(sparsity) if sparsity is not None else {})},
+            checked=CHECKED if sparse else None,
+            documentation=f"d = a · b + d (scale false: a · b) on fragments of a warpgroup{', a sparse' if sparse else ''}.",
+            **options,
+            **WARPGROUP,
+        )(_meaning(result, types, sparsity))
+
+
+def _meaning(result: str, types: str, sparsity: Sparsity | None) -> Callable[..., tuple[Value, ...]]:
+    if result == "s32" and not types:
+
+        def integers(
+            what: int, *operands: Any, satfinite: bool | None, atype: str, btype: str
+        ) -> tuple[Value, ...]:
+            product = WarpgroupProduct(result, sparsity, bool(satfinite))
+            return product(what, operands, str(atype), str(btype))
+
+        return integers
+    if types:
+
+        def plain(what: int, *operands: Any) -> tuple[Value, ...]:
+            return WarpgroupProduct(result, sparsity)(what, operands, types, types)
+
+        return plain
+
+    def typed(what: int, *operands: Any, atype: str, btype: str) -> tuple[Value, ...]:
+        return WarpgroupProduct(result, sparsity)(what, operands, str(atype), str(btype))
+
+    return typed
+
+
+for _sparse in (False, True):
+    for _d in ("f16", "f32"):
+        _family(f".{_d}.f16.f16", _d, 16, _EVERY, "f16", (8, 0), _sparse, True)
+    _family(".f32.bf16.bf16", "f32", 16, _EVERY, "bf16", (8, 0), _sparse, True)
+    _family(".f32.tf32.tf32", "f32", 8, _EVERY, "tf32", (8, 0), _sparse, False)
+    for _d in ("f16", "f32"):
+        _family(
+            f".{_d}.atype.btype", _d, 32, _EVERY, "", (8, 0), _sparse, False, atype="e4m3 e5m2", btype="e4m3 e5m2"
+        )  # fmt: skip
+    _family(
+        "{.satfinite}.s32.atype.btype", "s32", 32, _FEWER, "", (8, 0), _sparse, False,
+        atype="s8 u8", btype="s8 u8", requires={"s8 u8": ((8, 4), 90)},
+    )  # fmt: skip
+_family(".s32.b1.b1.and.popc", "s32", 256, _FEWER, "b1", (8, 0), False, False)
+
+_ORDER: dict[str, Any] = {
+    "category": "matrix",
+    "unit": "cbu",
+    "effect": "fence",
+    "since": (8, 0),
+    "only": "90a",
+}
+declare(
+    "wgmma.fence.sync.aligned",
+    "Orders accesses of registers and shared memory before products of the warpgroup.",
+    **_ORDER,
+)
+declare("wgmma.commit_group.sync.aligned", "Makes a group of the products issued before.", **_ORDER)
+declare(
+    "wgmma.wait_group.sync.aligned a:imm",
+    "Waits until at most so many groups are left.",
+    constants={"a": (lambda groups: 0 <= groups <= 7, "0 to 7")},
+    **_ORDER,
+)

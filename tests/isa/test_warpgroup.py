@@ -1,0 +1,474 @@
+"""``wgmma`` against a plain loop over the manual's fragments and layouts of shared memory, on both backends."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.errors import PtxError
+from gpuperf_engine.isa.table import check_available, lookup, rows
+from tests.isa.test_sparse_matrices import BACKENDS, decoded, finish, pattern_of, start
+
+SHARED = 48640
+#: modes of swizzling by their field in a descriptor, and their width in bytes
+WIDTH = {0: 16, 1: 128, 2: 64, 3: 32}
+BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1}
+Place = Callable[[int, int], int]
+
+
+def canonical(across: bool, mode: int, bits: int, leading: int, stride: int) -> Place:
+    """Byte offset of element (line, k), before swizzling: the manual's table of canonical layouts, in elements."""
+    t = 128 // bits
+    per = WIDTH[mode] // 16
+    lbo, sbo = leading * 8 // bits, stride * 8 // bits
+
+    def place(line: int, k: int) -> int:
+        if across and mode == 0:  # ((T,1,m),(8,k)):((1,T,SBO),(1T,LBO))
+            element = line % t + line // t * sbo + k % 8 * t + k // 8 * lbo
+        elif across:  # ((T,per,m),(8,k)):((1,T,LBO),(per T,SBO))
+            element = (
+                line % t + line // t % per * t + line // (t * per) * lbo + k % 8 * per * t + k // 8 * sbo
+            )
+        elif mode == 0:  # ((8,m),(T,2k)):((1T,SBO),(1,LBO))
+            element = line % 8 * t + line // 8 * sbo + k % t + k // t * lbo
+        else:  # ((8,m),(T,2k)):((per T,SBO),(1,T))
+            element = line % 8 * per * t + line // 8 * sbo + k % t + k // t * t
+        return element
+
+    return place
+
+
+def swizzled(address: int, mode: int, phase: int = 0) -> int:
+    """``Swizzle<B,4,3>``: bits 7… are added, without carry, to bits 4…; counted from where the pattern starts."""
+    keep = WIDTH[mode] // 16 - 1
+    return address ^ ((address >> 7) - phase & keep) << 4
+
+
+class Matrix:
+    """A or B in shared memory: ``lines`` rows or columns of ``depth`` elements."""
+
+    def __init__(
+        self, lines: int, depth: int, bits: int, across: bool, mode: int, begin: int, advance: int = 0, phase: int = 0
+    ) -> None:  # fmt: skip
+        self.bits, self.mode, self.begin, self.phase = bits, mode, begin + advance, phase
+        width = WIDTH[mode]
+        if across and mode == 0:
+            self.leading, self.stride = 128 * (lines // 8), 128
+        elif across:
+            self.leading, self.stride = 8 * width * (depth // 8), 8 * width
+        elif mode == 0:
+            self.leading, self.stride = 16 * lines, 128
+        else:
+            self.leading, self.stride = 16, 8 * width
+        self.place = canonical(across, mode, bits, self.leading, self.stride)
+
+    def put(self, memory: bytearray, line: int, k: int, pattern: int) -> None:
+        offset = self.place(line, k) * self.bits
+        address = swizzled(self.begin + offset // 8, self.mode, self.phase)
+        if self.bits >= 8:
+            memory[address : address + self.bits // 8] = pattern.to_bytes(self.bits // 8, "little")
+        else:
+            memory[address] |= pattern << offset % 8
+
+    @property
+    def descriptor(self) -> int:
+        return (
+            self.begin >> 4 | self.leading >> 4 << 16 | self.stride >> 4 << 32 | self.phase << 49 | self.mode << 62
+        )  # fmt: skip
+
+
+class Product:
+    """One instruction with its operands."""
+
+    def __init__(
+        self, opcode: str, *, registers: bool = False, modes: tuple[int, int] = (0, 0), across: tuple[bool, bool] = (False, False),
+        signs: tuple[int, int] = (1, 1), scale: str = "1", seed: int = 0, edges: bool = False, advance: int = 0, phase: int = 0,
+    ) -> None:  # fmt: skip
+        rng = random.Random(seed)
+        self.opcode, self.registers, self.signs, self.scale = opcode, registers, signs, scale
+        found = re.search(r"m64n(\d+)k(\d+)", opcode)
+        assert found is not None
+        self.columns, self.depth = int(found[1]), int(found[2])
+        self.result, self.left, self.right = [
+            word for word in opcode.split(".") if word in (*BITS, "f32", "s32")
+        ][:3]
+        self.sparse = ".sp." in opcode
+        self.bits = BITS[self.left]
+        stored = self.depth // 2 if self.sparse else self.depth
+        self.a = [[self._element(rng, self.left, edges) for _ in range(stored)] for _ in range(64)]
+        self.b = [
+            [self._element(rng, self.right, edges) for _ in range(self.columns)] for _ in range(self.depth)
+        ]
+        self.c = [[self._sum(rng, edges) for _ in range(self.columns)] for _ in range(64)]
+        self.memory = bytearray(SHARED)
+        self.left_matrix = Matrix(64, stored, self.bits, across[0], modes[0], 0, advance, phase)
+        self.right_matrix = Matrix(
+            self.columns, self.depth, self.bits, across[1], modes[1], 16384 + 128 * phase, advance, phase
+        )
+        for row, k in itertools.product(range(64), range(stored)):
+            if not registers:
+                self.left_matrix.put(self.memory, row, k, self.a[row][k])
+        for k, column in itertools.product(range(self.depth), range(self.columns)):
+            self.right_matrix.put(self.memory, column, k, self.b[k][column])
+        self.across = across
+        self.selector = rng.randrange(2) if self.sparse and self.bits >= 16 else 0
+        self.places = [self._places(rng) for _ in range(64)] if self.sparse else []
+
+    @staticmethod
+    def _element(rng: random.Random, kind: str, edges: bool) -> int:
+        return rng.getrandbits(1) if kind == "b1" else pattern_of(rng, kind, edges)
+
+    def _sum(self, rng: random.Random, edges: bool) -> int:
+        if self.result == "s32" or edges:
+            return rng.getrandbits(16 if self.result == "f16" else 32)
+        kind = np.float16 if self.result == "f16" else np.float32
+        return int(
+            np.array([rng.uniform(-8, 8)], kind).view(np.uint16 if kind is np.float16 else np.uint32)[0]
+        )
+
+    def _places(self, rng: random.Random) -> list[tuple[int, list[int]]]:
+        """Of a row, group by group: bits of metadata, and where the stored elements belong."""
+        found = []
+        if self.bits == 32:
+            for group in range(self.depth // 2):
+                at = rng.randrange(2)
+                found.append(((0b0100, 0b1110)[at], [2 * group + at]))
+            return found
+        for group in range(self.depth // 4):
+            pair = rng.sample(range(4), 2)
+            found.append((pair[0] | pair[1] << 2, [4 * group + at for at in pair]))
+        return found
+
+    def metadata(self, thread: int) -> int:
+        """Of one thread: the figures for ``mma.sp.m16n8k32`` (16 bits), ``m16n8k16`` (tf32) and ``m16n8k64`` (8 bits)."""
+        warp, lane = divmod(thread, 32)
+        group, inner = divmod(lane, 4)
+        low, high = (
+            sum(bits << 4 * place for place, (bits, _) in enumerate(self.places[16 * warp + group + eight]))
+            for eight in (0, 8)
+        )
+        if self.bits == 8:
+            return (high if inner % 2 else low) >> 32 * (inner // 2) & 0xFFFFFFFF
+        if inner // 2 != self.selector:
+            return 0  # not looked at
+        return low >> 16 * (inner % 2) & 0xFFFF | (high >> 16 * (inner % 2) & 0xFFFF) << 16
+
+    def words(self) -> npt.NDArray[np.uint32]:
+        """(128, 133): registers of A, metadata, then of D."""
+        made = np.zeros((128, 133), np.uint32)
+        per = 32 // self.bits
+        for thread in range(128):
+            warp, lane = divmod(thread, 32)
+            group, inner = divmod(lane, 4)
+            for register in range(4):
+                row, first = 16 * warp + group + 8 * (register % 2), (4 * (register // 2) + inner) * per
+                pieces = self.a[row][first : first + per]
+                made[thread, register] = sum(piece << self.bits * place for place, piece in enumerate(pieces))
+            if self.sparse:
+                made[thread, 4] = self.metadata(thread)
+            for place in range(self.columns // 2):
+                row, column = (
+                    16 * warp + group + 8 * (place // 2 % 2),
+                    8 * (place // 4) + 2 * inner + place % 2,
+                )
+                if self.result == "f16":
+                    made[thread, 5 + place // 2] |= self.c[row][column] << 16 * (place % 2)
+                else:
+                    made[thread, 5 + place] = self.c[row][column]
+        return made
+
+    @property
+    def count(self) -> int:
+        """Registers of D."""
+        return self.columns // (4 if self.result == "f16" else 2)
+
+    def instruction(self) -> str:
+        held = "f" if self.result == "f32" else "d"
+        operands = ["{" + ", ".join(f"%{held}{place}" for place in range(self.count)) + "}"]
+        operands += ["{%a0, %a1, %a2, %a3}" if self.registers else "%da", "%db"]
+        operands += ["%a4", str(self.selector)] if self.sparse else []
+        operands.append(self.scale)
+        if self.result != "s32":
+            operands += [str(sign) for sign in self.signs]
+            if self.bits == 16:
+                operands += [str(int(self.across[0]))] * (not self.registers) + [str(int(self.across[1]))]
+        return f"{self.opcode} {', '.join(operands)};"
+
+    def module(self, before: str = "", after: str = "") -> str:
+        held = "f" if self.result == "f32" else "d"
+        loads = [f"ld.global.b32 %a{place}, [%in+{4 * place}];" for place in range(5)]
+        loads += [f"ld.global.b32 %{held}{place}, [%in+{20 + 4 * place}];" for place in range(self.count)]
+        stores = [f"st.global.b32 [%out+{4 * place}], %{held}{place};" for place in range(self.count)]
+        return f""".version 8.4
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 memory, .param .u64 out)
+{{
+.reg .b64 %in, %out, %m, %da, %db; .reg .b32 %t, %l, %i, %s, %w, %a<5>, %d<128>; .reg .f32 %f<128>; .reg .pred %p, %q;
+.shared .align 1024 .b8 tile[{SHARED + 512}];
+mov.u32 %t, %tid.x; mov.u32 %l, %laneid;
+setp.ne.u32 %q, %t, %t;
+ld.param.u64 %in, [in]; ld.param.u64 %m, [memory]; ld.param.u64 %out, [out];
+mad.wide.u32 %in, %t, {4 * 133}, %in;
+mad.wide.u32 %out, %t, 512, %out;
+mad.wide.u32 %m, %t, 4, %m;
+mov.u32 %s, tile; mad.lo.u32 %s, %t, 4, %s;
+mov.u32 %i, 0;
+fill:
+ld.global.b32 %w, [%m]; st.shared.b32 [%s], %w;
+add.u64 %m, %m, 512; add.u32 %s, %s, 512; add.u32 %i, %i, 1;
+setp.lt.u32 %p, %i, {SHARED // 512};
+@%p bra fill;
+bar.sync 0;
+mov.b64 %da, {self.left_matrix.descriptor:#x}; mov.b64 %db, {self.right_matrix.descriptor:#x};
+{chr(10).join(loads)}
+wgmma.fence.sync.aligned;
+{before}
+{self.instruction()}
+{after}
+wgmma.commit_group.sync.aligned;
+wgmma.wait_group.sync.aligned 0;
+{chr(10).join(stores)}
+ret;
+}}
+"""
+
+    def run(
+        self, backend: str, text: str = "", threads: int = 128
+    ) -> tuple[list[list[int | float]], ge.Profile]:
+        device = ge.Device(backend=backend)
+        words = np.concatenate([self.words(), self.words()[:32]])
+        given = device.array(words)
+        memory = device.array(np.frombuffer(bytes(self.memory) + bytes(4096), np.uint32))
+        out = device.zeros((160, 128), np.uint32)
+        kernel = ge.parse(text or self.module(), path="wg.ptx")["k"]
+        profile = device.launch(kernel, 1, threads, [given, memory, out])
+        if backend == "native":
+            assert kernel.memo["native"] is not None
+        return self.matrix(out.numpy()), profile
+
+    def matrix(self, registers: npt.NDArray[np.uint32]) -> list[list[int | float]]:
+        made: list[list[int | float]] = [[math.nan] * self.columns for _ in range(64)]
+        for thread in range(128):
+            warp, lane = divmod(thread, 32)
+            for place in range(self.columns // 2):
+                row = 16 * warp + lane // 4 + 8 * (place // 2 % 2)
+                column = 8 * (place // 4) + 2 * (lane % 4) + place % 2
+                bits = (
+                    int(registers[thread, place // 2]) >> 16 * (place % 2) & 0xFFFF
+                    if self.result == "f16"
+                    else int(registers[thread, place])
+                )
+                made[row][column] = start(bits, self.result)
+        return made
+
+    def expected(self) -> list[list[int | float]]:
+        """Exact products added up in the documented order, in double precision, rounded once."""
+        keeps = self.scale in ("1", "!%q")
+        sign = self.signs[0] * self.signs[1]
+        one = (
+            {pattern: decoded(pattern, self.left) for row in self.a for pattern in row}
+            if self.left != "b1"
+            else {}
+        )
+        two = (
+            {pattern: decoded(pattern, self.right) for row in self.b for pattern in row}
+            if self.left != "b1"
+            else {}
+        )
+        found: list[list[int | float]] = []
+        for row in range(64):
+            ks: Sequence[int] = (
+                [k for _, part in self.places[row] for k in part] if self.sparse else range(self.depth)
+            )
+            line: list[int | float] = []
+            for column in range(self.columns):
+                total: int | float = (
+                    start(self.c[row][column], self.result) if keeps else (0 if self.result == "s32" else 0.0)
+                )
+                for stored, k in enumerate(ks):
+                    if self.left == "b1":
+                        total += self.a[row][stored] & self.b[k][column]
+                    else:
+                        total = total + sign * one[self.a[row][stored]] * two[self.b[k][column]]
+                line.append(finish(total, self.result, "satfinite" in self.opcode))
+            found.append(line)
+        return found
+
+    def check(self, backend: str) -> None:
+        found, _ = self.run(backend)
+        for one, other in zip(itertools.chain(*found), itertools.chain(*self.expected())):
+            assert one == other or (one != one and other != other), self.instruction()
+            assert one != one or math.copysign(1, one) == math.copysign(1, other)
+
+
+DENSE = [
+    "f16.f16.f16", "f32.f16.f16", "f32.bf16.bf16", "f32.tf32.tf32", "f16.e4m3.e5m2", "f32.e5m2.e5m2", "s32.s8.u8",
+    "satfinite.s32.u8.u8", "s32.b1.b1.and.popc",
+]  # fmt: skip
+
+
+def opcode(types: str, columns: int, sparse: bool = False) -> str:
+    left = next(word for word in types.split(".")[1:] if word in BITS)
+    depth = 256 // BITS[left] * (2 if sparse else 1)
+    return f"wgmma.mma_async{'.sp' if sparse else ''}.sync.aligned.m64n{columns}k{depth}.{types}"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("registers", [False, True])
+@pytest.mark.parametrize("types", DENSE)
+def test_dense_products(types: str, registers: bool, backend: str) -> None:
+    for seed, columns in enumerate((8, 48)):
+        Product(opcode(types, columns), registers=registers, modes=(seed, 2 * seed), seed=seed).check(backend)
+    if "s32" not in types:
+        Product(opcode(types, 24), registers=registers, modes=(3, 1), seed=5, edges=True).check(backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("registers", [False, True])
+@pytest.mark.parametrize("types", [types for types in DENSE if "b1" not in types])
+def test_sparse_products(types: str, registers: bool, backend: str) -> None:
+    Product(opcode(types, 8, True), registers=registers, seed=1).check(backend)
+    Product(opcode(types, 48, True), registers=registers, modes=(3, 2), seed=2).check(backend)
+    Product(opcode(types, 24, True), registers=registers, modes=(1, 1), seed=3).check(backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("across", list(itertools.product((False, True), repeat=2)))
+@pytest.mark.parametrize("mode", WIDTH)
+def test_layouts_of_shared_memory(mode: int, across: tuple[bool, bool], backend: str) -> None:
+    Product(opcode("f32.bf16.bf16", 64), modes=(mode, mode), across=across, seed=mode).check(backend)
+    if mode != 3 or across[1]:
+        Product(opcode("f32.f16.f16", 64, True), modes=(mode, mode), across=across, seed=mode).check(backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_matrices_may_begin_inside_a_pattern(backend: str) -> None:
+    """A step along k moves the start by 32 bytes inside the 128 of the pattern; patterns may start at any multiple of 128 bytes."""
+    for step in range(1, 4):
+        Product(opcode("f32.f16.f16", 16), modes=(1, 1), advance=32 * step, seed=step).check(backend)
+    for phase in (1, 5):
+        made = Product(opcode("f32.f16.f16", 16), registers=True, modes=(1, 1), phase=phase, seed=phase)
+        assert made.right_matrix.begin % 1024 == 128 * phase
+        made.check(backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_widest_product(backend: str) -> None:
+    Product(opcode("f32.e4m3.e4m3", 256), registers=True, seed=4).check(backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_signs_and_scale(backend: str) -> None:
+    for signs in ((-1, 1), (1, -1), (-1, -1)):
+        Product(opcode("f32.f16.f16", 8), signs=signs, seed=3).check(backend)
+    for scale in ("0", "%q", "!%q"):
+        Product(opcode("f16.f16.f16", 8), scale=scale, seed=3).check(backend)
+        Product(opcode("s32.s8.s8", 8), scale=scale, seed=3).check(backend)
+
+
+def failing(backend: str, product: Product, message: str, before: str = "", threads: int = 128) -> str:
+    with pytest.raises(ge.EngineError, match=message) as caught:
+        product.run(backend, product.module(before), threads)
+    assert re.match(r"wg.ptx:\d+:\d+: ", str(caught.value))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_whole_warpgroup_must_be_there(backend: str) -> None:
+    product = Product(opcode("f32.f16.f16", 8))
+    for threads in (32, 96, 160):
+        said = failing(backend, product, "the warpgroup of this warp has fewer than four warps", "", threads)
+        assert f"thread ({threads // 128 * 128}, 0, 0)" in said and "multiple of 128 threads" in said
+    failing(
+        backend, product, "16 of the 32 lanes of a warp execute it", "setp.lt.u32 %p, %l, 16;\n@!%p exit;"
+    )
+    failing(backend, product, "8 of the 32 lanes of a warp execute it", "", 104)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_descriptors_that_mean_nothing(backend: str) -> None:
+    product = Product(opcode("f32.f16.f16", 8))
+    said = failing(
+        backend, product, "a matrix descriptor differs", "setp.eq.u32 %p, %l, 7;\n@%p add.u64 %db, %db, 1;"
+    )
+    assert "thread (7, 0, 0)" in said
+    said = failing(backend, product, "out-of-bounds", "mov.b64 %da, 0x3fff;")
+    assert "0x3fff0" in said and "16-byte load from shared" in said
+    sparse = Product(opcode("f32.f16.f16", 8, True))
+    failing(backend, sparse, "longer than the pattern of swizzling", "or.b64 %db, %db, 0xc000000000000000;")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_metadata_that_means_nothing(backend: str) -> None:
+    for types in ("f32.bf16.bf16", "s32.s8.s8", "f32.tf32.tf32"):
+        product = Product(opcode(types, 8, True), registers=True)
+        inner = 2 * product.selector
+        wrong = f"setp.eq.u32 %p, %t, {68 + inner};\n@%p mov.b32 %a4, 0;"
+        said = failing(backend, product, "sparsity metadata", wrong)
+        assert f"thread ({68 + inner}, 0, 0)" in said
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_memory_that_nobody_wrote_is_zero_and_noted(backend: str) -> None:
+    product = Product(opcode("f32.f16.f16", 8), scale="0")
+    text = re.sub(r"fill:.*?@%p bra fill;", "", product.module(), flags=re.S)
+    found, profile = product.run(backend, text)
+    assert all(value == 0 for row in found for value in row)
+    (site,) = [site for site in profile.sites if site.opcode.startswith("wgmma")]
+    assert (site.requests, site.lanes, site.wavefronts) == (4, 0, 0)
+    assert any("reads uninitialised memory" in note for note in profile.notes)
+
+
+@pytest.mark.parametrize(
+    ("operands", "said"),
+    [
+        ("1, 1, 2, 0, 0", "sign_b is 2"),
+        ("1, 0, 1, 0, 0", "sign_a is 0"),
+        ("1, 1, 1, 0, 3", "trans_b is 3"),
+        ("5, 1, 1, 0, 0", "scale is 5"),
+    ],
+)
+def test_constants_that_operands_do_not_take(operands: str, said: str) -> None:
+    product = Product(opcode("f32.f16.f16", 8))
+    text = product.module().replace("%db, 1, 1, 1, 0, 0;", f"%db, {operands};")
+    with pytest.raises(PtxError, match=said):
+        ge.Device().launch(ge.parse(text, path="wg.ptx")["k"], 1, 128, [None, None, None])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_products_that_decide_a_branch_are_in_the_slice(backend: str) -> None:
+    """Through the registers of D, which are read too, and through shared memory."""
+    product = Product(opcode("f32.f16.f16", 8), scale="!%q", seed=2)
+    again = product.instruction()
+    deciding = f"{again}\nsetp.gt.f32 %p, %f3, 0f00000000;\n@%p bra over;\nmov.u32 %i, 3;\nover:"
+    kernel = ge.parse(product.module(after=deciding), path="wg.ptx")["k"]
+    counted = []
+    for demand in ("values", "control"):
+        device = ge.Device(backend=backend)
+        given = device.array(product.words())
+        memory = device.array(np.frombuffer(bytes(product.memory) + bytes(4096), np.uint32))
+        out = device.zeros((160, 128), np.uint32)
+        profile = device.launch(kernel, 1, 128, [given, memory, out], demand=demand)
+        counted.append((profile.thread_instructions, profile.branches.divergent, dict(profile.opcodes)))
+    assert counted[0] == counted[1]
+    assert counted[0][1] > 0
+
+
+def test_only_hopper_has_them() -> None:
+    for row in rows():
+        if row.name == "wgmma":
+            assert row.only == ("90a",)
+    for spelling in lookup("wgmma.fence.sync.aligned"):
+        check_available(spelling, (8, 0), 90, "a")
+        for target in ((90, ""), (100, "a"), (120, "a")):
+            with pytest.raises(PtxError):
+                check_available(spelling, (9, 0), *target)

@@ -203,3 +203,30 @@ def test_a_cooperative_launch_in_clusters(backend: str) -> None:
     out, count = device.zeros((12, 32, 1), np.uint32), device.zeros(1, np.uint32)
     device.launch(made, 12, 32, [out, count], cluster=3, cooperative=True)
     assert (out.numpy() == 384).all()
+
+
+def test_copies_and_matrices(backend: str) -> None:
+    """What else knows where shared memory is: cp.async, ldmatrix and stmatrix, in CTAs of any rank."""
+    device = ge.Device(backend=backend)
+    made = kernel(
+        "ld.param.u64 %rd1, [data]; mul.wide.u32 %rd2, %r0, 16; add.u64 %rd3, %rd1, %rd2; mov.u32 %r1, sm; cvt.u32.u64 %r2, %rd2;"
+        "add.u32 %r1, %r1, %r2; cp.async.cg.shared.global [%r1], [%rd3], 16; cp.async.wait_all; bar.sync 0;"
+        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r3, %r4, %r5, %r6}, [%r1];"
+        "xor.b32 %r7, %r3, 1; mov.u32 %r8, sm; add.u32 %r8, %r8, 512; add.u32 %r8, %r8, %r2;"
+        f"stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r8], {{%r7, %r4, %r5, %r6}}; {SYNC}"
+        "mov.u32 %r9, %cluster_ctarank; xor.b32 %r9, %r9, 1; shl.b32 %r10, %r0, 2; mov.u32 %r11, sm; add.u32 %r10, %r10, %r11;"
+        f"mapa.shared::cluster.u32 %r12, %r10, %r9; ld.shared::cluster.u32 %r13, [%r12+512]; {SYNC}"
+        + put("%r3", "%r6", "%r13"),
+        params=".param .u64 out, .param .u64 data",
+    )
+    data = np.arange(256, dtype=np.uint16)
+    out, given = device.zeros((4, 32, 3), np.uint32), device.array(data)
+    device.launch(made, 4, 32, [out, given], cluster=2)
+    # matrix i is rows 8 i … 8 i + 7 of eight halves; lane l has the pair 2 (l % 4) of row l / 4
+    lane = np.arange(32)
+    pair = 8 * (lane // 4) + 2 * (lane % 4)
+    words = data.view(np.uint32)
+    for rows in out.numpy():
+        assert (rows[:, 0] == (data[pair] | data[pair + 1].astype(np.uint32) << 16)).all()
+        assert (rows[:, 1] == (data[192 + pair] | data[192 + pair + 1].astype(np.uint32) << 16)).all()
+        assert (rows[:, 2] == words[:32] ^ 1).all()

@@ -71,7 +71,8 @@ class _Clusters:
     def __init__(self, launch: Launch, worker: Worker) -> None:
         self.launch, self.worker = launch, worker
         self.context = int(worker.context.ctypes.data)
-        self.free: list[Group] = []
+        #: groups not in use, which stay with the worker for its next part of the launch
+        self.free = worker.groups
         self.size = launch.plan.cluster_ctas
 
     def group(self) -> Group:

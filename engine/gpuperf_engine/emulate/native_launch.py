@@ -101,6 +101,7 @@ class Worker:
         self.shapes = aligned(sites * SHAPE_BYTES)
         self.scratch = aligned(8192)
         self.context = aligned(Context.BYTES)
+        self.groups: list[Group] = []
         self.spare = aligned(
             0 if launch.table_of_threads is None else columns_of(program).count * COLUMN_BYTES
         )

@@ -27,9 +27,12 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/python -m benchmarks.docs
 
-# Measures on the GPU of this machine; docs/hardware.md says what. Only the driver is needed.
+# Measures on the GPU of this machine, holds what it computed against the emulator and puts the times into benchmarks/hardware;
+# docs/hardware.md says what. Only the driver is needed. MACHINE=ID names the machine's description where several fit.
 hardware: $(READY)
 	$(BIN)/python tests/hardware/collect.py build/hardware
+	$(BIN)/python -m tests.hardware.compare build/hardware --report build/hardware/report || test $$? -eq 3
+	$(BIN)/python -m benchmarks.measurements build/hardware $(if $(MACHINE),--machine $(MACHINE))
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache

@@ -43,11 +43,19 @@ def network() -> str:
     return NOTE.format(source="benchmarks/network.py and examples/cnn") + render()
 
 
+def accuracy() -> str:
+    """Predicted beside measured times."""
+    from benchmarks.accuracy import render
+
+    return NOTE.format(source="benchmarks/accuracy.py and benchmarks/hardware") + render()
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/instructions.md": instructions,
     "docs/machines.md": machines,
     "docs/nvprof.md": nvprof,
     "docs/network.md": network,
+    "docs/accuracy.md": accuracy,
 }
 
 

@@ -26,6 +26,8 @@ PER_KERNEL = 40
 #: 7.8 is the first version with sm_90; older drivers get what they take, see collect.py
 BASE_VERSION: Version = (7, 8)
 BASE_TARGET = 75
+#: modifiers of matrix products whose further operands random words cannot be: positions of a sparse matrix, scales
+UNKNOWN_FACTORS = {"sp", "ordered", "scale", "block_scale", "scale_vec"}
 #: bytes behind the address of an atomic
 SLOT = 32
 
@@ -43,7 +45,7 @@ def chosen() -> Iterator[Spelling]:
             if (
                 (row.effect == "" and has_meaning(spelling))
                 or whole_warp
-                or row.name == "mma"
+                or (row.name == "mma" and not modifiers & UNKNOWN_FACTORS)
                 or (own_word and not modifiers & {"sem", "scope", "hint"})
             ):
                 yield spelling

@@ -40,7 +40,7 @@ class Store:
         """Registers named after the destination."""
         operands = self.instruction.split(" ", 1)[1].rstrip(";")
         rest = operands.split("}", 1)[1] if operands.startswith("{") else operands.partition(",")[2]
-        return tuple(re.findall(r"\b[a-z]\d\b", rest))
+        return tuple(re.findall(r"(?<!\.)\b[a-z]\d\b", rest))
 
 
 @lru_cache(maxsize=8)

@@ -206,9 +206,6 @@ def test_pairs_and_sizes_are_named_once_and_launch(tmp_path: Path) -> None:
     names = [case.name for case in found.TIMED]
     assert len(names) == len(set(names))
     assert {name for both in found.PAIRS.values() for name in both} <= set(names)
-    kernels = {name.split("-")[0] for name in names}
-    held = sum(found.judged(name) for name in kernels)
-    assert len(kernels) // 3 < held < 2 * len(kernels) // 3
 
 
 def test_a_launch_that_does_not_end_is_written_down(

@@ -1,12 +1,11 @@
 """What is timed on a GPU: the example kernels at three sizes each, and pairs of kernels that differ in one thing.
 
 NumPy and ``examples/`` only. ``TIMED`` holds the cases, ``PAIRS`` the names of two cases of which one differs from the other in
-the thing that the key says. Half of the kernels never serve to calibrate a machine description: ``judged(name)``.
+the thing that the key says.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ import case_programs as programs
 import numpy as np
 from case_types import Array, Case, Launch, Program
 
-__all__ = ["PAIRS", "TIMED", "Timed", "judged"]
+__all__ = ["PAIRS", "TIMED", "Timed"]
 
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parents[1] / "examples"
@@ -30,11 +29,6 @@ class Timed(Case):
 
     max_registers: int = 0
     again: bool = True
-
-
-def judged(name: str) -> bool:
-    """Whether the kernel of a case (its name up to the size) is kept for judging predictions, never used to calibrate."""
-    return zlib.crc32(name.split("-")[0].encode()) % 2 == 0
 
 
 def example(

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mpmath import mpf
 
 from gpuperf_engine.errors import LaunchError, UnknownName, Unsupported
 from gpuperf_engine.timing.estimate import MODELS, estimate
 from gpuperf_engine.timing.inputs import Block, Instruction, Loop, MemoryTraffic, TimingInput
 from gpuperf_engine.timing.machine import Machine
+from gpuperf_engine.timing.wave_model import knee
 
 LOAD = Instruction("lsu", "global", (0,), (1,))
 FMA = Instruction("fma", "fma", (1,), (1,))
@@ -52,11 +54,17 @@ def streaming(ctas: int, *, loads: int = 1, stores: int = 1) -> TimingInput:
     )
 
 
+def met(latency: float, bandwidth: float) -> float:
+    """Where latency and bandwidth meet."""
+    return (latency**3 + bandwidth**3) ** (1 / 3)
+
+
 def test_one_small_cta_is_all_latency(toy: Machine) -> None:
     # launch 1 µs; turnaround 100 + load 400 + fma 5 + the store's issue 1 = 506 cycles.
     found = estimate(streaming(1), toy)
-    assert found.cycles == pytest.approx(506)
-    assert found.time_us == pytest.approx(1.506)
+    # Its 2 KiB would take 25.6 cycles: (506³ + 25.6³)^⅓.
+    assert found.cycles == pytest.approx(met(506, 25.6))
+    assert found.time_us == pytest.approx(1 + met(506, 25.6) / 1000)
     assert found.launch_us == 1
     assert found.bounds["latency"] == pytest.approx(0.506)
     assert found.limiter == "launch"
@@ -65,14 +73,14 @@ def test_one_small_cta_is_all_latency(toy: Machine) -> None:
 
 def test_a_long_stream_is_bound_by_dram(toy: Machine) -> None:
     # 2 CTAs per SM, 4 per wave. A wave moves 4 KiB in and 4 KiB out at 80 bytes per cycle: 102.4 cycles, hidden behind the
-    # 506 of latency. With 64 loads per warp in flight it is 4 * 65 KiB / 80 = 3328 cycles.
+    # 506 of latency. With 64 loads per warp in flight it is 4 * 128 KiB / 80 = 6554 cycles, which the latency of 1009 lengthens.
     assert estimate(streaming(4000), toy).limiter == "latency"
     found = estimate(streaming(4000, loads=64, stores=64), toy)
     wave = 4 * 128 * 1024 / 80
     assert found.limiter == "dram"
-    assert found.cycles == pytest.approx(1000 * wave)
+    assert found.cycles == pytest.approx(1000 * met(found.bounds["latency"], wave))
     assert found.bounds["dram"] == pytest.approx(1000 * wave / 1000)
-    assert found.time_us == pytest.approx(1 + wave)
+    assert found.time_us == pytest.approx(1 + met(found.bounds["latency"], wave))
     assert (found.occupancy, found.ctas_per_sm, found.occupancy_limiter, found.waves) == (
         1.0,
         2,
@@ -89,9 +97,10 @@ def test_one_way_traffic_is_faster_than_mixed(toy: Machine) -> None:
 
 def test_waves_and_their_tail(toy: Machine) -> None:
     # 4 CTAs fill the machine: 5 take two waves, each with the latency of 506.
-    assert estimate(streaming(4), toy).cycles == pytest.approx(506)
-    assert estimate(streaming(5), toy).cycles == pytest.approx(1012)
-    assert estimate(streaming(8), toy).cycles == pytest.approx(1012)
+    one, full = met(506, 25.6), met(506, 102.4)
+    assert estimate(streaming(4), toy).cycles == pytest.approx(full)
+    assert estimate(streaming(5), toy).cycles == pytest.approx(full + one)
+    assert estimate(streaming(8), toy).cycles == pytest.approx(2 * full)
     assert estimate(streaming(8), toy).waves == 2
 
 
@@ -190,8 +199,47 @@ def test_a_wait_for_several_loads_is_for_the_slowest(toy: Machine) -> None:
         load_requests=3 * warps, load_sectors=3 * warps * 4, read_footprint=1024, cta_read_sectors=32
     )
     found = estimate(launch(1, 256, Block(several), memory=memory), toy)
-    # The third load issues at 8, its data is there at 408, the fma's at 413.
-    assert found.cycles == pytest.approx(100 + 413)
+    # The third load issues at 8, its data is there at 408, the fma's at 413. The 1 KiB from DRAM takes 10.24 cycles.
+    assert found.cycles == pytest.approx(met(100 + 413, 10.24))
+
+
+def test_ctas_are_started_one_after_the_other(toy: Machine) -> None:
+    # 4 000 CTAs at one in 500 cycles; four a wave, which wait 506 cycles for latency otherwise.
+    slow = replace(toy, cta_rate=1 / 500)
+    found = estimate(streaming(4000), slow)
+    assert found.limiter == "dispatch"
+    assert found.cycles == pytest.approx(1000 * 4 * 500)
+    assert found.bounds["dispatch"] == pytest.approx(2000)
+    for model in MODELS[1:]:
+        assert "dispatch" not in estimate(streaming(4000), slow, model=model).bounds
+
+
+def test_a_warm_cache_holds_what_the_launch_before_left(toy: Machine) -> None:
+    # 1 MiB of L2, one partition. 256 CTAs bring 256 KiB in and write as much: half of the cache, nothing goes to DRAM.
+    small = estimate(streaming(256), toy, caches="warm")
+    assert "dram" not in small.bounds
+    assert estimate(streaming(256), toy).bounds["dram"] == pytest.approx(256 * 2048 / 80 / 1000)
+    # 2 MiB are more than 1.6 times L2: as cold.
+    assert estimate(streaming(1024), toy, caches="warm") == estimate(streaming(1024), toy)
+    # 1.275 MiB: half way between 0.95 and 1.6, half of it is still there.
+    between = 1.275 * 512
+    found = estimate(streaming(int(between)), toy, caches="warm")
+    cold = estimate(streaming(int(between)), toy)
+    assert found.bounds["dram"] == pytest.approx(cold.bounds["dram"] / 2, rel=0.01)
+    # Each of two partitions keeps what it reads: 512 + 512 + 512 KiB of the 1.5 MiB are again too many.
+    two = replace(toy, l2_partitions=2)
+    assert "dram" not in estimate(streaming(512 - 64), toy, caches="warm").bounds
+    assert "dram" in estimate(streaming(512 - 64), two, caches="warm").bounds
+    with pytest.raises(UnknownName, match="unknown state of the caches 'hot'"):
+        estimate(streaming(1), toy, caches="hot")
+
+
+@given(latency=st.floats(0, 1e12), bandwidth=st.floats(0, 1e12))
+def test_latency_and_bandwidth_meet_above_both(latency: float, bandwidth: float) -> None:
+    found = knee(latency, bandwidth)
+    assert found >= max(latency, bandwidth)
+    assert found == pytest.approx(float((mpf(latency) ** 3 + mpf(bandwidth) ** 3) ** (mpf(1) / 3)), rel=1e-13)
+    assert knee(bandwidth, latency) == found
 
 
 def test_errors(toy: Machine) -> None:

@@ -25,7 +25,7 @@ def errors(name: str, model: str, keep: Callable[[Row], bool] = lambda row: True
 
 @pytest.mark.parametrize(
     ("name", "rows", "corrected", "printed", "roofline"),
-    [("stream_measured.csv", 882, 0.10, 0.25, 0.33), ("stream_heldout.csv", 336, 0.12, 0.23, 0.25)],
+    [("stream_measured.csv", 882, 0.075, 0.25, 0.33), ("stream_heldout.csv", 336, 0.08, 0.23, 0.235)],
 )
 def test_mean_error_beside_the_comparators(
     name: str, rows: int, corrected: float, printed: float, roofline: float
@@ -41,13 +41,13 @@ def test_mean_error_beside_the_comparators(
 
 
 def test_the_corrected_model_is_optimistic_where_latency_and_bandwidth_meet() -> None:
-    # No row is overestimated by more than a fifth; the knee is underestimated by up to 43 %.
+    # No row is overestimated by more than a fifth; the knee is underestimated by up to 30 %.
     found = [
         *errors("stream_measured.csv", "kleimenov-popova"),
         *errors("stream_heldout.csv", "kleimenov-popova"),
     ]
     assert max(found) < 0.2
-    assert min(found) > -0.44
+    assert min(found) > -0.31
 
 
 def test_what_saturates_dram_is_close() -> None:

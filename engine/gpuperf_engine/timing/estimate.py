@@ -18,7 +18,9 @@ from .occupancy import occupancy
 from .targets import can_run
 from .wave_model import MODELS, WaveModel
 
-__all__ = ["MODELS", "estimate"]
+__all__ = ["CACHES", "MODELS", "estimate"]
+
+CACHES = ("cold", "warm")
 
 
 def estimate(
@@ -27,17 +29,19 @@ def estimate(
     *,
     resources: Resources | None = None,
     model: str = "kleimenov-popova",
+    caches: str = "cold",
     search: Iterable[str] = (),
 ) -> Estimate:
     """Predict the time of a launch (of all launches, if the profile is a sum of several).
 
     ``profile`` is what ``Device.launch`` returned, or a :class:`TimingInput`; ``machine`` an id or a loaded machine;
-    ``resources`` replaces the profile's registers and shared memory where given; ``search`` adds folders of machine files.
+    ``resources`` replaces the profile's registers and shared memory where given; ``caches``: ``cold``, or ``warm`` for a launch
+    that is run again and again, so that it finds in L2 what it left there; ``search`` adds folders of machine files.
 
     In the result ``bounds`` are µs by resource: ``launch``, ``latency``, ``issue``, a unit, ``l1`` (with ``shared``, the
-    part of shared memory in it), ``l2``, ``dram``, each the time that this resource alone would allow; ``time_us`` is never
-    less than any of them, and ``limiter`` is the resource that decides the largest part of it. ``cycles`` are SM clock
-    cycles without ``launch_us``. ``waves`` is how often the grid fills the machine.
+    part of shared memory in it), ``l2``, ``dram``, ``dispatch`` (CTAs are started one after the other), each the time that this
+    resource alone would allow; ``time_us`` is never less than any of them, and ``limiter`` is the resource that decides the
+    largest part of it. ``cycles`` are SM clock cycles without ``launch_us``. ``waves`` is how often the grid fills the machine.
 
     Raises :class:`UnknownName` for an unknown machine or model, :class:`MachineError` for PTX whose ``.target`` cannot run on
     the machine, :class:`Unsupported` for a unit that the machine does not describe, :class:`LaunchError` where no CTA fits
@@ -45,10 +49,14 @@ def estimate(
     """
     if model not in MODELS:
         raise UnknownName(f"unknown model of time {model!r}", hint=nearest(model, MODELS, noun="model"))
+    if caches not in CACHES:
+        raise UnknownName(
+            f"unknown state of the caches {caches!r}", hint=nearest(caches, CACHES, noun="state")
+        )
     if not isinstance(machine, Machine):
         machine = load_machine(machine, search)
     if isinstance(profile, TimingInput):
-        return _predict(profile, machine, model)
+        return _predict(profile, machine, model, caches)
     if not can_run(profile.target, machine):
         capability = ".".join(map(str, machine.compute_capability))
         raise MachineError(
@@ -64,13 +72,13 @@ def estimate(
             predicted[key] = known, times + 1
         else:
             used = resources or replace(profile.resources, shared_bytes=record.plan.shared_bytes)
-            predicted[key] = _predict(timing_input(record, machine, used), machine, model), 1
+            predicted[key] = _predict(timing_input(record, machine, used), machine, model, caches), 1
     if not predicted:
         raise NotObserved(f"the profile of {profile.kernel!r} holds no launch to predict the time of")
     return _sum(list(predicted.values()))
 
 
-def _predict(given: TimingInput, machine: Machine, model: str) -> Estimate:
+def _predict(given: TimingInput, machine: Machine, model: str, state: str) -> Estimate:
     _check_units(given, machine)
     resident = occupancy(
         machine,
@@ -78,7 +86,7 @@ def _predict(given: TimingInput, machine: Machine, model: str) -> Estimate:
         registers_per_thread=given.registers_per_thread,
         shared_bytes=given.shared_bytes,
     )
-    caches = estimate_caches(given, machine, resident)
+    caches = estimate_caches(given, machine, resident, warm=state == "warm")
     return WaveModel(given, machine, resident, caches, model).estimate()
 
 

@@ -67,6 +67,7 @@ class Machine:
     l1_bytes: int
     l1_bandwidth: float
     l2_bytes: int
+    l2_partitions: int
     l2_bandwidth: float
     l2_sm_bandwidth: float
     dram_bandwidth: float
@@ -74,6 +75,7 @@ class Machine:
     dram_sustained_mixed: float
     launch_overhead_us: float
     cta_turnaround: int
+    cta_rate: float
     lanes: Mapping[str, float]
     latencies: Mapping[str, int]
     shared_pipes: Mapping[str, str]

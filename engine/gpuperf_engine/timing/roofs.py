@@ -13,7 +13,7 @@ from .machine import Machine
 from .occupancy import WARP_SIZE
 from .schema import UNITS
 
-__all__ = ["WAVEFRONT", "Roof", "dram_rate", "roofs"]
+__all__ = ["WAVEFRONT", "Roof", "dispatch_roof", "dram_rate", "roofs"]
 
 _SM_WIDE = frozenset({"lsu", "tex"})
 """Units that the sub-partitions of an SM share: one warp alone can use all of their lanes."""
@@ -79,6 +79,11 @@ def roofs(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[R
 def _pipe(unit: str, count: float, machine: Machine, ctas: int) -> Roof:
     lanes = machine.lanes[unit] * machine.sub_partitions
     return Roof(unit, sm_cycles=count * WARP_SIZE / lanes / ctas, split=unit not in _SM_WIDE)
+
+
+def dispatch_roof(machine: Machine) -> Roof:
+    """The time to start CTAs, which the machine does one after the other, whatever their size."""
+    return Roof("dispatch", chip_cycles=1.0 / machine.cta_rate)
 
 
 def dram_rate(caches: CacheEstimate, machine: Machine) -> float:

@@ -63,6 +63,7 @@ QUANTITIES = (
     QuantityRule("cache", "l1", "l1_bytes", "B"),
     QuantityRule("cache", "l1_bandwidth", "l1_bandwidth", "B/clk/SM", whole=False),
     QuantityRule("cache", "l2", "l2_bytes", "B"),
+    QuantityRule("cache", "l2_partitions", "l2_partitions", "partitions"),
     QuantityRule("cache", "l2_bandwidth", "l2_bandwidth", "B/clk", whole=False),
     QuantityRule("cache", "l2_sm_bandwidth", "l2_sm_bandwidth", "B/clk/SM", whole=False),
     QuantityRule("dram", "bandwidth", "dram_bandwidth", "GB/s", whole=False),
@@ -70,4 +71,5 @@ QUANTITIES = (
     QuantityRule("dram", "sustained_mixed", "dram_sustained_mixed", "GB/s", whole=False),
     QuantityRule("launch", "overhead", "launch_overhead_us", "us", whole=False, minimum=0),
     QuantityRule("launch", "cta_turnaround", "cta_turnaround", "cycles", minimum=0),
+    QuantityRule("launch", "cta_rate", "cta_rate", "CTAs/clk", whole=False, minimum=0.001),
 )

@@ -1,0 +1,265 @@
+"""How far predicted times are from measured ones: the page ``docs/accuracy.md``.
+
+Own measurements (``benchmarks/hardware``) are judged on the half of the kernels that never calibrates anything; measurements
+that others published are judged on all rows, each with what of it any machine description was taken from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import mean, median
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Point", "Score", "directions", "render", "score"]
+
+#: measured times that differ by less are not asked for their direction
+LEAST_DIFFERENCE = 0.05
+
+
+@dataclass(frozen=True)
+class Point:
+    """One case: measured and predicted microseconds."""
+
+    name: str
+    measured: float
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less one."""
+        return self.predicted / self.measured - 1
+
+
+@dataclass(frozen=True)
+class Score:
+    """Errors as parts of one: mean, median and largest of their magnitudes, mean with sign; Spearman's rank correlation."""
+
+    count: int
+    mean: float
+    median: float
+    worst: float
+    signed: float
+    spearman: float
+
+
+def score(points: Sequence[Point]) -> Score:
+    """The errors of some points; raises ``ValueError`` for none."""
+    if not points:
+        raise ValueError("no points to judge")
+    errors = [point.error for point in points]
+    return Score(
+        len(points),
+        mean(map(abs, errors)),
+        median(map(abs, errors)),
+        max(map(abs, errors)),
+        mean(errors),
+        spearman([point.measured for point in points], [point.predicted for point in points]),
+    )
+
+
+def spearman(one: Sequence[float], other: Sequence[float]) -> float:
+    """Rank correlation, equal values sharing their ranks; NaN where one side is constant."""
+    ranks = [_ranks(np.asarray(side, float)) for side in (one, other)]
+    centred = [side - side.mean() for side in ranks]
+    size = float(np.sqrt((centred[0] ** 2).sum() * (centred[1] ** 2).sum()))
+    return float((centred[0] * centred[1]).sum()) / size if size else float("nan")
+
+
+def _ranks(values: Any) -> Any:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[inverse]
+
+
+def directions(pairs: Iterable[tuple[Point, Point]]) -> tuple[int, int]:
+    """Of the pairs whose measured times differ by more than 5 %: how many, and in how many of them the prediction says the same
+    of which is slower."""
+    asked = right = 0
+    for one, other in pairs:
+        if abs(other.measured / one.measured - 1) > LEAST_DIFFERENCE:
+            asked += 1
+            right += (other.predicted > one.predicted) == (other.measured > one.measured)
+    return asked, right
+
+
+# -- own measurements ---------------------------------------------------------------------------------------------------
+
+
+def predicted(case: Any, machine: str, caches: str) -> float:
+    """What the engine says of a timed case."""
+    import gpuperf_engine as ge
+
+    program = case.program()
+    device = ge.Device(observe={"memory", "footprint"})
+    arrays = {id(buffer): device.array(buffer) for buffer in program.buffers}
+    module = ge.parse(case.text, path=str(case.ptx))
+    total = 0.0
+    for launch in program.launches:
+        arguments = [arrays.get(id(value), value) for value in launch.args]
+        profile = device.launch(
+            module[launch.entry], launch.grid, launch.block, arguments, shared_bytes=launch.shared_bytes
+        )
+        total += ge.estimate(profile, machine, caches=caches).time_us
+    return total
+
+
+def own(document: Any, predict: Callable[[Any, str, str], float] = predicted) -> list[str]:
+    """The section of one measured GPU."""
+    from benchmarks.measurements import judged
+    from tests.hardware import collect
+
+    timed = collect.timed()
+    cases = {case.name: case for case in timed.TIMED}
+    points: dict[tuple[str, str], Point] = {}
+    for item in document["cases"]:
+        key = (item["name"], item["caches"])
+        time = predict(cases[item["name"]], document["machine"], item["caches"])
+        points[key] = Point(item["name"], item["median_us"], time)
+    lines = [
+        f"### {document['gpu']}",
+        "",
+        f"Driver {document['driver'] or 'unknown'}, CUDA {document['cuda']}, {document['date'][:10]}, predicted as "
+        f"`{document['machine']}`.",
+        "",
+        *TABLE,
+    ]
+    for caches in ("warm", "cold"):
+        for half, name in ((True, "judged"), (False, "calibrating")):
+            some = [point for key, point in points.items() if key[1] == caches and judged(key[0]) == half]
+            if some:
+                lines.append(_row(f"{name} half, {caches} caches", score(some)))
+    lines += [
+        "",
+        "| pairs that differ in one thing | differ by more than 5 % | direction right |",
+        "|---|---:|---:|",
+    ]
+    for caches in ("warm", "cold"):
+        pairs = [
+            (points[one, caches], points[other, caches])
+            for one, other in timed.PAIRS.values()
+            if (one, caches) in points and (other, caches) in points and (judged(one) or judged(other))
+        ]
+        asked, right = directions(pairs)
+        lines.append(
+            f"| {caches} caches, one of the two in the judged half | {asked} of {len(pairs)} | {right} |"
+        )
+    return lines
+
+
+TABLE = [
+    "| points | number | mean | median | worst | with sign | Spearman |",
+    "|---|---:|---:|---:|---:|---:|---:|",
+]
+
+
+def _row(name: str, found: Score) -> str:
+    percents = (found.mean, found.median, found.worst, found.signed)
+    return (
+        f"| {name} | {found.count:,} | "
+        + " | ".join(f"{100 * x:.1f} %" for x in percents)
+        + f" | {found.spearman:.3f} |"
+    )
+
+
+# -- what others measured -----------------------------------------------------------------------------------------------
+
+
+def streams() -> list[str]:
+    """Six streaming kernels over all occupancies."""
+    from tests.timing import streams as source
+
+    lines = [*TABLE]
+    for file, label in (("stream_measured.csv", "six kernels, V100, A100 40 GB, A40, GH200"),
+                        ("stream_heldout.csv", "the same, H200 and L40, held out")):  # fmt: skip
+        rows = list(source.measured(file))
+        points = [
+            Point("", row.microseconds, (1 + source.error(row, "kleimenov-popova")) * row.microseconds)
+            for row in rows
+        ]
+        lines.append(_row(label, score(points)))
+    return lines
+
+
+def small_kernels() -> list[str]:
+    """One kernel at every size."""
+    from tests.timing import small_kernels as source
+
+    lines = [*TABLE]
+    rows = list(source.measured())
+    for series, machine in source.MACHINES.items():
+        for label, chosen in source.REGIONS.items():
+            some = [
+                row
+                for row in rows
+                if row.series == series and source.region(row) == label and source.judged(row)
+            ]
+            if some:
+                points = [
+                    Point("", row.microseconds, (1 + source.error(row)) * row.microseconds) for row in some
+                ]
+                lines.append(_row(f"`{machine}`, {chosen}", score(points)))
+    return lines
+
+
+def render() -> str:
+    """The page."""
+    from benchmarks.measurements import documents
+
+    measured = documents()
+    lines = [HEAD, "", "## Measured with these tools", ""]
+    if measured:
+        lines += [OWN, ""]
+        for document in measured.values():
+            lines += [*own(document), ""]
+    else:
+        lines += [NOTHING, ""]
+    lines += [
+        "## Measured by others",
+        "",
+        STREAMS,
+        "",
+        *streams(),
+        "",
+        SMALL,
+        "",
+        *small_kernels(),
+        "",
+        UNKNOWN,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+HEAD = """# Accuracy
+
+How far `time_us` is from what was measured. Errors are predicted / measured − 1; mean, median and worst are of their magnitudes.
+Spearman is the rank correlation of predicted and measured times. [timing.md](timing.md) describes the model."""
+
+OWN = """Predictions for the kernels of `tests/hardware/timed.py`, whose measured times lie in `benchmarks/hardware`
+([how they are measured](hardware.md)). The judged half of the kernels, chosen by a hash of the name, has calibrated nothing."""
+
+NOTHING = """Nothing yet: `benchmarks/hardware` holds no measurement. The collector, the comparison with the emulator, the conversion
+and this page's statistics have been run on a stand-in for the driver and on made-up numbers only ([hardware.md](hardware.md)).
+Unmeasured are therefore, on every GPU: the error of predicted times on the judged half of the kernels, the direction for pairs that
+differ in one thing (stride, padding, vector width, barriers, spills, occupancy, unrolling, redundant loads, divergence, atomics,
+pipelining, double for float), all counters, and every result of the emulator beside a GPU's."""
+
+STREAMS = """Six streaming kernels (`init read scale triad stencil3pt stencil5pt`) on 2²⁸ doubles over all occupancies, published by
+RRZE-HPC/gpu-benches (`gpu-stream`, commits 1038c5d, fd7091f, 0a45416), predicted with cold caches. One row per GPU gives the CTA
+turnaround, and the saturated rows the sustained DRAM rates, of the first four and of the L40; the exponent that says how sharply
+latency and bandwidth meet was chosen on the first four; all other rows are the check
+([which is which](../tests/timing/data/README.md))."""
+
+SMALL = """One kernel (`a[i] = factor * b[i]` on doubles, back and forth between two arrays) at every size from 4 096 elements, in CTAs
+of 32 to 1 024 threads, 10 000 launches in a graph, published by te42kyfo/gpu-benches (`gpu-small-kernels`, commit c35574e). The
+caches are warm: what fits stays in L2, and the predictions are made with `caches="warm"`. Not judged are the rows that a machine
+description takes a number from: the smallest size (launch overhead), the CTAs of least threads (rate at which CTAs start), the
+largest arrays of the H200 (sustained rate). When these measurements were first looked at, the model knew no rate at which CTAs start
+and no warm caches, its launch overhead held the time of a small kernel too, and latency and bandwidth did not lengthen each other: the
+mean error of the same rows was 37, 36 and 18 % on the A100, 58, 96 and 2 % on the A40, 31, 28 and 19 % on the H200, 154, 190 and 5 %
+on the L40."""
+
+UNKNOWN = """Nothing here is compute-bound, bound by shared memory, divergent or full of atomics: what predictions of such kernels are
+worth in absolute terms is unknown."""

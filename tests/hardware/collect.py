@@ -422,6 +422,11 @@ class Collector:
             "commit": commit(),
         }
 
+    @property
+    def capability(self) -> tuple[int, int]:
+        """The device's compute capability."""
+        return self.about["capability_major"], self.about["capability_minor"]
+
     def part(self, name: str, cases: Cases) -> None:
         """Run the cases that have no line yet, until the time is up."""
         journal = Journal(name, self.out, self.done, self.about)
@@ -459,9 +464,8 @@ class Collector:
         """Every kernel of ``ptx/instructions``: the words that each thread stored, (threads, stores), uint64."""
         index = json.loads((PTX / "instructions.json").read_text(encoding="utf-8"))
         source = np.load(PTX / "inputs.npy")
-        capability = (self.about["capability_major"], self.about["capability_minor"])
         for name, kernel in index.items():
-            if runs_on(kernel["target"], capability):
+            if runs_on(kernel["target"], self.capability):
                 yield name, partial(self._instruction, PTX / kernel["ptx"], kernel["stores"], source)
 
     def _instruction(self, path: Path, stores: int, source: Array) -> dict[str, Any]:
@@ -481,7 +485,8 @@ class Collector:
     def examples(self) -> Cases:
         """Every case of the catalogue: what its buffers hold after the last launch."""
         for case in catalogue().CASES:
-            yield case.name, partial(self._example, case)
+            if runs_on(written_target(case.text), self.capability):
+                yield case.name, partial(self._example, case)
 
     def _example(self, case: Any) -> dict[str, Any]:
         program = case.program()
@@ -507,7 +512,8 @@ class Collector:
     def times(self) -> Cases:
         """Every timed case, warm and cold."""
         for case in timed().TIMED:
-            yield case.name, partial(self._time, case)
+            if runs_on(written_target(case.text), self.capability):
+                yield case.name, partial(self._time, case)
 
     def _time(self, case: Any) -> dict[str, Any]:
         program = case.program()
@@ -550,7 +556,7 @@ class Collector:
     def micro(self) -> Cases:
         """Every launch of ``ptx/micro.json``: the cycles that each warp read off ``%clock64``, and nanoseconds."""
         for name, launch in json.loads((PTX / "micro.json").read_text(encoding="utf-8")).items():
-            if runs_on(launch["target"], (self.about["capability_major"], self.about["capability_minor"])):
+            if runs_on(launch["target"], self.capability):
                 yield name, partial(self._micro, launch)
 
     def _micro(self, launch: dict[str, Any]) -> dict[str, Any]:
@@ -707,10 +713,19 @@ def written_version(text: str) -> str:
     return found[1] if found else ""
 
 
+def written_target(text: str) -> str:
+    """The ``.target`` of a module."""
+    found = re.search(r"^\s*\.target\s+(sm_\w+)", text, re.MULTILINE)
+    return found[1] if found else "sm_0"
+
+
 def runs_on(target: str, capability: tuple[int, int]) -> bool:
-    """Whether PTX of that ``.target`` runs on a device: of the same or an earlier one; with ``a`` of that one alone."""
+    """Whether PTX of that ``.target`` runs on a device: of the same or an earlier one; with ``a`` of that one alone, with ``f`` of
+    its family."""
     number = int("".join(filter(str.isdigit, target)))
     own = 10 * capability[0] + capability[1]
+    if target.endswith("f"):
+        return number <= own and number // 10 == own // 10
     return number == own if target.endswith("a") else number <= own
 
 

@@ -60,7 +60,10 @@ def times(found: Collected) -> Iterator[Verdict]:
 
 
 def _programs(part: str, cases: Sequence[Any], found: Collected) -> Iterator[Verdict]:
+    capability = (found.machine["capability_major"], found.machine["capability_minor"])
     for case in cases:
+        if not collect.runs_on(collect.written_target(case.text), capability):
+            continue
         yield judged(part, case.name, found, case.text, lambda record, case=case: example(part, case, record))
 
 

@@ -26,8 +26,8 @@ PER_KERNEL = 40
 #: 7.8 is the first version with sm_90; older drivers get what they take, see collect.py
 BASE_VERSION: Version = (7, 8)
 BASE_TARGET = 75
-#: modifiers of matrix products whose further operands random words cannot be: positions of a sparse matrix, scales
-UNKNOWN_FACTORS = {"sp", "ordered", "scale", "block_scale", "scale_vec"}
+#: parts of opcodes of matrix products with operands that random words cannot be: positions in a sparse matrix, scales
+NOT_RANDOM = ("sp", "block_scale")
 #: bytes behind the address of an atomic
 SLOT = 32
 
@@ -41,11 +41,12 @@ def chosen() -> Iterator[Spelling]:
         whole_warp = row.effect == "exchange" and row.removed is None
         for spelling in spellings(row, 24):
             modifiers = {name for name, value in spelling.modifiers.items() if value}
+            parts = spelling.opcode.split(".")[1:]
             own_word = row.effect in ("atomic", "reduction") and spelling.space == "global"
             if (
                 (row.effect == "" and has_meaning(spelling))
                 or whole_warp
-                or (row.name == "mma" and not modifiers & UNKNOWN_FACTORS)
+                or (row.name == "mma" and not any(part.startswith(NOT_RANDOM) for part in parts))
                 or (own_word and not modifiers & {"sem", "scope", "hint"})
             ):
                 yield spelling

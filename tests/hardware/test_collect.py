@@ -201,6 +201,24 @@ def test_what_the_compiler_says_is_written_down(
     assert "CUDA_ERROR_218" in record["error"] and "fmma" in record["error"]
 
 
+def test_what_is_for_other_machines_is_passed_over(
+    tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import cases
+
+    good = next(case for case in cases.CASES if case.name == "saxpy-1000")
+    newer = type(good)("newer", tmp_path / "k.ptx", "small", good.make)
+    newer.ptx.write_text(good.text.replace(".target sm_80", ".target sm_90"), encoding="utf-8")
+    monkeypatch.setattr(cases, "CASES", [newer, good])
+    assert run(StandIn(capability=(8, 6)), tmp_path, "examples") == 0
+    assert [record["case"] for record in records(tmp_path, "examples")] == ["saxpy-1000"]
+    for target, capability, runs in (
+        ("sm_80", (8, 6), True), ("sm_90", (8, 6), False), ("sm_90a", (9, 0), True), ("sm_90a", (10, 0), False),
+        ("sm_100f", (10, 3), True), ("sm_100f", (12, 0), False), ("sm_100", (12, 0), True),
+    ):  # fmt: skip
+        assert collect.runs_on(target, capability) == runs, target
+
+
 def test_pairs_and_sizes_are_named_once_and_launch(tmp_path: Path) -> None:
     found = collect.timed()
     names = [case.name for case in found.TIMED]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.emulate.device import Runtime
 from gpuperf_engine.emulate.native import Code
+from gpuperf_engine.emulate.native_access import access_functions
 from gpuperf_engine.emulate.observe import Observation
 from gpuperf_engine.isa.frame import has_meaning
 from gpuperf_engine.isa.table import lookup, rows
@@ -242,3 +244,57 @@ ld.shared.b32 %v, [%s+128];
 mul.wide.u32 %x, %t, 4; add.u64 %a, %a, %x;
 st.global.b32 [%a], %v; ret; }}"""
     both(text, [np.zeros(32, np.uint32)])
+
+
+@pytest.mark.parametrize("kind", ["u8", "s16", "b32", "v2.u8", "v4.u8", "v2.u16", "v4.s8"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_parts_of_shared_words_that_were_stored_whole(kind: str, pattern: str) -> None:
+    """Shared memory is then not watched byte by byte; the words behind the first 32 are never stored."""
+    count = int(kind[1]) if kind[0] == "v" else 1
+    bits = int(kind.rpartition(".")[2][1:])
+    shift = (bits * count // 8).bit_length() - 1
+    targets = [f"%h{i}" if bits < 32 else f"%r{i}" for i in range(count)]
+    loaded = targets[0] if count == 1 else "{" + ", ".join(targets) + "}"
+    stores = "\n".join(
+        f"st.global.{'u16' if bits < 32 else 'u32'} [%l4+{4 * i}], {target};"
+        for i, target in enumerate(targets)
+    )
+    text = f"""{HEAD}
+.visible .entry k(.param .u64 out)
+{{
+    .shared .align 16 .b8 tile[4096];
+    .reg .pred %p;
+    .reg .b16 %h<4>;
+    .reg .b32 %r<4>, %t, %i, %m, %a, %b;
+    .reg .b64 %l<5>;
+    mov.u32 %t, %tid.x;
+    mov.u32 %b, tile;
+    shl.b32 %a, %t, 2;
+    add.u32 %a, %a, %b;
+    mul.lo.u32 %m, %t, 0x9E3779B1;
+    st.shared.u32 [%a], %m;
+    bar.warp.sync -1;
+    {PATTERNS[pattern]}
+    shl.b32 %i, %i, {shift};
+    add.u32 %i, %i, %b;
+    ld.shared.{kind} {loaded}, [%i];
+    ld.param.u64 %l0, [out];
+    mov.u32 %m, %ctaid.x;
+    mad.lo.u32 %m, %m, 32, %t;
+    mul.wide.u32 %l1, %m, 16;
+    add.u64 %l4, %l0, %l1;
+    {stores}
+    ret;
+}}
+"""
+    both(text, [np.zeros(256, np.uint32)])
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["plain", "AVX-512"])
+def test_every_access_function_is_good_llvm(wide: bool) -> None:
+    for space in ("global", "shared", "watched", "local"):
+        for size in (1, 2, 4, 8, 16):
+            for pieces in (1, 2, 4, 8):
+                if size * pieces <= 32:
+                    name = f"{space}_{size}" + (f"x{pieces}" if pieces > 1 else "")
+                    llvm.parse_assembly(access_functions(name, wide))

@@ -46,7 +46,9 @@ class _Shared:
         self.aligned = to.op(f"icmp eq i32 {odd}, 0")
         self.sound = ""
         if self.stores and not self.watched:
-            self.sound = to.op(f"xor i1 {self._unwritten(self.value, '')}, true")
+            # pieces of words are stored to watched memory only
+            narrow = form.size < 4
+            self.sound = "false" if narrow else to.op(f"xor i1 {self._unwritten(self.value, '')}, true")
         self._rows()
         self._scattered()
         self._count()

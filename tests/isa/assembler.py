@@ -44,6 +44,8 @@ def _register(form: OperandForm, index: int) -> str:
 
 def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
     if form.role == "address":
+        if spelling.opcode.startswith("st.bulk") and spelling.space == "shared":
+            return "[r8]"
         if spelling.space == "param" and (
             spelling.effect == "store" or spelling.modifier("space") == "param::func"
         ):
@@ -60,7 +62,7 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
     if form.constant and form.name == "bytes":
         return "16"
     if form.constant:
-        return {"size": "128", "count": "24", "selector": "0"}.get(form.name, "1")
+        return {"size": "128", "count": "24", "selector": "0", "value": "0"}.get(form.name, "1")
     if form.name == "fraction":
         return "0f3F000000"
     fragment = spelling.effect == "matrix" and "*" in spelling.row.syntax

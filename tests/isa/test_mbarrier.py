@@ -344,7 +344,7 @@ ERRORS = [
     ("", "mbarrier.init.shared.b64 [other], 0;", "a count of 0"),
     ("", "mbarrier.init.shared.b64 [other], 1048576;", "a count of 1,048,576"),
     ("", "mbarrier.arrive.shared.b64 %rd1, [bar], 5;", "5 arrivals at a phase that has 4 pending"),
-    ("", "mbarrier.arrive.shared.b64 %rd1, [bar], 0;", "a count of 0"),
+    ("mov.u32 %r9, 0;", "mbarrier.arrive.shared.b64 %rd1, [bar], %r9;", "a count of 0"),
     ("", "mbarrier.arrive.noComplete.shared.b64 %rd1, [bar], 4;", "completes the phase"),
     (
         "mbarrier.arrive_drop.shared.b64 %rd1, [bar], 3;",
@@ -528,3 +528,29 @@ def test_cluster_errors() -> None:
             collect(backend, EXCHANGE.format(count=64, arrive=wrong), block=64, grid=4, cluster=2)
     assert texts[0] == texts[1]
     assert "128 threads at mbarrier.try_wait" in texts[0]
+
+
+def test_deadlock_of_a_loop_that_counts() -> None:
+    """Loops that count their trips, as those of cuda::barrier do, never come to a state again."""
+    texts = []
+    for backend in BACKENDS:
+        body = (
+            BAR
+            + INIT.format(count=2)
+            + """
+        mov.u32 %r0, 0;
+        @!%p0 bra DONE;
+      WAIT:
+        add.u32 %r0, %r0, 1;
+        mov.u64 %rd7, %globaltimer;
+        nanosleep.u32 20;
+        mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;
+        @!%p1 bra WAIT;
+      DONE:
+        """
+        )
+        with pytest.raises(ge.Deadlock) as caught:
+            collect(backend, body, block=64)
+        texts.append(str(caught.value))
+    assert texts[0] == texts[1]
+    assert "1 thread at mbarrier.try_wait.parity.shared.b64, for 2 arrivals" in texts[0]

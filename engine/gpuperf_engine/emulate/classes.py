@@ -42,7 +42,7 @@ MOST_PIECES = 100_000
 MOST_OPERATIONS = 150_000
 #: polyhedra looked at to count points
 MOST_COUNTING = 100_000
-_WRITES = ("store", "atomic", "reduction", "async_copy")
+_WRITES = ("store", "atomic", "reduction", "async_copy", "bulk_copy")
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def refused_address(
 
 def reaches_peers(instruction: Instruction) -> bool:
     """Whether its accesses may go to the shared memory of other CTAs of the cluster: ``.shared::cluster`` and generic ones."""
-    space = instruction.spelling.modifier("space")
+    space = instruction.spelling.modifier("space") or instruction.spelling.modifier("dst")
     if space:
         return space == "shared::cluster"
     if instruction.effect == "mbarrier":

@@ -14,6 +14,7 @@ from ..isa.frame import evaluate, has_meaning
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
 from .diagnose import trap
+from .lanes_bulk import BulkStep, FillStep, SignalStep
 from .lanes_calls import Call, parameter_step
 from .lanes_control import BarrierEnd, End, make_end
 from .lanes_copy import CopyStep
@@ -24,7 +25,7 @@ from .lanes_operands import Prepare, destinations, guard_of, integer, lane_value
 from .lanes_stack import StackStep
 from .lanes_values import LaneValue
 from .launch import LaunchPlan
-from .program import Program, is_done_at_once
+from .program import Program, is_done_at_once, tells_mbarrier
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -130,10 +131,12 @@ def refusal(
 
 def _make_step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step:
     effect = instruction.effect
+    if effect == "bulk_copy":
+        return (BulkStep if "dst" in instruction.spelling.modifiers else FillStep)(to, instruction)
     if effect in _MEMORY:
         if instruction.spelling.space == "param":
             return parameter_step(to, instruction)
-        return MemoryStep(to, instruction)
+        return (SignalStep if tells_mbarrier(instruction) else MemoryStep)(to, instruction)
     if effect == "exchange":
         return Exchange(to, instruction)
     if effect == "async_copy" and instruction in to.program.site_of:

@@ -28,7 +28,9 @@ _HERE = Path(__file__).resolve().parent
 _SCHEDULE = (
     "begin", "visit", "proceed", "run", "expire", "begin_cluster", "visit_cluster", "visited", "run_clusters",
 )  # fmt: skip
-_MBARRIER = ("mbarrier_lanes", "mbarrier_wait", "others_can_run")
+_MBARRIER = (
+    "mbarrier_lanes", "mbarrier_wait", "others_can_run", "bulk_lanes", "reduce_begin", "reduce_next", "fill_lanes",
+)  # fmt: skip
 _MEMORY = (
     "matrix_words", "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
     "copy_lanes", "sectors_of", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows", "count_wavefronts",
@@ -40,6 +42,7 @@ _FILES = (
     "native_runtime_matrix.py",
     "native_runtime_count.py",
     "native_runtime_mbarrier.py",
+    "native_runtime_bulk.py",
     "native_runtime_schedule.py",
     "native_runtime_cluster.py",
 )

@@ -422,12 +422,10 @@ class Launch:
                 guarded = program.predicated_of.get(site.instruction)
                 if guarded is None:
                     made.sites[site.index, 0] = made.block_warps[site.block]
-                    if site.instruction.effect not in (
-                        "matrix",
-                        "warpgroup",
-                    ):  # there some lanes give addresses, and are counted
+                    # of matrices some lanes give addresses, of bulk copies pieces are counted
+                    if site.instruction.effect not in ("matrix", "warpgroup", "bulk_copy"):
                         made.sites[site.index, 1] = made.block_lanes[site.block]
-                else:
+                elif site.instruction.effect != "bulk_copy":
                     made.sites[site.index, 1] = made.predicated[guarded]
         made.uninitialized = frozenset(unseen)
         made.threads = self.table_of_threads

@@ -25,6 +25,7 @@ __all__ = [
     "UNWRITTEN",
     "WAIT_CODE",
     "Barrier",
+    "Bulk",
     "Cluster",
     "Context",
     "Counter",
@@ -195,6 +196,18 @@ class Presence:
     WAITING = clusters.WAITING
     RUNNING = clusters.RUNNING
     ENDED = clusters.ENDED
+
+
+class Bulk:
+    """Bits that say where a bulk copy goes, and the place in ``SCRATCH`` of what reductions remember."""
+
+    FROM_GLOBAL = 1
+    TO_GLOBAL = 2
+    MULTICAST = 4
+    MASKED = 8
+    CURSOR = 6144
+    #: or-ed to the number of a site where the fault is one of the mbarrier
+    TELLS = 1 << 40
 
 
 class Barrier:

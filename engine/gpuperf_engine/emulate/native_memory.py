@@ -17,6 +17,7 @@ from .native_access_text import Form
 from .native_codegen import address_operand
 from .native_layout import SITE_BYTES
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
+from .program import tells_mbarrier
 
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
@@ -189,6 +190,11 @@ def write_memory(to: BlockWriter, instruction: Instruction) -> None:
 
         write_copy(to, instruction)
         return
+    if instruction.effect == "bulk_copy":
+        from .native_bulk import write_bulk
+
+        write_bulk(to, instruction)
+        return
     access = Access(to, instruction, to.guard(instruction))
     access.count_request()
     if instruction.effect in ("atomic", "reduction"):
@@ -199,6 +205,10 @@ def write_memory(to: BlockWriter, instruction: Instruction) -> None:
         _load(access)
     else:
         _store(access)
+    if tells_mbarrier(instruction):
+        from .native_bulk import write_signal
+
+        write_signal(to, instruction, access.mask, access.bytes)
 
 
 def _load(access: Access) -> None:

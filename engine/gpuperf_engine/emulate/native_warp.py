@@ -58,6 +58,7 @@ from .native_layout import (
     RETURN_CODE,
     SYNC_CODE,
     WAIT_CODE,
+    Bulk,
     Context,
     Cta,
     Event,
@@ -407,8 +408,10 @@ class NativeWarp:
         if number >= 1 << 63:  # an operation on an mbarrier, by its place in the block
             instruction, kind, size = self.block.instructions[(1 << 64) - 1 - number], "store", 8
         else:
-            site = self.program.sites[number]
+            site = self.program.sites[number & ~Bulk.TELLS]
             instruction, kind, size = site.instruction, site.kind, site.bytes
+            if number & Bulk.TELLS:
+                kind, size = "store", 8
         if where >= len(_SPACES):
             word, amount = worker.get(Context.FAULT_WORD), worker.get(Context.FAULT_AMOUNT)
             return bad_mbarrier(place, instruction, lane, where, address, word, amount)
@@ -419,6 +422,8 @@ class NativeWarp:
         limit = {"shared": plan.shared_bytes, "local": self.program.local_area}.get(space, 0)
         if instruction.effect == "async_copy" and space == "shared":
             kind = "store"
+        if instruction.effect == "bulk_copy" and number < Bulk.TELLS:
+            kind = _end_kind(instruction, space, kind)
         return worker.launch.memory.fault(
             Access(
                 instruction, self.program.kernel.name, kind, space, address, size,
@@ -458,6 +463,15 @@ class NativeWarp:
                 if entry.kind == 1 and entry.mask & splits.live:
                     stands = blocks[entry.pc & (AT_WAIT - 1)]
                     yield Waiting(place, entry.mask & splits.live, stands, doing(entry.pc))
+
+
+def _end_kind(instruction: Instruction, space: str, kind: str) -> str:
+    """What a bulk copy did in a space: it has two ends."""
+    ends = {
+        str(instruction.spelling.modifier(name)).split("::")[0]: way
+        for name, way in (("src", "load"), ("dst", "reduction" if kind == "reduction" else "store"))
+    }
+    return ends.get(space, kind)
 
 
 def _outside(code: int) -> int:

@@ -24,6 +24,7 @@ from ..flow.uniformity import (
     observes_others,
 )
 from ..garbage import uncollected
+from ..isa.frame import has_meaning
 from ..isa.types import scalar_type
 from ..ptx.syntax import (
     Address,
@@ -49,6 +50,7 @@ __all__ = [
     "is_done_at_once",
     "is_order_free",
     "reserved_offset",
+    "tells_mbarrier",
 ]
 
 #: bytes that the system keeps of the shared memory of a CTA (PTX manual, ``%reserved_smem_offset_begin``)
@@ -64,6 +66,7 @@ MEMORY_EFFECTS = {
     "atomic": "atomic",
     "reduction": "reduction",
     "async_copy": "load",
+    "bulk_copy": "load",
 }
 
 
@@ -319,6 +322,19 @@ def is_done_at_once(instruction: Instruction) -> bool:
     )
 
 
+def tells_mbarrier(instruction: Instruction) -> bool:
+    """Whether a store, reduction or copy tells an mbarrier how much it moved."""
+    return "mbarrier::complete_tx::bytes" in instruction.spelling.modifiers
+
+
+def _site_space(instruction: Instruction) -> str:
+    """The space of a site; of bulk copies global memory, if it is at one end."""
+    if instruction.effect == "bulk_copy":
+        ends = [str(instruction.spelling.modifier(name)) for name in ("dst", "src", "space")]
+        return "global" if "global" in ends else "shared"
+    return "shared" if instruction.effect == "warpgroup" else instruction.spelling.space or "generic"
+
+
 def _accesses_memory(instruction: Instruction) -> bool:
     if instruction.effect == "async_copy":
         return bool(instruction.spelling.modifier("global"))
@@ -340,6 +356,10 @@ def _kind(instruction: Instruction) -> str:
         return "load"
     if instruction.effect == "matrix":
         return "load" if instruction.spelling.destinations else "store"
+    if instruction.effect == "bulk_copy":
+        if instruction.spelling.modifier("src") == "global":
+            return "load"
+        return "reduction" if has_meaning(instruction.spelling) else "store"
     return MEMORY_EFFECTS[instruction.effect]
 
 
@@ -354,9 +374,7 @@ def _number_counters(program: Program) -> None:
                     len(sites),
                     block.index,
                     instruction,
-                    "shared"
-                    if instruction.effect == "warpgroup"
-                    else instruction.spelling.space or "generic",
+                    _site_space(instruction),
                     _kind(instruction),
                     access_bytes(instruction),
                 )
@@ -491,6 +509,8 @@ def _order_free(instruction: Instruction, program: Program) -> bool:
         )
     if instruction.system is not None:
         return not instruction.system.observes_heap
+    if instruction.effect == "bulk_copy" and has_meaning(instruction.spelling):
+        return instruction.spelling.modifier("dst") != "global"
     if instruction.effect not in ("atomic", "reduction"):
         return instruction.effect not in ("special", "texture")
     if instruction.spelling.space == "shared":

@@ -20,7 +20,8 @@ rank. A warp that waits at the cluster's barrier goes on once the visit of anoth
 A warp suspended at a wait on an mbarrier goes on, with what is left of its turn, when a phase of an mbarrier of its CTA has
 completed, and waits again if it was another. Only when all warps of all resident CTAs wait, and some of them so, do those waits
 give up, in the next round: they answer that the phase is not complete; where other lanes of the warp wait for those that asked,
-the turn ends at the next back edge, so that they can go on.
+the turn ends at the next back edge, so that they can go on. When they have given up ``GIVES_UP`` times in a row, and no CTA has ended
+and no barrier or phase completed meanwhile, that is a deadlock.
 
 A CTA whose warps all wait, none of them at an mbarrier, can never go on, unless one of them waits for its cluster: then it is the
 cluster whose CTAs all wait. That is a deadlock, as are lanes of one warp that wait for lanes of the same warp that never come.
@@ -47,6 +48,9 @@ __all__ = ["TURN", "Cluster", "Cta", "Standing", "Status", "WarpRunner", "Watch"
 
 #: fuel of one turn
 TURN = 1 << 12
+#: times that all waits give up, one after the other, before that is a deadlock: loops that count, or look at the clock, never come
+#: to a state again
+GIVES_UP = 1000
 
 
 class Status(Enum):
@@ -241,6 +245,8 @@ class Watch(Generic[_Resident]):
     ) -> None:
         self.digest, self.standing, self.expire, self.urge, self.where = digest, standing, expire, urge, where
         self._quiet = 0
+        #: rounds without progress after which waits gave up
+        self._patience = 0
         self._last = b""
         self._given_up: set[bytes] = set()
         #: whether anybody ever was at an mbarrier
@@ -251,7 +257,7 @@ class Watch(Generic[_Resident]):
     def after(self, progress: bool, window: Sequence[_Resident]) -> None:
         """``progress``: a CTA ended, or a barrier or phase completed. Raises ``Deadlock``."""
         if progress:
-            self._quiet = 0
+            self._quiet = self._patience = 0
             return
         standings = [self.standing(cta) for cta in window]
         stuck = Standing.STUCK in standings
@@ -279,6 +285,9 @@ class Watch(Generic[_Resident]):
                 return
             self._last = digest
         if stuck and Standing.RUNS not in standings:
+            self._patience += 1
+            if self._patience > GIVES_UP:
+                raise deadlock(item for cta in window for item in self.where(cta))
             for cta in window:
                 self.expire(cta)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Protocol
 
+from ..isa.frame import has_meaning
 from ..isa.spaces import RANK_SHIFT
 from ..ptx.syntax import Address, CallTarget, Function, Instruction, Register, Variable
 from .addresses import ANYWHERE, Origin, OriginFinder
@@ -247,7 +248,7 @@ class Dependence:
             origin = self.origin(instruction, operand)
             if "shared" in spaces:
                 origin = _in_any_cta(origin)
-            if instruction.spelling.moves is not None:
+            if instruction.spelling.moves is not None or (effect == "bulk_copy" and form.name != "m"):
                 origin = Origin(origin.bases, 1, 0)  # lines lie at distances that are not known
             access = Access(spaces, origin, access_bytes(instruction))
             reads_it, writes_it = _directions(instruction, form.name)
@@ -354,6 +355,10 @@ def _directions(instruction: Instruction, name: str) -> tuple[bool, bool]:
         return effect == "load", effect == "store"
     if effect == "mbarrier_wait":
         return True, False
+    if effect == "bulk_copy":
+        return name != "d" or has_meaning(instruction.spelling), name != "a" or "d" not in {
+            form.name for form in instruction.spelling.operands
+        }
     if effect == "async_copy":
         return name != "d", name != "a"
     if effect == "matrix":

@@ -111,6 +111,8 @@ def access_bytes(instruction: Instruction) -> int:
         return next((item.value for item in instruction.operands if isinstance(item, Immediate)), 8)
     if instruction.effect == "warpgroup":
         return 16
+    if instruction.effect == "bulk_copy":
+        return 16 if "dst" in instruction.spelling.modifiers else 8
     moves = instruction.spelling.moves
     if moves is not None:
         return moves.bytes

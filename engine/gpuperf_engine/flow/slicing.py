@@ -34,7 +34,7 @@ __all__ = ["DEMANDS", "Slice", "slice_program"]
 
 #: each contains the ones before
 DEMANDS = ("control", "addresses", "values")
-_MEMORY = frozenset(("load", "store", "atomic", "reduction", "async_copy", "matrix"))
+_MEMORY = frozenset(("load", "store", "atomic", "reduction", "async_copy", "bulk_copy", "matrix"))
 _ENDS = frozenset(("branch", "return", "exit", "trap"))
 
 
@@ -174,7 +174,7 @@ def _keep(made: _Slicer, block: BasicBlock, instruction: Instruction, split: boo
                 instruction, (*_operands(instruction, "membermask", "stride"), *_addressed(instruction))
             )
         if addresses and effect in _MEMORY and instruction.spelling.space not in (None, "param"):
-            copied = () if effect != "async_copy" else reads(instruction)
+            copied = () if effect not in ("async_copy", "bulk_copy") else reads(instruction)
             made.keep(instruction, (*_addressed(instruction), *_operands(instruction, "stride"), *copied))
 
 

@@ -60,6 +60,9 @@ class Mbarrier:
     RANGE = 12
     COMPLETES = 13
     STATE = 14
+    # errors of bulk copies
+    SIZE = 15
+    WORDS = 16
 
 
 def fresh(count: int) -> int:
@@ -133,7 +136,10 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
     """An error in words, and what to do."""
     arrivals, transactions = pending(word)
     if problem == Mbarrier.NOT_SHARED:
-        return "the address is not in shared memory", "mbarrier objects are in the shared memory of the block"
+        return (
+            "the address is not in shared memory",
+            "mbarrier objects, and what is filled, are in the shared memory of the block",
+        )
     if problem == Mbarrier.UNINITIALISED:
         return (
             "there is no mbarrier object",
@@ -153,4 +159,6 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
         )
     if problem == Mbarrier.COMPLETES:
         return "the arrival completes the phase, which .noComplete rules out", "leave .noComplete out"
+    if problem in (Mbarrier.SIZE, Mbarrier.WORDS):
+        return f"{amount:,} bytes", f"the size must be a multiple of {16 if problem == Mbarrier.SIZE else 8}"
     return "the operand is no state of an mbarrier object", "states come from mbarrier.arrive"

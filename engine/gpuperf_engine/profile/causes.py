@@ -178,7 +178,7 @@ class CauseFinder:
             return (*self._dependence.kept.get(node, ()), *self._dependence.uses[node], stored)
         if node.effect not in _MEMORY or node.spelling.space == "param":
             return self._dependence.sources(node)
-        chosen = self._values(node) if node.effect == "async_copy" else ()
+        chosen = self._values(node) if node.effect in ("async_copy", "bulk_copy") else ()
         return (*self._dependence.kept.get(node, ()), *chosen)
 
     def _stored_by(self, writers: tuple[Instruction, ...], load: Instruction) -> Merge:
@@ -259,4 +259,4 @@ def _of_cta(access: Access) -> bool:
     return "global" not in access.spaces or (bool(own) and all(own))
 
 
-_MEMORY = frozenset(("load", "atomic", "reduction", "async_copy", "texture"))
+_MEMORY = frozenset(("load", "atomic", "reduction", "async_copy", "bulk_copy", "texture"))

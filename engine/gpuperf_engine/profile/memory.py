@@ -79,7 +79,7 @@ def memory_totals(sites: tuple[SiteProfile, ...]) -> Memory:
             total["global_atomic_turns"] += site.turns
         if site.shared_requests:
             copied = site.space == "global"
-            way = "store" if copied else kind
+            way = ("store" if kind == "load" else "load") if copied else kind
             total[f"shared_{way}_requests"] += site.shared_requests
             total[f"shared_{way}_wavefronts"] += site.wavefronts
             total[f"shared_{way}_bytes"] += (

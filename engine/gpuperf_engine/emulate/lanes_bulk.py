@@ -1,0 +1,229 @@
+"""Bulk copies of the reference backend: carried out when they are issued, lane after lane, in pieces of 16 bytes.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import MemoryFault
+from ..flow.operands import matched
+from ..isa.frame import evaluate, has_meaning
+from ..isa.mbarriers import Mbarrier
+from ..isa.spaces import RANK_SHIFT
+from ..isa.types import scalar_type
+from ..ptx.syntax import Address, Instruction, Operand
+from .diagnose import bad_mbarrier
+from .lanes_mbarrier import Objects
+from .lanes_memory import MemoryStep, Part, address_reader
+from .lanes_operands import Prepare, every_lane, guard_of, lane_value, reader
+from .lanes_values import LaneValue, dtype_of
+from .memory import SHARED_WINDOW, WINDOW_BYTES
+from .observe import LINE_BYTES, SITE_COLUMNS
+
+if TYPE_CHECKING:
+    from .lanes_warp import LanesWarp
+
+__all__ = ["BULK_PIECE", "BulkStep", "FillStep", "SignalStep"]
+
+Lanes = npt.NDArray[Any]
+_U16, _U32, _U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
+#: bytes that are checked and counted as one
+BULK_PIECE = 16
+_SECTOR = 32
+_WAVEFRONT = 128
+
+
+def _count(warp: LanesWarp, site: int, **amounts: int) -> None:
+    if warp.counters.sites is not None:
+        for name, amount in amounts.items():
+            warp.counters.sites[site][SITE_COLUMNS.index(name)] += amount
+
+
+def spans(address: int, size: int, unit: int) -> int:
+    """How many aligned units of bytes a range touches."""
+    return (address + size - 1) // unit - address // unit + 1 if size else 0
+
+
+class _End:
+    """Source or target of a copy."""
+
+    def __init__(
+        self, to: Prepare, instruction: Instruction, operand: Address, space: str, kind: str
+    ) -> None:
+        self.space = space
+        self.addresses = address_reader(to, operand, space)
+        self.access = MemoryStep(to, instruction, kind, space, BULK_PIECE)
+
+    def pieces(self, warp: LanesWarp, lane: int, address: int, size: int) -> list[Part]:
+        """Where the bytes are. Raises ``MemoryFault`` for the first piece that cannot be reached."""
+        places = np.uint64(address) + np.arange(0, size, BULK_PIECE, dtype=np.uint64)
+        return self.access.reach(warp, np.repeat(lane, places.size), places) if size else []
+
+
+class BulkStep:
+    """``cp.async.bulk`` and ``cp.reduce.async.bulk``."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        spelling = instruction.spelling
+        self.instruction = instruction
+        self.combines = has_meaning(spelling)
+        self.type = scalar_type(str(spelling.modifier("type"))) if self.combines else _U32
+        spaces = {name: str(spelling.modifier(name)).split("::")[0] for name in ("dst", "src")}
+        source, target = operands["a"], operands["d"]
+        assert isinstance(source, Address)
+        assert isinstance(target, Address)
+        self.source = _End(to, instruction, source, spaces["src"], "load")
+        self.target = _End(to, instruction, target, spaces["dst"], "reduction" if self.combines else "store")
+        self.read_size = reader(to, operands["size"], _U32)
+        self.read_ranks = reader(to, operands["mask"], _U16) if "mask" in operands else None
+        self.read_bytes = reader(to, operands["bytes"], _U16) if "bytes" in operands else None
+        told = operands.get("m")
+        self.told = Objects(to, instruction, told, spaces["dst"]) if isinstance(told, Address) else None
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.predicated = to.program.predicated_of.get(instruction)
+        self.site = to.program.site_of[instruction]
+
+    def __call__(self, warp: LanesWarp) -> None:
+        active = warp.active
+        if self.guard is not None:
+            active = active & self.guard(warp)
+            if self.predicated is not None:
+                warp.count_guard(self.predicated, active)
+        lanes = np.flatnonzero(active).tolist()
+        if not lanes:
+            return
+        _count(warp, self.site, requests=1)
+        sources, targets = every_lane(self.source.addresses(warp)), every_lane(self.target.addresses(warp))
+        sizes = every_lane(self.read_size(warp))
+        told = None if self.told is None else self.told.read(warp)
+        for lane in lanes:
+            size, source, target = int(sizes[lane]), int(sources[lane]), int(targets[lane])
+            if size % BULK_PIECE:
+                raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.SIZE, target, 0, size)
+            for rank in self._ranks(warp, lane):
+                place = target if rank is None else target & (1 << RANK_SHIFT) - 1 | rank << RANK_SHIFT
+                self._move(warp, lane, source, place, size)
+                if self.told is not None and told is not None:
+                    to_tell = told.copy()
+                    if rank is not None:
+                        to_tell[lane] = int(told[lane]) & (1 << RANK_SHIFT) - 1 | rank << RANK_SHIFT
+                    self.told.change(warp, lane, to_tell, Mbarrier.COMPLETE, 1, size)
+                self._tally(warp, source, place, size, again=rank is not None and rank != self._first)
+
+    def _ranks(self, warp: LanesWarp, lane: int) -> list[int] | list[None]:
+        """The CTAs of the cluster that a multicast goes to."""
+        if self.read_ranks is None:
+            return [None]
+        ranks = int(every_lane(self.read_ranks(warp))[lane])
+        found = [rank for rank in range(16) if ranks >> rank & 1]
+        self._first = found[0] if found else 0
+        return found
+
+    _first = 0
+
+    def _move(self, warp: LanesWarp, lane: int, source: int, target: int, size: int) -> None:
+        try:
+            come, go = (
+                end.pieces(warp, lane, address, size)
+                for end, address in ((self.source, source), (self.target, target))
+            )
+        except MemoryFault:
+            for offset in range(0, size, BULK_PIECE):  # the first piece that cannot be reached, at either end
+                self.source.pieces(warp, lane, source + offset, BULK_PIECE)
+                self.target.pieces(warp, lane, target + offset, BULK_PIECE)
+            raise
+        for taken, given in zip(come, go):
+            first, last = int(taken.offsets[0]), int(given.offsets[0])
+            data = taken.region.bytes[first : first + size]
+            into = given.region.bytes[last : last + size]
+            if self.combines:
+                dtype = dtype_of(self.type)
+                old, new = (
+                    LaneValue(into.view(dtype), self.type),
+                    LaneValue(data.copy().view(dtype), self.type),
+                )
+                (made,) = evaluate(self.instruction.spelling, [old, new])
+                into[:] = np.ascontiguousarray(lane_value(made).data).view(np.uint8)
+            elif self.read_bytes is not None:
+                bits = int(every_lane(self.read_bytes(warp))[lane])
+                chosen = np.resize([bool(bits >> place & 1) for place in range(BULK_PIECE)], size)
+                into[chosen] = data[chosen]
+            else:
+                into[:] = data.copy()
+
+    def _tally(self, warp: LanesWarp, source: int, target: int, size: int, again: bool) -> None:
+        """``again``: the same bytes to a further CTA."""
+        place = source if self.source.space == "global" else target
+        if "global" in (self.source.space, self.target.space) and not again:
+            sectors, lines = spans(place, size, _SECTOR), spans(place, size, LINE_BYTES)
+            _count(warp, self.site, sectors=sectors, lines=lines)
+        waves = -(-size // _WAVEFRONT)
+        _count(warp, self.site, lanes=0 if again else size // BULK_PIECE, wavefronts=waves, ideal=waves)
+
+
+class FillStep:
+    """``st.bulk``."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        target = operands["a"]
+        assert isinstance(target, Address)
+        self.instruction = instruction
+        space = instruction.spelling.space or "generic"
+        self.generic = space == "generic"
+        self.addresses = address_reader(to, target, space)
+        self.access = MemoryStep(to, instruction, "store", space, 8)
+        self.read_size = reader(to, operands["bytes"], _U64)
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.predicated = to.program.predicated_of.get(instruction)
+        self.site = to.program.site_of[instruction]
+
+    def __call__(self, warp: LanesWarp) -> None:
+        active = warp.active
+        if self.guard is not None:
+            active = active & self.guard(warp)
+            if self.predicated is not None:
+                warp.count_guard(self.predicated, active)
+        lanes = np.flatnonzero(active).tolist()
+        if not lanes:
+            return
+        _count(warp, self.site, requests=1)
+        addresses, sizes = every_lane(self.addresses(warp)), every_lane(self.read_size(warp))
+        for lane in lanes:
+            size, address = int(sizes[lane]), int(addresses[lane])
+            if self.generic and not 0 <= address - SHARED_WINDOW < WINDOW_BYTES:
+                raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.NOT_SHARED, address, 0, 0)
+            if size % 8:
+                raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.WORDS, address, 0, size)
+            for offset in range(0, size, 8):
+                place = np.array([address + offset], np.uint64)
+                (part,) = self.access.reach(warp, np.array([lane]), place)
+                start = int(part.offsets[0])
+                part.region.bytes[start : start + 8] = 0
+            waves = -(-size // _WAVEFRONT)
+            _count(warp, self.site, lanes=size // 8, wavefronts=waves, ideal=waves)
+
+
+class SignalStep:
+    """``st.async`` and ``red.async``: the access, then the mbarrier is told of each lane's bytes."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.access = MemoryStep(to, instruction)
+        form, told = next((form, item) for form, item in matched(instruction) if form.name == "m")
+        assert isinstance(told, Address)
+        self.told = Objects(to, instruction, told, form.space or instruction.spelling.space or "generic")
+
+    def __call__(self, warp: LanesWarp) -> None:
+        self.access(warp)
+        active = warp.active
+        if self.access.guard is not None:
+            active = active & self.access.guard(warp)
+        addresses = self.told.read(warp)
+        for lane in np.flatnonzero(active).tolist():
+            self.told.change(warp, lane, addresses, Mbarrier.COMPLETE, 1, self.access.bytes)

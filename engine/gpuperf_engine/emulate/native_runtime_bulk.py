@@ -1,0 +1,223 @@
+"""Runtime of generated code: bulk copies, in pieces of 16 bytes. PYTEST_DONT_REWRITE
+
+Written in the subset of ``native_script`` and compiled, never run as Python. Addresses of shared memory are given as ``reach`` takes
+them. ``how``: bits of ``Bulk``.
+"""
+
+from __future__ import annotations
+
+from ..isa.mbarriers import Mbarrier
+from .native_layout import Bulk, Context, Counter, Cta
+from .native_runtime_count import bump
+from .native_runtime_mbarrier import mbarrier_change, refuse_mbarrier
+from .native_runtime_memory import reach
+from .native_script import load8, load16, load32, load64, store8, store64, trailing_zeros, unsigned_less
+
+
+def count_bulk(context: int, site: int, address: int, size: int, how: int, again: int) -> int:
+    """Count the units that a range touches; ``again``: the same bytes go to a further CTA."""
+    if load64(context + Context.COUNTING) == 0 or size == 0:
+        return 0
+    waves = (size + 127) >> 7
+    bump(context, site, Counter.WAVEFRONTS, waves)
+    bump(context, site, Counter.IDEAL, waves)
+    if again:
+        return 0
+    bump(context, site, Counter.LANES, size >> 4)
+    if how & (Bulk.FROM_GLOBAL | Bulk.TO_GLOBAL):
+        last = address + size - 1
+        bump(context, site, Counter.SECTORS, (last >> 5) - (address >> 5) + 1)
+        bump(context, site, Counter.LINES, (last >> 7) - (address >> 7) + 1)
+    return 0
+
+
+def in_rank(cta: int, place: int, rank: int) -> int:
+    """An address of shared memory, in the CTA of that rank."""
+    whole = (place + load64(cta + Cta.WINDOW)) & 4294967295
+    return ((rank << 24) + (whole & 16777215) - load64(cta + Cta.WINDOW)) & 4294967295
+
+
+def bulk_move(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    lane: int,
+    source: int,
+    target: int,
+    size: int,
+    how: int,
+    bytes: int,
+) -> int:
+    """One copy; ``bytes`` has the bits of those of each piece that are copied. 1 if refused."""
+    reads = 8 + 1
+    if how & Bulk.FROM_GLOBAL:
+        reads = 8
+    writes = 4 + 1
+    if how & Bulk.TO_GLOBAL:
+        writes = 4
+    done = 0
+    while unsigned_less(done, size):
+        come = reach(context, cta, state, site, lane, source + done, 16, reads)
+        if come == 0:
+            return 1
+        go = reach(context, cta, state, site, lane, target + done, 16, writes)
+        if go == 0:
+            return 1
+        if bytes == 65535:
+            low = load64(come)
+            store64(go + 8, load64(come + 8))
+            store64(go, low)
+        else:
+            index = 0
+            while index < 16:
+                if (bytes >> index) & 1:
+                    store8(go + index, load8(come + index))
+                index += 1
+        done += 16
+    return 0
+
+
+def bulk_lanes(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    mask: int,
+    sources: int,
+    targets: int,
+    sizes: int,
+    told: int,
+    words: int,
+    how: int,
+) -> int:
+    """One instruction, lane after lane; ``words`` are ranks of a multicast, or bits of the bytes to copy. 1 if refused."""
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        size = load32(sizes + lane * 4)
+        source = load64(sources + lane * 8)
+        target = load64(targets + lane * 8)
+        if size & 15:
+            place = target
+            if how & Bulk.TO_GLOBAL == 0:
+                place = (target + load64(cta + Cta.WINDOW) * (load64(cta + Cta.CLUSTER) != 0)) & 4294967295
+            refuse_mbarrier(context, site, lane, place, Mbarrier.SIZE, 0, size)
+            return 1
+        bytes = 65535
+        ranks = 1
+        if how & Bulk.MASKED:
+            bytes = load16(words + lane * 2)
+        if how & Bulk.MULTICAST:
+            ranks = load16(words + lane * 2)
+        again = 0
+        while ranks:
+            rank = trailing_zeros(ranks)
+            ranks = ranks & (ranks - 1)
+            to = target
+            tell = 0
+            if told:
+                tell = load64(told + lane * 8)
+            if how & Bulk.MULTICAST:
+                to = in_rank(cta, target, rank)
+                tell = in_rank(cta, tell, rank)
+            if bulk_move(context, cta, state, site, lane, source, to, size, how, bytes):
+                return 1
+            if told:
+                mbarrier_change(context, cta, site | Bulk.TELLS, lane, tell, Mbarrier.COMPLETE | 512, 1, size)
+                if load64(context + Context.FAULTED):
+                    return 1
+            place = to
+            if how & Bulk.FROM_GLOBAL:
+                place = source
+            count_bulk(context, site, place, size, how, again)
+            again = 1
+    return 0
+
+
+def reduce_begin(context: int, mask: int) -> int:
+    """Begin to go over the pieces of all lanes of a reduction."""
+    cursor = load64(context + Context.SCRATCH) + Bulk.CURSOR
+    store64(cursor, mask)
+    store64(cursor + 8, 0)
+    return 0
+
+
+def reduce_next(
+    context: int, cta: int, state: int, site: int, sources: int, targets: int, sizes: int, told: int, how: int
+) -> int:
+    """Host addresses of the next 16 bytes of source and target, behind the cursor; 0 if there are none, or refused."""
+    cursor = load64(context + Context.SCRATCH) + Bulk.CURSOR
+    while load64(cursor):
+        lane = trailing_zeros(load64(cursor))
+        done = load64(cursor + 8)
+        size = load32(sizes + lane * 4)
+        target = load64(targets + lane * 8)
+        if size & 15:
+            place = target
+            if how & Bulk.TO_GLOBAL == 0:
+                place = (target + load64(cta + Cta.WINDOW) * (load64(cta + Cta.CLUSTER) != 0)) & 4294967295
+            refuse_mbarrier(context, site, lane, place, Mbarrier.SIZE, 0, size)
+            return 0
+        if unsigned_less(done, size):
+            come = reach(context, cta, state, site, lane, load64(sources + lane * 8) + done, 16, 8 + 1)
+            if come == 0:
+                return 0
+            writes = 12 + 1
+            if how & Bulk.TO_GLOBAL:
+                writes = 12
+            store64(cursor + 32, load64(come))
+            store64(cursor + 40, load64(come + 8))
+            go = reach(context, cta, state, site, lane, target + done, 16, writes)
+            if go == 0:
+                return 0
+            store64(cursor + 24, go)
+            store64(cursor + 8, done + 16)
+            return cursor + 24
+        if told:
+            tell = load64(told + lane * 8)
+            mbarrier_change(context, cta, site | Bulk.TELLS, lane, tell, Mbarrier.COMPLETE | 512, 1, size)
+            if load64(context + Context.FAULTED):
+                return 0
+        count_bulk(context, site, target, size, how, 0)
+        store64(cursor, load64(cursor) & (load64(cursor) - 1))
+        store64(cursor + 8, 0)
+    return 0
+
+
+def fill_lanes(
+    context: int, cta: int, state: int, site: int, mask: int, targets: int, sizes: int, generic: int
+) -> int:
+    """``st.bulk``. 1 if refused."""
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        target = load64(targets + lane * 8)
+        size = load64(sizes + lane * 8)
+        near = 1
+        if generic:
+            near = 3
+            if not unsigned_less(
+                target - load64(context + Context.SHARED_WINDOW), load64(context + Context.WINDOW_BYTES)
+            ):
+                refuse_mbarrier(context, site, lane, target, Mbarrier.NOT_SHARED, 0, 0)
+                return 1
+        if size & 7:
+            place = target
+            if generic == 0:
+                place = (target + load64(cta + Cta.WINDOW) * (load64(cta + Cta.CLUSTER) != 0)) & 4294967295
+            refuse_mbarrier(context, site, lane, place, Mbarrier.WORDS, 0, size)
+            return 1
+        done = 0
+        while unsigned_less(done, size):
+            host = reach(context, cta, state, site, lane, target + done, 8, 4 + near)
+            if host == 0:
+                return 1
+            store64(host, 0)
+            done += 8
+        if load64(context + Context.COUNTING):
+            waves = (size + 127) >> 7
+            bump(context, site, Counter.WAVEFRONTS, waves)
+            bump(context, site, Counter.IDEAL, waves)
+            bump(context, site, Counter.LANES, size >> 3)
+    return 0

@@ -19,7 +19,7 @@ from ..ptx.special import special_type
 from ..ptx.syntax import SpecialRegister
 from .lanes_values import LaneValue
 from .launch import LaunchPlan
-from .program import Program, reserved_offset
+from .program import RESERVED_SHARED, Program, reserved_offset, shared_unit
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -72,13 +72,13 @@ def read_special(
     if name.startswith("reserved_smem_offset"):
         place = _u32(np.array([reserved_offset(program, name)]))
         return lambda warp: place
-    constant = _constant(name, axis, plan)
+    constant = _constant(name, axis, program, plan)
     if constant is None:
         raise Unsupported(f"special register %{operand.name} is not run yet", span=operand.span)
     return lambda warp: constant
 
 
-def _constant(name: str, axis: int, plan: LaunchPlan) -> LaneValue | None:
+def _constant(name: str, axis: int, program: Program, plan: LaunchPlan) -> LaneValue | None:
     shapes = {
         "ntid": plan.block,
         "nctaid": plan.grid,
@@ -93,11 +93,13 @@ def _constant(name: str, axis: int, plan: LaunchPlan) -> LaneValue | None:
         return _u32(_LANES)
     if name in _LANE_MASKS:
         return _u32(_LANE_MASKS[name])
+    unit = shared_unit(program.kernel.module.target)
+    total = -(-(plan.shared_bytes - RESERVED_SHARED * program.reserves) // unit) * unit
     sizes = {
         "nwarpid": plan.warps_per_cta,
         "cluster_nctarank": plan.cluster_ctas,
-        "total_smem_size": plan.shared_bytes,
-        "aggr_smem_size": plan.shared_bytes,
+        "total_smem_size": total,
+        "aggr_smem_size": total + RESERVED_SHARED,
         "dynamic_smem_size": plan.dynamic_shared,
     }
     if name in sizes:

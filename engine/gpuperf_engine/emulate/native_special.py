@@ -9,7 +9,7 @@ from ..isa.types import scalar_type
 from ..ptx.syntax import Function, SpecialRegister, Variable
 from .native_layout import Context, Cta, State
 from .native_values import LANES, NativeValue
-from .program import Program, reserved_offset
+from .program import RESERVED_SHARED, Program, reserved_offset, shared_unit
 
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
@@ -63,8 +63,13 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
         return to.constant(1, U32)
     if "cluster" in name:
         return _of_cluster(to, name, axis)
-    if name == "total_smem_size":
-        return to.value(U32, writer.op("trunc i64 %sharedbytes to i32"), True)
+    if name in ("total_smem_size", "aggr_smem_size"):
+        unit, kept = shared_unit(frame.program.kernel.module.target), RESERVED_SHARED * frame.program.reserves
+        raised = writer.op(f"add i64 %sharedbytes, {unit - 1 - kept}")
+        total = writer.op(f"trunc i64 {writer.op(f'and i64 {raised}, {-unit}')} to i32")
+        if name == "aggr_smem_size":
+            total = writer.op(f"add i32 {total}, {RESERVED_SHARED}")
+        return to.value(U32, total, True)
     if name == "dynamic_smem_size":
         return to.value(U32, writer.op(f"trunc i64 {_wide(to, Context.DYNAMIC_SHARED)} to i32"), True)
     if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
@@ -75,8 +80,8 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
         address = variable_address(to, frame.program.grid_workspace, 0).scalar()
         half = address if name == "envreg2" else writer.op(f"lshr i64 {address}, 32")
         return to.value(U32, writer.op(f"trunc i64 {half} to i32"), True)
-    if name.startswith(("envreg", "pm")):
-        return to.constant(0, U64 if name.endswith("_64") else U32)
+    if name.startswith(("envreg", "pm", "current_graph_exec")):
+        return to.constant(0, U64 if name.endswith(("_64", "_exec")) else U32)
     raise Unsupported(f"special register %{operand.name} is not run yet", span=operand.span)
 
 

@@ -50,6 +50,7 @@ __all__ = [
     "is_done_at_once",
     "is_order_free",
     "reserved_offset",
+    "shared_unit",
     "tells_mbarrier",
 ]
 
@@ -108,6 +109,8 @@ class Program:
     shared_static: int = 0
     #: where the kilobyte begins that cooperative groups keep for themselves, behind the static variables; 0 if unused
     reserved_shared: int = 0
+    #: whether that kilobyte is kept
+    reserves: bool = False
     #: ``.extern .shared`` arrays: all start at ``shared_static``
     dynamic_shared: tuple[Variable, ...] = ()
     #: local variables of all functions with their offsets in the thread's local memory, and its size in bytes
@@ -443,6 +446,7 @@ def _lay_out_variables(program: Program) -> None:
             symbols.append(target)
     specials = _specials(program)
     if _first(specials, "reserved_smem_offset"):
+        program.reserves = True
         program.reserved_shared = _align(shared, RESERVED_SHARED)
         shared = program.reserved_shared + RESERVED_SHARED
     alignment = max((16, *(item.align for item in dynamic)))
@@ -473,6 +477,11 @@ def _specials(program: Program) -> list[SpecialRegister]:
 def _first(specials: Iterable[SpecialRegister], prefix: str) -> SpecialRegister | None:
     """The first whose name begins so."""
     return next((special for special in specials if special.name.startswith(prefix)), None)
+
+
+def shared_unit(target: str) -> int:
+    """Bytes in which shared memory is allocated, of which ``%total_smem_size`` is a multiple (PTX manual)."""
+    return 256 if 30 <= int("".join(filter(str.isdigit, target)) or 0) < 80 else 128
 
 
 def reserved_offset(program: Program, name: str) -> int:

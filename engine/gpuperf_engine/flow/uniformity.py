@@ -38,6 +38,8 @@ _CTA_CONSTANT = (
     "smid",
     "dynamic_smem_size",
     "total_smem_size",
+    "aggr_smem_size",
+    "current_graph_exec",
     "reserved_smem_offset",
     "envreg",
     "cluster",

@@ -80,7 +80,14 @@ def _forms() -> Iterator[SpecialForm]:
         yield SpecialForm(f"pm{index}_64", U64, "clock", (4, 0), 50, "performance counter", True)
     for index in range(32):
         yield SpecialForm(f"envreg{index}", U32, "launch", (2, 1), 0, "set by the driver", True)
-    yield SpecialForm("total_smem_size", U32, "launch", (4, 1), 20, "bytes of shared memory of a CTA")
+    yield SpecialForm(
+        "total_smem_size",
+        U32,
+        "launch",
+        (4, 1),
+        20,
+        "bytes of shared memory of a CTA, in units of allocation",
+    )
     yield SpecialForm(
         "aggr_smem_size", U32, "launch", (8, 1), 90, "bytes of shared memory, the system's included"
     )

@@ -174,10 +174,11 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
             operand.type is not None and operand.type.is_float for operand in spelling.operands
         ):
             return f"{name} cannot be a special register; move it to a register first"
+        narrows = shape[2] and spelling.destinations[0].vector == form.vector
         if (
             type is None
             or agree(type, register, False)
-            or (shape[2] and type.bits < register.bits and not type.is_predicate)
+            or ((narrows or form.wider) and type.bits < register.bits and not type.is_predicate)
         ):
             return ""
         return f"{name} must be {_wanted(type, form.wider)}, found {explain(shape)}"

@@ -5,11 +5,12 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ..errors import PtxError
 from ..isa.selectors import SUFFIX
-from ..isa.special import WARP_SZ
+from ..isa.special import SPECIAL_REGISTERS, WARP_SZ, check_register
 from ..isa.table import Spelling
 from ..source import Span
 from . import constants, raw
@@ -35,6 +36,10 @@ from .text import shorten
 __all__ = ["Operands", "check_constants", "narrow"]
 
 _DEEPEST = 8
+#: Special registers that had 16 bits, or 32, in PTX 1.x and may still be read so.
+_COLOURS = {"r": "x", "g": "y", "b": "z", "a": "w"}
+_TARGET = re.compile(r"sm_(\d+)")
+_ONCE_NARROWER = frozenset(["%tid", "%ntid", "%ctaid", "%nctaid", "%gridid"])
 
 
 class Operands:
@@ -99,11 +104,12 @@ class Operands:
         if name[0] == "%":
             special = special_type(name[1:])
             if special is not None:
-                narrows = special.bits == 32 or name == "%gridid"
-                return SpecialRegister(name[1:], span), ("special", special.name, narrows)
+                narrows = name.partition(".")[0] in _ONCE_NARROWER
+                return self._special(name[1:], span), ("special", special.name, narrows)
             if special_type(f"{name[1:]}.x") is not None:
+                self._special(f"{name[1:]}.x", span)
                 parts = tuple(SpecialRegister(f"{name[1:]}.{part}", span) for part in "xyzw")
-                return Vector(parts, span), ("vector", *[("special", "u32", True)] * 4)
+                return Vector(parts, span), ("vector", *[("special", "u32", name in _ONCE_NARROWER)] * 4)
         if name == "WARP_SZ":
             return Immediate(WARP_SZ, "int", span), ("integer",)
         selected = SUFFIX.match(name)
@@ -115,6 +121,17 @@ class Operands:
         if target is not None:
             return Symbol(target, 0, span), _symbol(target)
         return LabelOperand(name, -1, span), ("name", name)
+
+    def _special(self, name: str, span: Span) -> SpecialRegister:
+        """A special register by the name of the manual: components have other names too, those of colours."""
+        stem, dot, part = name.partition(".")
+        known = f"{stem}.{_COLOURS.get(part, part)}" if dot else stem
+        found = _TARGET.match(self.names.module.target)
+        try:
+            check_register(SPECIAL_REGISTERS[known], self.names.module.version, int(found[1]) if found else 0)
+        except PtxError as error:
+            raise PtxError(error.message, span=span, hint=error.hint) from None
+        return SpecialRegister(known, span)
 
     def _place(self, node: raw.Node, base: int) -> tuple[Register | Variable | Function, int]:
         """What ``name``, ``name + offset`` or ``name[index]`` denotes, and the offset in bytes."""

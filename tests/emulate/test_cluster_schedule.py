@@ -230,3 +230,25 @@ def test_copies_and_matrices(backend: str) -> None:
         assert (rows[:, 0] == (data[pair] | data[pair + 1].astype(np.uint32) << 16)).all()
         assert (rows[:, 1] == (data[192 + pair] | data[192 + pair + 1].astype(np.uint32) << 16)).all()
         assert (rows[:, 2] == words[:32] ^ 1).all()
+
+
+def test_matrices_of_a_warpgroup_are_the_own(backend: str) -> None:
+    """Descriptors hold 18 bits of an address, without the rank: each CTA multiplies what it has, which is its rank + 1 everywhere."""
+    text = (
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 out) {\n"
+        ".reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .pred %p<4>; .reg .f32 %f<4>; .shared .align 128 .b8 sm[4096];\n"
+        "ld.param.u64 %rd0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, %cluster_ctarank; setp.eq.u32 %p1, %r1, 0;\n"
+        "mov.u32 %r2, 0x3c003c00; mov.u32 %r3, 0x40004000; selp.b32 %r4, %r2, %r3, %p1; mov.u32 %r5, sm; shl.b32 %r6, %r0, 2;\n"
+        "add.u32 %r6, %r5, %r6; mov.u32 %r7, 0;\n"
+        "fill: st.shared.u32 [%r6], %r4; add.u32 %r6, %r6, 512; add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 8; @%p2 bra fill;\n"
+        f"{SYNC} fence.proxy.async; and.b32 %r8, %r5, 0x3ffff; shr.u32 %r8, %r8, 4; cvt.u64.u32 %rd1, %r8;\n"
+        "or.b64 %rd1, %rd1, 0x1000080000; add.u64 %rd2, %rd1, 128; mov.f32 %f0, 0f00000000; mov.f32 %f1, 0f00000000;\n"
+        "mov.f32 %f2, 0f00000000; mov.f32 %f3, 0f00000000; wgmma.fence.sync.aligned;\n"
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1, 0, 0;\n"
+        "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; mov.b32 %r9, %f0; mov.b32 %r10, %f3;\n"
+        + put("%r9", "%r10") + "ret; }"
+    )  # fmt: skip
+    device = ge.Device(backend=backend)
+    out = device.zeros((4, 128, 2), np.float32)
+    device.launch(ge.parse(text, path="k.ptx")["k"], 4, 128, [out], cluster=2)
+    assert (out.numpy() == np.array([16, 64, 16, 64])[:, None, None]).all()

@@ -120,7 +120,8 @@ class WarpgroupStep:
             offsets = line % 8 * width + line // 8 * stride + piece * (16 if mode else leading)
         places = (start + offsets) & 0x3FFFF
         places ^= ((places >> 7) - phase & row - 1) << 4
-        flat = places.reshape(-1).astype(np.uint64)
+        # a descriptor has no room for the rank of the CTA in its cluster: it means the CTA's own memory
+        flat = places.reshape(-1).astype(np.uint64) + np.uint64(warp.cta.window)
         (part,) = self.memory.reach(warp, np.zeros(flat.size, np.int64), flat)
         data = part.region.bytes[part.offsets[:, None] + np.arange(16)]
         if across:  # eight lines of one k: (line, k)

@@ -1,6 +1,7 @@
-"""Pages of ``docs/`` that are made from the code: ``python -m benchmarks.docs`` writes them, ``--check`` compares.
+"""What is made from the code: ``python -m benchmarks.docs`` writes it, ``--check`` compares.
 
-The instruction table and the groups of nvprof come from the rows, the machines from their YAML files.
+Pages of ``docs/``: the instruction table and the groups of nvprof come from the rows, the machines from their YAML files. Kernels
+of ``tests/hardware/ptx``: every instruction of the table that can be run alone, and the microbenchmarks.
 """
 
 from __future__ import annotations
@@ -50,6 +51,18 @@ def accuracy() -> str:
     return NOTE.format(source="benchmarks/accuracy.py and benchmarks/hardware") + render()
 
 
+def kernels() -> dict[str, str]:
+    """The kernels that ``tests/hardware/collect.py`` runs on a GPU, by path."""
+    from tests.hardware import instructions, micro
+
+    return {
+        f"{KERNELS}/{path}": text for part in (instructions, micro) for path, text in part.files().items()
+    }
+
+
+KERNELS = "tests/hardware/ptx"
+#: what is in that folder and not made here
+OTHER_KERNELS = {"pairs.ptx", "inputs.npy"}
 PAGES: dict[str, Callable[[], str]] = {
     "docs/instructions.md": instructions,
     "docs/machines.md": machines,
@@ -62,18 +75,30 @@ PAGES: dict[str, Callable[[], str]] = {
 def main(arguments: list[str]) -> int:
     """Write the pages, or with ``--check`` name those that are out of date (exit code 1)."""
     stale = []
-    for name, render in PAGES.items():
-        path, text = ROOT / name, render().rstrip("\n") + "\n"
+    made = {name: render().rstrip("\n") + "\n" for name, render in PAGES.items()} | kernels()
+    for path in sorted((ROOT / KERNELS).rglob("*")):
+        if (
+            path.is_file()
+            and path.relative_to(ROOT).as_posix() not in made
+            and path.name not in OTHER_KERNELS
+        ):
+            stale.append(path.relative_to(ROOT).as_posix())
+            if "--check" not in arguments:
+                path.unlink()
+    for name, text in made.items():
+        path = ROOT / name
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             continue
         stale.append(name)
         if "--check" not in arguments:
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(exist_ok=True, parents=True)
             path.write_text(text, encoding="utf-8")
     if stale and "--check" in arguments:
         print(f"out of date: {', '.join(stale)}; run `make docs`")
         return 1
-    print(f"written: {', '.join(stale)}" if stale else "generated pages are up to date")
+    print(
+        f"written or removed: {', '.join(stale)}" if stale else "generated pages and kernels are up to date"
+    )
     return 0
 
 

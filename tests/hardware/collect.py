@@ -589,7 +589,13 @@ class Collector:
             for turn in range(REPLAYS):
                 self.driver.fill(flush, flushed, turn)
                 times.append(round(self.driver.timed(go), 4))
-            record = {**said, "ctas": ctas, "bytes": size, "us": times}
+            done = {
+                "ctas": ctas,
+                "bytes": size,
+                "threads": launch["threads"],
+                "operations": launch["operations"],
+            }
+            record = {**said, **done, "us": times}
             found = self.driver.get(place, out)
             if launch["graph"]:
                 record["graph_us"] = self._replayed(go, launch["graph"])

@@ -138,17 +138,22 @@ def kernels() -> dict[str, tuple[str, dict[str, object]]]:
     return made
 
 
+def files() -> dict[str, str]:
+    """The modules and their list, by path below ``ptx``."""
+    made = kernels()
+    index = {name: facts for name, (_, facts) in made.items()}
+    texts = {str(facts["ptx"]): text for text, facts in made.values()}
+    return {**texts, "instructions.json": json.dumps(index, indent=0) + "\n"}
+
+
 def main() -> None:
     """Write the modules, their list and their inputs."""
     folder = HERE / "instructions"
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.ptx"):
         old.unlink()
-    made = kernels()
-    for name, (text, _) in made.items():
-        (folder / f"{name}.ptx").write_text(text, encoding="utf-8")
-    index = {name: facts for name, (_, facts) in made.items()}
-    (HERE / "instructions.json").write_text(json.dumps(index, indent=0) + "\n", encoding="utf-8")
+    for path, text in files().items():
+        (HERE / path).write_text(text, encoding="utf-8")
     np.save(HERE / "inputs.npy", inputs())
 
 

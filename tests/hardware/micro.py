@@ -460,6 +460,7 @@ def launches() -> Iterator[tuple[str, str, Launch]]:
         yield launch(warpgroup(f"wgmma_n{columns}", columns), 4 * LOOPS, threads=128)
     yield launch(EMPTY, 0)
     yield launch(NOTHING, 0, label="one", graph=64)
+    yield launch(NOTHING, 0, label="many", ctas=0, ctas_per_sm=2048)
     for waves in (1, 4, 16, 64):
         yield launch(NOTHING, 0, label=f"{waves}alone", ctas=0, ctas_per_sm=waves, shared=-1)
 
@@ -474,16 +475,20 @@ def kernels() -> tuple[dict[str, str], dict[str, Launch]]:
     return texts, found
 
 
+def files() -> dict[str, str]:
+    """The modules and the list of launches, by path below ``ptx``."""
+    texts, found = kernels()
+    return {**texts, "micro.json": json.dumps(found, indent=0) + "\n"}
+
+
 def main() -> None:
     """Write the modules and the list of launches."""
     folder = HERE / "micro"
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.ptx"):
         old.unlink()
-    texts, found = kernels()
-    for path, text in texts.items():
+    for path, text in files().items():
         (HERE / path).write_text(text, encoding="utf-8")
-    (HERE / "micro.json").write_text(json.dumps(found, indent=0) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

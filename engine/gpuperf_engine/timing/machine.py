@@ -21,7 +21,7 @@ from ..errors import MachineError, UnknownName, nearest
 from .schema import LATENCIES, QUANTITIES, SCHEMA_VERSION, UNITS
 from .yaml_nodes import Entry, read_yaml
 
-__all__ = ["Machine", "Quantity", "load_machine", "machine_ids"]
+__all__ = ["Machine", "Quantity", "load_machine", "machine_ids", "machine_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,21 +114,25 @@ def machine_ids(search: Iterable[str | Path] = ()) -> tuple[str, ...]:
     return tuple(sorted(_candidates(search)))
 
 
+def machine_path(id_or_path: str | Path, search: Iterable[str | Path] = ()) -> Path:
+    """The file of a machine; raises :class:`UnknownName` for an id that is in no folder."""
+    if str(id_or_path).endswith((".yaml", ".yml")):
+        return Path(id_or_path)
+    known = _candidates(search)
+    if str(id_or_path) not in known:
+        raise UnknownName(
+            f"unknown machine {str(id_or_path)!r}", hint=nearest(str(id_or_path), known, noun="machine")
+        )
+    return known[str(id_or_path)]
+
+
 def load_machine(id_or_path: str | Path, search: Iterable[str | Path] = ()) -> Machine:
     """Read the machine of this id, or the file at this path (anything that ends in ``.yaml``).
 
     Raises :class:`UnknownName` for an id that is in no folder, naming the nearest that is, and :class:`MachineError`, with
     position, for a file that is missing or malformed.
     """
-    if str(id_or_path).endswith((".yaml", ".yml")):
-        path = Path(id_or_path)
-    else:
-        known = _candidates(search)
-        if str(id_or_path) not in known:
-            raise UnknownName(
-                f"unknown machine {str(id_or_path)!r}", hint=nearest(str(id_or_path), known, noun="machine")
-            )
-        path = known[str(id_or_path)]
+    path = machine_path(id_or_path, search)
     try:
         stamp = path.stat()
     except OSError as problem:

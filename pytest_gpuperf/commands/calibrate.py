@@ -1,0 +1,60 @@
+"""``gpuperf calibrate``: a machine description from microbenchmarks that ran on the machine. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from gpuperf_engine.timing.calibrate import calibrate
+from gpuperf_engine.timing.collected import read_part
+from gpuperf_engine.timing.machine import load_machine, machine_path
+from gpuperf_engine.timing.machine_file import write_machine
+
+from .common import OK, UsageError, columns, write
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Registers the subcommand."""
+    parser = commands.add_parser(
+        "calibrate", help="write a machine description from microbenchmarks that ran on the machine"
+    )
+    parser.add_argument("folder", metavar="DIR", help="what tests/hardware/collect.py wrote")
+    parser.add_argument(
+        "--base",
+        required=True,
+        metavar="MACHINE",
+        help="id, or file, of the machine whose numbers stay where nothing was measured",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        metavar="NAME.yaml",
+        help="the file to write; its name is the machine's id",
+    )
+    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    path = Path(arguments.output)
+    if path.exists() and not arguments.force:
+        raise UsageError(f"{path} is there already: write over it with --force")
+    base = load_machine(arguments.base)
+    collected = read_part(arguments.folder, "micro")
+    found = calibrate(collected, base)
+    machine = write_machine(path, base, machine_path(arguments.base), collected.machine, found)
+    rows = [("number", base.id, "measured", "unit", "from")]
+    for number in found.numbers.values():
+        before = base.quantities.get(number.path)
+        shown = f"{before.value:g}" if before else "–"
+        rows.append((number.path, shown, f"{number.value:g}", number.unit, number.note))
+    lines = columns(rows, right=(1, 2))
+    kept = len(machine.quantities) - len(found.numbers)
+    lines += ["", f"{path}: {len(found.numbers)} numbers measured, {kept} kept from {base.id}"]
+    lines += [f"not measured: {name}: {reason}" for name, reason in found.missing.items()]
+    write("\n".join(lines) + "\n", None)
+    return OK

@@ -50,7 +50,7 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
             spelling.effect == "store" or spelling.modifier("space") == "param::func"
         ):
             return "[out]"
-        return {"param": "[par]", "const": "[con]", "shared": "[sha]", "local": "[loc]"}.get(
+        return {"param": "[par]", "const": "[con]", "shared": "[sha]", "local": "[loc]", "tmem": "[r5]"}.get(
             form.space or spelling.space or "", "[l8]"
         )
     if form.role == "label":
@@ -65,9 +65,7 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
         return {"size": "128", "count": "24", "selector": "0", "value": "0"}.get(form.name, "1")
     if form.name == "fraction":
         return "0f3F000000"
-    fragment = spelling.effect == "matrix" and "*" in spelling.row.syntax
-    fragment = fragment and form.name not in ("stride", "metadata")
-    if form.vector > 1 or fragment:
+    if form.vector > 1 or (form.braces and spelling.effect in ("matrix", "tensor")):
         return "{" + ", ".join(_register(form, (index + i) % 9) for i in range(form.vector)) + "}"
     return _register(form, index)
 

@@ -41,6 +41,9 @@ LAX = {
     "selectors 2 and 3 of one sparse product of f16": re.compile(
         r"^mma\.sp\S*m16n8k32\S*f32\.f16\S* .* [23];"
     ),
+    "formats of tcgen05.cp beside other forms": re.compile(r"^tcgen05\.\S*b[46]x16"),
+    "a scale of tcgen05.mma with integers": re.compile(r"^tcgen05\.mma\S*i8.*p\d, "),
+    "wgmma without .aligned, which the manual demands": re.compile(r"^wgmma\.(?!.*\.aligned)"),
     "a fourth operand of atom": re.compile(r"^atom\S* \S+, \[\w+\], \w+, \w+;"),
     "L2 priorities of prefetch from generic addresses": re.compile(r"^prefetch\.L2::evict"),
     "'.sync_restrict' and spaces beside other forms of fence": re.compile(r"^fence\.\S*(restrict|shared)"),

@@ -238,6 +238,9 @@ class Dependence:
             return (), ()
         if effect == "warpgroup":  # descriptors may point to anywhere in shared memory
             return (Access(frozenset(("shared",)), Origin(frozenset((ANYWHERE,)), 1, 0), 16),), ()
+        if effect == "tensor":  # whatever descriptors and the tensor memory of the CTA lead to
+            anything = Access(_WRITTEN, Origin(frozenset((ANYWHERE,)), 1, 0), 1)
+            return (anything,), (anything,)
         read: list[Access] = []
         written: list[Access] = []
         for form, operand in matched(instruction):

@@ -165,7 +165,7 @@ def _keep(made: _Slicer, block: BasicBlock, instruction: Instruction, split: boo
         )
     elif effect == "barrier":
         made.keep(instruction, _operands(instruction, "a", "b"))
-    elif effect == "mbarrier_wait":
+    elif effect == "mbarrier_wait" or (addresses and effect == "tensor"):
         made.want(instruction)
     else:
         if split and block.synchronises and instruction is block.instructions[0] and _meets(instruction):

@@ -56,6 +56,7 @@ _VARYING_EFFECTS = (
     "exchange",
     "matrix",
     "warpgroup",
+    "tensor",
     "texture",
     "async_copy",
     "mbarrier",

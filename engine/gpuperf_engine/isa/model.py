@@ -54,6 +54,7 @@ EFFECTS: dict[str, str] = {
     "mbarrier_wait": "asks whether a phase of an mbarrier object is complete; the warp may have to wait",
     "matrix": "matrix multiply or fragment movement of a whole warp (mma, wmma, ldmatrix …)",
     "warpgroup": "multiplies matrices of a warpgroup that lie in shared memory (wgmma.mma_async)",
+    "tensor": "moves and multiplies what is in tensor memory (tcgen05)",
     "texture": "tex, tld4, suld, sust, txq …",
 }
 
@@ -192,7 +193,16 @@ class Row:
 
 
 #: Effects that a handler carries out without a meaning.
-_MEANINGLESS = frozenset(EFFECTS) - {"", "atomic", "reduction", "matrix", "stack", "texture", "warpgroup"}
+_MEANINGLESS = frozenset(EFFECTS) - {
+    "",
+    "atomic",
+    "reduction",
+    "matrix",
+    "tensor",
+    "stack",
+    "texture",
+    "warpgroup",
+}
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,11 @@ operand is ``name`` of the instruction's type, with these additions:
                 halves it, ``raw`` is the ``b`` type of its width, ``element`` the type of one lane of a packed type
 ``b:imm``       an integer constant (type ``u32``)
 ``t:label``     a label; ``list`` a table of labels; ``f:call`` everything of a call
-``d*vec``       a ``{…}`` operand with as many elements as the slot says (``v2`` → 2; scalar if absent); ``a:b32*2`` two
+``d*vec``       a ``{…}`` operand with as many elements as the slot says (``v2`` → 2; scalar if absent); ``a:b32*2`` two,
+                ``*num*2`` twice as many
 ``d*n/2``       as many as the ``n`` of the slot ``shape``, divided by two (``m64n16k8`` → 8)
 ``d=``          a destination that is read as well
-``[a]``         an address; ``[a]:slot`` in the state space that the slot says
+``[a]``         an address; ``[a]:slot`` in the state space that the slot says, or of that name
 ``d|p:pred``    a pair; ``d{|p:pred}`` its second part may be absent
 ``{!}c:pred``   a predicate that may be negated
 ``{-}a``        a number that may be negated
@@ -24,7 +25,7 @@ operand is ``name`` of the instruction's type, with these additions:
 ``_``           ``_``: the result cannot be had
 =============== =====================================================================================================
 
-The operand named ``d``, ``f`` or ``p`` at the start, and the other part of its pair, are destinations.
+The operand named ``d``, ``f`` or ``p`` at the start, the other part of its pair, and one named ``result`` are destinations.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Operand:
 _DESTINATIONS = frozenset("dpf")
 _OPERAND = re.compile(
     r"(?P<negatable>\{[!-]\})?(?P<address>\[)?(?P<name>\w+)\]?(?:\{\.(?P<selector>\w+)\})?"
-    r"(?::(?P<type>\w+))?(?P<register>%)?(?P<wider>\+)?(?:\*(?P<vector>\w+(?:/\d)?))?(?P<updated>=)?(?:\?(?P<when>\w+))?$"
+    r"(?::(?P<type>\w+))?(?P<register>%)?(?P<wider>\+)?(?:\*(?P<vector>\w+(?:/\d|\*\d+)?))?(?P<updated>=)?(?:\?(?P<when>[\w:]+))?$"
 )
 
 
@@ -169,7 +170,7 @@ def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
                 role = "sink"
             elif type_name in ("label", "list", "call"):
                 role = "call" if type_name == "call" else "label"
-            elif position == 0 and re.split(r"\W", first)[0] in _DESTINATIONS:
+            elif (position == 0 and re.split(r"\W", first)[0] in _DESTINATIONS) or found["name"] == "result":
                 role = "destination"
             elif found["negatable"] == "{!}":
                 role = "predicate_source"
@@ -198,6 +199,7 @@ _ORDERED = {
     "layout": "row col",
     "priority": "L2::evict_first L2::evict_last L2::evict_normal L2::evict_unchanged",
     "operation": "and or xor popc",
+    "format": "b8x16 b6x16_p32 b4x16_p64",
 }
 _KINDS = {word: kind for kind, words in _ORDERED.items() for word in words.split()}
 

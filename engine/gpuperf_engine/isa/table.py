@@ -217,16 +217,17 @@ def _space_of(operand: Operand, modifiers: Mapping[str, Modifier]) -> str | None
     """The state space of an address that names a slot of its own."""
     if operand.role != "address" or operand.type == "type":
         return None
-    return str(modifiers[operand.type]).split("::")[0]
+    return str(modifiers.get(operand.type) or operand.type).split("::")[0]
 
 
 def _length(vector: str, modifiers: Mapping[str, Modifier]) -> int:
-    """Elements of a vector operand: a number, what a slot says, or a part of the columns of a shape."""
+    """Elements of a vector operand: a number, what a slot says or a multiple of it, or a part of the columns of a shape."""
     if "/" in vector:
         columns = re.search(r"n(\d+)", str(modifiers["shape"]))
         assert columns is not None
         return int(columns[1]) // int(vector.partition("/")[2])
-    return int(str(modifiers.get(vector, vector) or "1").lstrip("vx"))
+    length, _, times = vector.partition("*")
+    return int(str(modifiers.get(length, length) or "1").lstrip("vx")) * int(times or 1)
 
 
 def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spelling]:
@@ -368,6 +369,7 @@ def needs(spelling: Spelling) -> tuple[Version, int]:
 def _is_of(target: int, variant: str, name: str) -> bool:
     """Whether a target is the one of that name, or belongs to its family (manual: ".target")."""
     number = int(name[:-1])
+    target = 110 if target == 101 else target  # the name of sm_110 before PTX 9.0
     if name.endswith("a"):
         return target == number and variant == "a"
     return target >= number and target // 10 == number // 10 and variant in ("a", "f")

@@ -26,6 +26,8 @@ Shape = tuple[Any, ...]
 
 #: Effects worth having without their result.
 _DISCARDABLE = frozenset(["atomic", "async_copy", "mbarrier", "texture", "call"])
+#: Effects whose braces hold fragments of matrices.
+_FRAGMENTS = frozenset(["matrix", "warpgroup"])
 #: The manual's readers of special registers.
 _READERS = frozenset(["mov", "cvt"])
 _CONSTANTS = frozenset(["integer", "f32", "f64"])
@@ -128,7 +130,7 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
             if reason:
                 return reason
         return ""
-    if form.vector > 1 or (form.braces and spelling.effect == "matrix"):
+    if form.vector > 1 or (form.braces and spelling.effect in _FRAGMENTS | {"tensor"}):
         return f"{form.name} must be a vector of {form.vector}, found {explain(shape)}"
     return _scalar(spelling, form, shape)
 
@@ -154,7 +156,7 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
         return f"{name} must be an integer constant, found {explain(shape)}"
     if kind == "register":
         register = SCALAR_TYPES[shape[1]]
-        matrix = form.braces and spelling.effect == "matrix" and type is not None and type.is_bits
+        matrix = form.braces and spelling.effect in _FRAGMENTS and type is not None and type.is_bits
         if type is None or (agree(type, register, form.wider) and not (matrix and register.is_float)):
             return ""
         return f"{name} must be {_wanted(type, form.wider)}, found {explain(shape)}"
@@ -218,6 +220,8 @@ def _address(spelling: Spelling, form: OperandForm, shape: Shape, address_size: 
         register = SCALAR_TYPES[base]
         if register.is_float or register.is_predicate or register.bits not in (32, 64):
             return f"the base of an address must be a 32- or 64-bit integer register, found .{register}"
+        if form.space == "tmem" and register.bits != 32:
+            return f"addresses of tensor memory have 32 bits, found a .{register} register as base"
         if (
             (form.space or spelling.space) in ("generic", "global")
             and address_size

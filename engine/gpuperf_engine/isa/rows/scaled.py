@@ -18,7 +18,7 @@ _CHECKED = (
     "0 or 1 for a, 0 to 3 for b",
 )
 _SPARSE_CHECKED = (f"{CHECKED[0]}, or {_CHECKED[0]}", f"{CHECKED[1]}; {_CHECKED[1]}")
-SCALES = "scale_a:b32, ids_a:u16*2, scale_b:b32, ids_b:u16*2"
+SCALES = "scale_a:u32%, ids_a:u16*2, scale_b:u32%, ids_b:u16*2"
 #: kind, elements, depths of dense and sparse products, whether scale_vec may be left out, scale_vec, type of scale, since
 KINDS: tuple[tuple[str, str, int, int, bool, int, str, tuple[int, int]], ...] = (
     ("mxf8f6f4", SIX, 32, 64, True, 1, "ue8m0", (8, 7)),

@@ -1,0 +1,188 @@
+"""The fifth generation of tensor cores (manual: tcgen05.*): known, checked and counted, but not run.
+
+What is multiplied is described by descriptors; results are in tensor memory, the space ``tmem`` here. PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..table import Modifier, declare
+
+#: Families of targets that have tensor memory, and single targets: of the first ones only, and in earlier versions.
+FAMILIES, SINGLE, FIRST = "100f 110f", "100a 103a 110a", "100a 110a"
+TENSOR: dict[str, Any] = {
+    "category": "matrix",
+    "unit": "tensor",
+    "effect": "tensor",
+    "since": (8, 6),
+    "only": FAMILIES,
+}
+GROUPS: dict[str, Any] = {**TENSOR, "group": "cta_group::1 cta_group::2"}
+COLUMNS = {"columns": (lambda count: count in (32, 64, 128, 256, 512), "32, 64, 128, 256 and 512")}
+NUMBERS = "x1 x2 x4 x8 x16 x32 x64 x128"
+
+declare(
+    "tcgen05.alloc.group.sync.aligned{.space}.b32 [a], columns:u32",
+    "Allocates columns of tensor memory; their address goes to a in shared memory.",
+    space="shared::cta",
+    constants=COLUMNS,
+    **{**GROUPS, "unit": "adu"},
+)
+declare(
+    "tcgen05.dealloc.group.sync.aligned.b32 taddr:u32%, columns:u32",
+    "Frees columns of tensor memory.",
+    constants={"columns": (lambda count: count % 32 == 0, "a multiple of 32")},
+    **{**GROUPS, "unit": "adu"},
+)
+declare(
+    "tcgen05.relinquish_alloc_permit.group.sync.aligned",
+    "The CTA allocates no more tensor memory.",
+    **{**GROUPS, "unit": "adu"},
+)
+
+#: shape, registers of a lane for .x1, largest number, a second offset
+SHAPES = (
+    ("16x64b", 1, 8, ""),
+    ("16x128b", 2, 7, ""),
+    ("16x256b", 4, 6, ""),
+    ("32x32b", 1, 8, ""),
+    ("16x32bx2", 1, 8, ", offset:imm"),
+)
+for _shape, _count, _largest, _offset in SHAPES:
+    _moved: dict[str, Any] = {**TENSOR, "unit": "lsu", "num": tuple(NUMBERS.split()[:_largest])}
+    _times = f"*{_count}" if _count > 1 else ""
+    declare(
+        f"tcgen05.ld.sync.aligned.{_shape}.num{{.pack::16b}}.b32 d:b32*num{_times}, [taddr]:tmem{_offset}",
+        "Tensor memory of the warp's lanes, by columns.",
+        **_moved,
+    )
+    declare(
+        f"tcgen05.st.sync.aligned.{_shape}.num{{.unpack::16b}}.b32 [taddr]:tmem{_offset}, b:b32*num{_times}",
+        "Puts b into tensor memory of the warp's lanes, by columns.",
+        **_moved,
+    )
+for _shape, _offset in (("32x32b", ""), ("16x32bx2", ", offset:imm")):
+    for _types, _more in (("f32", "{.abs}{.NaN}"), ("u32 s32", "")):
+        declare(
+            f"tcgen05.ld.red.sync.aligned.{_shape}.num.op{_more}.type d*num, result, [taddr]:tmem{_offset}",
+            "As tcgen05.ld; result: the smallest or largest of what the lane loaded.",
+            num=tuple(NUMBERS.split()[1:]),
+            op="min max",
+            type=_types,
+            **{**TENSOR, "unit": "lsu", "since": (8, 8), "only": "103f 110f"},
+        )
+for _way in ("ld", "st"):
+    declare(
+        f"tcgen05.wait::{_way}.sync.aligned",
+        f"Waits until all tcgen05.{_way} of this thread are done.",
+        **{**TENSOR, "unit": "adu"},
+    )
+
+
+def _copied(modifiers: Mapping[str, Modifier]) -> str:
+    """Which shapes are written to several quarters of the lanes."""
+    shape, multicast = str(modifiers["shape"]), str(modifiers.get("multicast") or "")
+    wanted = {"64x128b": "warpx2", "32x128b": "warpx4"}.get(shape, "")
+    return (
+        ""
+        if multicast.split("::")[0] == wanted
+        else f"'.{shape}' goes with {'.' + wanted if wanted else 'no multicast'}"
+    )
+
+
+for _format, _source in (("", ""), (".b8x16.source", "b6x16_p32 b4x16_p64")):
+    declare(
+        f"tcgen05.cp.group.shape{{.multicast}}{_format} [taddr]:tmem, b:u64",
+        "Copies a matrix from shared to tensor memory.",
+        shape="128x256b 4x256b 128x128b 64x128b 32x128b",
+        multicast="warpx2::02_13 warpx2::01_23 warpx4",
+        valid=_copied,
+        **({"source": _source} if _source else {}),
+        **GROUPS,
+    )
+declare(
+    "tcgen05.shift.group.down [taddr]:tmem",
+    "Moves the rows of a matrix in tensor memory down by one.",
+    **{**GROUPS, "only": SINGLE},
+)
+declare(
+    "tcgen05.commit.group.mbarrier::arrive::one{.space}{.multicast::cluster}.b64 [a], mask:u16?multicast::cluster",
+    "Arrives at an mbarrier when the tcgen05 operations of this thread so far are done.",
+    space="shared::cluster",
+    **{**GROUPS, "unit": "adu"},
+)
+for _when in ("before", "after"):
+    declare(
+        f"tcgen05.fence::{_when}_thread_sync",
+        f"Orders tcgen05 operations with those {_when} a barrier of threads.",
+        **{**TENSOR, "unit": "adu"},
+    )
+
+
+def _shifted(modifiers: Mapping[str, Modifier]) -> str:
+    """What may be kept of a shifted matrix."""
+    collector = str(modifiers.get("collector") or "")
+    return (
+        "'.ashift' goes with .collector::a::lastuse and .collector::a::discard only"
+        if (modifiers.get("ashift") and collector.endswith(("fill", "::use")))
+        else ""
+    )
+
+
+_PRODUCT = "d = a · b, or d + a · b where enable holds, asynchronously; a and b by descriptors, or a in tensor memory."
+_KEPT = {"collector": tuple(f"collector::a::{action}" for action in ("fill", "use", "lastuse", "discard"))}
+_META = "[meta]:tmem?sp"
+for _group, _lanes in (("cta_group::1", 4), ("cta_group::2", 8)):
+    for _a, _shift in (("a:u64", ""), ("[a]:tmem", "{.ashift}")):
+        for _kinds, _scale, _only in (
+            ("f16 tf32 f8f6f4", "", FAMILIES),
+            ("f16 tf32", ", scale:imm", "100f"),
+            ("i8", "", FIRST),
+        ):
+            declare(
+                f"tcgen05.mma{{.sp}}.{_group}.kind{_shift}{{.collector}} "
+                f"[d]:tmem, {_a}, b:u64, {_META}, idesc:u32{{, mask:u32*{_lanes}}}, {{!}}enable:pred{_scale}",
+                _PRODUCT,
+                kind=tuple(f"kind::{kind}" for kind in _kinds.split()),
+                valid=_shifted,
+                constants={"scale": (lambda scale: 0 <= scale <= 15, "0 to 15")},
+                **{**TENSOR, **_KEPT, "only": _only},
+            )
+for _a in ("a:u64", "[a]:tmem"):
+    for _kind, _vector, _only, _since in (
+        ("mxf8f6f4", "{.block32}", FAMILIES, (8, 8)),
+        ("mxf8f6f4", ".scale_vec::1X", SINGLE, (8, 6)),
+        ("mxf4", "{.block32}", FAMILIES, (8, 8)),
+        ("mxf4", ".scale_vec::2X", SINGLE, (8, 6)),
+        ("mxf4nvf4", ".block16", FAMILIES, (8, 8)),
+        ("mxf4nvf4", ".block32", FAMILIES, (8, 8)),
+        ("mxf4nvf4", ".scale_vec::2X", SINGLE, (8, 7)),
+        ("mxf4nvf4", ".scale_vec::4X", SINGLE, (8, 7)),
+    ):
+        for _sparse, _meta in (("", ""), (".sp", " [meta]:tmem,")):
+            declare(
+                f"tcgen05.mma{_sparse}.group.kind::{_kind}.block_scale{_vector}{{.collector}} "
+                f"[d]:tmem, {_a}, b:u64,{_meta} idesc:u32, [scale_a]:tmem, [scale_b]:tmem, {{!}}enable:pred",
+                _PRODUCT.replace("b, or", "b of scaled blocks, or"),
+                **{
+                    **GROUPS,
+                    **_KEPT,
+                    "only": SINGLE if _sparse and _kind != "mxf8f6f4" else _only,
+                    "since": _since,
+                },
+            )
+    for _kinds, _only in (("f16 tf32 f8f6f4", FAMILIES), ("i8", FIRST)):
+        declare(
+            "tcgen05.mma.ws{.sp}.cta_group::1.kind{.collector} "
+            f"[d]:tmem, {_a}, b:u64, {_META}, idesc:u32, {{!}}enable:pred{{, zeros:u64}}",
+            _PRODUCT.replace("asynchronously", "asynchronously, with b kept"),
+            kind=tuple(f"kind::{kind}" for kind in _kinds.split()),
+            collector=tuple(
+                f"collector::b{buffer}::{action}"
+                for buffer in range(4)
+                for action in ("fill", "use", "lastuse", "discard")
+            ),
+            **{**TENSOR, "only": _only},
+        )

@@ -327,6 +327,29 @@ def triton_layernorm(rows: int, cols: int, stride: int, rng: np.random.Generator
     return Program((launch,), ((out, close(expected, 1e-5, 2e-5)),))
 
 
+#: rows and columns of a block's tile, threads, dynamic shared memory
+TENSOR_GEMM: dict[str, tuple[int, int, int, int]] = {
+    "hgemm_wmma": (32, 32, 128, 0),
+    "hgemm_mma": (64, 64, 128, 0),
+    "igemm_mma": (64, 64, 128, 0),
+    "qgemm_mma": (64, 64, 128, 0),
+    "hgemm_wgmma": (64, 128, 128, 0),
+    "hgemm_specialised": (128, 128, 384, 3 * 32768),
+}
+
+
+def tensor_gemm(entry: str, m: int, n: int, k: int, rng: np.random.Generator) -> Program:
+    """a · bᵀ on tensor cores. Small integers, so that every sum is exact; numbers of eight bits go as bytes."""
+    a, b = (rng.integers(-8, 9, shape) for shape in ((m, k), (n, k)))
+    rows, columns, threads, shared = TENSOR_GEMM[entry]
+    kind = np.int8 if entry == "igemm_mma" else np.float16
+    left, right = (reference.e4m3(item) if entry == "qgemm_mma" else item.astype(kind) for item in (a, b))
+    c = blank((m, n), np.int32 if entry == "igemm_mma" else np.float32)
+    args = (np.int32(n), np.int32(k), left, right, c)
+    launch = Launch(entry, (blocks(n, columns), blocks(m, rows)), threads, args, shared_bytes=shared)
+    return Program((launch,), ((c, exactly((a @ b.T).astype(c.dtype))),))
+
+
 def triton_matmul(m: int, n: int, k: int, rng: np.random.Generator) -> Program:
     """Small integers, so that every sum is exact."""
     a, b = (rng.integers(-8, 9, shape).astype(np.float16) for shape in ((m, k), (k, n)))

@@ -8,6 +8,7 @@ this catalogue; it imports NumPy and nothing of the product. The dataclasses (in
     ``text`` its contents; ``kind`` is ``"small"`` (at most about 2 000 threads per launch) or ``"bench"``
     (the sizes of the benchmark). ``fixed_schedule`` is False where *warp-level* counts and the order inside
     some buffer depend on the order in which blocks and warps run (atomics whose result decides a branch).
+    ``interpreted`` is False where the tests' interpreter of single threads lacks an instruction (``wmma``, ``wgmma``).
     ``program()`` builds the launches with data from a generator seeded by the case's name: equal everywhere.
 
 ``Program``
@@ -55,9 +56,10 @@ def cuda(
     kind: Literal["small", "bench"] = "small",
     fixed_schedule: bool = True,
     folder: str = "kernels",
+    interpreted: bool = True,
 ) -> Case:
     """A case of <folder>/<stem>.ptx."""
-    return Case(name, HERE / folder / f"{stem}.ptx", kind, partial(make, *size), fixed_schedule)
+    return Case(name, HERE / folder / f"{stem}.ptx", kind, partial(make, *size), fixed_schedule, interpreted)
 
 
 def layer(stem: str, entry: str, make: Make, *size: int) -> Case:
@@ -129,6 +131,35 @@ CASES: list[Case] = [
     *(
         cuda("layernorm", f"layernorm-{rows}x{cols}", programs.layernorm, rows, cols)
         for rows, cols in ((1, 1), (3, 200))
+    ),
+    *(
+        cuda(
+            "tensor_gemm",
+            f"{entry}-{m}x{n}x{k}",
+            programs.tensor_gemm,
+            entry,
+            m,
+            n,
+            k,
+            interpreted=entry != "hgemm_wmma",
+        )
+        for entry, m, n, k in (
+            ("hgemm_wmma", 32, 64, 32),
+            ("hgemm_mma", 64, 128, 32),
+            ("hgemm_mma", 64, 64, 160),
+            ("igemm_mma", 64, 64, 192),
+        )
+    ),
+    cuda("tensor_gemm_fp8", "qgemm_mma-64x64x128", programs.tensor_gemm, "qgemm_mma", 64, 64, 128),
+    *(
+        cuda(
+            "warpgroup_gemm", f"{entry}-{m}x{n}x{k}", programs.tensor_gemm, entry, m, n, k, interpreted=False
+        )
+        for entry, m, n, k in (
+            ("hgemm_wgmma", 128, 128, 64),
+            ("hgemm_specialised", 128, 128, 64),
+            ("hgemm_specialised", 128, 256, 320),
+        )
     ),
     *(cuda("fft512", f"fft512-{n}", programs.fft512, n) for n in (1, 2)),
     *(cuda("collatz", f"collatz-{n}", programs.collatz, n) for n in (1, 300)),

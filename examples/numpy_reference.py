@@ -221,3 +221,14 @@ def spmv(offsets: Array, columns: Array, values: Array, x: Array) -> Array:
     products = values.astype(np.float64) * x[columns]
     rows = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
     return np.bincount(rows, weights=products, minlength=offsets.size - 1)
+
+
+def e4m3(values: Array) -> Array:
+    """The bytes of e4m3 numbers (sign, four bits of exponent with bias 7, three of mantissa) for integers from −16 to 16."""
+    size = np.abs(values).astype(np.float64)
+    exponent = np.floor(np.log2(np.maximum(size, 1)))
+    mantissa = np.where(size > 0, size / 2**exponent * 8 - 8, 0)
+    assert np.array_equal(mantissa, np.floor(mantissa)) and size.max() <= 16
+    bits = np.where(size > 0, (exponent + 7) * 8 + mantissa, 0).astype(np.uint8)
+    found: Array = bits | np.where(values < 0, np.uint8(0x80), np.uint8(0))
+    return found

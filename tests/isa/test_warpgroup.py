@@ -463,6 +463,31 @@ def test_products_that_decide_a_branch_are_in_the_slice(backend: str) -> None:
     assert counted[0][1] > 0
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_products_that_nobody_asks_for_are_met_and_not_made(backend: str) -> None:
+    """In a slice lanes may have to wait for each other at a product whose descriptors and metadata are not worked out."""
+    waits = """wait:
+ld.volatile.global.u32 %w, [%m];
+setp.ne.u32 %p, %w, 0;
+@%p bra wait;
+setp.lt.u32 %p, %l, 5;
+@%p bra apart;
+add.u32 %w, %w, 1;
+apart:
+"""
+    product = Product(opcode("f32.f16.f16", 8, True))
+    kernel = ge.parse(product.module(before=waits), path="wg.ptx")["k"]
+    counted = []
+    for demand in ("values", "addresses", "control"):
+        device = ge.Device(backend=backend)
+        words = np.concatenate([product.words(), product.words()[:32]])
+        memory = device.array(np.frombuffer(bytes(product.memory) + bytes(8192), np.uint32))
+        args = [device.array(words), memory, device.zeros((160, 128), np.uint32)]
+        profile = device.launch(kernel, 1, 128, args, demand=demand)
+        counted.append((profile.thread_instructions, profile.branches.divergent, dict(profile.warp_opcodes)))
+    assert counted[0] == counted[1] == counted[2]
+
+
 def test_only_hopper_has_them() -> None:
     for row in rows():
         if row.name == "wgmma":

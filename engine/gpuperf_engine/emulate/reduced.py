@@ -45,7 +45,7 @@ def reduced(program: Program, wanted: Slice) -> Program:
     if all(item in wanted.instructions for block in program.blocks for item in block.instructions):
         return program
     numbers = [
-        (block.index, item.index, item in wanted.guards)
+        (block.index, item.index, item in wanted.guards, _only_meets(item, wanted))
         for block in program.blocks
         for item in block.instructions
         if item in wanted.instructions or item in wanted.guards
@@ -61,6 +61,8 @@ def reduced(program: Program, wanted: Slice) -> Program:
 def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
     # a guard that is only counted stands on an instruction that does nothing
     stubs = {item: _stub(item) for item in wanted.guards}
+    meetings = {item: _meeting(item) for item in wanted.instructions if _only_meets(item, wanted)}
+    stubs |= meetings
     blocks = []
     for block in program.blocks:
         left = tuple(
@@ -68,7 +70,7 @@ def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
             for item in block.instructions
             if item in wanted.instructions or item in stubs
         )
-        whole = left[:1] == block.instructions[:1]
+        whole = left[:1] == tuple(meetings.get(item, item) for item in block.instructions[:1])
         made_block = replace(
             block,
             instructions=left,
@@ -95,6 +97,18 @@ def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
 
 def _stub(instruction: Instruction) -> Instruction:
     spelling = replace(instruction.spelling, effect="hint", operands=())
+    return replace(instruction, spelling=spelling, operands=(), registers_read=None, registers_written=None)
+
+
+def _only_meets(instruction: Instruction, wanted: Slice) -> bool:
+    """Whether this is a product whose operands may be wrong, so that they must not be looked at: lanes only wait there."""
+    looks = instruction.effect == "warpgroup" or instruction.spelling.row.checked is not None
+    return looks and instruction in wanted.instructions and instruction not in wanted.complete
+
+
+def _meeting(instruction: Instruction) -> Instruction:
+    row = replace(instruction.spelling.row, name="bar", checked=None, constants={})
+    spelling = replace(instruction.spelling, row=row, effect="matrix", operands=())
     return replace(instruction, spelling=spelling, operands=(), registers_read=None, registers_written=None)
 
 

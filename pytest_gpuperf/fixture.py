@@ -101,6 +101,18 @@ class Gpuperf:
         self.device.copy(destination, source)
 
     @_quiet
+    def texture(self, array: Any, **options: Any) -> Any:
+        """A texture object of a device array, an argument for kernels; options as ``Device.texture`` of the engine."""
+        __tracebackhide__ = True
+        return self.device.texture(array, **options)
+
+    @_quiet
+    def surface(self, array: Any, **options: Any) -> Any:
+        """A surface object of a device array, an argument for kernels; options as ``Device.surface`` of the engine."""
+        __tracebackhide__ = True
+        return self.device.surface(array, **options)
+
+    @_quiet
     def kernel(
         self,
         source: Source | Mapping[str, Source],

@@ -152,6 +152,9 @@ class Recorder:
             return f"{type(arg).__name__}:{arg!r}"
         if isinstance(arg, (bytes, bytearray)):
             return f"bytes:{digest_bytes(bytes(arg))}"
+        properties = getattr(arg, "properties", None)
+        if isinstance(properties, bytes):  # a texture or surface
+            return f"image:{digest_bytes(properties)}:{self._argument(arg.array)}"
         allocation = getattr(arg, "allocation", None)
         if allocation is not None:
             number = next(

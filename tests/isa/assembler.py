@@ -50,9 +50,14 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
             spelling.effect == "store" or spelling.modifier("space") == "param::func"
         ):
             return "[out]"
-        return {"param": "[par]", "const": "[con]", "shared": "[sha]", "local": "[loc]", "tmem": "[r5]"}.get(
-            form.space or spelling.space or "", "[l8]"
-        )
+        return {
+            "image": "[l8]",
+            "param": "[par]",
+            "const": "[con]",
+            "shared": "[sha]",
+            "local": "[loc]",
+            "tmem": "[r5]",
+        }.get(form.space or spelling.space or "", "[l8]")
     if form.role == "label":
         return "targets" if spelling.effect == "indirect_branch" else "there"
     if form.role == "call":
@@ -65,6 +70,13 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
         return {"size": "128", "count": "24", "selector": "0", "value": "0"}.get(form.name, "1")
     if form.name == "fraction":
         return "0f3F000000"
+    if (
+        spelling.category == "texture"
+        and form.vector == 1
+        and ((form.inside and form.name == "c") or form.name in ("dx", "dy"))
+    ):
+        # beside a sampler, ptxas wants one coordinate in braces, and derivatives always
+        return "{" + _register(form, index) + "}"
     if form.vector > 1 or (form.braces and spelling.effect in ("matrix", "tensor")):
         return "{" + ", ".join(_register(form, (index + i) % 9) for i in range(form.vector)) + "}"
     return _register(form, index)
@@ -92,6 +104,8 @@ def instruction_text(spelling: Spelling) -> str:
         text = decorated(form, _operand(form, index % 4, spelling), spelling)
         if form.pair:
             parts[-1] += "|" + text
+        elif form.inside:
+            parts[-1] = f"{parts[-1].removesuffix(']')}, {text}]"
         else:
             parts.append(text)
     return f"{spelling.opcode} {', '.join(parts)};"

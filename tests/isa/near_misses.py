@@ -36,7 +36,14 @@ GUARDS = ("@r0 ", "@l0 ")
 
 def _split(operands: str) -> list[str]:
     """Operands at the commas outside brackets and braces."""
-    return [part.strip() for part in re.split(r",(?![^{\[(]*[}\])])", operands)] if operands.strip() else []
+    parts, depth = [""], 0
+    for letter in operands:
+        depth += (letter in "{[(") - (letter in "}])")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts] if operands.strip() else []
 
 
 def misses(text: str, words: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -70,7 +77,7 @@ def misses(text: str, words: Sequence[str]) -> Iterator[tuple[str, str]]:
         for stranger in STRANGERS:
             if stranger != operand:
                 yield spelled("operand replaced", tokens, [*before, stranger, *after])
-        if operand[0] == "{":
+        if operand[0] == "{" and operand[-1] == "}":
             parts = _split(operand[1:-1])
             yield spelled(
                 "vector longer", tokens, [*before, "{" + ", ".join([*parts, parts[-1]]) + "}", *after]

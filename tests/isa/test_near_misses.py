@@ -48,6 +48,9 @@ LAX = {
     "L2 priorities of prefetch from generic addresses": re.compile(r"^prefetch\.L2::evict"),
     "'.sync_restrict' and spaces beside other forms of fence": re.compile(r"^fence\.\S*(restrict|shared)"),
     "barrier numbers modulo 2^32": re.compile(r"^bar\S* .*4294967296"),
+    "operands of other lengths in instructions on textures and surfaces, and '.uni'": re.compile(
+        r"^(tex|tld4|txq\.level|suld|sust|sured)\.\S* .*\["
+    ),
     "other than whole vectors in mov": re.compile(r"^mov\.\S+ .*[{]|^mov\.b(16|128) \w+, con"),
     "registers of any width in some conversions": re.compile(
         r"^cvt\.(pack\.sat\.\w+\.\w+(\.b32)?|\w+(\.relu)?(\.satfinite)?\.f16(x2)?\.f32|rs\S*) "

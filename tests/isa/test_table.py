@@ -6,16 +6,19 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from gpuperf_engine.errors import PtxError, Unsupported
 from gpuperf_engine.isa import special
 from gpuperf_engine.isa.frame import evaluate, extend
+from gpuperf_engine.isa.images import ROW_WORDS, Image
 from gpuperf_engine.isa.model import CATEGORIES, EFFECTS, UNITS, Row, Spelling
 from gpuperf_engine.isa.spaces import WINDOWS
 from gpuperf_engine.isa.table import check_available, instruction, lookup, rows
-from gpuperf_engine.isa.types import SCALAR_TYPES, scalar_type
+from gpuperf_engine.isa.types import SCALAR_TYPES, ScalarType, scalar_type
+from gpuperf_engine.isa.words import Value
 
 from .assembler import before_sources, spellings
 from .reference import PRED, Exact, run
@@ -193,6 +196,9 @@ def _check_types(spelling: Spelling, generator: random.Random) -> None:
     elif spelling.effect == "stack":
         types, constants = [*types, spelling.type or PRED], [*constants, False]
         expected = [spelling.type]
+    elif spelling.category == "texture":
+        _check_image(spelling, types, generator)
+        return
     elif spelling.effect not in ("", "matrix"):
         kind = spelling.type or PRED
         types = (
@@ -215,6 +221,49 @@ def _check_types(spelling: Spelling, generator: random.Random) -> None:
         ]
     else:
         assert [result.type for result in results] == expected
+
+
+class AnyImage(Image):
+    """An image of arbitrary properties and texels."""
+
+    def __init__(self, generator: random.Random) -> None:
+        self.generator = generator
+        self.words = [generator.choice((0, 1, 2, 3, 4, generator.getrandbits(32))) for _ in range(ROW_WORDS)]
+
+    def word(self, place: int) -> Exact:
+        return Exact(self.words[place], scalar_type("u32"))
+
+    def load(self, address: Value, where: Value) -> Exact:
+        assert (address.type.name, where.type) == ("u64", PRED)
+        return Exact(self.generator.getrandbits(32), scalar_type("b32"))
+
+    def store(self, address: Value, value: Value, where: Value) -> None:
+        assert (address.type.name, value.type.is_bits, where.type) == ("u64", True, PRED)
+
+    def change(self, address: Value, value: Value, op: str, where: Value) -> None:
+        assert (address.type.name, where.type) == ("u64", PRED)
+        assert op in ("add", "min", "max", "and", "or")
+
+    def either(
+        self, condition: Value, yes: Callable[[], Sequence[Value]], no: Callable[[], Sequence[Value]]
+    ) -> Sequence[Value]:
+        assert condition.type == PRED
+        both = [yes(), no()]
+        assert [value.type for value in both[0]] == [value.type for value in both[1]]
+        return both[isinstance(condition, Exact) and condition.pattern == 0]
+
+    def refuse(self, where: Value) -> None:
+        assert where.type == PRED
+
+
+def _check_image(spelling: Spelling, types: list[ScalarType], generator: random.Random) -> None:
+    given = types if any(form.role == "address" for form in spelling.operands) else types[1:]
+    for _ in range(3):
+        values = [Exact(generator.getrandbits(type.bits), type) for type in given]
+        results = evaluate(spelling, [AnyImage(generator), *values])  # type: ignore[list-item]
+        assert [value.type for value in results] == [
+            form.type for form in spelling.destinations for _ in range(form.vector)
+        ]
 
 
 def test_addresses() -> None:

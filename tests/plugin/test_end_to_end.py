@@ -365,3 +365,42 @@ def test_what_kernels_print_is_in_the_captured_output(real):
     result.stdout.fnmatch_lines(["*Captured stdout call*", "hi 0", "hi 1"])
     real.run("--gpuperf-update", "-k", "says").assert_outcomes(passed=1)
     real.run("-k", "says").assert_outcomes(passed=1)
+
+
+FETCHES = """\
+import numpy as np
+import pytest
+
+@pytest.mark.gpuperf
+def test_fetch(gpuperf):
+    x = gpuperf.array(np.arange(8, dtype=np.float32) / 2)
+    out = gpuperf.zeros(8, np.float32)
+    texture = gpuperf.texture(gpuperf.array(np.array([1, 2, 4, 8], np.float32)), filter="{filter}")
+    gpuperf.kernel("fetch.ptx")[1, 8](texture, x, out)
+    assert gpuperf.surface(out).kind == "surface"
+"""
+FETCH = """\
+.version 8.0
+.target sm_70
+.address_size 64
+.visible .entry fetch(.param .u64 image, .param .u64 x, .param .u64 out)
+{
+    .reg .b32 %r<2>; .reg .f32 %f<6>; .reg .b64 %rd<6>;
+    ld.param.u64 %rd1, [image]; ld.param.u64 %rd2, [x]; ld.param.u64 %rd3, [out];
+    mov.u32 %r1, %tid.x; mul.wide.u32 %rd4, %r1, 4; add.u64 %rd2, %rd2, %rd4; add.u64 %rd3, %rd3, %rd4;
+    ld.global.f32 %f1, [%rd2];
+    tex.1d.v4.f32.f32 {%f2, %f3, %f4, %f5}, [%rd1, {%f1}];
+    st.global.f32 [%rd3], %f2;
+    ret;
+}
+"""
+
+
+def test_how_a_texture_is_read_is_an_input(real):
+    real.write("fetch.ptx", FETCH)
+    real.write("test_k.py", FETCHES.format(filter="nearest"))
+    assert real.update().ret == 0
+    assert "texture: 8" in real.baseline()
+    assert not real.report()["cases"][0]["inputs_changed"]
+    real.write("test_k.py", FETCHES.format(filter="linear"))
+    assert real.report()["cases"][0]["inputs_changed"]

@@ -23,6 +23,7 @@ from .clusters import check_cluster, cluster_remark
 from .console import PRINTF_BYTES, Console
 from .fewer import observe_control
 from .heap import HEAP_BYTES
+from .images import ImageObject, surface_row, texture_row
 from .knowledge import Knowledge, resolve_demand
 from .launch import (
     MAX_INSTRUCTIONS,
@@ -130,6 +131,7 @@ class Runtime:
         self._backend = _backend(backend)
         self._variables: dict[Variable, DeviceArray] = {}
         self._parameters: dict[Function, Allocation] = {}
+        self._bound: dict[Variable, ImageObject] = {}
         self._names: dict[str, int] = {}
         self._number = next(_numbers)
         self._launched: set[Module] = set()
@@ -290,7 +292,70 @@ class Runtime:
         self.memory.write(allocation, 0, bytes(image))
         return made
 
+    def texture(
+        self,
+        array: DeviceArray,
+        *,
+        channels: int = 1,
+        layered: bool = False,
+        normalized: bool = False,
+        read: str = "element",
+        filter: str = "nearest",
+        address: str | Sequence[str] = "clamp",
+        border: Sequence[float] = (0, 0, 0, 0),
+        linear_memory: bool = False,
+    ) -> ImageObject:
+        """A texture object of an array, an argument for kernels.
+
+        The array's shape is (depth, height,) width; with ``layered`` the first axis are layers, with ``channels`` of 2 or 4 the last
+        axis. ``normalized`` coordinates run from 0 to 1; ``read="normalized"`` gives 8- and 16-bit integers as floats of 0 (−1) to 1;
+        ``filter`` is ``nearest`` or ``linear``; ``address``, one or one per dimension, ``clamp``, ``border``, and for normalized
+        coordinates ``wrap`` and ``mirror``. ``linear_memory``: as bound to linear memory, where fetches outside give 0.
+
+        Raises ``LaunchError``.
+        """
+        self._own(array)
+        row = texture_row(
+            array, channels, layered=layered, normalized=normalized, read=read, filter=filter, address=address,
+            border=border, linear_memory=linear_memory,
+        )  # fmt: skip
+        return ImageObject(array, row, self.memory.images.add(row, array.allocation))
+
+    def surface(self, array: DeviceArray, *, channels: int = 1, layered: bool = False) -> ImageObject:
+        """A surface object of an array, which kernels read and write; shapes as for ``texture``. Raises ``LaunchError``."""
+        self._own(array)
+        row = surface_row(array, channels, layered=layered)
+        return ImageObject(array, row, self.memory.images.add(row, array.allocation))
+
+    def bind(self, kernel: Function, name: str, image: ImageObject) -> None:
+        """Let a ``.texref`` or ``.surfref`` variable of the kernel's module mean an image of this device. Raises ``UnknownName`` and
+        ``LaunchError``."""
+        _check_kernel(kernel)
+        variable = kernel.module.variable(name)
+        wanted = next((word[1:-3] for word in variable.attributes if word in (".texref", ".surfref")), "tex")
+        if variable.space != "tex":
+            raise LaunchError(f"{name!r} is no .texref or .surfref variable", span=variable.span)
+        if (
+            not isinstance(image, ImageObject)
+            or self._address_of(image) is None
+            or image.kind[:3] != wanted[:3]
+        ):
+            raise LaunchError(
+                f"cannot bind {image!r:.60} to {name!r}",
+                span=variable.span,
+                hint=f"make a {'surface' if wanted == 'surf' else 'texture'} of this device",
+            )
+        self._bound[variable] = image
+
     def _symbol_address(self, target: Variable | Function) -> int:
+        if isinstance(target, Variable) and target.space == "tex":
+            if target not in self._bound:
+                raise LaunchError(
+                    f"{target.name!r} is bound to no image",
+                    span=target.span,
+                    hint=f"bind one first: device.bind(kernel, {target.name!r}, device.texture(array))",
+                )
+            return self._bound[target].handle
         if isinstance(target, Variable):
             return self._variable(target).address
         return FUNCTION_BASE + FUNCTION_STEP * list(target.module.functions).index(target.name)
@@ -427,6 +492,10 @@ class Runtime:
         return observation
 
     def _address_of(self, argument: object) -> int | None:
+        if isinstance(argument, ImageObject):
+            if argument.array.runtime is not self:
+                raise LaunchError(f"{argument!r} is on another device")
+            return argument.handle
         if not isinstance(argument, DeviceArray):
             return None
         if argument.runtime is not self:

@@ -40,8 +40,11 @@ def pointers(program: Program, parameters: bytes, symbols: Sequence[int], memory
 
     def note(key: int | Variable, address: int) -> None:
         place = bisect_right(starts, address) - 1
+        found = memory.images.allocation_of(address)
         if place >= 0 and address < memory.allocations[place].end:
-            aliases[key] = numbers.setdefault(memory.allocations[place], len(numbers))
+            found = memory.allocations[place]
+        if found is not None:
+            aliases[key] = numbers.setdefault(found, len(numbers))
 
     for offset in range(0, len(parameters) - 7, 8):
         note(offset, int.from_bytes(parameters[offset : offset + 8], "little"))

@@ -19,6 +19,7 @@ from .lanes_calls import Call, parameter_step
 from .lanes_control import BarrierEnd, End, make_end
 from .lanes_copy import CopyStep
 from .lanes_exchange import Exchange
+from .lanes_images import ImageStep
 from .lanes_mbarrier import MbarrierStep, WaitStep
 from .lanes_memory import MemoryStep
 from .lanes_operands import Prepare, destinations, guard_of, integer, lane_value, sources
@@ -147,6 +148,8 @@ def _make_step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step
         return _guard_only(to, instruction)
     if effect == "stack":
         return StackStep(to, instruction)
+    if effect in ("texture", "surface", "image_query") and has_meaning(instruction.spelling):
+        return ImageStep(to, instruction)
     if effect == "trap":
         return _guarded_trap(to, instruction)
     if effect in ("", "special") and has_meaning(instruction.spelling):

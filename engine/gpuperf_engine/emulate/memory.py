@@ -31,6 +31,7 @@ from ..isa.spaces import WINDOWS
 from ..ptx.syntax import Instruction
 from ..source import Span
 from .heap import HEAP_BYTES, Heap, Kept
+from .image_rows import Images
 
 __all__ = [
     "ALIGNMENT",
@@ -118,6 +119,7 @@ class Memory:
         self.bytes: NDArray[np.uint8] = _reserve(self._reserved)
         self.shadow: NDArray[np.uint8] = _reserve(self._reserved)
         self.allocations: list[Allocation] = []
+        self.images = Images()
         self._starts: list[int] = []
         self._next = GLOBAL_BASE
         #: raised whenever an allocation is made or its ``initialized`` changes: caches keyed by it stay right

@@ -32,6 +32,7 @@ from .lanes_blocks import is_exchange
 from .native_codegen import Frame
 from .native_exchange import write_exchange
 from .native_flow import write_terminator
+from .native_images import write_image
 from .native_layout import Context, Event, State, Status
 from .native_mbarrier import write_mbarrier, write_wait
 from .native_memory import address_value, write_memory
@@ -135,6 +136,8 @@ class BlockWriter:
             write_exchange(self, instruction)
         elif effect == "stack":
             write_stack(self, instruction)
+        elif effect in ("texture", "surface", "image_query") and has_meaning(instruction.spelling):
+            write_image(self, instruction)
         elif effect == "trap":
             self._stop_at(instruction, Event.TRAP)
         elif effect in ("", "special") and has_meaning(instruction.spelling):

@@ -17,6 +17,7 @@ from ..isa import mbarriers
 from . import native_cache as store
 from . import native_layout, native_script
 from .native_access import access_functions, access_names, is_access
+from .native_images import IMAGE_PREFIX, image_function
 from .native_matrix import PREFIX, matrix_function
 from .native_script_vectors import vector_words
 from .native_vectors import vector_function
@@ -222,6 +223,8 @@ def _runtime_text(name: str) -> str:
         return access_functions(name, host().wide)
     if name.startswith(WARPGROUP_PREFIX):
         return warpgroup_function(name)
+    if name.startswith(IMAGE_PREFIX):
+        return image_function(name)
     return matrix_function(name) if name.startswith(PREFIX) else vector_function(name, host().wide)
 
 
@@ -263,7 +266,11 @@ def _load_runtime(name: str) -> Library:
             return link([content], exports, imports)
         except RuntimeError:
             pass
-    if name != "script" and not name.startswith((PREFIX, WARPGROUP_PREFIX)) and not is_access(name):
+    if (
+        name != "script"
+        and not name.startswith((PREFIX, WARPGROUP_PREFIX, IMAGE_PREFIX))
+        and not is_access(name)
+    ):
         content = compile_object(_runtime_text(name), 1)
         store_object(name, 1, content)
         return link([content], exports, imports)

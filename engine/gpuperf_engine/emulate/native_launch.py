@@ -146,6 +146,8 @@ class Worker:
             Context.READS: self._map(0),
             Context.WRITES: self._map(1),
             Context.CLUSTER_CTAS: plan.cluster_ctas if launch.clustered else 0,
+            Context.IMAGES: address_of(launch.images),
+            Context.IMAGE_ROWS: len(launch.images),
             Context.EXPLICIT_CLUSTER: int(plan.explicit_cluster),
             Context.REMOTE: address_of(launch.remote),
         }
@@ -263,6 +265,7 @@ class Launch:
         self.library = code.library
         self.table = memory.table()
         memory.heap.changed.clear()
+        self.images = np.ascontiguousarray(memory.images.rows)
         self.tids = _thread_ids(plan)
         self.params = np.frombuffer(plan.parameters + bytes(16), dtype=np.uint8).copy()
         self.symbols = np.ascontiguousarray(np.append(plan.symbols, np.uint64(0)))

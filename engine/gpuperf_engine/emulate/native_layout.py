@@ -128,6 +128,8 @@ class Context:
     FAULT_WORD = 448  # the mbarrier object, and the amount that it does not allow
     FAULT_AMOUNT = 456
     OWNER = 464  # the record of the CTA that has the mbarrier object
+    IMAGES = 472  # rows of textures and surfaces, ``isa.images.ROW_WORDS`` words each
+    IMAGE_ROWS = 480
     BYTES = 512
 
 
@@ -313,3 +315,5 @@ class Event:
     ALLOCA = 21
     #: arrives at the barrier of the cluster twice, or waits without having arrived
     CLUSTER_ORDER = 22
+    #: a handle that leads to no image of the kind wanted, or coordinates outside a surface
+    IMAGE = 23

@@ -17,7 +17,7 @@ from ..isa.types import ScalarType, scalar_type
 from .native_values import NativeValue, Writer, vector_ll
 from .native_vectors import vector_function
 
-__all__ = ["PREFIX", "matrix_function", "matrix_name", "matrix_types"]
+__all__ = ["PREFIX", "internal_functions", "matrix_function", "matrix_name", "matrix_types"]
 
 PREFIX = "v_matrix_"
 
@@ -63,10 +63,15 @@ def matrix_function(name: str) -> str:
         whole = writer.op(f"insertvalue {returned} {whole}, {vector_ll(value.type)} {vector}, {place}")
     writer.do(f"ret {returned} {whole}")
     parameters = ", ".join(f"{vector_ll(type)} %a{place}" for place, type in enumerate(types))
+    head = f'define {returned} @"{name}"({parameters}) nounwind {{'
+    return "\n".join([*internal_functions(writer), head, *writer.lines, "}", ""])
+
+
+def internal_functions(writer: Writer) -> list[str]:
+    """What a function needs of others: declarations, and the vector functions that it calls."""
     inner = [text for need in writer.needs if not need.startswith("llvm.") for text in _internal(need)]
     declared = [line for need, line in writer.needs.items() if need.startswith("llvm.")]
-    head = f'define {returned} @"{name}"({parameters}) nounwind {{'
-    return "\n".join([*dict.fromkeys([*declared, *inner]), head, *writer.lines, "}", ""])
+    return [*dict.fromkeys([*declared, *inner])]
 
 
 def _internal(name: str) -> list[str]:

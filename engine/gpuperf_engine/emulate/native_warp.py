@@ -45,6 +45,7 @@ from .diagnose import (
     trap,
     unequal_descriptors,
 )
+from .images import image_fault
 from .lanes_blocks import refusal
 from .lanes_exchange import Exchange, mask_array, perform
 from .lanes_mbarrier import WaitStep
@@ -363,6 +364,10 @@ class NativeWarp:
         if event == Event.ALLOCA:
             lane = lanes_of(self.header(State.CULPRITS))[0]
             return bad_stack(place, block.instructions[detail], lane, self._reported(lane))
+        if event == Event.IMAGE:
+            lane = lanes_of(self.header(State.CULPRITS))[0]
+            images = self.worker.launch.memory.images
+            return image_fault(place, block.instructions[detail], lane, self._reported(lane), images)
         if event == Event.REFUSED:
             return refusal(cast("LanesWarp", self), self.program, place.plan, block, detail)
         terminator = block.terminator

@@ -436,6 +436,8 @@ def _lay_out_variables(program: Program) -> None:
             frame = owner if owner in program.recursive else -1
             program.local[target] = _align(local.get(frame, 0), target.align)
             local[frame] = program.local[target] + target.size
+        elif target.space == "tex":
+            symbols.append(target)
         elif target.space in ("global", "const"):
             if target.linkage == "extern":
                 raise PtxError(
@@ -521,7 +523,7 @@ def _order_free(instruction: Instruction, program: Program) -> bool:
     if instruction.effect == "bulk_copy" and has_meaning(instruction.spelling):
         return instruction.spelling.modifier("dst") != "global"
     if instruction.effect not in ("atomic", "reduction"):
-        return instruction.effect not in ("special", "texture")
+        return instruction.effect != "special"
     if instruction.spelling.space == "shared":
         return True
     if instruction.effect == "atomic" and any(

@@ -247,12 +247,14 @@ class Dependence:
             if not isinstance(operand, Address):
                 continue
             where = str(form.space or space or "generic").split("::")[0]
+            where = "global" if where == "image" else where
             spaces = _WRITTEN if where == "generic" else frozenset((where,)) & _WRITTEN
             origin = self.origin(instruction, operand)
             if "shared" in spaces:
                 origin = _in_any_cta(origin)
-            if instruction.spelling.moves is not None or (effect == "bulk_copy" and form.name != "m"):
-                origin = Origin(origin.bases, 1, 0)  # lines lie at distances that are not known
+            scattered = instruction.spelling.moves is not None or form.space == "image"
+            if scattered or (effect == "bulk_copy" and form.name != "m"):
+                origin = Origin(origin.bases, 1, 0)  # lines and texels lie at distances that are not known
             access = Access(spaces, origin, access_bytes(instruction))
             reads_it, writes_it = _directions(instruction, form.name)
             if reads_it:
@@ -307,7 +309,7 @@ def objects(access: Access, aliases: Aliases | None) -> frozenset[Object] | None
     for base in access.origin.bases:
         if base is None:
             return None
-        if isinstance(base, int) or base.space == "global":
+        if isinstance(base, int) or base.space in ("global", "tex"):
             number = -1 if aliases is None else aliases.get(base)
             if number is not None:
                 found.add(("global", number))
@@ -348,7 +350,7 @@ def _overlap(one: Access, other: Access) -> bool:
 #: effects that touch no memory, whatever their operands; of those not known here every address is read and written
 _NO_MEMORY = frozenset(
     ("", "special", "stack", "exchange", "warp_barrier", "barrier", "fence", "branch", "indirect_branch", "call", "return")
-) | {"exit", "trap", "hint", "texture"}  # fmt: skip
+) | {"exit", "trap", "hint", "image_query"}  # fmt: skip
 
 
 def _directions(instruction: Instruction, name: str) -> tuple[bool, bool]:
@@ -356,7 +358,7 @@ def _directions(instruction: Instruction, name: str) -> tuple[bool, bool]:
     effect = instruction.effect
     if effect in ("load", "store"):
         return effect == "load", effect == "store"
-    if effect == "mbarrier_wait":
+    if effect in ("mbarrier_wait", "texture"):
         return True, False
     if effect == "bulk_copy":
         return name != "d" or has_meaning(instruction.spelling), name != "a" or "d" not in {
@@ -371,7 +373,10 @@ def _directions(instruction: Instruction, name: str) -> tuple[bool, bool]:
 
 
 def _is_constant(instruction: Instruction) -> bool:
-    """Whether what it reads is not written while the kernel runs."""
+    """Whether what it reads is not written while the kernel runs: textures too (CUDA C++ Programming Guide, "Read/Write Coherency"),
+    but not what is read through a surface, which says what becomes of places outside."""
+    if instruction.effect == "texture":
+        return instruction.spelling.modifier("mode") is None
     return instruction.effect == "load" and "nc" in instruction.opcode.split(".")
 
 

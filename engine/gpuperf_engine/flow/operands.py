@@ -51,11 +51,11 @@ def registers_in(operand: Operand) -> Iterator[Register]:
 
 
 def matched(instruction: Instruction) -> Iterator[tuple[OperandForm, Operand]]:
-    """Operands beside the forms of the spelling; the two halves of ``d|p`` come one by one, like their forms. The form of
-    an optional second half that is not written is passed over."""
+    """Operands beside the forms of the spelling; the two halves of ``d|p`` come one by one, like their forms, and so does what
+    stands inside the brackets of an address. The form of an optional second half that is not written is passed over."""
     forms = instruction.spelling.operands
     place = 0
-    for operand in instruction.operands:
+    for operand in _opened(instruction.operands):
         while place < len(forms) and forms[place].pair:
             place += 1
         if place >= len(forms):
@@ -67,6 +67,13 @@ def matched(instruction: Instruction) -> Iterator[tuple[OperandForm, Operand]]:
         else:
             yield forms[place], operand
         place += 1
+
+
+def _opened(operands: tuple[Operand, ...]) -> Iterator[Operand]:
+    for operand in operands:
+        yield operand
+        if isinstance(operand, Address):
+            yield from operand.further
 
 
 def writes(instruction: Instruction) -> tuple[Register, ...]:
@@ -109,7 +116,7 @@ def access_bytes(instruction: Instruction) -> int:
     """Bytes that one lane of a memory instruction touches, all elements of a vector."""
     if instruction.effect == "async_copy":
         return next((item.value for item in instruction.operands if isinstance(item, Immediate)), 8)
-    if instruction.effect == "warpgroup":
+    if instruction.effect in ("warpgroup", "texture", "surface"):
         return 16
     if instruction.effect == "bulk_copy":
         return 16 if "dst" in instruction.spelling.modifiers else 8

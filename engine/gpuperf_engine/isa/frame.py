@@ -39,6 +39,8 @@ activemask, elect
                             B and the words of metadata of the rows
 ``matrix`` ldmatrix         the four words of the row at each lane's address → fragments
 ``matrix`` stmatrix         fragments → the four words of the row at each lane's address
+``texture``, ``surface``,   ``(image, *sources)``: what the handle leads to (``images.Image``), then the operands but the handle
+``image_query``
 all others                  none
 =========================== ===========================================================================================
 """

@@ -55,7 +55,9 @@ EFFECTS: dict[str, str] = {
     "matrix": "matrix multiply or fragment movement of a whole warp (mma, wmma, ldmatrix …)",
     "warpgroup": "multiplies matrices of a warpgroup that lie in shared memory (wgmma.mma_async)",
     "tensor": "moves and multiplies what is in tensor memory (tcgen05)",
-    "texture": "tex, tld4, suld, sust, txq …",
+    "texture": "reads an image through a texture or surface (tex, tld4, suld)",
+    "surface": "changes an image through a surface (sust, sured)",
+    "image_query": "asks for properties of a texture, sampler or surface (txq, suq, istypep)",
 }
 
 CATEGORIES: tuple[str, ...] = (
@@ -116,9 +118,10 @@ class OperandForm:
     number of elements of a ``{…}`` operand (1 = scalar), ``braces`` whether it is one, which holds of one element too.
     ``predicate_source`` may be negated (``!p``). ``pair``: written after the previous operand and a bar (``d|p``).
     ``wider``: registers wider than the type are allowed. ``constant``: must be an integer constant. ``space``: the state
-    space of an address if it is not the instruction's (``Spelling.space``). ``register``: must be a register.
-    ``negatable``: may be written ``-a``; ``selector``: the slot of a part that may be chosen (``a.b0``). ``updated``: a
-    destination that is read as well.
+    space of an address if it is not the instruction's (``Spelling.space``), ``image`` for that of a texture, sampler or
+    surface. ``inside``: written inside the brackets of the address before. ``register``: must be a register. ``negatable``:
+    may be written ``-a``; ``selector``: the slot of a part that may be chosen (``a.b0``). ``updated``: a destination that is
+    read as well.
     """
 
     name: str
@@ -135,6 +138,7 @@ class OperandForm:
     negatable: bool = False
     selector: str = ""
     updated: bool = False
+    inside: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +205,8 @@ _MEANINGLESS = frozenset(EFFECTS) - {
     "tensor",
     "stack",
     "texture",
+    "surface",
+    "image_query",
     "warpgroup",
 }
 
@@ -247,7 +253,7 @@ class Spelling:
     @cached_property
     def space(self) -> str | None:
         """State space of a memory instruction: ``global shared local const param generic``; ``None`` for others."""
-        if not any(form.role == "address" for form in self.operands):
+        if not any(form.role == "address" and form.space != "image" for form in self.operands):
             return None
         space = self.modifiers.get("space")
         return str(space).split("::")[0] if space else "generic"

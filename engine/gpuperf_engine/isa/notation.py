@@ -13,7 +13,8 @@ operand is ``name`` of the instruction's type, with these additions:
                 ``*num*2`` twice as many
 ``d*n/2``       as many as the ``n`` of the slot ``shape``, divided by two (``m64n16k8`` → 8)
 ``d=``          a destination that is read as well
-``[a]``         an address; ``[a]:slot`` in the state space that the slot says, or of that name
+``[a]``         an address; ``[a]:slot`` in the state space that the slot says, or of that name; ``[a, c*2]`` with more
+                inside the brackets; ``[a]:image`` a texture, sampler or surface
 ``d|p:pred``    a pair; ``d{|p:pred}`` its second part may be absent
 ``{!}c:pred``   a predicate that may be negated
 ``{-}a``        a number that may be negated
@@ -63,12 +64,13 @@ class Operand:
     negatable: bool = False
     selector: str = ""
     updated: bool = False
+    inside: bool = False
 
 
 _DESTINATIONS = frozenset("dpf")
 _OPERAND = re.compile(
     r"(?P<negatable>\{[!-]\})?(?P<address>\[)?(?P<name>\w+)\]?(?:\{\.(?P<selector>\w+)\})?"
-    r"(?::(?P<type>\w+))?(?P<register>%)?(?P<wider>\+)?(?:\*(?P<vector>\w+(?:/\d|\*\d+)?))?(?P<updated>=)?(?:\?(?P<when>[\w:]+))?$"
+    r"(?::(?P<type>\w+))?(?P<register>%)?(?P<wider>\+)?(?:\*(?P<vector>\w+(?:/\d|\*\d+)?))?(?P<updated>=)?(?:\?(?P<when>[\w:]+))?(?P<close>\])?$"
 )
 
 
@@ -156,6 +158,7 @@ def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
         yield from parse_operands(text[: opening.start()] + text[end:], syntax)
         return
     operands: list[Operand] = []
+    inside = False
     for position, written in enumerate(filter(None, (part.strip() for part in text.split(",")))):
         first, *others = written.split("|")
         for pair, part in enumerate((first, *others)):
@@ -188,8 +191,10 @@ def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
                     found["negatable"] == "{-}",
                     found["selector"] or "",
                     found["updated"] is not None,
+                    inside and not found["address"],
                 )
             )
+        inside = (written.startswith("[") and "]" not in written) or (inside and not written.endswith("]"))
     yield tuple(operands)
 
 

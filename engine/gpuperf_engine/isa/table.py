@@ -258,6 +258,7 @@ def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spe
                     negatable=operand.negatable,
                     selector=operand.selector,
                     updated=operand.updated,
+                    inside=operand.inside,
                 )
             )
         yield Spelling(

@@ -131,6 +131,15 @@ _PLURALS = {"load": "loads", "store": "stores", "atomic": "atomics", "reduction"
 _SPACES = ("global", "local", "shared", "generic")
 
 
+def _image_metric(spelling: Spelling) -> str:
+    """The warp-level metric of an instruction on textures or surfaces: only those of surfaces say what happens outside."""
+    if spelling.modifier("mode") is None:
+        return "inst_executed_tex_ops"
+    if spelling.effect == "texture":
+        return "inst_executed_surface_loads"
+    return f"inst_executed_surface_{'reductions' if spelling.modifier('op') else 'stores'}"
+
+
 @cache
 def metrics_of(spelling: Spelling) -> tuple[Mapping[str, int], tuple[str, ...]]:
     """What one execution adds: to the thread-level metrics (how much), and to which warp-level ones (one each)."""
@@ -144,8 +153,8 @@ def metrics_of(spelling: Spelling) -> tuple[Mapping[str, int], tuple[str, ...]]:
     if spelling.effect in _PLURALS and spelling.space in _SPACES:
         shared = spelling.space == "shared" and spelling.effect == "reduction"
         warps.append(f"inst_executed_{spelling.space}_{'atomics' if shared else _PLURALS[spelling.effect]}")
-    if spelling.effect == "texture":
-        warps.append("inst_executed_tex_ops")
+    if spelling.category == "texture":
+        warps.append(_image_metric(spelling))
     return threads, tuple(warps)
 
 

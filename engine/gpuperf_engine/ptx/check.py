@@ -20,12 +20,13 @@ from .text import quoted
 __all__ = ["Shape", "agree", "chosen", "explain", "fits"]
 
 #: ``(kind, …)``. The kinds: ``register type``, ``special type narrows``, ``integer``, ``f32``, ``f64``, ``symbol space``,
-#: ``function``, ``address space-or-None base-type-or-None [further operands]``, ``vector shape…``, ``pair shape shape``,
-#: ``not shape``, ``minus shape``, ``part selector shape`` (``r1.b0``), ``sink``, ``call``, ``name text`` (not declared).
+#: ``function``, ``address space-or-None base-type-or-None`` with the shapes of what else is inside the brackets,
+#: ``vector shape…``, ``pair shape shape``, ``not shape``, ``minus shape``, ``part selector shape`` (``r1.b0``), ``sink``,
+#: ``call``, ``name text`` (not declared).
 Shape = tuple[Any, ...]
 
 #: Effects worth having without their result.
-_DISCARDABLE = frozenset(["atomic", "async_copy", "mbarrier", "texture", "call"])
+_DISCARDABLE = frozenset(["atomic", "async_copy", "mbarrier", "call"])
 #: Effects whose braces hold fragments of matrices.
 _FRAGMENTS = frozenset(["matrix", "warpgroup"])
 #: The manual's readers of special registers.
@@ -59,10 +60,17 @@ def fits(spelling: Spelling, shapes: Sequence[Shape], address_size: int = 64) ->
     so, else 0: it is taken as it comes."""
     forms = spelling.operands
     position = 0
-    for shape in shapes:
+    flat = [part for shape in shapes for part in _opened(shape)]
+    for shape in flat:
+        if shape[0] == "inside" and not (position < len(forms) and forms[position].inside):
+            return f"{forms[position - 1].name} is one address, found one of {1 + len(flat) - len(shapes)} operands"
         if position >= len(forms):
-            return f"takes {_count(forms)}, found {len(shapes)}"
+            return f"takes {_count(forms)}, found {len(flat)}"
         form = forms[position]
+        if form.inside and shape[0] != "inside":
+            return f"{form.name} belongs inside the brackets"
+        if form.inside:
+            shape = shape[1]
         paired = position + 1 < len(forms) and forms[position + 1].pair
         position += 1
         if paired and shape[0] != "pair":
@@ -80,8 +88,15 @@ def fits(spelling: Spelling, shapes: Sequence[Shape], address_size: int = 64) ->
         if reason:
             return reason
     if position < len(forms) and not all(form.optional or form.pair for form in forms[position:]):
-        return f"takes {_count(forms)}, found {len(shapes)}"
+        return f"takes {_count(forms)}, found {len(flat)}"
     return ""
+
+
+def _opened(shape: Shape) -> Sequence[Shape]:
+    """An address, and each of the operands that stand in its brackets."""
+    if shape[0] != "address" or len(shape) == 3:
+        return (shape,)
+    return (shape[:3], *(("inside", part) for part in shape[3:]))
 
 
 def chosen(spelling: Spelling, shapes: Sequence[Shape]) -> dict[str, str | bool]:
@@ -130,7 +145,8 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
             if reason:
                 return reason
         return ""
-    if form.vector > 1 or (form.braces and spelling.effect in _FRAGMENTS | {"tensor"}):
+    derivative = spelling.effect == "texture" and form.name in ("dx", "dy")
+    if form.vector > 1 or (form.braces and (spelling.effect in _FRAGMENTS | {"tensor"} or derivative)):
         return f"{form.name} must be a vector of {form.vector}, found {explain(shape)}"
     return _scalar(spelling, form, shape)
 
@@ -213,11 +229,11 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
 def _address(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int) -> str:
     if shape[0] != "address":
         return f"{form.name} must be an address in brackets, found {explain(shape)}"
-    _, space, base, *further = shape
-    if further and spelling.effect != "texture" and "bulk.tensor" not in spelling.row.syntax:
-        return f"{form.name} is one address, found {explain(shape)} of {1 + further[0]} operands"
+    _, space, base = shape
     if base is not None:
         register = SCALAR_TYPES[base]
+        if form.space == "image" and register.bits != 64:
+            return f"{form.name} must be a 64-bit register or a texture, sampler or surface variable, found .{register}"
         if register.is_float or register.is_predicate or register.bits not in (32, 64):
             return f"the base of an address must be a 32- or 64-bit integer register, found .{register}"
         if form.space == "tmem" and register.bits != 32:
@@ -230,6 +246,8 @@ def _address(spelling: Spelling, form: OperandForm, shape: Shape, address_size: 
             return f"addresses have {address_size} bits here, found a .{register} register as base"
         return ""
     wanted = form.space or spelling.space
+    if wanted == "image":
+        return "" if space == "tex" else f"{form.name} must be a texture, sampler or surface"
     if space is None and wanted is not None and wanted != "local":
         return "a constant address is possible in .local only"
     if space is None or wanted is None or wanted == space:

@@ -155,18 +155,18 @@ class Operands:
 
     def _address(self, node: raw.Brackets, base: int, span: Span, depth: int) -> Meaning:
         inner = node.items[0]
-        further = tuple(self._declared(item, base, depth + 1)[0] for item in node.items[1:])
-        more = (len(further),) if further else ()
+        more = [self._declared(item, base, depth + 1) for item in node.items[1:]]
+        further, shapes = tuple(item[0] for item in more), tuple(item[1] for item in more)
         if isinstance(inner, raw.Number):
             if inner.kind[0] == "f":
                 raise PtxError("an address is no floating-point number", span=span)
-            return Address(None, inner.value, span, further), ("address", None, None, *more)
+            return Address(None, inner.value, span, further), ("address", None, None, *shapes)
         found, offset = self._place(inner, base)
         if isinstance(found, Register):
-            return Address(found, offset, span, further), ("address", None, found.type.name, *more)
+            return Address(found, offset, span, further), ("address", None, found.type.name, *shapes)
         if isinstance(found, Function):
             raise PtxError(f"{found.name!r} is a function, its code cannot be accessed", span=span)
-        return Address(found, offset, span, further), ("address", found.space, None, *more)
+        return Address(found, offset, span, further), ("address", found.space, None, *shapes)
 
 
 def _symbol(target: Variable | Function) -> Shape:
@@ -177,7 +177,9 @@ def _symbol(target: Variable | Function) -> Shape:
 def narrow(spelling: Spelling, operands: list[Any]) -> list[Any]:
     """Floating-point constants in the type of their operand: ``1.5`` is a double until an ``.f32`` operand takes it."""
     result = []
-    for operand, form in zip(operands, [form for form in spelling.operands if not form.pair]):
+    for operand, form in zip(
+        operands, [form for form in spelling.operands if not form.pair and not form.inside]
+    ):
         if form.type is not None and form.type.name in ("f32", "f64"):
             name = form.type.name
             if isinstance(operand, Immediate):

@@ -1,0 +1,418 @@
+"""Textures and surfaces: how coordinates become texels, and texels values. PYTEST_DONT_REWRITE
+
+Sources: CUDA C++ Programming Guide, "Texture Fetching" (nearest and linear filtering, address modes) and "Surface Functions"; PTX
+manual, "Texture Instructions" and "Surface Instructions". What they leave open is decided here:
+
+- the 8 bits of fraction of a filter weight are rounded to nearest even; the weighted sum is made in double precision, first along x,
+  and rounded once to f32;
+- address modes act on texels, so that filtering at an edge takes the edge texel twice (clamp), the opposite one (wrap), or the border;
+- components that a format lacks are 0, the fourth 1;
+- what ``sust.p`` stores is limited to the range of the format.
+
+An image is described by a row of 32-bit words (``FIELDS``) that its handle leads to; meanings are written on the values of all lanes,
+which may have different images.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from .types import ScalarType, scalar_type
+from .words import Value, maximum, minimum, select
+
+__all__ = [
+    "ADDRESS_MODES",
+    "FIELDS",
+    "ROW_WORDS",
+    "SURFACE",
+    "TEXTURE",
+    "Image",
+    "gather_texels",
+    "is_kind",
+    "query",
+    "read_surface",
+    "reduce_surface",
+    "sample",
+    "write_samples",
+    "write_surface",
+]
+
+U16, U32, U64, S32 = (scalar_type(name) for name in ("u16", "u32", "u64", "s32"))
+B32, F16, F32, F64 = (scalar_type(name) for name in ("b32", "f16", "f32", "f64"))
+
+ROW_WORDS = 32
+#: where each property lies in the row of an image, in words; those named ``…_low`` have their upper half behind them. ``layers`` are
+#: apart by ``slice`` bytes, like the planes of a three-dimensional image.
+FIELDS = {
+    name: place
+    for place, name in enumerate(
+        (
+            "object", "base_low", "base_high", "width", "height", "depth", "layers", "row", "slice_low", "slice_high",
+            "texel", "channels", "bits", "kind", "normalized_read", "normalized_coords", "filter_mode", "addr_mode_0",
+            "addr_mode_1", "addr_mode_2", "channel_data_type", "channel_order", "dimensions", "layered", "border_0",
+            "border_1", "border_2", "border_3", "zero_outside",
+        )
+    )
+}  # fmt: skip
+#: ``object``: 0 is none
+TEXTURE, SURFACE = 1, 2
+#: ``kind`` of a channel
+UNSIGNED, SIGNED, FLOAT = 0, 1, 2
+#: PTX manual, "Texture, Sampler, and Surface Types"
+ADDRESS_MODES = {"wrap": 0, "mirror": 1, "clamp": 3, "border": 4}
+
+
+class Image(ABC):
+    """What a handle leads to, in each lane. Lanes without such an image have 0 in all fields, and read 0."""
+
+    @abstractmethod
+    def word(self, place: int) -> Value:
+        """A word of the row, u32."""
+
+    @abstractmethod
+    def load(self, address: Value, where: Value) -> Value:
+        """The aligned 32-bit words at device addresses, 0 where the predicate does not hold."""
+
+    @abstractmethod
+    def store(self, address: Value, value: Value, where: Value) -> None:
+        """Store values at addresses aligned to their size; of equal ones the highest lane's stays."""
+
+    @abstractmethod
+    def change(self, address: Value, value: Value, op: str, where: Value) -> None:
+        """As ``store``: memory becomes ``memory op value``, lane after lane. ``op``: add min max and or, by the value's type."""
+
+    @abstractmethod
+    def either(
+        self, condition: Value, yes: Callable[[], Sequence[Value]], no: Callable[[], Sequence[Value]]
+    ) -> Sequence[Value]:
+        """What ``yes`` gives if the predicate holds in any running lane, else what ``no`` gives."""
+
+    @abstractmethod
+    def refuse(self, where: Value) -> None:
+        """It is an error if the predicate holds in a running lane."""
+
+    def field(self, name: str) -> Value:
+        """A property: u32, or u64 of those with two words."""
+        if f"{name}_low" not in FIELDS:
+            return self.word(FIELDS[name])
+        low, high = (self.word(FIELDS[f"{name}_{part}"]).convert(U64) for part in ("low", "high"))
+        return low | (high << 32)
+
+    def is_(self, name: str, value: int) -> Value:
+        """Whether a property has a value."""
+        return self.field(name).compare("eq", value)
+
+    def expect(self, kind: int, geometry: str) -> None:
+        """It is an error if this is no image of that kind and geometry (``1d`` … ``a2d``)."""
+        wrong = self.field("object").compare("ne", kind)
+        wrong = wrong | self.field("dimensions").compare("ne", int(geometry[-2]))
+        self.refuse(wrong | self.field("layered").compare("ne", int(geometry[0] == "a")))
+
+
+class _Axis:
+    """One coordinate of a texture: the texel at it (``first``) or the two around it with the weight of the second in 1/256."""
+
+    def __init__(self, image: Image, number: int, coordinate: Value, *, integer: bool) -> None:
+        self.size = image.field(("width", "height", "depth")[number]).bits(S32)
+        self.mode = image.field(f"addr_mode_{number}")
+        self.normalized = image.field("normalized_coords").compare("ne", 0)
+        if integer:
+            self.outside = image.field("zero_outside").compare("ne", 0)
+            self.nearest = coordinate.bits(S32)
+            self.wraps = self.normalized & ~self.normalized
+            return
+        self.outside = self.normalized & ~self.normalized
+        self.wraps = self.normalized & self.mode.compare("eq", ADDRESS_MODES["wrap"])
+        texels = select(self.normalized, self._unit(coordinate) * self.size.convert(F32), coordinate)
+        self.nearest = texels.convert(S32, "rmi")
+        before = texels - 0.5
+        corner = before.apply("round_integral", rounding="rmi")
+        self.first = corner.convert(S32, "rmi")
+        self.weight = ((before - corner) * 256.0).convert(U32, "rni")
+
+    def _unit(self, x: Value) -> Value:
+        """A normalized coordinate after wrapping or mirroring."""
+        floor = x.apply("round_integral", rounding="rmi")
+        fraction = x - floor
+        half = floor * 0.5
+        odd = half.compare("ne", half.apply("round_integral", rounding="rmi"))
+        mirrored = select(odd, fraction.constant(1.0, F32) - fraction, fraction)
+        found = select(self.mode.compare("eq", ADDRESS_MODES["wrap"]), fraction, x)
+        return select(self.mode.compare("eq", ADDRESS_MODES["mirror"]), mirrored, found)
+
+    def texel(self, index: Value) -> tuple[Value, Value]:
+        """An index within the image (u32), and whether the border is meant instead."""
+        last = self.size - 1
+        over, under = index.compare("gt", last), index.compare("lt", 0)
+        border = (over | under) & (self.outside | self.mode.compare("eq", ADDRESS_MODES["border"]))
+        around = select(under, last, index.constant(0, S32))
+        clamped = maximum(minimum(index, last), 0)
+        return select(self.wraps & (over | under), around, clamped).bits(U32), border
+
+    def pair(self) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
+        """The two texels around the coordinate."""
+        first = maximum(minimum(self.first, self.size), -2)
+        return self.texel(first), self.texel(first + 1)
+
+
+def _axes(
+    image: Image, operands: Sequence[Value], geometry: str, *, integer: bool
+) -> tuple[list[_Axis], Value]:
+    """The coordinates, and the address of the layer that they lie in."""
+    layered, dimensions = geometry[0] == "a", int(geometry[-2])
+    kind = S32 if integer else F32
+    given = operands[layered : layered + dimensions]
+    axes = [_Axis(image, place, value.bits(kind), integer=integer) for place, value in enumerate(given)]
+    address = image.field("base")
+    if layered:
+        layer = minimum(operands[0].bits(U32), image.field("layers") - 1)
+        address = address + layer.convert(U64) * image.field("slice")
+    return axes, address
+
+
+def _place(image: Image, layer: Value, texels: Sequence[tuple[Value, Value]]) -> tuple[Value, Value]:
+    """The address of a texel, and whether the border is meant."""
+    steps = (image.field("texel").convert(U64), image.field("row").convert(U64), image.field("slice"))
+    address, border = layer, texels[0][1]
+    for (index, beyond), step in zip(texels, steps):
+        address, border = address + index.convert(U64) * step, border | beyond
+    return address, border
+
+
+def _is_float(image: Image) -> Value:
+    """Whether fetched values are f32: floating-point formats, and integers that are read normalized."""
+    return image.is_("kind", FLOAT) | image.field("normalized_read").compare("ne", 0)
+
+
+def _channel(image: Image, address: Value, border: Value, number: int) -> Value:
+    """One component of a texel, b32: f32, or an integer extended to 32 bits."""
+    bits = image.field("bits")
+    there = image.field("channels").compare("gt", number)
+    place = address + (bits >> 3).convert(U64) * number
+    word = image.load(place & ~3, there & ~border).bits(U32)
+    shift = (place.convert(U32) & 3) << 3
+    unused = bits.constant(32, U32) - bits
+    high = (word >> shift) << unused
+    unsigned, signed = high >> unused, (high.bits(S32) >> unused).bits(U32)
+    integer = select(image.is_("kind", SIGNED), signed, unsigned)
+    most = (bits.constant(1, U32) << (bits - image.field("kind"))) - 1
+    scale = most.convert(F32)
+    plain = select(image.is_("kind", SIGNED), signed.bits(S32).convert(F32), unsigned.convert(F32))
+    normalized = maximum(plain.div(scale), -1.0).bits(U32)
+    half = unsigned.convert(U16).bits(F16).convert(F32).bits(U32)
+    wide = select(bits.compare("eq", 16), half, unsigned)
+    found = select(image.is_("kind", FLOAT), wide, integer)
+    found = select(image.field("normalized_read").compare("ne", 0), normalized, found)
+    missing = found.constant(0, U32)
+    if number == 3:
+        missing = select(_is_float(image), found.constant(0x3F800000, U32), found.constant(1, U32))
+    return select(border, image.field(f"border_{number}"), select(there, found, missing)).bits(B32)
+
+
+def _result(image: Image, found: Sequence[Value], dtype: ScalarType) -> tuple[Value, ...]:
+    """Components in the type of the destination."""
+    if dtype.bits == 32 and dtype.lanes == 1:
+        return tuple(value.bits(dtype) for value in found)
+    halves = [value.bits(F32).convert(F16) for value in found]
+    if dtype.lanes == 1:
+        return tuple(halves)
+    words = [value.bits(U16).convert(U32) for value in halves]
+    return tuple((words[i] | (words[i + 1] << 16)).bits(dtype) for i in (0, 2))
+
+
+def sample(
+    image: Image, operands: Sequence[Value], geometry: str, dtype: ScalarType, ctype: ScalarType
+) -> tuple[Value, ...]:
+    """The four components at a coordinate, by nearest or linear filtering (integer coordinates are texels)."""
+    image.expect(TEXTURE, geometry)
+    integer = ctype == S32
+    axes, layer = _axes(image, operands, geometry, integer=integer)
+
+    def nearest() -> list[Value]:
+        address, border = _place(image, layer, [axis.texel(axis.nearest) for axis in axes])
+        return [_channel(image, address, border, number) for number in range(4)]
+
+    if integer:
+        return _result(image, nearest(), dtype)
+    linear = image.field("filter_mode").compare("ne", 0)
+
+    def filtered() -> list[Value]:
+        return [select(linear, far, near) for far, near in zip(_filter(image, axes, layer), nearest())]
+
+    return _result(image, image.either(linear, filtered, nearest), dtype)
+
+
+def _filter(image: Image, axes: Sequence[_Axis], layer: Value) -> list[Value]:
+    """The weighted mean of the 2, 4 or 8 texels around the coordinates."""
+    pairs = [axis.pair() for axis in axes]
+    totals: list[Value] = []
+    for corner in range(1 << len(axes)):
+        sides = [corner >> place & 1 for place in range(len(axes))]
+        weight = None
+        for axis, side in zip(axes, sides):
+            own = axis.weight if side else axis.weight.constant(256, U32) - axis.weight
+            weight = own if weight is None else weight * own
+        assert weight is not None
+        part = weight.convert(F64) * (2.0 ** (-8 * len(axes)))
+        address, border = _place(image, layer, [pair[side] for pair, side in zip(pairs, sides)])
+        for number in range(4):
+            term = _channel(image, address, border, number).bits(F32).convert(F64) * part
+            if corner:
+                totals[number] = totals[number] + term
+            else:
+                totals.append(term)
+    return [total.convert(F32, "rn").bits(B32) for total in totals]
+
+
+def gather_texels(
+    image: Image, operands: Sequence[Value], geometry: str, component: int, dtype: ScalarType
+) -> tuple[Value, ...]:
+    """One component of the four texels that a linear filter would take, counter-clockwise from the lower left."""
+    image.expect(TEXTURE, geometry)
+    axes, layer = _axes(image, operands, geometry, integer=False)
+    across, down = (axis.pair() for axis in axes)
+    found = []
+    for x, y in ((0, 1), (1, 1), (1, 0), (0, 0)):
+        address, border = _place(image, layer, [across[x], down[y]])
+        found.append(_channel(image, address, border, component).bits(dtype))
+    return tuple(found)
+
+
+def query(image: Image, name: str) -> Value:
+    """A property of a texture, its sampler, or a surface; 0 levels or samples means one."""
+    image.refuse(image.is_("object", 0))
+    if name in ("num_mipmap_levels", "num_samples"):
+        return image.field("width").constant(1, U32).bits(B32)
+    if name in ("force_unnormalized_coords", "memory_layout"):
+        return image.field("width").constant(0, U32).bits(B32)
+    return image.field({"array_size": "layers"}.get(name, name)).bits(B32)
+
+
+def is_kind(image: Image, kind: int) -> Value:
+    """Whether a handle is that of a texture or surface."""
+    return image.is_("object", kind)
+
+
+# -- surfaces --------------------------------------------------------------------------------------------------------------
+
+
+def _locate(
+    image: Image, operands: Sequence[Value], geometry: str, size: Value, mode: str, *, samples: bool
+) -> tuple[Value, Value]:
+    """The address of an access of ``size`` bytes (u32), and where it takes place. The first coordinate counts bytes, or samples."""
+    image.expect(SURFACE, geometry)
+    layered, dimensions = geometry[0] == "a", int(geometry[-2])
+    given = [value.bits(S32) for value in operands[layered : layered + dimensions]]
+    address = image.field("base")
+    inside = image.is_("object", SURFACE)
+    if layered:
+        layer = operands[0].bits(U32)
+        inside = inside & layer.compare("lt", image.field("layers"))
+        if mode == "clamp":
+            layer, inside = minimum(layer, image.field("layers") - 1), image.is_("object", SURFACE)
+        address = address + layer.convert(U64) * image.field("slice")
+    texel = image.field("texel")
+    unit = texel if samples else texel.constant(1, U32)
+    row_bytes = (image.field("width") * texel).bits(S32)
+    limits = [
+        (row_bytes - size.bits(S32)).bits(S32),
+        image.field("height").bits(S32) - 1,
+        image.field("depth").bits(S32) - 1,
+    ]
+    steps = (unit.convert(U64), image.field("row").convert(U64), image.field("slice"))
+    for number, (x, limit, step) in enumerate(zip(given, limits, steps)):
+        if number == 0:
+            image.refuse(limit.compare("lt", 0) & image.is_("object", SURFACE))
+            if samples:
+                limit = image.field("width").bits(S32) - 1
+            else:
+                image.refuse(((x.bits(U32) & (size - 1)).compare("ne", 0)) & image.is_("object", SURFACE))
+        if mode == "clamp":
+            x = maximum(minimum(x, limit), 0)
+        else:
+            inside = inside & x.compare("ge", 0) & x.compare("le", limit)
+        address = address + maximum(x, 0).bits(U32).convert(U64) * step
+    if mode == "trap":
+        image.refuse(~inside)
+    return address, inside
+
+
+def _size(image: Image, count: int) -> Value:
+    return image.field("width").constant(count, U32)
+
+
+def read_surface(
+    image: Image, operands: Sequence[Value], geometry: str, dtype: ScalarType, count: int, mode: str
+) -> tuple[Value, ...]:
+    """Bytes of a surface as they are; 0 where nothing is read."""
+    address, inside = _locate(
+        image, operands, geometry, _size(image, dtype.bytes * count), mode, samples=False
+    )
+    found: list[Value] = []
+    for place in range(count):
+        at = address + place * dtype.bytes
+        word = image.load(at & ~3, inside).bits(U32)
+        if dtype.bytes == 8:
+            high = image.load(at + 4, inside).bits(U32).convert(U64)
+            found.append((word.convert(U64) | (high << 32)).bits(dtype))
+        elif dtype.bytes == 4:
+            found.append(word.bits(dtype))
+        else:
+            narrow = scalar_type(f"u{dtype.bits}")
+            found.append((word >> ((at.convert(U32) & 3) << 3)).convert(narrow).bits(dtype))
+    return tuple(found)
+
+
+def write_surface(
+    image: Image, operands: Sequence[Value], geometry: str, ctype: ScalarType, count: int, mode: str
+) -> None:
+    """Bytes of a surface become those of the last ``count`` operands."""
+    address, inside = _locate(
+        image, operands, geometry, _size(image, ctype.bytes * count), mode, samples=False
+    )
+    for place, value in enumerate(operands[len(operands) - count :]):
+        image.store(address + place * ctype.bytes, value.bits(scalar_type(f"b{ctype.bits}")), inside)
+
+
+def write_samples(image: Image, operands: Sequence[Value], geometry: str, count: int, mode: str) -> None:
+    """The components of a sample become the last ``count`` operands, converted to its format."""
+    bits, kind = image.field("bits"), image.field("kind")
+    address, inside = _locate(image, operands, geometry, image.field("texel"), mode, samples=True)
+    for place, value in enumerate(operands[len(operands) - count :]):
+        there = inside & image.field("channels").compare("gt", place)
+        raw = value.bits(U32)
+        most = (bits.constant(1, U32) << (bits - kind)) - 1
+        unsigned = minimum(raw, most)
+        top = (most & 0x7FFFFFFF).bits(S32)
+        signed = maximum(minimum(raw.bits(S32), top), -top - 1).bits(U32)
+        half = raw.bits(F32).convert(F16).bits(U16).convert(U32)
+        real = select(bits.compare("eq", 16), half, raw)
+        word = select(kind.compare("eq", SIGNED), signed, select(kind.compare("eq", FLOAT), real, unsigned))
+        at = address + (bits >> 3).convert(U64) * place
+        for width in (8, 16, 32):
+            part = word.convert(scalar_type(f"u{width}")).bits(scalar_type(f"b{width}"))
+            image.store(at, part, there & bits.compare("eq", width))
+
+
+def reduce_surface(
+    image: Image,
+    operands: Sequence[Value],
+    geometry: str,
+    ctype: ScalarType,
+    op: str,
+    mode: str,
+    *,
+    samples: bool,
+) -> None:
+    """Memory becomes ``memory op value``. Samples are compared by the sign of their format."""
+    value = operands[-1]
+    size = _size(image, ctype.bytes)
+    address, inside = _locate(image, operands, geometry, size, mode, samples=samples)
+    if samples:
+        image.refuse(inside & image.field("texel").compare("ne", ctype.bytes))
+        signed = image.is_("kind", SIGNED)
+        image.change(address, value.bits(scalar_type(f"s{ctype.bits}")), op, inside & signed)
+        image.change(address, value.bits(scalar_type(f"u{ctype.bits}")), op, inside & ~signed)
+    else:
+        image.change(address, value.bits(ctype), op, inside)

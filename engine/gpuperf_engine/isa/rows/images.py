@@ -1,0 +1,242 @@
+"""Textures and surfaces (manual: tex, tld4, txq, istypep, suld, sust, sured, suq). PYTEST_DONT_REWRITE
+
+Plain images (one to three dimensions, layers) are sampled and changed; cubes, several samples per texel, depth compare, texel offsets,
+separate samplers and residency are parsed and counted. Textures have one level here, which ``.level`` and ``.grad`` therefore choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..images import (
+    SURFACE,
+    TEXTURE,
+    Image,
+    gather_texels,
+    is_kind,
+    query,
+    read_surface,
+    reduce_surface,
+    sample,
+    write_samples,
+    write_surface,
+)
+from ..table import declare, instruction
+from ..types import ScalarType
+from ..words import Value
+
+TEX: dict[str, Any] = {"category": "texture", "unit": "tex", "effect": "texture", "whole": True}
+FETCH: dict[str, Any] = {**TEX, "requires": {"f16": ((4, 2), 53), "f16x2": ((4, 2), 53)}}
+#: results by the width of the opcode: operand and types
+RESULTS = {"v4": ("d:dtype*4", "u32 s32 f16 f32"), "v2": ("d:dtype*2", "f16x2")}
+OPCODES: dict[str, Callable[[int], str]] = {
+    "tex{.base}": lambda _: "",
+    "tex.level": lambda _: ", lod:ctype",
+    "tex.grad": lambda dims: f", dx:f32*{dims}, dy:f32*{dims}",
+}
+MORE = (
+    "As without; with residency in p, a sampler b, texel offsets e, or comparison of depth textures with f."
+)
+
+
+def tex(image: Image, *operands: Value, geom: str, dtype: ScalarType, ctype: ScalarType) -> tuple[Value, ...]:
+    """The texel at coordinates c (.f32: filtered; .s32: that texel; .a: the layer first); missing components are 0, the fourth 1."""
+    return sample(image, operands, geom, dtype, ctype)
+
+
+def _fetches(
+    geometries: str, coordinates: str, offsets: str, dims: int, depth: str, *, plain: bool = True
+) -> None:
+    """The rows of geometries with the same operands; ``depth`` are the types of coordinates with which depths can be compared."""
+    offset = f"{{, {offsets}}}" if offsets else ""
+    for width, (result, types) in RESULTS.items():
+        for opcode, further in OPCODES.items():
+            if "ms" in geometries and opcode != "tex{.base}":
+                continue
+            head = f"{opcode}.geom.{width}.dtype.ctype {result}"
+            tail = f"{coordinates}]{further(dims)}"
+            sets: dict[str, Any] = {"geom": geometries, "dtype": types}
+            if "base" in opcode:
+                sets["leads"] = "base"
+            # ptxas takes a sampler in unified mode with plain geometries only
+            sampler = "{, b:b64}" if plain and opcode == "tex{.base}" else ""
+            kinds = "f32" if "cube" in geometries else "s32" if "ms" in geometries else "s32 f32"
+            if plain:
+                instruction(f"{head}, [a:image, {tail}", ctype=kinds, **sets, **FETCH)(tex)
+            for kind in kinds.split():
+                compared = "{, f:f32}" if kind in depth.split() else ""
+                for pair, since in (("", (1, 0)), ("|p:pred", (7, 1))):
+                    declare(
+                        f"{head}{pair}, [a:image{sampler}, {tail}{offset}{compared}",
+                        MORE,
+                        ctype=kind,
+                        since=since,
+                        target=60 if pair else 0,
+                        **sets,
+                        **FETCH,
+                    )
+
+
+_fetches("1d", "c:ctype*1", "e:s32*1", 1, "f32")
+_fetches("2d", "c:ctype*2", "e:s32*2", 2, "f32")
+_fetches("3d", "c:ctype*4", "e:s32*4", 4, "")
+_fetches("a1d", "c:b32*2", "e:s32*1", 1, "f32")
+_fetches("a2d", "c:b32*4", "e:s32*2", 2, "f32")
+_fetches("cube", "c:ctype*4", "", 4, "f32", plain=False)
+_fetches("acube", "c:b32*4", "", 4, "f32", plain=False)
+_fetches("2dms", "c:ctype*4", "e:s32*2", 2, "", plain=False)
+_fetches("a2dms", "c:b32*4", "e:s32*2", 2, "", plain=False)
+
+
+def tld4(image: Image, *operands: Value, comp: str, geom: str, dtype: ScalarType) -> tuple[Value, ...]:
+    """One component of the four texels around the coordinates, counter-clockwise from the lower left."""
+    return gather_texels(image, operands, geom, "rgba".index(comp), dtype)
+
+
+GATHER: dict[str, Any] = {**TEX, "since": (2, 2), "target": 20, "comp": "r g b a", "dtype": "u32 s32 f32"}
+for _geometry, _coordinates, _offsets, _plain in (
+    ("2d", "c:f32*2", "{, e:s32*2}", True),
+    ("a2d", "c:b32*4", "{, e:s32*2}", True),
+    ("cube", "c:f32*4", "", False),
+    ("acube", "c:b32*4", "", False),
+):
+    _head = "tld4.comp.geom.v4.dtype.f32 d:dtype*4"
+    if _plain:
+        instruction(f"{_head}, [a:image, {_coordinates}]", geom=_geometry, **GATHER)(tld4)
+    for _pair, _needs in (("", {}), ("|p:pred", {"since": (7, 1), "target": 60})):
+        declare(
+            f"{_head}{_pair}, [a:image{'{, b:b64}' * _plain}, {_coordinates}]{_offsets}{{, f:f32}}",
+            MORE,
+            geom=_geometry,
+            **{**GATHER, **_needs},
+        )
+
+QUERY: dict[str, Any] = {"category": "texture", "unit": "tex", "effect": "image_query"}
+
+
+@instruction(
+    "txq.query.b32 d, [a:image]",
+    query=(
+        "width height depth channel_data_type channel_order normalized_coords array_size num_mipmap_levels num_samples "
+        "filter_mode addr_mode_0 addr_mode_1 addr_mode_2 force_unnormalized_coords"
+    ),
+    since=(1, 5),
+    requires={
+        "array_size": ((4, 1), 30),
+        "num_mipmap_levels": ((4, 1), 30),
+        "num_samples": ((4, 1), 30),
+    },
+    **QUERY,
+)
+@instruction(
+    "suq.query.b32 d, [a:image]",
+    query="width height depth channel_data_type channel_order array_size memory_layout",
+    since=(1, 5),
+    **QUERY,
+)
+def image_query(image: Image, *, query: str) -> Value:
+    """A property of a texture, its sampler or a surface."""
+    return _query(image, query)
+
+
+_query = query
+declare(
+    "txq.level.query.b32 d, [a:image], lod:b32",
+    "The size of a level of a texture.",
+    query="width height depth",
+    since=(4, 3),
+    target=30,
+    **QUERY,
+)
+
+
+@instruction(
+    "istypep.query p:pred, a:b64%", query="texref samplerref surfref", since=(4, 0), target=30, **QUERY
+)
+def istypep(image: Image, *, query: str) -> Value:
+    """Whether a handle is that of a texture, sampler or surface."""
+    return is_kind(image, {"texref": TEXTURE, "surfref": SURFACE}.get(query, -1))
+
+
+SURF: dict[str, Any] = {"category": "texture", "unit": "tex", "mode": "trap clamp zero", "whole": True}
+#: geometries by their coordinates
+PLACES = (("1d", "b:s32*1"), ("2d", "b:s32*2"), ("3d", "b:s32*4"), ("a1d", "b:b32*2"), ("a2d", "b:b32*4"))
+
+
+def _fits(modifiers: Any) -> str:
+    wide = modifiers["vec"] == "v4" and "b64" in (modifiers.get("dtype"), modifiers.get("ctype"))
+    return "four 64-bit elements are more than 128 bits" if wide else ""
+
+
+def suld(
+    image: Image, *operands: Value, geom: str, vec: str | None, dtype: ScalarType, mode: str
+) -> tuple[Value, ...]:
+    """Bytes of a surface; the first coordinate counts bytes. Outside: an error (trap), the nearest (clamp), or 0."""
+    return read_surface(image, operands, geom, dtype, int((vec or "v1")[1]), mode)
+
+
+def sust(
+    image: Image, *operands: Value, geom: str, vec: str | None, ctype: ScalarType, mode: str
+) -> tuple[Value, ...]:
+    """Bytes of a surface become c; the first coordinate counts bytes. Outside: an error (trap), the nearest (clamp), or nothing."""
+    write_surface(image, operands, geom, ctype, int((vec or "v1")[1]), mode)
+    return ()
+
+
+def sust_formatted(
+    image: Image, *operands: Value, geom: str, vec: str | None, mode: str
+) -> tuple[Value, ...]:
+    """The components of a sample become c, converted to its format; the first coordinate counts samples."""
+    write_samples(image, operands, geom, int((vec or "v1")[1]), mode)
+    return ()
+
+
+def sured(
+    image: Image, *operands: Value, op: str, geom: str, ctype: ScalarType, mode: str
+) -> tuple[Value, ...]:
+    """Memory of a surface becomes memory op c; the first coordinate counts bytes."""
+    reduce_surface(image, operands, geom, ctype, op, mode, samples=False)
+    return ()
+
+
+def sured_samples(
+    image: Image, *operands: Value, op: str, geom: str, ctype: ScalarType, mode: str
+) -> tuple[Value, ...]:
+    """A sample becomes itself op c, by the sign of its format; the first coordinate counts samples."""
+    reduce_surface(image, operands, geom, ctype, op, mode, samples=True)
+    return ()
+
+
+for _geometry, _where in PLACES:
+    _load: dict[str, Any] = {**SURF, "effect": "texture", "geom": _geometry, "since": (1, 5), "target": 20}
+    instruction(
+        f"suld.b.geom{{.cop}}{{.vec}}.dtype.mode d:dtype+*vec, [a:image, {_where}]",
+        cop="ca cg cs cv",
+        vec="v2 v4",
+        dtype="b8 b16 b32 b64",
+        valid=_fits,
+        **_load,
+    )(suld)
+    _store: dict[str, Any] = {**_load, "effect": "surface", "cop": "wb cg cs wt", "vec": "v2 v4"}
+    instruction(
+        f"sust.b.geom{{.cop}}{{.vec}}.ctype.mode [a:image, {_where}], c:ctype+*vec",
+        ctype="b8 b16 b32 b64",
+        valid=_fits,
+        **_store,
+    )(sust)
+    instruction(f"sust.p.geom{{.cop}}{{.vec}}.b32.mode [a:image, {_where}], c:b32*vec", **_store)(
+        sust_formatted
+    )
+    if _geometry[0] == "a":
+        continue
+    _wide = {f"{op} {kind}": ((8, 1), 50) for op in ("min", "max") for kind in ("u64", "s64", "b64")}
+    _reduce: dict[str, Any] = {**_load, "effect": "surface", "since": (3, 0), "requires": _wide}
+    for _operations, _kinds, _formatted in (
+        ("add", "u32 s32 u64", "b32"),
+        ("min max", "u32 s32 u64 s64", "b32 b64"),
+        ("and or", "b32", "b32"),
+    ):
+        _tail = f".op.geom.ctype.mode [a:image, {_where}], c:ctype+"
+        instruction(f"sured.b{_tail}", op=_operations, ctype=_kinds, **_reduce)(sured)
+        instruction(f"sured.p{_tail}", op=_operations, ctype=_formatted, **_reduce)(sured_samples)

@@ -350,17 +350,17 @@ def tensor_gemm(entry: str, m: int, n: int, k: int, rng: np.random.Generator) ->
     return Program((launch,), ((c, exactly((a @ b.T).astype(c.dtype))),))
 
 
-def triton_matmul(m: int, n: int, k: int, rng: np.random.Generator) -> Program:
+def triton_matmul(shared: int, m: int, n: int, k: int, rng: np.random.Generator) -> Program:
     """Small integers, so that every sum is exact."""
     a, b = (rng.integers(-8, 9, shape).astype(np.float16) for shape in ((m, k), (k, n)))
     c = blank((m, n))
     sizes = (np.int32(m), np.int32(n), np.int32(k))
     tiles = blocks(m, 64) * blocks(n, 64)
-    launch = Launch("matmul_kernel", tiles, 128, (a, b, c, *sizes, *TRITON_HIDDEN), shared_bytes=16384)
+    launch = Launch("matmul_kernel", tiles, 128, (a, b, c, *sizes, *TRITON_HIDDEN), shared_bytes=shared)
     return Program((launch,), ((c, exactly(a.astype(np.float32) @ b.astype(np.float32))),))
 
 
-def triton_attention(heads: int, length: int, rng: np.random.Generator) -> Program:
+def triton_attention(shared: int, heads: int, length: int, rng: np.random.Generator) -> Program:
     """Causal; results may be off by the rounding of the weights and of themselves to half precision."""
     q, k, v = (rng.standard_normal((heads, length, 64)).astype(np.float16) for _ in range(3))
     out = blank((heads, length, 64), np.float16)
@@ -369,7 +369,7 @@ def triton_attention(heads: int, length: int, rng: np.random.Generator) -> Progr
         (blocks(length, 64), heads),
         128,
         (q, k, v, out, np.int32(length), np.float32(0.125), *TRITON_HIDDEN),
-        shared_bytes=24576,
+        shared_bytes=shared,
     )
     half = 2.0**-11 + 2.0**-20
     expected = close(reference.attention(q, k, v, 0.125), rtol=half, atol=half * float(np.abs(v).max()))

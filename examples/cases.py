@@ -211,17 +211,19 @@ CASES: list[Case] = [
     *both("vector_add", programs.triton_vector_add, 1008),
     *both("softmax", programs.triton_softmax, 2, 300),
     *both("layernorm", programs.triton_layernorm, 2, 700, 704),
-    Case(
-        "triton_matmul.sm_80-80x48x48",
-        HERE / "triton" / "matmul.sm_80.ptx",
-        "small",
-        partial(programs.triton_matmul, 80, 48, 48),
-    ),
-    Case(
-        "triton_attention.sm_80-1x80",
-        HERE / "triton" / "attention.sm_80.ptx",
-        "small",
-        partial(programs.triton_attention, 1, 80),
+    *(
+        Case(
+            f"triton_{stem}.sm_{arch}-{'x'.join(map(str, size))}",
+            HERE / "triton" / f"{stem}.sm_{arch}.ptx",
+            "small",
+            partial(make, shared, *size),
+            interpreted=arch == 80,
+        )
+        for stem, make, size, sizes in (
+            ("matmul", programs.triton_matmul, (80, 48, 48), (16384, 24576)),
+            ("attention", programs.triton_attention, (1, 80), (24576, 32768)),
+        )
+        for arch, shared in zip((80, 90), sizes)
     ),
     cuda("saxpy", "saxpy-1048576", programs.saxpy, 1 << 20, kind="bench"),
     cuda("sgemm", "sgemm_tiled-256x256x256", programs.sgemm, "sgemm_tiled", 256, 256, 256, kind="bench"),

@@ -63,32 +63,35 @@ def test_layernorm(gpuperf, arch, rows, cols):
     np.testing.assert_allclose(out.numpy(), scaled * host_gamma + host_beta, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.gpuperf(targets=["a100-sxm-80gb", "rtx-4090"])
+@architectures
 @pytest.mark.parametrize(("m", "n", "k"), [(256, 192, 128), (80, 144, 48)])
-def test_matmul(gpuperf, m, n, k):
-    """On tensor cores: asynchronous copies, ldmatrix and mma. The factors are small integers, so that every sum is exact."""
+def test_matmul(gpuperf, arch, m, n, k):
+    """On tensor cores: asynchronous copies, and ldmatrix and mma or products of warp groups. The factors are small integers, so
+    that every sum is exact."""
     rng = np.random.default_rng(19)
     host_a, host_b = (rng.integers(-8, 9, shape).astype(np.float16) for shape in ((m, k), (k, n)))
     a, b, c = gpuperf.array(host_a), gpuperf.array(host_b), gpuperf.empty((m, n), np.float32)
 
-    matmul = gpuperf.kernel("triton/matmul.sm_80.ptx", entry="matmul_kernel")
+    matmul = gpuperf.kernel(f"triton/matmul.{arch}.ptx", entry="matmul_kernel")
     tiles = -(-m // 64) * -(-n // 64)
-    matmul[tiles, 128, 16384](a, b, c, np.int32(m), np.int32(n), np.int32(k), *NO_SCRATCH)
+    shared = {"sm_80": 16384, "sm_90": 24576}
+    matmul[tiles, 128, shared[arch]](a, b, c, np.int32(m), np.int32(n), np.int32(k), *NO_SCRATCH)
 
     np.testing.assert_array_equal(c.numpy(), host_a.astype(np.float32) @ host_b.astype(np.float32))
 
 
-@pytest.mark.gpuperf(targets=["a100-sxm-80gb", "rtx-4090"])
+@architectures
 @pytest.mark.parametrize(("heads", "length"), [(2, 256), (3, 144)])
-def test_attention(gpuperf, heads, length):
+def test_attention(gpuperf, arch, heads, length):
     """Flash attention, causal: scores in tiles on tensor cores, maxima and sums of powers corrected as keys come in."""
     rng = np.random.default_rng(20)
     host = [rng.standard_normal((heads, length, 64)).astype(np.float16) for _ in range(3)]
     q, k, v = (gpuperf.array(item) for item in host)
     out = gpuperf.empty((heads, length, 64), np.float16)
 
-    attention = gpuperf.kernel("triton/attention.sm_80.ptx", entry="attention_kernel")
-    attention[(-(-length // 64), heads), 128, 24576](
+    attention = gpuperf.kernel(f"triton/attention.{arch}.ptx", entry="attention_kernel")
+    shared = {"sm_80": 24576, "sm_90": 32768}
+    attention[(-(-length // 64), heads), 128, shared[arch]](
         q, k, v, out, np.int32(length), np.float32(0.125), *NO_SCRATCH
     )
 

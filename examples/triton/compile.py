@@ -65,8 +65,6 @@ KERNELS = {
         ("length",),
     ),
 }
-#: for sm_90 Triton makes warp-group products of these
-ONLY_SM_80 = ("matmul", "attention")
 
 
 def main() -> None:
@@ -79,7 +77,7 @@ def main() -> None:
             for i, (name, kind) in enumerate(signature.items())
             if kind.startswith("*") or name in multiples
         }
-        for capability in (80,) if stem in ONLY_SM_80 else (80, 90):
+        for capability in (80, 90):
             compiled = triton.compile(
                 ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned),
                 target=GPUTarget("cuda", capability, 32),

@@ -395,6 +395,20 @@ def test_the_whole_warpgroup_must_be_there(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("warp", [0, 2, 3])
+def test_no_warp_of_a_warpgroup_may_leave_it_out(warp: int, backend: str) -> None:
+    product = Product(opcode("f32.f16.f16", 8))
+    before = f"shr.u32 %w, %t, 5;\nsetp.eq.u32 %p, %w, {warp};\n@%p bra without;"
+    text = product.module(before, "without:")
+    with pytest.raises(
+        ge.EngineError, match=r"wg.ptx:\d+:\d+: wgmma.*: not all warps of a warpgroup execute it"
+    ) as caught:
+        product.run(backend, text)
+    assert re.search(rf"warp {warp} 0 and warp \d 1|warp \d 1 and warp {warp} 0", str(caught.value))
+    product.run(backend, text.replace(f"setp.eq.u32 %p, %w, {warp};", "setp.ge.u32 %p, %w, 0;"))  # all may
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_descriptors_that_mean_nothing(backend: str) -> None:
     product = Product(opcode("f32.f16.f16", 8))
     said = failing(

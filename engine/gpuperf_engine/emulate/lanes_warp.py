@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from ..isa.types import scalar_type
 from ..ptx.syntax import Register, Variable
 from .barriers import Barriers
 from .clusters import RUNNING, ClusterBarrier, refused_address
-from .diagnose import Place, Waiting, budget, deadlock, divergent_barrier, doing
+from .diagnose import Place, Waiting, budget, deadlock, divergent_barrier, doing, uneven_products
 from .lanes_calls import Call, Frame
 from .lanes_exchange import mask_array, perform
 from .lanes_operands import integer, lane_value
@@ -92,6 +92,8 @@ class LanesCta:
     rank: int
     cluster_coordinates: tuple[LaneValue, ...]
     within: tuple[LaneValue, ...]
+    #: of warps that have ended: the products of their warpgroup that each executed
+    products: dict[int, int] = field(default_factory=dict)
 
     @property
     def window(self) -> int:
@@ -132,6 +134,8 @@ class LanesWarp:
         #: how far the stack of each function reaches down from the end of local memory, in bytes
         self.stack_depths: dict[int, Lanes] = {}
         self.steps = 0
+        #: of its warpgroup that it has executed
+        self.products = 0
         self.fuel = 0
         self.mask = 0
         self.active: Lanes = mask_array(0)
@@ -281,6 +285,8 @@ class LanesWarp:
     def _stopped(self) -> Status:
         """No split runs: the warp has ended, or waits for the CTA, or for itself in vain."""
         if self.splits.done:
+            if self.cta.program.products:
+                self._compare_products()
             return Status.DONE
         waiting = list(self.splits.waiting())
         if any(wait.key == BARRIER for _, _, wait in waiting):
@@ -290,6 +296,19 @@ class LanesWarp:
             if wait.key == ALIGNED and barrier is not None:
                 raise divergent_barrier(self.place(), barrier.instruction, lanes, self.splits.live & ~lanes)
         raise deadlock(self.where())
+
+    def _compare_products(self) -> None:
+        """Warps of the warpgroup that have ended before must have executed as many products."""
+        ended = self.cta.products
+        for other in (self.index ^ 1, self.index ^ 2, self.index ^ 3):
+            if ended.get(other, self.products) != self.products:
+                raise uneven_products(
+                    self.place(),
+                    self.cta.program.products[0],
+                    (self.index, self.products),
+                    (other, ended[other]),
+                )
+        ended[self.index] = self.products
 
     def pay(self, block: BasicBlock, target: int) -> bool:
         """The running split leaves a block for another; returns whether that used up the fuel."""

@@ -50,6 +50,7 @@ class WarpgroupStep:
     def __call__(self, warp: LanesWarp, given: dict[str, LaneValue]) -> list[LaneValue]:
         if warp.index | 3 >= warp.cta.plan.warps_per_cta:
             raise no_warpgroup(warp.place(), self.instruction, 0xFFFFFFFF)
+        warp.products += 1
         number = {
             name: int(given[name].data[0]) for name in ("sign_a", "sign_b", "trans_a", "trans_b", "selector") if name in given
         }  # fmt: skip

@@ -29,6 +29,7 @@ from .native_layout import (
     Event,
     State,
     Status,
+    Wait,
 )
 from .native_slots import Slots
 from .native_values import Writer
@@ -262,7 +263,7 @@ def _write_entry(frame: Frame) -> None:
     writer.do("%loop = alloca i32")
     writer.do("%area = alloca [4096 x i8], align 64")
     writer.do("%vals = alloca [4096 x i8], align 64")
-    if any(item.effect == "warpgroup" for block in frame.program.blocks for item in block.instructions):
+    if frame.program.products:
         writer.do(f"%matrices = alloca [{MATRICES_BYTES} x i8], align 64")
     for name, offset in _SAVED:
         cell = frame.field("%st", offset)
@@ -431,6 +432,32 @@ def address_operand(instruction: Instruction) -> tuple[OperandForm, Address]:
     raise Unsupported(f"{instruction.opcode} without an address", span=instruction.span)
 
 
+def _compare_products(frame: Frame) -> None:
+    """A warp ends: those of its warpgroup that have ended before it must have executed as many products."""
+    writer = frame.writer
+    own = writer.op(f"load i32, ptr {frame.field('%st', State.PRODUCTS)}")
+    index = writer.op(f"load i32, ptr {frame.field('%st', State.INDEX)}")
+    size = writer.op(f"load i64, ptr {frame.field('%ctx', Context.STATE_BYTES)}")
+    warps = writer.op(f"load i64, ptr {frame.field('%ctx', Context.WARPS)}")
+    for distance in (1, 2, 3):
+        other = writer.op(f"xor i32 {index}, {distance}")
+        there = writer.op(f"icmp ult i64 {writer.op(f'zext i32 {other} to i64')}, {warps}")
+        apart = writer.op(f"sext i32 {writer.op(f'sub i32 {other}, {index}')} to i64")
+        offset = writer.op(f"select i1 {there}, i64 {writer.op(f'mul i64 {apart}, {size}')}, i64 0")
+        state = writer.op(f"getelementptr i8, ptr %st, i64 {offset}")
+        ended = writer.op(
+            f"icmp eq i32 {writer.op(f'load i32, ptr {frame.field(state, State.WAIT)}')}, {Wait.DONE}"
+        )
+        count = writer.op(f"load i32, ptr {frame.field(state, State.PRODUCTS)}")
+        uneven = writer.op(f"and i1 {ended}, {writer.op(f'icmp ne i32 {count}, {own}')}")
+        bad, good = writer.label("uneven"), writer.label("even")
+        writer.do(f"br i1 {uneven}, label %{bad}, label %{good}")
+        writer.start(bad)
+        writer.do(f"store i32 {count}, ptr {frame.field('%st', State.CULPRITS)}")
+        frame.stop("0", Status.EVENT, Event.UNEVEN, other)
+        writer.start(good)
+
+
 def _write_exits(frame: Frame) -> None:
     writer = frame.writer
     for status in (
@@ -442,6 +469,8 @@ def _write_exits(frame: Frame) -> None:
         Status.SUSPENDED,
     ):
         writer.start(f"leave{status}")
+        if status == Status.DONE and frame.program.products:
+            _compare_products(frame)
         for name, offset in _SAVED:
             value = writer.op(f"load i32, ptr %{name}")
             writer.do(f"store i32 {value}, ptr {frame.field('%st', offset)}")

@@ -250,6 +250,7 @@ class State:
     CLUSTER = 88  # at the barrier of the cluster: 1 arrived, 2 it has completed since
     SEEN = 92  # phases completed when the warp was suspended
     EXPIRED = 96  # 1: the wait gives up
+    PRODUCTS = 104  # of its warpgroup that it has executed
     STACK = 128
     ENTRY = 16
 
@@ -311,6 +312,8 @@ class Event:
     DESCRIPTOR = 41
     #: a line of a matrix that is longer than the pattern of swizzling
     PATTERN = 42
+    #: a warp that ended with more or fewer products than another of its warpgroup
+    UNEVEN = 43
     #: ``alloca`` without room, or ``stackrestore`` of a wrong value
     ALLOCA = 21
     #: arrives at the barrier of the cluster twice, or waits without having arrived

@@ -44,6 +44,7 @@ from .diagnose import (
     too_deep,
     trap,
     unequal_descriptors,
+    uneven_products,
 )
 from .images import image_fault
 from .lanes_blocks import refusal
@@ -353,6 +354,10 @@ class NativeWarp:
         return True
 
     def _error(self, event: int) -> EngineError:
+        if event == Event.UNEVEN:
+            other, theirs = self.header(State.DETAIL), self.header(State.CULPRITS)
+            own = self.header(State.INDEX), self.header(State.PRODUCTS)
+            return uneven_products(self.place(), self.program.products[0], own, (other, theirs))
         place, block, detail = self.place(), self.block, self.header(State.DETAIL)
         lane = lanes_of(self.mask)[0]
         if event == Event.TRAP:

@@ -71,6 +71,9 @@ def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> Non
     number = {
         name: _constant(to, operands[name]) for name in ("sign_a", "sign_b", "trans_a", "trans_b", "selector") if name in operands
     }  # fmt: skip
+    issued = frame.field("%st", State.PRODUCTS)
+    before = writer.op(f"load i32, ptr {issued}")
+    writer.do(f"store i32 {writer.op(f'add i32 {before}, 1')}, ptr {issued}")
     area = pointer_number(to, "%matrices")
     rank = writer.op(f"and i32 {index}, 3")
     first = writer.op(f"zext i32 {writer.op(f'shl i32 {rank}, 4')} to i64")

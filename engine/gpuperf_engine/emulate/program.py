@@ -132,6 +132,12 @@ class Program:
     #: which of the kernel's instructions are in ``blocks``: a digest, ``""`` for all (see ``reduced``)
     variant: str = ""
 
+    @cached_property
+    def products(self) -> tuple[Instruction, ...]:
+        """The matrix products of warpgroups, in order."""
+        every = (item for block in self.blocks for item in block.instructions)
+        return tuple(item for item in every if item.effect == "warpgroup")
+
     def callees(self, target: CallTarget) -> list[int]:
         """The functions that a call may mean, by number; see the function of this name."""
         return callees(target, self.functions, self.function_of)

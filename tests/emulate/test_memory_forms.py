@@ -23,7 +23,8 @@ DECLARED = (
 
 
 def bits_of(kind: str) -> int:
-    return {"f16x2": 32, "bf16x2": 32, "bf16": 16}.get(kind) or int(kind.lstrip("usbf"))
+    known = {"f16x2": 32, "bf16x2": 32, "bf16": 16}
+    return known.get(kind) or int(kind.lstrip("usbf"))
 
 
 def registers(kind: str, count: int, first: int = 0) -> str:

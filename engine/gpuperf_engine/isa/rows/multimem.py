@@ -1,0 +1,111 @@
+"""Multimem addresses (manual: "multimem"): what goes to all memory locations that a multicast object joins.
+
+There is one device here, so a multicast object has one location, and any address of global memory is one: what is loaded is the
+reduction of one value, which it leaves as it is, and stores and reductions go to that location.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..table import Modifier, declare, instruction
+from .atomic import combine, combine_half
+
+#: what rows of 8-bit types need
+NEWER: dict[str, Any] = {"since": (8, 6), "target": 100, "variant": "a"}
+NARROW = "e5m2 e5m2x2 e5m2x4 e4m3 e4m3x2 e4m3x4"
+MULTIMEM: dict[str, Any] = {
+    "category": "atomic",
+    "unit": "lsu",
+    "space": "global",
+    "since": (8, 1),
+    "target": 90,
+}
+SCOPES = "cta cluster gpu sys"
+#: type → the vectors that make 32, 64 or 128 bits of it
+_HALVES = {"f16": "v2 v4 v8", "f16x2": " v2 v4", "bf16": "v2 v4 v8", "bf16x2": " v2 v4"}
+_WORDS: dict[str, str] = dict.fromkeys(("b32", "u32", "s32", "b64", "u64", "s64"), "")
+_QUARTERS = {"": "v4 v8", "x2": "v2 v4 v8", "x4": " v2 v4"}
+VECTORS: dict[str, str] = {
+    **_WORDS,
+    **_HALVES,
+    "f32": " v2 v4",
+    "f64": "",
+    **{f"{kind}{lanes}": _QUARTERS[lanes] for kind in ("e5m2", "e4m3") for lanes in _QUARTERS},
+}
+
+
+def _fits(modifiers: Mapping[str, Modifier]) -> str:
+    kind, vector = str(modifiers["type"]), str(modifiers.get("vec") or "")
+    if vector not in VECTORS[kind].split(" "):
+        return f"'.{vector}.{kind}' is no vector here" if vector else f"'.{kind}' needs a vector"
+    if modifiers.get("weak") and modifiers.get("sem"):
+        return f"'.weak' and '.{modifiers['sem']}' exclude each other"
+    return ""
+
+
+FLOATS = "f32 f64"
+HALVES = " ".join(_HALVES)
+_VECTOR: dict[str, Any] = {"vec": "v2 v4 v8"}
+_LOAD: dict[str, Any] = {
+    **MULTIMEM,
+    "effect": "load",
+    "sem": "relaxed acquire",
+    "scope": SCOPES,
+    "valid": _fits,
+}
+_LOADED = "The reduction of the values at the locations of a: here of one, the value itself."
+_PRECISE: dict[str, Any] = {"requires": {"acc::f32": ((8, 2), 90)}}
+for _op, _types, _more in (
+    ("and or xor", "b32 b64", {}),
+    ("add", "u32 s32 u64", {}),
+    ("min max", "u32 s32 u64 s64", {}),
+    ("add", FLOATS, _VECTOR),
+    ("add", HALVES, {**_VECTOR, "acc": "acc::f32", **_PRECISE}),
+    ("min max", HALVES, _VECTOR),
+    ("add", NARROW, {**_VECTOR, "acc": "acc::f16", **NEWER}),
+    ("min max", NARROW, {**_VECTOR, **NEWER}),
+):
+    _slots, _d = (
+        ("{.acc}" if "acc" in _more else "") + ("{.vec}" if "vec" in _more else ""),
+        "*vec" if _more else "",
+    )
+    declare(
+        f"multimem.ld_reduce{{.weak}}{{.sem.scope}}{{.space}}.op{_slots}.type d{_d}, [a]",
+        _LOADED,
+        op=_op,
+        type=_types,
+        leads="ld_reduce",
+        **{**_LOAD, **_more},
+    )
+for _types, _more in (
+    (" ".join(_WORDS), {}),
+    (f"{FLOATS} {HALVES}", _VECTOR),
+    (NARROW, {**_VECTOR, **NEWER}),
+):
+    _slots, _d = ("{.vec}", "*vec") if _more else ("", "")
+    declare(
+        f"multimem.st{{.weak}}{{.sem.scope}}{{.space}}{_slots}.type [a], b{_d}",
+        "Puts b at all locations of a: here at one.",
+        type=_types,
+        leads="st",
+        **{**_LOAD, "effect": "store", "sem": "relaxed release", **_more},
+    )
+for _op, _types, _single, _meaning in (
+    ("and or xor", "b32 b64", True, combine),
+    ("add", "u32 s32 u64 f32 f64 f16x2 bf16x2", True, combine),
+    ("min max", "u32 s32 u64 s64", True, combine),
+    ("add", "f32", False, combine),
+    ("add min max", HALVES, False, combine_half),
+):
+    _operands = ".op.type [a], b" if _single else ".op.vec.type [a], b*vec"
+    instruction(
+        f"multimem.red{{.sem.scope}}{{.space}}{_operands}",
+        op=_op,
+        type=_types,
+        leads="red",
+        **{**_LOAD, "effect": "reduction", "sem": "relaxed release", **({} if _single else _VECTOR)},
+    )(_meaning)

@@ -26,7 +26,9 @@ COUNT = None if ASKED == "all" else int(ASKED or 24)
 LAX = {
     "a modifier written twice, which means nothing": re.compile(r"^\S*?(\.[\w:]+)\b\S*\1\b(?!::)"),
     "'.pred' beside the type of instructions on numbers": re.compile(r"^\S*\.pred\b"),
-    "any vector as an operand of bfloat16, or as a count": re.compile(r"\.bf16(x2)?\b.*\{|^mbarrier.*\{"),
+    "any vector as an operand of bfloat16, or as a count or mask": re.compile(
+        r"\.bf16(x2)?\b.*\{|^(mbarrier|st\.async|cp).*\{"
+    ),
     "a predicate as the last element of a vector": re.compile(r"\{[^}]*\bp\d\}"),
     "a function as a number": re.compile(r"\bcallee\b"),
     "an address of 32 bits, which the assembler refuses afterwards": re.compile(
@@ -44,6 +46,10 @@ LAX = {
     "formats of tcgen05.cp beside other forms": re.compile(r"^tcgen05\.\S*b[46]x16"),
     "a scale of tcgen05.mma with integers": re.compile(r"^tcgen05\.mma\S*i8.*p\d, "),
     "wgmma without .aligned, which the manual demands": re.compile(r"^wgmma\.(?!.*\.aligned)"),
+    "asynchronous stores and reductions without their mbarrier or order": re.compile(
+        r"^(st|red)\.async\S* \[\w+\], \w+;"
+    ),
+    "a constant as mbarrier": re.compile(r"^cp\.async\.bulk.*, \d+;"),
     "a fourth operand of atom": re.compile(r"^atom\S* \S+, \[\w+\], \w+, \w+;"),
     "L2 priorities of prefetch from generic addresses": re.compile(r"^prefetch\.L2::evict"),
     "'.sync_restrict' and spaces beside other forms of fence": re.compile(r"^fence\.\S*(restrict|shared)"),

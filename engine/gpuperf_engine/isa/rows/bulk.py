@@ -13,11 +13,15 @@ from ..table import Modifier, declare, instruction
 from .atomic import combine, combine_half
 
 HOPPER: dict[str, Any] = {"category": "load_store", "unit": "lsu", "since": (8, 0), "target": 90}
-BULK: dict[str, Any] = {**HOPPER, "effect": "bulk_copy"}
+BULK: dict[str, Any] = {
+    **HOPPER,
+    "effect": "bulk_copy",
+    "constants": {"size": (lambda size: size >= 0 and size % 16 == 0, "a multiple of 16")},
+}
 HINTED: dict[str, Any] = {**BULK, "hint": "L2::cache_hint"}
 TELLS = "mbarrier::complete_tx::bytes"
 OWN, ANY = "shared::cta", "shared::cluster"
-_POLICY = ", policy:b64?hint"
+_POLICY = ", policy:u64?hint"
 
 
 def _cluster(modifiers: Mapping[str, Modifier]) -> str:
@@ -137,7 +141,7 @@ declare(
     **_STORE,
 )
 declare(
-    "st.async.mmio.release.scope{.space}.type [a], b",
+    "st.async{.mmio}.release.scope{.space}.type [a], b",
     "Puts b at address a.",
     space="global",
     scope="gpu sys",
@@ -162,7 +166,7 @@ for _ops, _types in (
     ("min max", "u32 s32"),
 ):
     instruction(
-        "red.async.mmio.release.scope{.space}.op.type [a], b",
+        "red.async{.mmio}.release.scope{.space}.op.type [a], b",
         documentation="The value at address a, combined with b.",
         space="global",
         scope="gpu sys",
@@ -181,7 +185,14 @@ for _ops, _types in (
 declare(
     "st.bulk{.weak}{.space} [a], bytes:u64, value:imm",
     "Fills so many bytes of shared memory with zeros.",
-    constants={"value": (lambda value: value == 0, "0")},
     space=OWN,
-    **{**BULK, "since": (8, 6), "target": 100},
+    **{
+        **BULK,
+        "since": (8, 6),
+        "target": 100,
+        "constants": {
+            "bytes": (lambda size: size >= 0 and size % 8 == 0, "a multiple of 8"),
+            "value": (lambda value: value == 0, "0"),
+        },
+    },
 )

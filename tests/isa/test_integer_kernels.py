@@ -1,0 +1,176 @@
+"""Every integer and logic instruction of the table in kernels, on edges and random bits, in registers and as constants: both
+backends against Python integers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.isa.model import OperandForm, Spelling
+from gpuperf_engine.isa.table import rows
+
+from .assembler import spellings
+from .integers import MODELS, calculate
+
+HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
+LETTERS = {1: "p", 16: "h", 32: "r", 64: "l"}
+PARTS = 8
+
+
+def instructions() -> list[Spelling]:
+    """All spellings of integer and logic rows, but those of video instructions."""
+    found = []
+    for row in rows():
+        if row.category in ("integer", "logic") and not row.effect and row.name[0] != "v":
+            found += list(spellings(row, 400))
+    return found
+
+
+def test_every_row_has_a_model() -> None:
+    names = {spelling.row.name for spelling in instructions()}
+    assert names == set(MODELS)
+
+
+def word(size: int, generator: random.Random) -> int:
+    edges = (
+        0,
+        1,
+        2,
+        3,
+        7,
+        8,
+        15,
+        16,
+        24,
+        31,
+        32,
+        33,
+        63,
+        64,
+        65,
+        127,
+        255,
+        1 << (size - 1),
+        (1 << (size - 1)) - 1,
+        (1 << size) - 1,
+    )
+    near = generator.choice(edges) % (1 << size)
+    return generator.choice(
+        (near, near, (1 << size) - 1 - near, generator.getrandbits(size), 1 << generator.randrange(size))
+    )
+
+
+class Case:
+    """One instruction with its operands in 32 lanes."""
+
+    def __init__(self, spelling: Spelling, generator: random.Random) -> None:
+        self.spelling = spelling
+        self.columns: list[list[int]] = []
+        self.loaded: list[tuple[str, int]] = []
+        self.stored: list[tuple[str, int]] = []
+        written: list[str] = []
+        for form in spelling.operands:
+            text = self._operand(form, generator)
+            if form.pair:
+                written[-1] += f"|{text}"
+            else:
+                written.append(text)
+        self.text = f"{spelling.opcode} {', '.join(written)};"
+        if spelling.reads_carry:
+            self.columns.append([generator.randrange(2) for _ in range(32)])
+
+    def _operand(self, form: OperandForm, generator: random.Random) -> str:
+        assert form.type is not None
+        size = form.type.bits
+        name = f"{LETTERS[size]}{len(self.loaded) + len(self.stored)}"
+        if form.role == "destination":
+            self.stored.append((name, size))
+            return name
+        small = form.name == "base" or (self.spelling.row.name == "fns" and form.name == "offset")
+
+        def draw() -> int:
+            if form.name == "base":
+                return generator.randrange(32)
+            return generator.randrange(-33, 34) % (1 << 32) if small else word(size, generator)
+
+        if form.constant or (size > 1 and form.type.lanes == 1 and generator.random() < 0.25):
+            byte = form.constant or self.spelling.row.name in ("bfe", "bfi")  # fields are told by bytes
+            constant = generator.getrandbits(8) if byte else draw()
+            self.columns.append([constant] * 32)
+            return str(constant)
+        column = [draw() for _ in range(32)]
+        if generator.random() < 0.2:  # the same in all lanes, as many values are
+            column = [column[0]] * 32
+        self.columns.append(column)
+        self.loaded.append((name, len(self.columns) - 1))
+        negated = form.role == "predicate_source" and size == 1 and generator.random() < 0.5
+        if negated:
+            self.columns[-1] = [1 - item for item in column]
+        return f"!{name}" if negated else name
+
+    def results(self, lane: int) -> tuple[int, ...]:
+        sizes = [size for _, size in self.stored] + [1] * self.spelling.writes_carry
+        found = calculate(self.spelling.opcode, [column[lane] for column in self.columns])
+        return tuple(value & ((1 << size) - 1) for value, size in zip(found, sizes))
+
+    def lines(self, source: int, target: int, guard: str) -> Iterator[str]:
+        """PTX that loads the operands from words behind ``from`` and stores the results behind ``to``."""
+        for name, place in self.loaded:
+            at = f"[from+{256 * (source + place)}]"
+            if name[0] == "p":
+                flip = "eq" if f"!{name}" in self.text else "ne"
+                yield f"ld.global.b32 w, {at}; setp.{flip}.b32 {name}, w, 0;"
+            else:
+                yield f"ld.global.b{ {'h': 16, 'r': 32, 'l': 64}[name[0]] } {name}, {at};"
+        if self.spelling.reads_carry:
+            yield f"ld.global.b32 w, [from+{256 * (source + len(self.columns) - 1)}]; add.cc.u32 w, w, -1;"
+        yield guard + self.text
+        for place, (name, size) in enumerate(self.stored):
+            if size == 1:
+                yield f"selp.b32 w, 1, 0, {name}; {guard}st.global.b32 [to+{256 * (target + place)}], w;"
+            else:
+                yield f"{guard}st.global.b{size} [to+{256 * (target + place)}], {name};"
+        if self.spelling.writes_carry:
+            yield f"addc.u32 w, 0, 0; {guard}st.global.b32 [to+{256 * (target + len(self.stored))}], w;"
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_kernels(part: int) -> None:
+    """Lane 9 is guarded off in every other instruction."""
+    generator = random.Random(part)
+    cases = [Case(spelling, generator) for spelling in instructions()[part::PARTS] for _ in range(2)]
+    lines = [
+        ".visible .entry k(.param .u64 a, .param .u64 b) {",
+        ".reg .b64 from, to, offset; .reg .b32 lane, w; .reg .pred on;",
+    ]
+    lines += [f".reg .{'pred' if size == 1 else f'b{size}'} {letter}<9>;" for size, letter in LETTERS.items()]
+    lines += [
+        "ld.param.u64 from, [a]; ld.param.u64 to, [b]; mov.u32 lane, %tid.x; mul.wide.u32 offset, lane, 8;"
+    ]
+    lines += ["add.u64 from, from, offset; add.u64 to, to, offset; setp.ne.u32 on, lane, 9;"]
+    data: list[list[int]] = []
+    wanted: list[list[int]] = []
+    origin: list[tuple[Case, int]] = []
+    for index, case in enumerate(cases):
+        guarded = bool(index % 2)
+        lines += case.lines(len(data), len(wanted), "@on " if guarded else "")
+        data += case.columns
+        columns = [case.results(lane) for lane in range(32)]
+        for place in range(len(columns[0])):
+            wanted.append([0 if guarded and lane == 9 else columns[lane][place] for lane in range(32)])
+            origin.append((case, place))
+    module = ge.parse(HEAD + "\n".join([*lines, "ret; }"]), path="integers.ptx")
+    expected = np.array(wanted, np.uint64)
+    for backend in ("lanes", "native"):
+        device = ge.Device(backend=backend)
+        source, target = device.array(np.array(data, np.uint64)), device.zeros(expected.shape, np.uint64)
+        device.launch(module["k"], 1, 32, [source, target])
+        found = target.numpy()
+        for row, lane in np.argwhere(found != expected)[:1]:
+            case, place = origin[row]
+            raise AssertionError((backend, case.text, place, [hex(column[lane]) for column in case.columns],
+                                  hex(found[row, lane]), hex(wanted[row][lane])))  # fmt: skip

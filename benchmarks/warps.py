@@ -112,6 +112,27 @@ def _triton_matmul(size: int, runs: int) -> float:
     return seconds
 
 
+def _specialised_matmul(size: int, runs: int) -> float:
+    """Seconds of the warp-specialised product of that size, warm."""
+    path = EXAMPLES / "kernels" / "warpgroup_gemm.ptx"
+    kernel = ge.parse(path.read_text(encoding="utf-8"), path=path.name)["hgemm_specialised"]
+    rng = np.random.default_rng(2)
+    host = [rng.integers(-8, 9, (size, size)).astype(np.float16) for _ in range(2)]
+    device = ge.Device()
+    a, b = (device.array(item) for item in host)
+    c = device.zeros((size, size), np.float32)
+
+    def run() -> float:
+        start = time.perf_counter()
+        args = [np.int32(size), np.int32(size), a, b, c]
+        device.launch(kernel, (size // 128, size // 128), 384, args, shared_bytes=98304)
+        return time.perf_counter() - start
+
+    seconds = _median(run, runs)
+    np.testing.assert_array_equal(c.numpy(), host[0].astype(np.float32) @ host[1].astype(np.float32).T)
+    return seconds
+
+
 def rows(runs: int) -> list[str]:
     """Rows of the table of other figures."""
     registers = "{%r11, %r12, %r13, %r14}", "{%r15, %r16}"
@@ -124,4 +145,5 @@ def rows(runs: int) -> list[str]:
         f"| passing values between lanes, the slowest of {len(exchanges)} (`{slowest}`) "
         f"| {exchanges[slowest]:,.0f} M thread instructions/s |",
         f"| Triton's matrix product, 512³, warm | {_triton_matmul(512, runs) * 1e3:.0f} ms |",
+        f"| warp-specialised product with `wgmma`, 512³, warm | {_specialised_matmul(512, runs) * 1e3:.0f} ms |",
     ]

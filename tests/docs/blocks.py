@@ -44,6 +44,8 @@ NOT_RUN = {
     "python tests/hardware/collect.py": "needs a GPU; the tests run it on a stand-in",
     "gpuperf calibrate": "needs what a GPU measured; the tests run it on synthetic results",
     "python -m benchmarks.measurements": "needs what a GPU computed; the tests run it on made-up times",
+    "python -m tests.hardware.counters": "needs Nsight Compute and a GPU; the tests read samples of its format",
+    "python -m tests.hardware.static_sass": "needs ptxas and nvdisasm",
     "python -m tests.hardware.compare": "needs what a GPU computed; the tests run it on a stand-in",
 }
 """Commands that are only checked for their syntax, and why."""

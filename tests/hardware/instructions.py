@@ -26,6 +26,8 @@ PER_KERNEL = 40
 #: 7.8 is the first version with sm_90; older drivers get what they take, see collect.py
 BASE_VERSION: Version = (7, 8)
 BASE_TARGET = 75
+#: what gives addresses, which depend on where things lie, or words whose bits the manual does not define
+OPAQUE = ("cvta", "mapa", "getctarank", "createpolicy", "mbarrier")
 #: parts of opcodes of matrix products with operands that random words cannot be: positions in a sparse matrix, scales
 NOT_RANDOM = ("sp", "block_scale")
 #: bytes behind the address of an atomic
@@ -36,8 +38,8 @@ def chosen() -> Iterator[Spelling]:
     """Spellings that give the same result on every run: those that compute, exchange within a whole warp, multiply matrices, or
     change a word of their own thread in global memory."""
     for row in rows():
-        if row.name == "cvta":
-            continue  # what it gives depends on where the driver puts things
+        if row.name in OPAQUE:
+            continue
         whole_warp = row.effect == "exchange" and row.removed is None
         for spelling in spellings(row, 24):
             modifiers = {name for name, value in spelling.modifiers.items() if value}

@@ -1,0 +1,155 @@
+"""Counters: the parser on FORMAT SAMPLES, and the comparison on counters that the emulator's own figures were put into.
+
+The tables here show the columns, quoting and framing of ``ncu --csv``; their values are made up, no GPU was measured.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuperf_engine.errors import MachineError
+from tests.hardware import collect, counters
+from tests.hardware.stand_in import StandIn
+
+HEAD = (
+    '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC",'
+    '"Section Name","Metric Name","Metric Unit","Metric Value"'
+)
+SAMPLES = Path(__file__).with_name("samples")
+#: FORMAT SAMPLES, as Nsight Compute 2023 and 2020 print them
+SAMPLE = (SAMPLES / "ncu_2023.csv").read_text(encoding="utf-8")
+OLDER = (SAMPLES / "ncu_2020.csv").read_text(encoding="utf-8")
+
+
+def test_a_table_is_read_by_its_columns() -> None:
+    first, second = counters.parse(SAMPLE)
+    assert (first.number, first.kernel, first.metrics) == (0, "saxpy", {"smsp__inst_executed.sum": 1234.0})
+    assert (second.kernel, second.metrics) == ("bfs(int, const int *)", {"smsp__inst_executed.sum": 5e6})
+    (old,) = counters.parse(OLDER)
+    assert (old.kernel, old.metrics) == ("scan", {"smsp__inst_executed.sum": 12.0})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no table of ncu --csv"),
+        ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", "ERR_NVGPUCTRPERM"),
+        (SAMPLE.replace('"ID",', '"Id",'), "counters.csv:4: the table has no such column: 'ID'"),
+        (SAMPLE.replace('"1,234"', '"many"'), "counters.csv:5: 'many' is no number"),
+        (SAMPLE.replace(',"inst","1,234"', ""), "counters.csv:5: 13 columns of 15: the output was cut off"),
+        (SAMPLE.replace('"inst","1,234"', '"Kinst","1.2"'), "counters.csv:5: scaled to Kinst"),
+    ],
+)
+def test_what_is_no_table_is_refused(text: str, message: str) -> None:
+    with pytest.raises(MachineError) as caught:
+        counters.parse(text)
+    assert message in str(caught.value)
+
+
+def test_ncu_is_asked_for_every_metric_in_base_units(tmp_path: Path) -> None:
+    command = counters.command("ncu", tmp_path)
+    assert command[:4] == ["ncu", "--csv", "--print-units", "base"]
+    assert set(command[5].split(",")) == set(counters.METRICS)
+    assert command[command.index("--parts") + 1] == "examples" and "--alone" in command
+
+
+@pytest.fixture
+def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three cases, collected on the stand-in."""
+    collect.catalogue()
+    import cases
+
+    wanted = {"saxpy-1000", "transpose_conflicts-32x64", "bfs-20x25"}
+    monkeypatch.setattr(cases, "CASES", [case for case in cases.CASES if case.name in wanted])
+    assert collect.main([str(tmp_path), "--parts", "examples"], (StandIn(), None)) == 0
+    return tmp_path
+
+
+def table(rows: list[tuple[int, str, dict[str, Any]]]) -> str:
+    """A table in ncu's format."""
+    lines = [HEAD]
+    for number, kernel, metrics in rows:
+        start = f'"{number}","1","p","h","{kernel}","1","7","(1, 1, 1)","(1, 1, 1)","0","9.0","Command line profiler metrics"'
+        lines += [f'{start},"{name}","","{value:,}"' for name, value in metrics.items()]
+    return "\n".join(lines) + "\n"
+
+
+def figures(few: Path, **change: int) -> list[tuple[int, str, dict[str, Any]]]:
+    """Counters that a GPU would give if it executed PTX: the emulator's own, two machine instructions for each of PTX."""
+    import numpy as np
+
+    import gpuperf_engine as ge
+
+    rows: list[tuple[int, str, dict[str, Any]]] = []
+    import cases
+
+    for case in cases.CASES:
+        program = case.program()
+        device = ge.Device()
+        arrays = {id(item): device.array(np.asarray(item)) for item in program.buffers}
+        for launch in program.launches:
+            arguments = [arrays.get(id(value), value) for value in launch.args]
+            profile = device.launch(
+                ge.parse(case.text, path="k.ptx")[launch.entry], launch.grid, launch.block, arguments
+            )
+            mine = counters.ours(profile)
+            metrics = {}
+            for name, (first, *others) in (counters.EQUAL | counters.RATIOS).items():
+                metrics[first] = mine[name] * (2 if name in counters.RATIOS else 1) + change.get(first, 0)
+                metrics |= dict.fromkeys(others, 0)
+            rows.append((len(rows), launch.entry, metrics))
+    return rows
+
+
+def test_equal_counters_are_equal_and_ratios_are_per_kernel(
+    few: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = figures(few)
+    (few / "counters.csv").write_text(table(rows), encoding="utf-8")
+    capsys.readouterr()
+    assert counters.main([str(few), "--report", str(few / "report")]) == 0
+    said = capsys.readouterr().out
+    assert said == (few / "report/counters.md").read_text(encoding="utf-8")
+    for name in counters.EQUAL:
+        assert f"| {name} | {len(rows)} | {len(rows)} |" in said
+    assert "| saxpy | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 | – | 2.00 |" in said
+
+
+def test_a_counter_that_differs_is_listed(few: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    metric = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
+    rows = figures(few)
+    number, kernel, metrics = rows[0]
+    rows[0] = number, kernel, {**metrics, metric: metrics[metric] + 1}
+    (few / "counters.csv").write_text(table(rows), encoding="utf-8")
+    assert counters.main([str(few)]) == 0
+    said = capsys.readouterr().out
+    assert f"| global load sectors | {len(rows)} | {len(rows) - 1} |" in said
+    assert (
+        f"| global load sectors | saxpy-1000 | saxpy | {metrics[metric]:,} | {metrics[metric] + 1:,} |"
+        in said
+    )
+
+
+def test_launches_must_be_those_of_the_examples(few: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = figures(few)
+    for changed, message in (
+        (rows[:-1], "bfs-20x25: the counters end after"),
+        ([*rows, rows[0][:1] and (len(rows), "saxpy", rows[0][2])], "1 launches more than the examples have"),
+        ([(0, "scan", rows[0][2]), *rows[1:]], "launch 0 is of scan, saxpy of saxpy-1000 was expected"),
+    ):
+        (few / "counters.csv").write_text(table(changed), encoding="utf-8")
+        assert counters.main([str(few)]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_where_ncu_is_not_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(counters.shutil, "which", lambda name: None)
+    assert counters.main([str(tmp_path), "--run"]) == 2
+    assert "ncu, the command of Nsight Compute, is not in the search path" in capsys.readouterr().err
+    assert counters.main([str(tmp_path)]) == 2
+    assert "counters.csv" in capsys.readouterr().err

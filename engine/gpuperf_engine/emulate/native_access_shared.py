@@ -8,6 +8,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+from ..isa.spaces import RANK_SHIFT
 from .native_access_text import V32, V64, Form, Text, finish, given, head, ones_of, slow
 from .native_layout import SHAPE_BYTES, SITE_BYTES, UNWRITTEN, Context, Counter, Cta
 from .native_writer import LANES
@@ -32,7 +33,7 @@ class _Shared:
     def text(self) -> str:
         to, form = self.to, self.form
         self.value = head(to, self.name, form, self.stores, V32)
-        cta = to.field("%ctx", Context.CTA, "ptr")
+        cta = self.cta = to.field("%ctx", Context.CTA, "ptr")
         self.base = to.field(cta, Cta.SHARED, "ptr")
         self.shadow = to.place(self.base, to.field(cta, Cta.SHARED_SHADOW)) if self.watched else ""
         self.size = to.field("%ctx", Context.SHARED_BYTES)
@@ -164,11 +165,53 @@ class _Shared:
         else:
             to.do("br label %slow")
         to.do("slow:")
+        self._of_peer()
+        to.do("lanewise:")
         wide_addresses = to.op(f"zext {V32} %a to {V64}")
         slowly = slow(to, form, self.stores, wide_addresses, "1")
         if slowly:
-            self.loose["slow"] = slowly
+            self.loose["lanewise"] = slowly
         to.do("br label %shapes")
+
+    def _of_peer(self) -> None:
+        """If all lanes go to one other CTA of the cluster, and may: the same access, made there. Else on to ``lanewise``."""
+        to, form = self.to, self.form
+        alone = to.op(f"icmp eq i64 {to.field(self.cta, Cta.CLUSTER)}, 0")
+        empty = to.op("icmp eq i32 %mask, 0")
+        to.do(f"br i1 {to.op(f'or i1 {alone}, {empty}')}, label %lanewise, label %ranks", "ranks:")
+        window = to.op(f"trunc i64 {to.field(self.cta, Cta.WINDOW)} to i32")
+        absolute = to.op(f"add {V32} %a, {to.splat(window, 'i32')}")
+        lane = to.op("call i32 @llvm.cttz.i32(i32 %mask, i1 false)")
+        lead = to.op(f"extractelement {V32} {absolute}, i32 {lane}")
+        start = to.op(f"and i32 {lead}, {-1 << RANK_SHIFT}")
+        inside = to.op(f"sub {V32} {absolute}, {to.splat(start, 'i32')}")
+        near = to.bits(to.op(f"icmp ult {V32} {inside}, splat (i32 {1 << RANK_SHIFT})"))
+        stray = to.op(f"and i32 %mask, {to.op(f'xor i32 {near}, -1')}")
+        allowed = to.op(f"load i8, ptr {to.place(to.field('%ctx', Context.REMOTE, 'ptr'), '%site')}")
+        tests = [
+            to.op(f"icmp eq i32 {stray}, 0"),
+            to.op(f"icmp ne i32 {start}, {window}"),
+            to.op(f"icmp ne i8 {allowed}, 0"),
+        ]
+        to.do(f"br i1 {to.all(tests)}, label %peer, label %lanewise", "peer:")
+        own = to.number(self.cta)
+        items = (to.number("%ctx"), own, to.op(f"zext i32 {lead} to i64"))
+        peer = to.op(f"call i64 @cluster_cta({given(items)})")
+        to.do(f"br i1 {to.op(f'icmp eq i64 {peer}, 0')}, label %lanewise, label %there", "there:")
+        cell = to.place("%ctx", Context.CTA)
+        to.do(f"store i64 {peer}, ptr {cell}")
+        arguments = f"ptr %ctx, i64 %site, i32 %mask, {V32} {inside}"
+        if not form.alone:
+            arguments += ", ptr %vals"
+        elif self.stores:
+            arguments += f", {form.raw} %v"
+        made = ""
+        if form.alone and not self.stores:
+            made = to.op(f"call {form.raw} @{self.name}({arguments})")
+        else:
+            to.do(f"call void @{self.name}({arguments})")
+        to.do(f"store i64 {own}, ptr {cell}")
+        finish(to, form, self.stores, made)
 
     def _gather(self) -> None:
         to, form = self.to, self.form

@@ -33,7 +33,7 @@ _MBARRIER = (
     "mbarrier_lanes", "mbarrier_wait", "others_can_run", "bulk_lanes", "reduce_begin", "reduce_next", "fill_lanes",
 )  # fmt: skip
 _MEMORY = (
-    "matrix_words", "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
+    "cluster_cta", "matrix_words", "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
     "copy_lanes", "sectors_of", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows", "count_wavefronts",
 )  # fmt: skip
 #: functions written in ``native_script``, one object for all, and their files
@@ -49,6 +49,7 @@ _FILES = (
 )
 _CONSTANTS = {**vars(native_layout), "Mbarrier": mbarriers.Mbarrier, "COUNT_MAX": mbarriers.COUNT_MAX}
 _ACCESS = (
+    "cluster_cta",
     "load_lanes",
     "store_lanes",
     "mark_lanes",

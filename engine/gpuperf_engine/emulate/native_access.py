@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from .native_access_local import local_access
 from .native_access_shared import shared_access
-from .native_access_text import V64, Form, Text, declarations, finish, given, head, ones_of, slow
-from .native_layout import SHAPE_BYTES, SITE_BYTES, Context, Counter
+from .native_access_text import V32, V64, Form, Text, declarations, finish, given, head, ones_of, slow
+from .native_layout import SHAPE_BYTES, SITE_BYTES, Context, Counter, Cta
 from .native_writer import LANES
 
 __all__ = ["access_functions", "access_names", "is_access"]
@@ -177,6 +177,8 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
     else:
         to.do("br label %slow")
     to.do("slow:")
+    _in_shared(to, form, stores, quiet)
+    to.do("lanewise:")
     slowly = slow(to, form, stores, "%a", space)
     to.do(f"br i1 {quiet}, label %out2, label %sum", "sum:")
     generic = to.op(f"icmp eq i64 {space}, 3")
@@ -189,6 +191,48 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
     to.do("br label %out2", "out2:")
     finish(to, form, stores, slowly)
     return "\n".join([*to.lines, "}", ""])
+
+
+def _in_shared(to: Text, form: Form, stores: bool, quiet: str) -> None:
+    """If all lanes of a generic access go to shared memory: the access made there. Else on to ``lanewise``."""
+    table = to.field("%ctx", Context.NEAR, "ptr")
+    function = to.op(f"load ptr, ptr {to.place(table, to.op('shl i64 %site, 3'))}")
+    base = to.splat(to.field("%ctx", Context.SHARED_WINDOW), "i64")
+    within = to.op(f"sub {V64} %a, {base}")
+    span = to.splat(to.field("%ctx", Context.WINDOW_BYTES), "i64")
+    inside = to.bits(to.op(f"icmp ult {V64} {within}, {span}"))
+    stray = to.op(f"and i32 %mask, {to.op(f'xor i32 {inside}, -1')}")
+    tests = [
+        to.op(f"icmp ne ptr {function}, null"),
+        to.op(f"icmp eq i32 {stray}, 0"),
+        to.op("icmp ne i32 %mask, 0"),
+    ]
+    to.do(f"br i1 {to.all(tests)}, label %near, label %lanewise", "near:")
+    shape = to.place(to.field("%ctx", Context.SHAPES, "ptr"), to.op(f"mul i64 %site, {SHAPE_BYTES}"))
+    fresh = to.op(f"icmp eq i64 {to.field(shape, 528)}, 1")
+    to.do(f"br i1 {fresh}, label %nearby, label %forget", "forget:")
+    # the site's record is that of an access of the arena: neither is to take the other's for its own
+    for place, value in ((128, 0), (512, 0), (528, 1)):
+        to.do(f"store i64 {value}, ptr {to.place(shape, place)}")
+    to.do("br label %nearby", "nearby:")
+    window = to.field(to.field("%ctx", Context.CTA, "ptr"), Cta.WINDOW)
+    own = to.op(f"sub {V64} {within}, {to.splat(window, 'i64')}")
+    arguments = f"ptr %ctx, i64 %site, i32 %mask, {V32} {to.op(f'trunc {V64} {own} to {V32}')}"
+    made = ""
+    if not form.alone:
+        to.do(f"call void {function}({arguments}, ptr %vals)")
+    elif stores:
+        to.do(f"call void {function}({arguments}, {form.raw} %v)")
+    else:
+        made = to.op(f"call {form.raw} {function}({arguments})")
+    to.do(f"br i1 {quiet}, label %moved, label %tally", "tally:")
+    record = to.place(to.field("%ctx", Context.SITES, "ptr"), to.op(f"mul i64 %site, {SITE_BYTES}"))
+    lanes = to.op(f"zext i32 {to.op('call i32 @llvm.ctpop.i32(i32 %mask)')} to i64")
+    to.bump(record, Counter.SHARED_LANES, lanes)
+    to.bump(record, Counter.SHARED_REQUESTS, "1")
+    to.bump(record, Counter.ELSEWHERE, "1")
+    to.do("br label %moved", "moved:")
+    finish(to, form, stores, made)
 
 
 def _unseen(to: Text, form: Form, seen: str) -> str:
@@ -222,7 +266,9 @@ def _count(to: Text, before: str, label: str, then: str) -> None:
     to.do(f"{label}new:", f"store {V64} %a, ptr %area, align 64")
     counted = to.op(f"call i64 @sectors_of(i64 {to.number('%area')}, i64 %mask64)")
     to.do(
-        f"store i64 {counted}, ptr {to.place(shape, 520)}", f"store i64 %mask64, ptr {to.place(shape, 512)}"
+        f"store i64 {counted}, ptr {to.place(shape, 520)}",
+        f"store i64 %mask64, ptr {to.place(shape, 512)}",
+        f"store i64 0, ptr {to.place(shape, 528)}",
     )
     for value, cell in distances:
         to.do(f"store {V64} {value}, ptr {cell}, align 64")

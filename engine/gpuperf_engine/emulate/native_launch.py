@@ -20,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LaunchError
+from ..isa.types import scalar_type
 from .clusters import reaches_peers
 from .diagnose import Place, deadlock
 from .launch import LaunchPlan
 from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
+from .native_access_text import Form
 from .native_clusters import Group, run_clusters
 from .native_jit import runtime_addresses
 from .native_layout import CACHE_BYTES, SHAPE_BYTES, SITE_COUNTERS, Cluster, Context, Cta, State, Status, Wait
@@ -150,6 +152,7 @@ class Worker:
             Context.IMAGE_ROWS: len(launch.images),
             Context.EXPLICIT_CLUSTER: int(plan.explicit_cluster),
             Context.REMOTE: address_of(launch.remote),
+            Context.NEAR: address_of(launch.near),
         }
         if launch.table_of_threads is not None:
             fields[Context.THREADS] = address_of(launch.table_of_threads.counts)
@@ -276,9 +279,28 @@ class Launch:
         self.remote = np.array(
             [reaches_peers(site.instruction) for site in program.sites] or [False], np.uint8
         )
+        self.near = self._near()
         self.functions: dict[str, Any] = {
             name: _FUNCTIONS[name](address) for name, address in runtime_addresses((*_FUNCTIONS,)).items()
         }
+
+    def _near(self) -> NDArray[np.uint64]:
+        """For each generic load or store the function for shared memory (``Context.NEAR``), if the launch has any."""
+        found = np.zeros(max(1, len(self.program.sites)), np.uint64)
+        if self.plan.shared_bytes == 0:
+            return found
+        space = "watched" if self.code.generated.watch == 1 else "shared"
+        names: dict[int, str] = {}
+        for site in self.program.sites:
+            kind = site.instruction.spelling.modifier("type")
+            if kind and site.space == "generic" and site.instruction.effect in ("load", "store"):
+                width = scalar_type(str(kind)).bytes
+                form = Form(width, max(1, site.bytes // width))
+                names[site.index] = f"{space}_{site.instruction.effect}_{form.name}"
+        addresses = runtime_addresses(tuple(names.values()))
+        for index, name in names.items():
+            found[index] = addresses[name]
+        return found
 
     def worker(self) -> Worker:
         """A fresh context."""

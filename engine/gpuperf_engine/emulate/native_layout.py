@@ -46,7 +46,7 @@ SITE_BYTES = 8 * SITE_COUNTERS
 #: whether a site read memory that nobody had written
 UNSEEN_BYTES = 8
 #: shape of the last access of a site. Shared: distances of the lanes (32 × i32), mask (i64), result (i64), kind (i64). Global:
-#: distances in sectors and in lines (32 × i64 each), mask, result
+#: distances in sectors and in lines (32 × i64 each), mask, result, and 1 while the record is one of shared memory (generic accesses)
 SHAPE_BYTES = 576
 #: as reconvergence identity: the exit of function f is ``EXIT_CODE + f``
 EXIT_CODE = 1 << 30
@@ -130,6 +130,7 @@ class Context:
     OWNER = 464  # the record of the CTA that has the mbarrier object
     IMAGES = 472  # rows of textures and surfaces, ``isa.images.ROW_WORDS`` words each
     IMAGE_ROWS = 480
+    NEAR = 488  # per site, for generic accesses: the function for those that go to shared memory whole; 0: there is none
     BYTES = 512
 
 

@@ -458,6 +458,13 @@ def test_constants_that_operands_do_not_take(operands: str, said: str) -> None:
         ge.Device().launch(ge.parse(text, path="wg.ptx")["k"], 1, 128, [None, None, None])
 
 
+def test_registers_of_the_result_are_read_too() -> None:
+    product = Product(opcode("f32.f16.f16", 8))
+    with pytest.raises(PtxError, match="d is read as well and cannot be discarded with '_'"):
+        text = product.module().replace("{%f0, %f1,", "{%f0, _,")
+        ge.Device().launch(ge.parse(text, path="wg.ptx")["k"], 1, 128, [None, None, None])
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_products_that_decide_a_branch_are_in_the_slice(backend: str) -> None:
     """Through the registers of D, which are read too, and through shared memory."""

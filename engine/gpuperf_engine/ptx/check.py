@@ -177,6 +177,8 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
             return ""
         return f"{name} must be {_wanted(type, form.wider)}, found {explain(shape)}"
     if kind == "sink":
+        if form.updated:
+            return f"{name} is read as well and cannot be discarded with '_'"
         if form.role == "destination" and (form.vector > 1 or form.pair or spelling.effect in _DISCARDABLE):
             return ""
         if form.role == "destination" and type is not None and spelling.row.name == "setp":

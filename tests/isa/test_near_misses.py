@@ -35,7 +35,7 @@ LAX = {
         r"\[r\d\b|^isspacep.* [rf]\d"
     ),
     "a result that is not there: '_' or a constant": re.compile(
-        r"^(match\.all|lop3|red)\S* .*\b_|^createpolicy\S* -?\d"
+        r"^istypep.* -?\d+;|^(match\.all|lop3|red)\S* .*\b_|^createpolicy\S* -?\d"
     ),
     "an instruction without its operation": re.compile(r"^testp\.f\d+ "),
     "no rounding between f16 and bf16, which the manual demands": re.compile(r"^cvt\.(b?f16)\.(?!\1)b?f16 "),
@@ -64,6 +64,9 @@ LAX = {
 }
 #: What ptxas refuses and we take.
 STRICT = {
+    "the index of an array of images in a register of f32": re.compile(
+        r"^(tex|tld4|su\w+)\S*\.a(1d|2d|cube)"
+    ),
     "a constant for tf32": re.compile(r"^cvt\S*\.tf32\S* r0, [\d.]"),
     "registers of f32 for tf32, which the manual has in b32": re.compile(r"^cvt\S*\.tf32\S* f\d"),
     "a constant instead of a predicate, which others but bfloat16 may have": re.compile(

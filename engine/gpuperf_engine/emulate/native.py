@@ -17,7 +17,7 @@ from .clusters import waits_for_cluster
 from .launch import LaunchPlan
 from .memory import Memory
 from .native_barrier import ArrivesInParts, is_loose
-from .native_codegen import Generated, call_target, generate
+from .native_codegen import Generated, generate
 from .native_jit import Library, compile_object, fingerprint, generation, improve, link, runtime_addresses
 from .native_launch import Launch
 from .observe import Observation
@@ -129,7 +129,7 @@ def _pack(generated: Generated, content: bytes) -> bytes:
 def _unpack(raw: bytes) -> tuple[Generated, bytes]:
     size = int.from_bytes(raw[:8], "little")
     head = json.loads(raw[8 : 8 + size])
-    head["needs"] = tuple(head["needs"])
+    head["needs"], head["returns"] = tuple(head["needs"]), tuple(head["returns"])
     slots = [{int(index): (offset, same) for index, (offset, same) in item.items()} for item in head["slots"]]
     constants = [{int(index): pattern for index, pattern in item.items()} for item in head["constants"]]
     head["slots"], head["constants"] = tuple(slots), tuple(constants)
@@ -145,18 +145,10 @@ def _stores_parts_of_words(program: Program) -> bool:
 
 
 def _too_rare(program: Program) -> str:
-    """Whether there is recursion, an indirect call among lanes that take turns, or a store that leaves out elements: in words,
-    with the place; else empty."""
+    """Whether there is recursion, or a store that leaves out elements: in words, with the place; else empty."""
     for site in program.sites:
         if left_out(site.instruction):
             return f"a store that leaves out elements ({site.instruction.span})"
-    split = any(item.may_split for item in program.uniformity)
-    for block in program.blocks:
-        terminator = block.terminator
-        if terminator is None:
-            continue
-        if block.kind == "call" and split and call_target(block).function is None:
-            return f"an indirect call among lanes that take turns ({terminator.span})"
     if program.recursive:
         function = program.functions[min(program.recursive)]
         return f"recursion in {function.name!r} ({function.span})"

@@ -58,6 +58,7 @@ class Generated:
     report: int
     system: int
     watch: int
+    returns: tuple[int, ...]
     slots: tuple[dict[int, tuple[int, bool]], ...]
     constants: tuple[dict[int, int], ...]
 
@@ -77,7 +78,8 @@ class Frame:
         self.clustered = clustered
         self.columns = columns_of(program) if threads else None
         self.writer = Writer()
-        self._places = 0
+        #: functions whose results are taken at places of their own, see ``return_place``
+        self.returns: list[int] = []
         self.joins = _joins(program)
         self.resumable: set[int] = {0}
         self.split = [item.may_split for item in program.uniformity]
@@ -92,10 +94,10 @@ class Frame:
         """Identity of a block's reconvergence point."""
         return EXIT_CODE + block.function if block.reconvergence == EXIT else block.reconvergence
 
-    def further_place(self) -> int:
-        """A place to continue that is no block's: the code of a label ``r…``."""
-        self._places += 1
-        return RETURN_CODE + len(self.program.blocks) + self._places
+    def return_place(self, number: int) -> int:
+        """A place to continue that is no block's: the code of a label ``r…``, behind a call through a pointer of a function."""
+        self.returns.append(number)
+        return RETURN_CODE + len(self.program.blocks) + len(self.returns) - 1
 
     def field(self, base: str, offset: int) -> str:
         """Pointer to a field."""
@@ -229,7 +231,7 @@ def generate(
     slots = frame.slots
     return text, Generated(
         needs, slots.bytes, slots.zero_start, slots.zero_bytes, slots.parameters_start, frame.stack_entries, slots.report,
-        slots.system, 1 if watching else 2, _slot_table(frame), _constant_table(frame),
+        slots.system, 1 if watching else 2, tuple(frame.returns), _slot_table(frame), _constant_table(frame),
     )  # fmt: skip
 
 

@@ -307,7 +307,8 @@ def _call(to: BlockWriter) -> None:
 
 
 def _call_each(to: BlockWriter, target: CallTarget, place: str) -> None:
-    """A call through a register: one function after the other, each for its lanes, each with a frame to take its results."""
+    """A call through a register: one function after the other, each for its lanes, each with a frame to take its results. They meet
+    where the call ends, which is their reconvergence point."""
     writer, frame = to.writer, to.frame
     program = frame.program
     assert target.register is not None
@@ -324,16 +325,16 @@ def _call_each(to: BlockWriter, target: CallTarget, place: str) -> None:
         _enter(to, number, masks[number])
         pass_arguments(to, target, number, masks[number])
     identity = writer.op("load i32, ptr %id")
-    frame.push(place, to.mask, identity, FRAME)
+    frame.push(place, to.mask, identity, REJOIN)
     codes = []
     for number in reversed(numbers):
-        code, entry = frame.further_place(), program.entries[number]
+        code, entry = frame.return_place(number), program.entries[number]
         codes.append((code, number))
         frame.resumable.update((code, entry))
         some, none = writer.label("some"), writer.label("none")
         writer.do(f"br i1 {writer.op(f'icmp eq i32 {masks[number]}, 0')}, label %{none}, label %{some}")
         writer.start(some)
-        frame.push(str(code), masks[number], identity, FRAME)
+        frame.push(str(code), masks[number], place, FRAME)
         frame.push(str(entry), masks[number], str(EXIT_CODE + number), SIDE)
         writer.do(f"br label %{none}")
         writer.start(none)

@@ -222,6 +222,9 @@ class NativeWarp:
     def _callee(self, place: int) -> int:
         from .native_codegen import call_target
 
+        further = place - RETURN_CODE - len(self.program.blocks)
+        if further >= 0:
+            return self.worker.launch.code.generated.returns[further]
         function = call_target(self.program.blocks[place - RETURN_CODE]).function
         return 0 if function is None else self.program.function_of[function.name]
 

@@ -20,7 +20,7 @@ from ..ptx.syntax import Instruction, Register, Variable
 from .classes_calls import parameter_step
 from .classes_exchange import Exchange, perform
 from .classes_operands import guard_of, reader
-from .lanes_operands import Prepare, address_of, address_operand, destinations, value_sources
+from .lanes_operands import Prepare, address_of, address_operand, destinations, value_sources, windows_as
 from .memory import Memory
 from .program import is_done_at_once
 
@@ -140,6 +140,7 @@ def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
     function, space = to.number, run.space
     reads_carry, writes_carry = spelling.reads_carry, spelling.writes_carry
     reads_rank = spelling.reads_rank
+    windows = windows_as(to, instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = run.predicated(instruction)
 
@@ -155,6 +156,7 @@ def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
                 values.append(
                     from_patterns(space, [0], _U32)
                 )  # launches with clusters are not counted in classes
+            values += [from_patterns(space, [int(item.data[0])], item.type) for item in windows]
             results = evaluate(spelling, values)
             for target, value in zip(targets, results):
                 if target is not None:

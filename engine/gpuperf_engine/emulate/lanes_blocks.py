@@ -22,7 +22,7 @@ from .lanes_exchange import Exchange
 from .lanes_images import ImageStep
 from .lanes_mbarrier import MbarrierStep, WaitStep
 from .lanes_memory import MemoryStep
-from .lanes_operands import Prepare, destinations, guard_of, integer, lane_value, sources
+from .lanes_operands import Prepare, destinations, guard_of, integer, lane_value, sources, windows_as
 from .lanes_stack import StackStep
 from .lanes_values import LaneValue
 from .launch import LaunchPlan
@@ -166,6 +166,7 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
     function = to.number
     reads_carry, writes_carry = spelling.reads_carry, spelling.writes_carry
     reads_rank = spelling.reads_rank
+    windows = windows_as(to, instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = to.program.predicated_of.get(instruction)
 
@@ -180,6 +181,7 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
             values.append(warp.read_carry(function))
         if reads_rank:
             values.append(integer(warp.cta.rank, _U32))
+        values += windows
         results = evaluate(spelling, values)
         for target, value in zip(targets, results):
             if target is not None:

@@ -34,7 +34,7 @@ from ..ptx.syntax import (
 from .lanes_special import read_special
 from .lanes_values import LaneValue, dtype_of
 from .launch import LaunchPlan
-from .program import Program
+from .program import Program, windows_of
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -55,6 +55,7 @@ __all__ = [
     "reader",
     "sources",
     "value_sources",
+    "windows_as",
 ]
 
 Lanes = npt.NDArray[Any]
@@ -228,6 +229,17 @@ def _addresses(to: Prepare, instruction: Instruction) -> list[Reader]:
         for form, operand in matched(instruction)
         if form.role == "address" and isinstance(operand, Address)
     ]
+
+
+def windows_as(to: Prepare, instruction: Instruction) -> list[LaneValue]:
+    """Addresses and sizes for rows that ask for windows."""
+    found: list[LaneValue] = []
+    for variable, size in windows_of(to.program, instruction):
+        start = (
+            to.plan.parameter_address if variable is None else to.plan.symbols[to.program.symbol_of[variable]]
+        )
+        found += [integer(int(start), _U64), integer(size, _U64)]
+    return found
 
 
 def destinations(instruction: Instruction) -> list[Destination]:

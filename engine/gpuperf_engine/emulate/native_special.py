@@ -14,7 +14,7 @@ from .program import RESERVED_SHARED, Program, reserved_offset, shared_unit
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
 
-__all__ = ["read_rank", "read_special", "shared_offset", "shared_window", "variable_address"]
+__all__ = ["read_rank", "read_special", "shared_offset", "shared_window", "variable_address", "window_start"]
 
 U32 = scalar_type("u32")
 U64 = scalar_type("u64")
@@ -88,6 +88,13 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
 def read_rank(to: BlockWriter) -> NativeValue:
     """``%cluster_ctarank``."""
     return _field(to, "%cta", Cta.RANK) if to.frame.clustered else to.constant(0, U32)
+
+
+def window_start(to: BlockWriter, variable: Variable | None) -> NativeValue:
+    """Where a variable in device memory, or the parameter buffer, begins."""
+    if variable is not None:
+        return variable_address(to, variable, 0)
+    return to.value(U64, _wide(to, Context.PARAM_ADDRESS), True)
 
 
 def _of_cluster(to: BlockWriter, name: str, axis: str) -> NativeValue:

@@ -2,7 +2,7 @@
 
 Generic and global addresses are the same numbers. Shared and local memory have windows of their own (manual: "Generic
 Addressing"). ``.const`` and kernel ``.param`` variables lie in global memory (manual, ``cvta``, ``ld``): their generic addresses are
-their addresses, and no address can be told to be in their space. Windows are a property of the virtual machine that PTX
+their addresses, told by those of the variables. Windows are a property of the virtual machine that PTX
 describes here, not of any real GPU.
 """
 

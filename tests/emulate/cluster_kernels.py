@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gpuperf_engine as ge
 
-HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
+HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
 SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 
 

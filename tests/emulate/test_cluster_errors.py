@@ -167,7 +167,6 @@ def test_a_spin_for_what_never_comes(device: ge.Device) -> None:
         (".reqnctapercluster 2, 2", (4, 3), None, "grid (4, 3, 1) is no multiple of cluster (2, 2, 1)", "whole"),
         (".explicitcluster", 4, None, "kernel 'k' must be launched with a cluster", "cluster=2 or cluster=(2, 1, 1)"),
         (".maxclusterrank 4", 8, 8, "cluster (8, 1, 1) has 8 blocks", "allows 4 blocks per cluster"),
-        (".blocksareclusters", 4, 2, "is .blocksareclusters without .reqntid and .reqnctapercluster", "needs both"),
         (".reqntid 32 .reqnctapercluster 2 .blocksareclusters", 2**31 - 1, None, "grid (in clusters, by .blocksareclusters).x is", ""),
     ],
 )  # fmt: skip

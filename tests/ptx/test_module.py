@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 import subprocess
 import sys
@@ -64,7 +65,7 @@ def test_parameters_have_offsets_and_attributes() -> None:
         .param .u64 .ptr q, .param .align 8 .b8 t[16])
         .maxntid 16, 8, 1 .reqntid 128 .minnctapersm 2 .maxnreg 64 .reqnctapercluster 2, 1, 1 .explicitcluster
         .pragma "nounroll"; { ret; }"""
-    kernel = parse(TOP + text)["k"]
+    kernel = parse(TOP.replace("sm_80", "sm_90") + text)["k"]
     assert [(param.name, param.offset, param.size) for param in kernel.params] == [
         ("c", 0, 1), ("d", 8, 8), ("s", 16, 10), ("p", 32, 8), ("q", 40, 8), ("t", 48, 16),
     ]  # fmt: skip
@@ -431,3 +432,36 @@ def test_comments_and_strings_are_blanked_however_many_there_are(filler: str) ->
     piece = 'add /* "; */ x // " /* \n"/*;//\\"" / "a" /**/;' + filler
     blanked = "add " + " " * 8 + " x " + " " * 8 + '\n"_______" / "_" ' + " " * 4 + ";" + filler
     assert Text(piece * 3, "k.ptx").code == blanked * 3
+
+
+@pytest.mark.parametrize(
+    ("version", "target", "header", "message"),
+    [
+        ("8.0", "sm_80", ".entry k() .reqnctapercluster 2", "'.reqnctapercluster' needs .version 7.8 and .target sm_90"),
+        ("8.0", "sm_80", ".entry k() .explicitcluster", "'.explicitcluster' needs .version 7.8 and .target sm_90"),
+        ("7.7", "sm_90", ".entry k() .maxclusterrank 2", "this module has 7.7 and sm_90"),
+        ("8.9", "sm_90", ".entry k() .reqntid 32 .reqnctapercluster 2 .blocksareclusters", "needs .version 9.0"),
+        ("8.0", "sm_90", ".entry k() .maxclusterrank 2 .reqnctapercluster 2", "both '.reqnctapercluster' and '.maxclusterrank'"),
+        ("8.0", "sm_90", ".func k() .reqnctapercluster 2", "only kernels"),
+        ("8.0", "sm_90", ".func k() .explicitcluster", "only kernels"),
+        ("9.0", "sm_90", ".entry k() .reqnctapercluster 2 .blocksareclusters", "needs '.reqntid' and '.reqnctapercluster'"),
+        ("9.0", "sm_90", ".entry k() .reqntid 32 .blocksareclusters", "needs '.reqntid' and '.reqnctapercluster'"),
+        ("8.0", "sm_90", ".entry k() .reqnctapercluster 2, 2, 2, 2", "1 to 3 positive numbers"),
+        ("8.0", "sm_90", ".entry k() .reqnctapercluster 32", ""),
+        ("9.0", "sm_90", ".entry k() .reqntid 32 .reqnctapercluster 2 .blocksareclusters", ""),
+        ("8.0", "sm_90", ".entry k() .explicitcluster .maxclusterrank 4", ""),
+    ],
+)  # fmt: skip
+def test_directives_of_clusters(version: str, target: str, header: str, message: str, tmp_path: Path) -> None:
+    """As ptxas has it, where there is one."""
+    text = f".version {version}\n.target {target}\n.address_size 64\n{header} {{ ret; }}\n"
+    if not message:
+        parse(text)
+    else:
+        with pytest.raises(EngineError) as caught:
+            parse(text)
+        assert message in str(caught.value)
+    if shutil.which("ptxas"):
+        (tmp_path / "k.ptx").write_text(text)
+        options = [f"-arch={target}", str(tmp_path / "k.ptx"), "-o", str(tmp_path / "k.cubin")]
+        assert (subprocess.run(["ptxas", *options], capture_output=True).returncode == 0) is not bool(message)

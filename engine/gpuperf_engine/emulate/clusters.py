@@ -81,12 +81,6 @@ def check_cluster(kernel: Function, grid: Dim3, cluster: object) -> tuple[Dim3, 
             else f"a cluster has at most {MOST_CTAS} blocks ({PORTABLE_CTAS} on every GPU)",
         )
     if ".blocksareclusters" in kernel.directives:
-        if required is None or kernel.reqntid is None:
-            raise LaunchError(
-                f"kernel {kernel.name!r} is .blocksareclusters without .reqntid and .reqnctapercluster",
-                span=kernel.span,
-                hint="that directive needs both",
-            )
         x, y, z = (count * one for count, one in zip(grid, shape))
         grid = dim3((x, y, z), "grid (in clusters, by .blocksareclusters)", MAX_GRID)
     if any(count % one for count, one in zip(grid, shape)):

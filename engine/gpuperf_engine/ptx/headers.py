@@ -5,7 +5,10 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import re
+
 from ..errors import PtxError, nearest
+from ..source import Span
 from . import raw
 from .declare import parameters
 from .syntax import Function, Module, Prototype
@@ -24,6 +27,13 @@ _NUMBERED = {
     ".maxclusterrank": (1, 1),
     ".abi_preserve": (1, 1),
     ".abi_preserve_control": (1, 1),
+}
+#: Directives of clusters: the version and target that they need. They stand on kernels.
+_CLUSTERS = {
+    ".reqnctapercluster": ((7, 8), 90),
+    ".explicitcluster": ((7, 8), 90),
+    ".maxclusterrank": ((7, 8), 90),
+    ".blocksareclusters": ((9, 0), 90),
 }
 _PLAIN = frozenset([".explicitcluster", ".noreturn", ".blocksareclusters"])
 _LINKAGE = frozenset([".visible", ".extern", ".weak"])
@@ -122,6 +132,8 @@ def _tune(
                 ):
                     position += 1
             continue
+        if word.text in _CLUSTERS:
+            _check_cluster(function, word.text, span)
         if word.text in _PLAIN:
             function.directives += (word.text,)
             continue
@@ -141,6 +153,40 @@ def _tune(
         if not least <= len(numbers) <= most or any(not 0 < number < 1 << 32 for number in numbers):
             raise PtxError(f"'{word.text}' takes {least} to {most} positive numbers", span=span)
         _apply(function, word.text, tuple(numbers))
+    _check_together(function)
+
+
+def _check_cluster(function: Function, word: str, span: Span) -> None:
+    """Raises ``PtxError`` where a directive of clusters must not stand."""
+    module = function.module
+    if not function.is_entry:
+        raise PtxError(
+            f"{quoted(word)} on function {quoted(function.name)}: only kernels (.entry) have it", span=span
+        )
+    version, target = _CLUSTERS[word]
+    number = re.search(r"\d+", module.target)
+    if module.version < version or int(number[0] if number else 0) < target:
+        raise PtxError(
+            f"{quoted(word)} needs .version {version[0]}.{version[1]} and .target sm_{target}, this module has "
+            f"{module.version[0]}.{module.version[1]} and {module.target}",
+            span=span,
+            hint="compile for a newer target",
+        )
+
+
+def _check_together(function: Function) -> None:
+    """Raises ``PtxError`` for directives of clusters that contradict each other or lack another."""
+    ranked = any(text.startswith(".maxclusterrank ") for text in function.directives)
+    if ranked and function.cluster is not None:
+        raise PtxError(
+            f"kernel {quoted(function.name)} has both '.reqnctapercluster' and '.maxclusterrank'",
+            span=function.span,
+        )
+    if ".blocksareclusters" in function.directives and not (function.cluster and function.reqntid):
+        raise PtxError(
+            f"'.blocksareclusters' of kernel {quoted(function.name)} needs '.reqntid' and '.reqnctapercluster'",
+            span=function.span,
+        )
 
 
 def _apply(function: Function, word: str, numbers: tuple[int, ...]) -> None:

@@ -89,6 +89,15 @@ class Gpuperf:
         return self.device.empty(shape, dtype, **_named(name))
 
     @_quiet
+    def tensor_map(self, array: Any, box: Sequence[int] | int, **options: Any) -> Any:
+        """A tensor map of a device array, for kernels that copy boxes of ``box`` elements (``cp.async.bulk.tensor``): pass it for the
+        ``const __grid_constant__ CUtensorMap`` parameter. Options as ``gpuperf_engine.TensorMap``: ``swizzle``, ``fill`` …"""
+        __tracebackhide__ = True
+        from gpuperf_engine import TensorMap
+
+        return TensorMap(array, box, **options)
+
+    @_quiet
     def memset(self, array: Any, value: Any) -> None:
         """Sets every element of a device array or view to ``value``."""
         __tracebackhide__ = True

@@ -155,6 +155,8 @@ class Recorder:
         properties = getattr(arg, "properties", None)
         if isinstance(properties, bytes):  # a texture or surface
             return f"image:{digest_bytes(properties)}:{self._argument(arg.array)}"
+        if type(arg).__name__ == "TensorMap":
+            return f"map:{digest_bytes(bytes(arg))}:{self._argument(arg.array)}"
         allocation = getattr(arg, "allocation", None)
         if allocation is not None:
             number = next(

@@ -77,7 +77,9 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
     ):
         # beside a sampler, ptxas wants one coordinate in braces, and derivatives always
         return "{" + _register(form, index) + "}"
-    if form.vector > 1 or (form.braces and spelling.effect in ("matrix", "tensor")):
+    # so ptxas does the coordinates and offsets of tensors
+    listed = form.name == "offsets" or (form.inside and spelling.effect in ("bulk_copy", "hint"))
+    if form.vector > 1 or listed or (form.braces and spelling.effect in ("matrix", "tensor")):
         return "{" + ", ".join(_register(form, (index + i) % 9) for i in range(form.vector)) + "}"
     return _register(form, index)
 

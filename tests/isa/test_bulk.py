@@ -374,7 +374,7 @@ def test_fill(backend: str) -> None:
 
 GLOBAL = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
 ERRORS = [
-    (f"{GLOBAL} [%r2], [%rd1], 24, [bar];", "24 bytes", "multiple of 16"),
+    (f"{GLOBAL} [%r2], [%rd1], %r3, [bar];", "24 bytes", "multiple of 16"),
     (f"{GLOBAL} [%r2], [%rd1+8], 32, [bar];", "misaligned", "16-byte load from"),
     (f"{GLOBAL} [%r2+8], [%rd1], 32, [bar];", "misaligned", "16-byte store to shared"),
     (f"{GLOBAL} [%r2], [%rd1], 2048, [bar];", "out-of-bounds", "16-byte load from"),
@@ -384,8 +384,8 @@ ERRORS = [
     ("cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r2], 4096;", "out-of-bounds", "16-byte store to"),
     ("cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r2+4096], 64;", "out-of-bounds", "16-byte load from shared"),
     (
-        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd2], [%r2], 8;",
-        "8 bytes",
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd2], [%r2], %r3;",
+        "24 bytes",
         "multiple of 16",
     ),
     (
@@ -406,7 +406,7 @@ def test_errors(wrong: str, message: str, more: str) -> None:
     texts = []
     for backend in BACKENDS:
         with pytest.raises((ge.MemoryFault, ge.TrapError)) as caught:
-            run(backend, f"{START}@!%p0 bra END;\n{wrong}\nEND: ret;", data(1024), 2048)
+            run(backend, f"{START}mov.u32 %r3, 24;\n@!%p0 bra END;\n{wrong}\nEND: ret;", data(1024), 2048)
         texts.append(str(caught.value))
         assert message in texts[-1]
         assert more in texts[-1]

@@ -36,15 +36,7 @@ miscellaneous: brkpt nanosleep pmevent trap setmaxnreg
 """
 INSTRUCTIONS = {name for line in MANUAL.strip().splitlines() for name in line.partition(":")[2].split()}
 #: Of the manual, but in no row.
-ABSENT = {
-    *(
-        "cp.async.bulk.tensor",
-        "cp.reduce.async.bulk.tensor",
-        "cp.async.bulk.prefetch.tensor",
-        "tensormap.replace",
-    ),
-    *("tensormap.cp_fenceproxy", "clusterlaunchcontrol.try_cancel", "clusterlaunchcontrol.query_cancel"),
-}
+ABSENT = {"clusterlaunchcontrol.try_cancel", "clusterlaunchcontrol.query_cancel"}
 
 
 def words(row: Row) -> list[set[str]]:

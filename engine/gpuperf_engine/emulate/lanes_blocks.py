@@ -24,6 +24,7 @@ from .lanes_mbarrier import MbarrierStep, WaitStep
 from .lanes_memory import MemoryStep
 from .lanes_operands import Prepare, destinations, guard_of, integer, lane_value, sources, windows_as
 from .lanes_stack import StackStep
+from .lanes_tensor import ReplaceStep, TensorStep
 from .lanes_values import LaneValue
 from .launch import LaunchPlan
 from .program import Program, is_done_at_once, tells_mbarrier
@@ -133,7 +134,12 @@ def refusal(
 def _make_step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step:
     effect = instruction.effect
     if effect == "bulk_copy":
-        return (BulkStep if "dst" in instruction.spelling.modifiers else FillStep)(to, instruction)
+        modifiers = instruction.spelling.modifiers
+        return (TensorStep if "dim" in modifiers else BulkStep if "dst" in modifiers else FillStep)(
+            to, instruction
+        )
+    if effect == "tensor_map":
+        return ReplaceStep(to, instruction)
     if effect in _MEMORY:
         if instruction.spelling.space == "param":
             return parameter_step(to, instruction)

@@ -24,11 +24,12 @@ from .lanes_operands import Prepare, every_lane, guard_of, lane_value, reader
 from .lanes_values import LaneValue, dtype_of
 from .memory import SHARED_WINDOW, WINDOW_BYTES
 from .observe import LINE_BYTES, SITE_COLUMNS
+from .program import is_done_once
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
 
-__all__ = ["BULK_PIECE", "BulkStep", "FillStep", "SignalStep"]
+__all__ = ["BULK_PIECE", "BulkStep", "FillStep", "SignalStep", "count", "spans"]
 
 Lanes = npt.NDArray[Any]
 _U16, _U32, _U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
@@ -38,7 +39,7 @@ _SECTOR = 32
 _WAVEFRONT = 128
 
 
-def _count(warp: LanesWarp, site: int, **amounts: int) -> None:
+def count(warp: LanesWarp, site: int, **amounts: int) -> None:
     if warp.counters.sites is not None:
         for name, amount in amounts.items():
             warp.counters.sites[site][SITE_COLUMNS.index(name)] += amount
@@ -73,6 +74,7 @@ class BulkStep:
         spelling = instruction.spelling
         self.instruction = instruction
         self.combines = has_meaning(spelling)
+        self.once = is_done_once(instruction)
         self.type = scalar_type(str(spelling.modifier("type"))) if self.combines else _U32
         spaces = {name: str(spelling.modifier(name)).split("::")[0] for name in ("dst", "src")}
         source, target = operands["a"], operands["d"]
@@ -95,10 +97,10 @@ class BulkStep:
             active = active & self.guard(warp)
             if self.predicated is not None:
                 warp.count_guard(self.predicated, active)
-        lanes = np.flatnonzero(active).tolist()
+        lanes = np.flatnonzero(active).tolist()[: 1 if self.once else None]
         if not lanes:
             return
-        _count(warp, self.site, requests=1)
+        count(warp, self.site, requests=1)
         sources, targets = every_lane(self.source.addresses(warp)), every_lane(self.target.addresses(warp))
         sizes = every_lane(self.read_size(warp))
         told = None if self.told is None else self.told.read(warp)
@@ -162,9 +164,9 @@ class BulkStep:
         place = source if self.source.space == "global" else target
         if "global" in (self.source.space, self.target.space) and not again:
             sectors, lines = spans(place, size, _SECTOR), spans(place, size, LINE_BYTES)
-            _count(warp, self.site, sectors=sectors, lines=lines)
+            count(warp, self.site, sectors=sectors, lines=lines)
         waves = -(-size // _WAVEFRONT)
-        _count(warp, self.site, lanes=0 if again else size // BULK_PIECE, wavefronts=waves, ideal=waves)
+        count(warp, self.site, lanes=0 if again else size // BULK_PIECE, wavefronts=waves, ideal=waves)
 
 
 class FillStep:
@@ -193,7 +195,7 @@ class FillStep:
         lanes = np.flatnonzero(active).tolist()
         if not lanes:
             return
-        _count(warp, self.site, requests=1)
+        count(warp, self.site, requests=1)
         addresses, sizes = every_lane(self.addresses(warp)), every_lane(self.read_size(warp))
         for lane in lanes:
             size, address = int(sizes[lane]), int(addresses[lane])
@@ -207,7 +209,7 @@ class FillStep:
                 start = int(part.offsets[0])
                 part.region.bytes[start : start + 8] = 0
             waves = -(-size // _WAVEFRONT)
-            _count(warp, self.site, lanes=size // 8, wavefronts=waves, ideal=waves)
+            count(warp, self.site, lanes=size // 8, wavefronts=waves, ideal=waves)
 
 
 class SignalStep:

@@ -23,6 +23,7 @@ from ..ptx.syntax import Function, Variable
 from .console import Console
 from .memory import Allocation
 from .program import Program
+from .tensor_maps import TensorMap
 
 __all__ = [
     "MAX_GRID",
@@ -309,7 +310,7 @@ def _bytes_of(param: Variable, argument: object, address_of: AddressOf) -> bytes
 
 
 def _aggregate(param: Variable, argument: object) -> bytes:
-    if isinstance(argument, (bytes, bytearray)):
+    if isinstance(argument, (bytes, bytearray, TensorMap)):
         raw = bytes(argument)
     elif isinstance(argument, (np.generic, np.ndarray)):
         raw = np.ascontiguousarray(argument).tobytes()

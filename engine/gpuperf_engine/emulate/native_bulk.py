@@ -11,11 +11,12 @@ from ..flow.operands import matched
 from ..isa.frame import evaluate, has_meaning
 from ..isa.mbarriers import Mbarrier
 from ..isa.types import scalar_type
-from ..ptx.syntax import Address, Instruction, Operand
+from ..ptx.syntax import Address, Instruction, Operand, Vector
 from .clusters import reaches_peers
 from .native_layout import SITE_BYTES, Bulk
 from .native_memory import SPACES, address_value, pointer_number
 from .native_values import LANES, NativeValue, scalar_ll
+from .program import is_done_once
 
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
@@ -25,7 +26,7 @@ __all__ = ["write_bulk", "write_signal"]
 U16, U32, U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
 _PIECE = 16
 #: where in %vals
-_TARGETS, _SIZES, _TOLD, _WORDS = 0, 8 * LANES, 16 * LANES, 24 * LANES
+_TARGETS, _SIZES, _TOLD, _WORDS, _COORDINATES = (8 * LANES * place for place in range(5))
 Arguments = list[tuple[str, str]]
 
 
@@ -39,7 +40,12 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
     if guard is not None:
         some = writer.op(f"zext i1 {writer.op(f'icmp ne i32 {mask}, 0')} to i64")
         frame.bump("%sites", site * SITE_BYTES, some)
+    if is_done_once(instruction):
+        mask = writer.op(f"and i32 {mask}, {writer.op(f'sub i32 0, {mask}')}")
     lanes = writer.op(f"zext i32 {mask} to i64")
+    if "t" in operands:
+        _tensor(to, instruction, operands, site, lanes)
+        return
     if "d" not in operands:
         _fill(to, instruction, operands, site, lanes)
         return
@@ -97,6 +103,46 @@ def _combine(to: BlockWriter, instruction: Instruction, arguments: Arguments) ->
     writer.do(f"br label %{head}")
     writer.start(done)
     writer.forget()
+
+
+def _tensor(
+    to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: str
+) -> None:
+    """``cp.async.bulk.tensor`` of boxes and rows; what else there is ``native`` leaves to the reference backend."""
+    frame, spelling = to.frame, instruction.spelling
+    where, words = operands["t"], frame.field("%vals", _WORDS)
+    assert isinstance(where, Address)
+    (vector,) = where.further
+    assert isinstance(vector, Vector)
+    for axis, item in enumerate(vector.elements):
+        _put(to, to.source(item, U32), frame.field("%vals", _COORDINATES + 4 * LANES * axis))
+    loads = spelling.modifier("src") == "global"
+    how = Bulk.FROM_GLOBAL if loads else Bulk.TO_GLOBAL
+    how |= Bulk.FOUR_ROWS * str(spelling.modifier("mode")).endswith("4")
+    _put(to, _address(to, where, "generic"), "%area")
+    places = frame.field("%vals", _TARGETS)
+    _put(to, _address(to, operands["d" if loads else "a"], "shared"), places)
+    told = "0"
+    if "m" in operands:
+        cell = frame.field("%vals", _TOLD)
+        _put(to, _address(to, operands["m"], "shared"), cell)
+        told = pointer_number(to, cell)
+    if "mask" in operands:
+        how |= Bulk.MULTICAST
+        _put(to, to.source(operands["mask"], U16), words)
+    to.writer.call(
+        "tensor_lanes",
+        "i64",
+        *_numbers(to, "%ctx", "%cta", "%st"),
+        ("i64", str(site)),
+        ("i64", lanes),
+        *_numbers(to, "%area", frame.field("%vals", _COORDINATES), places),
+        ("i64", told),
+        *_numbers(to, words),
+        ("i64", str(how)),
+        ("i64", str(spelling.modifier("dim")).rstrip("d")),
+    )
+    to.faulting = True
 
 
 def _fill(

@@ -31,6 +31,7 @@ _SCHEDULE = (
 )  # fmt: skip
 _MBARRIER = (
     "mbarrier_lanes", "mbarrier_wait", "others_can_run", "bulk_lanes", "reduce_begin", "reduce_next", "fill_lanes",
+    "tensor_lanes",
 )  # fmt: skip
 _MEMORY = (
     "cluster_cta", "matrix_words", "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
@@ -44,6 +45,7 @@ _FILES = (
     "native_runtime_count.py",
     "native_runtime_mbarrier.py",
     "native_runtime_bulk.py",
+    "native_runtime_tensor.py",
     "native_runtime_schedule.py",
     "native_runtime_cluster.py",
 )

@@ -9,6 +9,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from . import clusters
+from .tensor_maps import MAGIC
 
 __all__ = [
     "BARRIERS",
@@ -131,6 +132,8 @@ class Context:
     IMAGES = 472  # rows of textures and surfaces, ``isa.images.ROW_WORDS`` words each
     IMAGE_ROWS = 480
     NEAR = 488  # per site, for generic accesses: the function for those that go to shared memory whole; 0: there is none
+    FAULT_SIZE = 496  # bytes of a refused access, if they are not those of its site
+    MOVED = 504  # bytes of a tensor copy
     BYTES = 512
 
 
@@ -208,6 +211,10 @@ class Bulk:
     TO_GLOBAL = 2
     MULTICAST = 4
     MASKED = 8
+    FOUR_ROWS = 16
+    AGAIN = 32  # the same elements to a further CTA
+    #: the first eight bytes of a tensor map
+    MAGIC = MAGIC
     CURSOR = 6144
     #: or-ed to the number of a site where the fault is one of the mbarrier
     TELLS = 1 << 40

@@ -423,6 +423,7 @@ class NativeWarp:
         else:
             site = self.program.sites[number & ~Bulk.TELLS]
             instruction, kind, size = site.instruction, site.kind, site.bytes
+            size = worker.get(Context.FAULT_SIZE) or size
             if number & Bulk.TELLS:
                 kind, size = "store", 8
         if where >= len(_SPACES):

@@ -48,7 +48,9 @@ __all__ = [
     "Site",
     "build_program",
     "is_done_at_once",
+    "is_done_once",
     "is_order_free",
+    "is_rare_copy",
     "reserved_offset",
     "shared_unit",
     "tells_mbarrier",
@@ -337,6 +339,26 @@ def tells_mbarrier(instruction: Instruction) -> bool:
     return "mbarrier::complete_tx::bytes" in instruction.spelling.modifiers
 
 
+def is_done_once(instruction: Instruction) -> bool:
+    """Whether a bulk copy is one of the whole warp, not of each lane."""
+    return instruction.effect == "bulk_copy" and "sync" in instruction.opcode.split(".")
+
+
+def combines(instruction: Instruction) -> bool:
+    """Whether a bulk copy is a reduction."""
+    return has_meaning(instruction.spelling) or bool(instruction.spelling.modifier("op"))
+
+
+def is_rare_copy(instruction: Instruction) -> bool:
+    """Whether this is a tensor copy of another kind than boxes to and from shared memory, or changes a tensor map."""
+    modifiers = instruction.spelling.modifiers
+    return instruction.effect == "tensor_map" or (
+        instruction.effect == "bulk_copy"
+        and "dim" in modifiers
+        and ("op" in modifiers or str(modifiers.get("mode")).startswith("im2col"))
+    )
+
+
 def _site_space(instruction: Instruction) -> str:
     """The space of a site; of bulk copies global memory, if it is at one end."""
     if instruction.effect == "bulk_copy":
@@ -369,7 +391,7 @@ def _kind(instruction: Instruction) -> str:
     if instruction.effect == "bulk_copy":
         if instruction.spelling.modifier("src") == "global":
             return "load"
-        return "reduction" if has_meaning(instruction.spelling) else "store"
+        return "reduction" if combines(instruction) else "store"
     return MEMORY_EFFECTS[instruction.effect]
 
 
@@ -542,7 +564,7 @@ def _order_free(instruction: Instruction, program: Program) -> bool:
         )
     if instruction.system is not None:
         return not instruction.system.observes_heap
-    if instruction.effect == "bulk_copy" and has_meaning(instruction.spelling):
+    if instruction.effect == "bulk_copy" and combines(instruction):
         return instruction.spelling.modifier("dst") != "global"
     if instruction.effect not in ("atomic", "reduction"):
         return instruction.effect != "special"

@@ -255,6 +255,9 @@ class Dependence:
             scattered = instruction.spelling.moves is not None or form.space == "image"
             if scattered or (effect == "bulk_copy" and form.name != "m"):
                 origin = Origin(origin.bases, 1, 0)  # lines and texels lie at distances that are not known
+            if effect == "bulk_copy" and form.name == "t":
+                # the map, and what it describes
+                spaces, origin = frozenset(("global",)), Origin(frozenset((ANYWHERE,)), 1, 0)
             access = Access(spaces, origin, access_bytes(instruction))
             reads_it, writes_it = _directions(instruction, form.name)
             if reads_it:
@@ -360,6 +363,8 @@ def _directions(instruction: Instruction, name: str) -> tuple[bool, bool]:
         return effect == "load", effect == "store"
     if effect in ("mbarrier_wait", "texture"):
         return True, False
+    if effect == "bulk_copy" and name == "t":
+        return True, instruction.spelling.modifier("dst") == "global"
     if effect == "bulk_copy":
         return name != "d" or has_meaning(instruction.spelling), name != "a" or "d" not in {
             form.name for form in instruction.spelling.operands

@@ -120,6 +120,8 @@ def access_bytes(instruction: Instruction) -> int:
         return 16
     if instruction.effect == "bulk_copy":
         return 16 if "dst" in instruction.spelling.modifiers else 8
+    if instruction.effect == "tensor_map":
+        return 128
     moves = instruction.spelling.moves
     if moves is not None:
         return moves.bytes

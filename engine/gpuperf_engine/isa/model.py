@@ -50,6 +50,7 @@ EFFECTS: dict[str, str] = {
     "async_copy": "copies memory asynchronously (cp.async …)",
     "stack": "reads or moves the stack pointer of the function (alloca, stacksave, stackrestore)",
     "bulk_copy": "copies, combines or fills many bytes, perhaps telling an mbarrier (cp.async.bulk, st.bulk …)",
+    "tensor_map": "changes a tensor map (tensormap.replace)",
     "mbarrier": "changes an mbarrier object (mbarrier.init, arrive …), or waits for copies to do so",
     "mbarrier_wait": "asks whether a phase of an mbarrier object is complete; the warp may have to wait",
     "matrix": "matrix multiply or fragment movement of a whole warp (mma, wmma, ldmatrix …)",

@@ -229,7 +229,7 @@ def _length(vector: str, modifiers: Mapping[str, Modifier]) -> int:
         assert columns is not None
         return int(columns[1]) // int(vector.partition("/")[2])
     length, _, times = vector.partition("*")
-    return int(str(modifiers.get(length, length) or "1").lstrip("vx")) * int(times or 1)
+    return int(str(modifiers.get(length, length) or "1").lstrip("vx").rstrip("d")) * int(times or 1)
 
 
 def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spelling]:

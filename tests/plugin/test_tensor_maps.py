@@ -1,0 +1,53 @@
+"""Tensor maps in tests: made by the fixture, digested as inputs, predicted like any kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+KERNELS = Path(__file__).parents[1] / "cuda/kernels"
+TEST = """\
+import numpy as np
+
+def test_transpose(gpuperf):
+    x = gpuperf.array(np.arange(80 * 96, dtype=np.float32).reshape(80, 96))
+    out = gpuperf.zeros((96, 80), np.float32)
+    kernel = gpuperf.kernel("tensor.ptx", entry="transpose", targets=["h100-sxm"])
+    kernel[(3, 3), 128](gpuperf.tensor_map(x, (32, 32)), gpuperf.tensor_map(out, (32, 32)))
+    np.testing.assert_array_equal(out.numpy(), x.numpy().T)
+"""
+
+
+@pytest.fixture
+def real(project, monkeypatch):
+    monkeypatch.setattr("pytest_gpuperf._engine.NAME", "gpuperf_engine")
+    project.write("tensor.ptx", (KERNELS / "tensor.ptx").read_text(encoding="utf-8"))
+    project.write("test_k.py", TEST)
+    return project
+
+
+def test_a_gate_with_tensor_maps(real):
+    assert real.run("--gpuperf", "--gpuperf-update").ret == 0
+    stored = real.path.joinpath("baselines/test_k.yaml").read_text(encoding="utf-8")
+    assert "global_load_sectors: 960" in stored  # 80 · 96 · 4 bytes
+    assert real.run("--gpuperf").ret == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(x, (32, 32))", '(x, (32, 32), fill="nan")'),
+        ("np.arange(80 * 96,", "1 + np.arange(80 * 96,"),
+    ],
+)
+def test_maps_and_what_they_describe_are_inputs(real, old, new):
+    def inputs():
+        stored = real.path.joinpath("baselines/test_k.yaml").read_text(encoding="utf-8")
+        return next(line for line in stored.splitlines() if "inputs" in line)
+
+    assert real.run("--gpuperf", "--gpuperf-update").ret == 0
+    before = inputs()
+    real.write("test_k.py", TEST.replace(old, new))
+    assert real.run("--gpuperf", "--gpuperf-update").ret == 0
+    assert inputs() != before

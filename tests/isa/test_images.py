@@ -209,6 +209,45 @@ def test_formatted_stores_of_floats(backend: str) -> None:
         assert (kept[0].numpy().reshape(32, 2) == np.stack([x, -x], 1).astype(dtype)).all()
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
+def test_wide_accesses_of_narrow_texels(dtype: str, backend: str) -> None:
+    """Rows of 19 bytes or 7 halves begin anywhere; words and double words are read and written all the same."""
+    width = {"uint8": 19, "uint16": 11, "uint32": 6}[dtype]
+    size = np.dtype(dtype).itemsize
+    texels = np.random.default_rng(2).integers(0, 256, (8, width * size), dtype=np.uint8)
+    kept: list[Any] = []
+
+    def surface(device: ge.Device) -> Any:
+        kept[:] = [device.array(texels.view(dtype))]
+        return device.surface(kept[0])
+
+    body = "and.b32 r2, r8, 7; shr.u32 r3, r8, 3; shl.b32 r3, r3, 2; suld.b.2d.b32.zero r4, [l1, {r3, r2}];"
+    body += "shl.b32 r5, r3, 1; suld.b.2d.b64.zero l5, [l1, {r5, r2}]; suld.b.2d.v2.b16.zero {h1, h2}, [l1, {r3, r2}];"
+    body += "mov.b64 {r5, r6}, l5; mov.b32 r7, {h1, h2}; st.global.v4.b32 [l2], {r4, r5, r6, r7};"
+    found = run(backend, body, surface)
+    for thread in range(32):
+        row = texels[thread % 8].tobytes()
+        x = thread // 8 * 4
+
+        def read(at: int, count: int, row: bytes = row) -> int:
+            return int.from_bytes(row[at : at + count], "little") if at + count <= len(row) else 0
+
+        low, high = divmod(read(2 * x, 8), 1 << 32)[::-1]
+        assert found[thread].tolist() == [read(x, 4), low, high, read(x, 4)]
+    body = "and.b32 r2, r8, 7; shr.u32 r3, r8, 3; shl.b32 r3, r3, 3; mul.lo.u32 r4, r8, 0x01030507; mov.b64 l5, {r4, r8};"
+    body += (
+        "shr.u32 r5, r8, 3; setp.gt.u32 p2, r5, 1; @p2 bra END; sust.b.2d.b64.zero [l1, {r3, r2}], l5; END:"
+    )
+    run(backend, body, surface)
+    wanted = texels.copy()
+    for thread in range(16):
+        pair = (thread * 0x01030507 & 0xFFFFFFFF) | thread << 32
+        at = thread // 8 * 8
+        wanted[thread % 8, at : at + 8] = np.frombuffer(pair.to_bytes(8, "little"), np.uint8)
+    assert (kept[0].numpy().view(np.uint8).reshape(8, -1) == wanted).all()
+
+
 REDUCTIONS = [
     ("b", "add", "u32"), ("b", "add", "s32"), ("b", "add", "u64"), ("b", "min", "u32"), ("b", "min", "s32"), ("b", "max", "u64"),
     ("b", "max", "s64"), ("b", "and", "b32"), ("b", "or", "b32"), ("p", "min", "b32"), ("p", "add", "b32"), ("p", "or", "b32"),

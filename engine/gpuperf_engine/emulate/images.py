@@ -83,9 +83,9 @@ def _base_row(array: DeviceArray, channels: object, *, layered: bool) -> NDArray
             hint="accepted: (layers,) height, width (, channels) if layered; else (depth, height,) width (, channels)",
         )
     depth, height, width = (1,) * (3 - len(extent)) + extent
-    if max(shape) >= 1 << 27:
-        raise LaunchError(f"an image of shape {shape}", hint="an axis has less than 2^27 texels")
     texel = size * channels
+    if texel * width >= 1 << 31 or max(height, depth, layers) >= 1 << 31:
+        raise LaunchError(f"an image of shape {shape}", hint="a row has less than 2^31 bytes")
     plane = texel * width * height
     values = {
         "base_low": array.address & 0xFFFFFFFF,

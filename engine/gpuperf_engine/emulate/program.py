@@ -204,6 +204,7 @@ class Program:
 def build_program(kernel: Function) -> Program:
     """Lay out a kernel for running. Raises ``PtxError`` for variables that are declared but defined nowhere."""
     functions = _reachable(kernel)
+    _size_open_parameters(functions)
     number_of = {function.name: number for number, function in enumerate(functions)}
     blocks: list[BasicBlock] = []
     entries: list[int] = []
@@ -296,12 +297,32 @@ def callees(target: CallTarget, functions: tuple[Function, ...], number_of: dict
     return [number_of[name] for name in names if name in number_of]
 
 
+def _size_open_parameters(functions: tuple[Function, ...]) -> None:
+    """A parameter of open size (``.param .b8 rest[]``) has room for the largest argument that a call passes for it."""
+    open_ones = [item for item in functions if any(formal.dims[:1] == (None,) for formal in item.params)]
+    if not open_ones:
+        return
+    for function in functions:
+        for instruction in function.instructions:
+            target = instruction.call
+            for callee in open_ones if target is not None else ():
+                if target.function in (None, callee) and len(callee.params) == len(target.arguments):
+                    for formal, given in zip(callee.params, target.arguments):
+                        if formal.dims[:1] == (None,) and isinstance(given, Variable):
+                            formal.size = max(formal.size, given.size)
+
+
 def _fits(function: Function, target: CallTarget) -> bool:
     prototype = target.prototype
     if prototype is None:
         return len(function.params) == len(target.arguments) and len(function.returns) == len(target.returns)
-    wanted = [[item.size for item in group] for group in (prototype.params, prototype.returns)]
-    return wanted == [[item.size for item in group] for group in (function.params, function.returns)]
+    wanted = [[_fixed_size(item) for item in group] for group in (prototype.params, prototype.returns)]
+    return wanted == [[_fixed_size(item) for item in group] for group in (function.params, function.returns)]
+
+
+def _fixed_size(formal: Variable) -> int | None:
+    """``None`` for parameters of open size."""
+    return None if formal.dims[:1] == (None,) else formal.size
 
 
 def _recursive(functions: tuple[Function, ...], number_of: dict[str, int]) -> frozenset[int]:

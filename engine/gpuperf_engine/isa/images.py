@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from .types import ScalarType, scalar_type
-from .words import Value, maximum, minimum, select
+from .words import Value, maximum, minimum, select, split
 
 __all__ = [
     "ADDRESS_MODES",
@@ -323,11 +323,13 @@ def _locate(
     steps = (unit.convert(U64), image.field("row").convert(U64), image.field("slice"))
     for number, (x, limit, step) in enumerate(zip(given, limits, steps)):
         if number == 0:
-            image.refuse(limit.compare("lt", 0) & image.is_("object", SURFACE))
+            fits = limit.compare("ge", 0)
             if samples:
                 limit = image.field("width").bits(S32) - 1
             else:
-                image.refuse(((x.bits(U32) & (size - 1)).compare("ne", 0)) & image.is_("object", SURFACE))
+                fits = fits & (x.bits(U32) & (size - 1)).compare("eq", 0)
+            image.refuse(~fits & image.is_("object", SURFACE))
+            inside = inside & fits
         if mode == "clamp":
             x = maximum(minimum(x, limit), 0)
         else:
@@ -342,6 +344,28 @@ def _size(image: Image, count: int) -> Value:
     return image.field("width").constant(count, U32)
 
 
+def _word(image: Image, address: Value, inside: Value) -> Value:
+    """Four bytes at any address: rows of narrow texels begin anywhere."""
+    shift = (address.convert(U32) & 3) << 3
+    low = image.load(address & ~3, inside).bits(U32)
+    high = image.load((address & ~3) + 4, inside & shift.compare("ne", 0)).bits(U32)
+    return (low >> shift) | (high << (shift.constant(32, U32) - shift))
+
+
+def _put(image: Image, address: Value, value: Value, inside: Value) -> None:
+    """The bytes of a value to an address that is a multiple of the size of a channel only."""
+    raw = value.bits(scalar_type(f"b{value.type.bits}"))
+    for width in (8, 16, 32):
+        # texels are whole channels: smaller pieces than one are stored as they are
+        whole = width == 32 or value.type.bits == width
+        chosen = image.field("bits").compare("ge" if whole else "eq", width)
+        pieces = (raw,) if value.type.bits <= width else split(raw, value.type.bits // width)
+        for place, piece in enumerate(pieces):
+            image.store(address + place * width // 8, piece, inside & chosen)
+        if whole:
+            return
+
+
 def read_surface(
     image: Image, operands: Sequence[Value], geometry: str, dtype: ScalarType, count: int, mode: str
 ) -> tuple[Value, ...]:
@@ -352,15 +376,12 @@ def read_surface(
     found: list[Value] = []
     for place in range(count):
         at = address + place * dtype.bytes
-        word = image.load(at & ~3, inside).bits(U32)
+        word = _word(image, at, inside)
         if dtype.bytes == 8:
-            high = image.load(at + 4, inside).bits(U32).convert(U64)
+            high = _word(image, at + 4, inside).convert(U64)
             found.append((word.convert(U64) | (high << 32)).bits(dtype))
-        elif dtype.bytes == 4:
-            found.append(word.bits(dtype))
         else:
-            narrow = scalar_type(f"u{dtype.bits}")
-            found.append((word >> ((at.convert(U32) & 3) << 3)).convert(narrow).bits(dtype))
+            found.append(word.convert(scalar_type(f"u{dtype.bits}")).bits(dtype))
     return tuple(found)
 
 
@@ -372,7 +393,7 @@ def write_surface(
         image, operands, geometry, _size(image, ctype.bytes * count), mode, samples=False
     )
     for place, value in enumerate(operands[len(operands) - count :]):
-        image.store(address + place * ctype.bytes, value.bits(scalar_type(f"b{ctype.bits}")), inside)
+        _put(image, address + place * ctype.bytes, value, inside)
 
 
 def write_samples(image: Image, operands: Sequence[Value], geometry: str, count: int, mode: str) -> None:
@@ -409,8 +430,12 @@ def reduce_surface(
     value = operands[-1]
     size = _size(image, ctype.bytes)
     address, inside = _locate(image, operands, geometry, size, mode, samples=samples)
+    fits = (address.convert(U32) & (ctype.bytes - 1)).compare("eq", 0)
     if samples:
-        image.refuse(inside & image.field("texel").compare("ne", ctype.bytes))
+        fits = fits & image.field("texel").compare("eq", ctype.bytes)
+    image.refuse(inside & ~fits)
+    inside = inside & fits
+    if samples:
         signed = image.is_("kind", SIGNED)
         image.change(address, value.bits(scalar_type(f"s{ctype.bits}")), op, inside & signed)
         image.change(address, value.bits(scalar_type(f"u{ctype.bits}")), op, inside & ~signed)

@@ -204,6 +204,21 @@ def small_kernels() -> list[str]:
     return lines
 
 
+def strides() -> list[str]:
+    """Cycles of L1 for strided loads."""
+    from tests.timing import strides as source
+
+    lines = [*TABLE]
+    rows = list(source.measured())
+    for gpu, machine in source.MACHINES.items():
+        for label, chosen in source.GROUPS.items():
+            some = [row for row in rows if row.gpu == gpu and chosen(row)]
+            if some:
+                points = [Point("", row.cycles, source.predicted(row)) for row in some]
+                lines.append(_row(f"`{machine}`, {label}", score(points)))
+    return lines
+
+
 def render() -> str:
     """The page."""
     from benchmarks.measurements import documents
@@ -226,6 +241,10 @@ def render() -> str:
         SMALL,
         "",
         *small_kernels(),
+        "",
+        STRIDES,
+        "",
+        *strides(),
         "",
         UNKNOWN,
     ]
@@ -260,6 +279,13 @@ largest arrays of the H200 (sustained rate). When these measurements were first 
 and no warm caches, its launch overhead held the time of a small kernel too, and latency and bandwidth did not lengthen each other: the
 mean error of the same rows was 37, 36 and 18 % on the A100, 58, 96 and 2 % on the A40, 31, 28 and 19 % on the H200, 154, 190 and 5 %
 on the L40."""
+
+STRIDES = """Cycles of an SM per load of a warp from L1, lanes a number of elements of 4 and 8 bytes apart, published by
+RRZE-HPC/gpu-benches (`gpu-strides`, commit 1038c5d). This is a fault of the model that stands: it lets a load cost L1 its sectors. The
+measurements say the bytes asked for, the lanes that meet in one of 32 banks, and a quarter of the lines, whichever is most. For small
+powers of two that comes to the same where L1 gives 128 bytes a clock; lanes 16 or 32 words apart take up to 4 times longer than
+predicted, odd strides up to 2.7 times shorter, and on GA10x both are seen as half as wide as they are. To mend it, bank conflicts of
+global loads have to be counted. Loads that miss L1 wait for L2 instead, which takes sectors."""
 
 UNKNOWN = """Nothing here is compute-bound, bound by shared memory, divergent or full of atomics: what predictions of such kernels are
 worth in absolute terms is unknown."""

@@ -27,7 +27,7 @@ PER_KERNEL = 40
 BASE_VERSION: Version = (7, 8)
 BASE_TARGET = 75
 #: what gives addresses, which depend on where things lie, or words whose bits the manual does not define
-OPAQUE = ("cvta", "mapa", "getctarank", "createpolicy", "mbarrier")
+OPAQUE = ("cvta", "isspacep", "mapa", "getctarank", "createpolicy", "mbarrier")
 #: parts of opcodes of matrix products with operands that random words cannot be: positions in a sparse matrix, scales
 NOT_RANDOM = ("sp", "block_scale")
 #: bytes behind the address of an atomic

@@ -262,3 +262,17 @@ def test_a_dynamic_array_and_a_function(device: ge.Device) -> None:
         assert (rows[:, 0] == 100 * (1 - rank) + np.arange(40)).all()
         assert (rows[:, 1] == 1 - rank).all()
         assert (rows[:, 2] == (rank << 24) + 112).all()
+
+
+def test_memory_that_the_system_keeps_is_the_own(device: ge.Device) -> None:
+    """Cooperative groups find it by %reserved_smem_offset_…, and make a generic address of that."""
+    body = (
+        "mov.u32 %r1, %reserved_smem_offset_1; cvt.u64.u32 %rd1, %r1; cvta.shared.u64 %rd1, %rd1; mov.u32 %r2, %ctaid.x;"
+        f"st.u32 [%rd1], %r2; {SYNC} ld.u32 %r3, [%rd1]; getctarank.u64 %r4, %rd1; isspacep.shared %p1, %rd1; selp.u32 %r5, 1, 0, %p1;"
+        + SYNC
+        + put("%r3", "%r4", "%r5")
+    )
+    out = device.zeros((4, 32, 3), np.uint32)
+    device.launch(kernel(body), 4, 32, [out], cluster=2)
+    for cta, rows in enumerate(out.numpy()):
+        assert (rows == [cta, cta % 2, 1]).all()

@@ -70,7 +70,10 @@ def read_special(
         half = _u32(np.array([address >> 32 if name == "envreg1" else address & 0xFFFFFFFF]))
         return lambda warp: half
     if name.startswith("reserved_smem_offset"):
-        place = _u32(np.array([reserved_offset(program, name)]))
+        offset = reserved_offset(program, name)
+        place = _u32(np.array([offset]))
+        if plan.cluster_ctas > 1:  # an address like those of variables
+            return lambda warp: _u32(np.array([warp.cta.window + offset]))
         return lambda warp: place
     constant = _constant(name, axis, program, plan)
     if constant is None:

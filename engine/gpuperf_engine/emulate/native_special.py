@@ -75,7 +75,12 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
     if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
         return _clock(to, name)
     if name.startswith("reserved_smem_offset"):
-        return to.constant(reserved_offset(frame.program, name), U32)
+        place = to.constant(reserved_offset(frame.program, name), U32)
+        if not frame.clustered:
+            return place
+        moved = shared_window(to) + place  # an address like those of variables
+        assert isinstance(moved, NativeValue)
+        return moved
     if name in ("envreg1", "envreg2") and frame.program.grid_workspace is not None:
         address = variable_address(to, frame.program.grid_workspace, 0).scalar()
         half = address if name == "envreg2" else writer.op(f"lshr i64 {address}, 32")

@@ -20,6 +20,7 @@ KERNELS = [
     pytest.param(
         "hgemm_specialised", "warpgroup_gemm", (128, 128), 384, 98304, marks=HOPPER, id="hgemm_specialised"
     ),
+    pytest.param("hgemm_tma", "warpgroup_gemm_tma", (128, 128), 384, 98304, marks=HOPPER, id="hgemm_tma"),
 ]
 
 
@@ -33,6 +34,8 @@ def test_product(gpuperf, entry, file, tile, threads, shared):
     c = gpuperf.empty((m, n), np.int32 if entry == "igemm_mma" else np.float32)
 
     gemm = gpuperf.kernel(f"kernels/{file}.ptx", entry=entry)
+    if entry == "hgemm_tma":  # boxes of 128 rows with 64 elements of k, 128 bytes
+        a, b = (gpuperf.tensor_map(item, (128, 64), swizzle="128B") for item in (a, b))
     gemm[(n // tile[1], m // tile[0]), threads, shared](np.int32(n), np.int32(k), a, b, c)
 
     np.testing.assert_array_equal(c.numpy(), host_a @ host_b.T)

@@ -13,6 +13,8 @@ import pytest
 from cases import BENCH, CASES, SMALL, Case, Launch, Program, execute
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+#: launched with tensor maps, which the catalogue does not describe: see test_tensor_maps.py
+WITH_MAPS = {"hgemm_tma"}
 FILES = sorted(EXAMPLES.rglob("*.ptx"))
 
 
@@ -26,6 +28,7 @@ def test_every_entry_of_every_file_has_a_small_case():
         (path, entry)
         for path in FILES
         for entry in re.findall(r"^\.visible \.entry (\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if entry not in WITH_MAPS
     }
     launched = {(case.ptx, launch.entry) for case in SMALL for launch in case.program().launches}
     assert len(entries) > 30

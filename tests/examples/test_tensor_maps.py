@@ -1,0 +1,44 @@
+"""The warp-specialised product whose tiles the tensor memory accelerator brings: both backends, every demand, against NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+
+PTX = Path(__file__).resolve().parents[2] / "examples" / "kernels" / "warpgroup_gemm_tma.ptx"
+
+
+def launch(backend: str, m: int, n: int, k: int, demand: str) -> tuple[ge.Profile, bool]:
+    """The profile, and whether the product is right."""
+    rng = np.random.default_rng(31)
+    host = [rng.integers(-8, 9, shape).astype(np.float16) for shape in ((m, k), (n, k))]
+    device = ge.Device(backend=backend)
+    a, b = (device.array(item) for item in host)
+    c = device.zeros((m, n), np.float32)
+    maps = [ge.TensorMap(item, (128, 64), swizzle="128B") for item in (a, b)]
+    kernel = ge.parse(PTX.read_text(encoding="utf-8"), path=PTX.name)["hgemm_tma"]
+    args = [np.int32(n), np.int32(k), *maps, c]
+    profile = device.launch(kernel, (n // 128, m // 128), 384, args, shared_bytes=98304, demand=demand)
+    right = demand == "values" and np.array_equal(
+        c.numpy(), host[0].astype(np.float32) @ host[1].astype(np.float32).T
+    )
+    return profile, right
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(128, 128, 64), (128, 256, 320)])
+def test_backends_and_demands_agree(m: int, n: int, k: int) -> None:
+    profiles = [launch(backend, m, n, k, "values") for backend in ("native", "lanes")]
+    assert all(right for _, right in profiles)
+    assert profiles[0][0].to_dict() == profiles[1][0].to_dict()
+    for demand in ("addresses", "control"):
+        other, _ = launch("native", m, n, k, demand)
+        assert other.thread_instructions == profiles[0][0].thread_instructions
+        assert other.opcodes == profiles[0][0].opcodes
+        assert other.branches == profiles[0][0].branches
+    # each block of 128 x 128 results: two warpgroups, 8 warps, 4 products of depth 16 for each 64 of k
+    product = "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16"
+    assert profiles[0][0].warp_opcodes[product] == (m // 128) * (n // 128) * 8 * 4 * (k // 64)

@@ -305,7 +305,9 @@ def _size_open_parameters(functions: tuple[Function, ...]) -> None:
     for function in functions:
         for instruction in function.instructions:
             target = instruction.call
-            for callee in open_ones if target is not None else ():
+            if target is None:
+                continue
+            for callee in open_ones:
                 if target.function in (None, callee) and len(callee.params) == len(target.arguments):
                     for formal, given in zip(callee.params, target.arguments):
                         if formal.dims[:1] == (None,) and isinstance(given, Variable):

@@ -217,6 +217,22 @@ def test_boxes(case: Any, backend: str) -> None:
     assert profile.memory.shared_store_wavefronts >= size // 128
 
 
+def test_an_axis_may_have_no_stride(backend: str) -> None:
+    """As CUTLASS describes batches of one: all of the axis is in the same place."""
+    array = np.arange(20 * 24, dtype=np.uint16).reshape(20, 24)
+    wanted = expected_load(
+        np.broadcast_to(array, (3, 20, 24)), (8, 4, 2), (1, 3, 1), (1, 1, 1), "none", bytes(2), 0
+    )
+    _, found, _ = run(
+        backend,
+        load("3d.shared::cluster.global.tile", (1, 3, 1), 2 * 4 * 8 * 2),
+        array,
+        np.zeros(SHARED, np.uint8),
+        lambda tensor: ge.TensorMap(tensor, (2, 4, 8), shape=(3, 20, 24), strides=(0, 48, 2)),
+    )
+    assert (found == wanted).all()
+
+
 def test_both_backends_count_alike() -> None:
     for case in CASES:
         dtype, shape, box, start, options = case

@@ -342,7 +342,7 @@ def _tensor(
             steps.append(packed)
         inner = width
     else:
-        inner, *steps = _whole(strides, rank, "strides", 1, (1 << 40) - 1)[::-1]
+        inner, *steps = _whole(strides, rank, "strides", 0, (1 << 40) - 1)[::-1]
     if inner != width:
         raise LaunchError(
             f"TensorMap: a stride of {inner:,} bytes along the last axis",

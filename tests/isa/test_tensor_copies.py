@@ -197,7 +197,7 @@ def test_boxes(case: Any, backend: str) -> None:
     dtype, shape, box, start, options = case
     rng = np.random.default_rng(5)
     array = rng.integers(0, 100, shape).astype(dtype)
-    steps = tuple(options.get("element_strides", (1,) * len(shape)))
+    steps = (*options.get("element_strides", (1,) * len(shape))[:-1], 1)
     width = array.itemsize
     padding = (
         {2: b"\xff\x7f", 4: b"\xff\xff\xff\x7f", 8: b"\xff" * 7 + b"\x7f"}[width]
@@ -238,7 +238,12 @@ def test_both_backends_count_alike() -> None:
         dtype, shape, box, start, options = case
         array = np.zeros(shape, dtype)
         size = array.itemsize * int(
-            np.prod([-(-a // b) for a, b in zip(box, options.get("element_strides", (1,) * len(shape)))])
+            np.prod(
+                [
+                    -(-a // b)
+                    for a, b in zip(box, (*options.get("element_strides", (1,) * 5)[: len(box) - 1], 1))
+                ]
+            )
         )
         text = load(f"{len(shape)}d.shared::cluster.global", start, size)
         make = partial(ge.TensorMap, box=box, **options)
@@ -496,3 +501,47 @@ def test_errors(number: int) -> None:
         assert message in texts[-1]
         assert "thread (0, 0, 0) of block (0, 0, 0)" in texts[-1]
     assert texts[0] == texts[1]
+
+
+def drawn(seed: int) -> Any:
+    """A tensor, its strides, and a copy: dtype, shape, strides, box, start (innermost first), options."""
+    rng = np.random.default_rng([17, seed])
+    dtype = [np.uint8, np.uint16, np.int32, np.float32, np.float64, np.float16][rng.integers(6)]
+    width = np.dtype(dtype).itemsize
+    rank = int(rng.integers(1, 6))
+    piece = 16 // width
+    swizzle = str(rng.choice(["none", "32B", "64B", "128B"]))
+    most = {"none": 4, "32B": 2, "64B": 4, "128B": 8}[swizzle]
+    inner = piece * int(rng.integers(1, most + 1))
+    shape, box, room = [int(rng.integers(1, 3 * inner))], [inner], 512 // (inner * width)
+    for _ in range(rank - 1):
+        shape.append(int(rng.integers(1, 9)))
+        box.append(int(rng.integers(1, max(2, min(6, room + 1)))))
+        room //= box[-1]
+    steps = [int(rng.integers(1, 4)) if rng.random() < 0.3 else 1 for _ in box]
+    start = [int(rng.integers(-size, 2 * size)) // 2 for size in shape]
+    pitch, strides = -(-shape[0] * width // 16) * 16, [width]
+    for size in shape[1:]:
+        strides.append(pitch)
+        pitch = (size + int(rng.integers(0, 2))) * pitch
+    options: dict[str, Any] = {"swizzle": swizzle, "element_strides": tuple(steps[::-1])}
+    if np.dtype(dtype).kind == "f" and rng.random() < 0.5:
+        options["fill"] = "nan"
+    return dtype, tuple(shape[::-1]), tuple(strides[::-1]), pitch, tuple(box[::-1]), tuple(start), options
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_drawn_boxes(seed: int, backend: str) -> None:
+    dtype, shape, strides, size, box, start, options = drawn(seed)
+    memory = np.random.default_rng(seed).integers(0, 256, size).astype(np.uint8)
+    array = np.lib.stride_tricks.as_strided(memory.view(dtype), shape, strides)
+    steps = (*options["element_strides"][:-1], 1)
+    width = np.dtype(dtype).itemsize
+    padding = {2: b"\xff\x7f", 4: b"\xff\xff\xff\x7f", 8: b"\xff" * 7 + b"\x7f"}.get(width, b"\x00")
+    padding = padding if "fill" in options else bytes(width)
+    wanted = expected_load(array, box[::-1], start, steps[::-1], options["swizzle"], padding, 2048)
+    moves = width * int(np.prod([-(-length // step) for length, step in zip(box, steps)]))
+    text = load(f"{len(shape)}d.shared::cluster.global.tile", start, moves, offset=2048)
+    make = partial(ge.TensorMap, box=box, shape=shape, strides=strides, dtype=dtype, **options)
+    _, found, _ = run(backend, text, memory, np.zeros(SHARED, np.uint8), make)
+    assert (found == wanted).all()

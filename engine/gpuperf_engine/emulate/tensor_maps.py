@@ -105,7 +105,7 @@ class Layout:
             return replace(self, atom=value)
         if field == "fill_mode":
             return replace(self, fill=value)
-        if field == "interleave_layout":
+        if field == "interleave_layout" or (field == "element_stride" and ordinal == 0):
             return self
         name = {
             "box_dim": "box",
@@ -212,11 +212,11 @@ class TensorMap:
     """A tensor map, to be passed for a ``const __grid_constant__ CUtensorMap`` parameter, or copied to device memory as
     ``bytes(map)``.
 
-    ``array`` is a device array, or an address with ``shape`` and ``dtype``. Axes are in NumPy's order, the last one innermost:
-    ``box`` gives the elements of a copy along each, ``strides`` (bytes) is for tensors that are not packed, ``element_strides``
-    takes every n-th element. ``swizzle`` is ``none``, ``32B``, ``64B`` or ``128B``, with ``atomicity`` ``16B``, ``32B`` or ``64B``;
-    ``fill`` of what lies outside ``zero`` or ``nan``. Raises ``LaunchError`` for what the driver refuses (CUDA driver API,
-    ``cuTensorMapEncodeTiled``).
+    ``array`` is a device array, or an address with ``shape`` and ``dtype``. Axes are in NumPy's order, the last one
+    innermost: ``box`` gives the elements of a copy along each, ``strides`` (bytes) is for tensors that are not packed,
+    ``element_strides`` takes every n-th element along all axes but the last (there the driver ignores it). ``swizzle`` is
+    ``none``, ``32B``, ``64B`` or ``128B``, with ``atomicity`` ``16B``, ``32B`` or ``64B``; ``fill`` of what lies outside
+    ``zero`` or ``nan``. Raises ``LaunchError`` for what the driver refuses (CUDA driver API, ``cuTensorMapEncodeTiled``).
     """
 
     layout: Layout
@@ -354,11 +354,10 @@ def _tensor(
                 f"TensorMap: a stride of {step:,} bytes",
                 hint="strides of all axes but the last are multiples of 16, less than 2^40; pad the rows, or give strides=",
             )
-    every = (
-        _whole(element_strides, rank, "element_strides", 1, 8)[::-1]
-        if element_strides is not None
-        else (1,) * rank
-    )
+    every: Sequence[int] = (1,) * rank
+    if element_strides is not None:
+        # as in the driver, that of the innermost axis counts only for interleaved layouts
+        every = (1, *_whole(element_strides, rank, "element_strides", 1, 8)[-2::-1])
     if isinstance(array, DeviceArray):
         last = address + width * sizes[0] + sum((size - 1) * step for size, step in zip(sizes[1:], steps))
         if last > array.allocation.end:

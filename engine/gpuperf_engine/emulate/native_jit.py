@@ -21,7 +21,8 @@ from .native_images import IMAGE_PREFIX, image_function
 from .native_matrix import PREFIX, matrix_function
 from .native_script_vectors import vector_words
 from .native_vectors import vector_function
-from .native_warpgroup import WARPGROUP_PREFIX, warpgroup_function
+from .native_warpgroup_function import PREFIX as WARPGROUP_PREFIX
+from .native_warpgroup_function import warpgroup_function
 
 __all__ = ["Host", "Library", "compile_object", "host", "link", "prepare", "runtime_addresses"]
 

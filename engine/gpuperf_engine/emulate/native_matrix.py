@@ -69,12 +69,12 @@ def matrix_function(name: str) -> str:
 
 def internal_functions(writer: Writer) -> list[str]:
     """What a function needs of others: declarations, and the vector functions that it calls."""
-    inner = [text for need in writer.needs if not need.startswith("llvm.") for text in _internal(need)]
+    inner = [text for need in writer.needs if not need.startswith("llvm.") for text in internal(need)]
     declared = [line for need, line in writer.needs.items() if need.startswith("llvm.")]
     return [*dict.fromkeys([*declared, *inner])]
 
 
-def _internal(name: str) -> list[str]:
+def internal(name: str) -> list[str]:
     """A vector function as part of another module: declarations, and the definition as one text."""
     lines = vector_function(name).splitlines()
     start = next(place for place, line in enumerate(lines) if line.startswith("define "))

@@ -36,7 +36,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -102,7 +102,7 @@ class CudaError(Exception):
 
 
 class Hung(Exception):
-    """A launch that did not end in ``PATIENCE`` seconds."""
+    """A launch that did not end in ``PATIENCE`` seconds, or a device that cannot be used again: only a new process can go on."""
 
 
 class Driver:
@@ -131,12 +131,16 @@ class Driver:
             self.events.append(event)
 
     def recover(self) -> None:
-        """Where an error has spoilt the context, throw it away and begin a new one."""
+        """Where an error has spoilt the context, throw it away and begin a new one. Raises ``Hung`` if that cannot be done."""
         try:
             self._call("cuStreamSynchronize", self.stream)
+            return
         except CudaError:
             self.library.cuDevicePrimaryCtxReset_v2(self.device)
+        try:
             self._open()
+        except CudaError as error:
+            raise Hung(f"the device cannot be used again in this process: {error}") from None
 
     def _call(self, name: str, *arguments: Any) -> None:
         try:
@@ -431,32 +435,34 @@ class Collector:
         """Run the cases that have no line yet, until the time is up."""
         journal = Journal(name, self.out, self.done, self.about)
         count = 0
-        for case, work in cases:
-            if case in journal.known:
-                continue
-            if time.monotonic() > self.end:
-                print(f"{name}: out of time after {count} cases; run again to go on", file=sys.stderr)
-                break
-            record: dict[str, Any] = {"case": case}
-            running(self.out).write_text(json.dumps({"part": name, "case": case}), encoding="utf-8")
-            try:
-                record |= work()
-            except CudaError as error:
-                record["error"] = str(error)[:2000]
-                self.driver.recover()
-            except Hung as error:
-                journal.write({**record, "error": str(error)})
-                journal.file.close()
+        with closing(journal.file):
+            for case, work in cases:
+                if case in journal.known:
+                    continue
+                if time.monotonic() > self.end:
+                    print(f"{name}: out of time after {count} cases; run again to go on", file=sys.stderr)
+                    break
+                running(self.out).write_text(json.dumps({"part": name, "case": case}), encoding="utf-8")
+                record, failure = self._case(case, work)
+                journal.write(record)
                 running(self.out).unlink()
-                raise
-            except Exception as error:
-                # a case must not end the run: what went wrong is written down like a fault of the GPU
-                record["error"] = f"{type(error).__name__}: {error}"[:2000]
-            journal.write({**record, "clocks": self.clocks.read()})
-            count += 1
-        journal.file.close()
-        running(self.out).unlink(missing_ok=True)
+                count += 1
+                if isinstance(failure, Hung):
+                    raise failure
+                if isinstance(failure, CudaError):
+                    self.driver.recover()
         print(f"{name}: {count} cases", flush=True)
+
+    def _case(self, case: str, work: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], Exception | None]:
+        """What a case gave. Whatever goes wrong is written down like a fault of the GPU: a case must not end the run."""
+        try:
+            return {"case": case, **work(), "clocks": self.clocks.read()}, None
+        except Hung as error:
+            return {"case": case, "error": str(error)}, error
+        except CudaError as error:
+            return {"case": case, "error": str(error)[:2000], "clocks": self.clocks.read()}, error
+        except Exception as error:
+            return {"case": case, "error": f"{type(error).__name__}: {error}"[:2000]}, error
 
     # -- instructions -----------------------------------------------------------------------------------------------------
 

@@ -64,6 +64,7 @@ class StandIn:
         self.wrong: list[str] = []
         self.resets = 0
         self.endless = False
+        self.lost = False
         self._restart()
 
     def _restart(self) -> None:
@@ -109,6 +110,7 @@ class StandIn:
     def _cuDevicePrimaryCtxReset(self, device: Any) -> None:
         self.resets += 1
         self._restart()
+        self.spoilt = self.lost
 
     def _cuStreamQuery(self, stream: Any) -> int:
         return NOT_READY if self.endless else 0

@@ -187,6 +187,29 @@ def test_a_kernel_that_faults_is_written_down_and_the_next_case_has_a_new_contex
     assert "error" not in second and "wrong" not in second
 
 
+def test_a_device_that_is_lost_ends_the_process_after_the_error_is_written_down(
+    tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import cases
+    from case_types import Launch, Program
+
+    good = next(case for case in cases.CASES if case.name == "saxpy-1000")
+
+    def broken(rng: np.random.Generator) -> Program:
+        launch = good.make(rng).launches[0]
+        return Program((Launch(launch.entry, 4096, 256, (np.int32(1 << 20), *launch.args[1:])),), ())
+
+    monkeypatch.setattr(cases, "CASES", [type(good)("broken", good.ptx, "small", broken), good])
+    driver = StandIn()
+    driver.lost = True
+    assert run(driver, tmp_path, "examples") == collect.HUNG
+    (record,) = records(tmp_path, "examples")
+    assert "CUDA_ERROR_700" in record["error"] and not collect.running(tmp_path).exists()
+    assert "the device cannot be used again in this process" in capsys.readouterr().err
+    assert run(StandIn(), tmp_path, "examples") == 0
+    assert [record["case"] for record in records(tmp_path, "examples")] == ["broken", "saxpy-1000"]
+
+
 def test_what_the_compiler_says_is_written_down(
     tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

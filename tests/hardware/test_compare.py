@@ -112,6 +112,12 @@ def report(out: Path) -> dict[str, Any]:
     return json.loads((out / "compare.json").read_text(encoding="utf-8"))
 
 
+def test_it_can_collect_first(tmp_path: Path, few: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare.main([str(tmp_path / "out"), "--live"], (ByNumpy(), None)) == compare.OK
+    assert capsys.readouterr().out.endswith("Stand-in: 5 equal\n")
+    assert (tmp_path / "out/examples.jsonl").is_file()
+
+
 def test_right_results_are_equal(tmp_path: Path, few: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = collected(tmp_path / "out", ByNumpy())
     capsys.readouterr()

@@ -233,7 +233,16 @@ def permute(words: Sequence[str], given: Sequence[int]) -> int:
     return found
 
 
+def carryless(words: Sequence[str], given: Sequence[int]) -> int:
+    a, b, c = given
+    found = 0
+    for i in range(64):
+        found ^= (a << i) * (b >> i & 1)
+    return (found >> 64 if "hi" in words else found & (1 << 64) - 1) ^ c
+
+
 MODELS: dict[str, Model] = {
+    "clmad": carryless,
     "add": packed(lambda a, b: a + b),
     "sub": packed(lambda a, b: a - b),
     "min": packed(min),

@@ -7,6 +7,7 @@ from gpuperf_engine.isa.table import Row, lookup, rows
 #: The instructions of the PTX ISA manual 9.0, chapter "Instructions", section by section.
 MANUAL = """
 integer: add sub mul mad mul24 mad24 sad div rem abs neg min max popc clz bfind fns brev bfe bfi szext bmsk dp4a dp2a
+integer, newer: clmad
 extended precision: add.cc addc sub.cc subc mad.cc madc
 floating point: testp copysign fma rcp sqrt rsqrt sin cos lg2 ex2 tanh
 comparison: set setp selp slct

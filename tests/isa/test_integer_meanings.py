@@ -93,6 +93,10 @@ def unsigned(number: int, bits: int = 32) -> int:
         ("dp4a.s32.u32", (0xFF000000, 0xFF000000, 0), 2**32 - 255),
         ("dp2a.lo.u32.u32", (0x00020003, 0x09080504, 1), 10 + 12 + 1),
         ("dp2a.hi.s32.u32", (0xFFFF0003, 0x09080504, 1), -9 + 24 + 1),
+        # (x + 1)² = x² + 1 without carries; x⁶³ · x⁶³ = x¹²⁶
+        ("clmad.lo.u64", (3, 3, 0), 5),
+        ("clmad.hi.u64", (2**63, 2**63, 1), 2**62 + 1),
+        ("clmad.hi.u64", (2**64 - 1, 2**64 - 1, 0), 0x5555555555555555),
     ],
 )
 def test_by_hand(opcode: str, sources: tuple[int, ...], expected: int) -> None:

@@ -323,6 +323,37 @@ def dp2a(a: Value, b: Value, c: Value, *, mode: str, atype: ScalarType, btype: S
     return total
 
 
+@instruction(
+    "clmad.mode.u64 d, a, b, c",
+    mode="lo hi",
+    leads="mode",
+    category="integer",
+    unit="imad",
+    since=(9, 3),
+    target=80,
+)
+def clmad(a: Value, b: Value, c: Value, *, mode: str) -> Value:
+    """The low or high half of the carry-less product of a and b, exclusive or c."""
+    if mode == "lo":
+        return _carryless(a, b) ^ c
+    return (brev(_carryless(brev(a), brev(b))) >> 1) ^ c
+
+
+def _carryless(a: Value, b: Value) -> Value:
+    """The low half of the carry-less product. Where only each fourth bit may be set, at most 16 bits meet, so that carries of an
+    ordinary product do not reach the next bit that counts (Pornin, BearSSL, "Constant-Time Mul")."""
+    masks = [0x1111111111111111 << place for place in range(4)]
+    first, second = [a & mask for mask in masks], [b & mask for mask in masks]
+    total = None
+    for place, mask in enumerate(masks):
+        found = first[0] * second[place]
+        for other in range(1, 4):
+            found = found ^ (first[other] * second[(place - other) % 4])
+        total = found & mask if total is None else total | (found & mask)
+    assert total is not None
+    return total
+
+
 def _doubled(narrow: ScalarType) -> ScalarType:
     return scalar_type(f"{narrow.kind}{narrow.bits * 2}")
 

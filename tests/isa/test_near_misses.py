@@ -57,6 +57,9 @@ LAX = {
     "operands of other lengths in instructions on textures and surfaces, and '.uni'": re.compile(
         r"^(tex|tld4|txq\.level|suld|sust|sured)\.\S* .*\["
     ),
+    "types of tensormap.replace in another order, its fields beside tensormap.cp_fenceproxy": re.compile(
+        r"^tensormap\S*(\.b(32|64)\.b1024|fenceproxy\S*\.(rank|global_|swizzle_|box_|elem|fill_|inter))"
+    ),
     "other than whole vectors in mov": re.compile(r"^mov\.\S+ .*[{]|^mov\.b(16|128) \w+, con"),
     "registers of any width in some conversions": re.compile(
         r"^cvt\.(pack\.sat\.\w+\.\w+(\.b32)?|\w+(\.relu)?(\.satfinite)?\.f16(x2)?\.f32|rs\S*) "

@@ -29,6 +29,8 @@ Shape = tuple[Any, ...]
 _DISCARDABLE = frozenset(["atomic", "async_copy", "mbarrier", "call"])
 #: Effects whose braces hold fragments of matrices.
 _FRAGMENTS = frozenset(["matrix", "warpgroup"])
+#: Effects whose lists of one element are in braces too: those, coordinates and offsets of tensors.
+_LISTS = _FRAGMENTS | {"tensor", "bulk_copy", "hint"}
 #: The manual's readers of special registers.
 _READERS = frozenset(["mov", "cvt"])
 _CONSTANTS = frozenset(["integer", "f32", "f64"])
@@ -146,7 +148,7 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
                 return reason
         return ""
     derivative = spelling.effect == "texture" and form.name in ("dx", "dy")
-    if form.vector > 1 or (form.braces and (spelling.effect in _FRAGMENTS | {"tensor"} or derivative)):
+    if form.vector > 1 or (form.braces and (spelling.effect in _LISTS or derivative)):
         return f"{form.name} must be a vector of {form.vector}, found {explain(shape)}"
     return _scalar(spelling, form, shape)
 

@@ -65,7 +65,16 @@ declare(
     f"cp.async.bulk.prefetch.L2.src{{.hint}} [a]:src, size:u32{_POLICY}",
     "Brings size bytes into L2.",
     src="global",
-    **{**HINTED, "effect": "hint"},
+    **{
+        **HINTED,
+        "effect": "hint",
+        "constants": {
+            "size": (
+                lambda size: 0 <= size <= 0xFFFF0 and size % 16 == 0,
+                "a multiple of 16, at most 1,048,560",
+            )
+        },
+    },
 )
 _GROUPS: dict[str, Any] = {**HOPPER, "effect": "async_copy"}
 declare("cp.async.bulk.commit_group", "Makes a group of this thread's bulk copies so far.", **_GROUPS)

@@ -13,7 +13,7 @@ from ..table import Modifier, declare
 
 TELLS = "mbarrier::complete_tx::bytes"
 OWN, ANY = "shared::cta", "shared::cluster"
-POLICY = ", policy:b64?hint"
+POLICY = ", policy:u64?hint"
 COPY: dict[str, Any] = {
     "category": "load_store",
     "unit": "lsu",
@@ -49,7 +49,7 @@ def _load(slot: str, coordinates: str, more: str, text: str, **options: Any) -> 
             merged |= {"group": "cta_group::1 cta_group::2", "since": (8, 6), "target": 100, "variant": "a"}
         declare(
             f"cp.async.bulk.tensor.dim.dst.src{slot}.{TELLS}{{.multicast}}{group}{{.hint}} "
-            f"[d]:dst, [t, c:s32*{coordinates}], [m]:dst{more}, mask:b16?multicast{POLICY}",
+            f"[d]:dst, [t, c:s32*{coordinates}], [m]:dst{more}, mask:u16?multicast{POLICY}",
             text,
             valid=_cluster,
             **merged,
@@ -74,7 +74,7 @@ for _dim, _offsets in (("3d", 1), ("4d", 2), ("5d", 3)):
     _load(
         ".mode",
         "dim",
-        f", offsets:b16*{_offsets}",
+        f", offsets:u16*{_offsets}",
         f"{_BOX}: pixels of a convolution.",
         dim=_dim,
         mode="im2col",
@@ -100,7 +100,7 @@ for _mode, _options in (("{.mode}", TILED), (".mode", {"dim": "3d 4d 5d", "mode"
 for _mode, _coordinates, _more, _options in (
     ("{.mode}", "dim", "", TILED),
     (".mode", "5", "", {"dim": "2d", "mode": "tile::gather4", "since": (8, 6), "target": 100, "variant": "a"}),
-    *((".mode", "dim", f", offsets:b16*{count - 2}", {"dim": f"{count}d", "mode": "im2col"}) for count in (3, 4, 5)),
+    *((".mode", "dim", f", offsets:u16*{count - 2}", {"dim": f"{count}d", "mode": "im2col"}) for count in (3, 4, 5)),
 ):  # fmt: skip
     declare(
         f"cp.async.bulk.prefetch.tensor.dim.L2.src{_mode}{{.hint}} [t, c:s32*{_coordinates}]{_more}{POLICY}",
@@ -127,10 +127,11 @@ for _field, _type in (("global_address", "b64"), ("rank", "b32")):
         field=_field,
         **REPLACE,
     )
-for _field, _type in (("box_dim global_dim element_stride", "b32"), ("global_stride", "b64")):
+for _field, _type in (("box_dim global_dim element_stride", "u32"), ("global_stride", "b64")):
     declare(
-        f"tensormap.replace.mode.field{{.space}}.b1024.{_type} [a], ordinal:imm, value:{_type}",
+        f"tensormap.replace.mode.field{{.space}}.b1024.b{_type[1:]} [a], ordinal:imm, value:{_type}",
         _CHANGED,
+        constants={"ordinal": (lambda ordinal: 0 <= ordinal <= 4, "0 to 4")},
         mode="tile",
         field=_field,
         **REPLACE,

@@ -186,6 +186,51 @@ def test_too_few_arguments(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_wild_pointers(backend: str) -> None:
+    """Into each window, without memory there, and beyond everything."""
+    for pointer, message in (
+        ("0x7C0000000000", "out-of-bounds vprintf"),
+        ("-1", "out-of-bounds vprintf: 1-byte load from 0xffffffffffffffff"),
+        ("1", "null pointer"),
+    ):
+        with pytest.raises(ge.MemoryFault, match=message):
+            hand(backend, format_=pointer)
+    text = HAND.replace(".local .align 8 .b8 room[4];", "").replace("mov.u64 %rd3, room;", "mov.u64 %rd3, 0;")
+    text = text.replace("st.local.u32 [%rd3], 5;", "").format(format="%rd4", buffer="%rd4", more="")
+    with pytest.raises(ge.MemoryFault, match=r"load from local address 0x0: beyond the 0 bytes"):
+        ge.Device(backend=backend, memory_bytes=1 << 20).launch(
+            ge.parse(text, path="k.ptx")["k"], 1, 1, [None]
+        )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_arguments_on_the_stack(backend: str) -> None:
+    more = "alloca.u64 %rd3, 64, 16; st.local.u32 [%rd3], 8; st.local.u32 [%rd3+4], 9; cvta.local.u64 %rd4, %rd3;"
+    assert hand(backend, more=more) == ("8 9", 2)
+
+
+REGISTERS = """.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.reg .b32 r) vprintf (.reg .b64 f, .reg .b64 a);
+.global .align 1 .b8 text[] = {104, 105, 10, 0};
+.visible .entry k(.param .u64 out) {
+.reg .b64 %rd<3>; .reg .b32 %r<3>; .reg .pred %p<2>; ld.param.u64 %rd1, [out]; mov.u64 %rd2, text; mov.u32 %r2, %tid.x;
+setp.lt.u32 %p1, %r2, 3; mov.b32 %r1, 9; @%p1 call (%r1), vprintf, (%rd2, 0); mul.wide.u32 %rd2, %r2, 4; add.u64 %rd1, %rd1, %rd2;
+st.global.u32 [%rd1], %r1; ret; }
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_parameters_in_registers_and_a_guard(backend: str) -> None:
+    device = ge.Device(backend=backend, memory_bytes=1 << 20)
+    out = device.zeros(5, np.int32)
+    profile = device.launch(ge.parse(REGISTERS, path="k.ptx")["k"], 1, 5, [out])
+    assert profile.printed == "hi\n" * 3
+    assert out.numpy().tolist() == [0, 0, 0, 9, 9]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_more_than_32_arguments_are_an_internal_error(backend: str) -> None:
     text = HAND.replace("37, 100, 32, 37, 100, 0", ", ".join(["37, 100"] * 33) + ", 0")
     device = ge.Device(backend=backend, memory_bytes=1 << 20)

@@ -100,7 +100,9 @@ class Call:
         if any(number in program.recursive for number in self.callees):
             raise Refusal(f"{self.place}: a recursive function")
         if self.pointer is None and not self.callees:
-            raise Refusal(f"{self.place}: a function that no module given defines")
+            system = instruction.system
+            what = f"{system.effect} of the system" if system else "a function that no module given defines"
+            raise Refusal(f"{self.place}: {what}")
 
     def __call__(self, state: State) -> None:
         """The running lanes make the call."""

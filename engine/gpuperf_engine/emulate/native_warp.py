@@ -337,9 +337,9 @@ class NativeWarp:
 
     def _local_memory(self, lane: int) -> NDArray[np.uint8]:
         """A lane's local memory, which lies in rows of one word of each lane."""
-        size, warp = self.program.local_bytes, self.where_it_is.warp
+        size, warp = self.program.local_area, self.where_it_is.warp
         own = self.slot.local[warp * 32 * size : (warp + 1) * 32 * size]
-        return own.reshape(-1, 32, 4)[:, lane].reshape(-1)
+        return own.reshape(size // 4, 32, 4)[:, lane].reshape(-1)
 
     def _blocked(self, splits: Warp) -> EngineError:
         """No lane can go on: what they wait for is in their own warp."""

@@ -156,7 +156,9 @@ def _make_plan(spelling: Spelling) -> _Plan:
         keywords,
         flushed,
         lanes,
-        tuple(index for index, form in enumerate(elements) if form.constant and not folded),
+        tuple(
+            index for index, form in enumerate(elements) if form.constant and spelling.effect != "warpgroup"
+        ),
         bool(modifiers.get("sat")) and "sat" not in row.asks,
         bool(modifiers.get("relu")) and "relu" not in row.asks,
         None if folded else tuple(types),

@@ -174,6 +174,8 @@ def refused_address(
 
 def reaches_peers(instruction: Instruction) -> bool:
     """Whether its accesses may go to the shared memory of other CTAs of the cluster: ``.shared::cluster`` and generic ones."""
+    if instruction.spelling.modifier("multicast") == "multicast::cluster::all":
+        return True
     space = instruction.spelling.modifier("space") or instruction.spelling.modifier("dst")
     if space:
         return space == "shared::cluster"

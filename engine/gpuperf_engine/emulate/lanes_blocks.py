@@ -14,7 +14,7 @@ from ..isa.frame import evaluate, has_meaning
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
 from .diagnose import trap
-from .lanes_bulk import BulkStep, FillStep, SignalStep
+from .lanes_bulk import AnswerStep, BulkStep, FillStep, SignalStep
 from .lanes_calls import Call, parameter_step
 from .lanes_control import BarrierEnd, End, make_end
 from .lanes_copy import CopyStep
@@ -135,9 +135,11 @@ def _make_step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step
     effect = instruction.effect
     if effect == "bulk_copy":
         modifiers = instruction.spelling.modifiers
-        return (TensorStep if "dim" in modifiers else BulkStep if "dst" in modifiers else FillStep)(
-            to, instruction
-        )
+        if "dim" in modifiers:
+            return TensorStep(to, instruction)
+        if "dst" in modifiers:
+            return BulkStep(to, instruction)
+        return (AnswerStep if tells_mbarrier(instruction) else FillStep)(to, instruction)
     if effect == "tensor_map":
         return ReplaceStep(to, instruction)
     if effect in _MEMORY:

@@ -29,7 +29,7 @@ from .program import is_done_once
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
 
-__all__ = ["BULK_PIECE", "BulkStep", "FillStep", "SignalStep", "count", "spans"]
+__all__ = ["BULK_PIECE", "AnswerStep", "BulkStep", "FillStep", "SignalStep", "count", "spans"]
 
 Lanes = npt.NDArray[Any]
 _U16, _U32, _U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
@@ -210,6 +210,57 @@ class FillStep:
                 part.region.bytes[start : start + 8] = 0
             waves = -(-size // _WAVEFRONT)
             count(warp, self.site, lanes=size // 8, wavefronts=waves, ideal=waves)
+
+
+class AnswerStep:
+    """``clusterlaunchcontrol.try_cancel``: no request succeeds, so the response is zero."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        target, told = operands["a"], operands["m"]
+        assert isinstance(target, Address)
+        assert isinstance(told, Address)
+        self.instruction = instruction
+        space = instruction.spelling.space or "generic"
+        self.generic = space == "generic"
+        self.addresses = address_reader(to, target, space)
+        self.access = MemoryStep(to, instruction, "store", "shared", BULK_PIECE)
+        self.told = Objects(to, instruction, told, space)
+        self.everywhere = bool(instruction.spelling.modifier("multicast"))
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.predicated = to.program.predicated_of.get(instruction)
+        self.site = to.program.site_of[instruction]
+
+    def __call__(self, warp: LanesWarp) -> None:
+        active = warp.active
+        if self.guard is not None:
+            active = active & self.guard(warp)
+            if self.predicated is not None:
+                warp.count_guard(self.predicated, active)
+        lanes = np.flatnonzero(active).tolist()
+        if not lanes:
+            return
+        count(warp, self.site, requests=1)
+        addresses, told = every_lane(self.addresses(warp)), self.told.read(warp)
+        ranks = range(warp.cta.plan.cluster_ctas) if self.everywhere else [None]
+        for lane in lanes:
+            for number, rank in enumerate(ranks):
+                self._put(warp, lane, int(addresses[lane]), told.copy(), rank)
+                count(warp, self.site, lanes=int(number == 0), wavefronts=1, ideal=1)
+
+    def _put(self, warp: LanesWarp, lane: int, address: int, told: Lanes, rank: int | None) -> None:
+        base = SHARED_WINDOW if self.generic else 0
+        if self.generic and not 0 <= address - base < WINDOW_BYTES:
+            raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.NOT_SHARED, address, 0, 0)
+        place, object_ = address - base, int(told[lane])
+        if rank is not None:
+            within = (1 << RANK_SHIFT) - 1
+            place = place & within | rank << RANK_SHIFT
+            told[lane] = base + ((object_ - base) & within | rank << RANK_SHIFT)
+        (part,) = self.access.reach(warp, np.array([lane]), np.array([place], np.uint64))
+        start = int(part.offsets[0])
+        part.region.bytes[start : start + BULK_PIECE] = 0
+        self.told.change(warp, lane, told, Mbarrier.COMPLETE, 1, BULK_PIECE)
 
 
 class SignalStep:

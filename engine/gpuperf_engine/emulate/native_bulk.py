@@ -47,7 +47,7 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
         _tensor(to, instruction, operands, site, lanes)
         return
     if "d" not in operands:
-        _fill(to, instruction, operands, site, lanes)
+        (_answer if "m" in operands else _fill)(to, instruction, operands, site, lanes)
         return
     spelling = instruction.spelling
     spaces = {name: str(spelling.modifier(name)).split("::")[0] for name in ("dst", "src")}
@@ -161,6 +161,33 @@ def _fill(
         ("i64", lanes),
         *_numbers(to, "%area", sizes),
         ("i64", str(int(space == "generic"))),
+    )
+    to.faulting = True
+
+
+def _answer(
+    to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: str
+) -> None:
+    """The response to a request for another cluster."""
+    frame, spelling = to.frame, instruction.spelling
+    space = (spelling.space or "generic").split("::")[0]
+    how = (
+        Bulk.ANSWER
+        | Bulk.GENERIC * (space == "generic")
+        | Bulk.MULTICAST * bool(spelling.modifier("multicast"))
+    )
+    targets, sizes, told, words = (frame.field("%vals", place) for place in (_TARGETS, _SIZES, _TOLD, _WORDS))
+    _put(to, _address(to, operands["a"], space), targets)
+    _put(to, _address(to, operands["m"], space), told)
+    _put(to, to.constant(_PIECE, U32), sizes)
+    to.writer.call(
+        "bulk_lanes",
+        "i64",
+        *_numbers(to, "%ctx", "%cta", "%st"),
+        ("i64", str(site)),
+        ("i64", lanes),
+        *_numbers(to, targets, targets, sizes, told, words),
+        ("i64", str(how)),
     )
     to.faulting = True
 

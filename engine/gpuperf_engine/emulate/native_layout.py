@@ -213,6 +213,8 @@ class Bulk:
     MASKED = 8
     FOUR_ROWS = 16
     AGAIN = 32  # the same elements to a further CTA
+    ANSWER = 64  # 16 bytes of zeros; of a multicast to all CTAs of the cluster
+    GENERIC = 128  # the addresses are generic ones
     #: the first eight bytes of a tensor map
     MAGIC = MAGIC
     CURSOR = 6144

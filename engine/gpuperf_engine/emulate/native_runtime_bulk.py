@@ -58,13 +58,18 @@ def bulk_move(
         writes = 4
     done = 0
     while unsigned_less(done, size):
-        come = reach(context, cta, state, site, lane, source + done, 16, reads)
-        if come == 0:
-            return 1
+        come = 0
+        if how & Bulk.ANSWER == 0:
+            come = reach(context, cta, state, site, lane, source + done, 16, reads)
+            if come == 0:
+                return 1
         go = reach(context, cta, state, site, lane, target + done, 16, writes)
         if go == 0:
             return 1
-        if bytes == 65535:
+        if how & Bulk.ANSWER:
+            store64(go + 8, 0)
+            store64(go, 0)
+        elif bytes == 65535:
             low = load64(come)
             store64(go + 8, load64(come + 8))
             store64(go, low)
@@ -110,6 +115,15 @@ def bulk_lanes(
             bytes = load16(words + lane * 2)
         if how & Bulk.MULTICAST:
             ranks = load16(words + lane * 2)
+            if how & Bulk.ANSWER:
+                ranks = (1 << load32(context + Context.CLUSTER_CTAS)) - 1
+        window = 0
+        if how & Bulk.GENERIC:
+            window = load64(context + Context.SHARED_WINDOW)
+            if not unsigned_less(target - window, load64(context + Context.WINDOW_BYTES)):
+                refuse_mbarrier(context, site, lane, target, Mbarrier.NOT_SHARED, 0, 0)
+                return 1
+            target = (target - window - load64(cta + Cta.WINDOW)) & 4294967295
         again = 0
         while ranks:
             rank = trailing_zeros(ranks)
@@ -118,6 +132,11 @@ def bulk_lanes(
             tell = 0
             if told:
                 tell = load64(told + lane * 8)
+            if how & Bulk.GENERIC:
+                if not unsigned_less(tell - window, load64(context + Context.WINDOW_BYTES)):
+                    refuse_mbarrier(context, site, lane, tell, Mbarrier.NOT_SHARED, 0, 0)
+                    return 1
+                tell = (tell - window - load64(cta + Cta.WINDOW)) & 4294967295
             if how & Bulk.MULTICAST:
                 to = in_rank(cta, target, rank)
                 tell = in_rank(cta, tell, rank)

@@ -119,7 +119,8 @@ def access_bytes(instruction: Instruction) -> int:
     if instruction.effect in ("warpgroup", "texture", "surface"):
         return 16
     if instruction.effect == "bulk_copy":
-        return 16 if "dst" in instruction.spelling.modifiers else 8
+        modifiers = instruction.spelling.modifiers
+        return 16 if "dst" in modifiers or modifiers["type"] == "b128" else 8
     if instruction.effect == "tensor_map":
         return 128
     moves = instruction.spelling.moves

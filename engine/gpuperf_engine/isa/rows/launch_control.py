@@ -1,0 +1,53 @@
+"""Taking over clusters that have not begun (manual: clusterlaunchcontrol). All blocks of a launch begin, so no request succeeds, as it
+may be on a GPU; the response, whose layout is not told, is zero.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..table import declare, instruction
+from ..words import Value, split
+from .bulk import OWN, TELLS
+
+CONTROL: dict[str, Any] = {"category": "misc", "unit": "lsu", "since": (8, 6), "target": 100}
+ASKS: dict[str, Any] = {**CONTROL, "effect": "bulk_copy", "space": OWN}
+
+declare(
+    f"clusterlaunchcontrol.try_cancel.async{{.space}}.{TELLS}.b128 [a], [m]",
+    "Asks to take over a cluster that has not begun; puts the response at a, and tells the mbarrier at m. Never succeeds.",
+    **ASKS,
+)
+declare(
+    f"clusterlaunchcontrol.try_cancel.async{{.space}}.{TELLS}.multicast.b128 [a], [m]",
+    "The same, with the response and the telling in every block of the cluster.",
+    multicast="multicast::cluster::all",
+    variant="a",
+    **ASKS,
+)
+
+
+@instruction("clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 p:pred, a:b128", **CONTROL)
+def is_canceled(a: Value) -> Value:
+    """Whether a request succeeded, by its response."""
+    lowest, *_ = split(a, 4)
+    return lowest.compare("ne", 0)
+
+
+@instruction("clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 d:b32*4, a:b128", **CONTROL)
+def first_ctaid(a: Value) -> tuple[Value, ...]:
+    """The first block of the cluster that was taken over; the fourth element means nothing."""
+    other, x, y, z = split(a, 4)
+    return x, y, z, other
+
+
+@instruction(
+    "clusterlaunchcontrol.query_cancel.part.b32.b128 d:b32, a:b128",
+    part="get_first_ctaid::x get_first_ctaid::y get_first_ctaid::z",
+    **CONTROL,
+)
+def first_ctaid_part(a: Value, *, part: str) -> Value:
+    """One coordinate of the first block of the cluster that was taken over."""
+    return split(a, 4)[1 + "xyz".index(part[-1])]

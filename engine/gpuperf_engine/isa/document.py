@@ -36,14 +36,14 @@ _TITLES = {
 _HEAD = """\
 # Instructions
 
-Generated from the instruction table; do not edit. Each line is the PTX manual's, with the values of its modifiers. *PTX* and
-*sm* are the version and target that introduced it; single modifiers may need more. `100a` is that target alone, `100f` is it and
-the higher ones of its family. *Runs* says whether kernels with it can be
-run; all others are parsed, checked and counted, and stop a run with an error that names them.
+Generated from the instruction table; do not edit. Each line is the PTX manual's, with the values of its modifiers and what
+single modifiers and constants need beyond the line. *PTX* and *sm* are the version and target that introduced the line; `100a` is
+that target alone, `100f` is it and the higher ones of its family. *Runs* says whether kernels with it can be run; all others are
+parsed, checked and counted, and stop a run where a thread reaches them, with an error that names them.
 
 Operands have the instruction's type unless another is named (`a:u32`; `wide` is twice its width, `imm` an integer constant);
 `*vec` is a `{…}` operand of that many elements, `+` allows wider registers, `%` registers only, `?hint` stands for "only with that
-modifier".
+modifier", `[a]:tmem` for an address in that space.
 """
 
 
@@ -73,6 +73,8 @@ def _table(group: list[Row]) -> Iterator[str]:
                 [
                     *(f"`.{name}` = {_values(values)}" for name, values in row.modifiers.items()),
                     *(f"`.{slot}` = {SELECTORS[name].text}" for slot, name in row.selectors.items()),
+                    *_requirements(row),
+                    *_constants(row),
                 ]
             ),
             " ".join(row.documentation.split()),
@@ -83,6 +85,29 @@ def _table(group: list[Row]) -> Iterator[str]:
             "yes" if row.runs else "counts only",
         )
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _requirements(row: Row) -> Iterator[str]:
+    """What modifiers need beyond the line, those with the same needs together."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for words, (version, target) in row.requires.items():
+        if not row.words.issuperset(words.split()):
+            continue
+        needs = (
+            f"PTX {version[0]}.{version[1]}" if version > row.since else "",
+            f"sm_{target}" if target > row.target else "",
+        )
+        if any(needs):
+            alike.setdefault(needs, []).append(" with ".join(f"`.{word}`" for word in words.split()))
+    for needs, found in alike.items():
+        yield f"{' '.join(found)}: {', '.join(filter(None, needs))}"
+
+
+def _constants(row: Row) -> Iterator[str]:
+    """Which constants operands take."""
+    for words, (_, text) in row.constants.items():
+        name, *only = words.split()
+        yield f"{name}{''.join(f' with `.{word}`' for word in only)}: {text}"
 
 
 def _values(values: tuple[str, ...]) -> str:

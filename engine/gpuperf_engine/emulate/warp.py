@@ -218,7 +218,7 @@ class Warp:
 
     def call_each(self, calls: Sequence[tuple[Any, int]], back: int) -> None:
         """An indirect call: ``(function, lanes)`` in order of the candidates, the function as ``Hooks.enter`` wants it; one after
-        the other, all going on at ``back``."""
+        the other, all going on at ``back``, where they meet again: a group of their own."""
         self.stack.append(Entry(back, self.mask, self.id, REJOIN, back))
         self.stack += [
             Entry(back, lanes, back, CALL, payload=function) for function, lanes in reversed(calls) if lanes

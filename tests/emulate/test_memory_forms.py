@@ -47,7 +47,7 @@ def moves() -> list[Spelling]:
     """A few spellings of each line, such that every type and vector of it comes."""
     found = []
     for row in rows():
-        if row.name not in ("ld", "st", "ldu") or row.removed:
+        if row.name not in ("ld", "st", "ldu") or row.effect not in ("load", "store") or "async" in row.words:
             continue
         seen: dict[tuple[object, ...], Spelling] = {}
         for spelling in spellings(row, 400):
@@ -206,7 +206,7 @@ def atomics() -> list[Spelling]:
     """All operations of all types and vectors, in global, shared and generic memory, one spelling each."""
     seen: dict[tuple[object, ...], Spelling] = {}
     for row in rows():
-        if row.name in ("atom", "red"):
+        if row.name in ("atom", "red") and row.effect in ("atomic", "reduction") and "async" not in row.words:
             for spelling in spellings(row, 300):
                 if "cluster" in spelling.opcode:
                     continue

@@ -13,13 +13,17 @@ from gpuperf_engine.emulate.native import Code
 from tests.isa.programs import CTAS, inputs, kernel, lines
 
 PER_KERNEL = 40
-LINES = lines()
+PARTS = [
+    (target, part[start : start + PER_KERNEL])
+    for target, part in lines().items()
+    for start in range(0, len(part), PER_KERNEL)
+]
 
 
-@pytest.mark.parametrize("start", range(0, len(LINES), PER_KERNEL))
-def test_compiled_meanings_are_those_of_the_reference(start: int) -> None:
-    part = LINES[start : start + PER_KERNEL]
-    text, words = kernel(part)
+@pytest.mark.parametrize("place", range(len(PARTS)))
+def test_compiled_meanings_are_those_of_the_reference(place: int) -> None:
+    target, part = PARTS[place]
+    text, words = kernel(part, target)
     found = []
     for backend in ("lanes", "native"):
         device = ge.Device(backend=backend, memory_bytes=1 << 24)

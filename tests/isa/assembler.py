@@ -196,6 +196,14 @@ def _choices(item: object, sets: Mapping[str, tuple[str, ...]]) -> list[str]:
     return [f".{value}" for value in (item.values or (item.name,))]  # type: ignore[attr-defined]
 
 
+def target_of(row: Row) -> str:
+    """A target that has the row: of the newest family with letter where that does."""
+    newest = not row.only or any(
+        name == "107a" or (name[:-2] == "10" and name[-1] == "f") for name in row.only
+    )
+    return "sm_107a" if newest else f"sm_{row.only[0].replace('f', 'a')}"
+
+
 def spellings(row: Row, limit: int = 200) -> Iterator[Spelling]:
     """Spellings of that row (its own only) that the table accepts."""
     for opcode in opcodes(row, limit):

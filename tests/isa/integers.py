@@ -38,12 +38,12 @@ def numbers(words: Sequence[str], given: Sequence[int]) -> list[int]:
     return [number(word, kind_of(words)) for word in given]
 
 
-def packed(operation: Callable[[int, int], int]) -> Model:
-    """On numbers of the type, or lane by lane on pairs of them."""
+def packed(operation: Callable[..., int]) -> Model:
+    """On numbers of the type, or lane by lane on two or four of them."""
 
     def model(words: Sequence[str], given: Sequence[int]) -> int:
         kind = kind_of(words)
-        lanes = 2 if kind.endswith("x2") else 1
+        lanes = int(kind.partition("x")[2] or 1)
         one = kind.split("x")[0]
         size = bits(one)
         found = 0
@@ -257,7 +257,7 @@ MODELS: dict[str, Model] = {
     "div": divide,
     "rem": remainder,
     "abs": lambda words, given: abs(numbers(words, given)[0]),
-    "neg": lambda words, given: -given[0],
+    "neg": packed(lambda a: -a),
     "popc": lambda words, given: given[0].bit_count(),
     "clz": lambda words, given: bits(kind_of(words)) - given[0].bit_length(),
     "bfind": find,

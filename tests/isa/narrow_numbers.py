@@ -50,6 +50,13 @@ class Form:
     def sign(self) -> int:
         return 1 << (self.width - 1) if self.signed else 0
 
+    @property
+    def past(self) -> int:
+        """What stands for numbers that are too large where they are not limited."""
+        found = self.nan if self.infinity is None else self.infinity
+        assert found is not None
+        return found
+
     @cached_property
     def values(self) -> list[Fraction]:
         """The non-negative finite numbers by code."""
@@ -83,7 +90,7 @@ class Form:
         sign = self.sign if negative else 0
         if value in (math.inf, -math.inf):
             assert finite or self.nan is not None
-            return sign | (self.largest if finite else self.nan or 0)
+            return sign | (self.largest if finite else self.past)
         size = abs(Fraction(value))
         values = self.values
         low = bisect.bisect_right(values, size) - 1
@@ -98,8 +105,7 @@ class Form:
         code = low + up
         if code <= self.largest or finite or (rounding == "rz"):
             return sign | min(code, self.largest)
-        assert self.nan is not None
-        return self.nan
+        return sign | self.past
 
 
 FORMS = {

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gpuperf_engine.errors import EngineError
 from gpuperf_engine.isa.frame import has_meaning
 from gpuperf_engine.isa.table import Row, Spelling, lookup, rows
-from tests.isa.assembler import instruction_text, opcodes
+from tests.isa.assembler import instruction_text, opcodes, target_of
 
 #: letters of registers, as the assembler of the ISA tests names them: PTX type, bytes
 REGISTERS = {
@@ -56,13 +56,16 @@ def spellings(row: Row) -> Iterator[tuple[str, Spelling]]:
                 yield opcode, spelling
 
 
-def lines() -> list[str]:
-    """All instructions that are tested."""
-    made = []
+def lines() -> dict[str, list[str]]:
+    """All instructions that are tested, by a target that has them."""
+    made: dict[str, dict[str, None]] = {}
     for row in rows():
         if row.effect == "" and row.meaning is not None:
-            made += [instruction_text(spelling) for _, spelling in spellings(row)]
-    return [line for line in dict.fromkeys(made) if "q" not in line.split(" ", 1)[1]]
+            of_target = made.setdefault(target_of(row), {})
+            of_target |= dict.fromkeys(instruction_text(spelling) for _, spelling in spellings(row))
+    return {
+        target: [line for line in found if "q" not in line.split(" ", 1)[1]] for target, found in made.items()
+    }
 
 
 def inputs() -> npt.NDArray[np.uint64]:
@@ -79,9 +82,10 @@ def inputs() -> npt.NDArray[np.uint64]:
     return data
 
 
-def kernel(part: list[str]) -> tuple[str, int]:
+def kernel(part: list[str], target: str) -> tuple[str, int]:
     """A module that runs the instructions one after the other and stores what each writes; and the words stored per thread."""
-    head = ".version 9.4\n.target sm_107a\n.address_size 64\n.visible .entry k(.param .u64 in, .param .u64 out)\n{\n"
+    head = f".version 9.4\n.target {target}\n.address_size 64\n"
+    head += ".visible .entry k(.param .u64 in, .param .u64 out)\n{\n"
     body = [f".reg .{kind} {letter}<{COUNT}>;" for letter, (kind, _) in REGISTERS.items()]
     body += [f".reg .pred p<{COUNT}>;", ".reg .b32 %t<9>;", ".reg .b64 %a<9>;"]
     body += ["mov.u32 %t0, %ctaid.x;", "mov.u32 %t1, %tid.x;", "mad.lo.u32 %t0, %t0, 32, %t1;"]

@@ -16,7 +16,7 @@ from gpuperf_engine.isa.table import rows
 from .assembler import spellings
 from .integers import MODELS, calculate
 
-HEAD = ".version 9.3\n.target sm_90\n.address_size 64\n"
+HEAD = ".version 9.4\n.target sm_107a\n.address_size 64\n"
 LETTERS = {1: "p", 16: "h", 32: "r", 64: "l"}
 PARTS = 8
 

@@ -39,6 +39,7 @@ LAX = {
     ),
     "an instruction without its operation": re.compile(r"^testp\.f\d+ "),
     "no rounding between f16 and bf16, which the manual demands": re.compile(r"^cvt\.(b?f16)\.(?!\1)b?f16 "),
+    "any rounding of bfloat16 in fma, which the manual has to nearest": re.compile(r"^fma\.r[zmp]\S*\.bf16"),
     "'.ftz' and a rounding of rcp.f64": re.compile(r"^rcp\.r\w\.ftz\.f64"),
     "selectors 2 and 3 of one sparse product of f16": re.compile(
         r"^mma\.sp\S*m16n8k32\S*f32\.f16\S* .* [23];"

@@ -81,6 +81,8 @@ def test_order_of_modifiers() -> None:
         ("fmaa.rn.f32", "unknown instruction 'fmaa'", "did you mean 'fma'?"),
         ("add.f99", "add has no modifier '.f99'", "accepted: add"),
         ("fma.f32", "lacks one", "fma.rnd{.ftz}{.sat}.f32"),
+        ("fma.rp.relu.bf16", "fma does not combine", "fma.rnd{.relu}.type"),
+        ("cvt.rz.satfinite.bf16x2.s2f6x2", "cvt does not combine", "bf16x2.s2f6x2"),
         ("setp.lt.b32", "bit-size types have no order", ""),
         ("cvt.f32.f64", "a rounding (.rn .rz .rm .rp) is needed", ""),
         ("ld.shared.v4.f64", "longer than 128 bits", ""),

@@ -59,7 +59,7 @@ def encode(
     finite: bool = True,
     positive_zero: bool = False,
 ) -> Value:
-    """The code (u32) of a (f32): NaN by the format, too large numbers as the largest one or (not ``finite``) as NaN.
+    """The code (u32) of a (f32): NaN by the format, too large numbers as the largest one or (not ``finite``) as ∞, else NaN.
 
     ``rounding`` is one of rn rz rp, or rs with 16 ``random`` bits (u32), which are added to the uppermost bits dropped.
     Formats without sign take the magnitude. ``positive_zero``: no −0.
@@ -85,9 +85,11 @@ def encode(
     if finite or form.nan is None:
         code = minimum(code, form.largest)
     elif rounding == "rz":
-        code = select(magnitude.compare("eq", INFINITY32), code, minimum(code, form.largest))
+        past = magnitude.compare("eq", INFINITY32)
+        code = select(past, code.constant(form.largest + 1, U32), minimum(code, form.largest))
+    else:
+        code = minimum(code, form.largest + 1)  # ∞, or NaN where there is none
     none = form.largest if form.nan is None else form.nan
-    code = minimum(code, none)
     if form.signed:
         sign = (pattern >> (32 - form.width)) & (1 << (form.width - 1))
         code = select(code.compare("eq", 0), code, code | sign) if positive_zero else code | sign

@@ -204,4 +204,4 @@ def _lanes(source: Value | int, count: int) -> tuple[Value | int, ...]:
 
 
 def _lane_type(packed: ScalarType) -> ScalarType:
-    return scalar_type(packed.name.split("x2")[0])
+    return scalar_type(packed.name[:-2])

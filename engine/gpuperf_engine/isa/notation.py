@@ -198,7 +198,7 @@ def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
     yield tuple(operands)
 
 
-_TYPE = re.compile(r"(?:[sub]|f|bf|tf)\d+(?:x\d+)?|e\dm\d(?:x\d)?|ue\dm\d(?:x\d)?")
+_TYPE = re.compile(r"(?:[sub]|f|bf|tf)\d+(?:x\d+)?|u?e\dm\d(?:p\d)?(?:x\d)?|s\df\d(?:x\d)?")
 _ORDERED = {
     "space": "global shared shared::cta shared::cluster local const param",
     "layout": "row col",

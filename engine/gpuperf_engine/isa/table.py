@@ -321,14 +321,12 @@ def _lookup(opcode: str) -> tuple[Spelling, ...]:
 
 def _refusal(opcode: str, mnemonic: str, tokens: list[str], candidates: list[Row]) -> PtxError:
     """What to say about modifiers that no row takes: the stranger among them and the lines that come closest."""
-    unknown = {row: [token for token in tokens if token not in row.words] for row in candidates}
-    fewest = min(len(found) for found in unknown.values())
-    near = [row for row, found in unknown.items() if len(found) == fewest]
-    if fewest:
-        stranger = unknown[near[0]][0]
-        message = f"{_shown(opcode)}: {mnemonic} has no modifier {_shown('.' + stranger)} here"
-        known = sorted(frozenset[str]().union(*(row.words for row in candidates)))
-        if close := difflib.get_close_matches(stranger[:80], known, n=1, cutoff=0.75):
+    unknown = {row: sum(token not in row.words for token in tokens) for row in candidates}
+    near = [row for row, count in unknown.items() if count == min(unknown.values())]
+    known = frozenset[str]().union(*(row.words for row in candidates))
+    if strangers := [token for token in tokens if token not in known]:
+        message = f"{_shown(opcode)}: {mnemonic} has no modifier {_shown('.' + strangers[0])}"
+        if close := difflib.get_close_matches(strangers[0][:80], sorted(known), n=1, cutoff=0.75):
             return PtxError(message, hint=f"did you mean '.{close[0]}'?")
     else:
         message = f"{_shown(opcode)}: {mnemonic} does not combine these modifiers, or lacks one"

@@ -59,7 +59,9 @@ def _types() -> dict[str, ScalarType]:
         made.append(ScalarType(f"{name}x2", "x", 8 if name == "e2m1" else 16, 2))
     for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1"):
         made.append(ScalarType(f"{name}x4", "x", 16 if name == "e2m1" else 32, 4))
+    made += [ScalarType("e2m1p4x4", "x", 32, 4), ScalarType("ue8m0x4", "x", 32, 4)]
     made += [ScalarType("u16x2", "u", 32, 2), ScalarType("s16x2", "s", 32, 2)]
+    made += [ScalarType("u8x4", "u", 32, 4), ScalarType("s8x4", "s", 32, 4)]
     return {made_type.name: made_type for made_type in made}
 
 

@@ -1,0 +1,69 @@
+"""Bytes and halves of a word as integers (manual: add, sub, min, max, neg and set with u8x4, s8x4, u16x2, s16x2). The frame runs
+packed types lane by lane.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..table import instruction
+from ..types import scalar_type
+from ..words import Value, maximum, minimum, select
+from .compare import INTEGER_OPS, comparable, compare_values
+
+S64 = scalar_type("s64")
+BYTES, HALVES = "u8x4 s8x4", "u16x2 s16x2"
+PACKED: dict[str, Any] = {"category": "integer", "unit": "alu", "since": (9, 2), "only": "107f 120f"}
+
+
+@instruction("add.sat.u32 d, a, b", **PACKED)
+@instruction("add.sat.type d, a, b", type=HALVES, **PACKED)
+@instruction("add{.sat}.type d, a, b", type=BYTES, **PACKED)
+def add(a: Value, b: Value, *, sat: bool | None) -> Value:
+    """a + b in every lane, modulo 2^n; .sat: limited to the lane's range."""
+    return (a.convert(S64) + b.convert(S64)).convert(a.type, saturate=True) if sat else a + b
+
+
+@instruction("sub{.sat}.type d, a, b", type=BYTES, **PACKED)
+def sub(a: Value, b: Value, *, sat: bool | None) -> Value:
+    """a − b in every lane, modulo 2^n; .sat: limited to the lane's range."""
+    return (a.convert(S64) - b.convert(S64)).convert(a.type, saturate=True) if sat else a - b
+
+
+@instruction("min{.relu}.type d, a, b", type="s8x4", **PACKED)
+@instruction("min.type d, a, b", type="u8x4", **PACKED)
+def smaller(a: Value, b: Value, *, relu: bool | None) -> Value:
+    """The smaller of a and b in every lane; .relu: at least 0."""
+    found = minimum(a, b)
+    return maximum(found, 0) if relu else found
+
+
+@instruction("max{.relu}.type d, a, b", type="s8x4", **PACKED)
+@instruction("max.type d, a, b", type="u8x4", **PACKED)
+def larger(a: Value, b: Value, *, relu: bool | None) -> Value:
+    """The larger of a and b in every lane; .relu: at least 0."""
+    found = maximum(a, b)
+    return maximum(found, 0) if relu else found
+
+
+@instruction("neg.type d, a", type="s8x4", **PACKED)
+def neg(a: Value) -> Value:
+    """−a in every lane, modulo 2^n."""
+    return -a
+
+
+@instruction(
+    "set.cmp.type d, a, b",
+    cmp=INTEGER_OPS,
+    type=f"{BYTES} {HALVES}",
+    valid=comparable,
+    category="compare_select",
+    unit="alu",
+    since=(9, 4),
+    only="107f",
+)
+def set_lanes(a: Value, b: Value, *, cmp: str) -> Value:
+    """All ones in every lane where a cmp b, else 0."""
+    return select(compare_values(cmp, a, b), a.constant(-1, a.type), 0)

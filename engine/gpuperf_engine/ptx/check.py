@@ -132,10 +132,10 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
     if role == "address":
         return _address(spelling, form, shape, address_size)
     if kind == "vector":
-        if form.vector == 1 and len(shape) == 2 and form.braces:
+        if form.vector == 1 and len(shape) == 2 and (form.braces or _holds_metadata(spelling, form)):
             return _scalar(
                 spelling, form, shape[1]
-            )  # Triton writes scalar accesses as `{%r1}`, and ptxas takes it
+            )  # Triton writes scalar accesses as `{%r1}`, CUTLASS metadata and scales, and ptxas takes it
         if form.vector == 1:
             return f"{form.name} is one value, found {explain(shape)}"
         if len(shape) - 1 != form.vector:
@@ -151,6 +151,13 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
     if form.vector > 1 or (form.braces and (spelling.effect in _LISTS or derivative)):
         return f"{form.name} must be a vector of {form.vector}, found {explain(shape)}"
     return _scalar(spelling, form, shape)
+
+
+def _holds_metadata(spelling: Spelling, form: OperandForm) -> bool:
+    """Whether an operand of a matrix product is no fragment, but says something about one: metadata, scales."""
+    return (
+        spelling.effect == "matrix" and form.register and any(item.vector > 1 for item in spelling.operands)
+    )
 
 
 def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:

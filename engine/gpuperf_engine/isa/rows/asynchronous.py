@@ -31,6 +31,7 @@ TRANSFER: dict[str, Any] = {
     "constants": {
         "bytes": (lambda size: size in (4, 8, 16), "4, 8 or 16 bytes"),
         "bytes cg": (lambda size: size == 16, "16 bytes with .cg"),
+        "source_bytes": (lambda size: 0 <= size <= 16, "0 to 16"),
     },
 }
 

@@ -54,10 +54,6 @@ def test_compiled_headers(source: str, architecture: str, tmp_path: Path) -> Non
     assert module.instruction_count > 100
 
 
-#: Of ``cuda::ptx``, but in no row yet.
-UNKNOWN = re.compile(r"tensormap\.|clusterlaunchcontrol\.")
-
-
 def test_wrapped_instructions() -> None:
     """The opcodes that ``cuda::ptx`` has functions for are in the table."""
     assert NVCC is not None
@@ -79,5 +75,4 @@ def test_wrapped_instructions() -> None:
                     found.add(opcode[1])
     assert len(found) > 400
     for name in sorted(found):
-        if not UNKNOWN.match(name):
-            assert lookup(name), name
+        assert lookup(name), name

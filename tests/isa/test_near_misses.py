@@ -51,6 +51,7 @@ LAX = {
         r"^(st|red)\.async\S* \[\w+\], \w+;"
     ),
     "a constant as mbarrier": re.compile(r"^cp\.async\.bulk.*, \d+;"),
+    "types in another order, and braces, in clusterlaunchcontrol": re.compile(r"^clusterlaunchcontrol"),
     "a fourth operand of atom": re.compile(r"^atom\S* \S+, \[\w+\], \w+, \w+;"),
     "L2 priorities of prefetch from generic addresses": re.compile(r"^prefetch\.L2::evict"),
     "'.sync_restrict' and spaces beside other forms of fence": re.compile(r"^fence\.\S*(restrict|shared)"),

@@ -69,6 +69,9 @@ LAX = {
 }
 #: What ptxas refuses and we take.
 STRICT = {
+    "metadata of sparse products in braces, which ptxas takes with other types": re.compile(
+        r"^mma\.sp\S*\.[su]4\S* .*\{r\d\}, \d+;"
+    ),
     "the index of an array of images in a register of f32": re.compile(
         r"^(tex|tld4|su\w+)\S*\.a(1d|2d|cube)"
     ),

@@ -38,18 +38,19 @@ _MEMORY = (
     "cluster_cta", "matrix_words", "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
     "copy_lanes", "sectors_of", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows", "count_wavefronts",
 )  # fmt: skip
-#: functions written in ``native_script``, one object for all, and their files
-_SCRIPT = frozenset((*_MEMORY, *_MBARRIER, *_SCHEDULE))
-_FILES = (
-    "native_runtime_memory.py",
-    "native_runtime_matrix.py",
-    "native_runtime_count.py",
-    "native_runtime_mbarrier.py",
-    "native_runtime_bulk.py",
-    "native_runtime_tensor.py",
-    "native_runtime_schedule.py",
-    "native_runtime_cluster.py",
-)
+#: what functions of ``copies`` call of ``script``
+_CALLED = ("bump", "cluster_cta", "fault", "mark", "near", "note", "reach")
+#: functions written in ``native_script``: an object that every kernel needs, and one for kernels with mbarriers or bulk copies
+_SCRIPTS = {
+    "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED))),
+    "copies": _MBARRIER,
+}
+_FILES = {
+    "script": tuple(
+        _HERE / f"native_runtime_{stem}.py" for stem in ("memory", "matrix", "count", "schedule", "cluster")
+    ),
+    "copies": tuple(_HERE / f"native_runtime_{stem}.py" for stem in ("mbarrier", "bulk", "tensor")),
+}
 _CONSTANTS = {**vars(native_layout), "Mbarrier": mbarriers.Mbarrier, "COUNT_MAX": mbarriers.COUNT_MAX}
 _ACCESS = (
     "cluster_cta",
@@ -220,9 +221,9 @@ def _library(name: str) -> Library:
 
 def _runtime_text(name: str) -> str:
     if name == "script":
-        return native_script.translate([_HERE / file for file in _FILES], _CONSTANTS) + vector_words(
-            host().wide
-        )
+        return native_script.translate(_FILES[name], _CONSTANTS) + vector_words(host().wide)
+    if name == "copies":
+        return native_script.translate(_FILES[name], _CONSTANTS, _FILES["script"])
     if is_access(name):
         return access_functions(name, host().wide)
     if name.startswith(WARPGROUP_PREFIX):
@@ -234,12 +235,13 @@ def _runtime_text(name: str) -> str:
 
 def _links(name: str) -> tuple[tuple[str, ...], dict[str, int]]:
     """What a runtime object exports and imports."""
-    return _exports(name), runtime_addresses(_ACCESS) if is_access(name) else {}
+    imports = _ACCESS if is_access(name) else _CALLED if name == "copies" else ()
+    return _exports(name), runtime_addresses(imports) if imports else {}
 
 
 def _exports(name: str) -> tuple[str, ...]:
-    if name == "script":
-        return (*_MEMORY, *_MBARRIER, *_SCHEDULE)
+    if name in _SCRIPTS:
+        return _SCRIPTS[name]
     return access_names(name) if is_access(name) else (name,)
 
 
@@ -255,7 +257,8 @@ def _load_together(names: Iterable[str]) -> None:
             return
         exports = tuple(name for group in found for name in _exports(group))
         try:
-            made = link([*found.values()], exports, {} if "script" in found else runtime_addresses(_ACCESS))
+            imports = {} if "script" in found else runtime_addresses((*_ACCESS, *_CALLED))
+            made = link([*found.values()], exports, imports)
         except RuntimeError:
             return
         _libraries.update(dict.fromkeys(found, made))
@@ -271,7 +274,7 @@ def _load_runtime(name: str) -> Library:
         except RuntimeError:
             pass
     if (
-        name != "script"
+        name not in _SCRIPTS
         and not name.startswith((PREFIX, WARPGROUP_PREFIX, IMAGE_PREFIX))
         and not is_access(name)
     ):
@@ -311,8 +314,9 @@ def _improve(texts: dict[str, str]) -> None:
 
 
 def _group(name: str) -> str:
-    if name in _SCRIPT:
-        return "script"
+    for group, functions in _SCRIPTS.items():
+        if name in functions:
+            return group
     if is_access(name):
         space, _, form = name.split("_")
         return f"{space}_{form}"

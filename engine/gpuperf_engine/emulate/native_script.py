@@ -138,12 +138,21 @@ declare i64 @llvm.ctpop.i64(i64)
 """
 
 
-def translate(paths: Sequence[Path], constants: Mapping[str, object]) -> str:
-    """LLVM IR of all functions in some files. ``constants`` are the integers (or classes of integers) that names stand for."""
+def translate(paths: Sequence[Path], constants: Mapping[str, object], others: Sequence[Path] = ()) -> str:
+    """LLVM IR of all functions in some files. ``constants`` are the integers (or classes of integers) that names stand for; the
+    functions of ``others`` are declared, to be called."""
+    functions, outside = _functions(paths), _functions(others)
+    names = {node.name for node in (*functions, *outside)}
+    declared = [
+        f"declare i64 @{node.name}({', '.join(['i64'] * len(node.args.args))})\n" for node in outside
+    ]
+    texts = (Translation(node, names, constants).text() for node in functions)
+    return _DECLARATIONS + "".join(declared) + "\n".join(texts)
+
+
+def _functions(paths: Sequence[Path]) -> list[ast.FunctionDef]:
     trees = [ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in paths]
-    functions = [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
-    names = {node.name for node in functions}
-    return _DECLARATIONS + "\n".join(Translation(node, names, constants).text() for node in functions)
+    return [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
 
 
 class Translation:

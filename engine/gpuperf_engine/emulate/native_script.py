@@ -143,9 +143,7 @@ def translate(paths: Sequence[Path], constants: Mapping[str, object], others: Se
     functions of ``others`` are declared, to be called."""
     functions, outside = _functions(paths), _functions(others)
     names = {node.name for node in (*functions, *outside)}
-    declared = [
-        f"declare i64 @{node.name}({', '.join(['i64'] * len(node.args.args))})\n" for node in outside
-    ]
+    declared = [f"declare i64 @{node.name}({', '.join(['i64'] * len(node.args.args))})\n" for node in outside]
     texts = (Translation(node, names, constants).text() for node in functions)
     return _DECLARATIONS + "".join(declared) + "\n".join(texts)
 

@@ -29,7 +29,7 @@ from .program import is_done_once
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
 
-__all__ = ["BULK_PIECE", "AnswerStep", "BulkStep", "FillStep", "SignalStep", "count", "spans"]
+__all__ = ["BULK_PIECE", "Active", "AnswerStep", "BulkStep", "FillStep", "SignalStep", "count", "spans"]
 
 Lanes = npt.NDArray[Any]
 _U16, _U32, _U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
@@ -48,6 +48,22 @@ def count(warp: LanesWarp, site: int, **amounts: int) -> None:
 def spans(address: int, size: int, unit: int) -> int:
     """How many aligned units of bytes a range touches."""
     return (address + size - 1) // unit - address // unit + 1 if size else 0
+
+
+class Active:
+    """The lanes that carry an instruction out: those that are active and whose guard holds, which are counted."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.predicated = to.program.predicated_of.get(instruction)
+
+    def __call__(self, warp: LanesWarp) -> npt.NDArray[np.bool_]:
+        active = warp.active
+        if self.guard is not None:
+            active = active & self.guard(warp)
+            if self.predicated is not None:
+                warp.count_guard(self.predicated, active)
+        return active
 
 
 class _End:
@@ -87,16 +103,11 @@ class BulkStep:
         self.read_bytes = reader(to, operands["bytes"], _U16) if "bytes" in operands else None
         told = operands.get("m")
         self.told = Objects(to, instruction, told, spaces["dst"]) if isinstance(told, Address) else None
-        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
-        self.predicated = to.program.predicated_of.get(instruction)
+        self.active = Active(to, instruction)
         self.site = to.program.site_of[instruction]
 
     def __call__(self, warp: LanesWarp) -> None:
-        active = warp.active
-        if self.guard is not None:
-            active = active & self.guard(warp)
-            if self.predicated is not None:
-                warp.count_guard(self.predicated, active)
+        active = self.active(warp)
         lanes = np.flatnonzero(active).tolist()[: 1 if self.once else None]
         if not lanes:
             return
@@ -182,17 +193,11 @@ class FillStep:
         self.addresses = address_reader(to, target, space)
         self.access = MemoryStep(to, instruction, "store", space, 8)
         self.read_size = reader(to, operands["bytes"], _U64)
-        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
-        self.predicated = to.program.predicated_of.get(instruction)
+        self.active = Active(to, instruction)
         self.site = to.program.site_of[instruction]
 
     def __call__(self, warp: LanesWarp) -> None:
-        active = warp.active
-        if self.guard is not None:
-            active = active & self.guard(warp)
-            if self.predicated is not None:
-                warp.count_guard(self.predicated, active)
-        lanes = np.flatnonzero(active).tolist()
+        lanes = np.flatnonzero(self.active(warp)).tolist()
         if not lanes:
             return
         count(warp, self.site, requests=1)
@@ -227,17 +232,11 @@ class AnswerStep:
         self.access = MemoryStep(to, instruction, "store", "shared", BULK_PIECE)
         self.told = Objects(to, instruction, told, space)
         self.everywhere = bool(instruction.spelling.modifier("multicast"))
-        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
-        self.predicated = to.program.predicated_of.get(instruction)
+        self.active = Active(to, instruction)
         self.site = to.program.site_of[instruction]
 
     def __call__(self, warp: LanesWarp) -> None:
-        active = warp.active
-        if self.guard is not None:
-            active = active & self.guard(warp)
-            if self.predicated is not None:
-                warp.count_guard(self.predicated, active)
-        lanes = np.flatnonzero(active).tolist()
+        lanes = np.flatnonzero(self.active(warp)).tolist()
         if not lanes:
             return
         count(warp, self.site, requests=1)

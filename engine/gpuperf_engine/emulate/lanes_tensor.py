@@ -17,10 +17,10 @@ from ..isa.spaces import RANK_SHIFT
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Operand, Vector
 from .diagnose import bad_mbarrier
-from .lanes_bulk import count, spans
+from .lanes_bulk import Active, count, spans
 from .lanes_mbarrier import Objects
 from .lanes_memory import MemoryStep, address_reader
-from .lanes_operands import Prepare, every_lane, guard_of, lane_value, reader
+from .lanes_operands import Prepare, every_lane, lane_value, reader
 from .lanes_values import LaneValue, dtype_of
 from .observe import LINE_BYTES
 from .tensor_maps import MAP_BYTES, Box, Layout, box_of, swizzled
@@ -87,17 +87,11 @@ class TensorStep:
         self.read_ranks = reader(to, operands["mask"], _U16) if "mask" in operands else None
         told = operands.get("m")
         self.told = Objects(to, instruction, told, "shared") if isinstance(told, Address) else None
-        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
-        self.predicated = to.program.predicated_of.get(instruction)
+        self.active = Active(to, instruction)
         self.site = to.program.site_of[instruction]
 
     def __call__(self, warp: LanesWarp) -> None:
-        active = warp.active
-        if self.guard is not None:
-            active = active & self.guard(warp)
-            if self.predicated is not None:
-                warp.count_guard(self.predicated, active)
-        lanes = np.flatnonzero(active).tolist()
+        lanes = np.flatnonzero(self.active(warp)).tolist()
         if not lanes:
             return
         count(warp, self.site, requests=1)
@@ -217,15 +211,10 @@ class ReplaceStep:
         self.field = str(instruction.spelling.modifier("field"))
         self.ordinal = ordinal.value if isinstance(ordinal, Immediate) else 0
         self.read_value = reader(to, operands["value"], _U64 if self.field.startswith("global_") else None)
-        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
-        self.predicated = to.program.predicated_of.get(instruction)
+        self.active = Active(to, instruction)
 
     def __call__(self, warp: LanesWarp) -> None:
-        active = warp.active
-        if self.guard is not None:
-            active = active & self.guard(warp)
-            if self.predicated is not None:
-                warp.count_guard(self.predicated, active)
+        active = self.active(warp)
         for lane in np.flatnonzero(active).tolist():
             layout, region, first = self.map.read(warp, lane)
             value = int(every_lane(self.read_value(warp))[lane])

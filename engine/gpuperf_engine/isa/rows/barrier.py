@@ -83,7 +83,12 @@ declare(
     "Orders memory accesses among the threads of the scope.",
     sem="sc acq_rel acquire release",
     scope="cta cluster gpu sys",
-    **{**FENCE, "since": (6, 0), "target": 70, "requires": {"cluster": ((7, 8), 90)}},
+    **{
+        **FENCE,
+        "since": (6, 0),
+        "target": 70,
+        "requires": {"cluster": ((7, 8), 90), "acquire": ((8, 6), 90), "release": ((8, 6), 90)},
+    },
 )
 declare(
     "fence.op_restrict.release.cluster",

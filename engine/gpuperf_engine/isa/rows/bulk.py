@@ -133,6 +133,13 @@ def _fits(modifiers: Mapping[str, Modifier]) -> str:
     return "" if int(kind[1:]) * int(vector[1:]) <= 128 else f"'.{vector}.{kind}' is longer than 128 bits"
 
 
+def _system(modifiers: Mapping[str, Modifier]) -> str:
+    """Input and output of devices is ordered for all of the system."""
+    if modifiers.get("mmio") and modifiers["scope"] != "sys":
+        return f"'.mmio' needs .sys, not .{modifiers['scope']}"
+    return ""
+
+
 _STORE: dict[str, Any] = {
     "category": "load_store",
     "unit": "lsu",
@@ -154,6 +161,7 @@ declare(
     "Puts b at address a.",
     space="global",
     scope="gpu sys",
+    valid=_system,
     **{
         **_STORE,
         "since": (8, 7),
@@ -179,6 +187,7 @@ for _ops, _types in (
         documentation="The value at address a, combined with b.",
         space="global",
         scope="gpu sys",
+        valid=_system,
         op=_ops,
         type=_types,
         **{**_REDUCE, "since": (8, 7), "target": 100},

@@ -14,6 +14,7 @@ LONG_TYPES = "b32 u32 s32 f32 b64 u64 s64 f64"
 TYPES = "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64"
 SPACES = "global shared shared::cta shared::cluster local param param::entry param::func const"
 ORDERED_SPACES = "global shared shared::cta shared::cluster"
+VOLATILE_SPACES = f"{ORDERED_SPACES} local"
 SCOPES = "cta cluster gpu sys"
 EVICTIONS = "L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate"
 EVICTIONS_L2 = "L2::evict_normal L2::evict_first L2::evict_last"
@@ -32,6 +33,9 @@ NEEDS = {
     "L2::64B": ((7, 4), 75),
     "L2::128B": ((7, 4), 75),
     "L2::256B": ((7, 4), 80),
+    "volatile local": ((9, 1), 0),
+    "mmio acquire": ((9, 3), 75),
+    "mmio release": ((9, 3), 75),
     **{name: ((7, 4), 70) for name in EVICTIONS.split()},
 }
 
@@ -81,13 +85,14 @@ _line(
 _line("ld{.weak}{.space}", _LOADED, "{.hint}{.size}", _LOAD, True, space=SPACES, **_HINTED, **LOAD)
 _line(
     "ld.volatile{.space}", _LOADED, "{.size}", "d+*vec, [a]", False,
-    space=ORDERED_SPACES, size=_HINTED["size"], **LOAD,
+    space=VOLATILE_SPACES, size=_HINTED["size"], **LOAD,
 )  # fmt: skip
 for _sem in ("relaxed", "acquire"):
     _line(f"ld.{_sem}.scope{{.space}}", _LOADED, "{.hint}{.size}", _LOAD, True, **_HINTED, **_ORDERED, **LOAD)
 declare(
-    "ld.mmio.relaxed.sys{.space}.type d+*1, [a]",
+    "ld.mmio.sem.sys{.space}.type d+*1, [a]",
     _LOADED,
+    sem="relaxed acquire",
     type=TYPES,
     space="global",
     requires=NEEDS,
@@ -120,12 +125,13 @@ _line(
     space=STORE_SPACES, cop="wb cg cs wt", **_HINT, **STORE,
 )  # fmt: skip
 _line("st{.weak}{.space}", _STORED, "{.hint}", _STORE, True, space=STORE_SPACES, **_HINT, **STORE)
-_line("st.volatile{.space}", _STORED, "", "[a], b+*vec", False, space=ORDERED_SPACES, **STORE)
+_line("st.volatile{.space}", _STORED, "", "[a], b+*vec", False, space=VOLATILE_SPACES, **STORE)
 for _sem in ("relaxed", "release"):
     _line(f"st.{_sem}.scope{{.space}}", _STORED, "{.hint}", _STORE, True, **_HINT, **_ORDERED, **STORE)
 declare(
-    "st.mmio.relaxed.sys{.space}.type [a], b+*1",
+    "st.mmio.sem.sys{.space}.type [a], b+*1",
     _STORED,
+    sem="relaxed release",
     type=TYPES,
     space="global",
     requires=NEEDS,

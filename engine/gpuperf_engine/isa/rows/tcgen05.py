@@ -33,7 +33,7 @@ declare(
 declare(
     "tcgen05.dealloc.group.sync.aligned.b32 taddr:u32%, columns:u32",
     "Frees columns of tensor memory.",
-    constants={"columns": (lambda count: count % 32 == 0, "a multiple of 32")},
+    constants={"columns": (lambda count: 0 < count < 1 << 32 and count % 32 == 0, "a multiple of 32, not 0")},
     **{**GROUPS, "unit": "adu"},
 )
 declare(

@@ -30,15 +30,9 @@ def digest_parts(parts: Iterable[object], digits: int) -> str:
 def kernel_digest(text: str, entry: str) -> str:
     """Twelve hexadecimal digits for the kernel ``entry`` of a PTX text: ``.version``, ``.target`` and the kernel with all
     that it names, without comments, ``.loc``, ``.file``, debug sections and the names of registers, labels and symbols."""
-    items = _top_level(_TOKEN.findall(_SKIP.sub(" ", text)))
-    header = [item for item in items if item[0] in (".version", ".target", ".address_size")]
-    by_name = {name: item for item in items for name in [_declared(item)] if name is not None}
+    header, by_name, names = _declarations(text)
     numbers: dict[str, int] = {}
-    names: set[str] = set()
-    for item in items:
-        names.update(_local_names(item))
-    names.update(by_name)
-    canonical: list[str] = [token for item in header for token in item]
+    canonical = list(header)
     todo, done = [entry], {entry}
     while todo:
         item = by_name.get(todo.pop(0), [])
@@ -50,6 +44,19 @@ def kernel_digest(text: str, entry: str) -> str:
                 f"#{numbers.setdefault(token, len(numbers))}" if _is_name(token, names) else token
             )
     return digest_parts(canonical, 12)
+
+
+@lru_cache(maxsize=1)  # the kernels of one file come one after the other
+def _declarations(text: str) -> tuple[list[str], dict[str, list[str]], set[str]]:
+    """Of a PTX text: the tokens of its header, its functions and variables by name, and all names declared in it."""
+    items = _top_level(_TOKEN.findall(_SKIP.sub(" ", text)))
+    header = [
+        token for item in items if item[0] in (".version", ".target", ".address_size") for token in item
+    ]
+    by_name = {name: item for item in items for name in [_declared(item)] if name is not None}
+    names = {name for item in items for name in _local_names(item)}
+    names.update(by_name)
+    return header, by_name, names
 
 
 def _is_name(token: str, names: set[str]) -> bool:

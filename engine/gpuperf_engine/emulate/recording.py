@@ -65,10 +65,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """An object before an event: its bytes, and which of them had been written."""
+    """An object before an event: its bytes, and which of them had been written (``None``: all of them)."""
 
     bytes: NDArray[np.uint8]
-    written: NDArray[np.bool_]
+    written: NDArray[np.bool_] | None
+
+    @property
+    def any_written(self) -> bool:
+        return self.written is None or bool(self.written.any())
 
 
 def call_site() -> CallSite:
@@ -85,7 +89,8 @@ def call_site() -> CallSite:
 
 def snapshot(memory: Memory, allocation: Allocation) -> Snapshot:
     """An allocation as it is now."""
-    return Snapshot(memory.view(allocation).copy(), memory.shadow_of(allocation) != 0)
+    known = None if allocation.initialized else memory.shadow_of(allocation) != 0
+    return Snapshot(memory.view(allocation).copy(), known)
 
 
 def watch(memory: Memory, arrays: Iterable[DeviceArray]) -> dict[Allocation, Snapshot]:
@@ -94,8 +99,9 @@ def watch(memory: Memory, arrays: Iterable[DeviceArray]) -> dict[Allocation, Sna
     for array in arrays:
         allocation = array.allocation
         saved[allocation] = snapshot(memory, allocation)
-        shadow = memory.shadow_of(allocation)
-        shadow[shadow != 0] = 2
+        if saved[allocation].any_written:
+            shadow = memory.shadow_of(allocation)
+            np.add(shadow, shadow, out=shadow)
         allocation.initialized = allocation.size == 0
     memory.generation += 1
     return saved
@@ -112,9 +118,11 @@ def changes(
             continue
         shadow = memory.shadow_of(array.allocation)
         mask = shadow == 1
-        if mask.any():
+        stored = bool(mask.any())
+        if stored:
             found.append(written(memory, array, mask, old))
-        shadow[shadow != 0] = 1
+        if stored or old.any_written:  # pages of an array that was never written stay uncommitted
+            np.not_equal(shadow, 0, out=shadow.view(np.bool_))
     return tuple(found)
 
 
@@ -123,18 +131,20 @@ def written(memory: Memory, array: DeviceArray, mask: NDArray[np.bool_], before:
     now = memory.view(array.allocation)
     width = array.dtype.itemsize
     whole = now.size // width * width
-    touched = _elements(mask[:whole], width)[0]
-    same = _elements(((now == before.bytes) & before.written)[:whole], width)[1]
+    touched = _any(mask[:whole], width)
+    same = touched & _equal(now[:whole], before.bytes[:whole], width)
+    if before.written is not None:
+        same &= _all(before.written[:whole], width)
     value = now[:width].tobytes()
     single = bool(whole) and _repeats(now[:whole], width)
     return Write(
         array=array,
         elements=whole // width,
-        written=int(touched.sum()),
-        unchanged=int((touched & same).sum()),
+        written=int(np.count_nonzero(touched)),
+        unchanged=int(np.count_nonzero(same)),
         single=str(np.frombuffer(value, dtype=array.dtype)[0]) if single else None,
         zero=single and not any(value),
-        digest=hashlib.blake2b(now.tobytes(), digest_size=8).hexdigest(),
+        digest=hashlib.sha1(now, usedforsecurity=False).hexdigest(),
     )
 
 
@@ -142,19 +152,33 @@ def written(memory: Memory, array: DeviceArray, mask: NDArray[np.bool_], before:
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
-def _elements(flags: NDArray[np.bool_], width: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """For each element of so many bytes whether any, and whether all, of its bytes are marked."""
+def _elements(raw: NDArray[Any], width: int) -> NDArray[Any]:
+    """Bytes or flags as elements of so many bytes: one integer each, or a row of bytes where there is no such integer."""
     word = _WORDS.get(width)
-    if word is None:
-        rows = flags.reshape(-1, width)
-        return np.asarray(rows.any(axis=1)), np.asarray(rows.all(axis=1))
-    words = flags.view(word)
-    marked = np.asarray(words != 0)
-    return marked, np.asarray(words == int.from_bytes(b"\1" * width, "little"))
+    return raw.reshape(-1, width) if word is None else raw.view(word)
+
+
+def _any(flags: NDArray[np.bool_], width: int) -> NDArray[np.bool_]:
+    """For each element of so many bytes whether any of its bytes is marked."""
+    marked = _elements(flags, width) != 0
+    return np.asarray(marked if marked.ndim == 1 else marked.any(axis=1))
+
+
+def _all(flags: NDArray[np.bool_], width: int) -> NDArray[np.bool_]:
+    """For each element of so many bytes whether all of its bytes are marked."""
+    elements = _elements(flags, width)
+    return np.asarray(
+        elements == int.from_bytes(b"\1" * width, "little") if elements.ndim == 1 else elements.all(axis=1)
+    )
+
+
+def _equal(left: NDArray[np.uint8], right: NDArray[np.uint8], width: int) -> NDArray[np.bool_]:
+    """For each element of so many bytes whether its bytes are the same."""
+    same = _elements(left, width) == _elements(right, width)
+    return np.asarray(same if same.ndim == 1 else same.all(axis=1))
 
 
 def _repeats(raw: NDArray[np.uint8], width: int) -> bool:
     """Whether all elements are equal."""
-    word = _WORDS.get(width)
-    rows = raw.reshape(-1, width) if word is None else raw.view(word)
-    return bool((rows == rows[:1]).all())
+    rows = _elements(raw, width)
+    return bool((rows[:64] == rows[:1]).all()) and bool((rows == rows[:1]).all())

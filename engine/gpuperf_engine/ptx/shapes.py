@@ -26,7 +26,8 @@ _OPERAND = re.compile(
     r"|0[dD](?P<double>[0-9a-fA-F]{16})$"
     rf"|!\s*(?P<negated>{_NAME})$"
     rf"|(?P<first>{_NAME})\s*\|\s*(?P<second>{_NAME})$"
-    rf"|\{{(?P<items>[^{{}}\[\]()]*)\}}$",
+    rf"|\{{(?P<items>[^{{}}\[\]()]*)\}}$"
+    rf"|\[\s*(?P<object>{_NAME})\s*,\s*(?P<place>\{{[^{{}}\[\]()]*\}})\s*\]$",
     re.ASCII,
 )
 _TOKEN = re.compile(
@@ -74,6 +75,10 @@ def operand(piece: str, start: int) -> raw.Node | None:
         return raw.Number(int(found["double"], 16), "f64", start, end)
     if form == "items":
         return _braces(found["items"], start, end)
+    if form == "place":
+        item = raw.Name(found["object"], start + found.start("object"), start + found.end("object"))
+        place = _braces(found["place"][1:-1], start + found.start("place"), start + found.end("place"))
+        return None if place is None else raw.Brackets((item, place), start, end)
     if form == "plus":
         name = raw.Name(found["name"], start, start + found.end("name"))
         return raw.Offset(name, int(found["plus"], 0), start, end)

@@ -138,6 +138,15 @@ def _traffic(record: LaunchRecord, sites: list[_Site]) -> MemoryTraffic:
 
 
 @dataclass
+class _Machined:
+    """A basic block in machine instructions: in scheduled order, with the latencies of its chains, and all of its units."""
+
+    instructions: tuple[Instruction, ...]
+    latencies: Mapping[str, float]
+    units: Mapping[str, int]
+
+
+@dataclass
 class _Builder:
     program: Program
     executions: list[int]
@@ -145,6 +154,35 @@ class _Builder:
     machine: Machine
     latencies: dict[str, float] = field(default_factory=dict)
     active: list[int] = field(default_factory=list)
+    known: dict[int, _Machined] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        machine = self.machine
+        spaces = tuple(site.space for site in self.sites)
+        key = machine.compute_capability, tuple(machine.latencies.items()), spaces
+        known = self.program.kernel.memo.setdefault("timing.blocks", {})
+        assert isinstance(known, dict)
+        self.known = known.setdefault(key, self.known)
+
+    def machined(self, block: BasicBlock) -> _Machined:
+        """A block as this machine executes it; the same for all launches whose accesses go to the same spaces."""
+        found = self.known.get(block.index)
+        if found is None:
+            expanded = [
+                item for instruction in block.instructions for item in self.expand(instruction, block)
+            ]
+            chains = {item.latency for item in expanded} & self.latencies.keys()
+            units: dict[str, int] = {}
+            for instruction in block.tally:
+                for unit, count in self.units_of(instruction).items():
+                    units[unit] = units.get(unit, 0) + count
+            found = self.known[block.index] = _Machined(
+                schedule(expanded, self.order_latencies),
+                {name: self.latencies[name] for name in chains},
+                units,
+            )
+        self.latencies.update(found.latencies)
+        return found
 
     @property
     def order_latencies(self) -> Mapping[str, float]:
@@ -157,9 +195,8 @@ class _Builder:
         total = dict.fromkeys(UNITS, 0)
         for block, executions in zip(self.program.blocks, self.executions, strict=True):
             if executions:
-                for instruction in block.tally:
-                    for unit, count in self.units_of(instruction).items():
-                        total[unit] += count * executions
+                for unit, count in self.machined(block).units.items():
+                    total[unit] += count * executions
         return {unit: count for unit, count in total.items() if count}
 
     def units_of(self, instruction: syntax.Instruction) -> Mapping[str, int]:
@@ -211,9 +248,7 @@ class _Builder:
         if not executions:
             return
         share = executions / passes
-        instructions = schedule(
-            [item for found in block.instructions for item in self.expand(found, block)], self.order_latencies
-        )
+        instructions = self.machined(block).instructions
         if instructions:
             yield Block(instructions, share) if share <= 1.0 else Loop((Block(instructions),), share)
         if block.kind == "call" and block.terminator is not None:

@@ -42,12 +42,22 @@ def expansion_of(opcode: str, capability: tuple[int, int]) -> Expansion | None:
 
 @lru_cache(maxsize=4096)
 def _lookup(opcode: str, capability: str) -> Expansion | None:
-    for rule in load_rules():
+    for rule in _rules_of(opcode.partition(".")[0]):
         if rule.capabilities and capability not in rule.capabilities:
             continue
         if any(fnmatchcase(opcode, pattern) for pattern in rule.patterns):
             return rule.expansion
     return None
+
+
+@lru_cache(maxsize=1024)
+def _rules_of(name: str) -> tuple[_Rule, ...]:
+    """The rules, in order, that may be about instructions of this name."""
+    return tuple(
+        rule
+        for rule in load_rules()
+        if any(fnmatchcase(name, pattern.partition(".")[0]) for pattern in rule.patterns)
+    )
 
 
 @lru_cache(maxsize=1)

@@ -100,24 +100,39 @@ def _follow(path: Path, front: _Front, rules: _Rules) -> None:
 
 def _issue(instructions: tuple[Instruction, ...], front: _Front, rules: _Rules) -> None:
     port, end = front[_PORT], front[_END]
+    lanes, latencies, issue_cycles, as_printed = (
+        rules.lanes,
+        rules.latencies,
+        rules.issue_cycles,
+        rules.as_printed,
+    )
+    ready = front.get
     for item in instructions:
-        unit = item.unit
-        start = port if unit != "none" else _ZERO
+        unit, latency = item.unit, item.latency
+        executed = unit != "none"
+        start = port if executed else _ZERO
         for register in item.reads:
-            start = max(start, front.get(register, _ZERO))
-        if unit != "none":
-            start = max(start, front.get(unit, _ZERO))
-            busy = WARP_SIZE / rules.lanes[unit]
-            if rules.as_printed:
-                port = (start[0] + max(busy, rules.issue_cycles), start[1])
+            moment = ready(register, _ZERO)
+            if moment > start:
+                start = moment
+        if executed:
+            moment = ready(unit, _ZERO)
+            if moment > start:
+                start = moment
+            cycles, waits = start
+            busy = WARP_SIZE / lanes[unit]
+            if as_printed:
+                port = (cycles + max(busy, issue_cycles), waits)
             else:
-                port = (start[0] + rules.issue_cycles, start[1])
-                front[unit] = (start[0] + busy, start[1])
-        latency = 0.0 if item.latency == "none" else rules.latencies[item.latency]
-        done = (start[0] + latency, start[1] + (item.latency == "global"))
+                port = (cycles + issue_cycles, waits)
+                front[unit] = (cycles + busy, waits)
+        done = start
+        if latency != "none":
+            done = (start[0] + latencies[latency], start[1] + (latency == "global"))
         for register in item.writes:
             front[register] = done
-        end = max(end, done)
+        if done > end:
+            end = done
     front[_PORT], front[_END] = port, end
 
 
@@ -128,7 +143,11 @@ def _mix(part: Block | Loop, weight: float, front: _Front, rules: _Rules) -> Non
     start = front[_PORT]
     for key, after in taken.items():
         before = front.get(key, start)
-        front[key] = before[0] + weight * (after[0] - before[0]), before[1] + weight * (after[1] - before[1])
+        if after is not before:
+            front[key] = (
+                before[0] + weight * (after[0] - before[0]),
+                before[1] + weight * (after[1] - before[1]),
+            )
 
 
 def _loop(loop: Loop, front: _Front, rules: _Rules) -> None:

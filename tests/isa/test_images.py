@@ -295,6 +295,39 @@ def test_reductions(how: str, op: str, kind: str, sign: str, backend: str) -> No
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", ["u32", "s64"])
+def test_reductions_in_rows_of_any_length(kind: str, backend: str) -> None:
+    """Rows of 11 bytes begin anywhere; coordinates are counted from the beginning of the row."""
+    size = int(kind[1:]) // 8
+    start = (np.arange(55, dtype=np.int64) * 37 % 256).astype(np.uint8).reshape(5, 11)
+    kept: list[Any] = []
+
+    def surface(device: ge.Device) -> Any:
+        kept.append(device.array(start))
+        return device.surface(kept[0])
+
+    x = (np.arange(32, dtype=np.int64) * 2654435761 % 2**32).astype(np.uint32)
+    op, value = ("add", "r1") if size == 4 else ("max", "l5")
+    # five rows, and places 0, 4, 8 or 0, 8 of each, of which the last does not fit
+    body = f"rem.u32 r2, r8, 5; shr.u32 r3, r8, 2; rem.u32 r3, r3, {11 // size + 1}; mul.lo.u32 r3, r3, {size};"
+    body += f"mov.b64 l5, {{r8, r1}}; sured.b.{op}.2d.{kind}.zero [l1, {{r3, r2}}], {value};"
+    run(backend, body, surface, x.view(np.int32))
+    wanted = start.copy()
+    for lane in range(32):
+        row, at = wanted[lane % 5], lane // 4 % (11 // size + 1) * size
+        if at + size > 11:
+            continue
+        old = int.from_bytes(row[at : at + size].tobytes(), "little", signed=size == 8)
+        if size == 4:
+            new = (old + int(x[lane])) % 2**32
+        else:
+            new = max(old, int.from_bytes(bytes([lane, 0, 0, 0]) + x[lane].tobytes(), "little", signed=True))
+        row[at : at + size] = np.frombuffer(new.to_bytes(size, "little", signed=size == 8), np.uint8)
+    assert (kept[0].numpy() == wanted).all()
+    assert (wanted != start).any()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("body", "image", "message"),
     [

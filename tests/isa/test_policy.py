@@ -84,6 +84,13 @@ def test_ranges(address: int, primary: int, total: int) -> None:
         ("createpolicy.fractional.L2::evict_last.b64 l1, 1.5;", "more than 0, at most 1"),
         ("createpolicy.fractional.L2::evict_last.b64 l1, 0.0;", "more than 0, at most 1"),
         ("createpolicy.fractional.L2::evict_first.L2::evict_last.b64 l1;", "does not combine"),
+        (
+            "createpolicy.range.L2::evict_last.b64 l1, [l0], 4096, 128;",
+            "primary_size is 4096 and total_size is 128\\n.*at most total_size",
+        ),
+        ("createpolicy.range.L2::evict_last.b64 l1, [l0], -1, 128;", "primary_size is -1"),
+        ("createpolicy.range.L2::evict_last.b64 l1, [l0], 4, 0;", "primary_size is 4"),
+        ("createpolicy.range.L2::evict_last.b64 l1, [l0], 7, 4294967296;", "primary_size is 7"),
         ("discard.L2 [l0], 256;", "128"),
         ("applypriority.L2::evict_normal [l0], 64;", "128"),
         ("cvta.global.u64 l1, s;", "shared"),
@@ -98,6 +105,39 @@ def test_ranges(address: int, primary: int, total: int) -> None:
 def test_constants_that_are_refused(line: str, message: str) -> None:
     with pytest.raises(ge.PtxError, match=message):
         ge.parse(HEAD + ENTRY + line + "ret; }", path="policy.ptx").function("k")
+
+
+@pytest.mark.parametrize("backend", ["lanes", "native"])
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("createpolicy.range.L2::evict_last.b64 l1, [l0], r0, 6;", "primary_size is more than total_size"),
+        ("createpolicy.range.L2::evict_last.b64 l1, [l0], 6, r1;", "primary_size is more than total_size"),
+        ("createpolicy.fractional.L2::evict_last.b64 l1, f1;", "fraction is not a part"),
+    ],
+)
+def test_registers_that_are_refused(line: str, message: str, backend: str) -> None:
+    """Lanes whose guard does not hold may have anything there."""
+    text = "sub.u32 r1, 12, r0; cvt.rn.f32.u32 f1, r0; sub.f32 f1, 7.0, f1; setp.eq.u32 p1, r0, 6;"
+    device = ge.Device(backend=backend)
+    out = device.zeros(1, np.uint64)
+
+    def launch(line: str) -> None:
+        module = ge.parse(HEAD + ENTRY + text + line + "st.global.u64 [l0], 0;\nret; }", path="policy.ptx")
+        device.launch(module["k"], 1, 32, [out])
+
+    launch("@p1 " + line)
+    with pytest.raises(ge.TrapError, match=rf"createpolicy.*{message}.*\n.*thread \((7|0), 0, 0\)") as caught:
+        launch(line)
+    assert caught.value.span is not None and caught.value.span.line == 6
+
+
+def test_sizes_are_unsigned() -> None:
+    line = "createpolicy.range.L2::evict_last.b64 l1, [l0], {}, -1;"
+    ge.parse(HEAD + ENTRY + line.format(4096) + line.format(-1) + "ret; }", path="policy.ptx").function("k")
+    assert policies([f"mov.u32 r1, 9999; mov.u64 l2, 0; {line.format('r1').replace('l0', 'l2')}"]) == [
+        ranged(0, 9999, 2**32 - 1) & ~(1 << 56)
+    ]
 
 
 def test_results_that_are_not_wanted() -> None:

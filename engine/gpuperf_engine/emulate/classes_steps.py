@@ -139,7 +139,7 @@ def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
     targets = destinations(instruction)
     function, space = to.number, run.space
     reads_carry, writes_carry = spelling.reads_carry, spelling.writes_carry
-    reads_rank = spelling.reads_rank
+    reads_rank, is_checked = spelling.reads_rank, spelling.row.checked is not None
     windows = windows_as(to, instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = run.predicated(instruction)
@@ -158,6 +158,11 @@ def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
                 )  # launches with clusters are not counted in classes
             values += [from_patterns(space, [int(item.data[0])], item.type) for item in windows]
             results = evaluate(spelling, values)
+            if is_checked:
+                wrong = results[-1]
+                assert isinstance(wrong, Mask)
+                if wrong.mask & where:
+                    raise Refusal("its operands mean nothing")
             for target, value in zip(targets, results):
                 if target is not None:
                     state.write(target, value, where)

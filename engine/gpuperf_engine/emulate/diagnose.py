@@ -138,7 +138,7 @@ def incomplete_warp(place: Place, instruction: Instruction, lanes: int) -> TrapE
 
 
 def meaningless_operands(place: Place, instruction: Instruction, lanes: int) -> TrapError:
-    """Operands of a matrix instruction for which the manual gives no meaning."""
+    """Operands for which the manual gives no meaning."""
     assert instruction.spelling.row.checked is not None
     what, accepted = instruction.spelling.row.checked
     return TrapError(

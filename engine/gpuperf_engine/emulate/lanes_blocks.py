@@ -13,7 +13,7 @@ from ..flow.blocks import BasicBlock
 from ..isa.frame import evaluate, has_meaning
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
-from .diagnose import trap
+from .diagnose import meaningless_operands, trap
 from .lanes_bulk import AnswerStep, BulkStep, FillStep, SignalStep
 from .lanes_calls import Call, parameter_step
 from .lanes_control import BarrierEnd, End, make_end
@@ -22,7 +22,17 @@ from .lanes_exchange import Exchange
 from .lanes_images import ImageStep
 from .lanes_mbarrier import MbarrierStep, WaitStep
 from .lanes_memory import MemoryStep
-from .lanes_operands import Prepare, destinations, guard_of, integer, lane_value, sources, windows_as
+from .lanes_operands import (
+    Prepare,
+    bits_of,
+    destinations,
+    every_lane,
+    guard_of,
+    integer,
+    lane_value,
+    sources,
+    windows_as,
+)
 from .lanes_stack import StackStep
 from .lanes_tensor import ReplaceStep, TensorStep
 from .lanes_values import LaneValue
@@ -34,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "prepare", "refusal"]
 
-_U32 = scalar_type("u32")
+_U32, _PRED = scalar_type("u32"), scalar_type("pred")
 Step = Callable[["LanesWarp"], None]
 
 #: effects that are carried out by moving on
@@ -173,7 +183,7 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
     targets = destinations(instruction)
     function = to.number
     reads_carry, writes_carry = spelling.reads_carry, spelling.writes_carry
-    reads_rank = spelling.reads_rank
+    reads_rank, is_checked = spelling.reads_rank, spelling.row.checked is not None
     windows = windows_as(to, instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = to.program.predicated_of.get(instruction)
@@ -191,6 +201,10 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
             values.append(integer(warp.cta.rank, _U32))
         values += windows
         results = evaluate(spelling, values)
+        if is_checked:
+            active = warp.active if where is None else warp.active & where
+            if wrong := bits_of(LaneValue(every_lane(lane_value(results[-1])) & active, _PRED)):
+                raise meaningless_operands(warp.place(), instruction, wrong)
         for target, value in zip(targets, results):
             if target is not None:
                 warp.write(target, lane_value(value), where)

@@ -125,8 +125,11 @@ class _LanesImage(Image):
             "and": np.bitwise_and,
             "or": np.bitwise_or,
         }
-        words = self.region.words(given.type.bytes).view(dtype_of(given.type))
-        cast("Any", combine[op]).at(words, offsets // given.type.bytes, data)
+        places, lane_of = np.unique(offsets, return_inverse=True)
+        cells = places[:, None] + np.arange(given.type.bytes)
+        words = self.region.bytes[cells].view(dtype_of(given.type)).reshape(-1)
+        cast("Any", combine[op]).at(words, lane_of, data)
+        self.region.bytes[cells] = words.reshape(-1, 1).view(np.uint8)
         self._mark(offsets, given.type.bytes)
 
     def either(

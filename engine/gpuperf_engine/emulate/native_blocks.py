@@ -160,6 +160,9 @@ class BlockWriter:
         results = [_native(result) for result in evaluate(spelling, sources)]
         if spelling.writes_carry:
             self.write_carry(results.pop(), guard)
+        if spelling.row.checked is not None:
+            wrong = self.writer.op(f"and i32 {self.bits_of(results.pop())}, {self.effective_mask(guard)}")
+            self.error(wrong, Event.MEANINGLESS, str(self.block.instructions.index(instruction)))
         self.assign(instruction, results, guard)
 
     def _stop_at(self, instruction: Instruction, event: int) -> None:

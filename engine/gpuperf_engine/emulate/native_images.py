@@ -145,25 +145,25 @@ class _NativeImage(Image):
         self._scatter(self._host(address, self.arena), raw.vector(), value.type.bits, mask)
         self._mark(address, value.type.bits, mask)
 
-    def _mark(self, address: Value, bits: int, mask: str) -> None:
+    def _mark(self, address: Value, bits: int, mask: str, aligned: bool = True) -> None:
         """Note in the shadow that bytes were written."""
         ones = int.from_bytes(b"\x01" * (bits // 8), "little")
-        self._scatter(self._host(address, self.shadow), f"splat (i{bits} {ones})", bits, mask)
+        self._scatter(self._host(address, self.shadow), f"splat (i{bits} {ones})", bits, mask, aligned)
 
-    def _scatter(self, host: Value, value: str, bits: int, mask: str) -> None:
+    def _scatter(self, host: Value, value: str, bits: int, mask: str, aligned: bool = True) -> None:
         name, kind = f"llvm.masked.scatter.v{LANES}i{bits}.v{LANES}p0", f"<{LANES} x i{bits}>"
         self.writer.needs[name] = f"declare void @{name}({kind}, {_POINTERS}, {_MASK})"
         pointers = self._pointers(host)
+        alignment = bits // 8 if aligned else 1
         self.writer.do(
-            f"call void @{name}({kind} {value}, {_POINTERS} align {bits // 8} {pointers}, {_MASK} {mask})"
+            f"call void @{name}({kind} {value}, {_POINTERS} align {alignment} {pointers}, {_MASK} {mask})"
         )
 
     def change(self, address: Value, value: Value, op: str, where: Value) -> None:
         assert isinstance(value, NativeValue)
         writer, bits = self.writer, value.type.bits
         mask = self._where(where)
-        self._mark(address, bits, mask)
-        word = f"u{op}" if op in ("min", "max") and not value.type.is_signed else op
+        self._mark(address, bits, mask, aligned=False)
         host = self._host(address, self.arena)
         assert isinstance(host, NativeValue)
         places, given = (writer.op(f"alloca <{LANES} x i{width}>, align 64") for width in (64, bits))
@@ -186,7 +186,14 @@ class _NativeImage(Image):
             f"load i{bits}, ptr {writer.op(f'getelementptr i{bits}, ptr {given}, i32 {lane}')}"
         )
         pointer = writer.op(f"inttoptr i64 {at} to ptr")
-        writer.op(f"atomicrmw {word} ptr {pointer}, i{bits} {amount} monotonic")
+        before = writer.op(f"load i{bits}, ptr {pointer}, align 1")
+        if op in ("min", "max"):
+            name = f"llvm.{'s' if value.type.is_signed else 'u'}{op}.i{bits}"
+            writer.needs[name] = f"declare i{bits} @{name}(i{bits}, i{bits})"
+            after = writer.op(f"call i{bits} @{name}(i{bits} {before}, i{bits} {amount})")
+        else:
+            after = writer.op(f"{op} i{bits} {before}, {amount}")
+        writer.do(f"store i{bits} {after}, ptr {pointer}, align 1")
         fewer = writer.op(f"sub i32 {rest}, 1")
         writer.do(f"store i32 {writer.op(f'and i32 {rest}, {fewer}')}, ptr {left}")
         writer.do(f"br label %{head}")

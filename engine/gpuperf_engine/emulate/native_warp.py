@@ -398,7 +398,7 @@ class NativeWarp:
             )
             return tell(place, block.instructions[0], self.header(State.CULPRITS))
         if event == Event.MEANINGLESS:
-            return meaningless_operands(place, block.instructions[0], self.header(State.CULPRITS))
+            return meaningless_operands(place, block.instructions[detail], self.header(State.CULPRITS))
         if event in (Event.INDEX, Event.TARGET):
             return self._bad_target(instruction)
         if event == Event.STACK:

@@ -589,6 +589,8 @@ def _order_free(instruction: Instruction, program: Program) -> bool:
         return not instruction.system.observes_heap
     if instruction.effect == "bulk_copy" and combines(instruction):
         return instruction.spelling.modifier("dst") != "global"
+    if instruction.effect == "surface" and instruction.spelling.modifier("op"):
+        return False  # changed without host atomics, which rows of narrow texels do not suit
     if instruction.effect not in ("atomic", "reduction"):
         return instruction.effect != "special"
     if instruction.spelling.space == "shared":

@@ -102,7 +102,8 @@ def _stub(instruction: Instruction) -> Instruction:
 
 def _only_meets(instruction: Instruction, wanted: Slice) -> bool:
     """Whether this is a product whose operands may be wrong, so that they must not be looked at: lanes only wait there."""
-    looks = instruction.effect == "warpgroup" or instruction.spelling.row.checked is not None
+    checked = instruction.effect == "matrix" and instruction.spelling.row.checked is not None
+    looks = instruction.effect == "warpgroup" or checked
     return looks and instruction in wanted.instructions and instruction not in wanted.complete
 
 

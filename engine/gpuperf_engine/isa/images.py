@@ -80,7 +80,8 @@ class Image(ABC):
 
     @abstractmethod
     def change(self, address: Value, value: Value, op: str, where: Value) -> None:
-        """As ``store``: memory becomes ``memory op value``, lane after lane. ``op``: add min max and or, by the value's type."""
+        """Memory becomes ``memory op value``, lane after lane, at any addresses, of which those that differ do not overlap.
+        ``op``: add min max and or, by the value's type."""
 
     @abstractmethod
     def either(
@@ -430,12 +431,10 @@ def reduce_surface(
     value = operands[-1]
     size = _size(image, ctype.bytes)
     address, inside = _locate(image, operands, geometry, size, mode, samples=samples)
-    fits = (address.convert(U32) & (ctype.bytes - 1)).compare("eq", 0)
     if samples:
-        fits = fits & image.field("texel").compare("eq", ctype.bytes)
-    image.refuse(inside & ~fits)
-    inside = inside & fits
-    if samples:
+        fits = image.field("texel").compare("eq", ctype.bytes)
+        image.refuse(inside & ~fits)
+        inside = inside & fits
         signed = image.is_("kind", SIGNED)
         image.change(address, value.bits(scalar_type(f"s{ctype.bits}")), op, inside & signed)
         image.change(address, value.bits(scalar_type(f"u{ctype.bits}")), op, inside & ~signed)

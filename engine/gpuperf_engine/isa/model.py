@@ -106,8 +106,9 @@ Version = tuple[int, int]
 ByModifier = str | Mapping[str, str]
 #: Why a combination of modifiers is not allowed, ``""`` if it is.
 Constraint = Callable[[Mapping[str, Modifier]], str]
-#: Which constants an operand takes, by its name, with modifiers behind it if only for those; and what to call them.
-Constants = Mapping[str, tuple[Callable[[float], bool], str]]
+#: Which constants an operand takes, by its name (``a,b``: two together), with modifiers behind it if only for those; and what to
+#: call them.
+Constants = Mapping[str, tuple[Callable[..., bool], str]]
 
 
 @dataclass(frozen=True, slots=True)

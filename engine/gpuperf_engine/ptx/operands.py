@@ -203,16 +203,22 @@ def _convert(number: Immediate, name: str) -> Immediate:
 def check_constants(spelling: Spelling, operands: list[Any]) -> None:
     """Raises ``PtxError`` for a constant that its operand does not take."""
     modifiers = {name if value is True else value for name, value in spelling.modifiers.items()}
+    forms = [form for form in spelling.operands if not form.pair]
     for words, (accepts, text) in spelling.row.constants.items():
         name, *only = words.split()
         if not modifiers.issuperset(only):
             continue
-        for operand, form in zip(operands, [form for form in spelling.operands if not form.pair]):
-            if form.name == name and isinstance(operand, Immediate):
-                value: float = operand.value
-                if operand.kind != "int":
-                    value = float(constants.value_of((operand.value, operand.kind)))
-                if not accepts(value):
-                    raise PtxError(
-                        f"{spelling.opcode}: {name} is {value}", span=operand.span, hint=f"accepted: {text}"
-                    )
+        together = name.split(",")
+        given = [operand for operand, form in zip(operands, forms) if form.name in together]
+        constant = [operand for operand in given if isinstance(operand, Immediate)]
+        if len(constant) == len(together) and not accepts(*map(_number, constant)):
+            said = " and ".join(
+                f"{part} is {_number(operand)}" for part, operand in zip(together, constant)
+            )
+            raise PtxError(f"{spelling.opcode}: {said}", span=constant[0].span, hint=f"accepted: {text}")
+
+
+def _number(constant: Immediate) -> float:
+    if constant.kind == "int":
+        return constant.value
+    return float(constants.value_of((constant.value, constant.kind)))

@@ -30,16 +30,21 @@ def _upper(word: Value) -> Value:
     return word.convert(B64) << 32
 
 
+PART = "fraction is not a part of the cache lines", "more than 0, at most 1"
+
+
 @instruction(
     "createpolicy.fractional.primary{.secondary}.b64 d, fraction:f32",
-    constants={"fraction": (lambda part: 0 < part <= 1, "more than 0, at most 1")},
+    checked=PART,
+    constants={"fraction": (lambda part: 0 < part <= 1, PART[1])},
     **LEVELS,
     **POLICY,
 )
-def fractional(fraction: Value, *, primary: str, secondary: str | None) -> Value:
+def fractional(fraction: Value, *, primary: str, secondary: str | None) -> tuple[Value, Value]:
     """A cache policy: the primary priority for this part of the cache lines, the secondary for the others."""
     sixteenths = fraction.mul(15.989999771118164).convert(U32, rounding="rzi") & 15
-    return _upper((sixteenths << 20) | (0x10000000 | _levels(primary, secondary)))
+    policy = _upper((sixteenths << 20) | (0x10000000 | _levels(primary, secondary)))
+    return policy, ~(fraction.compare("gt", 0.0) & fraction.compare("le", 1.0))
 
 
 @instruction("createpolicy.fractional.primary{.secondary}.b64 d", **LEVELS, **POLICY)
@@ -48,13 +53,25 @@ def whole(zero: Value, *, primary: str, secondary: str | None) -> Value:
     return _upper(zero | (0x10F00000 | _levels(primary, secondary)))
 
 
+ORDER = "primary_size is more than total_size", "primary_size of at most total_size, as unsigned numbers"
+
+
 @instruction(
     "createpolicy.range{.space}.primary{.secondary}.b64 d, [a], primary_size:u32, total_size:u32",
     space="global",
+    checked=ORDER,
+    constants={
+        "primary_size,total_size": (
+            lambda primary, total: int(primary) % 2**32 <= int(total) % 2**32,
+            ORDER[1],
+        )
+    },
     **LEVELS,
     **POLICY,
 )
-def ranged(a: Value, primary_size: Value, total_size: Value, *, primary: str, secondary: str | None) -> Value:
+def ranged(
+    a: Value, primary_size: Value, total_size: Value, *, primary: str, secondary: str | None
+) -> tuple[Value, Value]:
     """A cache policy: the primary priority for the first bytes from a on, the secondary for the rest of the total."""
     shift = maximum(32 - clz(total_size - 1), 19) - 7
     first = a >> shift
@@ -62,7 +79,8 @@ def ranged(a: Value, primary_size: Value, total_size: Value, *, primary: str, se
     count = minimum(last - first, 127).convert(U32)
     place = first.convert(U32) & 127
     made = ((shift - 12) << 20) | (place << 12) | (count << 5) | (0x18000000 | _levels(primary, secondary))
-    return _upper(select(total_size.compare("eq", 0), made.constant(0x18000000, U32), made))
+    policy = _upper(select(total_size.compare("eq", 0), made.constant(0x18000000, U32), made))
+    return policy, primary_size.compare("gt", total_size)
 
 
 @instruction("createpolicy.cvt.L2.b64 d:u64, a:u64", **POLICY)

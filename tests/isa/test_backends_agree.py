@@ -98,7 +98,7 @@ class Probe:
 def probes() -> Iterator[Probe]:
     """Two spellings of every row that computes its results from registers."""
     for row in rows():
-        if row.meaning is None or row.effect or row.checked is not None:
+        if row.meaning is None or row.effect or row.checked is not None or row.removed is not None:
             continue
         generator = random.Random(row.syntax)
         fitting = [

@@ -309,7 +309,9 @@ def test_reductions_in_rows_of_any_length(kind: str, backend: str) -> None:
     x = (np.arange(32, dtype=np.int64) * 2654435761 % 2**32).astype(np.uint32)
     op, value = ("add", "r1") if size == 4 else ("max", "l5")
     # five rows, and places 0, 4, 8 or 0, 8 of each, of which the last does not fit
-    body = f"rem.u32 r2, r8, 5; shr.u32 r3, r8, 2; rem.u32 r3, r3, {11 // size + 1}; mul.lo.u32 r3, r3, {size};"
+    body = (
+        f"rem.u32 r2, r8, 5; shr.u32 r3, r8, 2; rem.u32 r3, r3, {11 // size + 1}; mul.lo.u32 r3, r3, {size};"
+    )
     body += f"mov.b64 l5, {{r8, r1}}; sured.b.{op}.2d.{kind}.zero [l1, {{r3, r2}}], {value};"
     run(backend, body, surface, x.view(np.int32))
     wanted = start.copy()

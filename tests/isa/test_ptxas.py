@@ -143,18 +143,23 @@ def test_lowest_is_enough(texts: dict[str, Spelling], tmp_path: Path) -> None:
 
 
 def test_what_was_removed(tmp_path: Path) -> None:
-    """Exchange without .sync ended with PTX 6.4 on sm_70 and higher."""
-    old = [
-        instruction_text(spelling) for row in rows() if row.removed is not None for spelling in spellings(row)
-    ]
-    assert len(old) == 12
-    assert refused(old, (6, 3), "75", tmp_path) == {}
-    assert set(refused(old, (6, 4), "75", tmp_path)) == set(old)
-    for text in old:
+    """Exchange without .sync ended with PTX 6.4 on sm_70 and higher, ``mad.f32`` without a rounding before."""
+    old = {
+        instruction_text(spelling): row.removed[0]
+        for row in rows()
+        if row.removed is not None
+        for spelling in spellings(row)
+    }
+    assert len(old) == 16
+    early = {text for text, ended in old.items() if ended <= LOWEST[0]}
+    assert set(refused(list(old), (6, 3), "75", tmp_path)) == early
+    assert set(refused(list(old), (6, 4), "75", tmp_path)) == set(old)
+    for text, (major, minor) in old.items():
         for spelling in lookup(text.split()[0]):
-            check_available(spelling, (6, 3), 75)
-            with pytest.raises(PtxError):
-                check_available(spelling, (6, 4), 75)
+            if spelling.row.removed is not None:
+                check_available(spelling, (major, minor - 1), 75)
+                with pytest.raises(PtxError):
+                    check_available(spelling, (major, minor), 75)
 
 
 #: Near misses: one wrong type, modifier or combination each.

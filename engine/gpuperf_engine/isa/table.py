@@ -406,8 +406,9 @@ def check_available(spelling: Spelling, version: Version, target: int, variant: 
         )
     removed = spelling.row.removed
     if removed is not None and version >= removed[0] and target >= removed[1]:
+        later = [row for row in _ROWS[spelling.row.name] if row.words > spelling.row.words]
         raise PtxError(
             f"{spelling.opcode} is not available on sm_{removed[1]} and higher from .version "
             f"{removed[0][0]}.{removed[0][1]} on, this module has sm_{target}, {version[0]}.{version[1]}",
-            hint=f"use the .sync form of {spelling.row.name}",
+            details=[f"accepted: {row.syntax}{_value_sets(row)}" for row in later],
         )

@@ -212,9 +212,7 @@ def check_constants(spelling: Spelling, operands: list[Any]) -> None:
         given = [operand for operand, form in zip(operands, forms) if form.name in together]
         constant = [operand for operand in given if isinstance(operand, Immediate)]
         if len(constant) == len(together) and not accepts(*map(_number, constant)):
-            said = " and ".join(
-                f"{part} is {_number(operand)}" for part, operand in zip(together, constant)
-            )
+            said = " and ".join(f"{part} is {_number(operand)}" for part, operand in zip(together, constant))
             raise PtxError(f"{spelling.opcode}: {said}", span=constant[0].span, hint=f"accepted: {text}")
 
 

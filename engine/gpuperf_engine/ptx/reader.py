@@ -39,6 +39,8 @@ _FRONT = re.compile(r"(?:[\s{}]|[\w$%]+\s*:|\.loc\b[^\n]*|@@DWARF\b[^\n]*)*", re
 #: The newest ``.version`` whose manual the instruction table follows.
 NEWEST = (9, 1)
 _OLDEST_MAJOR = 1
+#: the first target with double precision
+_HAS_DOUBLES = 13
 _TARGET_OPTIONS = frozenset(["texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"])
 
 
@@ -187,6 +189,13 @@ class _Reader:
                     hint="write sm_ and the number of an architecture, e.g. sm_80 or sm_90a",
                 )  # fmt: skip
         self.module.target_options = tuple(options)
+        number = re.search(r"\d+", self.module.target)
+        if "map_f64_to_f32" in options and number is not None and int(number[0]) >= _HAS_DOUBLES:
+            raise PtxError(
+                f"map_f64_to_f32 is for targets without double precision, this module has {self.module.target}",
+                span=self.text.span(*found.span()),
+                hint="leave it out",
+            )
         if not self.module.target:
             raise PtxError(
                 "'.target' names no architecture",

@@ -55,6 +55,8 @@ _DECLARATIONS = frozenset(
 )
 _MOST_ERRORS = 4
 _LONGEST_OPCODE = 200
+#: the first target whose f32 instructions keep subnormal numbers unless told ``.ftz`` (manual: "Floating-Point Instructions")
+_KEEPS_SUBNORMALS = 20
 
 #: For opcode and operand shapes: the row, and whether floating-point constants must take the operand's type.
 Verdicts = dict[tuple[str, tuple[Shape, ...]], tuple[Spelling, bool]]
@@ -316,6 +318,8 @@ class _Body:
                     reason = spelling.row.valid(spelling.modifiers) if spelling.row.valid else ""
                 if not reason:
                     check_available(spelling, self.module.version, *self.target)
+                    if 0 < self.target[0] < _KEEPS_SUBNORMALS:
+                        spelling = _flushing(spelling)
                     return spelling, any(_has_float(key) for key in keys)
                 reasons.append(reason)
         except PtxError as error:
@@ -363,6 +367,12 @@ class _Body:
         if found is None:
             self.names.no_label(name, span)
         return LabelOperand(name, found.index, span)
+
+
+def _flushing(spelling: Spelling) -> Spelling:
+    """The spelling with ``.ftz``, if it may have it: what it means on sm_1x without."""
+    made = select(spelling, {"ftz": True}) if "ftz" in spelling.modifiers else spelling
+    return spelling if made.row.valid is not None and made.row.valid(made.modifiers) else made
 
 
 def _has_float(key: Shape) -> bool:

@@ -21,6 +21,7 @@ from .program import Program
 
 __all__ = [
     "ENDED",
+    "MOST_CTAS",
     "PORTABLE_CTAS",
     "RUNNING",
     "WAITING",

@@ -17,6 +17,7 @@ from ..isa.mbarriers import Mbarrier
 from ..isa.spaces import RANK_SHIFT
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Instruction, Operand
+from .clusters import MOST_CTAS
 from .diagnose import bad_mbarrier
 from .lanes_mbarrier import Objects
 from .lanes_memory import MemoryStep, Part, address_reader
@@ -29,7 +30,17 @@ from .program import is_done_once
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
 
-__all__ = ["BULK_PIECE", "Active", "AnswerStep", "BulkStep", "FillStep", "SignalStep", "count", "spans"]
+__all__ = [
+    "BULK_PIECE",
+    "Active",
+    "AnswerStep",
+    "BulkStep",
+    "FillStep",
+    "SignalStep",
+    "count",
+    "in_rank",
+    "spans",
+]
 
 Lanes = npt.NDArray[Any]
 _U16, _U32, _U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
@@ -64,6 +75,11 @@ class Active:
             if self.predicated is not None:
                 warp.count_guard(self.predicated, active)
         return active
+
+
+def in_rank(place: int, rank: int) -> int:
+    """An address in the shared window, in the CTA of that rank; one of no shared memory as it is, to be refused."""
+    return place if place >> RANK_SHIFT >= MOST_CTAS else place & (1 << RANK_SHIFT) - 1 | rank << RANK_SHIFT
 
 
 class _End:
@@ -120,12 +136,12 @@ class BulkStep:
             if size % BULK_PIECE:
                 raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.SIZE, target, 0, size)
             for rank in self._ranks(warp, lane):
-                place = target if rank is None else target & (1 << RANK_SHIFT) - 1 | rank << RANK_SHIFT
+                place = target if rank is None else in_rank(target, rank)
                 self._move(warp, lane, source, place, size)
                 if self.told is not None and told is not None:
                     to_tell = told.copy()
                     if rank is not None:
-                        to_tell[lane] = int(told[lane]) & (1 << RANK_SHIFT) - 1 | rank << RANK_SHIFT
+                        to_tell[lane] = in_rank(int(told[lane]), rank)
                     self.told.change(warp, lane, to_tell, Mbarrier.COMPLETE, 1, size)
                 self._tally(warp, source, place, size, again=rank is not None and rank != self._first)
 
@@ -253,9 +269,10 @@ class AnswerStep:
             raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.NOT_SHARED, address, 0, 0)
         place, object_ = address - base, int(told[lane])
         if rank is not None:
-            within = (1 << RANK_SHIFT) - 1
-            place = place & within | rank << RANK_SHIFT
-            told[lane] = base + ((object_ - base) & within | rank << RANK_SHIFT)
+            place = in_rank(place, rank)
+            told[lane] = (
+                base + in_rank(object_ - base, rank) if 0 <= object_ - base < WINDOW_BYTES else object_
+            )
         (part,) = self.access.reach(warp, np.array([lane]), np.array([place], np.uint64))
         start = int(part.offsets[0])
         part.region.bytes[start : start + BULK_PIECE] = 0

@@ -30,14 +30,14 @@ class MatrixRows:
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         self.spelling = instruction.spelling
         self.loads = bool(self.spelling.destinations)
-        space = self.spelling.space or "generic"
         moves = self.spelling.moves
         assert moves is not None
         kind = "load" if self.loads else "store"
         self.steps = [
-            (move, MemoryStep(to, instruction, kind, space, move.bytes * move.count)) for move in moves.parts
+            (move, MemoryStep(to, instruction, kind, size=move.bytes * move.count)) for move in moves.parts
         ]
         self.bits, self.inner = moves.bits, moves.inner
+        space = self.spelling.space or "generic"
         self.addresses = address_reader(to, address_operand(instruction), space)
         operands = {form.name: operand for form, operand in matched(instruction)}
         given = operands.get("stride")

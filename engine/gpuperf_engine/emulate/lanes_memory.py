@@ -49,6 +49,7 @@ from .observe import (
     turns,
     wavefronts,
 )
+from .spaces import bit_of, reachable
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -136,6 +137,7 @@ class MemoryStep:
         self.instruction = instruction
         self.kind = kind or instruction.effect
         self.space = space or spelling.space or "generic"
+        self.reaches = reachable(instruction, space)
         #: whether it may reach the shared memory of other CTAs of the cluster
         self.remote = reaches_peers(instruction)
         site = to.program.site_of.get(instruction)
@@ -221,7 +223,8 @@ class MemoryStep:
 
     def _arena(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> tuple[list[_Refusal], Part]:
         arena = warp.cta.arena
-        good, initialized = arena.check(addresses, self.bytes, self.writes)
+        parameters = warp.cta.plan.parameter_address
+        good, initialized = arena.check(addresses, self.bytes, self.writes, self.reaches, parameters)
         good &= addresses % np.uint64(self.bytes) == 0
         space = "const" if self.space == "const" else "global"
         refused = [
@@ -271,13 +274,19 @@ class MemoryStep:
         in_shared, in_local = _in_window(addresses, SHARED_WINDOW), _in_window(addresses, LOCAL_WINDOW)
         refused: list[_Refusal] = []
         parts: list[Part] = []
+        for kind, inside, base in (("shared", in_shared, SHARED_WINDOW), ("local", in_local, LOCAL_WINDOW)):
+            if inside.any() and not self.reaches & bit_of(kind):
+                first = np.flatnonzero(inside)[0]
+                refused.append((int(lanes[first]), int(addresses[first]) - base, kind, 0))
+                inside[:] = False
         if in_shared.any():
             places = addresses[in_shared] - np.uint64(SHARED_WINDOW)
-            refused, parts = self._shared(warp, lanes[in_shared], places)
+            bad, parts = self._shared(warp, lanes[in_shared], places)
+            refused += bad
         if in_local.any():
             places = addresses[in_local] - np.uint64(LOCAL_WINDOW)
             bad, part = self._private(warp, warp.local, lanes[in_local], places)
-            refused = [*refused, *bad]
+            refused += bad
             parts = [*parts, part]
         others = ~(in_shared | in_local)
         if others.any():
@@ -312,6 +321,8 @@ class MemoryStep:
                 cta_of(plan, warp.cta.index),
                 limit,
                 cluster=warp.cta.refusal(address, self.remote) if space == "shared" else None,
+                reaches=self.reaches,
+                parameters=plan.parameter_address,
             )
         )
 

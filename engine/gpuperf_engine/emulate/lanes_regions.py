@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ..isa.types import ScalarType
 from .lanes_values import dtype_of
 from .memory import Memory
+from .spaces import ANY, KINDS, bit_of
 
 __all__ = ["Arena", "Region"]
 
@@ -85,10 +86,13 @@ class Arena:
             self._version = self.memory.version
             table = self.memory.table().astype(np.uint64)
             self._starts, self._ends = table[:, 0], table[:, 1]
-            self._read_only, self._initialized = table[:, 2] != 0, table[:, 3] != 0
+            self._kinds, self._initialized = table[:, 2], table[:, 3] != 0
 
-    def check(self, addresses: Lanes, size: int, writes: bool) -> tuple[Lanes, bool]:
-        """Whether each access lies in one allocation (that may be written), and whether all of those are initialised."""
+    def check(
+        self, addresses: Lanes, size: int, writes: bool, reaches: int = ANY, parameters: int = 0
+    ) -> tuple[Lanes, bool]:
+        """Whether each access lies in one allocation that may be reached (and written), and whether all of those are initialised.
+        ``reaches``: bits of ``spaces``; ``parameters``: where those of the kernel are."""
         self._refresh()
         if not self._starts.size:
             return np.zeros(addresses.shape, np.bool_), True
@@ -99,5 +103,9 @@ class Arena:
         size_of = self._ends[place] - self._starts[place]
         good = known & (room >= np.uint64(size)) & (room <= size_of)
         if writes:
-            good &= ~self._read_only[place]
+            good &= self._kinds[place] == KINDS["global"]
+        if reaches != ANY:
+            good &= (np.uint64(reaches) >> self._kinds[place] & np.uint64(1)) != 0
+        if reaches == bit_of("param"):
+            good &= self._starts[place] == np.uint64(parameters)
         return good, bool(self._initialized[place[good]].all())

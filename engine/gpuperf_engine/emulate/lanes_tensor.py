@@ -13,11 +13,10 @@ import numpy.typing as npt
 from ..flow.operands import matched
 from ..isa.mbarriers import Mbarrier
 from ..isa.rows.atomic import combine
-from ..isa.spaces import RANK_SHIFT
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Operand, Vector
 from .diagnose import bad_mbarrier
-from .lanes_bulk import Active, count, spans
+from .lanes_bulk import Active, count, in_rank, spans
 from .lanes_mbarrier import Objects
 from .lanes_memory import MemoryStep, address_reader
 from .lanes_operands import Prepare, every_lane, lane_value, reader
@@ -113,12 +112,12 @@ class TensorStep:
         box = box_of(layout, start, self.mode, offsets)
         ranks = [None] if self.read_ranks is None else _bits(int(every_lane(self.read_ranks(warp))[lane]))
         for turn, rank in enumerate(ranks):
-            to = place if rank is None else _in_rank(place, rank)
+            to = place if rank is None else in_rank(place, rank)
             self._move(warp, lane, layout, box, to)
             if self.told is not None:
                 told = self.told.read(warp).copy()
                 if rank is not None:
-                    told[lane] = _in_rank(int(told[lane]), rank)
+                    told[lane] = in_rank(int(told[lane]), rank)
                 self.told.change(warp, lane, told, Mbarrier.COMPLETE, 1, box.bytes)
             self._tally(warp, layout, box, again=turn > 0)
 
@@ -193,10 +192,6 @@ def _elements(operand: Operand | None) -> tuple[Operand, ...]:
 
 def _bits(mask: int) -> list[int]:
     return [rank for rank in range(16) if mask >> rank & 1]
-
-
-def _in_rank(place: int, rank: int) -> int:
-    return place & (1 << RANK_SHIFT) - 1 | rank << RANK_SHIFT
 
 
 class ReplaceStep:

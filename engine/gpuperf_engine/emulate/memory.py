@@ -27,15 +27,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LaunchError, MemoryFault
-from ..isa.spaces import WINDOWS
+from ..isa.spaces import WINDOWS, space_of
 from ..ptx.syntax import Instruction
 from ..source import Span
 from .heap import HEAP_BYTES, Heap, Kept
 from .image_rows import Images
+from .spaces import ANY, KINDS, bit_of, words
 
 __all__ = [
     "ALIGNMENT",
     "DEFAULT_BYTES",
+    "FAR",
     "GLOBAL_BASE",
     "LOCAL_WINDOW",
     "SHARED_WINDOW",
@@ -53,6 +55,8 @@ LOCAL_WINDOW = WINDOWS["local"][0]
 ALIGNMENT = 256
 GAP = 4096
 DEFAULT_BYTES = 4 << 30
+#: stands for all addresses of shared memory beyond 32 bits: in none, and a multiple of the size of any access
+FAR = 0xFFFFFF00
 #: ``MAP_NORESERVE`` of Linux's mman.h, which Python names only from 3.13 on
 _NORESERVE = 0x4000 if sys.platform == "linux" else 0
 
@@ -89,6 +93,8 @@ class Access:
     limit: int = 0  # size in bytes of the shared or local space
     of: str = ""  # what made the access, if it is not the instruction itself
     packed: bool = False  # bytes at any address
+    reaches: int = ANY  # bits of the memory that it may reach (``spaces``)
+    parameters: int = 0  # where the parameters of the kernel are
     cluster: tuple[str, str] | None = None  # why an address of the cluster cannot be reached, and what to do
 
 
@@ -240,10 +246,10 @@ class Memory:
         return self.allocations[place] if place >= 0 else None
 
     def table(self) -> NDArray[np.int64]:
-        """Shape ``(allocations, 4)``, dtype int64, in address order: start, end, 1 if read-only, 1 if initialised."""
+        """Shape ``(allocations, 4)``, dtype int64, in address order: start, end, kind (``KINDS``; others than global memory are
+        read-only), 1 if initialised."""
         rows = [
-            (item.address, item.end, int(item.kind != "global"), int(item.initialized))
-            for item in self.allocations
+            (item.address, item.end, KINDS[item.kind], int(item.initialized)) for item in self.allocations
         ]
         made = np.array(rows, dtype=np.int64).reshape(len(rows), 4)
         return np.concatenate([made, self.heap.table()]) if self.heap.blocks else made
@@ -301,12 +307,18 @@ def _fault(memory: Memory, access: Access) -> MemoryFault:
     what = f"{access.of or access.instruction.opcode}: {access.size}-byte {verb}"
     details = _where(access)
     address = access.address
+    if (misplaced := _misplaced(memory, access)) is not None:
+        found, place, remedy = misplaced
+        return MemoryFault(f"{what} {place}: {found}", span=span, details=details, hint=remedy)
     if access.space in ("shared", "local"):
-        place = f"{access.space} address {address:#x}"
-        if access.space == "local" and access.kind in ("atomic", "reduction"):
+        if address >= FAR:
             return MemoryFault(
-                f"{what} {place}: atomics act on global and shared memory only", span=span, details=details
+                f"out-of-bounds {what} {access.space} address beyond 4 GiB",
+                span=span,
+                details=details,
+                hint=f"a global or generic address? cvta.to.{access.space} makes one of {access.space} memory of it",
             )
+        place = f"{access.space} address {address:#x}"
         if access.cluster is not None:
             reason, remedy = access.cluster
             return MemoryFault(f"{what} {place}: {reason}", span=span, details=details, hint=remedy)
@@ -365,6 +377,32 @@ def _fault(memory: Memory, access: Access) -> MemoryFault:
 
 
 _NOWHERE = Allocation("", 0, 0)
+
+
+def _misplaced(memory: Memory, access: Access) -> tuple[str, str, str] | None:
+    """If the address is one of memory that the instruction may not reach: what is there, how to call the address, and a hint."""
+    place, hint = f"{access.address:#x}", f"the address must be one of {words(access.reaches)} memory"
+    if access.space in ("shared", "local"):
+        if access.reaches & bit_of(access.space):
+            return None
+        return f"that is {access.space} memory", f"{access.space} address {place}", hint
+    window, _ = space_of(access.address)
+    if window != "global":
+        return f"that is the generic address of {window} memory", place, hint
+    holder = memory.resolve(access.address, access.size)
+    only_parameters = access.reaches == bit_of("param")
+    if holder is None or (access.reaches & bit_of(holder.kind) and not only_parameters):
+        if not only_parameters:
+            return None
+    elif not only_parameters:
+        return f"{holder.name!r} is {words(bit_of(holder.kind))} memory", place, hint
+    own = memory.resolve(access.parameters)
+    if holder is not None and holder is own:
+        return None
+    if own is None:
+        return f"kernel {access.kernel!r} has no parameters", place, hint
+    beyond = f"outside the {own.size:,} bytes of {own.name!r} at {own.address:#x}"
+    return beyond, place, "the address must lie inside the parameters of the kernel"
 
 
 def _neighbour(memory: Memory, address: int, size: int) -> str:

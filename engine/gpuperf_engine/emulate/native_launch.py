@@ -33,6 +33,7 @@ from .native_threads import run_parallel
 from .observe import Observation
 from .program import Program
 from .schedule import TURN, Standing, Watch
+from .spaces import ANY, bit_of, reachable
 from .threads import COLUMN_BYTES, columns_of, make_table
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ class Worker:
             Context.EXPLICIT_CLUSTER: int(plan.explicit_cluster),
             Context.REMOTE: address_of(launch.remote),
             Context.NEAR: address_of(launch.near),
+            Context.REACHES: address_of(launch.reaches),
         }
         if launch.table_of_threads is not None:
             fields[Context.THREADS] = address_of(launch.table_of_threads.counts)
@@ -279,6 +281,7 @@ class Launch:
         self.remote = np.array(
             [reaches_peers(site.instruction) for site in program.sites] or [False], np.uint8
         )
+        self.reaches = np.array([reachable(site.instruction) for site in program.sites] or [ANY], np.uint8)
         self.near = self._near()
         self.functions: dict[str, Any] = {
             name: _FUNCTIONS[name](address) for name, address in runtime_addresses((*_FUNCTIONS,)).items()
@@ -293,7 +296,8 @@ class Launch:
         names: dict[int, str] = {}
         for site in self.program.sites:
             kind = site.instruction.spelling.modifier("type")
-            if kind and site.space == "generic" and site.instruction.effect in ("load", "store"):
+            near = site.space == "generic" and self.reaches[site.index] & bit_of("shared")
+            if kind and near and site.instruction.effect in ("load", "store"):
                 width = scalar_type(str(kind)).bytes
                 form = Form(width, max(1, site.bytes // width))
                 names[site.index] = f"{space}_{site.instruction.effect}_{form.name}"

@@ -9,6 +9,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from . import clusters
+from .spaces import bit_of
 from .tensor_maps import MAGIC
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Cta",
     "Event",
     "Presence",
+    "Reach",
     "State",
     "Status",
     "Wait",
@@ -75,7 +77,7 @@ class Context:
     BUDGET = 32
     ARENA = 40  # host address = device address + this
     SHADOW = 48  # shadow byte = device address + this
-    TABLE = 56  # rows of four: start, end, read-only, initialised
+    TABLE = 56  # rows of four: start, end, kind (``spaces.KINDS``), initialised
     TABLE_ROWS = 64
     BLOCKS = 72  # counters of blocks: warps, lanes, divergent, as three arrays
     SITES = 80  # SITE_COUNTERS per site
@@ -134,7 +136,8 @@ class Context:
     NEAR = 488  # per site, for generic accesses: the function for those that go to shared memory whole; 0: there is none
     FAULT_SIZE = 496  # bytes of a refused access, if they are not those of its site
     MOVED = 504  # bytes of a tensor copy
-    BYTES = 512
+    REACHES = 512  # a byte per site: the bits of the memory that it may reach (``spaces.reachable``)
+    BYTES = 520
 
 
 class Counter:
@@ -202,6 +205,14 @@ class Presence:
     WAITING = clusters.WAITING
     RUNNING = clusters.RUNNING
     ENDED = clusters.ENDED
+
+
+class Reach:
+    """Bits of ``Context.REACHES``."""
+
+    PARAM = bit_of("param")
+    SHARED = bit_of("shared")
+    LOCAL = bit_of("local")
 
 
 class Bulk:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
+from .memory import FAR
 from .native_access_text import Form
 from .native_codegen import address_operand
 from .native_layout import SITE_BYTES
@@ -126,7 +127,7 @@ class Access:
         address = self.address
         if address.type.bits == 32:
             return address.vector()
-        limit = address.constant(0xFFFFFFFF, U64)
+        limit = address.constant(FAR, U64)
         small = _native(address.bits_as(U64).apply("minimum", limit, nan=False))
         return _native(small.convert(U32)).vector()
 
@@ -174,7 +175,7 @@ def _own_shared(to: BlockWriter, operand: Address) -> NativeValue:
     else:
         base = to.constant(operand.offset, U64)
     if base.type.bits == 64:
-        base = _native(_native(base.apply("minimum", base.constant(0xFFFFFFFF, U64), nan=False)).convert(U32))
+        base = _native(_native(base.apply("minimum", base.constant(FAR, U64), nan=False)).convert(U32))
     return _native(base - shared_window(to))
 
 

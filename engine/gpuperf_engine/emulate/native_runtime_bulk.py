@@ -32,8 +32,10 @@ def count_bulk(context: int, site: int, address: int, size: int, how: int, again
 
 
 def in_rank(cta: int, place: int, rank: int) -> int:
-    """An address of shared memory, in the CTA of that rank."""
+    """An address of shared memory, in the CTA of that rank; one of no shared memory as it is, to be refused."""
     whole = (place + load64(cta + Cta.WINDOW)) & 4294967295
+    if place >> 32 or whole >> 28:
+        return place
     return ((rank << 24) + (whole & 16777215) - load64(cta + Cta.WINDOW)) & 4294967295
 
 
@@ -116,7 +118,9 @@ def bulk_lanes(
         if how & Bulk.MULTICAST:
             ranks = load16(words + lane * 2)
             if how & Bulk.ANSWER:
-                ranks = (1 << load32(context + Context.CLUSTER_CTAS)) - 1
+                ranks = 1
+                if load64(context + Context.CLUSTER_CTAS):
+                    ranks = (1 << load64(context + Context.CLUSTER_CTAS)) - 1
         window = 0
         if how & Bulk.GENERIC:
             window = load64(context + Context.SHARED_WINDOW)

@@ -8,7 +8,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from .native_layout import UNWRITTEN, Context, Counter, Cta, State
+from .native_layout import UNWRITTEN, Context, Counter, Cta, Reach, State
 from .native_runtime_cluster import cluster_cta
 from .native_runtime_count import bump, count_lanes
 from .native_script import (
@@ -51,7 +51,11 @@ def refill(context: int, site: int, address: int, size: int, writes: int) -> int
     end = load64(row + 8)
     if unsigned_less(end, address + size) or unsigned_less(address + size, address):
         return 0
-    if writes and load64(row + 16):
+    kind = load64(row + 16)
+    reaches = load8(load64(context + Context.REACHES) + site)
+    if (writes and kind) or (reaches >> kind) & 1 == 0:
+        return 0
+    if reaches == Reach.PARAM and start != load64(context + Context.PARAM_ADDRESS):
         return 0
     cache = load64(context + Context.CACHE) + site * 32
     store64(cache, start)
@@ -111,11 +115,15 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
         ):
             space = 1
             place = address - load64(context + Context.SHARED_WINDOW)
+            if load8(load64(context + Context.REACHES) + site) & Reach.SHARED == 0:
+                return fault(context, site, lane, place, 1)
         elif unsigned_less(
             address - load64(context + Context.LOCAL_WINDOW), load64(context + Context.WINDOW_BYTES)
         ):
             space = 2
             place = address - load64(context + Context.LOCAL_WINDOW)
+            if load8(load64(context + Context.REACHES) + site) & Reach.LOCAL == 0:
+                return fault(context, site, lane, place, 2)
     if space == 0:
         cache = load64(context + Context.CACHE) + site * 32
         offset = address - load64(cache)

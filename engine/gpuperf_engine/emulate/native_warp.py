@@ -68,6 +68,7 @@ from .native_layout import (
     Status,
     Wait,
 )
+from .spaces import reachable
 from .system import SystemCall
 from .warp import AFTER, ALIGNED, AT_END, AT_WAIT, FRAME, REJOIN, WAIT, Entry, Meeting, Patience, Warp
 
@@ -443,6 +444,7 @@ class NativeWarp:
                 instruction, self.program.kernel.name, kind, space, address, size,
                 thread_of(plan, place.warp, lane), cta_of(plan, place.cta), limit,
                 cluster=self._beyond(instruction, address) if space == "shared" else None,
+                reaches=_reaches(instruction, space), parameters=plan.parameter_address,
             )
         )  # fmt: skip
 
@@ -477,6 +479,13 @@ class NativeWarp:
                 if entry.kind == 1 and entry.mask & splits.live:
                     stands = blocks[entry.pc & (AT_WAIT - 1)]
                     yield Waiting(place, entry.mask & splits.live, stands, doing(entry.pc))
+
+
+def _reaches(instruction: Instruction, space: str) -> int:
+    """What a refused access may reach; of an instruction with several ends, the one in that space."""
+    if instruction.effect in ("async_copy", "bulk_copy", "mbarrier", "mbarrier_wait", "warpgroup"):
+        return reachable(instruction, space)
+    return reachable(instruction)
 
 
 def _end_kind(instruction: Instruction, space: str, kind: str) -> str:

@@ -91,8 +91,8 @@ class Program:
     """What a backend runs. ``entries[i]`` is the first block of ``functions[i]``; function 0 is the kernel.
 
     ``predicated`` lists the guarded instructions that run under a mask within blocks; the position is their counter.
-    ``sites`` has no entry for ``ld.param`` and ``st.param`` by name; loads of kernel parameters through registers have one (space
-    ``param``), to be checked like others, but are no memory traffic.
+    ``sites`` has no entry for ``ld.param`` and ``st.param`` by name; those through registers have one (space ``param``), to be
+    checked like others, but are no memory traffic.
     """
 
     kernel: Function
@@ -399,8 +399,8 @@ def _accesses_memory(instruction: Instruction) -> bool:
         return instruction.spelling.moves is not None
     if instruction.spelling.space == "param":
         # by name it is a register or a constant; through a register it is the kernel's parameter buffer
-        return instruction.effect == "load" and any(
-            isinstance(item, Address) and isinstance(item.base, Register) for item in instruction.operands
+        return any(
+            isinstance(item, Address) and not isinstance(item.base, Variable) for item in instruction.operands
         )
     return instruction.effect in MEMORY_EFFECTS
 

@@ -263,6 +263,17 @@ class Spelling:
         return str(space).split("::")[0] if space else "generic"
 
     @cached_property
+    def spaces(self) -> frozenset[str]:
+        """State spaces that the address may lie in, empty for any: the one written, or for a generic address those that may be
+        written there (manual: beyond "the address window of" these "the behavior is undefined")."""
+        if self.space != "generic":
+            return frozenset((self.space,) if self.space else ())
+        named = {space.split("::")[0] for space in self.row.modifiers.get("space", ())}
+        if "shared" in named and "volatile" in self.opcode.split("."):
+            named.add("local")  # volatile local variables of C, through pointers
+        return frozenset(named)
+
+    @cached_property
     def moves(self) -> Moves | None:
         """The accesses that the lanes of a warp make together to load or store a matrix."""
         return None if self.row.moves is None else self.row.moves(self.modifiers)

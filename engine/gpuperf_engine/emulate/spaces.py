@@ -1,0 +1,43 @@
+"""Which memory an instruction may reach: that of its state space, or what its generic address may point to.
+
+Each kind of memory is a bit. The window of kernel parameters lies in that of global memory (manual, "Generic Addressing"), so what
+may reach global memory may reach it; constant memory has a window of its own.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from ..ptx.syntax import Instruction
+
+__all__ = ["ANY", "KINDS", "bit_of", "reachable", "words"]
+
+#: numbers of the bits; those of allocations first
+KINDS = {"global": 0, "const": 1, "param": 2, "shared": 3, "local": 4}
+ANY = (1 << len(KINDS)) - 1
+_WORDS = {"global": "global", "const": "constant", "param": "parameter", "shared": "shared", "local": "local"}
+
+
+def bit_of(kind: str) -> int:
+    """The bit of one kind of memory."""
+    return 1 << KINDS[kind]
+
+
+def reachable(instruction: Instruction, space: str = "") -> int:
+    """The bits of the memory that an instruction may reach. ``space``: that of one of several addresses."""
+    modifiers = instruction.spelling.modifiers
+    spaces: frozenset[str] = frozenset((space,)) if space else instruction.spelling.spaces
+    if instruction.effect in ("async_copy", "bulk_copy") and not spaces and "dim" not in modifiers:
+        spaces = frozenset(("global", "shared"))  # one at each end
+    if not spaces or "generic" in spaces:
+        return ANY
+    found = sum(bit_of(item) for item in spaces)
+    return found | bit_of("param") if "global" in spaces else found
+
+
+def words(bits: int) -> str:
+    """``global or shared``."""
+    named = [_WORDS[kind] for kind in KINDS if bits & bit_of(kind)]
+    if "global" in named and "parameter" in named:
+        named.remove("parameter")
+    return " or ".join(filter(None, (", ".join(named[:-1]), named[-1])))

@@ -1,0 +1,206 @@
+"""Every instruction with an address, given addresses of every state space: what it may not reach is an error, on both backends.
+
+What it may reach is told here from the manual: an address must be one of the space that is written; a generic one must fall into the
+window of a space that the instruction can have, beyond which "the behavior is undefined". The window of kernel parameters lies in that
+of global memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.isa.model import OperandForm, Row, Spelling
+from gpuperf_engine.isa.table import rows
+from tests.isa.assembler import instruction_text, spellings
+
+#: what ``l8`` may point to: generic addresses, and offsets in shared and local memory
+PLACES = ("global", "const", "param", "shared", "local", "shared offset", "local offset")
+EFFECTS = (
+    "load",
+    "store",
+    "atomic",
+    "reduction",
+    "async_copy",
+    "bulk_copy",
+    "mbarrier",
+    "mbarrier_wait",
+    "matrix",
+)
+FAULT = re.compile(
+    r"that is|memory$|outside the|out-of-bounds|null pointer|not in shared memory", re.MULTILINE
+)
+BYTES = 1024
+#: instructions of one kernel
+GROUP = 16
+WAYS = (
+    "arrive",
+    "init",
+    "test_wait",
+    "try_wait",
+    "cas",
+    "volatile",
+    "relaxed",
+    "acquire",
+    "release",
+    "mmio",
+    "reduce",
+    "load",
+    "store",
+    "v8",
+    "nc",
+)
+
+
+def reaches(spelling: Spelling, form: OperandForm) -> set[str]:
+    """The places that are allowed."""
+    opcode, space = spelling.opcode, str(form.space or spelling.modifier("space") or "generic").split("::")[0]
+    words = set(opcode.split("."))
+    writes = (
+        spelling.effect in ("store", "reduction", "atomic")
+        or form.name == "d"
+        or opcode.startswith(("st", "wmma.store"))
+    )
+    if space == "generic":
+        wide = "v8" in words or ("v4" in words and spelling.type is not None and spelling.type.bits == 64)
+        combined = words & {"atom", "red"} and (
+            spelling.vector > 1 or ("b128" in words and "op" in spelling.modifiers)
+        )
+        found = {"global", "param", "const", "shared", "local"}
+        if "mbarrier" in opcode or words & {"ldmatrix", "stmatrix", "bulk", "clusterlaunchcontrol"}:
+            found = {"shared"}
+        elif words & {"ldu", "multimem", "mmio"} or wide or combined or words >= {"async", "release"}:
+            found = {"global", "param"}
+        elif words & {"atom", "red", "relaxed", "acquire", "release", "wmma"}:
+            found = {"global", "param", "shared"}
+        elif "volatile" in words:
+            found = {"global", "param", "shared", "local"}
+    else:
+        windows = {"global": {"global", "param"}, "shared": {"shared offset"}, "local": {"local offset"}}
+        found = windows.get(space, {space})
+    return found - {"param", "const"} if writes else found
+
+
+def addresses(spelling: Spelling) -> list[OperandForm]:
+    return [form for form in spelling.operands if form.role == "address"]
+
+
+def asked(row: Row) -> Iterator[Spelling]:
+    """One spelling for each space that the row may have, the generic one among them, and of those that go to several CTAs."""
+    seen = set()
+    for spelling in spellings(row, 30):
+        place = spelling.modifier("space"), spelling.modifier("dst"), spelling.modifier("multicast")
+        if place not in seen:
+            seen.add(place)
+            yield spelling
+
+
+def line(spelling: Spelling, victim: int) -> str:
+    """The instruction with ``l8`` as the address number ``victim``; the others are good ones."""
+    valid = {"shared": "sha", "global": "l11", "generic": "l10", "param": "par"}
+    good = [
+        valid.get(str(form.space or spelling.modifier("space") or "generic").split("::")[0], "l11")
+        for form in addresses(spelling)
+    ]
+    good[victim] = "l8"
+    text = re.sub(r"\[\w+", lambda _: "[" + good.pop(0), instruction_text(spelling))
+    return text.replace(", 128;", ", 16;") if "cp.async" in text else text
+
+
+@functools.cache
+def cases() -> list[list[tuple[str, str, set[str]]]]:
+    """Groups of opcode, line and what its address may point to: of rows that differ in types only, one."""
+    found: dict[tuple[object, ...], tuple[str, str, set[str]]] = {}
+    for row in rows():
+        # tensor maps are told by what they hold, not by where they are
+        if (
+            row.effect not in EFFECTS
+            or not row.runs
+            or "dim" in row.modifiers
+            or "cp_fenceproxy" in row.syntax
+        ):
+            continue
+        for spelling in asked(row):
+            # those of calls have no address
+            if spelling.modifier("space") == "param::func":
+                continue
+            for place, form in enumerate(addresses(spelling)):
+                allowed = reaches(spelling, form)
+                kind = (
+                    row.name,
+                    row.effect,
+                    spelling.modifier("space"),
+                    spelling.modifier("multicast"),
+                    form.name,
+                    *allowed,
+                )
+                ways = [word for word in WAYS if word in spelling.opcode.split(".")]
+                case = f"{spelling.opcode} [{form.name}]", line(spelling, place), allowed
+                found.setdefault((*map(str, kind), *ways), case)
+    every = list(found.values())
+    return [every[start : start + GROUP] for start in range(0, len(every), GROUP)]
+
+
+def module(lines: list[str]) -> str:
+    arms = "\n".join(f"A{number}: {text}\nbra END;" for number, text in enumerate(lines))
+    tests = "".join(
+        f"setp.eq.u32 p1, r9, {place}; @p1 {instruction};\n"
+        for place, instruction in enumerate(
+            (
+                "mov.u64 l8, glo", "mov.u64 l8, con", "mov.b64 l8, par", "mov.u64 l8, l10", "mov.u64 l8, l12",
+                "mov.u64 l8, sha", "mov.u64 l8, loc",
+            )
+        )
+    )  # fmt: skip
+    registers = "".join(f"mov.b{bits} {name}{n}, {value};" for bits, name, value in ((32, "r", 16), (64, "l", 16), (16, "h", 1))
+                        for n in range(9))  # fmt: skip
+    return f"""
+.version 9.3
+.target sm_107a
+.address_size 64
+.const .align 128 .b8 con[{BYTES}]; .global .align 128 .b8 glo[{BYTES}];
+.visible .entry k(.param .align 128 .b8 par[{BYTES}], .param .u32 which, .param .u32 place) {{
+.shared .align 128 .b8 sha[{BYTES}]; .local .align 128 .b8 loc[{BYTES}];
+.reg .pred p<9>; .reg .b8 c<9>; .reg .b16 h<9>, g<9>; .reg .b32 r<12>, f<9>; .reg .b64 l<13>, d<9>; .reg .b128 q<9>;
+{registers}
+mov.u64 l10, sha; cvta.shared.u64 l10, l10; mov.u64 l12, loc; cvta.local.u64 l12, l12; mov.u64 l11, glo;
+ld.param.u32 r10, [which]; ld.param.u32 r9, [place];
+{tests}
+targets: .branchtargets {", ".join(f"A{number}" for number in range(len(lines)))};
+brx.idx r10, targets;
+{arms}
+END: ret; }}
+"""
+
+
+@pytest.mark.parametrize("backend", ["native", "lanes"])
+def test_addresses_of_every_space(backend: str) -> None:
+    every = [case for group in cases() for case in group]
+    assert len(every) > 150
+    assert {opcode.split(".")[0] for opcode, _, _ in every} >= {
+        "ld", "st", "atom", "red", "ldu", "mbarrier", "ldmatrix", "stmatrix", "wmma", "cp", "multimem", "clusterlaunchcontrol",
+    }  # fmt: skip
+    wrong = []
+    for group in cases():
+        kernel = ge.parse(module([text for _, text, _ in group]), path="spaces.ptx")["k"]
+        device = ge.Device(backend=backend, observe=set())
+        for which, (opcode, text, allowed) in enumerate(group):
+            for number, place in enumerate(PLACES):
+                # as a generic address an offset is one of nothing, and in the other space it may be good
+                if place.endswith("offset") and place not in allowed:
+                    continue
+                if backend == "lanes" and place not in allowed and (which + number) % 2:
+                    continue  # half of them will do: launches take long there
+                message = ""
+                try:
+                    device.launch(kernel, 1, 32, [bytes(BYTES), np.uint32(which), np.uint32(number)])
+                except ge.EngineError as error:
+                    message = str(error)
+                if bool(FAULT.search(message)) == (place in allowed):
+                    wrong.append((opcode, text, place, message))
+    assert not wrong, f"{len(wrong)}: {wrong[:8]}"

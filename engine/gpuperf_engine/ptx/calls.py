@@ -11,7 +11,7 @@ from ..errors import PtxError, nearest
 from ..source import Span
 from . import raw, shapes
 from .operands import Operands
-from .syntax import CallTarget, Function, Operand, Prototype, Register, Symbol, Variable
+from .syntax import CallTarget, Function, Operand, Prototype, Register, Symbol, Variable, Vector
 from .text import quoted
 
 __all__ = ["call_target", "simple_call"]
@@ -62,8 +62,8 @@ def call_target(operands: Operands, nodes: tuple[raw.Node, ...], base: int, span
         register,
         candidates,
         prototype,
-        tuple(_argument(operands, item, base) for item in returns),
-        tuple(_argument(operands, item, base) for item in arguments),
+        tuple(value for item in returns for value in _arguments(operands, item, base)),
+        tuple(value for item in arguments for value in _arguments(operands, item, base)),
         span,
     )
     signature = function or prototype or (candidates[0] if candidates else None)
@@ -122,8 +122,11 @@ def _function(operands: Operands, name: str, where: Span) -> Function:
     return function
 
 
-def _argument(operands: Operands, node: raw.Node, base: int) -> Operand:
+def _arguments(operands: Operands, node: raw.Node, base: int) -> tuple[Operand, ...]:
+    """What an item of a list passes: the registers of a vector one by one, like the parameters that take them."""
     operand, shape = operands.operand(node, base)
+    if isinstance(operand, Vector):
+        return operand.elements
     if shape[0] == "name":
         operands.names.undeclared(shape[1], operand.span)
     if (
@@ -131,8 +134,8 @@ def _argument(operands: Operands, node: raw.Node, base: int) -> Operand:
         and isinstance(operand.target, Variable)
         and operand.target.space == "param"
     ):
-        return operand.target
-    return cast(Operand, operand)
+        return (operand.target,)
+    return (cast(Operand, operand),)
 
 
 def _match(call: CallTarget, signature: Function | Prototype, span: Span) -> None:

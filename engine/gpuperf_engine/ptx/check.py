@@ -101,10 +101,20 @@ def _opened(shape: Shape) -> Sequence[Shape]:
     return (shape[:3], *(("inside", part) for part in shape[3:]))
 
 
+def _named(spelling: Spelling, space: str) -> bool:
+    """Whether a generic access may name a variable in a space with addresses of its own. It is then an access to that space,
+    as ptxas compiles it: the number that the name stands for is no generic address."""
+    return space == "shared" or (space == "local" and spelling.effect not in ("atomic", "reduction"))
+
+
 def chosen(spelling: Spelling, shapes: Sequence[Shape]) -> dict[str, str | bool]:
-    """What stands at the operands, of shapes that fit: by slot the part chosen, and which are negated."""
+    """What stands at the operands, of shapes that fit: by slot the part chosen, and which are negated; the space of a variable
+    that a generic access names."""
     found: dict[str, str | bool] = {}
     for form, shape in zip(spelling.operands, shapes):
+        if form.role == "address" and shape[0] == "address" and spelling.space == "generic" and not form.space:
+            if shape[1] is not None and _named(spelling, shape[1]):
+                found["space"] = shape[1]
         if shape[0] == "minus":
             found[f"{form.name}_negated"] = True
             shape = shape[1]
@@ -264,8 +274,9 @@ def _address(spelling: Spelling, form: OperandForm, shape: Shape, address_size: 
     if space is None or wanted is None or wanted == space:
         return ""
     if wanted == "generic":
-        spaces = ("global", "shared", "local", "const", *(["param"] if spelling.effect != "store" else []))
-        return "" if space in spaces else f"a variable in .{space} has no address"
+        if space == "global" or _named(spelling, space):
+            return ""
+        return f"a variable in .{space} is not accessed by generic addresses"
     return f"the variable is in .{space}, the instruction accesses .{wanted}"
 
 

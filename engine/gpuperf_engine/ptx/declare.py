@@ -7,6 +7,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from math import prod
 from typing import Protocol
 
@@ -18,13 +19,15 @@ from .initial import Image
 from .syntax import Function, Variable
 from .text import Text, quoted
 
-__all__ = ["Grammar", "Lookup", "Specified", "declaration_of", "parameters", "specify", "variables"]
+__all__ = ["COMPONENTS", "Grammar", "Lookup", "Specified", "declaration_of", "parameters", "specify", "variables"]
 
 #: What a name in an initialiser means, or ``None``.
 Lookup = Callable[[str], "Variable | Function | None"]
 
 SPACES = frozenset([".reg", ".sreg", ".const", ".global", ".local", ".param", ".shared", ".tex"])
 LINKAGE = frozenset([".extern", ".visible", ".weak", ".common"])
+#: The registers of a vector, ``v.x`` and so on.
+COMPONENTS = ("x", "y", "z", "w")
 _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
 _OPAQUE = {".texref": "b64", ".samplerref": "b64", ".surfref": "b64"}
 _POINTER_SPACES = frozenset([".const", ".global", ".local", ".shared"])
@@ -186,7 +189,7 @@ def _variable(
             span=span,
             hint="write one, e.g. .global or .shared",
         )
-    if kind.is_predicate:
+    if kind.is_predicate and space != "reg":
         raise PtxError(
             f"{quoted(name.text)}: predicates live in registers only",
             span=span,
@@ -259,8 +262,18 @@ def parameters(
             found.name = f"_{position}"
         elif found.name in taken:
             raise PtxError(f"parameter {quoted(found.name)} is declared twice", span=found.span)
-        found.offset = offset = -(-offset // found.align) * found.align
-        offset += found.size
         taken.add(found.name)
-        result.append(found)
+        for formal in _components(found):
+            formal.offset = offset = -(-offset // formal.align) * formal.align
+            offset += formal.size
+            result.append(formal)
     return tuple(result)
+
+
+def _components(formal: Variable) -> list[Variable]:
+    """A parameter that is a vector of registers is one parameter for each of them, as ``.reg .v2`` is two registers."""
+    if formal.space != "reg" or formal.vector == 1:
+        return [formal]
+    size = formal.type.bytes
+    names = (f"{formal.name}.{component}" for component in COMPONENTS[: formal.vector])
+    return [replace(formal, name=name, vector=1, size=size, align=size) for name in names]

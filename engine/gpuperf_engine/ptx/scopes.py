@@ -15,14 +15,13 @@ from ..isa.types import SCALAR_TYPES, ScalarType
 from ..source import Span
 from . import raw
 from .check import Shape
-from .declare import specify
+from .declare import COMPONENTS, specify
 from .special import special_names
 from .syntax import Function, LabelOperand, Module, Prototype, Register, Variable, Vector
 from .text import Text, quoted
 
 __all__ = ["Meaning", "Names", "Scope", "Table"]
 
-_COMPONENTS = ("x", "y", "z", "w")
 _COLOURS = ("r", "g", "b", "a")
 _MOST_REGISTERS = 1 << 19
 _REGISTER_TYPES = frozenset(
@@ -103,6 +102,7 @@ class Names:
         self._repeated: dict[str, int] = {}
         for variable in (*function.params, *function.returns):
             self.add_variable(variable)
+        self._add_formal_vectors()
 
     def open(self) -> None:
         """Enters a nested scope."""
@@ -142,6 +142,16 @@ class Names:
             self.bind(variable.name, register, ("register", variable.type.name), variable.span)
         else:
             self.bind(variable.name, variable, ("variable",), variable.span)
+
+    def _add_formal_vectors(self) -> None:
+        """The whole of each vector among the register parameters, whose components are parameters of their own."""
+        parts: dict[str, list[Register]] = {}
+        for register in self.function.registers:
+            stem, dot, _ = register.name.partition(".")
+            if dot:
+                parts.setdefault(stem, []).append(register)
+        for stem, found in parts.items():
+            self._bind_vector(stem, tuple(found), found[0].span)
 
     def add_registers(self, base: int, declaration: raw.Declaration) -> None:
         """``.reg`` with single names, lists, ``name<count>`` and vectors. Raises ``PtxError``."""
@@ -201,12 +211,18 @@ class Names:
             return
         parts = tuple(
             Register(f"{name}.{component}", kind, len(registers) + position, span)
-            for position, component in enumerate(_COMPONENTS[:vector])
+            for position, component in enumerate(COMPONENTS[:vector])
         )
-        self.bind(name, Vector(parts, span), ("vector", *[shape] * vector), span)
         registers.extend(parts)
-        for part, colour in zip(parts, _COLOURS):
+        for part in parts:
             self.bind(part.name, part, shape, span)
+        self._bind_vector(name, parts, span)
+
+    def _bind_vector(self, name: str, parts: tuple[Register, ...], span: Span) -> None:
+        """The name of a vector of registers, and the colours as names of its components."""
+        shape: Shape = ("register", parts[0].type.name)
+        self.bind(name, Vector(parts, span), ("vector", *[shape] * len(parts)), span)
+        for part, colour in zip(parts, _COLOURS):
             self.bind(f"{name}.{colour}", part, shape, span)
 
     def symbol(self, name: str) -> Variable | Function | None:

@@ -67,7 +67,7 @@ def _head(function: Function) -> str:
     names = _Names(function.module)
 
     def params(variables: Iterable[Variable]) -> str:
-        return "(" + ", ".join(spell.declare(variable, variable.name, names) for variable in variables) + ")"
+        return "(" + ", ".join(spell.declare(item, _alone(item.name), names) for item in variables) + ")"
 
     linkage = f".{function.linkage} " if function.linkage else ""
     returns = f"{params(function.returns)} " if function.returns else ""
@@ -90,6 +90,11 @@ def _table(item: Instruction, names: _Names, number: int) -> list[str]:
     return [f"\t{names.current}: .calltargets {', '.join(function.name for function in call.candidates)};"]
 
 
+def _alone(name: str) -> str:
+    """The name that a component of a vector has as a register of its own."""
+    return name.replace(".", "$")
+
+
 class _Names:
     """Names as in the text, made unique where scopes had been nested."""
 
@@ -105,14 +110,12 @@ class _Names:
         if function is None:
             return
         for variable in (*function.params, *function.returns):
-            self.variables[id(variable)] = variable.name
-            self.used.add(variable.name)
+            self.variables[id(variable)] = _alone(variable.name)
+            self.used.add(_alone(variable.name))
         self.given = sum(variable.space == "reg" for variable in (*function.params, *function.returns))
         for register in function.registers:
-            name = (
-                register.name if register.index < self.given else self.fresh(register.name.replace(".", "$"))
-            )
-            self.registers.append(name)
+            name = _alone(register.name)
+            self.registers.append(name if register.index < self.given else self.fresh(name))
         for variable in function.variables:
             self.variables[id(variable)] = self.fresh(variable.name)
         for label, index in function.labels.items():

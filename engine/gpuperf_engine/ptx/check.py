@@ -112,9 +112,9 @@ def chosen(spelling: Spelling, shapes: Sequence[Shape]) -> dict[str, str | bool]
     that a generic access names."""
     found: dict[str, str | bool] = {}
     for form, shape in zip(spelling.operands, shapes):
-        if form.role == "address" and shape[0] == "address" and spelling.space == "generic" and not form.space:
-            if shape[1] is not None and _named(spelling, shape[1]):
-                found["space"] = shape[1]
+        is_generic = form.role == "address" and not form.space and spelling.space == "generic"
+        if is_generic and shape[0] == "address" and shape[1] is not None and _named(spelling, shape[1]):
+            found["space"] = shape[1]
         if shape[0] == "minus":
             found[f"{form.name}_negated"] = True
             shape = shape[1]

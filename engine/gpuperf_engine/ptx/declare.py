@@ -19,7 +19,16 @@ from .initial import Image
 from .syntax import Function, Variable
 from .text import Text, quoted
 
-__all__ = ["COMPONENTS", "Grammar", "Lookup", "Specified", "declaration_of", "parameters", "specify", "variables"]
+__all__ = [
+    "COMPONENTS",
+    "Grammar",
+    "Lookup",
+    "Specified",
+    "declaration_of",
+    "parameters",
+    "specify",
+    "variables",
+]
 
 #: What a name in an initialiser means, or ``None``.
 Lookup = Callable[[str], "Variable | Function | None"]

@@ -63,7 +63,6 @@ class Case:
     kind: Literal["small", "bench"]
     make: Callable[[np.random.Generator], Program]
     fixed_schedule: bool = True
-    interpreted: bool = True
 
     @cached_property
     def text(self) -> str:

@@ -8,7 +8,6 @@ this catalogue; it imports NumPy and nothing of the product. The dataclasses (in
     ``text`` its contents; ``kind`` is ``"small"`` (at most about 2 000 threads per launch) or ``"bench"``
     (the sizes of the benchmark). ``fixed_schedule`` is False where *warp-level* counts and the order inside
     some buffer depend on the order in which blocks and warps run (atomics whose result decides a branch).
-    ``interpreted`` is False where the tests' interpreter of single threads lacks an instruction (``wmma``, ``wgmma``).
     ``program()`` builds the launches with data from a generator seeded by the case's name: equal everywhere.
 
 ``Program``
@@ -56,10 +55,9 @@ def cuda(
     kind: Literal["small", "bench"] = "small",
     fixed_schedule: bool = True,
     folder: str = "kernels",
-    interpreted: bool = True,
 ) -> Case:
     """A case of <folder>/<stem>.ptx."""
-    return Case(name, HERE / folder / f"{stem}.ptx", kind, partial(make, *size), fixed_schedule, interpreted)
+    return Case(name, HERE / folder / f"{stem}.ptx", kind, partial(make, *size), fixed_schedule)
 
 
 def layer(stem: str, entry: str, make: Make, *size: int) -> Case:
@@ -141,7 +139,6 @@ CASES: list[Case] = [
             m,
             n,
             k,
-            interpreted=entry != "hgemm_wmma",
         )
         for entry, m, n, k in (
             ("hgemm_wmma", 32, 64, 32),
@@ -152,9 +149,7 @@ CASES: list[Case] = [
     ),
     cuda("tensor_gemm_fp8", "qgemm_mma-64x64x128", programs.tensor_gemm, "qgemm_mma", 64, 64, 128),
     *(
-        cuda(
-            "warpgroup_gemm", f"{entry}-{m}x{n}x{k}", programs.tensor_gemm, entry, m, n, k, interpreted=False
-        )
+        cuda("warpgroup_gemm", f"{entry}-{m}x{n}x{k}", programs.tensor_gemm, entry, m, n, k)
         for entry, m, n, k in (
             ("hgemm_wgmma", 128, 128, 64),
             ("hgemm_specialised", 128, 128, 64),
@@ -217,7 +212,6 @@ CASES: list[Case] = [
             HERE / "triton" / f"{stem}.sm_{arch}.ptx",
             "small",
             partial(make, shared, *size),
-            interpreted=arch == 80,
         )
         for stem, make, size, sizes in (
             ("matmul", programs.triton_matmul, (80, 48, 48), (16384, 24576)),

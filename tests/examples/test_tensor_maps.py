@@ -1,4 +1,5 @@
-"""The warp-specialised product whose tiles the tensor memory accelerator brings: both backends, every demand, against NumPy."""
+"""The warp-specialised product whose tiles the tensor memory accelerator brings: both backends, every demand, against NumPy and
+the one-thread-at-a-time interpreter."""
 
 from __future__ import annotations
 
@@ -8,14 +9,25 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from tests.engine.test_oracle_counts import compare_counts, compare_groups
+from tests.oracle import scalar
 
 PTX = Path(__file__).resolve().parents[2] / "examples" / "kernels" / "warpgroup_gemm_tma.ptx"
 
 
+def factors(m: int, n: int, k: int) -> list[np.ndarray]:
+    """A and the transpose of B: small integers, so that every sum is exact."""
+    rng = np.random.default_rng(31)
+    return [rng.integers(-8, 9, shape).astype(np.float16) for shape in ((m, k), (n, k))]
+
+
+def product(host: list[np.ndarray]) -> np.ndarray:
+    return host[0].astype(np.float32) @ host[1].astype(np.float32).T
+
+
 def launch(backend: str, m: int, n: int, k: int, demand: str) -> tuple[ge.Profile, bool]:
     """The profile, and whether the product is right."""
-    rng = np.random.default_rng(31)
-    host = [rng.integers(-8, 9, shape).astype(np.float16) for shape in ((m, k), (n, k))]
+    host = factors(m, n, k)
     device = ge.Device(backend=backend)
     a, b = (device.array(item) for item in host)
     c = device.zeros((m, n), np.float32)
@@ -23,10 +35,7 @@ def launch(backend: str, m: int, n: int, k: int, demand: str) -> tuple[ge.Profil
     kernel = ge.parse(PTX.read_text(encoding="utf-8"), path=PTX.name)["hgemm_tma"]
     args = [np.int32(n), np.int32(k), *maps, c]
     profile = device.launch(kernel, (n // 128, m // 128), 384, args, shared_bytes=98304, demand=demand)
-    right = demand == "values" and np.array_equal(
-        c.numpy(), host[0].astype(np.float32) @ host[1].astype(np.float32).T
-    )
-    return profile, right
+    return profile, demand == "values" and np.array_equal(c.numpy(), product(host))
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(128, 128, 64), (128, 256, 320)])
@@ -42,3 +51,21 @@ def test_backends_and_demands_agree(m: int, n: int, k: int) -> None:
     # each block of 128 x 128 results: two warpgroups, 8 warps, 4 products of depth 16 for each 64 of k
     product = "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16"
     assert profiles[0][0].warp_opcodes[product] == (m // 128) * (n // 128) * 8 * 4 * (k // 64)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(128, 128, 64), (128, 128, 256)])
+def test_interpreter_agrees(m: int, n: int, k: int) -> None:
+    """With one step of the ring, and with more than it has stages."""
+    host = factors(m, n, k)
+    c = scalar.Buffer(np.full((m, n), np.nan, np.float32))
+    maps = [scalar.TensorMap(scalar.Buffer(item), (128, 64), "128B") for item in host]
+    args = [np.int32(n), np.int32(k), *maps, c]
+    result = scalar.run(
+        PTX.read_text(encoding="utf-8"), "hgemm_tma", (n // 128, m // 128), 384, args, shared_bytes=98304
+    )
+    np.testing.assert_array_equal(c.numpy(), product(host))
+    for backend in ("native", "lanes"):
+        profile, right = launch(backend, m, n, k, "values")
+        assert right
+        compare_counts(profile, result)
+        compare_groups(profile, result)

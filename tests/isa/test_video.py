@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-
-from .video import multiply, packed, scalar
+from tests.oracle.video_numbers import multiply, packed, scalar
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 EDGES = (

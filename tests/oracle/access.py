@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from . import floats
 from .clusters import rank_of
 from .integers import mask, signed
+from .mbarriers import mbarrier_at
 from .memory import WINDOWS
 from .operands import Builder, Step
-from .registry import apply, half_lanes, meaning, sources
-from .syntax import Register, Vector
+from .registry import apply, meaning, packed, sources
+from .syntax import Vector
 
 if TYPE_CHECKING:
     from .threads import Thread
@@ -70,40 +71,23 @@ def ld(b: Builder) -> Step:
     return step
 
 
-def refuse_bulk(b: Builder) -> None:
-    if b.has("async") or b.has("bulk"):
-        raise b.fail("the oracle knows no asynchronous stores and reductions")
-
-
 @meaning("st")
 def st(b: Builder) -> Step:
-    refuse_bulk(b)
+    if b.has("bulk"):
+        raise b.fail("the oracle does not know this instruction")
     space, address = b.space(), b.address(0)
     size, source = b.width // 8, b.operands[1]
     total = size * len(source.items) if isinstance(source, Vector) else size
     value = b.get(source, total * 8)
+    if b.has("async"):
+        arrived = b.address(2)
+
+        def step(t: Thread) -> None:
+            t.store(space, address(t), total, value(t))
+            mbarrier_at(t, arrived(t)).complete(total)
+
+        return step
     return lambda t: t.store(space, address(t), total, value(t))
-
-
-@meaning("cp")
-def copy(b: Builder) -> Step:
-    """``cp.async`` without its asynchrony: copied at once, its groups and waits do nothing."""
-    if b.mods[:2] in (["async", "commit_group"], ["async", "wait_group"], ["async", "wait_all"]):
-        return nothing(b)
-    if b.mods[0] != "async" or not (b.has("ca") or b.has("cg")):
-        raise b.fail("the oracle does not know this instruction")
-    to, source, size = b.address(0), b.address(1), b.get(2, 32)
-    has_size = len(b.operands) > 3 + ("L2::cache_hint" in b.statement.modifiers)
-    given = b.get(3, 32) if has_size else size
-    last = b.operands[3] if has_size else None
-    ignores = isinstance(last, Register) and last.width == 1
-
-    def step(t: Thread) -> None:
-        count = min(given(t), size(t)) if not ignores else 0 if given(t) else size(t)
-        data = t.load("global", source(t), count, size(t)) if count else 0
-        t.store("shared", to(t), size(t), data)
-
-    return step
 
 
 def float_atomic(b: Builder, op: str) -> Callable[[int, int], int]:
@@ -115,7 +99,7 @@ def float_atomic(b: Builder, op: str) -> Callable[[int, int], int]:
         "max": lambda x, y: floats.extremum(f, x, y, True),
         "exch": lambda x, y: y,
     }[op]
-    return half_lanes(one) if b.type.endswith("x2") else one
+    return packed(b.type, one)
 
 
 def integer_atomic(b: Builder, op: str) -> Callable[[int, int], int]:
@@ -140,7 +124,6 @@ def integer_atomic(b: Builder, op: str) -> Callable[[int, int], int]:
 
 @meaning("atom", "red")
 def atom(b: Builder) -> Step:
-    refuse_bulk(b)
     at = 0 if b.statement.base == "red" else 1
     op = next(
         w for w in b.mods if w in ("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas")
@@ -155,6 +138,7 @@ def atom(b: Builder) -> Step:
     combine = None if swap else float_atomic(b, op) if b.float is not None else integer_atomic(b, op)
     # atom.add.f32 in global memory flushes subnormals, in shared memory it does not (manual, "atom")
     flushes = op == "add" and b.type == "f32" and len(values) == 1
+    arrived = b.address(2) if b.has("async") else None
 
     def step(t: Thread) -> None:
         start = address(t)
@@ -173,6 +157,8 @@ def atom(b: Builder) -> Step:
             t.store(space, start + size * i, size, new & mask(width))
             if puts:
                 puts[i](t, old)
+        if arrived is not None:
+            mbarrier_at(t, arrived(t)).complete(size)
 
     return step
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import floats, integers
 from .integers import clamp, mask, signed
 from .operands import Builder, Step
-from .registry import apply, floating, half_lanes, meaning, sources
+from .registry import LANES, apply, floating, meaning, packed, sources
 
 if TYPE_CHECKING:
     from .threads import Thread
@@ -18,17 +19,43 @@ def add(b: Builder) -> Step:
     sign = 1 if b.statement.base == "add" else -1
     f, mode = b.float, b.mode or "rn"
     if f is not None:
+        if len(b.types) == 2:
+            return mixed(
+                b,
+                lambda x, y: floats.add(
+                    floats.F32, x, y if sign == 1 else floats.negate(floats.F32, y), mode
+                ),
+            )
         if sign == 1:
             return floating(b, lambda x, y: floats.add(f, x, y, mode), 2)
         # a − b: subtracting is adding the negated operand; a NaN stays a NaN
         return floating(b, lambda x, y: floats.add(f, x, floats.negate(f, y), mode), 2)
-    if b.type.endswith("x2"):
-        return apply(b, half_lanes(lambda x, y: x + sign * y), sources(b, 2), is_signed=False)
     if b.has("cc"):
         return carry(b)
-    if b.has("sat"):
-        return apply(b, lambda x, y: clamp(x + sign * y, 32, True), sources(b, 2, True))
+    if b.type in LANES or b.has("sat"):
+        bits, is_signed, saturates = LANES.get(b.type, (1, b.width))[1], b.signed, b.has("sat")
+
+        def one(x: int, y: int) -> int:
+            if is_signed:
+                x, y = signed(x, bits), signed(y, bits)
+            return clamp(x + sign * y, bits, is_signed) if saturates else x + sign * y
+
+        return apply(b, packed(b.type, one), sources(b, 2), is_signed=False)
     return apply(b, lambda x, y: x + sign * y, sources(b, 2))
+
+
+def mixed(b: Builder, function: Callable[..., int]) -> Step:
+    """Sources of 16 bits but the last, which is single precision like the result."""
+    narrow = floats.FORMATS.get(b.types[1])
+    if b.types[0] != "f32" or narrow not in (floats.F16, floats.BF16):
+        raise b.fail("the oracle does not know numbers of these types")
+    count, saturates = len(b.operands) - 1, b.has("sat")
+
+    def one(*xs: int) -> int:
+        result = function(*(floats.convert(narrow, floats.F32, x) for x in xs[:-1]), xs[-1])
+        return floats.saturate(floats.F32, result) if saturates else result
+
+    return apply(b, one, [*(b.get(at, 16) for at in range(1, count)), b.get(count, 32)], 32)
 
 
 @meaning("addc", "subc")
@@ -65,6 +92,8 @@ def mul(b: Builder) -> Step:
 @meaning("fma", "mad", "madc")
 def mad(b: Builder) -> Step:
     f, mode = b.float, b.mode or "rn"
+    if f is not None and len(b.types) == 2:
+        return mixed(b, lambda x, y, z: floats.fma(floats.F32, x, y, z, mode))
     if f is not None:
         return floating(b, lambda x, y, z: floats.fma(f, x, y, z, mode), 3)
     wide = 2 * b.width if b.has("wide") else b.width
@@ -119,7 +148,12 @@ def absolute(b: Builder) -> Step:
     f = b.float
     if f is not None:
         return floating(b, lambda x: floats.negate(f, x) if negate else floats.absolute(f, x), 1)
-    return apply(b, lambda x: -x if negate else abs(x), sources(b, 1, True))
+    bits = LANES.get(b.type, (1, b.width))[1]
+
+    def one(x: int) -> int:
+        return -signed(x, bits) if negate else abs(signed(x, bits))
+
+    return apply(b, packed(b.type, one), sources(b, 1))
 
 
 @meaning("min", "max")
@@ -142,14 +176,13 @@ def extremum(b: Builder) -> Step:
         return floating(b, fold, count)
     pick = max if largest else min
     relu = b.has("relu")
-    if b.type.endswith("x2"):
+    bits, is_signed = LANES.get(b.type, (1, b.width))[1], b.signed
 
-        def lane(x: int, y: int) -> int:
-            result = pick(signed(x, 16), signed(y, 16)) if b.signed else pick(x, y)
-            return max(result, 0) if relu else result
+    def lane(x: int, y: int) -> int:
+        result = pick(signed(x, bits), signed(y, bits)) if is_signed else pick(x, y)
+        return max(result, 0) if relu else result
 
-        return apply(b, half_lanes(lane), sources(b, 2), is_signed=False)
-    return apply(b, lambda x, y: max(pick(x, y), 0) if relu else pick(x, y), sources(b, 2, b.signed))
+    return apply(b, packed(b.type, lane), sources(b, 2))
 
 
 @meaning("sad")
@@ -168,6 +201,20 @@ def unary(b: Builder) -> Step:
     if f is floats.F64 and b.has("ftz") and base in ("rcp", "rsqrt"):  # the upper words only
         return floating(b, lambda x: floats.approximate(f, base, x & ~mask(32)) & ~mask(32), 1)
     return floating(b, lambda x: floats.approximate(f, base, x), 1)
+
+
+@meaning("clmad")
+def clmad(b: Builder) -> Step:
+    """A product without carries, one half of it, added without carries to c."""
+    shift = 64 if b.has("hi") else 0
+
+    def one(x: int, y: int, z: int) -> int:
+        total = 0
+        for i in range(64):
+            total ^= (x << i) * (y >> i & 1)
+        return total >> shift ^ z
+
+    return apply(b, one, sources(b, 3))
 
 
 @meaning("copysign")

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from . import floats, matrices
+from . import floats, matrices, mbarriers, warpgroup, wmma
 from .clusters import cluster_step
 from .integers import mask, signed
-from .matrices import MATRIX_NAMES
 from .memory import OracleError
 from .operands import Builder, Get, Put
 from .syntax import WIDTHS
@@ -23,6 +22,8 @@ from .syntax import WIDTHS
 if TYPE_CHECKING:
     from .threads import Cta, Thread
 
+MATRIX_NAMES = {"mma": matrices.product, "ldmatrix": matrices.load, "stmatrix": matrices.store, "wmma": wmma.product,
+                "wgmma": warpgroup.product}  # fmt: skip
 WARP_NAMES = ("shfl", "vote", "match", "redux", "elect", "activemask")
 # From the values and masks of the lanes to what each lane writes.
 Exchange = Callable[[dict[int, "WarpWait"]], dict[int, tuple[int, ...]]]
@@ -39,6 +40,7 @@ class WarpWait:
     exchange: Exchange
     order: tuple[int, int]
     masked: bool
+    thread: Thread
 
 
 @dataclass
@@ -58,6 +60,11 @@ class Barrier:
 
 def is_exchange(b: Builder) -> bool:
     base = b.statement.base
+    part = {"wmma": "mma", "wgmma": "mma_async"}.get(base)
+    if part is not None:
+        return b.has(part)
+    if base == "mbarrier":
+        return b.has("test_wait") or b.has("try_wait")
     return base in WARP_NAMES or base in MATRIX_NAMES or base in ("bar", "barrier")
 
 
@@ -70,8 +77,10 @@ def build(b: Builder) -> Callable[[Thread], None]:
         if b.mods[0] == "cluster":
             return cluster_step(b)
         return barrier_step(b)
+    if base == "mbarrier":
+        return mbarriers.wait(b)
     if base in MATRIX_NAMES:
-        return matrices.build(b, lambda b, gets, puts, exchange: warp_step(b, -1, gets, puts, exchange))
+        return MATRIX_NAMES[base](b, lambda b, gets, puts, exchange: warp_step(b, -1, gets, puts, exchange))
     return {"shfl": shuffle, "vote": vote, "match": match, "redux": redux, "elect": elect,
             "activemask": activemask}[base](b)  # fmt: skip
 
@@ -143,9 +152,9 @@ def warp_step(b: Builder, mask_at: int | None, gets: list[Get], puts: list[Put],
         values = tuple(get(t) for get in gets)
         # Deeper calls first, then the lowest instruction: who stands there cannot be waiting for later ones.
         t.waiting = WarpWait(
-            key, wanted, values, puts, exchange, (-len(t.frames), index), members is not None
+            key, wanted, values, puts, exchange, (-len(t.frames), index), members is not None, t
         )
-        settle_warp(t.cta.warps[t.number // 32])
+        settle_lane(t.cta.warps[t.number // 32], t.waiting)
 
     return step
 
@@ -162,17 +171,19 @@ def finish(group: dict[int, Thread]) -> None:
 
 def settle_warp(warp: list[Thread]) -> None:
     """Carry out every masked exchange whose living members have all arrived."""
-    again = True
-    while again:
-        again = False
-        for thread in warp:
-            wait = thread.waiting
-            if not isinstance(wait, WarpWait) or not wait.masked:
-                continue
-            members = [t for t in warp if wait.members >> t.lane & 1 and not t.done]
-            if all(isinstance(t.waiting, WarpWait) and t.waiting.key == wait.key for t in members):
-                finish({t.lane: t for t in members})
-                again = True
+    for thread in warp:
+        settle_lane(warp, thread.waiting)
+
+
+def settle_lane(warp: list[Thread], wait: object) -> None:
+    """Carry out the exchange that a lane waits for, if all have arrived; the last lanes come last."""
+    if not isinstance(wait, WarpWait) or not wait.masked:
+        return
+    members = [t for t in reversed(warp) if wait.members >> t.lane & 1 and not t.done]
+    for t in members:
+        if not isinstance(t.waiting, WarpWait) or t.waiting.key != wait.key:
+            return
+    finish({t.lane: t for t in reversed(members)})
 
 
 def settle_unmasked(warp: list[Thread]) -> bool:

@@ -180,8 +180,9 @@ def setp(b: Builder) -> Step:
 
         def halves(t: Thread) -> None:
             u, v = x(t), y(t)
-            put_p(t, join(t, test(u & 0xFFFF, v & 0xFFFF)))
-            put_q(t, join(t, test(u >> 16, v >> 16)))
+            low, high = join(t, test(u & 0xFFFF, v & 0xFFFF)), join(t, test(u >> 16, v >> 16))
+            put_p(t, low)
+            put_q(t, high)
 
         return halves
 
@@ -196,6 +197,8 @@ def setp(b: Builder) -> Step:
 
 @meaning("set")
 def set_(b: Builder) -> Step:
+    if len(b.types) < 2:
+        raise b.fail("the oracle does not know this comparison")
     target, source = b.types[-2:]
     width = WIDTHS[source]
     test, join = comparison(b, source, b.mods[0]), combined(b, 3)

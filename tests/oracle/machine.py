@@ -44,6 +44,7 @@ class Plan:
     step: Callable[[Thread], None] | None
     control: Control | None
     ends_block: bool
+    known: bool = True
     executed: int = 0
     predicated_on: int = 0
 
@@ -156,6 +157,7 @@ class Machine:
         builder = Builder(self, function, s)
         step: Callable[[Thread], None] | None = None
         control: Control | None = None
+        known = True
         try:
             if s.base in CONTROL:
                 control = CONTROL[s.base](builder)
@@ -171,9 +173,9 @@ class Machine:
             def refuse(t: Thread) -> None:
                 raise OracleError(message)
 
-            step, control = refuse, None
+            step, control, known = refuse, None, False
         guard = s.guard.index if s.guard is not None else -1
-        return Plan(s, guard, s.guard_value, step, control, s.ends_block)
+        return Plan(s, guard, s.guard_value, step, control, s.ends_block, known)
 
     # -- running
 

@@ -1,39 +1,37 @@
-"""``ldmatrix`` and ``mma.sync`` of half precision, bytes and e4m3: the lanes of a warp bring rows or fragments.
-
-Fragments lie as the manual's figures show. Products are exact; the sum begins with c and adds them in ascending k in double
-precision (Python's float) and is rounded once: the order that the product documents.
-"""
+"""``ldmatrix``, ``stmatrix`` and ``mma.sync``: the lanes of a warp bring rows or fragments (see ``products``)."""
 
 from __future__ import annotations
 
-import struct
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .operands import Builder
+from .products import BITS, left_place, number, pieces, result_place, right_place, summation, together
 from .syntax import Vector
 
 if TYPE_CHECKING:
     from .exchange import WarpWait
     from .threads import Thread
 
-MATRIX_NAMES = ("mma", "ldmatrix")
 Step = Callable[["Thread"], None]
 #: makes a step from (builder, value readers, writers, exchange)
 Meet = Callable[..., Step]
 
 
-def _items(b: Builder, at: int) -> tuple[object, ...]:
+def items(b: Builder, at: int) -> tuple[object, ...]:
     operand = b.operands[at]
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def build(b: Builder, meet: Meet) -> Step:
-    return product(b, meet) if b.statement.base == "mma" else load(b, meet)
+def eight_by_eight(b: Builder) -> None:
+    if not b.has("m8n8") or not b.has("b16"):
+        raise b.fail("the oracle knows matrices of 8 x 8 elements of 16 bits only")
 
 
 def load(b: Builder, meet: Meet) -> Step:
-    puts = [b.put(item, 32) for item in _items(b, 0)]
+    eight_by_eight(b)
+    puts = [b.put(item, 32) for item in items(b, 0)]
     space, address = b.space(), b.address(1)
     rows, transposed = 8 * len(puts), b.has("trans")
 
@@ -58,69 +56,65 @@ def load(b: Builder, meet: Meet) -> Step:
     return meet(b, [row], puts, exchange)
 
 
-def _half(bits: int) -> float:
-    return float(struct.unpack("<e", struct.pack("<H", bits))[0])
+def store(b: Builder, meet: Meet) -> Step:
+    """The other way round. A lane has what it stores when all have come: it is written when the lane gets its row."""
+    eight_by_eight(b)
+    gets = [b.get(item, 32) for item in items(b, 1)]
+    space, address = b.space(), b.address(0)
+    count, transposed = len(gets), b.has("trans")
 
+    def put(t: Thread, value: int) -> None:
+        if t.lane < 8 * count:
+            t.store(space, address(t), 16, value)
 
-def _single(bits: int) -> float:
-    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+    def exchange(waits: dict[int, WarpWait]) -> dict[int, tuple[int, ...]]:
+        results = {}
+        for lane in waits:
+            matrix, line = lane // 8, lane % 8
+            found = []
+            for column in range(8) if matrix < count else ():
+                row, k = (column, line) if transposed else (line, column)
+                found.append(waits[4 * row + k // 2].values[matrix] >> 16 * (k % 2) & 0xFFFF)
+            results[lane] = (sum(half << 16 * i for i, half in enumerate(found)),)
+        return results
 
-
-def _signed(bits: int, width: int) -> int:
-    return bits - (1 << width) if bits >> (width - 1) else bits
-
-
-def _eight(bits: int) -> float:
-    """e4m3: sign, four bits of exponent with bias 7, three of mantissa; all ones are no number."""
-    exponent, mantissa = bits >> 3 & 15, bits & 7
-    if bits & 0x7F == 0x7F:
-        return float("nan")
-    size = (8 + mantissa) * 2.0 ** (exponent - 10) if exponent else mantissa * 2.0**-9
-    return -size if bits & 0x80 else size
-
-
-#: type of A and B: bits of an element, its value, type of C and D
-KINDS: dict[str, tuple[int, Callable[[int], float], str]] = {
-    "f16": (16, lambda bits: _half(bits), "f32"),
-    "s8": (8, lambda bits: _signed(bits, 8), "s32"),
-    "e4m3": (8, _eight, "f32"),
-}
+    return meet(b, gets, [put], exchange)
 
 
 def product(b: Builder, meet: Meet) -> Step:
-    shape, (d, left, right, c) = b.mods[2], b.mods[5:9]
-    bits, value_of, added = KINDS.get(left, (0, _half, ""))
-    if not shape.startswith("m16n8k") or (right, d, c) != (left, added, added):
+    shape = re.fullmatch(r"m(16|8)n8k(\d+)", b.mods[2])
+    kinds = [word for word in b.mods[3:] if word in BITS]
+    unknown = {"sp", "block_scale", "mxf8f6f4"} & set(b.mods) or (
+        b.mods[2] == "m8n8k4" and "f64" not in kinds
+    )
+    if shape is None or len(kinds) != 4 or unknown:
         raise b.fail("the oracle multiplies no such matrices")
-    depth, per = int(shape[6:]), 32 // bits
-    gets = [b.get(item, 32) for at in (1, 2, 3) for item in _items(b, at)]
-    puts = [b.put(item, 32) for item in _items(b, 0)]
-    a_count, b_count = len(_items(b, 1)), len(_items(b, 2))
+    rows, depth = int(shape[1]), int(shape[2])
+    d, left, right, c = kinds
+    width = 64 if d == "f64" else 32
+    counts = [len(items(b, at)) for at in (1, 2, 3)]
+    gets = [b.get(item, width) for at in (1, 2, 3) for item in items(b, at)]
+    puts = [b.put(item, width) for item in items(b, 0)]
+    op = next((word for word in b.mods if word in ("xor", "and")), "")
+    add = summation(d, c, op, b.has("satfinite"))
 
     def exchange(waits: dict[int, WarpWait]) -> dict[int, tuple[int, ...]]:
         a, other = {}, {}
         for lane, wait in waits.items():
-            group, inner = lane // 4, lane % 4
-            for i in range(per * a_count):
-                value = value_of(wait.values[i // per] >> bits * (i % per) & (1 << bits) - 1)
-                row = group if i % (2 * per) < per else group + 8
-                a[row, per * inner + i % per + (4 * per if i >= 2 * per else 0)] = value
-            for i in range(per * b_count):
-                value = value_of(wait.values[a_count + i // per] >> bits * (i % per) & (1 << bits) - 1)
-                other[per * inner + i % per + (4 * per if i >= per else 0), group] = value
+            first, second = wait.values[: counts[0]], wait.values[counts[0] : counts[0] + counts[1]]
+            for i, bits in enumerate(pieces(first, width, BITS[left])):
+                a[left_place(lane, i, BITS[left], rows)] = number(left, bits)
+            for i, bits in enumerate(pieces(second, width, BITS[right])):
+                other[right_place(lane, i, BITS[right])] = number(right, bits)
+        lines = [[a[row, k] for k in range(depth)] for row in range(rows)]
+        columns = [[other[k, column] for k in range(depth)] for column in range(8)]
         results = {}
         for lane, wait in waits.items():
             sums = []
-            for i, start in enumerate(wait.values[a_count + b_count :]):
-                row, column = lane // 4 + (8 if i >= 2 else 0), 2 * (lane % 4) + i % 2
-                total = _single(start) if added == "f32" else _signed(start, 32)
-                for k in range(depth):
-                    total = total + a[row, k] * other[k, column]
-                if added == "f32":
-                    sums.append(int.from_bytes(struct.pack("<f", total), "little"))
-                else:
-                    sums.append(int(total) & 0xFFFFFFFF)
-            results[lane] = tuple(sums)
+            for i, start in enumerate(pieces(wait.values[counts[0] + counts[1] :], width, BITS[c])):
+                row, column = result_place(lane, i)
+                sums.append(add(start, lines[row], columns[column]))
+            results[lane] = together(sums, width, BITS[d])
         return results
 
     return meet(b, gets, puts, exchange)

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from . import access, arithmetic, conversion, logic
+from . import access, arithmetic, conversion, copies, logic, mbarriers, video, warpgroup, wmma
 from .registry import MEANINGS
 
-__all__ = ["MEANINGS", "access", "arithmetic", "conversion", "logic"]  # importing a family fills the table
+# importing a family fills the table
+__all__ = [
+    "MEANINGS",
+    "access",
+    "arithmetic",
+    "conversion",
+    "copies",
+    "logic",
+    "mbarriers",
+    "video",
+    "warpgroup",
+    "wmma",
+]

@@ -14,9 +14,11 @@ from .syntax import (
     Function,
     Label,
     Module,
+    Negated,
     Not,
     Number,
     Pair,
+    Part,
     Register,
     Scope,
     Sink,
@@ -316,8 +318,9 @@ class Reader(Cursor):
                 offset = self.expression()
             while self.peek() in ("+", "-"):
                 offset += self.expression_signed()
+            coordinates = self.coordinates() if self.accept(",") else ()
             self.expect("]")
-            return Address(base, offset)
+            return Address(base, offset, coordinates)
         if self.accept("{"):
             return Vector(self.list_until("}"))
         if self.peek() == "(" and is_call:
@@ -325,6 +328,10 @@ class Reader(Cursor):
             return Arguments(self.list_until(")"))
         first = self.simple()
         return Pair(first, self.simple()) if self.accept("|") else first
+
+    def coordinates(self) -> tuple[object, ...]:
+        self.expect("{")
+        return self.list_until("}")
 
     def list_until(self, end: str) -> tuple[object, ...]:
         items = []
@@ -340,6 +347,9 @@ class Reader(Cursor):
             return Number(number.value ^ (1 << (number.width - 1)), number.width)
         if self.kind() == "float":
             return self.float_literal()
+        if self.peek() == "-" and self.kind(1) == "word" and self.peek(1) != "WARP_SZ":
+            self.take()
+            return Negated(self.simple())
         if self.kind() != "word" or self.peek() == "WARP_SZ":
             return Number(self.expression())
         name = self.take()
@@ -349,6 +359,8 @@ class Reader(Cursor):
         found = self.scope.find(name)
         if component and isinstance(found, Vector):
             return found.items["xyzw".find(component) if component in "xyzw" else "rgba".find(component)]
+        if component and isinstance(found, Register):
+            return Part(found, component)
         if isinstance(found, (Register, Vector)):
             return found
         offset = 0
@@ -374,7 +386,7 @@ class Reader(Cursor):
                 return Symbol(operand.name, positions, 0)
             return Symbol(operand.name, found, operand.offset)
         if isinstance(operand, Address) and operand.base is not None:
-            return Address(self.bind(operand.base, scope), operand.offset)
+            return Address(self.bind(operand.base, scope), operand.offset, operand.coordinates)
         if isinstance(operand, Arguments):
             return Arguments(tuple(self.bind(item, scope) for item in operand.items))
         return operand

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from . import floats
+from .integers import mask
 from .operands import Builder, Get, Step
 
 MEANINGS: dict[str, Callable[[Builder], Step]] = {}
@@ -38,10 +39,18 @@ def sources(b: Builder, count: int, is_signed: bool = False, first: int = 1) -> 
     return [b.get(i, None, is_signed) for i in range(first, first + count)]
 
 
-def half_lanes(function: Callable[..., int], count: int = 2) -> Callable[..., int]:
-    """The function on each 16-bit half of packed operands."""
+#: number and width of the lanes of packed types
+LANES = {"f16x2": (2, 16), "bf16x2": (2, 16), "u16x2": (2, 16), "s16x2": (2, 16), "u8x4": (4, 8), "s8x4": (4, 8),
+         "f32x2": (2, 32)}  # fmt: skip
+
+
+def packed(type_name: str, function: Callable[..., int]) -> Callable[..., int]:
+    """The function on each lane of packed operands, or itself."""
+    if type_name not in LANES:
+        return function
+    count, bits = LANES[type_name]
     return lambda *xs: sum(
-        (function(*[x >> 16 * i & 0xFFFF for x in xs]) & 0xFFFF) << 16 * i for i in range(count)
+        (function(*[x >> bits * i & mask(bits) for x in xs]) & mask(bits)) << bits * i for i in range(count)
     )
 
 
@@ -52,6 +61,8 @@ def floating(b: Builder, function: Callable[..., int], count: int) -> Step:
     ftz, sat, relu = b.has("ftz"), b.has("sat"), b.has("relu")
     if b.has("oob"):
         raise b.fail("the oracle does not know out-of-bounds NaN")
+    if len(b.types) > 1 or b.has("scaled"):
+        raise b.fail("the oracle does not know numbers of several types")
 
     def one(*xs: int) -> int:
         if ftz:
@@ -63,4 +74,4 @@ def floating(b: Builder, function: Callable[..., int], count: int) -> Step:
         return floats.relu(f, result) if relu else result
 
     plain = function if not (ftz or sat or relu) else one
-    return apply(b, half_lanes(plain) if b.type.endswith("x2") else plain, sources(b, count))
+    return apply(b, packed(b.type, plain), sources(b, count))

@@ -29,13 +29,14 @@ from .memory import Buffer, OracleError
 from .reader import parse
 from .replay import Replay
 from .syntax import Function, Variable
+from .tensors import TensorMap
 from .threads import OwnCounts, Place
 from .tokens import PtxError
 
-__all__ = ["Branch", "Buffer", "OracleError", "PtxError", "Result", "run"]
+__all__ = ["Branch", "Buffer", "OracleError", "PtxError", "Result", "TensorMap", "run", "unknown"]
 
 Dims = int | Sequence[int]
-Argument = Any  # Buffer, NumPy scalar, bytes, int, float or None
+Argument = Any  # Buffer, TensorMap, NumPy scalar, bytes, int, float or None
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ def run(ptx: str, entry: str, grid: Dims, block: Dims, args: Sequence[Argument],
     if by_thread:
         machine.by_thread = {}
     buffers = [argument for argument in args if isinstance(argument, Buffer)]
+    reachable = (*reachable, *(argument.buffer for argument in args if isinstance(argument, TensorMap)))
     for buffer in (*buffers, *reachable):
         machine.map.place(buffer)
     parameters = pack_arguments(machine.entry, args)
@@ -108,6 +110,12 @@ def run(ptx: str, entry: str, grid: Dims, block: Dims, args: Sequence[Argument],
     finally:
         sys.setrecursionlimit(limit)
     return collect(machine, buffers)
+
+
+def unknown(ptx: str, entry: str) -> list[int]:
+    """The PTX lines of the entry's instructions that the oracle cannot run."""
+    machine = Machine(parse(ptx), entry, (1, 1, 1), (1, 1, 1), 0, {}, 1, 1)
+    return [plan.statement.line for plan in machine.plan(machine.entry) if not plan.known]
 
 
 def three(dims: Dims) -> tuple[int, int, int]:
@@ -135,6 +143,8 @@ def pack_argument(formal: Variable, argument: Argument) -> bytes:
         argument = 0
     if isinstance(argument, Buffer):
         return argument.address.to_bytes(formal.size, "little")
+    if isinstance(argument, TensorMap):
+        return argument.encode()
     if isinstance(argument, (bytes, bytearray)):
         return bytes(argument)
     if isinstance(argument, (np.generic, np.ndarray)):

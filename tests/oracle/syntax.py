@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 WIDTHS = {"pred": 1, "b8": 8, "b16": 16, "b32": 32, "b64": 64, "b128": 128, "f16": 16, "bf16": 16, "f32": 32,
           "f64": 64, "f16x2": 32, "bf16x2": 32, "tf32": 32, "u16x2": 32, "s16x2": 32, "u8x4": 32, "s8x4": 32,
-          "e4m3x2": 16, "e5m2x2": 16}  # fmt: skip
+          "f32x2": 64, "e4m3x2": 16, "e5m2x2": 16, "e3m2x2": 16, "e2m3x2": 16, "e2m1x2": 8, "ue8m0x2": 16, "e4m3": 8,
+          "e5m2": 8, "e3m2": 8, "e2m3": 8, "e2m1": 4, "s4": 4, "u4": 4, "s2": 2, "u2": 2,
+          "b1": 1}  # fmt: skip
 WIDTHS.update({f"{kind}{width}": width for kind in "su" for width in (8, 16, 32, 64)})
 SPACES = ("reg", "global", "shared", "const", "local", "param")
 
@@ -52,8 +54,11 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Address:
+    """``coordinates`` are those of a tensor whose map is at the address."""
+
     base: object | None
     offset: int
+    coordinates: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,19 @@ class Pair:
 
 @dataclass(frozen=True)
 class Not:
+    operand: object
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a register, ``b0`` … ``b7654`` or ``h0`` …, for the video instructions."""
+
+    register: Register
+    name: str
+
+
+@dataclass(frozen=True)
+class Negated:
     operand: object
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .clusters import Cluster, ClusterWait, shared_of
 from .exchange import BarrierWait, WarpWait, settle_barrier, settle_unmasked, settle_warp
 from .integers import mask
+from .mbarriers import Mbarrier, PhaseWait
 from .memory import OracleError, window_of
 from .syntax import Function
 
@@ -51,7 +52,7 @@ class Thread:
     carry: int = 0
     steps: int = 0
     done: bool = False
-    waiting: WarpWait | BarrierWait | ClusterWait | None = None
+    waiting: WarpWait | BarrierWait | ClusterWait | PhaseWait | None = None
     path: list[tuple[int, int, object]] = field(default_factory=list)  # (block, how it ended, where to)
     own: OwnCounts | None = None
 
@@ -138,6 +139,7 @@ class Cta:
     warps: list[list[Thread]] = field(default_factory=list)
     alive: list[int] = field(default_factory=list)  # threads of each warp that have not ended
     barriers: dict[int, Any] = field(default_factory=dict)
+    mbarriers: dict[int, Mbarrier] = field(default_factory=dict)  # by their place in shared memory
 
     def step(self) -> bool:
         """Let every thread that can run do so once; returns whether one did."""

@@ -98,6 +98,23 @@ class Gpuperf:
         return TensorMap(array, box, **options)
 
     @_quiet
+    def im2col_map(self, array: Any, channels: int, pixels: int, **options: Any) -> Any:
+        """A tensor map for copies of ``pixels`` of a convolution, with ``channels`` each (``cp.async.bulk.tensor``, ``.im2col``).
+        Options as ``gpuperf_engine.TensorMap.im2col``: ``lower``, ``upper`` …"""
+        __tracebackhide__ = True
+        from gpuperf_engine import TensorMap
+
+        return TensorMap.im2col(array, channels, pixels, **options)
+
+    @_quiet
+    def im2col_wide_map(self, array: Any, channels: int, pixels: int | None, **options: Any) -> Any:
+        """As ``im2col_map``, for copies along W (``.im2col::w``; ``pixels=None``: ``.im2col::w::128``)."""
+        __tracebackhide__ = True
+        from gpuperf_engine import TensorMap
+
+        return TensorMap.im2col_wide(array, channels, pixels, **options)
+
+    @_quiet
     def memset(self, array: Any, value: Any) -> None:
         """Sets every element of a device array or view to ``value``."""
         __tracebackhide__ = True

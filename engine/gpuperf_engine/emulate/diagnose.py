@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..errors import BudgetExceeded, Deadlock, TrapError
-from ..isa.mbarriers import explain
+from ..isa import mbarriers, tensor_maps
 from ..ptx.syntax import Instruction
 from ..source import Span
 from .launch import Dim3, LaunchPlan
@@ -217,7 +217,9 @@ def bad_cluster_barrier(place: Place, instruction: Instruction, lane: int) -> Tr
 def bad_mbarrier(
     place: Place, instruction: Instruction, lane: int, problem: int, address: int, word: int, amount: int
 ) -> TrapError:
-    """An operation that an mbarrier object does not allow; numbers as in ``isa.mbarriers``."""
+    """An operation that an mbarrier object, or a tensor map, does not allow; numbers as in ``isa.mbarriers`` and
+    ``isa.tensor_maps``."""
+    explain = tensor_maps.explain if problem >= tensor_maps.Problem.FIRST else mbarriers.explain
     what, hint = explain(problem, word, amount)
     return TrapError(
         f"{instruction.opcode} at {address:#x}: {what}", span=instruction.span,

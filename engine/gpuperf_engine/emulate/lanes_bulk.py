@@ -5,6 +5,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,7 @@ __all__ = [
     "BulkStep",
     "FillStep",
     "SignalStep",
+    "Targets",
     "count",
     "in_rank",
     "spans",
@@ -82,6 +84,36 @@ def in_rank(place: int, rank: int) -> int:
     return place if place >> RANK_SHIFT >= MOST_CTAS else place & (1 << RANK_SHIFT) - 1 | rank << RANK_SHIFT
 
 
+class Targets:
+    """The CTAs of the cluster that a copy goes to, and the mbarriers there that it tells."""
+
+    def __init__(
+        self, to: Prepare, instruction: Instruction, operands: Mapping[str, Operand], space: str
+    ) -> None:
+        self.read_ranks = reader(to, operands["mask"], _U16) if "mask" in operands else None
+        told = operands.get("m")
+        self.told = Objects(to, instruction, told, space) if isinstance(told, Address) else None
+
+    def ranks(self, warp: LanesWarp, lane: int) -> list[int] | list[None]:
+        """Those of a multicast."""
+        if self.read_ranks is None:
+            return [None]
+        mask = int(every_lane(self.read_ranks(warp))[lane])
+        return [rank for rank in range(16) if mask >> rank & 1]
+
+    @staticmethod
+    def place(place: int, rank: int | None) -> int:
+        """An address of shared memory, in the CTA of a rank."""
+        return place if rank is None else in_rank(place, rank)
+
+    def tell(self, warp: LanesWarp, lane: int, rank: int | None, size: int) -> None:
+        """So many bytes have come."""
+        if self.told is not None:
+            told = self.told.read(warp).copy()
+            told[lane] = self.place(int(told[lane]), rank)
+            self.told.change(warp, lane, told, Mbarrier.COMPLETE, 1, size)
+
+
 class _End:
     """Source or target of a copy."""
 
@@ -115,10 +147,8 @@ class BulkStep:
         self.source = _End(to, instruction, source, spaces["src"], "load")
         self.target = _End(to, instruction, target, spaces["dst"], "reduction" if self.combines else "store")
         self.read_size = reader(to, operands["size"], _U32)
-        self.read_ranks = reader(to, operands["mask"], _U16) if "mask" in operands else None
+        self.targets = Targets(to, instruction, operands, spaces["dst"])
         self.read_bytes = reader(to, operands["bytes"], _U16) if "bytes" in operands else None
-        told = operands.get("m")
-        self.told = Objects(to, instruction, told, spaces["dst"]) if isinstance(told, Address) else None
         self.active = Active(to, instruction)
         self.site = to.program.site_of[instruction]
 
@@ -130,31 +160,15 @@ class BulkStep:
         count(warp, self.site, requests=1)
         sources, targets = every_lane(self.source.addresses(warp)), every_lane(self.target.addresses(warp))
         sizes = every_lane(self.read_size(warp))
-        told = None if self.told is None else self.told.read(warp)
         for lane in lanes:
             size, source, target = int(sizes[lane]), int(sources[lane]), int(targets[lane])
             if size % BULK_PIECE:
                 raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.SIZE, target, 0, size)
-            for rank in self._ranks(warp, lane):
-                place = target if rank is None else in_rank(target, rank)
+            for turn, rank in enumerate(self.targets.ranks(warp, lane)):
+                place = self.targets.place(target, rank)
                 self._move(warp, lane, source, place, size)
-                if self.told is not None and told is not None:
-                    to_tell = told.copy()
-                    if rank is not None:
-                        to_tell[lane] = in_rank(int(told[lane]), rank)
-                    self.told.change(warp, lane, to_tell, Mbarrier.COMPLETE, 1, size)
-                self._tally(warp, source, place, size, again=rank is not None and rank != self._first)
-
-    def _ranks(self, warp: LanesWarp, lane: int) -> list[int] | list[None]:
-        """The CTAs of the cluster that a multicast goes to."""
-        if self.read_ranks is None:
-            return [None]
-        ranks = int(every_lane(self.read_ranks(warp))[lane])
-        found = [rank for rank in range(16) if ranks >> rank & 1]
-        self._first = found[0] if found else 0
-        return found
-
-    _first = 0
+                self.targets.tell(warp, lane, rank, size)
+                self._tally(warp, source, place, size, again=turn > 0)
 
     def _move(self, warp: LanesWarp, lane: int, source: int, target: int, size: int) -> None:
         try:

@@ -11,18 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ..flow.operands import matched
-from ..isa.mbarriers import Mbarrier
 from ..isa.rows.atomic import combine
+from ..isa.tensor_maps import FIELDS, Problem
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Operand, Vector
 from .diagnose import bad_mbarrier
-from .lanes_bulk import Active, count, in_rank, spans
-from .lanes_mbarrier import Objects
+from .lanes_bulk import BULK_PIECE, Active, Targets, count, spans
 from .lanes_memory import MemoryStep, address_reader
 from .lanes_operands import Prepare, every_lane, lane_value, reader
 from .lanes_values import LaneValue, dtype_of
 from .observe import LINE_BYTES
-from .tensor_maps import MAP_BYTES, Box, Layout, box_of, swizzled
+from .tensor_boxes import Box, box_of, copy_of, problem_of, swizzled
+from .tensor_maps import MAP_BYTES, Layout, Place, field_place
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -30,15 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ReplaceStep", "TensorStep"]
 
 Lanes = npt.NDArray[Any]
-_S32, _U16, _U64 = scalar_type("s32"), scalar_type("u16"), scalar_type("u64")
-_PIECE = 16
-_TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32", "f64", "bf16")
-_OPERATIONS = {
-    **dict.fromkeys(("and", "or", "xor"), "u32 s32 u64 s64"),
-    **dict.fromkeys(("inc", "dec"), "u32"),
-    **dict.fromkeys(("min", "max"), "u32 s32 u64 s64 f16 bf16"),
-    "add": "u32 s32 u64 f16 f32 f64 bf16",
-}
+_S32, _U16, _U32, _U64 = (scalar_type(name) for name in ("s32", "u16", "u32", "u64"))
 
 
 class _Map:
@@ -49,17 +41,17 @@ class _Map:
     ) -> None:
         self.instruction = instruction
         self.addresses = address_reader(to, operand, space)
-        self.access = MemoryStep(to, instruction, kind, space, _PIECE)
+        self.access = MemoryStep(to, instruction, kind, space, BULK_PIECE)
 
     def read(self, warp: LanesWarp, lane: int) -> tuple[Layout, Any, int]:
         """The map of a lane, and the bytes where it is. Raises ``TrapError`` if there is none."""
         address = int(every_lane(self.addresses(warp))[lane])
-        places = np.uint64(address) + np.arange(0, MAP_BYTES, _PIECE, dtype=np.uint64)
+        places = np.uint64(address) + np.arange(0, MAP_BYTES, BULK_PIECE, dtype=np.uint64)
         (part,) = self.access.reach(warp, np.repeat(lane, places.size), places)
         first = int(part.offsets[0])
         layout = Layout.decode(part.region.bytes[first : first + MAP_BYTES].tobytes())
         if layout is None:
-            raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.NO_MAP, address, 0, 0)
+            raise bad_mbarrier(warp.place(), self.instruction, lane, Problem.NO_MAP, address, 0, 0)
         return layout, part.region, first
 
 
@@ -68,13 +60,9 @@ class TensorStep:
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
-        spelling = instruction.spelling
-        self.to, self.instruction = to, instruction
-        self.loads = spelling.modifier("src") == "global"
-        self.operation = str(spelling.modifier("op") or "")
-        self.mode = str(spelling.modifier("mode") or "tile")
-        self.rank = int(str(spelling.modifier("dim"))[0])
-        where, shared = operands["t"], operands["d" if self.loads else "a"]
+        self.to, self.instruction, self.copy = to, instruction, copy_of(instruction)
+        loads = self.copy.loads
+        where, shared = operands["t"], operands["d" if loads else "a"]
         assert isinstance(where, Address)
         assert isinstance(shared, Address)
         (vector,) = where.further
@@ -82,10 +70,9 @@ class TensorStep:
         self.read_start = [reader(to, item, _S32) for item in _elements(vector)]
         self.read_offsets = [reader(to, item, _U16) for item in _elements(operands.get("offsets"))]
         self.read_places = address_reader(to, shared, "shared")
-        self.tile = MemoryStep(to, instruction, "store" if self.loads else "load", "shared", _PIECE)
-        self.read_ranks = reader(to, operands["mask"], _U16) if "mask" in operands else None
-        told = operands.get("m")
-        self.told = Objects(to, instruction, told, "shared") if isinstance(told, Address) else None
+        self.targets = Targets(to, instruction, operands, "shared")
+        self.inner_kind = "store" if loads else "load"
+        self.outer_kind = "load" if loads else "reduction" if self.copy.operation else "store"
         self.active = Active(to, instruction)
         self.site = to.program.site_of[instruction]
 
@@ -95,93 +82,89 @@ class TensorStep:
             return
         count(warp, self.site, requests=1)
         for lane in lanes:
-            self._lane(warp, lane)
-
-    def _lane(self, warp: LanesWarp, lane: int) -> None:
-        layout, _, _ = self.map.read(warp, lane)
-        place = int(every_lane(self.read_places(warp))[lane])
-        im2col = self.mode.startswith("im2col")
-        if layout.rank != self.rank or layout.mode != int(im2col):
-            raise self._error(warp, lane, Mbarrier.RANK, place, layout.rank)
-        if place % 128:
-            raise self._error(warp, lane, Mbarrier.LINE, place, 0)
-        start, offsets = (
-            [int(every_lane(read(warp))[lane]) for read in readers]
-            for readers in (self.read_start, self.read_offsets)
-        )
-        box = box_of(layout, start, self.mode, offsets)
-        ranks = [None] if self.read_ranks is None else _bits(int(every_lane(self.read_ranks(warp))[lane]))
-        for turn, rank in enumerate(ranks):
-            to = place if rank is None else in_rank(place, rank)
-            self._move(warp, lane, layout, box, to)
-            if self.told is not None:
-                told = self.told.read(warp).copy()
-                if rank is not None:
-                    told[lane] = in_rank(int(told[lane]), rank)
-                self.told.change(warp, lane, told, Mbarrier.COMPLETE, 1, box.bytes)
-            self._tally(warp, layout, box, again=turn > 0)
-
-    def _move(self, warp: LanesWarp, lane: int, layout: Layout, box: Box, place: int) -> None:
-        places = np.uint64(place) + np.arange(0, box.bytes, _PIECE, dtype=np.uint64)
-        (tile,) = self.tile.reach(warp, np.repeat(lane, places.size), places)
-        # pieces lie side by side in one CTA, so what is swizzled lies there as well
-        distance = int(tile.offsets[0]) - place
-        order = swizzled(layout, place + np.arange(box.inside.size) * layout.size) + distance
-        inner = tile.region.words(layout.size)
-        cells = order // layout.size
-        kind = "load" if self.loads else "reduction" if self.operation else "store"
-        chosen = box.addresses[box.inside]
-        if self.loads:
-            data = np.full(box.inside.size, layout.padding, inner.dtype)
-            if chosen.size:
-                outer, taken = self._outside(warp, lane, layout, chosen, kind)
-                data[box.inside] = outer[taken]
-            inner[cells] = data
-        elif chosen.size:
-            outer, given = self._outside(warp, lane, layout, chosen, kind)
-            new = inner[cells][box.inside]
-            outer[given] = (
-                new if not self.operation else self._combined(warp, lane, layout, outer[given], new)
+            layout, _, _ = self.map.read(warp, lane)
+            place = int(every_lane(self.read_places(warp))[lane])
+            start, offsets = (
+                [int(every_lane(read(warp))[lane]) for read in readers]
+                for readers in (self.read_start, self.read_offsets)
             )
+            problem = problem_of(self.copy, layout, place, start, offsets)
+            if problem is not None:
+                what, word, amount = problem
+                raise bad_mbarrier(warp.place(), self.instruction, lane, what, place, word, amount)
+            box = box_of(self.copy, layout, start, offsets)
+            for turn, rank in enumerate(self.targets.ranks(warp, lane)):
+                self._move(warp, lane, box, self.targets.place(place, rank))
+                self.targets.tell(warp, lane, rank, box.bytes)
+                self._tally(warp, box, again=turn > 0)
 
-    def _outside(
-        self, warp: LanesWarp, lane: int, layout: Layout, addresses: Lanes, kind: str
+    def _move(self, warp: LanesWarp, lane: int, box: Box, place: int) -> None:
+        """Both ends in words that neither end splits."""
+        layout, unit = box.layout, box.layout.unit
+        packs = layout.type == Place.PACKED_6 and not self.copy.loads
+        wide = layout.element.size if self.copy.operation else _word(unit.size)
+        units = place + np.arange(box.inside.size)[:, None] * unit.held
+        inner = self._inside(warp, lane, box, units, place, unit.held if packs else unit.size, wide)
+        chosen = box.addresses[box.inside][:, None] + np.arange(0, unit.size, wide, dtype=np.uint64)
+        if self.copy.loads:
+            data = np.full(inner[1].shape, layout.padding & (1 << 8 * wide) - 1, inner[0].dtype)
+            if chosen.size:
+                outer, taken = self._outside(warp, lane, chosen, wide)
+                data[box.inside] = _rounded(layout, outer[taken])
+            inner[0][inner[1]] = data
+        elif chosen.size:
+            outer, given = self._outside(warp, lane, chosen, wide)
+            new = inner[0][inner[1]][box.inside]
+            if packs:
+                new = _packed(new)
+            outer[given] = new if not self.copy.operation else self._combined(layout, outer[given], new)
+
+    def _inside(
+        self, warp: LanesWarp, lane: int, box: Box, units: Lanes, place: int, size: int, wide: int
     ) -> tuple[Lanes, Lanes]:
-        """Device memory in elements, and which of them are meant."""
-        access = MemoryStep(self.to, self.instruction, kind, "global", layout.size)
-        (part,) = access.reach(warp, np.repeat(lane, addresses.size), addresses)
-        return part.region.words(layout.size), part.offsets // layout.size
+        """Shared memory in words, and which of them have the units."""
+        layout = box.layout
+        pads = layout.unit.held != size
+        piece = wide if pads else BULK_PIECE
+        access = MemoryStep(self.to, self.instruction, self.inner_kind, "shared", piece)
+        moved = swizzled(layout, units + np.arange(0, size, wide))
+        # padding is not written; else pieces of the whole box are reached, which lie side by side in one CTA
+        places = moved.ravel() if pads else place + np.arange(0, box.held, BULK_PIECE)
+        (tile,) = access.reach(warp, np.repeat(lane, places.size), places.astype(np.uint64))
+        words: Lanes = tile.region.words(wide)
+        return words, (moved + (int(tile.offsets[0]) - int(places[0]))) // wide
 
-    def _combined(self, warp: LanesWarp, lane: int, layout: Layout, old: Lanes, new: Lanes) -> Lanes:
-        name = _TYPES[layout.type] if layout.type < len(_TYPES) else ""
-        if name not in _OPERATIONS[self.operation].split():
-            raise self._error(warp, lane, Mbarrier.OPERATION, layout.address, 0)
+    def _outside(self, warp: LanesWarp, lane: int, addresses: Lanes, wide: int) -> tuple[Lanes, Lanes]:
+        """Device memory in words, and which of them are meant."""
+        access = MemoryStep(self.to, self.instruction, self.outer_kind, "global", wide)
+        (part,) = access.reach(warp, np.repeat(lane, addresses.size), addresses.ravel())
+        return part.region.words(wide), (part.offsets // wide).reshape(addresses.shape)
+
+    def _combined(self, layout: Layout, old: Lanes, new: Lanes) -> Lanes:
+        name, _, flushes = layout.element.name.partition(".")
         kind: ScalarType = scalar_type(name)
         given = [LaneValue(item.copy().view(dtype_of(kind)), kind) for item in (old, new)]
-        if layout.type == 8:
+        if flushes:
             given = [lane_value(item.flush()) for item in given]
-        made = combine(*given, op=self.operation, space="")
-        made = made.flush() if layout.type == 8 else made
+        made = combine(*given, op=self.copy.operation, space="")
+        made = made.flush() if flushes else made
         found: Lanes = np.ascontiguousarray(lane_value(made).data).view(old.dtype)
         return found
 
-    def _tally(self, warp: LanesWarp, layout: Layout, box: Box, again: bool) -> None:
-        waves = -(-box.bytes // 128)
+    def _tally(self, warp: LanesWarp, box: Box, again: bool) -> None:
+        waves = -(-box.held // 128)
         count(warp, self.site, wavefronts=waves, ideal=waves)
         if again:
             return
-        row = layout.channels if layout.mode else -(-layout.box[0] // layout.steps[0])
+        size = box.layout.unit.size
         sectors = lines = 0
-        for addresses, inside in zip(box.addresses.reshape(-1, row), box.inside.reshape(-1, row)):
+        for addresses, inside in zip(box.addresses.reshape(-1, box.row), box.inside.reshape(-1, box.row)):
             if inside.any():
-                first, last = int(addresses[inside][0]), int(addresses[inside][-1]) + layout.size
+                first, last = int(addresses[inside][0]), int(addresses[inside][-1]) + size
                 sectors += spans(first, last - first, 32)
                 lines += spans(first, last - first, LINE_BYTES)
-        pieces = -(-int(box.inside.sum()) * layout.size // _PIECE)
+        pieces = -(-int(box.inside.sum()) * size // BULK_PIECE)
         count(warp, self.site, sectors=sectors, lines=lines, lanes=pieces)
-
-    def _error(self, warp: LanesWarp, lane: int, problem: int, address: int, amount: int) -> Exception:
-        return bad_mbarrier(warp.place(), self.instruction, lane, problem, address, 0, amount)
 
 
 def _elements(operand: Operand | None) -> tuple[Operand, ...]:
@@ -190,8 +173,24 @@ def _elements(operand: Operand | None) -> tuple[Operand, ...]:
     return operand.elements if isinstance(operand, Vector) else (operand,)
 
 
-def _bits(mask: int) -> list[int]:
-    return [rank for rank in range(16) if mask >> rank & 1]
+def _word(size: int) -> int:
+    """The longest word of which a unit consists."""
+    return min(8, size & -size)
+
+
+def _rounded(layout: Layout, words: Lanes) -> Lanes:
+    """What is loaded as tf32 is rounded to the nearest, to even; every NaN is the same one."""
+    if not Place.ROUNDED >> layout.type & 1:
+        return words
+    wide = words.astype(np.uint64)
+    kept = (wide + 0xFFF + (wide >> 13 & 1)) & ~np.uint64(0x1FFF)
+    return np.where((wide & 0x7FFFFFFF) > 0x7F800000, 0x7FFFE000, kept).astype(words.dtype)
+
+
+def _packed(words: Lanes) -> Lanes:
+    """The low six bits of each of sixteen bytes, side by side: four words to three."""
+    bits = np.unpackbits(words.view(np.uint8).reshape(-1, 16, 1), axis=2, bitorder="little")[:, :, :6]
+    return np.packbits(bits.reshape(-1, 96), axis=1, bitorder="little").view(np.uint32)
 
 
 class ReplaceStep:
@@ -202,16 +201,22 @@ class ReplaceStep:
         where, ordinal = operands["a"], operands.get("ordinal")
         assert isinstance(where, Address)
         space = instruction.spelling.space or "generic"
+        self.instruction = instruction
         self.map = _Map(to, instruction, where, space, "store")
         self.field = str(instruction.spelling.modifier("field"))
         self.ordinal = ordinal.value if isinstance(ordinal, Immediate) else 0
-        self.read_value = reader(to, operands["value"], _U64 if self.field.startswith("global_") else None)
+        self.read_value = reader(to, operands["value"], _U64 if ".b64" in instruction.opcode else _U32)
         self.active = Active(to, instruction)
 
     def __call__(self, warp: LanesWarp) -> None:
-        active = self.active(warp)
-        for lane in np.flatnonzero(active).tolist():
-            layout, region, first = self.map.read(warp, lane)
+        field = FIELDS[self.field]
+        place, size, bias = field_place(self.field, self.ordinal)
+        for lane in np.flatnonzero(self.active(warp)).tolist():
+            _, region, first = self.map.read(warp, lane)
             value = int(every_lane(self.read_value(warp))[lane])
-            made = layout.replaced(self.field, self.ordinal, value).encode()
-            region.bytes[first : first + MAP_BYTES] = np.frombuffer(made, np.uint8)
+            if self.ordinal >= field.number or not field.low <= value <= field.high or value % field.multiple:
+                word = list(FIELDS).index(self.field) << 8 | self.ordinal
+                address = int(every_lane(self.map.addresses(warp))[lane])
+                raise bad_mbarrier(warp.place(), self.instruction, lane, Problem.VALUE, address, word, value)
+            raw = (value + bias).to_bytes(size, "little")
+            region.bytes[first + place : first + place + size] = np.frombuffer(raw, np.uint8)

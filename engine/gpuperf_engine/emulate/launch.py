@@ -23,7 +23,7 @@ from ..ptx.syntax import Function, Variable
 from .console import Console
 from .memory import Allocation
 from .program import Program
-from .tensor_maps import TensorMap
+from .tensor_descriptions import TensorMap
 
 __all__ = [
     "MAX_GRID",

@@ -21,7 +21,7 @@ from .native_codegen import Generated, generate
 from .native_jit import Library, compile_object, fingerprint, generation, improve, link, runtime_addresses
 from .native_launch import Launch
 from .observe import Observation
-from .program import Program, is_rare_copy
+from .program import Program
 
 __all__ = ["Code", "NativeBackend", "code_of"]
 
@@ -149,10 +149,6 @@ def _too_rare(program: Program) -> str:
     for site in program.sites:
         if left_out(site.instruction):
             return f"a store that leaves out elements ({site.instruction.span})"
-    for block in program.blocks:
-        for item in block.instructions:
-            if is_rare_copy(item):
-                return f"{item.opcode} ({item.span})"
     if program.recursive:
         function = program.functions[min(program.recursive)]
         return f"recursion in {function.name!r} ({function.span})"

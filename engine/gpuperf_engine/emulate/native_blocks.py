@@ -29,6 +29,7 @@ from ..ptx.syntax import (
     Vector,
 )
 from .lanes_blocks import is_exchange
+from .native_bulk import write_replace
 from .native_codegen import Frame
 from .native_exchange import write_exchange
 from .native_flow import write_terminator
@@ -132,6 +133,8 @@ class BlockWriter:
             write_memory(self, instruction)
         elif effect == "mbarrier":
             write_mbarrier(self, instruction)
+        elif effect == "tensor_map":
+            write_replace(self, instruction)
         elif is_exchange(instruction):
             write_exchange(self, instruction)
         elif effect == "stack":

@@ -1,4 +1,4 @@
-"""Bulk copies as LLVM IR: the runtime copies; of reductions it finds the pieces, which are combined here by the row's meaning.
+"""Bulk and tensor copies, and changes of tensor maps, as LLVM IR: operands for the runtime, which carries them out.
 
 PYTEST_DONT_REWRITE
 """
@@ -8,25 +8,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..flow.operands import matched
-from ..isa.frame import evaluate, has_meaning
+from ..isa.frame import has_meaning
 from ..isa.mbarriers import Mbarrier
+from ..isa.tensor_maps import FIELDS
 from ..isa.types import scalar_type
-from ..ptx.syntax import Address, Instruction, Operand, Vector
+from ..ptx.syntax import Address, Immediate, Instruction, Operand, Vector
 from .clusters import reaches_peers
+from .native_combine import combine_address, combined_types
 from .native_layout import SITE_BYTES, Bulk
 from .native_memory import SPACES, address_value, pointer_number
-from .native_values import LANES, NativeValue, scalar_ll
+from .native_values import LANES, NativeValue
 from .program import is_done_once
+from .tensor_boxes import copy_of
+from .tensor_maps import field_place
 
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
 
-__all__ = ["write_bulk", "write_signal"]
+__all__ = ["write_bulk", "write_replace", "write_signal"]
 
 U16, U32, U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
 _PIECE = 16
 #: where in %vals
-_TARGETS, _SIZES, _TOLD, _WORDS, _COORDINATES = (8 * LANES * place for place in range(5))
+_TARGETS, _SIZES, _TOLD, _WORDS, _VECTORS = (8 * LANES * place for place in range(5))
+#: which of the vectors the offsets of im2col begin with
+_OFFSETS = 5
 Arguments = list[tuple[str, str]]
 
 
@@ -65,64 +71,44 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
         if name in operands:
             how |= bit
             _put(to, to.source(operands[name], U16), words)
-    given: Arguments = [*_numbers(to, "%ctx", "%cta", "%st"), ("i64", str(site))]
-    ends: Arguments = [*_numbers(to, "%area", targets, sizes), ("i64", told)]
-    if has_meaning(spelling):
-        writer.call("reduce_begin", "i64", *_numbers(to, "%ctx"), ("i64", lanes))
-        _combine(to, instruction, [*given, *ends, ("i64", str(how))])
-    else:
-        writer.call(
-            "bulk_lanes", "i64", *given, ("i64", lanes), *ends, *_numbers(to, words), ("i64", str(how))
-        )
+    combine = combine_address(to, instruction) if has_meaning(spelling) else "0"
+    writer.call(
+        "bulk_lanes",
+        "i64",
+        *_numbers(to, "%ctx", "%cta", "%st"),
+        ("i64", str(site)),
+        ("i64", lanes),
+        *_numbers(to, "%area", targets, sizes),
+        ("i64", told),
+        *_numbers(to, words),
+        ("i64", str(how)),
+        ("i64", combine),
+    )
     to.faulting = True
-
-
-def _combine(to: BlockWriter, instruction: Instruction, arguments: Arguments) -> None:
-    """A loop over the pieces, each of which is combined element by element."""
-    frame, writer = to.frame, to.writer
-    kind = scalar_type(str(instruction.spelling.modifier("type")))
-    ll = scalar_ll(kind)
-    head, body, done = (writer.label(word) for word in ("pieces", "piece", "done"))
-    writer.do(f"br label %{head}")
-    writer.start(head)
-    writer.forget()
-    found = writer.call("reduce_next", "i64", *arguments)
-    writer.do(f"br i1 {writer.op(f'icmp eq i64 {found}, 0')}, label %{done}, label %{body}")
-    writer.start(body)
-    cursor = writer.op(f"inttoptr i64 {found} to ptr")
-    target = writer.op(f"load ptr, ptr {cursor}")
-    for offset in range(0, _PIECE, kind.bytes):
-        place = frame.field(target, offset)
-        cells = (place, frame.field(cursor, 8 + offset))
-        old, new = (
-            to.value(kind, writer.op(f"load {ll}, ptr {cell}, align {kind.bytes}"), True) for cell in cells
-        )
-        made = evaluate(instruction.spelling, [old, new])[0]
-        assert isinstance(made, NativeValue)
-        writer.do(f"store {ll} {made.bits_as(kind).clean().scalar()}, ptr {place}, align {kind.bytes}")
-    writer.do(f"br label %{head}")
-    writer.start(done)
-    writer.forget()
 
 
 def _tensor(
     to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: str
 ) -> None:
-    """``cp.async.bulk.tensor`` of boxes and rows; what else there is ``native`` leaves to the reference backend."""
-    frame, spelling = to.frame, instruction.spelling
+    """``cp.async.bulk.tensor`` and ``cp.reduce.async.bulk.tensor``."""
+    frame, copy = to.frame, copy_of(instruction)
     where, words = operands["t"], frame.field("%vals", _WORDS)
     assert isinstance(where, Address)
     (vector,) = where.further
-    assert isinstance(vector, Vector)
-    for axis, item in enumerate(vector.elements):
-        _put(to, to.source(item, U32), frame.field("%vals", _COORDINATES + 4 * LANES * axis))
-    loads = spelling.modifier("src") == "global"
-    how = Bulk.FROM_GLOBAL if loads else Bulk.TO_GLOBAL
-    how |= Bulk.FOUR_ROWS * str(spelling.modifier("mode")).endswith("4")
+    vectors = _VECTORS
+    for first, operand in ((0, vector), (_OFFSETS, operands.get("offsets"))):
+        for axis, item in enumerate(_elements(operand)):
+            cell = frame.field("%vals", vectors + 4 * LANES * (first + axis))
+            _put(to, _native(to.source(item, U16 if first else U32).convert(U32)), cell)
+    if copy.mode and "offsets" not in operands:
+        for axis in range(3):
+            _put(to, to.constant(0, U32), frame.field("%vals", vectors + 4 * LANES * (_OFFSETS + axis)))
+    how = Bulk.FROM_GLOBAL if copy.loads else Bulk.TO_GLOBAL
+    how |= Bulk.FOUR_ROWS * copy.four_rows | copy.mode << Bulk.MODE
     _put(to, _address(to, where, "generic"), "%area")
     places = frame.field("%vals", _TARGETS)
-    _put(to, _address(to, operands["d" if loads else "a"], "shared"), places)
-    told = "0"
+    _put(to, _address(to, operands["d" if copy.loads else "a"], "shared"), places)
+    told, combine, kinds = "0", "0", 0
     if "m" in operands:
         cell = frame.field("%vals", _TOLD)
         _put(to, _address(to, operands["m"], "shared"), cell)
@@ -130,17 +116,57 @@ def _tensor(
     if "mask" in operands:
         how |= Bulk.MULTICAST
         _put(to, to.source(operands["mask"], U16), words)
+    if copy.operation:
+        combine = combine_address(to, instruction)
+        kinds = sum(1 << number for number in combined_types(copy.operation))
     to.writer.call(
         "tensor_lanes",
         "i64",
         *_numbers(to, "%ctx", "%cta", "%st"),
         ("i64", str(site)),
         ("i64", lanes),
-        *_numbers(to, "%area", frame.field("%vals", _COORDINATES), places),
+        *_numbers(to, "%area", frame.field("%vals", vectors), places),
         ("i64", told),
         *_numbers(to, words),
         ("i64", str(how)),
-        ("i64", str(spelling.modifier("dim")).rstrip("d")),
+        ("i64", str(copy.rank)),
+        ("i64", combine),
+        ("i64", str(kinds)),
+    )
+    to.faulting = True
+
+
+def _elements(operand: Operand | None) -> tuple[Operand, ...]:
+    if operand is None:
+        return ()
+    return operand.elements if isinstance(operand, Vector) else (operand,)
+
+
+def write_replace(to: BlockWriter, instruction: Instruction) -> None:
+    """``tensormap.replace``."""
+    frame, writer = to.frame, to.writer
+    operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+    name, ordinal = str(instruction.spelling.modifier("field")), operands.get("ordinal")
+    number = ordinal.value if isinstance(ordinal, Immediate) else 0
+    place, size, bias = field_place(name, number)
+    field = FIELDS[name]
+    # there is no value for a field that is not there
+    low, high = (field.low, field.high) if number < field.number else (1, 0)
+    space = (instruction.spelling.space or "generic").split("::")[0]
+    values = frame.field("%vals", 0)
+    _put(to, _address(to, operands["a"], space), "%area")
+    _put(to, _native(to.source(operands["value"], U64 if size == 8 else U32).convert(U64)), values)
+    mask = to.effective_mask(to.guard(instruction))
+    writer.call(
+        "replace_lanes",
+        "i64",
+        *_numbers(to, "%ctx", "%cta", "%st"),
+        ("i64", str(len(frame.program.sites))),
+        ("i64", str(-1 - to.block.instructions.index(instruction))),
+        ("i64", writer.op(f"zext i32 {mask} to i64")),
+        *_numbers(to, "%area", values),
+        *(("i64", str(number)) for number in (SPACES[space], place, size, bias, low, high, field.multiple)),
+        ("i64", str(list(FIELDS).index(name) << 8 | number)),
     )
     to.faulting = True
 
@@ -188,6 +214,7 @@ def _answer(
         ("i64", lanes),
         *_numbers(to, targets, targets, sizes, told, words),
         ("i64", str(how)),
+        ("i64", "0"),
     )
     to.faulting = True
 

@@ -14,9 +14,11 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from ..isa import mbarriers
+from ..isa.tensor_maps import Problem
 from . import native_cache as store
-from . import native_layout, native_script
+from . import native_layout, native_script, tensor_maps
 from .native_access import access_functions, access_names, is_access
+from .native_combine import COMBINE_PREFIX, combine_function
 from .native_images import IMAGE_PREFIX, image_function
 from .native_matrix import PREFIX, matrix_function
 from .native_script_vectors import vector_words
@@ -31,8 +33,7 @@ _SCHEDULE = (
     "begin", "visit", "proceed", "run", "expire", "begin_cluster", "visit_cluster", "visited", "run_clusters",
 )  # fmt: skip
 _MBARRIER = (
-    "mbarrier_lanes", "mbarrier_wait", "others_can_run", "bulk_lanes", "reduce_begin", "reduce_next", "fill_lanes",
-    "tensor_lanes",
+    "mbarrier_lanes", "mbarrier_wait", "others_can_run", "bulk_lanes", "fill_lanes", "tensor_lanes", "replace_lanes",
 )  # fmt: skip
 _MEMORY = (
     "cluster_cta", "matrix_words", "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
@@ -49,9 +50,12 @@ _FILES = {
     "script": tuple(
         _HERE / f"native_runtime_{stem}.py" for stem in ("memory", "matrix", "count", "schedule", "cluster")
     ),
-    "copies": tuple(_HERE / f"native_runtime_{stem}.py" for stem in ("mbarrier", "bulk", "tensor")),
+    "copies": tuple(
+        _HERE / f"native_runtime_{stem}.py"
+        for stem in ("mbarrier", "bulk", "tensor", "tensor_checks", "copies")
+    ),
 }
-_CONSTANTS = {**vars(native_layout), "Mbarrier": mbarriers.Mbarrier, "COUNT_MAX": mbarriers.COUNT_MAX}
+_CONSTANTS = {**vars(native_layout), **vars(mbarriers), **vars(tensor_maps), "Problem": Problem}
 _ACCESS = (
     "cluster_cta",
     "load_lanes",
@@ -230,6 +234,8 @@ def _runtime_text(name: str) -> str:
         return warpgroup_function(name)
     if name.startswith(IMAGE_PREFIX):
         return image_function(name)
+    if name.startswith(COMBINE_PREFIX):
+        return combine_function(name)
     return matrix_function(name) if name.startswith(PREFIX) else vector_function(name, host().wide)
 
 

@@ -99,8 +99,9 @@ class Worker:
         self.blocks = np.zeros((4, len(program.blocks)), dtype=np.int64)
         self.predicated = np.zeros(max(1, len(program.predicated)), dtype=np.int64)
         self.sites = np.zeros((sites, SITE_COUNTERS), dtype=np.int64)
-        self.unseen = np.zeros(sites, dtype=np.int64)
-        self.cache = aligned(sites * CACHE_BYTES)
+        # the last one is that of accesses which are not counted
+        self.unseen = np.zeros(len(program.sites) + 1, dtype=np.int64)
+        self.cache = aligned(len(self.unseen) * CACHE_BYTES)
         self.shapes = aligned(sites * SHAPE_BYTES)
         self.scratch = aligned(8192)
         self.context = aligned(Context.BYTES)
@@ -279,9 +280,9 @@ class Launch:
         self.workers: list[Worker] = []
         self.free: list[Slot] = []
         self.remote = np.array(
-            [reaches_peers(site.instruction) for site in program.sites] or [False], np.uint8
+            [*(reaches_peers(site.instruction) for site in program.sites), False], np.uint8
         )
-        self.reaches = np.array([reachable(site.instruction) for site in program.sites] or [ANY], np.uint8)
+        self.reaches = np.array([*(reachable(site.instruction) for site in program.sites), ANY], np.uint8)
         self.near = self._near()
         self.functions: dict[str, Any] = {
             name: _FUNCTIONS[name](address) for name, address in runtime_addresses((*_FUNCTIONS,)).items()
@@ -445,7 +446,7 @@ class Launch:
             made.predicated += worker.predicated[: len(made.predicated)]
             if made.sites is not None:
                 made.sites += worker.sites[: len(made.sites)]
-            unseen.update(np.flatnonzero(worker.unseen).tolist())
+            unseen.update(np.flatnonzero(worker.unseen[: len(program.sites)]).tolist())
         if made.sites is not None:
             for site in program.sites:
                 guarded = program.predicated_of.get(site.instruction)

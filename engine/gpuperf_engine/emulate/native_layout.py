@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from . import clusters
 from .spaces import bit_of
-from .tensor_maps import MAGIC
 
 __all__ = [
     "BARRIERS",
@@ -216,7 +215,7 @@ class Reach:
 
 
 class Bulk:
-    """Bits that say where a bulk copy goes, and the place in ``SCRATCH`` of what reductions remember."""
+    """Bits that say where a bulk copy goes, and the place in ``SCRATCH`` of the coordinates of tensor copies."""
 
     FROM_GLOBAL = 1
     TO_GLOBAL = 2
@@ -226,8 +225,8 @@ class Bulk:
     AGAIN = 32  # the same elements to a further CTA
     ANSWER = 64  # 16 bytes of zeros; of a multicast to all CTAs of the cluster
     GENERIC = 128  # the addresses are generic ones
-    #: the first eight bytes of a tensor map
-    MAGIC = MAGIC
+    #: a tensor copy: the mode of the map that it takes begins with this bit
+    MODE = 8
     CURSOR = 6144
     #: or-ed to the number of a site where the fault is one of the mbarrier
     TELLS = 1 << 40

@@ -11,7 +11,17 @@ from .native_layout import Bulk, Context, Counter, Cta
 from .native_runtime_count import bump
 from .native_runtime_mbarrier import mbarrier_change, refuse_mbarrier
 from .native_runtime_memory import reach
-from .native_script import load8, load16, load32, load64, store8, store64, trailing_zeros, unsigned_less
+from .native_script import (
+    call,
+    load8,
+    load16,
+    load32,
+    load64,
+    store8,
+    store64,
+    trailing_zeros,
+    unsigned_less,
+)
 
 
 def count_bulk(context: int, site: int, address: int, size: int, how: int, again: int) -> int:
@@ -39,6 +49,25 @@ def in_rank(cta: int, place: int, rank: int) -> int:
     return ((rank << 24) + (whole & 16777215) - load64(cta + Cta.WINDOW)) & 4294967295
 
 
+def tell_copied(
+    context: int, cta: int, site: int, told: int, lane: int, rank: int, how: int, size: int
+) -> int:
+    """So many bytes have come: the mbarrier of a lane, in the CTA of that rank of a multicast, is told. 1 if refused."""
+    if told == 0:
+        return 0
+    tell = load64(told + lane * 8)
+    if how & Bulk.GENERIC:
+        window = load64(context + Context.SHARED_WINDOW)
+        if not unsigned_less(tell - window, load64(context + Context.WINDOW_BYTES)):
+            refuse_mbarrier(context, site, lane, tell, Mbarrier.NOT_SHARED, 0, 0)
+            return 1
+        tell = (tell - window - load64(cta + Cta.WINDOW)) & 4294967295
+    if how & Bulk.MULTICAST:
+        tell = in_rank(cta, tell, rank)
+    mbarrier_change(context, cta, site | Bulk.TELLS, lane, tell, Mbarrier.COMPLETE | 512, 1, size)
+    return load64(context + Context.FAULTED)
+
+
 def bulk_move(
     context: int,
     cta: int,
@@ -50,14 +79,18 @@ def bulk_move(
     size: int,
     how: int,
     bytes: int,
+    combine: int,
 ) -> int:
-    """One copy; ``bytes`` has the bits of those of each piece that are copied. 1 if refused."""
+    """One copy; ``bytes`` has the bits of those of each piece that are copied, ``combine`` is the function of a reduction. 1 if
+    refused."""
     reads = 8 + 1
     if how & Bulk.FROM_GLOBAL:
         reads = 8
     writes = 4 + 1
     if how & Bulk.TO_GLOBAL:
         writes = 4
+    if combine:
+        writes += 8
     done = 0
     while unsigned_less(done, size):
         come = 0
@@ -71,6 +104,8 @@ def bulk_move(
         if how & Bulk.ANSWER:
             store64(go + 8, 0)
             store64(go, 0)
+        elif combine:
+            call(combine, go, come, 0)
         elif bytes == 65535:
             low = load64(come)
             store64(go + 8, load64(come + 8))
@@ -97,6 +132,7 @@ def bulk_lanes(
     told: int,
     words: int,
     how: int,
+    combine: int,
 ) -> int:
     """One instruction, lane after lane; ``words`` are ranks of a multicast, or bits of the bytes to copy. 1 if refused."""
     while mask:
@@ -121,7 +157,6 @@ def bulk_lanes(
                 ranks = 1
                 if load64(context + Context.CLUSTER_CTAS):
                     ranks = (1 << load64(context + Context.CLUSTER_CTAS)) - 1
-        window = 0
         if how & Bulk.GENERIC:
             window = load64(context + Context.SHARED_WINDOW)
             if not unsigned_less(target - window, load64(context + Context.WINDOW_BYTES)):
@@ -133,78 +168,17 @@ def bulk_lanes(
             rank = trailing_zeros(ranks)
             ranks = ranks & (ranks - 1)
             to = target
-            tell = 0
-            if told:
-                tell = load64(told + lane * 8)
-            if how & Bulk.GENERIC:
-                if not unsigned_less(tell - window, load64(context + Context.WINDOW_BYTES)):
-                    refuse_mbarrier(context, site, lane, tell, Mbarrier.NOT_SHARED, 0, 0)
-                    return 1
-                tell = (tell - window - load64(cta + Cta.WINDOW)) & 4294967295
             if how & Bulk.MULTICAST:
                 to = in_rank(cta, target, rank)
-                tell = in_rank(cta, tell, rank)
-            if bulk_move(context, cta, state, site, lane, source, to, size, how, bytes):
+            if bulk_move(context, cta, state, site, lane, source, to, size, how, bytes, combine):
                 return 1
-            if told:
-                mbarrier_change(context, cta, site | Bulk.TELLS, lane, tell, Mbarrier.COMPLETE | 512, 1, size)
-                if load64(context + Context.FAULTED):
-                    return 1
+            if tell_copied(context, cta, site, told, lane, rank, how, size):
+                return 1
             place = to
             if how & Bulk.FROM_GLOBAL:
                 place = source
             count_bulk(context, site, place, size, how, again)
             again = 1
-    return 0
-
-
-def reduce_begin(context: int, mask: int) -> int:
-    """Begin to go over the pieces of all lanes of a reduction."""
-    cursor = load64(context + Context.SCRATCH) + Bulk.CURSOR
-    store64(cursor, mask)
-    store64(cursor + 8, 0)
-    return 0
-
-
-def reduce_next(
-    context: int, cta: int, state: int, site: int, sources: int, targets: int, sizes: int, told: int, how: int
-) -> int:
-    """Host addresses of the next 16 bytes of source and target, behind the cursor; 0 if there are none, or refused."""
-    cursor = load64(context + Context.SCRATCH) + Bulk.CURSOR
-    while load64(cursor):
-        lane = trailing_zeros(load64(cursor))
-        done = load64(cursor + 8)
-        size = load32(sizes + lane * 4)
-        target = load64(targets + lane * 8)
-        if size & 15:
-            place = target
-            if how & Bulk.TO_GLOBAL == 0:
-                place = (target + load64(cta + Cta.WINDOW) * (load64(cta + Cta.CLUSTER) != 0)) & 4294967295
-            refuse_mbarrier(context, site, lane, place, Mbarrier.SIZE, 0, size)
-            return 0
-        if unsigned_less(done, size):
-            come = reach(context, cta, state, site, lane, load64(sources + lane * 8) + done, 16, 8 + 1)
-            if come == 0:
-                return 0
-            writes = 12 + 1
-            if how & Bulk.TO_GLOBAL:
-                writes = 12
-            store64(cursor + 32, load64(come))
-            store64(cursor + 40, load64(come + 8))
-            go = reach(context, cta, state, site, lane, target + done, 16, writes)
-            if go == 0:
-                return 0
-            store64(cursor + 24, go)
-            store64(cursor + 8, done + 16)
-            return cursor + 24
-        if told:
-            tell = load64(told + lane * 8)
-            mbarrier_change(context, cta, site | Bulk.TELLS, lane, tell, Mbarrier.COMPLETE | 512, 1, size)
-            if load64(context + Context.FAULTED):
-                return 0
-        count_bulk(context, site, target, size, how, 0)
-        store64(cursor, load64(cursor) & (load64(cursor) - 1))
-        store64(cursor + 8, 0)
     return 0
 
 

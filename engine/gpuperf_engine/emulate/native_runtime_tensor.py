@@ -1,17 +1,16 @@
-"""Runtime of generated code: tensor copies in boxes (``tensor_maps`` says where the fields of a map are). PYTEST_DONT_REWRITE
+"""Runtime of generated code: the units of tensor copies, and where they lie in shared memory (``tensor_maps`` says where the fields
+of a map are). PYTEST_DONT_REWRITE
 
 Written in the subset of ``native_script`` and compiled, never run as Python. ``how``: bits of ``Bulk``.
 """
 
 from __future__ import annotations
 
-from ..isa.mbarriers import Mbarrier
-from .native_layout import Bulk, Context, Counter, Cta
-from .native_runtime_bulk import in_rank
+from .native_layout import Bulk, Context, Counter
 from .native_runtime_count import bump
-from .native_runtime_mbarrier import mbarrier_change, refuse_mbarrier
 from .native_runtime_memory import near, note, reach
 from .native_script import (
+    call,
     load8,
     load16,
     load32,
@@ -20,37 +19,78 @@ from .native_script import (
     store16,
     store32,
     store64,
-    trailing_zeros,
 )
+from .tensor_maps import Place
 
 
-def signed32(value: int) -> int:
-    """Extended by its sign."""
-    return (value ^ 2147483648) - 2147483648
+def element_bytes(layout: int) -> int:
+    """Bytes of an element, or of so many packed ones as are moved together."""
+    return (Place.SIZES >> (load32(layout + Place.TYPE) * 4)) & 15
 
 
-def counted(layout: int, axis: int) -> int:
-    """Elements of a box along an axis."""
-    step = load8(layout + 50 + axis)
-    return (load16(layout + 40 + axis * 2) + step - 1) // step
+def is_padded(layout: int) -> int:
+    """Whether elements have room behind them in shared memory."""
+    return (Place.PADDED >> load32(layout + Place.TYPE)) & 1
+
+
+def unit_bytes(layout: int) -> int:
+    """Bytes of global memory that are moved as one: an element, packed ones, or a slice of an interleaved tensor."""
+    interleave = load32(layout + Place.INTERLEAVE)
+    if interleave:
+        return 8 << interleave
+    return element_bytes(layout)
+
+
+def unit_held(layout: int) -> int:
+    """Bytes of shared memory from one unit to the next."""
+    if is_padded(layout):
+        return Place.PADDED_HELD
+    return unit_bytes(layout)
+
+
+def unit_elements(layout: int) -> int:
+    """What the first coordinate of the next unit is more, where none is left out."""
+    if load32(layout + Place.INTERLEAVE):
+        return 1
+    if is_padded(layout):
+        return Place.PADDED_ELEMENTS
+    if load32(layout + Place.TYPE) == Place.PACKED_4:
+        return 2
+    return 1
+
+
+def row_units(layout: int) -> int:
+    """Units that lie side by side."""
+    if load32(layout + Place.MODE):
+        if load32(layout + Place.INTERLEAVE):
+            return 1
+        return load16(layout + Place.CHANNELS) // unit_elements(layout)
+    if load32(layout + Place.INTERLEAVE):
+        step = load8(layout + Place.STEPS)
+        return (load16(layout + Place.BOX) + step - 1) // step
+    return load16(layout + Place.BOX) // unit_elements(layout)
 
 
 def swizzled(layout: int, place: int) -> int:
     """Where in shared memory the byte lies that would lie at a place without a swizzle."""
-    mode = load32(layout + 28)
+    mode = load32(layout + Place.SWIZZLE)
     bits = mode
     unit = 4
-    if mode == 3 and load8(layout + 124) == 1:
+    moved = place
+    if mode == Place.SWIZZLE_128 and load8(layout + Place.ATOM):
+        atom = load8(layout + Place.ATOM)
         bits = 2
         unit = 5
-    elif mode == 3 and load8(layout + 124):
-        bits = 1
-        unit = 6
-    return place ^ (((place >> 7) & ((1 << bits) - 1)) << unit)
+        if atom == Place.ATOM_64B:
+            bits = 1
+            unit = 6
+        if atom == Place.FLIPPED:
+            moved = moved ^ ((place >> 4) & 8)
+    return moved ^ (((place >> 7) & ((1 << bits) - 1)) << unit)
 
 
 def put_element(target: int, value: int, size: int) -> int:
-    """Store an element."""
+    """Store a word."""
     if size == 2:
         store16(target, value)
     elif size == 4:
@@ -63,7 +103,7 @@ def put_element(target: int, value: int, size: int) -> int:
 
 
 def element(source: int, size: int) -> int:
-    """Load an element."""
+    """Load a word."""
     if size == 2:
         return load16(source)
     if size == 4:
@@ -74,16 +114,22 @@ def element(source: int, size: int) -> int:
 
 
 def filling(layout: int) -> int:
-    """The bits of elements outside of the tensor."""
-    kind = load32(layout + 24)
-    size = load32(layout + 20)
-    if load32(layout + 32) == 0 or kind < 6 or kind > 12:
-        return 0
-    if size == 2:
-        return 32767
-    if size == 4:
-        return 2147483647
-    return 9223372036854775807
+    """64 bits of what the elements outside of the tensor are filled with."""
+    if load32(layout + Place.FILL) and (Place.FLOATS >> load32(layout + Place.TYPE)) & 1:
+        return Place.NAN
+    return 0
+
+
+def rounded(word: int) -> int:
+    """A single-precision number as one of tf32, to nearest even; every NaN is the same one."""
+    if (word & 2147483647) > 2139095040:
+        return 2147475456
+    return (word + 4095 + ((word >> 13) & 1)) & 4294959104
+
+
+def six_bits(word: int) -> int:
+    """The low six bits of each of the low four bytes of a word, side by side."""
+    return (word & 63) | ((word >> 2) & 4032) | ((word >> 4) & 258048) | ((word >> 6) & 16515072)
 
 
 def tensor_piece(
@@ -95,6 +141,103 @@ def tensor_piece(
         ways = 8 + 1
     moved = swizzled(layout, place)
     return reach(context, cta, state, site, lane, moved & -16, 16, ways) + (moved & 15)
+
+
+def tensor_packed(
+    context: int, cta: int, state: int, site: int, lane: int, layout: int, outer: int, place: int, how: int
+) -> int:
+    """Sixteen bytes of shared memory, six bits of each, to twelve of global memory. 1 if refused."""
+    low = load64(tensor_piece(context, cta, state, site, lane, layout, place, how))
+    high = load64(tensor_piece(context, cta, state, site, lane, layout, place + 8, how))
+    first = six_bits(low) | (six_bits(low >> 32) << 24)
+    second = six_bits(high) | (six_bits(high >> 32) << 24)
+    done = 0
+    while done < 12:
+        store64(context + Context.FAULT_SIZE, 4)
+        host = reach(context, cta, state, site, lane, outer + done, 4, 4)
+        store64(context + Context.FAULT_SIZE, 4 * (host == 0))
+        if host == 0:
+            return 1
+        word = first
+        if done == 4:
+            word = (first >> 32) | (second << 16)
+        elif done == 8:
+            word = second >> 16
+        store32(host, word)
+        done += 4
+    return 0
+
+
+def tensor_unit(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    lane: int,
+    layout: int,
+    outer: int,
+    place: int,
+    how: int,
+    combine: int,
+) -> int:
+    """One unit, in words that neither end splits. 1 if refused."""
+    size = unit_bytes(layout)
+    kind = load32(layout + Place.TYPE)
+    if kind == Place.PACKED_6 and how & Bulk.TO_GLOBAL:
+        return tensor_packed(context, cta, state, site, lane, layout, outer, place, how)
+    word = size & (0 - size)
+    if word > 8:
+        word = 8
+    ways = 8
+    if how & Bulk.TO_GLOBAL:
+        ways = 4
+    if combine:
+        ways = 12
+        word = element_bytes(layout)
+    done = 0
+    while done < size:
+        store64(context + Context.FAULT_SIZE, word)
+        host = reach(context, cta, state, site, lane, outer + done, word, ways)
+        store64(context + Context.FAULT_SIZE, word * (host == 0))
+        if host == 0:
+            return 1
+        inner = 0
+        if is_padded(layout):
+            inner = reach(context, cta, state, site, lane, swizzled(layout, place + done), word, 4 + 1)
+        else:
+            inner = tensor_piece(context, cta, state, site, lane, layout, place + done, how)
+        if combine:
+            call(combine, host, inner, kind)
+        elif how & Bulk.TO_GLOBAL:
+            put_element(host, element(inner, word), word)
+        elif (Place.ROUNDED >> kind) & 1:
+            store32(inner, rounded(load32(host)))
+            if word == 8:
+                store32(inner + 4, rounded(load32(host + 4)))
+        else:
+            put_element(inner, element(host, word), word)
+        done += word
+    return 0
+
+
+def tensor_fill(
+    context: int, cta: int, state: int, site: int, lane: int, layout: int, place: int, how: int
+) -> int:
+    """A unit of shared memory whose elements lie outside of the tensor."""
+    size = unit_bytes(layout)
+    word = size & (0 - size)
+    if word > 8:
+        word = 8
+    done = 0
+    while done < size:
+        inner = 0
+        if is_padded(layout):
+            inner = reach(context, cta, state, site, lane, swizzled(layout, place + done), word, 4 + 1)
+        else:
+            inner = tensor_piece(context, cta, state, site, lane, layout, place + done, how)
+        put_element(inner, filling(layout), word)
+        done += word
+    return 0
 
 
 def tensor_row(
@@ -109,204 +252,73 @@ def tensor_row(
     inside: int,
     place: int,
     how: int,
+    combine: int,
 ) -> int:
-    """One run of elements along the innermost axis: ``address`` is that of coordinate 0. 1 if refused."""
-    size = load32(layout + 20)
-    step = load8(layout + 50)
-    length = load32(layout + 88) + 1
-    elements = counted(layout, 0)
-    ways = 8
-    if how & Bulk.TO_GLOBAL:
-        ways = 4
+    """Units that lie side by side: ``address`` is that of coordinate 0. 1 if refused."""
+    size = unit_bytes(layout)
+    held = unit_held(layout)
+    each = unit_elements(layout)
+    step = each
+    if load32(layout + Place.INTERLEAVE):
+        step = load8(layout + Place.STEPS)
+    length = load32(layout + Place.SHAPE) + 1
+    units = row_units(layout)
+    # 16 bytes at once where nothing is left out, padded, rounded or combined
+    many = 0
+    plain = size <= 8 and held == size and step == each and combine == 0
+    if plain and (Place.ROUNDED >> load32(layout + Place.TYPE)) & 1 == 0:
+        many = 16 // size
+    flipped = 0
+    if load32(layout + Place.SWIZZLE) == Place.SWIZZLE_128 and load8(layout + Place.ATOM) == Place.FLIPPED:
+        flipped = 1
     first = 0
     last = 0
     within = 0
     index = 0
-    while index < elements:
+    while index < units:
         at = start + index * step
-        outer = address + at * size
         good = inside != 0 and at >= 0 and at < length
-        many = 16 // size
+        outer = 0
+        if good:
+            outer = address + at // each * size
+        inner = place + index * held
+        taken = 1
         host = 0
-        whole = index + many <= elements and at + many <= length and step == 1
-        if good and whole and ((outer | (place + index * size)) & 15) == 0:
+        if (
+            good
+            and many
+            and index + many <= units
+            and at + many * step <= length
+            and ((outer | inner) & 15) == 0
+        ):
             host = near(context, site, outer, 16, 0)
         if host:
-            note(context, outer, 16, ways)
-            inner = tensor_piece(context, cta, state, site, lane, layout, place + index * size, how)
+            taken = many
+            cell = tensor_piece(context, cta, state, site, lane, layout, inner, how)
+            other = cell + 8
+            if flipped and (inner >> 7) & 1:
+                other = cell - 8
             if how & Bulk.TO_GLOBAL:
-                store64(host, load64(inner))
-                store64(host + 8, load64(inner + 8))
+                note(context, outer, 16, 4)
+                store64(host, load64(cell))
+                store64(host + 8, load64(other))
             else:
-                store64(inner, load64(host))
-                store64(inner + 8, load64(host + 8))
+                note(context, outer, 16, 8)
+                store64(cell, load64(host))
+                store64(other, load64(host + 8))
         elif good:
-            many = 1
-            store64(context + Context.FAULT_SIZE, size)
-            host = reach(context, cta, state, site, lane, outer, size, ways)
-            store64(context + Context.FAULT_SIZE, size * (host == 0))
-            if host == 0:
+            if tensor_unit(context, cta, state, site, lane, layout, outer, inner, how, combine):
                 return 1
-            inner = tensor_piece(context, cta, state, site, lane, layout, place + index * size, how)
-            if how & Bulk.TO_GLOBAL:
-                put_element(host, element(inner, size), size)
-            else:
-                put_element(inner, element(host, size), size)
-        else:
-            many = 1
-            if (how & Bulk.TO_GLOBAL) == 0:
-                inner = tensor_piece(context, cta, state, site, lane, layout, place + index * size, how)
-                put_element(inner, filling(layout), size)
+        elif (how & Bulk.TO_GLOBAL) == 0:
+            tensor_fill(context, cta, state, site, lane, layout, inner, how)
         if good:
             if within == 0:
                 first = outer
-            within += many
-            last = outer + size * ((many - 1) * step + 1)
-        index += many
+            within += taken
+            last = outer + size * taken
+        index += taken
     if within and load64(context + Context.COUNTING) and (how & Bulk.AGAIN) == 0:
         bump(context, site, Counter.SECTORS, ((last - 1) >> 5) - (first >> 5) + 1)
         bump(context, site, Counter.LINES, ((last - 1) >> 7) - (first >> 7) + 1)
     store64(context + Context.MOVED, load64(context + Context.MOVED) + within * size)
-    return 0
-
-
-def tensor_box(
-    context: int,
-    cta: int,
-    state: int,
-    site: int,
-    lane: int,
-    layout: int,
-    coordinates: int,
-    place: int,
-    how: int,
-) -> int:
-    """One box. 1 if refused."""
-    size = load32(layout + 20)
-    axes = load32(layout + 16)
-    rows = 1
-    axis = 1
-    while axis < axes:
-        rows = rows * counted(layout, axis)
-        axis += 1
-    if how & Bulk.FOUR_ROWS:
-        rows = 4
-    pitch = counted(layout, 0) * size
-    ways = 4 + 1
-    if how & Bulk.TO_GLOBAL:
-        ways = 8 + 1
-    done = 0
-    while done < rows * pitch:
-        if reach(context, cta, state, site, lane, place + done, 16, ways) == 0:
-            return 1
-        done += 16
-    store64(context + Context.MOVED, 0)
-    row = 0
-    while row < rows:
-        address = load64(layout + 8)
-        inside = 1
-        rest = row
-        axis = 1
-        while axis < axes:
-            count = counted(layout, axis)
-            at = signed32(load32(coordinates + axis * 128 + lane * 4)) + rest % count * load8(
-                layout + 50 + axis
-            )
-            rest = rest // count
-            if how & Bulk.FOUR_ROWS:
-                at = signed32(load32(coordinates + (row + 1) * 128 + lane * 4))
-            if at < 0 or at > load32(layout + 88 + axis * 4):
-                inside = 0
-            address += at * load64(layout + 48 + axis * 8)
-            axis += 1
-        start = signed32(load32(coordinates + lane * 4))
-        if tensor_row(
-            context, cta, state, site, lane, layout, address, start, inside, place + row * pitch, how
-        ):
-            return 1
-        row += 1
-    if load64(context + Context.COUNTING):
-        waves = (rows * pitch + 127) >> 7
-        bump(context, site, Counter.WAVEFRONTS, waves)
-        bump(context, site, Counter.IDEAL, waves)
-        if (how & Bulk.AGAIN) == 0:
-            bump(context, site, Counter.LANES, (load64(context + Context.MOVED) + 15) >> 4)
-    store64(context + Context.MOVED, rows * pitch)
-    return 0
-
-
-def tensor_map_at(context: int, cta: int, state: int, site: int, lane: int, address: int) -> int:
-    """Host address of a tensor map, or 0 after noting what is wrong."""
-    done = 0
-    host = 0
-    while done < 128:
-        piece = reach(context, cta, state, site, lane, address + done, 16, 8 + 3)
-        if piece == 0:
-            return 0
-        if done == 0:
-            host = piece
-        done += 16
-    size = load32(host + 20)
-    good = load64(host) == Bulk.MAGIC and load32(host + 16) >= 1 and load32(host + 16) <= 5
-    if not good or (size != 1 and size != 2 and size != 4 and size != 8):
-        refuse_mbarrier(context, site, lane, address, Mbarrier.NO_MAP, 0, 0)
-        return 0
-    return host
-
-
-def tensor_lanes(
-    context: int,
-    cta: int,
-    state: int,
-    site: int,
-    mask: int,
-    maps: int,
-    coordinates: int,
-    places: int,
-    told: int,
-    words: int,
-    how: int,
-    axes: int,
-) -> int:
-    """One instruction, lane after lane. 1 if refused."""
-    while mask:
-        lane = trailing_zeros(mask)
-        mask = mask & (mask - 1)
-        layout = tensor_map_at(context, cta, state, site, lane, load64(maps + lane * 8))
-        if layout == 0:
-            return 1
-        place = load64(places + lane * 8)
-        whole = place
-        if load64(cta + Cta.CLUSTER):
-            whole = (place + load64(cta + Cta.WINDOW)) & 4294967295
-        if load32(layout + 16) != axes or load32(layout + 36):
-            refuse_mbarrier(context, site, lane, whole, Mbarrier.RANK, 0, load32(layout + 16))
-            return 1
-        if whole & 127:
-            refuse_mbarrier(context, site, lane, whole, Mbarrier.LINE, 0, 0)
-            return 1
-        ranks = 1
-        if how & Bulk.MULTICAST:
-            ranks = load16(words + lane * 2)
-        again = 0
-        while ranks:
-            rank = trailing_zeros(ranks)
-            ranks = ranks & (ranks - 1)
-            to = place
-            tell = 0
-            if told:
-                tell = load64(told + lane * 8)
-            if how & Bulk.MULTICAST:
-                to = in_rank(cta, place, rank)
-                tell = in_rank(cta, tell, rank)
-            if tensor_box(context, cta, state, site, lane, layout, coordinates, to, how | again):
-                return 1
-            if told:
-                moved = load64(context + Context.MOVED)
-                mbarrier_change(
-                    context, cta, site | Bulk.TELLS, lane, tell, Mbarrier.COMPLETE | 512, 1, moved
-                )
-                if load64(context + Context.FAULTED):
-                    return 1
-            again = Bulk.AGAIN
     return 0

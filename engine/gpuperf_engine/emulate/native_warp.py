@@ -419,8 +419,9 @@ class NativeWarp:
         worker, place = self.worker, self.place()
         number, where = worker.get(Context.FAULT_SITE), worker.get(Context.FAULT_SPACE)
         lane, address = worker.get(Context.FAULT_LANE), worker.get(Context.FAULT_ADDRESS)
-        if number >= 1 << 63:  # an operation on an mbarrier, by its place in the block
-            instruction, kind, size = self.block.instructions[(1 << 64) - 1 - number], "store", 8
+        if number >= 1 << 63:  # what is no site: an operation on an mbarrier, by its place in the block
+            instruction, kind = self.block.instructions[(1 << 64) - 1 - number], "store"
+            size = worker.get(Context.FAULT_SIZE) or 8
         else:
             site = self.program.sites[number & ~Bulk.TELLS]
             instruction, kind, size = site.instruction, site.kind, site.bytes

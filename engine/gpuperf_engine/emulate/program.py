@@ -50,7 +50,6 @@ __all__ = [
     "is_done_at_once",
     "is_done_once",
     "is_order_free",
-    "is_rare_copy",
     "reserved_offset",
     "shared_unit",
     "tells_mbarrier",
@@ -370,16 +369,6 @@ def is_done_once(instruction: Instruction) -> bool:
 def combines(instruction: Instruction) -> bool:
     """Whether a bulk copy is a reduction."""
     return has_meaning(instruction.spelling) or bool(instruction.spelling.modifier("op"))
-
-
-def is_rare_copy(instruction: Instruction) -> bool:
-    """Whether this is a tensor copy of another kind than boxes to and from shared memory, or changes a tensor map."""
-    modifiers = instruction.spelling.modifiers
-    return instruction.effect == "tensor_map" or (
-        instruction.effect == "bulk_copy"
-        and "dim" in modifiers
-        and ("op" in modifiers or str(modifiers.get("mode")).startswith("im2col"))
-    )
 
 
 def _site_space(instruction: Instruction) -> str:

@@ -63,10 +63,6 @@ class Mbarrier:
     # errors of bulk copies
     SIZE = 15
     WORDS = 16
-    NO_MAP = 17
-    RANK = 18
-    LINE = 19
-    OPERATION = 20
 
 
 def fresh(count: int) -> int:
@@ -165,24 +161,4 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
         return "the arrival completes the phase, which .noComplete rules out", "leave .noComplete out"
     if problem in (Mbarrier.SIZE, Mbarrier.WORDS):
         return f"{amount:,} bytes", f"the size must be a multiple of {16 if problem == Mbarrier.SIZE else 8}"
-    if problem == Mbarrier.NO_MAP:
-        return (
-            "there is no tensor map",
-            "pass a TensorMap for the parameter, or copy bytes(map) to device memory",
-        )
-    if problem == Mbarrier.RANK:
-        return (
-            f"the tensor map has {amount} axes",
-            "the instruction names as many dimensions as the map has (im2col: made for it)",
-        )
-    if problem == Mbarrier.LINE:
-        return (
-            "the address in shared memory is no multiple of 128",
-            "align what tensor copies move to 128 bytes",
-        )
-    if problem == Mbarrier.OPERATION:
-        return (
-            "no such operation on elements of the map's type",
-            "see cp.reduce.async.bulk.tensor in the PTX manual",
-        )
     return "the operand is no state of an mbarrier object", "states come from mbarrier.arrive"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..table import instruction
+from ..tensor_maps import OUT_OF_BOUNDS
 from ..types import ScalarType, scalar_type
 from ..words import Value, fma, maximum, minimum, select
 from .compare import (
@@ -29,8 +30,6 @@ COMPARE: dict[str, Any] = {"category": "compare_select", "unit": "fp16"}
 SINCE_F16: dict[str, Any] = {"since": (4, 2), "target": 53}
 SINCE_BF16: dict[str, Any] = {"since": (7, 8), "target": 90}
 AMPERE: dict[str, Any] = {"since": (7, 0), "target": 80}
-#: The manual does not say which NaN fills tensor elements out of bounds. This one no arithmetic gives.
-OUT_OF_BOUNDS = 0xFFFF
 
 
 @instruction("add{.rnd}.type d, a, b", rnd="rn", type=BF16, flop="add", **HALF, **SINCE_BF16)
@@ -72,9 +71,10 @@ def fused(a: Value, b: Value, c: Value) -> Value:
     **HALF,
 )
 def fused_in_bounds(a: Value, b: Value, c: Value) -> Value:
-    """a · b + c with one rounding, +0 if a or b is the NaN that fills tensor elements out of bounds (here the one of all ones)."""
-    raw = scalar_type("u16")
-    outside = a.bits(raw).compare("eq", OUT_OF_BOUNDS) | b.bits(raw).compare("eq", OUT_OF_BOUNDS)
+    """a · b + c with one rounding, +0 if a or b is the NaN that fills tensor elements out of bounds (here 0x7FF7, of either sign)."""
+    raw, magnitude = scalar_type("u16"), 0x7FFF
+    outside = (a.bits(raw) & magnitude).compare("eq", OUT_OF_BOUNDS)
+    outside |= (b.bits(raw) & magnitude).compare("eq", OUT_OF_BOUNDS)
     return select(outside, a.constant(0.0, a.type), fma(a, b, c))
 
 

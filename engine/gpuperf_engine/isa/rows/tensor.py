@@ -80,6 +80,21 @@ for _dim, _offsets in (("3d", 1), ("4d", 2), ("5d", 3)):
         mode="im2col",
     )
 
+WIDE: dict[str, Any] = {"dim": "3d 4d 5d", "since": (8, 6), "target": 100}
+for _mode, _space, _variant in (
+    ("im2col::w", ANY, "a"),
+    ("im2col::w", OWN, ""),
+    ("im2col::w::128", ANY, "a"),
+    ("im2col::w::128", OWN, "a"),
+):
+    _load(
+        ".mode",
+        "dim",
+        ", offsets:u16*2",
+        f"{_BOX}: pixels of a convolution along W, with those of the halo.",
+        **{**WIDE, "mode": _mode, "dst": _space, "variant": _variant},
+    )
+
 for _mode, _coordinates, _options in (
     ("{.mode}", "dim", TILED),
     (".mode", "5", {"dim": "2d", "mode": "tile::scatter4", "since": (8, 6), "target": 100, "variant": "a"}),
@@ -101,6 +116,7 @@ for _mode, _coordinates, _more, _options in (
     ("{.mode}", "dim", "", TILED),
     (".mode", "5", "", {"dim": "2d", "mode": "tile::gather4", "since": (8, 6), "target": 100, "variant": "a"}),
     *((".mode", "dim", f", offsets:u16*{count - 2}", {"dim": f"{count}d", "mode": "im2col"}) for count in (3, 4, 5)),
+    (".mode", "dim", ", offsets:u16*2", {**WIDE, "mode": "im2col::w im2col::w::128", "variant": "a"}),
 ):  # fmt: skip
     declare(
         f"cp.async.bulk.prefetch.tensor.dim.L2.src{_mode}{{.hint}} [t, c:s32*{_coordinates}]{_more}{POLICY}",

@@ -1,0 +1,171 @@
+"""Runtime of generated code: whether tensor copies may be made, as ``tensor_boxes.problem_of`` says it of the reference backend.
+PYTEST_DONT_REWRITE
+
+Written in the subset of ``native_script`` and compiled, never run as Python. ``how``: bits of ``Bulk``; ``vectors`` as in
+``native_runtime_copies``.
+"""
+
+from __future__ import annotations
+
+from ..isa.tensor_maps import Problem
+from .native_layout import Bulk
+from .native_runtime_mbarrier import refuse_mbarrier
+from .native_runtime_memory import reach
+from .native_runtime_tensor import is_padded, row_units, unit_elements, unit_held
+from .native_script import load8, load16, load32, load64
+from .tensor_maps import MAGIC, Place
+
+
+def signed16(value: int) -> int:
+    """Extended by its sign."""
+    return (value ^ 32768) - 32768
+
+
+def coordinate(vectors: int, lane: int, axis: int) -> int:
+    """A coordinate of a lane; from 5 on the offsets of im2col."""
+    return (load32(vectors + axis * 128 + lane * 4) ^ 2147483648) - 2147483648
+
+
+def lower_corner(layout: int, axis: int) -> int:
+    """Where the bounding box begins along an axis between N and C."""
+    return signed16(load16(layout + Place.LOWER + axis * 2))
+
+
+def upper_corner(layout: int, axis: int) -> int:
+    """How far from its end the bounding box ends along an axis between N and C."""
+    return signed16(load16(layout + Place.UPPER + axis * 2))
+
+
+def first_spatial(layout: int) -> int:
+    """The axis W."""
+    return load32(layout + Place.INTERLEAVE) == 0
+
+
+def tensor_map_at(context: int, cta: int, state: int, site: int, lane: int, address: int, how: int) -> int:
+    """Host address of a tensor map, or 0 after noting what is wrong. ``how`` as for ``reach``."""
+    done = 0
+    host = 0
+    while done < 128:
+        piece = reach(context, cta, state, site, lane, address + done, 16, how)
+        if piece == 0:
+            return 0
+        if done == 0:
+            host = piece
+        done += 16
+    if load64(host) != MAGIC or load32(host + Place.RANK) < 1 or load32(host + Place.RANK) > 5:
+        return refuse_mbarrier(context, site, lane, address, Problem.NO_MAP, 0, 0)
+    return host
+
+
+def layout_refused(
+    context: int, site: int, lane: int, layout: int, place: int, how: int, axes: int, kinds: int
+) -> int:
+    """Whether a map does not go with an instruction; ``kinds``: the element types that it combines, one bit each."""
+    kind = load32(layout + Place.TYPE)
+    stores = how & Bulk.TO_GLOBAL
+    if load32(layout + Place.RANK) != axes:
+        refuse_mbarrier(context, site, lane, place, Problem.RANK, 0, load32(layout + Place.RANK))
+        return 1
+    if load32(layout + Place.MODE) != (how >> Bulk.MODE) & 3:
+        refuse_mbarrier(context, site, lane, place, Problem.MODE, 0, load32(layout + Place.MODE))
+        return 1
+    if place & 127:
+        refuse_mbarrier(context, site, lane, place, Problem.LINE, 0, 0)
+        return 1
+    if kinds and (kinds >> kind) & 1 == 0:
+        refuse_mbarrier(context, site, lane, place, Problem.OPERATION, 0, kind)
+        return 1
+    interleaved = load32(layout + Place.INTERLEAVE) != 0
+    if how & Bulk.FOUR_ROWS and (interleaved or load16(layout + Place.BOX + 2) != 1):
+        refuse_mbarrier(context, site, lane, place, Problem.ROWS, interleaved, load16(layout + Place.BOX + 2))
+        return 1
+    row = row_units(layout) * unit_held(layout)
+    if row == 0 or row & 15:
+        refuse_mbarrier(context, site, lane, place, Problem.BOX, 0, row)
+        return 1
+    padded = is_padded(layout)
+    atom = 0
+    if load32(layout + Place.SWIZZLE) == Place.SWIZZLE_128:
+        atom = load8(layout + Place.ATOM)
+    if stores and padded and kind != Place.PACKED_6:
+        refuse_mbarrier(context, site, lane, place, Problem.PADDED_STORE, 0, kind)
+        return 1
+    if atom == Place.FLIPPED and (padded or stores):
+        refuse_mbarrier(context, site, lane, place, Problem.FLIPPED, 0, 0)
+        return 1
+    if atom == Place.ATOM_64B and padded and stores == 0:
+        refuse_mbarrier(context, site, lane, place, Problem.ATOM, 0, kind)
+        return 1
+    return 0
+
+
+def start_refused(
+    context: int, site: int, lane: int, layout: int, place: int, how: int, axes: int, vectors: int
+) -> int:
+    """Whether a copy begins where it must not."""
+    multiple = 1
+    if load32(layout + Place.INTERLEAVE) == 0:
+        multiple = unit_elements(layout)
+        if is_padded(layout):
+            multiple = Place.PADDED_START
+    start = coordinate(vectors, lane, 0)
+    if start & (multiple - 1):
+        refuse_mbarrier(context, site, lane, place, Problem.START, multiple, start)
+        return 1
+    if how & Bulk.TO_GLOBAL:
+        several = axes
+        if how & Bulk.FOUR_ROWS:
+            several = 5
+        axis = 0
+        while axis < several:
+            at = coordinate(vectors, lane, axis)
+            if at < 0:
+                refuse_mbarrier(context, site, lane, place, Problem.NEGATIVE, axis, at)
+                return 1
+            axis += 1
+    return 0
+
+
+def column_refused(
+    context: int, site: int, lane: int, layout: int, place: int, how: int, axes: int, vectors: int
+) -> int:
+    """Whether an im2col copy does not go with its map."""
+    mode = load32(layout + Place.MODE)
+    spatial = axes - 2
+    axis = 0
+    if how & Bulk.TO_GLOBAL:
+        while axis < spatial:
+            if lower_corner(layout, axis) < 0 or upper_corner(layout, axis) > 0:
+                refuse_mbarrier(context, site, lane, place, Problem.CORNERS, 0, axis)
+                return 1
+            axis += 1
+    several = spatial
+    # 16, 8 and 5 bits
+    limit = 1 << 16 // spatial
+    if mode == Place.WIDE:
+        limit = Place.WIDE_HALO
+    if mode == Place.WIDE_128:
+        limit = Place.WIDE_128_HALO
+    if mode >= Place.WIDE:
+        several = 2
+    axis = 0
+    while axis < several:
+        offset = coordinate(vectors, lane, 5 + axis)
+        if mode >= Place.WIDE and axis == 1:
+            limit = Place.WIDE_OFFSET
+        if offset >= limit:
+            refuse_mbarrier(context, site, lane, place, Problem.OFFSET, limit, offset)
+            return 1
+        axis += 1
+    if mode >= Place.WIDE:
+        spatial = 1
+    axis = 0
+    while axis < spatial:
+        at = coordinate(vectors, lane, first_spatial(layout) + axis)
+        size = load32(layout + Place.SHAPE + (first_spatial(layout) + axis) * 4) + 1
+        before = at < lower_corner(layout, axis) and mode < Place.WIDE
+        if before or at >= size + upper_corner(layout, axis):
+            refuse_mbarrier(context, site, lane, place, Problem.BASE, first_spatial(layout) + axis, at)
+            return 1
+        axis += 1
+    return 0

@@ -1,0 +1,195 @@
+"""Which elements a tensor copy moves, where they lie in shared memory, and whether the copy may be made (manual: "Tensor Access
+Modes", "Swizzling Modes", "Restriction on Tensor Copy instructions").
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..isa.tensor_maps import (
+    ATOMS,
+    HALO_LIMITS,
+    MODES,
+    OFFSET_BITS,
+    REDUCTIONS,
+    W_OFFSET_LIMIT,
+    WIDE_PIXELS,
+    Problem,
+)
+from ..ptx.syntax import Instruction
+from .tensor_maps import Layout, Place
+
+__all__ = ["Box", "Copy", "box_of", "copy_of", "problem_of", "swizzled"]
+
+Places = NDArray[np.int64]
+
+
+class Copy(NamedTuple):
+    """What an instruction says of itself. ``mode`` is that of the map which it takes; ``operation`` is empty but of reductions."""
+
+    rank: int
+    mode: int
+    loads: bool
+    four_rows: bool
+    operation: str
+
+
+def copy_of(instruction: Instruction) -> Copy:
+    """What a tensor copy says of itself."""
+    spelling = instruction.spelling
+    mode = str(spelling.modifier("mode") or "tile").removesuffix("_no_offs")
+    return Copy(
+        rank=int(str(spelling.modifier("dim"))[0]),
+        mode=0 if mode.startswith("tile") else MODES.index(mode),
+        loads=spelling.modifier("src") == "global",
+        four_rows=mode.endswith("4"),
+        operation=str(spelling.modifier("op") or ""),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The units of one copy, in the order of shared memory: device addresses, and whether they lie in the tensor. ``row``: units that
+    lie side by side."""
+
+    addresses: NDArray[np.uint64]
+    inside: NDArray[np.bool_]
+    row: int
+    layout: Layout
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the elements."""
+        return self.addresses.size * self.layout.unit.size
+
+    @property
+    def held(self) -> int:
+        """Bytes of shared memory, with padding."""
+        return self.addresses.size * self.layout.unit.held
+
+
+def problem_of(
+    copy: Copy, layout: Layout, place: int, start: Sequence[int], offsets: Sequence[int]
+) -> tuple[int, int, int] | None:
+    """Why a copy is an error: ``Problem``, and its word and amount."""
+    element, first = layout.element, int(not layout.interleave)
+    if layout.rank != copy.rank:
+        return Problem.RANK, 0, layout.rank
+    if layout.mode != copy.mode:
+        return Problem.MODE, 0, layout.mode
+    if place % 128:
+        return Problem.LINE, 0, 0
+    if copy.operation and element.name not in REDUCTIONS[copy.operation].split():
+        return Problem.OPERATION, 0, layout.type
+    if copy.four_rows and (layout.interleave or layout.box[1] != 1):
+        return Problem.ROWS, int(layout.interleave != 0), layout.box[1]
+    row = (layout.pixel_units if layout.mode else layout.counts()[0]) * layout.unit.held
+    if row == 0 or row % 16:
+        return Problem.BOX, 0, row
+    atom = ATOMS[layout.atom] if layout.swizzle == Place.SWIZZLE_128 else ""
+    padded = Place.PADDED >> layout.type & 1
+    if not copy.loads and padded and layout.type != Place.PACKED_6:
+        return Problem.PADDED_STORE, 0, layout.type
+    if atom == "32B_FLIP_8B" and (padded or not copy.loads):
+        return Problem.FLIPPED, 0, 0
+    if atom == "64B" and padded and copy.loads:
+        return Problem.ATOM, 0, layout.type
+    if first and start[0] % element.start:
+        return Problem.START, element.start, start[0]
+    if not copy.loads:
+        for axis, at in enumerate(start):
+            if at < 0:
+                return Problem.NEGATIVE, axis, at
+    if not layout.mode:
+        return None
+    wide, spatial = layout.mode > 1, layout.rank - 2
+    if not copy.loads:
+        for axis in range(spatial):
+            if layout.corners[axis] < 0 or layout.corners[3 + axis] > 0:
+                return Problem.CORNERS, 0, axis
+    limits = [1 << OFFSET_BITS[spatial]] * spatial
+    if wide:
+        limits = [HALO_LIMITS[MODES[layout.mode]], W_OFFSET_LIMIT]
+    for offset, limit in zip(offsets, limits):
+        if offset >= limit:
+            return Problem.OFFSET, limit, offset
+    for axis in range(1 if wide else spatial):
+        at, lower = start[first + axis], layout.corners[axis]
+        if (at < lower and not wide) or at >= layout.shape[first + axis] + layout.corners[3 + axis]:
+            return Problem.BASE, first + axis, at
+    return None
+
+
+def box_of(copy: Copy, layout: Layout, start: Sequence[int], offsets: Sequence[int]) -> Box:
+    """The units of a copy that begins at these coordinates, innermost first; ``offsets`` are those of im2col."""
+    if layout.mode:
+        row, lines = layout.pixel_units, _pixels(layout, start, offsets)
+    elif copy.four_rows:
+        row, lines = layout.counts()[0], np.array([[start[0], at] for at in start[1:5]], np.int64)
+    else:
+        row, *counts = layout.counts()
+        rest = np.arange(int(np.prod(counts)))
+        columns = [np.full(rest.size, start[0])]
+        for first, step, count in zip(start[1:], layout.steps[1:], counts):
+            columns.append(first + step * (rest % count))
+            rest //= count
+        lines = np.stack(columns, 1)
+    unit = layout.unit
+    inner = np.tile(np.arange(row) * layout.step, len(lines)) + np.repeat(lines[:, 0], row)
+    inside = (inner >= 0) & (inner < layout.shape[0])
+    addresses = layout.address + inner // unit.elements * unit.size
+    for axis in range(1, layout.rank):
+        at = np.repeat(lines[:, axis], row)
+        inside &= (at >= 0) & (at < layout.shape[axis])
+        addresses += at * layout.strides[axis - 1]
+    return Box(addresses.astype(np.uint64), inside, row, layout)
+
+
+def _pixels(layout: Layout, start: Sequence[int], offsets: Sequence[int]) -> Places:
+    """Coordinates of the pixels of an im2col copy, one after the other (manual: "im2col mode", "im2col::w and im2col::w::128 modes").
+
+    Where the halo pixels of ``im2col::w::128`` lie the manual shows in a picture only: all of them behind the other pixels, the first
+    ones of the four groups of 32, then the second ones, as the rows of ``tcgen05.cp`` with shape ``4x256b`` are.
+    """
+    wide, first = layout.mode > 1, int(not layout.interleave)
+    spatial = 1 if wide else layout.rank - 2
+    halo, moved = (offsets[0], offsets[1]) if wide else (0, 0)
+    lower = [corner + moved for corner in layout.corners[:spatial]]
+    upper = [layout.shape[first + axis] + layout.corners[3 + axis] + moved for axis in range(spatial)]
+    groups = WIDE_PIXELS // 32 if MODES[layout.mode] == "im2col::w::128" else 1
+    pixels = layout.pixels if groups == 1 else WIDE_PIXELS
+    place = list(start)
+    place[first] += moved
+    walk = []
+    for _ in range(pixels + halo):
+        walk.append(list(place))
+        for axis in range(spatial):
+            place[first + axis] += layout.steps[first + axis]
+            if place[first + axis] < upper[axis]:
+                break
+            place[first + axis] = lower[axis]
+        else:
+            place[layout.rank - 1] += 1
+    each = pixels // groups
+    order = [*range(pixels), *(each * (group + 1) + more for more in range(halo) for group in range(groups))]
+    table = np.array(walk, np.int64)[order]
+    if not wide and offsets:
+        table[:, first : first + spatial] += np.array(offsets[:spatial])
+    return table
+
+
+def swizzled(layout: Layout, places: Places) -> Places:
+    """Addresses of shared memory where the bytes lie that would lie at these without a swizzle."""
+    if layout.swizzle != Place.SWIZZLE_128:
+        return places ^ ((places >> 7 & (1 << layout.swizzle) - 1) << 4)
+    atom = ATOMS[layout.atom]
+    bits, shift = {"16B": (3, 4), "64B": (1, 6)}.get(atom, (2, 5))
+    moved = places ^ ((places >> 7 & (1 << bits) - 1) << shift)
+    return moved ^ (places >> 4 & 8) if atom == "32B_FLIP_8B" else moved

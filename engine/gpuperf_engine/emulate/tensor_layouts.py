@@ -1,0 +1,234 @@
+"""Descriptions of tensors in Python as fields of a tensor map, checked as the CUDA driver checks them. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ..errors import LaunchError
+from ..isa.tensor_maps import ATOMS, ELEMENTS, FILLS, INTERLEAVES, SWIZZLES, Element
+from .arrays import DeviceArray, as_dtype
+from .tensor_maps import Layout
+
+__all__ = ["check_inner", "described", "five", "whole", "with_options"]
+
+#: what the driver calls NumPy's kinds and widths; what NumPy has no name for goes as unsigned integers
+_OF_DTYPE = {
+    "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "int32": "INT32", "uint64": "UINT64", "int64": "INT64",
+    "float16": "FLOAT16", "float32": "FLOAT32", "float64": "FLOAT64", "bfloat16": "BFLOAT16",
+}  # fmt: skip
+_OF_WIDTH = {1: "UINT8", 2: "UINT16", 4: "UINT32", 8: "UINT64"}
+_NUMBERS = {element.driver: number for number, element in enumerate(ELEMENTS)}
+#: the padded types → the swizzles that they take, with their atomicities
+_PADDED = {
+    "16U4_ALIGN16B": ("none 16B", "128B 16B", "128B 32B"),
+    "16U6_ALIGN16B": ("none 16B", "128B 16B", "128B 32B", "128B 64B"),
+}
+
+
+def whole(values: object, rank: int, what: str, low: int, high: int) -> tuple[int, ...]:
+    """So many integers from ``low`` to ``high``. Raises ``LaunchError``."""
+    given = values if isinstance(values, (tuple, list)) else (values,)
+    if len(given) != rank or not all(isinstance(item, (int, np.integer)) for item in given):
+        raise LaunchError(
+            f"TensorMap: {what} is {values!r}", hint=f"accepted: {rank} integers, one for each axis"
+        )
+    for item in given:
+        if not low <= item <= high:
+            raise LaunchError(f"TensorMap: {what} has {int(item):,}", hint=f"accepted: {low} to {high:,}")
+    return tuple(int(item) for item in given)
+
+
+def five(items: Sequence[int]) -> tuple[int, ...]:
+    """With ones for the axes that there are not."""
+    return (*items, *(1,) * (5 - len(items)))
+
+
+def number_of(value: object, names: Sequence[str], what: str) -> int:
+    if not isinstance(value, str) or value not in names:
+        accepted = ", ".join(repr(name) for name in names)
+        raise LaunchError(f"TensorMap: {what} is {value!r}", hint=f"accepted: {accepted}")
+    return names.index(value)
+
+
+def _element(kind: np.dtype[Any], data_type: str | None) -> Element:
+    if data_type is None:
+        found = _OF_DTYPE.get(kind.name, _OF_WIDTH.get(kind.itemsize))
+        if found is None:
+            raise LaunchError(
+                f"TensorMap: elements of type {kind}", hint="accepted: elements of 1, 2, 4 or 8 bytes"
+            )
+        return ELEMENTS[_NUMBERS[found]]
+    element = ELEMENTS[number_of(data_type, [item.driver for item in ELEMENTS], "data_type")]
+    width = element.size if element.elements == 1 else 1
+    if kind.itemsize != width:
+        raise LaunchError(
+            f"TensorMap: data_type {data_type!r} of an array of {kind}",
+            hint=f"it is for arrays whose elements have {width} byte{'s' * (width > 1)}",
+        )
+    return element
+
+
+def described(
+    array: DeviceArray | int,
+    shape: Sequence[int] | None,
+    strides: Sequence[int] | None,
+    dtype: DTypeLike | None,
+    data_type: str | None,
+    interleave: str,
+    element_strides: Sequence[int] | None,
+) -> Layout:
+    """What all kinds of map have in common."""
+    if isinstance(array, DeviceArray):
+        address, kind = array.address, array.dtype if dtype is None else as_dtype(dtype)
+        element = _element(kind, data_type)
+        if shape is None and element.elements > 1 and array.shape:
+            # the bytes of the last axis, in elements
+            shape = (*array.shape[:-1], array.shape[-1] * element.elements // element.size)
+        shape = array.shape if shape is None else shape
+    elif isinstance(array, (int, np.integer)) and shape is not None and dtype is not None:
+        address, element = int(array), _element(as_dtype(dtype), data_type)
+    else:
+        raise LaunchError(
+            f"TensorMap of {type(array).__name__}",
+            hint="accepted: a device array, or an address with shape= and dtype=",
+        )
+    slices = number_of(interleave, INTERLEAVES, "interleave")
+    least, most = (4, 6) if slices else (1, 5)
+    axes = len(shape) if isinstance(shape, (tuple, list)) else 0
+    if not least <= axes <= most:
+        raise LaunchError(f"TensorMap: a tensor of shape {shape!r}", hint=f"accepted: {least} to {most} axes")
+    sizes = whole(shape, axes, "shape", 1, 1 << 32)[::-1]
+    steps = _strides(strides, sizes, element)
+    if slices:
+        if element.held != element.size:
+            raise LaunchError(
+                f"TensorMap: interleave {interleave!r} of elements of type {element.driver}",
+                hint="elements that are padded are not interleaved",
+            )
+        sizes, steps = _sliced(sizes, steps, element, 8 << slices)
+    if sizes[0] % element.start:
+        raise LaunchError(
+            f"TensorMap: {sizes[0]:,} elements along the last axis",
+            hint=f"of type {element.driver} they are a multiple of {element.start}",
+        )
+    aligned = 32 if slices == 2 or element.held != element.size else 16
+    if address % aligned:
+        raise LaunchError(f"TensorMap: address {address:#x}", hint=f"it must be a multiple of {aligned}")
+    for step in steps:
+        if step % aligned or step >= 1 << 40:
+            raise LaunchError(
+                f"TensorMap: a stride of {step:,} bytes",
+                hint=f"strides of all axes but the last are multiples of {aligned}, less than 2^40; pad the rows, or give strides=",
+            )
+    rank = len(sizes)
+    every: Sequence[int] = (1,) * rank
+    if element_strides is not None:
+        every = whole(element_strides, rank, "element_strides", 1, 8)[::-1]
+        # as in the driver, that of the innermost axis counts only for interleaved layouts
+        every = every if slices else (1, *every[1:])
+    layout = Layout(
+        address, rank, _NUMBERS[element.driver], 0, 0, 0, slices, (1,) * 5, five(every), 0,
+        (*steps, *(0,) * (4 - len(steps))), five(sizes),
+    )  # fmt: skip
+    if isinstance(array, DeviceArray):
+        unit = layout.unit
+        inner = -(-sizes[0] // unit.elements) * unit.size
+        last = address + inner + sum((size - 1) * step for size, step in zip(sizes[1:], steps))
+        if last > array.allocation.end:
+            raise LaunchError(
+                f"TensorMap: {last - address:,} bytes from {array.name!r} on, which has {array.allocation.end - address:,}",
+                hint="shape and strides must lie inside the array",
+            )
+    return layout
+
+
+def _strides(strides: Sequence[int] | None, sizes: tuple[int, ...], element: Element) -> tuple[int, ...]:
+    """Bytes from one to the next along all axes but the innermost."""
+    if strides is None:
+        packed = -(-sizes[0] // element.elements) * element.size
+        steps = []
+        for size in sizes[1:]:
+            steps.append(packed)
+            packed *= size
+        return tuple(steps)
+    inner, *rest = whole(strides, len(sizes), "strides", 0, (1 << 40) - 1)[::-1]
+    width = element.size if element.elements == 1 else 1
+    if inner != width:
+        raise LaunchError(
+            f"TensorMap: a stride of {inner:,} bytes along the last axis",
+            hint=f"elements must lie side by side, {width} bytes",
+        )
+    return tuple(rest)
+
+
+def _sliced(
+    sizes: tuple[int, ...], steps: tuple[int, ...], element: Element, size: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sizes and strides of an interleaved tensor, whose elements are slices."""
+    found = sizes[0] * element.size // element.elements
+    if found != size or steps[0] != size:
+        raise LaunchError(
+            f"TensorMap: the last axis has {found} bytes, {steps[0]} from one to the next",
+            hint=f"the last axis of a tensor with this interleave is a slice of {size} bytes, and slices lie side by side",
+        )
+    return sizes[1:], steps[1:]
+
+
+def with_options(base: Layout, swizzle: str, atomicity: str, fill: str) -> Layout:
+    """With what may not go together with the rest."""
+    made = replace(
+        base,
+        swizzle=number_of(swizzle, SWIZZLES, "swizzle"),
+        atom=number_of(atomicity, ATOMS, "atomicity"),
+        fill=number_of(fill, FILLS, "fill"),
+    )
+    if made.atom and swizzle != "128B":
+        raise LaunchError(
+            f"TensorMap: atomicity {atomicity!r} with swizzle {swizzle!r}",
+            hint="others than '16B' go with swizzle '128B'",
+        )
+    if INTERLEAVES[made.interleave] == "32B" and swizzle != "32B":
+        raise LaunchError(
+            f"TensorMap: swizzle {swizzle!r} with interleave '32B'", hint="accepted: swizzle '32B'"
+        )
+    taken = _PADDED.get(made.element.driver)
+    if taken is not None and f"{swizzle} {atomicity}" not in taken:
+        accepted = ", ".join("{!r} with atomicity {!r}".format(*item.split()) for item in taken)
+        raise LaunchError(
+            f"TensorMap: swizzle {swizzle!r} with atomicity {atomicity!r} of elements of type {made.element.driver}",
+            hint=f"accepted: {accepted}",
+        )
+    if made.fill and not made.element.is_float:
+        raise LaunchError(
+            "TensorMap: fill 'nan' of integers", hint="accepted for floating-point elements; else 'zero'"
+        )
+    return made
+
+
+def check_inner(made: Layout, length: int, what: str) -> None:
+    """What a copy has along the innermost axis: whole pieces of 16 bytes, not more than a swizzle takes."""
+    if made.interleave:
+        return
+    element = made.element
+    if element.held != element.size and length != element.start:
+        raise LaunchError(
+            f"TensorMap: {what} has {length} elements along the last axis",
+            hint=f"of type {element.driver} they are {element.start}",
+        )
+    inner = length * element.held // element.elements
+    if length % element.elements or inner % 16:
+        raise LaunchError(
+            f"TensorMap: {what} has {length * element.size / element.elements:,g} bytes along the last axis",
+            hint="they must be a multiple of 16",
+        )
+    most = 16 << made.swizzle
+    if made.swizzle and inner > most:
+        raise LaunchError(
+            f"TensorMap: {what} has {inner:,} bytes along the last axis",
+            hint=f"swizzle {SWIZZLES[made.swizzle]!r} takes at most {most}",
+        )

@@ -1,0 +1,219 @@
+"""What tensor maps say, in the numbers of ``tensormap.replace``, and why a copy with one is an error (manual: "Tensors", "Restriction
+on Tensor Copy instructions"; CUDA driver API: ``cuTensorMapEncodeTiled``, ``…Im2col``, ``…Im2colWide``).
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = [
+    "ATOMS",
+    "ELEMENTS",
+    "FIELDS",
+    "FILLS",
+    "HALO_LIMITS",
+    "INTERLEAVES",
+    "MODES",
+    "OFFSET_BITS",
+    "OUT_OF_BOUNDS",
+    "REDUCTIONS",
+    "SWIZZLES",
+    "WIDE_PIXELS",
+    "W_OFFSET_LIMIT",
+    "Element",
+    "Field",
+    "Problem",
+    "explain",
+]
+
+
+class Element(NamedTuple):
+    """A type of elements. A unit is what is moved as one: ``elements`` of them, in so many bytes of global and of shared memory."""
+
+    #: ``CU_TENSOR_MAP_DATA_TYPE_…`` and PTX
+    driver: str
+    name: str
+    size: int
+    held: int
+    elements: int = 1
+    #: what the first coordinate must be a multiple of
+    start: int = 1
+
+    @property
+    def is_float(self) -> bool:
+        """Whether what lies outside may be filled with NaN."""
+        return "F" in self.driver
+
+
+#: by number
+ELEMENTS = (
+    Element("UINT8", "u8", 1, 1),
+    Element("UINT16", "u16", 2, 2),
+    Element("UINT32", "u32", 4, 4),
+    Element("INT32", "s32", 4, 4),
+    Element("UINT64", "u64", 8, 8),
+    Element("INT64", "s64", 8, 8),
+    Element("FLOAT16", "f16", 2, 2),
+    Element("FLOAT32", "f32", 4, 4),
+    Element("FLOAT32_FTZ", "f32.ftz", 4, 4),
+    Element("FLOAT64", "f64", 8, 8),
+    Element("BFLOAT16", "bf16", 2, 2),
+    Element("TFLOAT32", "tf32", 4, 4),
+    Element("TFLOAT32_FTZ", "tf32.ftz", 4, 4),
+    # two elements are a byte, and bytes cannot be split
+    Element("16U4_ALIGN8B", "b4x16", 1, 1, 2, 2),
+    Element("16U4_ALIGN16B", "b4x16_p64", 8, 16, 16, 128),
+    Element("16U6_ALIGN16B", "b6x16_p32", 12, 16, 16, 128),
+)
+SWIZZLES = ("none", "32B", "64B", "128B")
+ATOMS = ("16B", "32B", "32B_FLIP_8B", "64B")
+FILLS = ("zero", "nan")
+INTERLEAVES = ("none", "16B", "32B")
+#: what a map was made for; ``tile::gather4`` and ``tile::scatter4`` take the first
+MODES = ("tile", "im2col", "im2col::w", "im2col::w::128")
+#: pixels of ``im2col::w::128``
+WIDE_PIXELS = 128
+#: bits of an im2col offset, and of a corner of the bounding box, by the number of axes between N and C
+OFFSET_BITS = {1: 16, 2: 8, 3: 5}
+#: what wHalo and wOffset are less than
+HALO_LIMITS = {"im2col::w": 512, "im2col::w::128": 32}
+W_OFFSET_LIMIT = 32
+#: 16 bits of OOB-NaN, whose value the manual leaves open: what an SM100 fills with, as other simulators report that were compared
+#: with one
+OUT_OF_BOUNDS = 0x7FF7
+#: operation of ``cp.reduce.async.bulk.tensor`` → the types that it takes
+REDUCTIONS = {
+    **dict.fromkeys(("and", "or", "xor"), "u32 s32 u64 s64"),
+    **dict.fromkeys(("inc", "dec"), "u32"),
+    **dict.fromkeys(("min", "max"), "u32 s32 u64 s64 f16 bf16"),
+    "add": "u32 s32 u64 f16 f32 f32.ftz f64 bf16",
+}
+
+
+class Field(NamedTuple):
+    """A field of a map that ``tensormap.replace`` changes: how many there are of it, and the values that it takes."""
+
+    number: int
+    low: int
+    high: int
+    multiple: int = 1
+
+
+FIELDS = {
+    "global_address": Field(1, 0, (1 << 64) - 1, 16),
+    "rank": Field(1, 0, 4),
+    "box_dim": Field(5, 1, 256),
+    "global_dim": Field(5, 1, (1 << 32) - 1),
+    "global_stride": Field(4, 0, (1 << 40) - 1, 16),
+    "element_stride": Field(5, 1, 8),
+    "elemtype": Field(1, 0, len(ELEMENTS) - 1),
+    "interleave_layout": Field(1, 0, len(INTERLEAVES) - 1),
+    "swizzle_mode": Field(1, 0, len(SWIZZLES) - 1),
+    "swizzle_atomicity": Field(1, 0, len(ATOMS) - 1),
+    "fill_mode": Field(1, 0, len(FILLS) - 1),
+}
+
+
+class Problem:
+    """Why a tensor copy or ``tensormap.replace`` is an error; above those of ``isa.mbarriers``."""
+
+    FIRST = 32
+    NO_MAP = 32
+    RANK = 33
+    MODE = 34
+    LINE = 35
+    OPERATION = 36
+    ROWS = 37
+    BOX = 38
+    PADDED_STORE = 39
+    FLIPPED = 40
+    ATOM = 41
+    START = 42
+    NEGATIVE = 43
+    CORNERS = 44
+    OFFSET = 45
+    BASE = 46
+    VALUE = 47
+
+
+def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
+    """An error in words, and what to do; ``amount`` may be given modulo 2^64."""
+    if problem == Problem.VALUE:
+        return _bad_value(word, amount)
+    amount -= (amount >> 63) << 64
+    if problem == Problem.NO_MAP:
+        return (
+            "there is no tensor map",
+            "pass a TensorMap for the parameter, or copy bytes(map) to device memory",
+        )
+    if problem == Problem.RANK:
+        return f"the tensor map has {amount} axes", "the instruction names as many dimensions as the map has"
+    if problem == Problem.MODE:
+        return (
+            f"the tensor map is one for {MODES[amount]!r}",
+            "TensorMap(…) makes maps for tiles, TensorMap.im2col and TensorMap.im2col_wide those for im2col",
+        )
+    if problem == Problem.LINE:
+        return (
+            "the address in shared memory is no multiple of 128",
+            "align what tensor copies move to 128 bytes",
+        )
+    if problem == Problem.OPERATION:
+        return (
+            f"no such operation on elements of type .{ELEMENTS[amount].name}",
+            "see cp.reduce.async.bulk.tensor in the PTX manual",
+        )
+    if problem == Problem.ROWS:
+        return (
+            f"four rows, with a box of {amount} rows" if word == 0 else "four rows of an interleaved tensor",
+            "gather4 and scatter4 take a map whose box is one row, not interleaved",
+        )
+    if problem == Problem.BOX:
+        return (
+            f"the box has {amount} bytes along the last axis",
+            "they must be a multiple of 16, and not none",
+        )
+    if problem == Problem.PADDED_STORE:
+        return (
+            f"a store of elements of type .{ELEMENTS[amount].name}",
+            "they can only be loaded; .b4x16 goes both ways",
+        )
+    if problem == Problem.FLIPPED:
+        return (
+            "swizzle 128B with atomicity 32B_FLIP_8B",
+            "it is for loads only, of elements that are not padded",
+        )
+    if problem == Problem.ATOM:
+        return (
+            f"a load of elements of type .{ELEMENTS[amount].name} with atomicity 64B",
+            "elements that are padded are loaded with atomicity 16B or 32B",
+        )
+    if problem == Problem.START:
+        return f"the first coordinate is {amount:,}", f"for elements of this type it is a multiple of {word}"
+    if problem == Problem.NEGATIVE:
+        return (
+            f"coordinate {word} of what is stored is {amount:,}",
+            "stores and reductions begin at coordinates that are not negative",
+        )
+    if problem == Problem.CORNERS:
+        return (
+            f"corner {amount} of the bounding box lies outside of the tensor",
+            "maps for stores have lower corners of at least 0 and upper corners of at most 0",
+        )
+    if problem == Problem.OFFSET:
+        return f"an im2col offset or halo of {amount:,}", f"here it is less than {word:,}"
+    return (
+        f"coordinate {word} is {amount:,}, outside of the bounding box",
+        "im2col copies begin in the bounding box of the map (im2col::w: before its end)",
+    )
+
+
+def _bad_value(word: int, amount: int) -> tuple[str, str]:
+    place, ordinal = word >> 8, word & 255
+    name, field = list(FIELDS.items())[place]
+    if ordinal >= field.number:
+        return f"there is no {name} {ordinal}", f"tensor maps have {field.number} of them"
+    several = f", a multiple of {field.multiple}" if field.multiple > 1 else ""
+    return f"{name} {amount:,}", f"accepted: {field.low} to {field.high:,}{several}"

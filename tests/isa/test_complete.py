@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuperf_engine.isa.table import Row, lookup, rows
 
-#: The instructions of the PTX ISA manual 9.0, chapter "Instructions", section by section.
+#: The instructions of the PTX ISA manual 9.4, chapter "Instructions", section by section.
 MANUAL = """
 integer: add sub mul mad mul24 mad24 sad div rem abs neg min max popc clz bfind fns brev bfe bfi szext bmsk dp4a dp2a
 integer, newer: clmad
@@ -13,18 +13,21 @@ floating point: testp copysign fma rcp sqrt rsqrt sin cos lg2 ex2 tanh
 comparison: set setp selp slct
 logic: and or xor not cnot lop3 shf shl shr
 movement: mov shfl shfl.sync prmt ld ld.global.nc ldu st st.async st.bulk multimem.ld_reduce multimem.st multimem.red
+movement: multimem.st.async applypriority.async.bulk
 movement: prefetch prefetchu applypriority discard createpolicy isspacep cvta cvt cvt.pack mapa getctarank
 asynchronous copies: cp.async cp.async.commit_group cp.async.wait_group cp.async.wait_all cp.async.bulk cp.reduce.async.bulk
+asynchronous copies: multimem.cp.async.bulk multimem.cp.reduce.async.bulk
 asynchronous copies: cp.async.bulk.prefetch cp.async.bulk.tensor cp.reduce.async.bulk.tensor cp.async.bulk.prefetch.tensor
 asynchronous copies: cp.async.bulk.commit_group cp.async.bulk.wait_group cp.async.mbarrier.arrive
 tensor maps: tensormap.replace tensormap.cp_fenceproxy
 textures: tex tld4 txq istypep
 surfaces: suld sust sured suq
 control: bra brx.idx call ret exit
-synchronisation: bar barrier bar.warp.sync barrier.cluster membar fence atom red red.async vote vote.sync match activemask
+synchronisation: bar barrier bar.warp.sync barrier.cluster membar fence atom red red.async multimem.red.async vote vote.sync match
+synchronisation: activemask
 synchronisation: redux griddepcontrol elect
 mbarrier: mbarrier.init mbarrier.inval mbarrier.expect_tx mbarrier.complete_tx mbarrier.arrive mbarrier.arrive_drop
-mbarrier: mbarrier.test_wait mbarrier.try_wait mbarrier.pending_count
+mbarrier: mbarrier.test_wait mbarrier.try_wait mbarrier.pending_count mbarrier.check_layout
 clusters: clusterlaunchcontrol.try_cancel clusterlaunchcontrol.query_cancel
 matrices: wmma.load wmma.store wmma.mma mma mma.sp ldmatrix stmatrix movmatrix
 matrices: wgmma.mma_async wgmma.mma_async.sp wgmma.fence wgmma.commit_group wgmma.wait_group

@@ -49,6 +49,13 @@ LAX = {
     "selectors 2 and 3 of one sparse product of f16": re.compile(
         r"^mma\.sp\S*m16n8k32\S*f32\.f16\S* .* [23];"
     ),
+    "words of other forms of prefetch and multimem": re.compile(
+        r"^prefetch\S*(valid_addr\S*tensormap|tensormap\S*valid_addr)|^multimem\.cp\.\S*acc::"
+    ),
+    "reports without the predicate that says whether there is one": re.compile(r"^mbarrier\.t\S* p\d, c\d,"),
+    "b128 as the type of weak bulk copies": re.compile(
+        r"^(multimem\.)?cp\.async\.bulk(?!\S*relaxed)\S*\.b128"
+    ),
     "formats of tcgen05.cp beside other forms": re.compile(r"^tcgen05\.\S*b[46]x16"),
     "a scale of tcgen05.mma with integers": re.compile(r"^tcgen05\.mma\S*i8.*p\d, "),
     "wgmma without .aligned, which the manual demands": re.compile(r"^wgmma\.(?!.*\.aligned)"),

@@ -6,7 +6,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,10 @@ from ..errors import MemoryFault
 from ..flow.operands import matched
 from ..isa.frame import evaluate, has_meaning
 from ..isa.mbarriers import Mbarrier
-from ..isa.spaces import RANK_SHIFT
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Instruction, Operand
-from .clusters import MOST_CTAS
 from .diagnose import bad_mbarrier
-from .lanes_mbarrier import Objects
+from .lanes_mbarrier import Objects, in_rank, ranks_in, ranks_of
 from .lanes_memory import MemoryStep, Part, address_reader
 from .lanes_operands import Prepare, every_lane, guard_of, lane_value, reader
 from .lanes_values import LaneValue, dtype_of
@@ -37,11 +35,13 @@ __all__ = [
     "AnswerStep",
     "BulkStep",
     "FillStep",
+    "Pattern",
     "SignalStep",
     "Targets",
     "count",
     "in_rank",
     "spans",
+    "validity_pattern",
 ]
 
 Lanes = npt.NDArray[Any]
@@ -79,9 +79,29 @@ class Active:
         return active
 
 
-def in_rank(place: int, rank: int) -> int:
-    """An address in the shared window, in the CTA of that rank; one of no shared memory as it is, to be refused."""
-    return place if place >> RANK_SHIFT >= MOST_CTAS else place & (1 << RANK_SHIFT) - 1 | rank << RANK_SHIFT
+class Pattern(NamedTuple):
+    """What copies report (manual: "Report Mechanisms for Asynchronous Copy Operations"): elements with these bits. Of 16 bytes the
+    manual samples one element; here that is the first."""
+
+    code: int
+    bits: int
+    every: bool
+
+    def is_in(self, data: npt.NDArray[np.uint8]) -> bool:
+        if self.every:
+            return bool((data == self.code).any())
+        sampled = data.reshape(-1, BULK_PIECE)[:, : max(1, self.bits // 8)]
+        wanted = np.frombuffer(self.code.to_bytes(max(1, self.bits // 8), "little"), np.uint8)
+        mask = np.uint8(0xFF if self.bits >= 8 else 0xF)
+        return bool(((sampled & mask) == wanted).all(axis=1).any())
+
+
+def validity_pattern(instruction: Instruction) -> Pattern | None:
+    """What a copy reports, if it does."""
+    kind, _, code = str(instruction.spelling.modifier("report") or "").rpartition("::")
+    if not kind.startswith("mbarrier::report::validity"):
+        return None
+    return Pattern(int(code, 16), 4 * len(code), kind.endswith("per_element"))
 
 
 class Targets:
@@ -90,7 +110,7 @@ class Targets:
     def __init__(
         self, to: Prepare, instruction: Instruction, operands: Mapping[str, Operand], space: str
     ) -> None:
-        self.read_ranks = reader(to, operands["mask"], _U16) if "mask" in operands else None
+        self.read_ranks = ranks_of(to, instruction)
         told = operands.get("m")
         self.told = Objects(to, instruction, told, space) if isinstance(told, Address) else None
 
@@ -98,19 +118,20 @@ class Targets:
         """Those of a multicast."""
         if self.read_ranks is None:
             return [None]
-        mask = int(every_lane(self.read_ranks(warp))[lane])
-        return [rank for rank in range(16) if mask >> rank & 1]
+        return ranks_in(int(every_lane(self.read_ranks(warp))[lane]))
 
     @staticmethod
     def place(place: int, rank: int | None) -> int:
         """An address of shared memory, in the CTA of a rank."""
         return place if rank is None else in_rank(place, rank)
 
-    def tell(self, warp: LanesWarp, lane: int, rank: int | None, size: int) -> None:
-        """So many bytes have come."""
+    def tell(self, warp: LanesWarp, lane: int, rank: int | None, size: int, reports: bool = False) -> None:
+        """So many bytes have come; ``reports``: and something is to be reported."""
         if self.told is not None:
             told = self.told.read(warp).copy()
             told[lane] = self.place(int(told[lane]), rank)
+            if reports:
+                self.told.report(warp, lane, told)
             self.told.change(warp, lane, told, Mbarrier.COMPLETE, 1, size)
 
 
@@ -123,6 +144,12 @@ class _End:
         self.space = space
         self.addresses = address_reader(to, operand, space)
         self.access = MemoryStep(to, instruction, kind, space, BULK_PIECE)
+        self.single = MemoryStep(to, instruction, kind, space, 1)
+
+    def byte(self, warp: LanesWarp, lane: int, address: int) -> Part:
+        """Where a byte is. Raises ``MemoryFault`` if it cannot be reached."""
+        (part,) = self.single.reach(warp, np.array([lane]), np.array([address], np.uint64))
+        return part
 
     def pieces(self, warp: LanesWarp, lane: int, address: int, size: int) -> list[Part]:
         """Where the bytes are. Raises ``MemoryFault`` for the first piece that cannot be reached."""
@@ -149,6 +176,8 @@ class BulkStep:
         self.read_size = reader(to, operands["size"], _U32)
         self.targets = Targets(to, instruction, operands, spaces["dst"])
         self.read_bytes = reader(to, operands["bytes"], _U16) if "bytes" in operands else None
+        self.read_edges = [reader(to, operands[name], _U32) for name in ("left", "right") if name in operands]
+        self.pattern = validity_pattern(instruction)
         self.active = Active(to, instruction)
         self.site = to.program.site_of[instruction]
 
@@ -164,10 +193,18 @@ class BulkStep:
             size, source, target = int(sizes[lane]), int(sources[lane]), int(targets[lane])
             if size % BULK_PIECE:
                 raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.SIZE, target, 0, size)
+            edges = [int(every_lane(read(warp))[lane]) for read in self.read_edges]
+            for edge in edges:
+                if edge >= BULK_PIECE:
+                    raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.EDGE, target, 0, edge)
             for turn, rank in enumerate(self.targets.ranks(warp, lane)):
                 place = self.targets.place(target, rank)
-                self._move(warp, lane, source, place, size)
-                self.targets.tell(warp, lane, rank, size)
+                if any(edges) and size:
+                    self._move_within(warp, lane, source, place, size, *edges)
+                else:
+                    self._move(warp, lane, source, place, size)
+                reports = self.pattern is not None and self._is_reported(warp, lane, source, size)
+                self.targets.tell(warp, lane, rank, size, reports)
                 self._tally(warp, source, place, size, again=turn > 0)
 
     def _move(self, warp: LanesWarp, lane: int, source: int, target: int, size: int) -> None:
@@ -199,6 +236,27 @@ class BulkStep:
                 into[chosen] = data[chosen]
             else:
                 into[:] = data.copy()
+
+    def _move_within(
+        self, warp: LanesWarp, lane: int, source: int, target: int, size: int, left: int, right: int
+    ) -> None:
+        """A copy without so many bytes at the ends: those of the first and last 16 bytes one by one."""
+        first, last = BULK_PIECE * (left > 0), size - BULK_PIECE * (right > 0)
+        self.target.pieces(warp, lane, target, size)
+        for offset in (place for place in range(left, size - right) if not first <= place < last):
+            taken = self.source.byte(warp, lane, source + offset)
+            given = self.target.byte(warp, lane, target + offset)
+            given.region.bytes[int(given.offsets[0])] = taken.region.bytes[int(taken.offsets[0])]
+        if first < last:
+            self._move(warp, lane, source + first, target + first, last - first)
+
+    def _is_reported(self, warp: LanesWarp, lane: int, source: int, size: int) -> bool:
+        """Whether what was copied holds the pattern of what is not valid."""
+        for part in self.source.pieces(warp, lane, source, size):
+            first = int(part.offsets[0])
+            if self.pattern is not None and self.pattern.is_in(part.region.bytes[first : first + size]):
+                return True
+        return False
 
     def _tally(self, warp: LanesWarp, source: int, target: int, size: int, again: bool) -> None:
         """``again``: the same bytes to a further CTA."""

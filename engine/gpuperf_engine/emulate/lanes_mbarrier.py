@@ -13,19 +13,22 @@ import numpy.typing as npt
 from ..errors import EngineError
 from ..flow.operands import matched
 from ..isa.mbarriers import (
-    COUNT_MAX,
     Mbarrier,
     arrive,
     change_transactions,
     fresh,
     is_valid,
+    most,
     parity,
     pending,
+    report,
     waits_for,
+    was_reported,
 )
 from ..isa.spaces import RANK_SHIFT
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Instruction, Operand
+from .clusters import MOST_CTAS
 from .diagnose import bad_mbarrier, lanes_of
 from .lanes_memory import MemoryStep, address_reader
 from .lanes_operands import Prepare, Reader, destinations, every_lane, guard_of, integer, reader
@@ -36,11 +39,14 @@ from .memory import SHARED_WINDOW, WINDOW_BYTES
 if TYPE_CHECKING:
     from .lanes_warp import LanesCta, LanesWarp
 
-__all__ = ["MbarrierStep", "Objects", "WaitStep", "operation"]
+__all__ = ["MbarrierStep", "Objects", "WaitStep", "in_rank", "operation", "ranks_in", "ranks_of"]
 
 Lanes = npt.NDArray[Any]
 _U32, _U64, _PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
+_B8 = scalar_type("b8")
 _ONE = integer(1, _U32)
+#: what is reported besides that something is
+_NO_VALUE = np.zeros(1, np.uint8)
 
 
 def operation(instruction: Instruction) -> int:
@@ -53,8 +59,9 @@ def operation(instruction: Instruction) -> int:
         "inval": Mbarrier.INVAL,
         "expect_tx": Mbarrier.EXPECT,
         "complete_tx": Mbarrier.COMPLETE,
+        "check_layout": Mbarrier.LAYOUT,
     }
-    found = kinds.get(words[1], Mbarrier.ARRIVE)
+    found = kinds.get(words[1], Mbarrier.ARRIVE) | Mbarrier.REPORTS * ("layout::v1" in words)
     if found == Mbarrier.ARRIVE:
         found |= Mbarrier.DROP * (words[1] == "arrive_drop") | Mbarrier.STAYS * ("noComplete" in words)
         found |= Mbarrier.EXPECTS * ("expect_tx" in words)
@@ -109,6 +116,24 @@ class Objects:
     ) -> EngineError:
         return bad_mbarrier(warp.place(), self.instruction, lane, problem, address, word, amount)
 
+    def in_rank(self, addresses: Lanes, rank: int) -> Lanes:
+        """The same places in the shared memory of the CTA of that rank."""
+        base = SHARED_WINDOW * self.generic
+        places = [int(place) - base for place in addresses]
+        return np.array(
+            [base + (in_rank(place, rank) if 0 <= place < WINDOW_BYTES else place) for place in places],
+            np.uint64,
+        )
+
+    def report(self, warp: LanesWarp, lane: int, addresses: Lanes) -> None:
+        """Note in an object that something is to be reported. Raises ``TrapError``."""
+        place, address = self.at(warp, lane, addresses), int(addresses[lane])
+        old = place.word
+        made, problem = report(old) if is_valid(old) else (old, Mbarrier.UNINITIALISED)
+        if problem:
+            raise self.error(warp, lane, problem, address, old, 0)
+        place.put(made)
+
     def change(
         self, warp: LanesWarp, lane: int, addresses: Lanes, how: int, count: int, transactions: int = 0
     ) -> int:
@@ -118,15 +143,17 @@ class Objects:
         old = place.word
         completed, problem = False, 0
         if kind == Mbarrier.INIT:
-            if not 1 <= count <= COUNT_MAX:
+            made = fresh(count, bool(how & Mbarrier.REPORTS))
+            if not 1 <= count <= most(made):
                 raise self.error(warp, lane, Mbarrier.COUNT, address, old, count)
-            made = fresh(count)
         elif not is_valid(old):
             raise self.error(warp, lane, Mbarrier.UNINITIALISED, address, old, 0)
         elif kind == Mbarrier.INVAL:
             made = 0
         elif kind == Mbarrier.CHECK:
-            made, problem = old, Mbarrier.TOO_MANY if pending(old)[0] == COUNT_MAX else 0
+            made, problem = old, Mbarrier.TOO_MANY if pending(old)[0] == most(old) else 0
+        elif kind == Mbarrier.LAYOUT:
+            made = old
         elif kind in (Mbarrier.EXPECT, Mbarrier.COMPLETE):
             made, completed, problem = change_transactions(
                 old, transactions if kind == Mbarrier.EXPECT else -transactions
@@ -146,6 +173,24 @@ def _objects(to: Prepare, instruction: Instruction) -> Objects:
     return Objects(to, instruction, address, instruction.spelling.space or "generic")
 
 
+def ranks_of(to: Prepare, instruction: Instruction) -> Reader | None:
+    """What reads the bits of the CTAs that a multicast goes to."""
+    for form, operand in matched(instruction):
+        if form.name == "mask" and form.type is not None:
+            return reader(to, operand, scalar_type(f"u{form.type.bits}"))
+    return None
+
+
+def in_rank(place: int, rank: int) -> int:
+    """An address in the shared window, in the CTA of that rank; one of no shared memory as it is, to be refused."""
+    return place if place >> RANK_SHIFT >= MOST_CTAS else place & (1 << RANK_SHIFT) - 1 | rank << RANK_SHIFT
+
+
+def ranks_in(mask: int) -> list[int]:
+    """The CTAs whose bit is set."""
+    return [rank for rank in range(32) if mask >> rank & 1]
+
+
 class MbarrierStep:
     """``mbarrier.init`` … ``arrive_drop`` and ``cp.async.mbarrier.arrive``."""
 
@@ -160,6 +205,7 @@ class MbarrierStep:
             self.transactions = reader(to, operands["count" if moves else "tx"], _U32)
         elif "count" in operands:
             self.count = reader(to, operands["count"], _U32)
+        self.ranks = ranks_of(to, instruction)
         self.targets = destinations(instruction)
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
         self.predicated = to.program.predicated_of.get(instruction)
@@ -169,14 +215,21 @@ class MbarrierStep:
         addresses = self.objects.read(warp)
         counts = every_lane(self.count(warp))
         transactions = every_lane(self.transactions(warp)) if self.transactions is not None else None
+        masks = None if self.ranks is None else every_lane(self.ranks(warp))
         states = np.zeros(32, np.uint64)
         for lane in np.flatnonzero(active).tolist():
             more = 0 if transactions is None else int(transactions[lane])
-            states[lane] = self.objects.change(warp, lane, addresses, self.how, int(counts[lane]), more)
+            places = [addresses]
+            if masks is not None:
+                places = [self.objects.in_rank(addresses, rank) for rank in ranks_in(int(masks[lane]))]
+            for place in places:
+                states[lane] = self.objects.change(warp, lane, place, self.how, int(counts[lane]), more)
         if self.targets and self.targets[0] is not None:
-            warp.write(
-                self.targets[0], LaneValue(states, _U64), None if self.guard is None else self.guard(warp)
-            )
+            made = LaneValue(states, _U64)
+            if self.how & 15 == Mbarrier.LAYOUT:
+                asked = Mbarrier.REPORTING if self.how & Mbarrier.REPORTS else Mbarrier.VALID
+                made = LaneValue(states >> np.uint64(Mbarrier.TAG) == asked, _PRED)
+            warp.write(self.targets[0], made, None if self.guard is None else self.guard(warp))
 
 
 def _guarded(step: MbarrierStep | WaitStep, warp: LanesWarp, counts: bool = True) -> Lanes:
@@ -197,6 +250,7 @@ class WaitStep:
         self.instruction = instruction
         self.objects = _objects(to, instruction)
         self.parity = "parity" in operands
+        self.conditional = instruction.spelling.modifier("phase_type") == "phase_type::conditional"
         self.state = (
             reader(to, operands["parity"], _U32) if self.parity else reader(to, operands["state"], _U64)
         )
@@ -212,21 +266,24 @@ class WaitStep:
         """Give the lanes their answers, unless some phase is incomplete and the warp may wait: then gives False."""
         lanes = np.flatnonzero(_guarded(self, warp, counts=False)).tolist()
         addresses = self.objects.read(warp)
-        complete = np.zeros(32, np.bool_)
+        complete, reported = np.zeros(32, np.bool_), np.zeros(32, np.bool_)
         for lane in lanes:
-            complete[lane] = not self._waits(warp, lane, addresses)
+            complete[lane], reported[lane] = self._look(warp, lane, addresses)
         if not complete[lanes].all():
             if not warp.expired:
                 return False
             if warp.mask != warp.live:
                 warp.fuel = 0
         warp.expired = False
-        if self.targets[0] is not None:
-            guard = None if self.guard is None else self.guard(warp)
-            warp.write(self.targets[0], LaneValue(complete, _PRED), guard)
+        guard = None if self.guard is None else self.guard(warp)
+        answers = (LaneValue(complete, _PRED), LaneValue(reported, _PRED), LaneValue(_NO_VALUE, _B8))
+        for target, answer in zip(self.targets, answers):
+            if target is not None:
+                warp.write(target, answer, guard)
         return True
 
-    def _waits(self, warp: LanesWarp, lane: int, addresses: Lanes) -> bool:
+    def _look(self, warp: LanesWarp, lane: int, addresses: Lanes) -> tuple[bool, bool]:
+        """Whether the phase is complete, and whether something was reported in it."""
         word = self.objects.at(warp, lane, addresses).word
         state = int(every_lane(self.state(warp))[lane])
         for problem, bad in (
@@ -235,7 +292,8 @@ class WaitStep:
         ):
             if bad:
                 raise self.objects.error(warp, lane, problem, int(addresses[lane]), word, 0)
-        return waits_for(word, state, self.parity)
+        complete = not waits_for(word, state, self.parity, self.conditional)
+        return complete, complete and was_reported(word)
 
     def reason(self, warp: LanesWarp, shared: npt.NDArray[np.uint8]) -> str:
         """What the running lanes wait for, in words; ``shared`` is the memory of their CTA."""
@@ -243,7 +301,7 @@ class WaitStep:
         for lane in lanes_of(warp.mask):
             address = int(addresses[lane]) - SHARED_WINDOW * self.objects.generic & (1 << RANK_SHIFT) - 1
             word = int.from_bytes(shared[address : address + 8].tobytes(), "little")
-            if is_valid(word) and waits_for(word, int(states[lane]), self.parity):
+            if is_valid(word) and waits_for(word, int(states[lane]), self.parity, self.conditional):
                 arrivals, transactions = pending(word)
                 return (
                     f"at {self.instruction.opcode}, for {arrivals:,} arrivals and {transactions:,} bytes of the phase of "

@@ -25,7 +25,7 @@ from .tensor_maps import field_place
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
 
-__all__ = ["write_bulk", "write_replace", "write_signal"]
+__all__ = ["put_ranks", "report_kind", "write_bulk", "write_replace", "write_signal"]
 
 U16, U32, U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
 _PIECE = 16
@@ -67,10 +67,17 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
         cell = frame.field("%vals", _TOLD)
         _put(to, _address(to, operands["m"], spaces["dst"]), cell)
         told = pointer_number(to, cell)
-    for name, bit in (("mask", Bulk.MULTICAST), ("bytes", Bulk.MASKED)):
-        if name in operands:
-            how |= bit
-            _put(to, to.source(operands[name], U16), words)
+    if "mask" in operands:
+        how |= Bulk.MULTICAST
+        _put(to, put_ranks(to, instruction), words)
+    if "bytes" in operands:
+        how |= Bulk.MASKED
+        _put(to, _native(to.source(operands["bytes"], U16).convert(U32)), words)
+    if "left" in operands:
+        how |= Bulk.EDGES
+        left, right = (to.source(operands[name], U32) for name in ("left", "right"))
+        _put(to, _native(_edge(left) | _edge(right) << 8), words)
+    how |= report_kind(instruction) << Bulk.REPORT
     combine = combine_address(to, instruction) if has_meaning(spelling) else "0"
     writer.call(
         "bulk_lanes",
@@ -115,7 +122,7 @@ def _tensor(
         told = pointer_number(to, cell)
     if "mask" in operands:
         how |= Bulk.MULTICAST
-        _put(to, to.source(operands["mask"], U16), words)
+        _put(to, put_ranks(to, instruction), words)
     if copy.operation:
         combine = combine_address(to, instruction)
         kinds = sum(1 << number for number in combined_types(copy.operation))
@@ -254,6 +261,24 @@ def _put(to: BlockWriter, value: NativeValue, cell: str) -> None:
 
 def _numbers(to: BlockWriter, *pointers: str) -> Arguments:
     return [("i64", pointer_number(to, pointer)) for pointer in pointers]
+
+
+def put_ranks(to: BlockWriter, instruction: Instruction) -> NativeValue:
+    """The bits of the CTAs that a multicast goes to."""
+    form, operand = next((form, item) for form, item in matched(instruction) if form.name == "mask")
+    kind = U16 if form.type is None or form.type.bits == 16 else U32
+    return _native(to.source(operand, kind).convert(U32))
+
+
+def report_kind(instruction: Instruction) -> int:
+    """Which pattern is reported, from 1 on."""
+    pattern = str(instruction.spelling.modifier("report") or "").rpartition("::")[2]
+    return Bulk.PATTERNS.index(pattern) + 1 if pattern in Bulk.PATTERNS else 0
+
+
+def _edge(count: NativeValue) -> NativeValue:
+    """Bytes at one end, 255 for what is too much."""
+    return _native(count.apply("minimum", count.constant(255, U32), nan=False))
 
 
 def _native(value: object) -> NativeValue:

@@ -33,7 +33,8 @@ _SCHEDULE = (
     "begin", "visit", "proceed", "run", "expire", "begin_cluster", "visit_cluster", "visited", "run_clusters",
 )  # fmt: skip
 _MBARRIER = (
-    "mbarrier_lanes", "mbarrier_wait", "others_can_run", "bulk_lanes", "fill_lanes", "tensor_lanes", "replace_lanes",
+    "mbarrier_lanes", "mbarrier_multicast", "mbarrier_wait", "others_can_run", "bulk_lanes", "fill_lanes", "tensor_lanes",
+    "replace_lanes",
 )  # fmt: skip
 _MEMORY = (
     "cluster_cta", "matrix_words", "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",

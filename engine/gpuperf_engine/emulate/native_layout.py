@@ -225,6 +225,10 @@ class Bulk:
     AGAIN = 32  # the same elements to a further CTA
     ANSWER = 64  # 16 bytes of zeros; of a multicast to all CTAs of the cluster
     GENERIC = 128  # the addresses are generic ones
+    EDGES = 2048  # the words are bytes at the ends that are left out: first eight bits, and the next
+    REPORT = 12  # from this bit on: 1 + the place of the pattern in ``PATTERNS``
+    #: patterns of which the first element of 16 bytes is compared, by their digits, and one for single bytes
+    PATTERNS = ("80000000", "8000", "80", "8", "ff")
     #: a tensor copy: the mode of the map that it takes begins with this bit
     MODE = 8
     CURSOR = 6144

@@ -13,6 +13,7 @@ from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction, Operand
 from .clusters import reaches_peers
 from .lanes_mbarrier import operation
+from .native_bulk import put_ranks
 from .native_codegen import address_operand
 from .native_layout import WAIT_CODE, Event, State, Status
 from .native_memory import SPACES, address_value, pointer_number
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["write_mbarrier", "write_wait"]
 
-U32, U64, PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
+B8, U32, U64, PRED = (scalar_type(name) for name in ("b8", "u32", "u64", "pred"))
 _GENERIC, _REMOTE = 256, 512
 
 
@@ -45,8 +46,13 @@ def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
         _put(to, to.source(operands["count" if moves else "tx"], U32), cell)
         moved = pointer_number(to, cell)
     generic = _put_addresses(to, instruction)
+    words = []
+    if "mask" in operands:
+        ranks = frame.field("%vals", 8 * LANES)
+        _put(to, put_ranks(to, instruction), ranks)
+        words = _numbers(to, ranks)
     to.writer.call(
-        "mbarrier_lanes",
+        "mbarrier_multicast" if words else "mbarrier_lanes",
         "i64",
         *_numbers(to, "%ctx", "%cta"),
         ("i64", _site(to, instruction)),
@@ -54,11 +60,15 @@ def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
         *_numbers(to, "%area", counts),
         ("i64", moved),
         ("i64", str(how | generic)),
+        *words,
     )
     to.faulting = True
     if instruction.spelling.destinations:
-        states = writer.op(f"load <{LANES} x i64>, ptr %area, align 64")
-        to.assign(instruction, [to.value(U64, states)], guard)
+        made = to.value(U64, writer.op(f"load <{LANES} x i64>, ptr %area, align 64"))
+        if how & 15 == Mbarrier.LAYOUT:
+            asked = Mbarrier.REPORTING if how & Mbarrier.REPORTS else Mbarrier.VALID
+            made = _native(_native(made >> Mbarrier.TAG).compare("eq", asked))
+        to.assign(instruction, [made], guard)
 
 
 def write_wait(to: BlockWriter, instruction: Instruction) -> None:
@@ -76,7 +86,8 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     of_parity = "parity" in operands
     given = to.source(operands["parity"], U32) if of_parity else to.source(operands["state"], U64)
     _put(to, _native(given.convert(U64)), "%vals")
-    generic = _put_addresses(to, instruction)
+    conditional = instruction.spelling.modifier("phase_type") == "phase_type::conditional"
+    how = _put_addresses(to, instruction) | int(of_parity) | 2 * conditional
     found = writer.call(
         "mbarrier_wait",
         "i64",
@@ -84,7 +95,7 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
         ("i64", _site(to, instruction)),
         ("i64", writer.op(f"zext i32 {mask} to i64")),
         *_numbers(to, "%area", "%vals"),
-        ("i64", str(int(of_parity) | generic)),
+        ("i64", str(how)),
     )
     to.faulting = True
     to.check_faults()
@@ -109,8 +120,11 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     fuel = writer.op(f"select i1 {ends}, i32 0, i32 {writer.op('load i32, ptr %fuel')}")
     writer.do(f"store i32 {fuel}, ptr %fuel")
     bits = writer.op(f"trunc i64 {found} to i32")
-    complete = to.value(PRED, writer.op(f"bitcast i32 {bits} to <{LANES} x i1>"))
-    to.assign(instruction, [complete], guard)
+    answers = [to.value(PRED, writer.op(f"bitcast i32 {bits} to <{LANES} x i1>"))]
+    if len(instruction.spelling.destinations) > 1:
+        reported = to.value(U64, writer.op(f"load <{LANES} x i64>, ptr %vals, align 64"))
+        answers += [_native(reported.compare("ne", 0)), to.constant(0, B8)]
+    to.assign(instruction, answers[: len(instruction.spelling.destinations)], guard)
 
 
 def _site(to: BlockWriter, instruction: Instruction) -> str:

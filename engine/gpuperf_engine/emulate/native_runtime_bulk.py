@@ -9,12 +9,11 @@ from __future__ import annotations
 from ..isa.mbarriers import Mbarrier
 from .native_layout import Bulk, Context, Counter, Cta
 from .native_runtime_count import bump
-from .native_runtime_mbarrier import mbarrier_change, refuse_mbarrier
+from .native_runtime_mbarrier import in_rank, mbarrier_change, mbarrier_report, refuse_mbarrier
 from .native_runtime_memory import reach
 from .native_script import (
     call,
     load8,
-    load16,
     load32,
     load64,
     store8,
@@ -41,18 +40,11 @@ def count_bulk(context: int, site: int, address: int, size: int, how: int, again
     return 0
 
 
-def in_rank(cta: int, place: int, rank: int) -> int:
-    """An address of shared memory, in the CTA of that rank; one of no shared memory as it is, to be refused."""
-    whole = (place + load64(cta + Cta.WINDOW)) & 4294967295
-    if place >> 32 or whole >> 28:
-        return place
-    return ((rank << 24) + (whole & 16777215) - load64(cta + Cta.WINDOW)) & 4294967295
-
-
 def tell_copied(
-    context: int, cta: int, site: int, told: int, lane: int, rank: int, how: int, size: int
+    context: int, cta: int, site: int, told: int, lane: int, rank: int, how: int, size: int, found: int
 ) -> int:
-    """So many bytes have come: the mbarrier of a lane, in the CTA of that rank of a multicast, is told. 1 if refused."""
+    """So many bytes have come: the mbarrier of a lane, in the CTA of that rank of a multicast, is told; ``found``: and that something
+    is to be reported. 1 if refused."""
     if told == 0:
         return 0
     tell = load64(told + lane * 8)
@@ -64,6 +56,8 @@ def tell_copied(
         tell = (tell - window - load64(cta + Cta.WINDOW)) & 4294967295
     if how & Bulk.MULTICAST:
         tell = in_rank(cta, tell, rank)
+    if found and mbarrier_report(context, cta, site | Bulk.TELLS, lane, tell, 512) == 0:
+        return 1
     mbarrier_change(context, cta, site | Bulk.TELLS, lane, tell, Mbarrier.COMPLETE | 512, 1, size)
     return load64(context + Context.FAULTED)
 
@@ -79,9 +73,11 @@ def bulk_move(
     size: int,
     how: int,
     bytes: int,
+    edges: int,
     combine: int,
 ) -> int:
-    """One copy; ``bytes`` has the bits of those of each piece that are copied, ``combine`` is the function of a reduction. 1 if
+    """One copy; ``bytes`` has the bits of those of each piece that are copied, ``edges`` bytes left out at the ends (eight bits
+    and the next), ``combine`` is the function of a reduction. 1 if
     refused."""
     reads = 8 + 1
     if how & Bulk.FROM_GLOBAL:
@@ -94,7 +90,12 @@ def bulk_move(
     done = 0
     while unsigned_less(done, size):
         come = 0
-        if how & Bulk.ANSWER == 0:
+        chosen = bytes
+        if done == 0:
+            chosen = chosen & (65535 << (edges & 15))
+        if done + 16 == size:
+            chosen = chosen & (65535 >> (edges >> 8))
+        if how & Bulk.ANSWER == 0 and (edges == 0 or chosen == 65535):
             come = reach(context, cta, state, site, lane, source + done, 16, reads)
             if come == 0:
                 return 1
@@ -106,16 +107,48 @@ def bulk_move(
             store64(go, 0)
         elif combine:
             call(combine, go, come, 0)
-        elif bytes == 65535:
+        elif chosen == 65535:
             low = load64(come)
             store64(go + 8, load64(come + 8))
             store64(go, low)
         else:
             index = 0
             while index < 16:
-                if (bytes >> index) & 1:
-                    store8(go + index, load8(come + index))
+                if (chosen >> index) & 1:
+                    one = come + index
+                    if edges:
+                        one = reach(context, cta, state, site, lane, source + done + index, 1, reads)
+                        if one == 0:
+                            return 1
+                    store8(go + index, load8(one))
                 index += 1
+        done += 16
+    return 0
+
+
+def holds_pattern(
+    context: int, cta: int, state: int, site: int, lane: int, source: int, size: int, kind: int
+) -> int:
+    """Whether bytes of global memory hold a pattern that is reported; ``kind``: 1 + its place in ``Bulk.PATTERNS``."""
+    done = 0
+    while unsigned_less(done, size):
+        come = reach(context, cta, state, site, lane, source + done, 16, 8)
+        if come == 0:
+            return 0
+        first = load64(come)
+        if kind == 1 and first & 4294967295 == 2147483648:
+            return 1
+        if kind == 2 and first & 65535 == 32768:
+            return 1
+        if kind == 3 and first & 255 == 128:
+            return 1
+        if kind == 4 and first & 15 == 8:
+            return 1
+        index = 0
+        while kind == 5 and index < 16:
+            if load8(come + index) == 255:
+                return 1
+            index += 1
         done += 16
     return 0
 
@@ -148,11 +181,20 @@ def bulk_lanes(
             refuse_mbarrier(context, site, lane, place, Mbarrier.SIZE, 0, size)
             return 1
         bytes = 65535
+        edges = 0
         ranks = 1
         if how & Bulk.MASKED:
-            bytes = load16(words + lane * 2)
+            bytes = load32(words + lane * 4)
+        if how & Bulk.EDGES:
+            edges = load32(words + lane * 4)
+            if edges & 240 or edges >> 12:
+                wrong = edges & 255
+                if wrong < 16:
+                    wrong = edges >> 8
+                refuse_mbarrier(context, site, lane, target, Mbarrier.EDGE, 0, wrong)
+                return 1
         if how & Bulk.MULTICAST:
-            ranks = load16(words + lane * 2)
+            ranks = load32(words + lane * 4)
             if how & Bulk.ANSWER:
                 ranks = 1
                 if load64(context + Context.CLUSTER_CTAS):
@@ -170,9 +212,11 @@ def bulk_lanes(
             to = target
             if how & Bulk.MULTICAST:
                 to = in_rank(cta, target, rank)
-            if bulk_move(context, cta, state, site, lane, source, to, size, how, bytes, combine):
+            if bulk_move(context, cta, state, site, lane, source, to, size, how, bytes, edges, combine):
                 return 1
-            if tell_copied(context, cta, site, told, lane, rank, how, size):
+            kind = how >> Bulk.REPORT
+            found = kind and holds_pattern(context, cta, state, site, lane, source, size, kind)
+            if tell_copied(context, cta, site, told, lane, rank, how, size, found):
                 return 1
             place = to
             if how & Bulk.FROM_GLOBAL:

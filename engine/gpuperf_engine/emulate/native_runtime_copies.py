@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from ..isa.tensor_maps import Problem
 from .native_layout import Bulk, Context, Counter, Cta
-from .native_runtime_bulk import in_rank, tell_copied
+from .native_runtime_bulk import tell_copied
 from .native_runtime_count import bump
-from .native_runtime_mbarrier import refuse_mbarrier
+from .native_runtime_mbarrier import in_rank, refuse_mbarrier
 from .native_runtime_memory import reach
 from .native_runtime_tensor import is_padded, row_units, swizzled, tensor_row, unit_bytes, unit_held
 from .native_runtime_tensor_checks import (
@@ -280,7 +280,7 @@ def tensor_lanes(
             return 1
         ranks = 1
         if how & Bulk.MULTICAST:
-            ranks = load16(words + lane * 2)
+            ranks = load32(words + lane * 4)
         again = 0
         while ranks:
             rank = trailing_zeros(ranks)
@@ -300,7 +300,7 @@ def tensor_lanes(
                 )
             if failed:
                 return 1
-            if tell_copied(context, cta, site, told, lane, rank, how, load64(context + Context.MOVED)):
+            if tell_copied(context, cta, site, told, lane, rank, how, load64(context + Context.MOVED), 0):
                 return 1
             again = Bulk.AGAIN
     return 0

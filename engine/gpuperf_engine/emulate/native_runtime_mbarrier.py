@@ -9,7 +9,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from ..isa.mbarriers import COUNT_MAX, Mbarrier
+from ..isa.mbarriers import COUNT_MAX, SMALL_MAX, Mbarrier
 from .native_layout import Context, Cta, State
 from .native_runtime_cluster import cluster_cta
 from .native_runtime_memory import fault, mark
@@ -50,6 +50,28 @@ def mbarrier_at(context: int, cta: int, site: int, lane: int, address: int, how:
     return load64(owner + Cta.SHARED) + offset
 
 
+def in_rank(cta: int, place: int, rank: int) -> int:
+    """An address of shared memory, in the CTA of that rank; one of no shared memory as it is, to be refused."""
+    whole = (place + load64(cta + Cta.WINDOW)) & 4294967295
+    if place >> 32 or whole >> 28:
+        return place
+    return ((rank << 24) + (whole & 16777215) - load64(cta + Cta.WINDOW)) & 4294967295
+
+
+def is_object(word: int) -> int:
+    """Whether the bits are those of an object that is initialised."""
+    if word >> Mbarrier.TAG == Mbarrier.REPORTING:
+        return word & Mbarrier.UNUSED == 0
+    return word >> Mbarrier.TAG == Mbarrier.VALID
+
+
+def most(word: int) -> int:
+    """The highest count of arrivals of an object's layout."""
+    if word >> Mbarrier.TAG == Mbarrier.REPORTING:
+        return SMALL_MAX
+    return COUNT_MAX
+
+
 def mbarrier_settle(
     context: int, cta: int, host: int, arrivals: int, expected: int, transactions: int
 ) -> int:
@@ -57,12 +79,18 @@ def mbarrier_settle(
     old = load64(host)
     phase = (old >> Mbarrier.PARITY) & 1
     waited = (old & COUNT_MAX) != 0 or ((old >> Mbarrier.TRANSACTIONS) & 2097151) != 1048576
+    flags = 0
+    if old >> Mbarrier.TAG == Mbarrier.REPORTING:
+        flags = (old >> Mbarrier.REPORT) & 7
     if arrivals == 0 and transactions == 0 and waited:
         phase = phase ^ 1
         arrivals = expected
+        if old >> Mbarrier.TAG == Mbarrier.REPORTING:
+            # reported in this phase becomes reported in the last one; without, the conditional phase ends as well
+            flags = ((flags & 1) << 1) | ((flags & 4) ^ (4 - ((flags & 1) << 2)))
         store64(cta + Cta.PHASES, load64(cta + Cta.PHASES) + 1)
         store64(context + Context.PASSED, load64(context + Context.PASSED) + 1)
-    made = (Mbarrier.VALID << Mbarrier.TAG) | (phase << Mbarrier.PARITY)
+    made = ((old >> Mbarrier.TAG) << Mbarrier.TAG) | (phase << Mbarrier.PARITY) | (flags << Mbarrier.REPORT)
     made = made | ((transactions + 1048576) << Mbarrier.TRANSACTIONS)
     store64(host, made | (expected << Mbarrier.EXPECTED) | arrivals)
     return 1
@@ -79,32 +107,35 @@ def mbarrier_change(
     kind = how & 15
     old = load64(host)
     if kind == Mbarrier.INIT:
-        if count == 0 or count > COUNT_MAX:
+        tag = Mbarrier.VALID + ((how & Mbarrier.REPORTS) != 0)
+        if count == 0 or count > most(tag << Mbarrier.TAG):
             return refuse_mbarrier(context, site, lane, address, Mbarrier.COUNT, old, count)
         distance = load64(cta + Cta.SHARED_SHADOW)
         if distance:
             store64(cta + Cta.MARKED, 1)
             mark(host + distance, 8)
-        made = (Mbarrier.VALID << Mbarrier.TAG) | (1048576 << Mbarrier.TRANSACTIONS)
+        made = (tag << Mbarrier.TAG) | (1048576 << Mbarrier.TRANSACTIONS)
         store64(host, made | (count << Mbarrier.EXPECTED) | count)
         return old
-    if (old >> Mbarrier.TAG) != Mbarrier.VALID:
+    if is_object(old) == 0:
         return refuse_mbarrier(context, site, lane, address, Mbarrier.UNINITIALISED, old, 0)
     if kind == Mbarrier.INVAL:
         store64(host, 0)
         return old
+    if kind == Mbarrier.LAYOUT:
+        return old
     arrivals = old & COUNT_MAX
-    expected = (old >> Mbarrier.EXPECTED) & COUNT_MAX
+    expected = (old >> Mbarrier.EXPECTED) & most(old)
     transactions = ((old >> Mbarrier.TRANSACTIONS) & 2097151) - 1048576
     if kind == Mbarrier.CHECK:
-        if arrivals == COUNT_MAX:
+        if arrivals == most(old):
             return refuse_mbarrier(context, site, lane, address, Mbarrier.TOO_MANY, old, count)
         return old
     if kind == Mbarrier.COMPLETE:
         transactions -= moved
     else:
         transactions += moved
-    if kind == Mbarrier.ARRIVE and (count == 0 or count > COUNT_MAX):
+    if kind == Mbarrier.ARRIVE and (count == 0 or count > most(old)):
         return refuse_mbarrier(context, site, lane, address, Mbarrier.COUNT, old, count)
     if transactions > COUNT_MAX or transactions < -COUNT_MAX:
         return refuse_mbarrier(context, site, lane, address, Mbarrier.RANGE, old, moved)
@@ -118,6 +149,56 @@ def mbarrier_change(
             return refuse_mbarrier(context, site, lane, address, Mbarrier.COMPLETES, old, count)
     mbarrier_settle(context, cta, host, arrivals, expected, transactions)
     return old
+
+
+def mbarrier_report(context: int, cta: int, site: int, lane: int, address: int, how: int) -> int:
+    """Note in an object that something is to be reported. 0 if refused."""
+    host = mbarrier_at(context, cta, site, lane, address, how)
+    if host == 0:
+        return 0
+    old = load64(host)
+    if is_object(old) == 0:
+        return refuse_mbarrier(context, site, lane, address, Mbarrier.UNINITIALISED, old, 0)
+    if old >> Mbarrier.TAG != Mbarrier.REPORTING:
+        return refuse_mbarrier(context, site, lane, address, Mbarrier.NO_REPORT, old, 0)
+    store64(host, old | (1 << Mbarrier.REPORT))
+    return 1
+
+
+def mbarrier_multicast(
+    context: int,
+    cta: int,
+    site: int,
+    mask: int,
+    addresses: int,
+    counts: int,
+    moved: int,
+    how: int,
+    words: int,
+) -> int:
+    """As ``mbarrier_lanes``, in all CTAs of the cluster whose bit in a lane's word is set."""
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        more = 0
+        if moved:
+            more = load32(moved + lane * 4)
+        count = load32(counts + lane * 4)
+        ranks = load32(words + lane * 4)
+        while ranks:
+            rank = trailing_zeros(ranks)
+            ranks = ranks & (ranks - 1)
+            address = load64(addresses + lane * 8)
+            if how & 256:
+                window = load64(context + Context.SHARED_WINDOW)
+                if unsigned_less(address - window, load64(context + Context.WINDOW_BYTES)):
+                    address = window + (((address - window) & 16777215) | (rank << 24))
+            else:
+                address = in_rank(cta, address, rank)
+            mbarrier_change(context, cta, site, lane, address, how, count, more)
+            if load64(context + Context.FAULTED):
+                return 1
+    return 0
 
 
 def mbarrier_lanes(
@@ -142,8 +223,8 @@ def mbarrier_lanes(
 def mbarrier_wait(
     context: int, cta: int, state: int, site: int, mask: int, addresses: int, states: int, how: int
 ) -> int:
-    """The lanes whose phases are complete, + 2^32 if the wait is over, + 2^33 if it gives up. ``how``: 1 where
-    parities are given, + 256 generic."""
+    """The lanes whose phases are complete, + 2^32 if the wait is over, + 2^33 if it gives up; whether something was reported takes the
+    place of the states. ``how``: 1 where parities are given, + 2 of conditional phases, + 256 generic."""
     rest = mask
     complete = 0
     while rest:
@@ -155,16 +236,23 @@ def mbarrier_wait(
             return 4294967296
         word = load64(host)
         given = load64(states + lane * 8)
-        if (word >> Mbarrier.TAG) != Mbarrier.VALID:
+        if is_object(word) == 0:
             refuse_mbarrier(context, site, lane, address, Mbarrier.UNINITIALISED, word, 0)
             return 4294967296
         if (how & 1) == 0:
-            if (given >> Mbarrier.TAG) != Mbarrier.VALID:
+            if is_object(given) == 0:
                 refuse_mbarrier(context, site, lane, address, Mbarrier.STATE, word, 0)
                 return 4294967296
             given = given >> Mbarrier.PARITY
-        if (((word >> Mbarrier.PARITY) ^ given) & 1) != 0:
+        phase = word >> Mbarrier.PARITY
+        if how & 2 and word >> Mbarrier.TAG == Mbarrier.REPORTING:
+            phase = word >> Mbarrier.CONDITIONAL
+        reported = 0
+        if ((phase ^ given) & 1) != 0:
             complete = complete | 1 << lane
+            if word >> Mbarrier.TAG == Mbarrier.REPORTING:
+                reported = (word >> Mbarrier.REPORTED) & 1
+        store64(states + lane * 8, reported)
     if complete == mask:
         store32(state + State.EXPIRED, 0)
         return complete | 4294967296

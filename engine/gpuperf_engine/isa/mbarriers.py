@@ -8,29 +8,44 @@ bits      field
 20 … 39   expected arrivals of the phases to come
 40 … 60   tx-count of the current phase plus 2^20
 61        parity of the current phase
-62, 63    binary 10 in an object that is initialised
+62, 63    binary 10 in an object that is initialised, 11 in one of ``.layout::v1``
 ========= ==================================================================================
 
-An opaque state is the object as it was before the arrive operation. PYTEST_DONT_REWRITE
+Counts of ``.layout::v1`` have nine bits. Of the others of these fields three say what was reported:
+
+========= ==================================================================================
+29        whether something was reported in the current phase
+30        whether something was in the last one
+31        parity of the conditional phase, which ends with a phase in which nothing was reported
+========= ==================================================================================
+
+What is reported besides that something was (``reportValue``) is 0 here. An opaque state is the object as it was before the arrive
+operation. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
 
 __all__ = [
     "COUNT_MAX",
+    "SMALL_MAX",
     "Mbarrier",
     "arrive",
     "change_transactions",
     "explain",
     "fresh",
     "is_valid",
+    "most",
     "parity",
     "pending",
+    "report",
     "waits_for",
+    "was_reported",
 ]
 
 #: the highest count of arrivals, and the bound of the tx-count both ways
 COUNT_MAX = (1 << 20) - 1
+#: the highest count of arrivals of ``.layout::v1``
+SMALL_MAX = (1 << 9) - 1
 _BIAS = 1 << 20
 
 
@@ -42,6 +57,13 @@ class Mbarrier:
     PARITY = 61
     TAG = 62
     VALID = 2
+    REPORTING = 3
+    #: of ``.layout::v1``
+    REPORT = 29
+    REPORTED = 30
+    CONDITIONAL = 31
+    #: bits that are 0 in it
+    UNUSED = 0xFF000FFE00
     # operations, and what is or-ed to them
     INIT = 0
     INVAL = 1
@@ -49,9 +71,11 @@ class Mbarrier:
     COMPLETE = 3
     ARRIVE = 4
     CHECK = 5
+    LAYOUT = 6
     DROP = 16
     EXPECTS = 32
     STAYS = 64
+    REPORTS = 128  # the layout is v1
     # errors
     NOT_SHARED = 8
     UNINITIALISED = 9
@@ -63,18 +87,38 @@ class Mbarrier:
     # errors of bulk copies
     SIZE = 15
     WORDS = 16
+    EDGE = 17
+    NO_REPORT = 18
 
 
-def fresh(count: int) -> int:
-    """An object in phase 0 that expects ``count`` arrivals."""
-    return (
-        Mbarrier.VALID << Mbarrier.TAG | _BIAS << Mbarrier.TRANSACTIONS | count << Mbarrier.EXPECTED | count
-    )
+def fresh(count: int, reports: bool = False) -> int:
+    """An object in phase 0 that expects ``count`` arrivals; ``reports``: of ``.layout::v1``."""
+    tag = Mbarrier.REPORTING if reports else Mbarrier.VALID
+    return tag << Mbarrier.TAG | _BIAS << Mbarrier.TRANSACTIONS | count << Mbarrier.EXPECTED | count
 
 
 def is_valid(word: int) -> bool:
     """Whether the bits are those of an object that is initialised."""
-    return word >> Mbarrier.TAG == Mbarrier.VALID
+    return word >> Mbarrier.TAG == Mbarrier.VALID or (_reports(word) and word & Mbarrier.UNUSED == 0)
+
+
+def _reports(word: int) -> bool:
+    return word >> Mbarrier.TAG == Mbarrier.REPORTING
+
+
+def most(word: int) -> int:
+    """The highest count of arrivals of an object's layout."""
+    return SMALL_MAX if _reports(word) else COUNT_MAX
+
+
+def report(word: int) -> tuple[int, int]:
+    """Report-on: the object, and the error or 0."""
+    return (word | 1 << Mbarrier.REPORT, 0) if _reports(word) else (word, Mbarrier.NO_REPORT)
+
+
+def was_reported(word: int) -> bool:
+    """Whether something was reported in the last phase."""
+    return _reports(word) and bool(word >> Mbarrier.REPORTED & 1)
 
 
 def parity(word: int) -> int:
@@ -91,10 +135,16 @@ def _settled(word: int, arrivals: int, expected: int, transactions: int) -> tupl
     """The object with these counts, in its next phase if nothing is pending any more, and whether that is so."""
     phase = parity(word)
     complete = arrivals == 0 and transactions == 0 and pending(word) != (0, 0)
+    made = word >> Mbarrier.TAG << Mbarrier.TAG
+    if _reports(word):
+        reported, conditional = word & 1 << Mbarrier.REPORT, word & 1 << Mbarrier.CONDITIONAL
+        if complete:
+            made |= reported << 1 | conditional ^ (not reported) << Mbarrier.CONDITIONAL
+        else:
+            made |= word & 7 << Mbarrier.REPORT
     if complete:
         phase, arrivals = phase ^ 1, expected
-    made = Mbarrier.VALID << Mbarrier.TAG | phase << Mbarrier.PARITY
-    made |= (transactions + _BIAS) << Mbarrier.TRANSACTIONS
+    made |= phase << Mbarrier.PARITY | (transactions + _BIAS) << Mbarrier.TRANSACTIONS
     return made | expected << Mbarrier.EXPECTED | arrivals, complete
 
 
@@ -104,16 +154,16 @@ def change_transactions(word: int, amount: int) -> tuple[int, bool, int]:
     transactions += amount
     if not -COUNT_MAX <= transactions <= COUNT_MAX:
         return word, False, Mbarrier.RANGE
-    return *_settled(word, arrivals, word >> Mbarrier.EXPECTED & COUNT_MAX, transactions), 0
+    return *_settled(word, arrivals, word >> Mbarrier.EXPECTED & most(word), transactions), 0
 
 
 def arrive(word: int, count: int, how: int, transactions: int = 0) -> tuple[int, bool, int]:
     """``count`` arrivals after ``transactions`` more are expected: results as those of ``change_transactions``. ``how`` has the
     bits of ``Mbarrier``."""
     arrivals, waiting = pending(word)
-    expected = word >> Mbarrier.EXPECTED & COUNT_MAX
+    expected = word >> Mbarrier.EXPECTED & most(word)
     waiting += transactions
-    if not 1 <= count <= COUNT_MAX:
+    if not 1 <= count <= most(word):
         return word, False, Mbarrier.COUNT
     if waiting > COUNT_MAX:
         return word, False, Mbarrier.RANGE
@@ -127,8 +177,10 @@ def arrive(word: int, count: int, how: int, transactions: int = 0) -> tuple[int,
     return *_settled(word, arrivals, expected, waiting), 0
 
 
-def waits_for(word: int, state: int, of_parity: bool) -> bool:
-    """Whether the phase that an opaque state (or a parity) stands for is not complete."""
+def waits_for(word: int, state: int, of_parity: bool, conditional: bool = False) -> bool:
+    """Whether the phase that an opaque state (or a parity) stands for is not complete; ``conditional``: the conditional phase."""
+    if conditional and _reports(word):
+        return word >> Mbarrier.CONDITIONAL & 1 == state & 1
     return parity(word) == (state & 1 if of_parity else parity(state))
 
 
@@ -146,7 +198,7 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
             "call mbarrier.init first, with a barrier of the block behind it; after mbarrier.inval it takes another init",
         )
     if problem == Mbarrier.COUNT:
-        return f"a count of {amount:,}", f"counts are 1 to {COUNT_MAX:,}"
+        return f"a count of {amount:,}", f"counts are 1 to {COUNT_MAX:,}, of .layout::v1 to {SMALL_MAX}"
     if problem == Mbarrier.TOO_MANY:
         return (
             f"{amount:,} arrival{'s' * (amount != 1)} at a phase that has {arrivals:,} pending",
@@ -161,4 +213,11 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
         return "the arrival completes the phase, which .noComplete rules out", "leave .noComplete out"
     if problem in (Mbarrier.SIZE, Mbarrier.WORDS):
         return f"{amount:,} bytes", f"the size must be a multiple of {16 if problem == Mbarrier.SIZE else 8}"
+    if problem == Mbarrier.EDGE:
+        return f"{amount:,} bytes to ignore at one end", "they are 0 to 15"
+    if problem == Mbarrier.NO_REPORT:
+        return (
+            "the mbarrier object keeps no report",
+            "make it with mbarrier.init.layout::v1 for copies that report",
+        )
     return "the operand is no state of an mbarrier object", "states come from mbarrier.arrive"

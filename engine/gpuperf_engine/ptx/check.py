@@ -198,7 +198,9 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
     if kind == "sink":
         if form.updated:
             return f"{name} is read as well and cannot be discarded with '_'"
-        if form.role == "destination" and (form.vector > 1 or form.pair or spelling.effect in _DISCARDABLE):
+        answers = type is not None and type.is_predicate
+        worth = spelling.effect in _DISCARDABLE and not answers
+        if form.role == "destination" and (form.vector > 1 or form.pair or worth):
             return ""
         if form.role == "destination" and type is not None and spelling.row.name == "setp":
             return ""

@@ -126,6 +126,20 @@ def _rows(name: str, destination: str, family: dict[str, Any]) -> None:
     instruction(
         f"{name}{PREFIX}.add{{.hint}}.vec.f32 {starred}[a], b*vec{policy}", vec="v2 v4", flop="add", **vectors
     )(add_single)
+    kept = {"flop": "add", "since": (9, 4), "target": 90}
+    instruction(
+        f"{name}{PREFIX}.op.noftz{{.hint}}.type {destination}[a], b{policy}",
+        op="add",
+        type="f32",
+        **{**scalar, **kept},
+    )(combine_half)
+    instruction(
+        f"{name}{PREFIX}.op.noftz{{.hint}}.vec.type {starred}[a], b*vec{policy}",
+        op="add",
+        vec="v2 v4",
+        type="f32",
+        **{**vectors, **kept},
+    )(combine_half)
     for vector, types in (("v2 v4 v8", "f16 bf16"), ("v2 v4", "f16x2 bf16x2")):
         instruction(
             f"{name}{PREFIX}.op.noftz{{.hint}}.vec.type {starred}[a], b*vec{policy}",

@@ -1,5 +1,5 @@
-"""Bulk copies and stores that tell an mbarrier (manual: cp.async.bulk, cp.reduce.async.bulk, st.async, red.async, st.bulk). Copies are
-complete when they are issued.
+"""Bulk copies and stores that tell an mbarrier (manual: cp.async.bulk, cp.reduce.async.bulk, their multimem forms, st.async,
+red.async, st.bulk). Copies are complete when they are issued.
 
 PYTEST_DONT_REWRITE
 """
@@ -13,15 +13,25 @@ from ..table import Modifier, declare, instruction
 from .atomic import combine, combine_half
 
 HOPPER: dict[str, Any] = {"category": "load_store", "unit": "lsu", "since": (8, 0), "target": 90}
+_SIXTEENTHS = {"size": (lambda size: size >= 0 and size % 16 == 0, "a multiple of 16")}
 BULK: dict[str, Any] = {
     **HOPPER,
     "effect": "bulk_copy",
-    "constants": {"size": (lambda size: size >= 0 and size % 16 == 0, "a multiple of 16")},
+    "constants": _SIXTEENTHS,
+    "requires": {"weak": ((9, 3), 90), "multicast::cluster::16b": ((9, 4), 90)},
 }
 HINTED: dict[str, Any] = {**BULK, "hint": "L2::cache_hint"}
 TELLS = "mbarrier::complete_tx::bytes"
 OWN, ANY = "shared::cta", "shared::cluster"
 _POLICY = ", policy:u64?hint"
+#: What a copy says of the bytes it moves: bit patterns that stand for what is not valid.
+REPORTS = (
+    "mbarrier::report::disabled",
+    *(f"mbarrier::report::validity::per_16bytes::{pattern}" for pattern in ("80000000", "8000", "80", "8")),
+    "mbarrier::report::validity::per_element::ff",
+)
+MULTICAST: dict[str, Any] = {"multicast": "multicast::cluster multicast::cluster::16b"}
+RUBIN: dict[str, Any] = {"since": (9, 4), "only": "107f"}
 
 
 def _cluster(modifiers: Mapping[str, Modifier]) -> str:
@@ -31,51 +41,110 @@ def _cluster(modifiers: Mapping[str, Modifier]) -> str:
     return ""
 
 
-declare(
-    f"cp.async.bulk.dst.src.{TELLS}{{.multicast}}{{.hint}} [d]:dst, [a]:src, size:u32, [m]:dst, mask:b16?multicast{_POLICY}",
-    "Copies size bytes to shared memory (in several blocks of the cluster at once), and tells the mbarrier at m there.",
-    dst=f"{ANY} {OWN}",
-    src="global",
-    multicast="multicast::cluster",
-    valid=_cluster,
-    **{**HINTED, "requires": {OWN: ((8, 6), 90)}},
-)
-declare(
-    f"cp.async.bulk.dst.src.{TELLS} [d]:dst, [a]:src, size:u32, [m]:dst",
+def _copies(
+    opcode: str, end: str, operands: str, text: str, scopes: str = "cta cluster gpu sys", **options: Any
+) -> None:
+    """A copy of bytes, and one of strong accesses of 16 bytes each: of these the manual has more targets than ptxas keeps to, which
+    asks for them only of copies into the cluster. What stands in front of the opcode belongs to its name."""
+    name = opcode.split("{")[0].split(".dst")[0]
+    rest = opcode[len(name) :]
+    declare(f"{name}{{.weak}}{rest}{end} {operands}", text, **options)
+    strong = {**options, "since": max((9, 3), options["since"]), "scope": scopes}
+    spaces = str(options["dst"]).split() if options["src"] == "global" and "only" not in options else ()
+    for space in spaces or (options["dst"],):
+        own = {"dst": space, "only": "90a 100f 110f"} if spaces and space == ANY else {"dst": space}
+        declare(f"{name}.relaxed.scope{rest}{end}.b128 {operands}", text, **{**strong, **own})
+
+
+_LOADED = "Copies size bytes to shared memory (in several blocks of the cluster at once), and tells the mbarrier at m there."
+_TO_SHARED: dict[str, Any] = {
+    **HINTED,
+    "dst": f"{ANY} {OWN}",
+    "src": "global",
+    "valid": _cluster,
+    "requires": {**BULK["requires"], OWN: ((8, 6), 90)},
+}
+_ENDS = "[d]:dst, [a]:src, size:u32"
+for _report, _wide, _options in (
+    ("", False, MULTICAST),
+    (".report", False, {**MULTICAST, **RUBIN, "report": REPORTS}),
+    ("{.report}", True, {**RUBIN, "report": REPORTS}),
+):
+    _copies(
+        f"cp.async.bulk.dst.src.{TELLS}{_report}" + (".multicast::cluster::32b" if _wide else "{.multicast}"),
+        "{.hint}",
+        f"{_ENDS}, [m]:dst, " + ("mask:u32" if _wide else "mask:b16?multicast") + _POLICY,
+        _LOADED if not _report else f"{_LOADED[:-1]}; what is not valid is reported to it.",
+        **{**_TO_SHARED, **_options, "dst": ANY if _wide else _TO_SHARED["dst"]},
+    )
+_IGNORED = {
+    "left": (lambda count: 0 <= count <= 15, "0 to 15"),
+    "right": (lambda count: 0 <= count <= 15, "0 to 15"),
+}
+for _report, _options in (("", {"since": (9, 2)}), (".mbarrier::report::disabled", RUBIN)):
+    _copies(
+        f"cp.async.bulk.dst.src.{TELLS}{_report}",
+        ".ignore_oob{.hint}",
+        f"{_ENDS}, left:u32, right:u32, [m]:dst{_POLICY}",
+        "As without .ignore_oob, but for left bytes at the beginning and right bytes at the end, which need not exist: here the "
+        "target keeps its own.",
+        **{**_TO_SHARED, "dst": OWN, "constants": {**_SIXTEENTHS, **_IGNORED}, **_options},
+    )
+_copies(
+    f"cp.async.bulk.dst.src.{TELLS}",
+    "",
+    f"{_ENDS}, [m]:dst",
     "Copies size bytes to the shared memory of a block of the cluster, and tells the mbarrier at m there.",
+    scopes="cta cluster",
     dst=ANY,
     src=OWN,
     **BULK,
 )
-declare(
-    f"cp.async.bulk.dst.src.bulk_group{{.hint}} [d]:dst, [a]:src, size:u32{_POLICY}",
-    "Copies size bytes to global memory.",
-    dst="global",
-    src=OWN,
-    **HINTED,
-)
-declare(
-    f"cp.async.bulk.dst.src.bulk_group{{.hint}}.cp_mask [d]:dst, [a]:src, size:u32{_POLICY}, bytes:b16",
-    "Copies those of each 16 bytes to global memory whose bit is set in bytes.",
-    dst="global",
-    src=OWN,
-    **{**HINTED, "since": (8, 6), "target": 100},
-)
-declare(
-    f"cp.async.bulk.prefetch.L2.src{{.hint}} [a]:src, size:u32{_POLICY}",
-    "Brings size bytes into L2.",
-    src="global",
-    **{
-        **HINTED,
-        "effect": "hint",
-        "constants": {
-            "size": (
-                lambda size: 0 <= size <= 0xFFFF0 and size % 16 == 0,
-                "a multiple of 16, at most 1,048,560",
-            )
+for _masked, _operand, _options, _text in (
+    ("", "", {}, "Copies size bytes to global memory."),
+    (
+        ".cp_mask",
+        ", bytes:b16",
+        {"since": (8, 6), "target": 100},
+        "Copies those of each 16 bytes to global memory whose bit is set in bytes.",
+    ),
+):
+    _to_global: dict[str, Any] = {**BULK, "dst": "global", "src": OWN, **_options}
+    _copies(
+        "cp.async.bulk.dst.src.bulk_group",
+        f"{{.hint}}{_masked}",
+        f"{_ENDS}{_POLICY}{_operand}",
+        _text,
+        **{**_to_global, "hint": "L2::cache_hint"},
+    )
+    _copies(
+        "multimem.cp.async.bulk.dst.src.bulk_group",
+        _masked,
+        f"{_ENDS}{_operand}",
+        f"{_text[:-1]}, at all locations that a multicast object joins: here at one.",
+        leads="bulk",
+        **{**_to_global, "since": (9, 1)},
+    )
+for _end, _operand, _options in (
+    ("{.hint}", _POLICY, {"hint": "L2::cache_hint"}),
+    (".L2::evict_last", "", RUBIN),
+):
+    declare(
+        f"cp.async.bulk.prefetch.L2.src{_end} [a]:src, size:u32{_operand}",
+        "Brings size bytes into L2.",
+        src="global",
+        **{
+            **BULK,
+            **_options,
+            "effect": "hint",
+            "constants": {
+                "size": (
+                    lambda size: 0 <= size <= 0xFFFF0 and size % 16 == 0,
+                    "a multiple of 16, at most 1,048,560",
+                )
+            },
         },
-    },
-)
+    )
 _GROUPS: dict[str, Any] = {**HOPPER, "effect": "async_copy"}
 declare("cp.async.bulk.commit_group", "Makes a group of this thread's bulk copies so far.", **_GROUPS)
 declare(
@@ -92,40 +161,54 @@ _LOCAL: tuple[tuple[str, str], ...] = (
 )
 _GLOBAL: tuple[tuple[str, str], ...] = (
     ("and or xor", "b32 b64"),
-    ("add", "u32 s32 u64 f32 f64"),
+    ("add", "u32 s32 u64"),
     ("inc dec", "u32"),
     ("min max", "u32 s32 u64 s64"),
 )
+_STRONG = {"relaxed": ((9, 3), 90)}
 for _ops, _types in _LOCAL:
     instruction(
-        f"cp.reduce.async.bulk.dst.src.{TELLS}.op.type [d]:dst, [a]:src, size:u32, [m]:dst",
+        f"cp.reduce.async.bulk{{.relaxed.scope}}.dst.src.{TELLS}.op.type [d]:dst, [a]:src, size:u32, [m]:dst",
         documentation="Combines size bytes with those in the shared memory of a block of the cluster, and tells the mbarrier at m.",
+        scope="cta cluster",
         dst=ANY,
         src=OWN,
         op=_ops,
         type=_types,
-        **BULK,
+        **{**BULK, "requires": _STRONG},
     )(combine)
-for _ops, _types in _GLOBAL:
-    instruction(
-        f"cp.reduce.async.bulk.dst.src.bulk_group{{.hint}}.op.type [d]:dst, [a]:src, size:u32{_POLICY}",
-        documentation="Combines size bytes with those in global memory.",
-        dst="global",
-        src=OWN,
-        op=_ops,
-        type=_types,
-        **HINTED,
-    )(combine)
-for _ops, _flush in (("add", ".noftz"), ("min max", "")):
-    instruction(
-        f"cp.reduce.async.bulk.dst.src.bulk_group{{.hint}}.op{_flush}.type [d]:dst, [a]:src, size:u32{_POLICY}",
-        documentation="Combines size bytes with those in global memory; subnormals stay.",
-        dst="global",
-        src=OWN,
-        op=_ops,
-        type="f16 bf16",
-        **HINTED,
-    )(combine_half)
+for _name, _hint, _operand, _options, _where in (
+    ("cp.reduce", "{.hint}", _POLICY, {"hint": "L2::cache_hint"}, ""),
+    (
+        "multimem.cp.reduce",
+        "",
+        "",
+        {"since": (9, 1), "leads": "bulk"},
+        ", at all locations that a multicast object joins: here at one",
+    ),
+):
+    for _ops, _kept, _types, _needs in (
+        *((ops, "", types, {}) for ops, types in _GLOBAL),
+        ("add", "", "f32 f64", {}),
+        ("add", ".noftz", "f16 bf16", {}),
+        ("add", ".noftz", "f32", {"since": (9, 4)}),
+        ("min max", "", "f16 bf16", {}),
+    ):
+        _add = instruction(
+            f"{_name}.async.bulk{{.relaxed.scope}}.dst.src.bulk_group{_hint}.op{_kept}.type "
+            f"[d]:dst, [a]:src, size:u32{_operand}",
+            documentation=f"Combines size bytes with those in global memory{_where}; subnormals stay.",
+            scope="cta cluster gpu sys",
+            dst="global",
+            src=OWN,
+            op=_ops,
+            type=_types,
+            **{**BULK, "requires": _STRONG, **_options, **_needs},
+        )
+        if "f" in _types:
+            _add(combine_half)
+        else:
+            _add(combine)
 
 
 def _fits(modifiers: Mapping[str, Modifier]) -> str:
@@ -146,7 +229,8 @@ _STORE: dict[str, Any] = {
     "effect": "store",
     "since": (8, 1),
     "target": 90,
-    "type": "b32 b64 u32 u64 s32 s64 f32 f64",
+    "type": "b32 b64 b128 u32 u64 s32 s64 f32 f64",
+    "requires": {"b128": ((9, 2), 90)},
 }
 declare(
     f"st.async{{.weak}}{{.space}}.{TELLS}{{.vec}}.type [a], b*vec, [m]",
@@ -206,6 +290,7 @@ declare(
     space=OWN,
     **{
         **BULK,
+        "requires": {},
         "since": (8, 6),
         "target": 100,
         "constants": {

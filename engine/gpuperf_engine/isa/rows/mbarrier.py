@@ -37,11 +37,22 @@ _REQUIRES = {
     "acquire": ((8, 0), 80),
 }
 
+RUBIN: dict[str, Any] = {**MBARRIER, "since": (9, 4), "only": "107f", "requires": {}}
+_EVERYWHERE = ", in all blocks of the cluster whose bit in mask is set."
+LAYOUTS: dict[str, Any] = {"layout": "layout::v0 layout::v1"}
+_LAYOUT = {"layout::v0": ((9, 3), 90), "layout::v1": ((9, 3), 90)}
+
 declare(
-    "mbarrier.init{.space}.b64 [a], count:u32",
-    "Makes an mbarrier object in phase 0 that expects count arrivals in each phase.",
+    "mbarrier.init{.layout}{.space}.b64 [a], count:u32",
+    "Makes an mbarrier object in phase 0 that expects count arrivals in each phase; with .layout::v1 one that keeps a report.",
     space=OWN,
-    **MBARRIER,
+    **{**MBARRIER, **LAYOUTS, "requires": {**MBARRIER["requires"], **_LAYOUT}},
+)
+declare(
+    "mbarrier.check_layout.layout{.space}.b64 p:pred, [a]",
+    "Whether the object has that layout.",
+    space=OWN,
+    **{**MBARRIER, **LAYOUTS, "since": (9, 3), "target": 90, "requires": {}},
 )
 declare("mbarrier.inval{.space}.b64 [a]", "The memory is no mbarrier object any more.", space=OWN, **MBARRIER)
 for _name, _text in (
@@ -55,6 +66,14 @@ for _name, _text in (
         sem="relaxed",
         scope="cta cluster",
         **HOPPER,
+    )
+    declare(
+        f"mbarrier.{_name}{{.sem.scope}}{{.space}}.multicast::cluster::32b.b64 [a], count:u32, mask:u32",
+        _text[:-1] + _EVERYWHERE,
+        space=REMOTE,
+        sem="relaxed",
+        scope="cta cluster",
+        **RUBIN,
     )
 
 _STATE = "; d: the object as it was before."
@@ -93,6 +112,16 @@ for _name, _what in (
         space=REMOTE,
         **{**_order, "since": (8, 0), "target": 90},
     )
+    for _modifier, _operands, _before in (
+        ("", "{, count:u32}", ""),
+        (".expect_tx", ", tx:u32", "expect_tx, then "),
+    ):
+        declare(
+            f"mbarrier.{_name}{_modifier}{{.sem.scope}}{{.space}}.multicast::cluster::32b.b64 _, [a]{_operands}, mask:u32",
+            (f"{_before}{_name}" if _before else _what) + _EVERYWHERE,
+            space=REMOTE,
+            **{**_order, **RUBIN},
+        )
     declare(
         f"mbarrier.{_name}.noComplete{{.sem.scope}}{{.space}}.b64 d:u64, [a], count:u32",
         f"{_what}, which must not complete it{_STATE}",
@@ -118,24 +147,45 @@ for _name, _text, _options in (
         "constants": {"parity": (lambda parity: parity in (0, 1), "0 and 1")},
     }
     _hint = "{, hint:u32}" if _name == "try_wait" else ""
-    declare(
-        f"mbarrier.{_name}{{.sem.scope}}{{.space}}.b64 p:pred, [a], state:u64{_hint}",
-        f"{_text}: that of a state.",
-        **_waits,
-    )
-    declare(
-        f"mbarrier.{_name}.parity{{.sem.scope}}{{.space}}.b64 p:pred, [a], parity:u32{_hint}",
-        f"{_text}: the current or the last one, by its parity.",
-        **{**_waits, "since": max(_options["since"], (7, 1))},
-    )
+    _reports: dict[str, Any] = {**_waits, "since": (9, 3), "target": 90}
+    for _parity, _which, _given, _needs in (
+        ("", "that of a state", "state:u64", {}),
+        (
+            ".parity",
+            "the current or the last one, by its parity",
+            "parity:u32",
+            {"since": max(_options["since"], (7, 1))},
+        ),
+    ):
+        _end = "{.sem.scope}{.space}.b64"
+        _phases = "phase_type::primary" + (" phase_type::conditional" if _parity else "")
+        declare(
+            f"mbarrier.{_name}{_parity}{_end} p:pred, [a], {_given}{_hint}",
+            f"{_text}: {_which}.",
+            **{**_waits, **_needs},
+        )
+        declare(
+            f"mbarrier.{_name}{_parity}.phase_type{_end} p:pred, [a], {_given}{_hint}",
+            f"{_text}: {_which}; with .conditional, of the phases without a report.",
+            phase_type=_phases,
+            **_reports,
+        )
+        declare(
+            f"mbarrier.{_name}{_parity}.phase_type{_end} p:pred|q:pred{{, result:b8}}, [a], {_given}{_hint}",
+            f"{_text}: {_which}. q: whether something was reported in it; result: the report.",
+            phase_type="phase_type::primary",
+            **_reports,
+        )
 
 
 @instruction(
-    "mbarrier.pending_count.b64 d:u32, state:u64",
+    "mbarrier.pending_count{.layout}.b64 d:u32, state:u64",
     category="barrier",
     unit="alu",
     since=(7, 0),
     target=80,
+    layout="layout::v0",
+    requires=_LAYOUT,
 )
 def pending_count(state: Value) -> Value:
     """The pending arrivals that a state shows."""

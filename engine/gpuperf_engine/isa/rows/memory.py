@@ -62,8 +62,9 @@ def _long(modifiers: Mapping[str, Modifier]) -> str:
 
 def _line(name: str, text: str, rest: str, operands: str, priorities: bool, **options: Any) -> None:
     """A line of the manual as two: accesses of up to 128 bits, and of 256, which may have an eviction priority of L2."""
-    short = {"requires": NEEDS, **options, "vec": "v2 v4 v8", "type": TYPES, "valid": _fits}
-    long = {**short, "vec": "v4 v8", "type": LONG_TYPES, "valid": _long, "since": (8, 8), "target": 100}
+    short = {"requires": NEEDS, "type": TYPES, **options, "vec": "v2 v4 v8", "valid": _fits}
+    long = {**short, "vec": "v4 v8", "type": LONG_TYPES, "valid": _long, "target": 100}
+    long["since"] = max((8, 8), short.get("since", (1, 0)))
     level1 = level2 = ""
     if priorities:
         level1, level2 = "{.level1}", "{.level2}"
@@ -101,6 +102,10 @@ declare(
     **LOAD,
 )
 _CONSTANT = "The value at global address a, which nothing writes while the kernel runs."
+_line(
+    "ld.proxy{.space}", _CONSTANT, "", "d+*vec, [a]", False,
+    proxy="proxy::readonly", space="global", type=TYPES.replace(" b128", ""), since=(9, 4), target=90, **LOAD,
+)  # fmt: skip
 _READ_ONLY: dict[str, Any] = {"since": (3, 1), "target": 32, **_HINTED, **LOAD}
 _line("ld.global.cop.nc", _CONSTANT, "{.hint}{.size}", _LOAD, False, cop="ca cg cs", **_READ_ONLY)
 _line("ld.global.nc", _CONSTANT, "{.hint}{.size}", _LOAD, True, **_READ_ONLY)
@@ -161,6 +166,14 @@ declare(
     **HINT,
 )
 declare(
+    "prefetch{.space}.L1::32B.valid_addr [a]",
+    "Brings at least 32 bytes nearer.",
+    space="global",
+    since=(9, 4),
+    target=90,
+    **HINT,
+)
+declare(
     "prefetch{.space}.tensormap [a]",
     "Brings a tensor map nearer.",
     space="const param",
@@ -185,5 +198,14 @@ declare(
     space="global",
     since=(7, 4),
     target=80,
+    **HINT,
+)
+declare(
+    "applypriority.async.bulk{.space}.bulk_group.L2::evict_normal [a], size:u32",
+    "Sets the eviction priority of size bytes.",
+    constants={"size": (lambda size: size >= 0 and size % 16 == 0, "a multiple of 16")},
+    space="global",
+    since=(9, 4),
+    only="107f",
     **HINT,
 )

@@ -109,3 +109,19 @@ for _op, _types, _single, _meaning in (
         leads="red",
         **{**_LOAD, "effect": "reduction", "sem": "relaxed release", **({} if _single else _VECTOR)},
     )(_meaning)
+_RELEASED: dict[str, Any] = {**MULTIMEM, "scope": "gpu sys", "since": (9, 3), "target": 100}
+declare(
+    "multimem.st.async.release.scope{.space}.type [a], b",
+    "Puts b at all locations of a: here at one.",
+    type="b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64",
+    leads="async",
+    **{**_RELEASED, "effect": "store"},
+)
+instruction(
+    "multimem.red.async.release.scope{.space}.op.type [a], b",
+    documentation="The values at all locations of a, here at one, combined with b.",
+    op="add",
+    type="u32 s32 u64",
+    leads="async",
+    **{**_RELEASED, "effect": "reduction"},
+)(combine)

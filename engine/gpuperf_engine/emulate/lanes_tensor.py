@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..flow.operands import matched
-from ..isa.rows.atomic import combine
+from ..isa.rows.tensor import combine_elements
 from ..isa.tensor_maps import FIELDS, Problem
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Operand, Vector
@@ -141,13 +141,9 @@ class TensorStep:
         return part.region.words(wide), (part.offsets // wide).reshape(addresses.shape)
 
     def _combined(self, layout: Layout, old: Lanes, new: Lanes) -> Lanes:
-        name, _, flushes = layout.element.name.partition(".")
-        kind: ScalarType = scalar_type(name)
+        kind: ScalarType = scalar_type(layout.element.name.removesuffix(".ftz"))
         given = [LaneValue(item.copy().view(dtype_of(kind)), kind) for item in (old, new)]
-        if flushes:
-            given = [lane_value(item.flush()) for item in given]
-        made = combine(*given, op=self.copy.operation, space="")
-        made = made.flush() if flushes else made
+        made = combine_elements(*given, op=self.copy.operation, element=layout.element.name)
         found: Lanes = np.ascontiguousarray(lane_value(made).data).view(old.dtype)
         return found
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..isa.frame import evaluate, has_meaning
-from ..isa.rows.atomic import combine
+from ..isa.rows.tensor import combine_elements
 from ..isa.table import lookup
 from ..isa.tensor_maps import ELEMENTS, REDUCTIONS
 from ..isa.types import scalar_type
@@ -65,14 +65,8 @@ def combine_function(name: str) -> str:
         for number, element in types.items():
             writer.start(f"type{number}")
             writer.forget()
-            type_name, _, flushes = element.partition(".")
-            old, new = (_value(writer, type_name, cell) for cell in _cells(writer, 0))
-            made = (
-                combine(old.flush(), new.flush(), op=operation, space="")
-                if flushes
-                else combine(old, new, op=operation, space="")
-            )
-            _put(writer, made.flush() if flushes else made, "%target")
+            old, new = (_value(writer, element.removesuffix(".ftz"), cell) for cell in _cells(writer, 0))
+            _put(writer, combine_elements(old, new, op=operation, element=element), "%target")
             writer.do("br label %done")
         writer.start("done")
     writer.do("ret i32 0")

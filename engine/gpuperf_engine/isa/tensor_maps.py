@@ -142,7 +142,7 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
     """An error in words, and what to do; ``amount`` may be given modulo 2^64."""
     if problem == Problem.VALUE:
         return _bad_value(word, amount)
-    amount -= (amount >> 63) << 64
+    amount -= (amount >> 63 == 1) << 64
     if problem == Problem.NO_MAP:
         return (
             "there is no tensor map",

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..table import Modifier, declare
+from ..words import Value
+from .atomic import combine
 
 TELLS = "mbarrier::complete_tx::bytes"
 OWN, ANY = "shared::cta", "shared::cluster"
@@ -105,6 +107,13 @@ for _mode, _coordinates, _options in (
         "Copies from shared memory to a tensor what of it lies inside.",
         **{**STORE, **_options},
     )
+
+
+def combine_elements(old: Value, new: Value, *, op: str, element: str) -> Value:
+    """Elements of a tensor combined; sums flush subnormals only if the map's type says so."""
+    return combine(old, new, op=op, space="global" if element.endswith(".ftz") else "shared")
+
+
 for _mode, _options in (("{.mode}", TILED), (".mode", {"dim": "3d 4d 5d", "mode": "im2col_no_offs"})):
     declare(
         f"cp.reduce.async.bulk.tensor.dim.dst.src.op{_mode}.bulk_group{{.hint}} [t, c:s32*dim], [a]:src{POLICY}",

@@ -259,7 +259,7 @@ def marshal(kernel: Function, arguments: Sequence[object], address_of: AddressOf
             raise LaunchError(
                 f"argument {index} of kernel {kernel.name!r} ({_describe(param)}): {reason}",
                 span=param.span,
-                hint=_accepted(param),
+                hint=getattr(error, "hint", None) or _accepted(param),
             ) from None
         buffer[param.offset : param.offset + param.size] = raw
     return bytes(buffer)
@@ -286,6 +286,11 @@ def _bytes_of(param: Variable, argument: object, address_of: AddressOf) -> bytes
         return _aggregate(param, argument)
     if address is not None or argument is None:
         if bits != 64 or param.type.is_float:
+            if bits == 32 and param.function is not None and param.function.module.address_size == 32:
+                raise LaunchError(
+                    "device memory has 64-bit addresses, this module's have 32",
+                    hint="compile for 64-bit addresses (.address_size 64)",
+                )
             raise LaunchError("device memory given for a parameter that is no pointer")
         return int(address or 0).to_bytes(8, "little")
     if isinstance(argument, (bytes, bytearray)):

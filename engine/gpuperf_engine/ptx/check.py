@@ -301,6 +301,8 @@ def explain(shape: Shape) -> str:
         return "a floating-point constant"
     if kind == "vector":
         return f"a vector of {len(shape) - 1}"
+    if kind == "outside":
+        return f"{quoted(shape[1])}, declared outside of functions, which only kernels can use here"
     if kind == "name":
         return f"{quoted(shape[1])}, which is not declared"
     return {

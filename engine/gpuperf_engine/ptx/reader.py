@@ -31,6 +31,11 @@ _FUNCTION = re.compile(r"\.(?:entry|func)\b", re.ASCII)
 _WIDE_ADDRESS = re.compile(r"\.param\s+\.[ubs]64\b|\b(?:cvta(?:\.to)?\.\w+|mov)\.[ubs]64\b", re.ASCII)
 _FRONT_END = re.compile(r"[;{=]")
 _HEADER_END = re.compile(r"[;{]")
+#: nvcc up to 3 wrote prototypes without a semicolon: the next item follows the parameters.
+_NEXT_ITEM = re.compile(
+    r"\)\s*(?=\.(?:visible|extern|weak|common|func|entry|file|section|global|const|shared|local|reg|tex)\b)",
+    re.ASCII,
+)
 _PRAGMA = re.compile(r'\.pragma\s+"_*"(?:\s*,\s*"_*")*\s*;$')
 _WORD = re.compile(r"\.\w+", re.ASCII)
 #: What may stand before a statement: ends and beginnings of scopes, labels, lines of the source program.
@@ -47,7 +52,16 @@ _TARGET_OPTIONS = frozenset(["texmode_unified", "texmode_independent", "debug", 
 class LazyModule(Module):
     """A module that resolves a function's body when the function is first asked for."""
 
-    __slots__ = ("_strings", "_text", "bodies", "checked_address_size", "grammar", "sections", "verdicts")
+    __slots__ = (
+        "_strings",
+        "_text",
+        "bodies",
+        "checked_address_size",
+        "grammar",
+        "outside",
+        "sections",
+        "verdicts",
+    )
 
     def __init__(self, text: Text, grammar: Grammar) -> None:
         super().__init__(text.original, text.path, (0, 0), "")
@@ -55,6 +69,9 @@ class LazyModule(Module):
         self.grammar = grammar
         self.bodies: dict[str, tuple[int, int]] = {}
         self.sections: list[tuple[int, int]] = []
+        self.outside: list[
+            tuple[int, raw.Declaration]
+        ] = []  # registers declared outside of functions, and where
         self.checked_address_size = 0
         self._strings: dict[str, str] | None = None
         self.verdicts: Verdicts = {}
@@ -256,6 +273,9 @@ class _Reader:
                 hint="module scope holds variables, functions and directives",
             )
         declaration = declaration_of(self.text, place, end, self.grammar)
+        if any(isinstance(item, raw.Word) and item.text == ".reg" for item in declaration.specifiers):
+            self.module.outside.append((place, declaration))
+            return end
         for variable in variables(self.text, place, declaration, self._lookup, None):
             self._declare(variable)
         return end
@@ -290,19 +310,24 @@ class _Reader:
         end = place
         while True:  # a header may hold `.pragma "…";`
             found = _HEADER_END.search(code, end)
+            following = _NEXT_ITEM.search(code, place, found.end() if found else len(code))
+            if following is not None:
+                end = following.end()
+                break
             if found is None:
                 self.text.fail("function without body or ';'", place, place + 1)
             end = found.end()
             if found.group() == "{" or not _PRAGMA.search(code, place, end):
                 break
-        directive = shapes.directive(code, place, end - 1) or self.grammar.directive(
-            self.text, place, end - 1
+        without = end if following else end - 1
+        directive = shapes.directive(code, place, without) or self.grammar.directive(
+            self.text, place, without
         )
         function = function_of(self.module, self.text, place, directive)
         known = self.module.functions.get(function.name)
         if function.name in self.module.variables:
             raise PtxError(f"{quoted(function.name)} is declared as a variable already", span=function.span)
-        if found.group() == ";":
+        if following or found is None or found.group() == ";":
             function.defined = False
             if known is None:
                 self.module.functions[function.name] = function

@@ -86,6 +86,7 @@ class _Body:
         self.grammar = grammar
         self.function = function
         self.names = Names(module, function, text)
+        self.names.add_outside(module.outside)
         self.operands = Operands(self.names)
         self.errors: list[PtxError] = []
         self.verdicts: Verdicts = module.verdicts

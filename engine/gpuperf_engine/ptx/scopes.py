@@ -8,6 +8,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, NoReturn
 
 from ..errors import PtxError, nearest
@@ -152,6 +153,21 @@ class Names:
                 parts.setdefault(stem, []).append(register)
         for stem, found in parts.items():
             self._bind_vector(stem, tuple(found), found[0].span)
+
+    def add_outside(self, declarations: Iterable[tuple[int, raw.Declaration]]) -> None:
+        """The registers declared outside of functions, which what the function declares hides. All functions of a thread share
+        them, so only kernels have them as their own; in other functions using one is an error."""
+        scope, known = self.scope, self.known
+        own = set(scope.declared)
+        kept = {name: known[name] for name in own}
+        scope.declared.clear()
+        for base, declaration in declarations:
+            self.add_registers(base, declaration)
+        if not self.function.is_entry:
+            known.update((name, (known[name][0], ("outside", name))) for name in scope.declared)
+        known.update(kept)
+        scope.declared.clear()
+        scope.declared.update(own)
 
     def add_registers(self, base: int, declaration: raw.Declaration) -> None:
         """``.reg`` with single names, lists, ``name<count>`` and vectors. Raises ``PtxError``."""

@@ -160,7 +160,7 @@ def module(lines: list[str]) -> str:
     registers = "".join(f"mov.b{bits} {name}{n}, {value};" for bits, name, value in ((32, "r", 16), (64, "l", 16), (16, "h", 1))
                         for n in range(9))  # fmt: skip
     return f"""
-.version 9.3
+.version 9.4
 .target sm_107a
 .address_size 64
 .const .align 128 .b8 con[{BYTES}]; .global .align 128 .b8 glo[{BYTES}];

@@ -26,7 +26,7 @@ class Record:
         self.entered.append((function, lanes))
         return function, 100 * function, f"frame {function}"
 
-    def leave(self, payload: Any, lanes: int) -> None:
+    def leave(self, payload: Any, lanes: int, others: bool) -> None:
         self.left.append((payload, lanes))
 
 

@@ -225,7 +225,7 @@ class State:
         call, number = function
         return number, self.run.program.entries[number], call.enter(self, number, lanes)
 
-    def leave(self, payload: Frame, lanes: int) -> None:
+    def leave(self, payload: Frame, lanes: int, others: bool) -> None:
         payload.call.leave(self, payload.callee, lanes)
 
 

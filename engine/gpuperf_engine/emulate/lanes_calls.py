@@ -42,17 +42,16 @@ from .lanes_operands import (
     reader,
 )
 from .lanes_values import LaneValue, dtype_of
+from .program import MAX_DEPTH
 from .system import undefined
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
 
-__all__ = ["MAX_DEPTH", "Call", "Frame", "ParameterStep", "argument_reader", "parameter_step", "put_bytes"]
+__all__ = ["Call", "Frame", "ParameterStep", "argument_reader", "parameter_step", "put_bytes"]
 
 Lanes = npt.NDArray[Any]
-#: calls inside one another
-MAX_DEPTH = 1024
-_U64 = scalar_type("u64")
+_U64, _PRED = scalar_type("u64"), scalar_type("pred")
 
 
 def parameter_step(to: Prepare, instruction: Instruction) -> ParameterStep | MemoryStep:
@@ -296,8 +295,8 @@ class Call:
                     warp.put(register, kept or integer(0, register.type), where)
         for variable, data in (frame.parameters or {}).items():
             warp.parameter(variable)[where] = data[where]
-        if frame.carry is not None:
-            warp.put_carry(self.number, frame.carry, where)
+        if frame.registers is not None:
+            warp.put_carry(self.number, frame.carry or integer(0, _PRED), where)
         caller = self.program.functions[self.number]
         for formal, value, result in zip(function.returns, results, self.target.returns):
             if isinstance(result, Variable):

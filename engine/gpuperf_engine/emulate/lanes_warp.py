@@ -345,7 +345,7 @@ class LanesWarp:
         call, number = function
         return number, self.cta.program.entries[number], call.enter(self, number, lanes)
 
-    def leave(self, payload: Frame, lanes: int) -> None:
+    def leave(self, payload: Frame, lanes: int, others: bool) -> None:
         payload.call.leave(self, payload, lanes)
 
     # -- what the schedule asks for ----------------------------------------------------------------------------------------

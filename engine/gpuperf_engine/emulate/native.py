@@ -10,7 +10,6 @@ import json
 from dataclasses import asdict, dataclass, replace
 
 from ..errors import Unsupported
-from ..flow.operands import left_out
 from ..garbage import uncollected
 from . import native_cache as store
 from .clusters import waits_for_cluster
@@ -78,7 +77,7 @@ def code_of(program: Program, threads: bool = False, clustered: bool = False) ->
     the reference backend."""
     memo, place = program.kernel.memo, _place(program, threads, clustered)
     if place not in memo:
-        memo[place] = _too_rare(program) or _compile(program, threads, clustered)
+        memo[place] = _compile(program, threads, clustered)
     found = memo[place]
     assert isinstance(found, (Code, str))
     if isinstance(found, Code):
@@ -142,17 +141,6 @@ def _stores_parts_of_words(program: Program) -> bool:
         site.kind != "load" and site.instruction.spelling.space in ("shared", "generic") and site.bytes < 4
         for site in program.sites
     )
-
-
-def _too_rare(program: Program) -> str:
-    """Whether there is recursion, or a store that leaves out elements: in words, with the place; else empty."""
-    for site in program.sites:
-        if left_out(site.instruction):
-            return f"a store that leaves out elements ({site.instruction.span})"
-    if program.recursive:
-        function = program.functions[min(program.recursive)]
-        return f"recursion in {function.name!r} ({function.span})"
-    return ""
 
 
 def _may_come_in_parts(program: Program) -> bool:

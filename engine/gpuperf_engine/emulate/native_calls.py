@@ -26,13 +26,21 @@ from ..ptx.syntax import (
     Vector,
 )
 from .native_codegen import address_operand
+from .native_frames import leave_activation, take_back
 from .native_stack import pass_stack
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
 
-__all__ = ["load_results", "pass_arguments", "store_arguments", "take_results", "write_parameter"]
+__all__ = [
+    "load_results",
+    "pass_arguments",
+    "read_arguments",
+    "store_arguments",
+    "take_results",
+    "write_parameter",
+]
 
 WORD = 4 * LANES
 U32 = scalar_type("u32")
@@ -148,18 +156,34 @@ def write_words(to: BlockWriter, variable: Variable, offset: int, value: NativeV
         writer.do(f"store <{LANES} x i32> {made}, ptr {cell}, align 64")
 
 
-def pass_arguments(to: BlockWriter, target: CallTarget, number: int, mask: str) -> None:
-    """Give the arguments of a call to the formal parameters of function ``number``, in the lanes of a mask."""
+#: what is to be written where: a register, or a parameter at an offset
+Move = tuple[Register | Variable, int, NativeValue]
+
+
+def read_arguments(to: BlockWriter, target: CallTarget, number: int) -> list[Move]:
+    """What a call gives to the formal parameters of function ``number``: all is read before anything is written, as the function may
+    be the caller itself."""
     function: Function = to.frame.program.functions[number]
-    pass_stack(to, number, mask)
+    moves: list[Move] = []
     for formal, given in zip(function.params, target.arguments):
         if isinstance(given, Sink):
             continue
         register = formal_register(function, formal)
         if register is None:
-            _copy(to, formal, given, mask)
+            moves += _pieces(to, formal, given)
         else:
-            _put(to, number, register, _argument(to, formal, given), mask)
+            moves.append((register, 0, _argument(to, formal, given)))
+    return moves
+
+
+def pass_arguments(to: BlockWriter, moves: list[Move], number: int, mask: str) -> None:
+    """Write them, in the lanes of a mask."""
+    pass_stack(to, number, mask)
+    for place, offset, value in moves:
+        if isinstance(place, Register):
+            _put(to, number, place, value, mask)
+        else:
+            write_words(to, place, offset, value, mask)
 
 
 def _argument(to: BlockWriter, formal: Variable, given: Operand) -> NativeValue:
@@ -197,35 +221,47 @@ def _get(to: BlockWriter, number: int, register: Register) -> NativeValue:
     return to.load_slot(register.type, offset, uniform)
 
 
-def _copy(to: BlockWriter, formal: Variable, given: Operand, mask: str) -> None:
+def _pieces(to: BlockWriter, formal: Variable, given: Operand) -> list[Move]:
+    """What a parameter gets from another, or from a register or constant."""
     if isinstance(given, Variable) and given.space == "param":
+        moves: list[Move] = []
         size = min(formal.size, given.size)
         for offset in range(0, size, 4):
             kind = scalar_type("b32") if size - offset >= 4 else scalar_type("b8")
             for byte in range(0, min(4, size - offset), kind.bytes):
-                write_words(to, formal, offset + byte, read_words(to, given, offset + byte, kind), mask)
-        return
+                moves.append((formal, offset + byte, read_words(to, given, offset + byte, kind)))
+        return moves
     value = to.source(given, None) if isinstance(given, Register) else to.source(given, formal.type)
-    write_words(to, formal, 0, to.as_type(value, formal.type), mask)
+    return [(formal, 0, to.as_type(value, formal.type))]
 
 
 def take_results(to: BlockWriter, target: CallTarget, number: int) -> None:
-    """Behind a call of function ``number``: its results are taken from its return parameters."""
+    """Behind a call of function ``number``: its results are taken from its return parameters, and what the caller kept from where it
+    was kept."""
     to.restart()
     function = to.frame.program.functions[number]
+    moves: list[Move] = []
     for formal, result in zip(function.returns, target.returns):
         register = formal_register(function, formal)
         if isinstance(result, Sink):
             continue
         if isinstance(result, Variable) and register is None:
-            _copy(to, result, formal, to.mask)
+            moves += _pieces(to, result, formal)
         elif isinstance(result, Variable) and register is not None:
-            write_words(to, result, 0, _get(to, number, register), to.mask)
+            moves.append((result, 0, _get(to, number, register)))
         elif isinstance(result, Register):
             value = read_words(to, formal, 0, formal.type) if register is None else _get(to, number, register)
-            to.assign_register(result, value)
+            moves.append((result, 0, value))
         else:
             raise Unsupported("the result of this call", span=target.span)
+    leave_activation(to, number)
+    if to.block.index in to.frame.areas.of:
+        take_back(to)
+    for place, offset, value in moves:
+        if isinstance(place, Register):
+            to.assign_register(place, value)
+        else:
+            write_words(to, place, offset, value, to.mask)
     to.flush()
 
 

@@ -17,7 +17,9 @@ from ..flow.blocks import EXIT, BasicBlock
 from ..flow.operands import matched
 from ..isa.table import OperandForm
 from ..ptx.syntax import Address, CallTarget, Function, Instruction
+from .native_frames import CAPACITY, Areas, give_back
 from .native_layout import (
+    AREA_SHIFT,
     EXIT_CODE,
     GATHER_CODE,
     MATRICES_BYTES,
@@ -35,7 +37,7 @@ from .native_slots import Slots
 from .native_values import Writer
 from .program import Program
 from .threads import COLUMN_BYTES, columns_of
-from .warp import WAIT
+from .warp import FRAME, WAIT
 
 __all__ = ["Frame", "Generated", "address_operand", "call_target", "generate"]
 
@@ -46,7 +48,7 @@ class Generated:
 
     ``slots`` and ``constants`` map, per function, indices of registers to ``(offset, same in all lanes)`` and to bit patterns;
     ``report`` is where values are left for messages, ``system`` where the arguments of system calls are; ``watch`` how unwritten
-    shared memory is known (``Context.WATCH``).
+    shared memory is known (``Context.WATCH``); ``area_bytes`` the size of what a call inside a recursive function keeps.
     """
 
     needs: tuple[str, ...]
@@ -54,6 +56,7 @@ class Generated:
     zero_start: int
     zero_bytes: int
     parameters_start: int
+    area_bytes: int
     stack_entries: int
     report: int
     system: int
@@ -81,14 +84,19 @@ class Frame:
         #: functions whose results are taken at places of their own, see ``return_place``
         self.returns: list[int] = []
         self.joins = _joins(program)
+        #: lines that belong behind all blocks
+        self.stubs: list[str] = []
         self.resumable: set[int] = {0}
         self.split = [item.may_split for item in program.uniformity]
         #: lanes may wait inside a block for others of their warp: at an exchange, or at a barrier
         self.parks = any(self.split) or any(block.kind == "barrier" for block in program.blocks)
         checked = any(self.split) or bool(program.recursive)
-        self.stack_entries = 1100 if program.recursive else 512 if checked else 80 + len(program.functions)
+        # calls inside one another, and where lanes are apart in them
+        most = CAPACITY if program.recursive else 0
+        self.stack_entries = most + (512 if checked else 80 + len(program.functions))
         self.checked_stack = checked
         self.slots = Slots(program, State.STACK + self.stack_entries * State.ENTRY)
+        self.areas = Areas(program, self.slots)
 
     def exit_code(self, block: BasicBlock) -> int:
         """Identity of a block's reconvergence point."""
@@ -141,8 +149,8 @@ class Frame:
         self.stop(str(place), Status.EVENT, event, detail)
         writer.start(good)
 
-    def push(self, place: str, mask: str, identity: str, kind: int) -> None:
-        """Push an entry on the stack; the kinds are those of ``warp``."""
+    def push(self, place: str, mask: str, identity: str, kind: int | str) -> None:
+        """Push an entry on the stack; the kinds are those of ``warp``, with the number of an area where something is kept."""
         writer = self.writer
         depth = writer.op("load i32, ptr %depth")
         if self.checked_stack:
@@ -208,7 +216,7 @@ def generate(
         for block in program.blocks_of(number):
             _write_block(frame, block, function)
     _write_joins(frame)
-    body = writer.lines
+    body = [*writer.lines, *frame.stubs]
     writer.lines = []
     _write_entry(frame)
     entry = writer.lines
@@ -230,8 +238,8 @@ def generate(
     needs = tuple(sorted(name for name in writer.needs if not name.startswith("llvm.")))
     slots = frame.slots
     return text, Generated(
-        needs, slots.bytes, slots.zero_start, slots.zero_bytes, slots.parameters_start, frame.stack_entries, slots.report,
-        slots.system, 1 if watching else 2, tuple(frame.returns), _slot_table(frame), _constant_table(frame),
+        needs, slots.bytes, slots.zero_start, slots.zero_bytes, slots.parameters_start, frame.areas.bytes, frame.stack_entries,
+        slots.report, slots.system, 1 if watching else 2, tuple(frame.returns), _slot_table(frame), _constant_table(frame),
     )  # fmt: skip
 
 
@@ -276,6 +284,12 @@ def _write_entry(frame: Frame) -> None:
         writer.do(f"%{name} = load ptr, ptr {frame.field('%ctx', offset)}, !invariant.load !0")
     if frame.columns is not None:
         _find_counters(frame, frame.columns.count)
+    if frame.areas.bytes:
+        first = writer.op(f"load ptr, ptr {frame.field('%cta', Cta.AREAS)}")
+        warp = writer.op(f"load i32, ptr {frame.field('%st', State.INDEX)}")
+        warp = writer.op(f"zext i32 {warp} to i64")
+        distance = writer.op(f"mul i64 {warp}, {CAPACITY * frame.areas.bytes}")
+        writer.do(f"%areas = getelementptr i8, ptr {first}, i64 {distance}")
     writer.do(f"%sharedbytes = load i64, ptr {frame.field('%ctx', Context.SHARED_BYTES)}, !invariant.load !0")
     writer.do("br label %dispatch")
     writer.start("dispatch")
@@ -391,7 +405,8 @@ def _write_joins(frame: Frame) -> None:
         identity = writer.op(f"load i32, ptr {frame.field(base, 8)}")
         alive = writer.op(f"and i32 {mask}, {writer.op('load i32, ptr %live')}")
         found = writer.label("found")
-        writer.do(f"br i1 {writer.op(f'icmp eq i32 {alive}, 0')}, label %pop{point}, label %{found}")
+        dropped = _take_entry(frame, base, point) if program.recursive else f"pop{point}"
+        writer.do(f"br i1 {writer.op(f'icmp eq i32 {alive}, 0')}, label %{dropped}, label %{found}")
         writer.start(found)
         for value, cell in ((place, "pc"), (alive, "mask"), (identity, "id")):
             writer.do(f"store i32 {value}, ptr %{cell}")
@@ -401,6 +416,32 @@ def _write_joins(frame: Frame) -> None:
         frame.resumable.update(targets)
         cases = " ".join(f"i32 {target}, label %{_label(frame, target)}" for target in targets)
         writer.do(f"switch i32 {place}, label %dispatch [{cases}]")
+
+
+def _take_entry(frame: Frame, base: str, point: int) -> str:
+    """Of an entry popped in a program with recursive functions: count the call that ends, and note the area, which is free if none of
+    the lanes lives: the label for that."""
+    writer = frame.writer
+    kind = writer.op(f"load i32, ptr {frame.field(base, 12)}")
+    plain = writer.op(f"and i32 {kind}, {(1 << AREA_SHIFT) - 1}")
+    calls = frame.field("%st", State.CALLS)
+    ends = writer.op(f"zext i1 {writer.op(f'icmp eq i32 {plain}, {FRAME}')} to i32")
+    left = writer.op(f"sub i32 {writer.op(f'load i32, ptr {calls}')}, {ends}")
+    writer.do(f"store i32 {left}, ptr {calls}")
+    area = writer.op(f"lshr i32 {kind}, {AREA_SHIFT}")
+    writer.do(f"store i32 {area}, ptr {frame.field('%st', State.AREA)}")
+    if not frame.areas.bytes:
+        return f"pop{point}"
+    kept, writer.lines = writer.lines, []
+    dropped, free = writer.label("dropped"), writer.label("free")
+    writer.start(dropped)
+    writer.do(f"br i1 {writer.op(f'icmp eq i32 {area}, 0')}, label %pop{point}, label %{free}")
+    writer.start(free)
+    give_back(frame, area)
+    writer.do(f"br label %pop{point}")
+    frame.stubs += writer.lines
+    writer.lines = kept
+    return dropped
 
 
 def _callers(program: Program, number: int) -> list[int]:

@@ -13,11 +13,12 @@ from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import CallTarget, Register
 from .native_barrier import write_barrier
-from .native_calls import load_results, pass_arguments, store_arguments, take_results
+from .native_calls import load_results, pass_arguments, read_arguments, store_arguments, take_results
 from .native_codegen import call_target
+from .native_frames import enter_activation, entry_of, keep
 from .native_layout import EXIT_CODE, RETURN_CODE, Event, State, Status
 from .native_values import LANES, NativeValue
-from .warp import FRAME, REJOIN, SIDE
+from .warp import REJOIN, SIDE
 
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
@@ -66,11 +67,7 @@ def edge(to: BlockWriter, target: int) -> str:
     writer.do(f"store i32 {left}, ptr %fuel")
     writer.do(f"br i1 {writer.op(f'icmp sgt i32 {left}, 0')}, label %{arrival}, label %{out}")
     writer.start(out)
-    if block.fuel > 1:
-        frame.stop(str(target), Status.EVENT, Event.SPIN, str(block.index))
-    else:
-        writer.do(f"store i32 {block.index}, ptr {frame.field('%st', State.DETAIL)}")
-        frame.stop(str(target), Status.TURN_OVER)
+    _end_turn(to, target)
     to.later += writer.lines
     writer.lines = kept
     return label
@@ -135,24 +132,26 @@ def _branch(to: BlockWriter) -> None:
         _wake(to, other)
         writer.do(f"br label %{edge(to, other)}")
         return
-    point = _meet(to)
+    identity = _meet(to)
     if then == block.reconvergence:
         writer.do(f"store i32 {rest}, ptr %mask")
         writer.do(f"br label %{edge(to, other)}")
         return
     if other != block.reconvergence:
         frame.resumable.add(other)
-        frame.push(str(other), rest, str(point), SIDE)
+        frame.push(str(other), rest, identity, SIDE)
     writer.do(f"store i32 {taken}, ptr %mask")
     writer.do(f"br label %{edge(to, then)}")
 
 
-def _meet(to: BlockWriter) -> int:
+def _meet(to: BlockWriter) -> str:
     """Lanes part here: push the entry for the point where they meet, unless it is pushed already. Gives its identity."""
     block, writer, frame = to.block, to.writer, to.frame
     point = frame.exit_code(block)
+    if point >= EXIT_CODE and block.function in frame.program.recursive:
+        return writer.op("load i32, ptr %id")  # each activation has an exit of its own
     if point >= EXIT_CODE:
-        return point
+        return str(point)
     identity = writer.op("load i32, ptr %id")
     fresh, known = writer.label("fresh"), writer.label("known")
     writer.do(f"br i1 {writer.op(f'icmp eq i32 {identity}, {point}')}, label %{known}, label %{fresh}")
@@ -161,7 +160,7 @@ def _meet(to: BlockWriter) -> int:
     writer.do(f"store i32 {point}, ptr %id")
     writer.do(f"br label %{known}")
     writer.start(known)
-    return point
+    return str(point)
 
 
 def _leave(to: BlockWriter, how: str) -> None:
@@ -226,24 +225,25 @@ def _indirect(to: BlockWriter) -> None:
         writer.do(f"br i1 {test}, label %{edge(to, target)}, label %{onward}")
         writer.start(onward)
     _count_divergent(to)
-    point = _meet(to)
+    identity = _meet(to)
     for target in reversed(targets):
         if target != block.reconvergence:
             frame.resumable.add(target)
-            _push_if(to, str(target), masks[target], str(point))
-    writer.do(f"br label %{_fork(to, masks, point)}")
+            _push_if(to, str(target), masks[target], identity)
+    back = [mask for target, mask in masks.items() if target in block.back_edges]
+    writer.do(f"br label %{_fork(to, back, frame.exit_code(block))}")
 
 
-def _fork(to: BlockWriter, masks: dict[int, str], point: int) -> str:
-    """Label behind a ``brx.idx`` whose lanes part: it costs fuel once if any of them goes over a back edge."""
+def _fork(to: BlockWriter, paying: list[str], point: int) -> str:
+    """Label behind a branch or call whose lanes part, where what is on the stack goes on: it costs fuel once if any of the lanes of
+    these masks are there, which go over a back edge."""
     block, writer, frame = to.block, to.writer, to.frame
-    back = [target for target in masks if target in block.back_edges]
-    if not back:
+    if not paying:
         return f"pop{point}"
     frame.resumable.add(point)
     some = "0"
-    for target in back:
-        some = writer.op(f"or i32 {some}, {masks[target]}")
+    for mask in paying:
+        some = writer.op(f"or i32 {some}, {mask}")
     cost = writer.op(f"select i1 {writer.op(f'icmp ne i32 {some}, 0')}, i32 {block.fuel}, i32 0")
     left = writer.op(f"sub i32 {writer.op('load i32, ptr %fuel')}, {cost}")
     writer.do(f"store i32 {left}, ptr %fuel")
@@ -251,11 +251,7 @@ def _fork(to: BlockWriter, masks: dict[int, str], point: int) -> str:
     paid = writer.op(f"and i1 {tired}, {writer.op(f'icmp ne i32 {cost}, 0')}")
     writer.do(f"br i1 {paid}, label %{out}, label %{going}")
     writer.start(out)
-    if block.fuel > 1:
-        frame.stop(str(point), Status.EVENT, Event.SPIN, str(block.index))
-    else:
-        writer.do(f"store i32 {block.index}, ptr {frame.field('%st', State.DETAIL)}")
-        frame.stop(str(point), Status.TURN_OVER)
+    _end_turn(to, point)
     writer.start(going)
     return f"pop{point}"
 
@@ -290,11 +286,17 @@ def _call(to: BlockWriter) -> None:
                 f"call of {target.function.name!r}, which no module given defines", span=target.span
             )
         frame.resumable.add(place)
+        moves = read_arguments(to, target, number)
         to.flush()
+        area = keep(to) if block.index in frame.areas.of else ""
+        enter_activation(to, number, to.mask)
         _enter(to, number, to.mask)
-        pass_arguments(to, target, number, to.mask)
-        frame.push(str(place), to.mask, writer.op("load i32, ptr %id"), FRAME)
-        writer.do(f"store i32 {EXIT_CODE + number}, ptr %id")
+        pass_arguments(to, moves, number, to.mask)
+        kind, identity = entry_of(frame, number, area)
+        frame.push(str(place), to.mask, writer.op("load i32, ptr %id"), kind)
+        writer.do(f"store i32 {identity}, ptr %id")
+        if number in program.recursive:
+            _pay(to, program.entries[number])
         writer.do(f"br label %b{program.entries[number]}")
         writer.start(f"r{block.index}")
         take_results(to, target, number)
@@ -304,6 +306,29 @@ def _call(to: BlockWriter) -> None:
         writer.start(f"r{block.index}")
         to.restart()
     writer.do(f"br label %{edge(to, block.successors[0])}")
+
+
+def _pay(to: BlockWriter, target: int) -> None:
+    """A call of a recursive function costs fuel, as it may be what a runaway goes round."""
+    writer, frame = to.writer, to.frame
+    frame.resumable.add(target)
+    left = writer.op(f"sub i32 {writer.op('load i32, ptr %fuel')}, 1")
+    writer.do(f"store i32 {left}, ptr %fuel")
+    out, going = writer.label("tired"), writer.label("going")
+    writer.do(f"br i1 {writer.op(f'icmp sgt i32 {left}, 0')}, label %{going}, label %{out}")
+    writer.start(out)
+    _end_turn(to, target)
+    writer.start(going)
+
+
+def _end_turn(to: BlockWriter, place: int) -> None:
+    """The fuel is used up: the warp goes on at a place in its next turn, or where lanes may wait for others, others of them do."""
+    block, writer, frame = to.block, to.writer, to.frame
+    if block.fuel > 1:
+        frame.stop(str(place), Status.EVENT, Event.SPIN, str(block.index))
+    else:
+        writer.do(f"store i32 {block.index}, ptr {frame.field('%st', State.DETAIL)}")
+        frame.stop(str(place), Status.TURN_OVER)
 
 
 def _call_each(to: BlockWriter, target: CallTarget, place: str) -> None:
@@ -320,29 +345,59 @@ def _call_each(to: BlockWriter, target: CallTarget, place: str) -> None:
         known = writer.op(f"or i32 {known}, {bits}")
     to.report(pointer)
     to.error(writer.op(f"and i32 {to.mask}, {writer.op(f'xor i32 {known}, -1')}"), Event.TARGET)
+    moves = {number: read_arguments(to, target, number) for number in numbers}
     to.flush()
+    areas = {number: _keep_if(to, masks[number]) for number in numbers}
     for number in numbers:
         _enter(to, number, masks[number])
-        pass_arguments(to, target, number, masks[number])
+        pass_arguments(to, moves[number], number, masks[number])
     identity = writer.op("load i32, ptr %id")
     frame.push(place, to.mask, identity, REJOIN)
-    codes = []
+    codes, starts = [], []
     for number in reversed(numbers):
         code, entry = frame.return_place(number), program.entries[number]
         codes.append((code, number))
+        if program.recursive:  # the call is made when its lanes run
+            entry = frame.return_place(number)
+            starts.append((entry, number))
         frame.resumable.update((code, entry))
         some, none = writer.label("some"), writer.label("none")
         writer.do(f"br i1 {writer.op(f'icmp eq i32 {masks[number]}, 0')}, label %{none}, label %{some}")
         writer.start(some)
-        frame.push(str(code), masks[number], place, FRAME)
-        frame.push(str(entry), masks[number], str(EXIT_CODE + number), SIDE)
+        kind, within = entry_of(frame, number, areas[number])
+        frame.push(str(code), masks[number], place, kind)
+        frame.push(str(entry), masks[number], within, SIDE)
         writer.do(f"br label %{none}")
         writer.start(none)
-    writer.do(f"br label %pop{EXIT_CODE}")
+    paying = [masks[number] for number in numbers if number in program.recursive]
+    writer.do(f"br label %{_fork(to, paying, EXIT_CODE)}")
+    for code, number in starts:
+        writer.start(f"r{code - RETURN_CODE}")
+        to.restart()
+        enter_activation(to, number, to.mask)
+        writer.do(f"br label %b{program.entries[number]}")
     for code, number in codes:
         writer.start(f"r{code - RETURN_CODE}")
         take_results(to, target, number)
         writer.do(f"br label %pop{EXIT_CODE}")
+
+
+def _keep_if(to: BlockWriter, mask: str) -> str:
+    """As ``keep``, unless no lane makes the call."""
+    if to.block.index not in to.frame.areas.of:
+        return ""
+    writer = to.writer
+    before, some, kept, none = (writer.label(word) for word in ("before", "some", "kept", "none"))
+    writer.do(f"br label %{before}")
+    writer.start(before)
+    writer.do(f"br i1 {writer.op(f'icmp eq i32 {mask}, 0')}, label %{none}, label %{some}")
+    writer.start(some)
+    area = keep(to)
+    writer.do(f"br label %{kept}")
+    writer.start(kept)
+    writer.do(f"br label %{none}")
+    writer.start(none)
+    return writer.op(f"phi i32 [ 0, %{before} ], [ {area}, %{kept} ]")
 
 
 def _goes_to(to: BlockWriter, pointer: NativeValue, number: int) -> str:

@@ -37,8 +37,9 @@ _MBARRIER = (
     "replace_lanes",
 )  # fmt: skip
 _MEMORY = (
-    "cluster_cta", "matrix_words", "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes",
-    "copy_lanes", "sectors_of", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows", "count_wavefronts",
+    "cluster_cta", "matrix_words", "reach", "reach_one", "load_lanes", "store_lanes", "store_parts", "mark_lanes", "seen_lanes",
+    "copy_lanes", "sectors_of", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows",
+    "count_wavefronts",
 )  # fmt: skip
 #: what functions of ``copies`` call of ``script``
 _CALLED = ("bump", "cluster_cta", "fault", "mark", "near", "note", "reach")
@@ -49,7 +50,8 @@ _SCRIPTS = {
 }
 _FILES = {
     "script": tuple(
-        _HERE / f"native_runtime_{stem}.py" for stem in ("memory", "matrix", "count", "schedule", "cluster")
+        _HERE / f"native_runtime_{stem}.py"
+        for stem in ("memory", "parts", "matrix", "count", "schedule", "cluster")
     ),
     "copies": tuple(
         _HERE / f"native_runtime_{stem}.py"

@@ -27,6 +27,7 @@ from .launch import LaunchPlan
 from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
 from .native_access_text import Form
 from .native_clusters import Group, run_clusters
+from .native_frames import CAPACITY
 from .native_jit import runtime_addresses
 from .native_layout import CACHE_BYTES, SHAPE_BYTES, SITE_COUNTERS, Cluster, Context, Cta, State, Status, Wait
 from .native_threads import run_parallel
@@ -76,6 +77,8 @@ class Slot:
     states: NDArray[np.uint8]
     shared: NDArray[np.uint8]
     local: NDArray[np.uint8]
+    #: what calls inside recursive functions keep, shape (warps, ``CAPACITY``, bytes)
+    areas: NDArray[np.uint8]
     warps: dict[int, NativeWarp] = field(default_factory=dict)
     #: the cluster of the CTA, if it runs in one
     group: Group | None = None
@@ -318,7 +321,7 @@ class Launch:
         if self.free:
             return self.free.pop()
         plan, program = self.plan, self.program
-        warps = plan.warps_per_cta
+        warps, area = plan.warps_per_cta, self.code.generated.area_bytes
         shared, local = -(-plan.shared_bytes // 64) * 64 + 64, program.local_area * warps * 32
         try:
             made = Slot(
@@ -326,12 +329,14 @@ class Launch:
                 aligned(self.code.generated.state_bytes * warps),
                 aligned(2 * shared),
                 aligned(2 * local + 64),
+                aligned(warps * CAPACITY * area).reshape(warps, -1, max(1, area)),
             )
         except (MemoryError, ValueError):
             raise LaunchError(
-                f"{program.local_area:,} bytes of local memory for each of {plan.threads_per_cta:,} threads of a block",
+                f"{program.local_area + CAPACITY * area // 32:,} bytes of local memory and of what recursive functions keep for "
+                f"each of {plan.threads_per_cta:,} threads of a block",
                 span=program.kernel.span,
-                hint="this machine has not that much memory: declare less .local memory",
+                hint="this machine has not that much memory: declare less .local memory, or launch smaller blocks",
             ) from None
         made.put(Cta.SHARED, address_of(made.shared))
         made.put(Cta.SHARED_SHADOW, shared if self.code.generated.watch else 0)
@@ -339,6 +344,7 @@ class Launch:
         made.put(Cta.LOCAL, address_of(made.local))
         made.put(Cta.LOCAL_SHADOW, local)
         made.put(Cta.STATES, address_of(made.states))
+        made.put(Cta.AREAS, address_of(made.areas))
         return made
 
     @staticmethod
@@ -429,6 +435,9 @@ class Launch:
                 states[:, State.STEPS : State.STEPS + 8] = 0
             for part in (states, slot.shared, slot.local, slot.record[Cta.BARRIERS :]):
                 made.update(np.ascontiguousarray(part))
+            used = states[:, State.AREAS : State.AREAS + 4].copy().view("<u4")[:, 0]
+            for warp, most in enumerate(used.tolist()):
+                made.update(np.ascontiguousarray(slot.areas[warp, : most + 1]))
             if slot.group is not None:
                 made.update(slot.group.record[Cluster.LIVE : Cluster.PEERS])
         return made.digest()

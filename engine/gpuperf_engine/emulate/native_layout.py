@@ -12,6 +12,7 @@ from . import clusters
 from .spaces import bit_of
 
 __all__ = [
+    "AREA_SHIFT",
     "BARRIERS",
     "CACHE_BYTES",
     "EXIT_CODE",
@@ -60,6 +61,8 @@ RETURN_CODE = 1 << 29
 GATHER_CODE = 1 << 28
 #: as place to continue: at the wait on an mbarrier that begins block b, which has been counted, is ``WAIT_CODE + b``
 WAIT_CODE = 1 << 27
+#: from this bit on, the kind of an entry of the stack has the number of its area
+AREA_SHIFT = 8
 #: what unwritten words of shared memory hold until a value is stored
 UNWRITTEN = 0x5BD1E995
 #: room of a warp for the matrices of one product of a warpgroup
@@ -183,7 +186,8 @@ class Cta:
     CLUSTERID = 912  # three i64
     WITHIN = 936  # %cluster_ctaid, three i64
     PHASES = 960  # phases of mbarriers completed
-    BYTES = 968
+    AREAS = 968  # host address of what activations of recursive functions keep, by warp
+    BYTES = 976
 
 
 class Cluster:
@@ -248,7 +252,7 @@ class Barrier:
 
 
 class State:
-    """One warp: header, stack of four i32 (block, mask, id, kind) per entry, then the registers."""
+    """One warp: header, stack of four i32 (block, mask, id, kind and area) per entry, then the registers."""
 
     PC = 0
     MASK = 4
@@ -275,6 +279,10 @@ class State:
     SEEN = 92  # phases completed when the warp was suspended
     EXPIRED = 96  # 1: the wait gives up
     PRODUCTS = 104  # of its warpgroup that it has executed
+    CALLS = 108  # inside one another; counted in programs with recursive functions
+    AREA = 112  # of the entry popped last, what its lanes keep (see ``native_frames``)
+    FREE = 116  # the first area that is free again; 0: none
+    AREAS = 120  # those ever used
     STACK = 128
     ENTRY = 16
 
@@ -344,3 +352,6 @@ class Event:
     CLUSTER_ORDER = 22
     #: a handle that leads to no image of the kind wanted, or coordinates outside a surface
     IMAGE = 23
+    #: too many calls inside one another, and no more room for local variables
+    DEPTH = 50
+    LOCALS = 51

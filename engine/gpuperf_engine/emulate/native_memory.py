@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..flow.operands import matched
+from ..flow.operands import left_out, matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
 from .memory import FAR
@@ -96,10 +96,26 @@ class Access:
 
     def store(self, values: list[NativeValue]) -> None:
         """Store the elements of a form that is not passed."""
+        self._put(values)
+        self.call("store")
+
+    def store_parts(self, values: list[NativeValue], holes: list[int]) -> None:
+        """Store elements to global memory, without those of these places."""
+        to, writer = self.to, self.to.writer
+        self._put(values)
+        writer.do(f"store <{LANES} x i64> {self.addresses()}, ptr %area, align 64")
+        mask = writer.op(f"zext i32 {self.mask} to i64")
+        parts = sum(1 << place for place in range(self.count) if place not in holes)
+        given = [str(self.site), mask, *(pointer_number(to, name) for name in ("%area", "%vals"))]
+        given += [str(number) for number in (self.type.bytes, self.count, self.space + 4, parts)]
+        writer.call("store_parts", "i64", *self.numbers(), *(("i64", number) for number in given))
+        to.faulting = True
+        self.count_lanes(mask)
+
+    def _put(self, values: list[NativeValue]) -> None:
         for place, value in enumerate(values):
             cell = self.to.frame.field("%vals", place * LANES * self.type.bytes)
             self.to.writer.do(f"store {vector_ll(self.type)} {value.vector()}, ptr {cell}, align 16")
-        self.call("store")
 
     def call(self, what: str, value: str = "") -> str:
         """Call the function for this access; gives the loaded bits of forms that are returned (see ``Form``)."""
@@ -259,6 +275,9 @@ def stored_values(access: Access) -> list[NativeValue]:
 
 def _store(access: Access) -> None:
     values = stored_values(access)
+    if holes := left_out(access.instruction):
+        access.store_parts(values, holes)
+        return
     if access.form.alone:
         access.call("store", values[0].bits_as(scalar_type(f"b{access.type.bits}")).vector())
         return

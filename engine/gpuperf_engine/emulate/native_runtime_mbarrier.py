@@ -10,7 +10,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from ..isa.mbarriers import COUNT_MAX, SMALL_MAX, Mbarrier
-from .native_layout import Context, Cta, State
+from .native_layout import AREA_SHIFT, Context, Cta, State
 from .native_runtime_cluster import cluster_cta
 from .native_runtime_memory import fault, mark
 from .native_script import load32, load64, store32, store64, trailing_zeros, unsigned_less
@@ -268,7 +268,7 @@ def others_can_run(state: int) -> int:
     live = load32(state + State.LIVE)
     entry = state + State.STACK
     while depth:
-        if load32(entry + 12) == 1 and load32(entry + 4) & live:
+        if load32(entry + 12) & ((1 << AREA_SHIFT) - 1) == 1 and load32(entry + 4) & live:
             return 1
         entry += State.ENTRY
         depth -= 1

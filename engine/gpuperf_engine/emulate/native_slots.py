@@ -21,7 +21,8 @@ class Slots:
     ``of[function]`` maps a register to its offset; vectors are 64-byte aligned, registers that are the same in all lanes
     take eight bytes, predicates an i32. ``parameters`` maps ``.param`` variables of calls and of device functions to the
     offset of their first 4-byte word (each word is a vector over the lanes). ``carry[function]`` is the condition code,
-    ``stack[function]`` how far its stack reaches down from the end of local memory (none if nothing is allocated).
+    ``stack[function]`` how far its stack reaches down from the end of local memory (none if nothing is allocated); ``bases[function]``
+    and ``top`` where the local variables of recursive functions are (``native_frames``).
     ``keeps[function]`` are registers whose value in lanes that are off may still be wanted.
     """
 
@@ -30,6 +31,7 @@ class Slots:
         self.of: list[dict[Register, int]] = [{} for _ in program.functions]
         self.carry: list[int] = []
         self.stack: list[int] = []
+        self.bases: dict[int, int] = {}
         self.parameters: dict[Variable, int] = {}
         self._next = -(-start // 64) * 64
         self.zero_start = self._next
@@ -45,6 +47,9 @@ class Slots:
             self.carry.append(self._take(4, 4))
             if program.uses_stack:
                 self.stack.append(self._take(8 * LANES, 64))
+        for number in program.frames:
+            self.bases[number] = self._take(8 * LANES, 64)
+        self.top = self._take(8 * LANES, 64) if program.frames else 0
         self.zero_bytes = -(-(self._next - self.zero_start) // 8) * 8
         self._next = self.zero_start + self.zero_bytes
         for number in range(len(program.functions)):

@@ -155,6 +155,20 @@ def shared_offset(program: Program, target: Variable) -> int:
     return program.shared.get(target, program.shared_static)
 
 
+def _local_address(to: BlockWriter, target: Variable, offset: int) -> NativeValue:
+    """Of a recursive function's variable, the one of the current activation."""
+    program = to.frame.program
+    place = program.local[target] + offset
+    owner = program.function_of.get(target.function.name, -1) if target.function is not None else -1
+    if owner not in program.frames:
+        return to.constant(place, U64)
+    cell = to.frame.field("%st", to.frame.slots.bases[owner])
+    base = to.value(U64, to.writer.op(f"load <{LANES} x i64>, ptr {cell}, align 64"))
+    found = base + (program.local_static + place)
+    assert isinstance(found, NativeValue)
+    return found
+
+
 def variable_address(to: BlockWriter, target: Variable | Function, offset: int) -> NativeValue:
     """Where a variable or function is, in its own state space."""
     program, writer = to.frame.program, to.writer
@@ -167,7 +181,7 @@ def variable_address(to: BlockWriter, target: Variable | Function, offset: int) 
             assert isinstance(moved, NativeValue)
             return moved
         if target.space == "local":
-            return to.constant(program.local[target] + offset, U64)
+            return _local_address(to, target, offset)
         if target.space == "param":
             if target in program.kernel.params:
                 base = writer.op(

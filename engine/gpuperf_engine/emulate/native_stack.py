@@ -38,7 +38,11 @@ def write_stack(to: BlockWriter, instruction: Instruction) -> None:
     (made,) = evaluate(instruction.spelling, [*given, before.convert(kind)])
     after = _native(made.convert(U64))
     size = _native(given[0].convert(U64)) if given else after
-    bad = after.compare("lt", program.local_static) | after.compare("gt", end)
+    lowest = to.constant(program.local_static, U64)
+    if program.frames:
+        top = writer.op(f"load {_VECTOR}, ptr {to.frame.field('%st', to.frame.slots.top)}, align 64")
+        lowest = _native(lowest + to.value(U64, top))
+    bad = after.compare("lt", lowest) | after.compare("gt", end)
     if instruction.spelling.row.name == "alloca":
         bad = bad | size.compare("gt", before) | after.compare("gt", before)
     to.report(size)

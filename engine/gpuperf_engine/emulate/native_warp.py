@@ -40,6 +40,7 @@ from .diagnose import (
     long_line,
     meaningless_operands,
     no_warpgroup,
+    stack_overflow,
     thread_of,
     too_deep,
     trap,
@@ -55,6 +56,7 @@ from .lanes_values import LaneValue, dtype_of
 from .memory import Access
 from .native_barrier import ArrivesInParts
 from .native_layout import (
+    AREA_SHIFT,
     EXIT_CODE,
     GATHER_CODE,
     RETURN_CODE,
@@ -68,9 +70,10 @@ from .native_layout import (
     Status,
     Wait,
 )
+from .program import MAX_DEPTH
 from .spaces import reachable
 from .system import SystemCall
-from .warp import AFTER, ALIGNED, AT_END, AT_WAIT, FRAME, REJOIN, WAIT, Entry, Meeting, Patience, Warp
+from .warp import AFTER, ALIGNED, AT_END, AT_WAIT, FRAME, REJOIN, SIDE, WAIT, Entry, Meeting, Patience, Warp
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -204,17 +207,22 @@ class NativeWarp:
         made = Warp(0, self.mask, self, self.patience)
         made.pc, made.id = _outside(self.header(State.PC)), _outside(self.header(State.ID))
         made.live = self.header(State.LIVE)
+        made.frames = self.header(State.CALLS)
+        if self.header(State.PC) >= EXIT_CODE:
+            made.pc = made.id  # the exit of the function, whose number each activation has for itself
+        elif self._returns():
+            made.kept = self.header(State.AREA) or None
         waits = iter(self.waits)
         for depth in range(self.header(State.DEPTH)):
             pc, mask, identity, kind = struct.unpack_from(
                 "<4I", self.state, State.STACK + depth * State.ENTRY
             )
-            group, payload = 0, None
+            kind, area = kind & (1 << AREA_SHIFT) - 1, kind >> AREA_SHIFT
+            group, payload = 0, area or None
             if kind == REJOIN:
                 group = _outside(pc)
             elif kind == FRAME:
-                group = -1 - self._callee(pc)
-                made.frames += 1
+                group = -1 - (len(self.program.functions) + area if area else self._callee(pc))
             elif kind == WAIT:
                 payload = next(waits)
             made.stack.append(Entry(_outside(pc), mask, _outside(identity), kind, group, payload))
@@ -240,8 +248,11 @@ class NativeWarp:
         self.set_header(State.ID, _inside(splits.id))
         self.set_header(State.LIVE, splits.live)
         self.set_header(State.DEPTH, len(splits.stack))
+        if self.program.recursive:
+            self._keep_areas(splits)
         for depth, entry in enumerate(splits.stack):
-            fields = (_inside(entry.pc), entry.mask, _inside(entry.id), entry.kind)
+            area = entry.payload if entry.kind in (SIDE, FRAME) and entry.payload else 0
+            fields = (_inside(entry.pc), entry.mask, _inside(entry.id), entry.kind | area << AREA_SHIFT)
             struct.pack_into("<4I", self.state, State.STACK + depth * State.ENTRY, *fields)
         self.waits = [entry.payload for entry in splits.stack if entry.kind == WAIT]
         self.set_header(State.WAITS, len(self.waits))
@@ -261,8 +272,44 @@ class NativeWarp:
         """Pending indirect calls do not occur here."""
         raise AssertionError("indirect calls are entered by compiled code")
 
-    def leave(self, payload: object, lanes: int) -> None:
-        """Results are copied by the compiled code behind the call."""
+    def leave(self, payload: Any, lanes: int, others: bool) -> Any:
+        """Results, and what the caller kept in an area, are copied by the compiled code behind the call; if others of the lanes that
+        made it have not come back, these get an area of their own."""
+        if payload is None or not others:
+            return payload
+        areas = self.slot.areas[self.where_it_is.warp]
+        fresh = self.header(State.FREE)
+        if fresh:
+            self.set_header(State.FREE, int(areas[fresh, :4].view("<u4")[0]))
+        else:
+            fresh = self.header(State.AREAS) + 1
+            self.set_header(State.AREAS, fresh)
+        areas[fresh] = areas[payload]
+        return fresh
+
+    def _returns(self) -> bool:
+        """Whether the lanes stand behind a call, where they have not yet taken back what was kept."""
+        place = self.header(State.PC) - RETURN_CODE
+        blocks = self.program.blocks
+        if not self.program.recursive or not 0 <= place < SYNC_CODE - RETURN_CODE:
+            return False
+        return place >= len(blocks) or blocks[place].kind == "call"
+
+    def _keep_areas(self, splits: Warp) -> None:
+        """Note the calls and the area of the running lanes; what no entry has is free."""
+        kept = splits.kept or 0
+        self.set_header(State.CALLS, splits.frames)
+        self.set_header(State.AREA, kept)
+        used = {
+            kept,
+            *(entry.payload for entry in splits.stack if entry.kind in (SIDE, FRAME) and entry.payload),
+        }
+        areas, free = self.slot.areas[self.where_it_is.warp], 0
+        for number in range(self.header(State.AREAS), 0, -1):
+            if number not in used:
+                areas[number, :4].view("<u4")[0] = free
+                free = number
+        self.set_header(State.FREE, free)
 
     def _exchange(self, block: int) -> Exchange:
         found = self.exchanges.get(block)
@@ -402,6 +449,11 @@ class NativeWarp:
             return meaningless_operands(place, block.instructions[detail], self.header(State.CULPRITS))
         if event in (Event.INDEX, Event.TARGET):
             return self._bad_target(instruction)
+        if event == Event.DEPTH:
+            return too_deep(place, instruction, lane, MAX_DEPTH)
+        if event == Event.LOCALS:
+            room = self.program.local_area - self.program.local_static
+            return stack_overflow(place, instruction, lanes_of(self.header(State.CULPRITS))[0], room)
         if event == Event.STACK:
             return too_deep(place, instruction, lane, self.worker.launch.code.generated.stack_entries)
         return EngineError(f"{instruction.opcode} cannot go on ({event})", span=instruction.span)
@@ -477,7 +529,8 @@ class NativeWarp:
             yield Waiting(place, lanes, blocks[block], f"at {wait.key} for lanes that do not come")
         if splits.mask and not at_barrier and not suspended:
             for entry in splits.stack:
-                if entry.kind == 1 and entry.mask & splits.live:
+                ready = entry.kind == SIDE and entry.pc & (AT_WAIT - 1) < len(blocks)
+                if ready and entry.mask & splits.live:
                     stands = blocks[entry.pc & (AT_WAIT - 1)]
                     yield Waiting(place, entry.mask & splits.live, stands, doing(entry.pc))
 

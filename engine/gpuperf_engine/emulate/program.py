@@ -43,6 +43,7 @@ from ..ptx.syntax import (
 
 __all__ = [
     "EXIT",
+    "MAX_DEPTH",
     "BasicBlock",
     "Program",
     "Site",
@@ -58,8 +59,10 @@ __all__ = [
 
 #: bytes that the system keeps of the shared memory of a CTA (PTX manual, ``%reserved_smem_offset_begin``)
 RESERVED_SHARED = 1024
-#: bytes per thread for the local variables of recursive functions, and activations that they are enough for in any case
-LOCAL_STACK, LOCAL_DEPTH = 64 << 10, 1024
+#: calls inside one another
+MAX_DEPTH = 1024
+#: bytes per thread for the local variables of recursive functions
+LOCAL_STACK = 64 << 10
 #: bytes per thread for ``alloca``
 ALLOCA_STACK = 16 << 10
 #: what sites are called; a copy is a load that stores to shared memory as well
@@ -148,7 +151,7 @@ class Program:
     def local_area(self) -> int:
         """Bytes of local memory that a thread has at hand, the stacks of recursive functions and of ``alloca`` included."""
         largest = max(self.frames.values(), default=0)
-        frames = min(LOCAL_DEPTH * largest, max(LOCAL_STACK, 8 * largest))
+        frames = min(MAX_DEPTH * largest, max(LOCAL_STACK, 8 * largest))
         return self.local_static + frames + (ALLOCA_STACK if self.uses_stack else 0)
 
     @cached_property
@@ -219,7 +222,12 @@ def build_program(kernel: Function) -> Program:
     waits = any(may_stop(block) for block in blocks)
     several = len(functions) > 1
     uniformity = tuple(
-        analyse_uniformity(function, made, assume_split=(several and waits) or number in recursive)
+        analyse_uniformity(
+            function,
+            made,
+            assume_split=(several and waits) or number in recursive,
+            recursive=number in recursive,
+        )
         for number, (function, made) in enumerate(zip(functions, per_function))
     )
     program = Program(

@@ -89,7 +89,8 @@ def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
         own = made.blocks_of(number)
         live_sets(function, own)
         split = (len(program.functions) > 1 and waits) or number in program.recursive
-        uniformity.append(analyse_uniformity(function, own, assume_split=split))
+        recursive = number in program.recursive
+        uniformity.append(analyse_uniformity(function, own, assume_split=split, recursive=recursive))
     made.uniformity = tuple(uniformity)
     made.order_free = program.order_free or (is_order_free(made) and not _sees_others(wanted))
     return made

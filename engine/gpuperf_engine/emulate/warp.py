@@ -143,14 +143,15 @@ class Hooks(Protocol):
     def enter(self, function: Any, lanes: int) -> tuple[int, int, Any]:
         """These lanes make a pending indirect call: the callee's number and first block, and the payload of its frame."""
 
-    def leave(self, payload: Any, lanes: int) -> None:
-        """These lanes return through a frame with that payload."""
+    def leave(self, payload: Any, lanes: int, others: bool) -> Any:
+        """These lanes return through a frame with that payload; ``others``: not all that made the call do. Gives what is left to do
+        when they run, ``None`` if nothing."""
 
 
 class Warp:
     """The splits of one warp. ``mask`` is 0 when no split runs: then the warp is ``done`` or blocked (all splits wait)."""
 
-    __slots__ = ("frames", "hooks", "id", "live", "mask", "patience", "pc", "stack")
+    __slots__ = ("frames", "hooks", "id", "kept", "live", "mask", "patience", "pc", "stack")
 
     def __init__(self, pc: int, lanes: int, hooks: Hooks, patience: Patience | None = None) -> None:
         self.pc = pc
@@ -159,6 +160,8 @@ class Warp:
         self.live = lanes
         self.stack: list[Entry] = []
         self.frames = 0
+        #: of the running split: what ``Hooks.leave`` gave
+        self.kept: Any = None
         self.hooks = hooks
         self.patience = patience if patience is not None else Patience()
 
@@ -188,7 +191,7 @@ class Warp:
         if target == self.id or target == EXIT:
             self._pop()
         else:
-            self.pc = target
+            self.pc, self.kept = target, None
 
     def branch(self, sides: Sequence[tuple[int, int]], point: int) -> bool:
         """Lanes part: ``sides`` are ``(target, lanes)``, targets distinct and lanes disjoint, together the running ones; empty sides
@@ -371,8 +374,9 @@ class Warp:
 
     def _run(self, entry: Entry, lanes: int) -> None:
         self.pc, self.mask, self.id = entry.pc, lanes, entry.id
+        self.kept = entry.payload if entry.kind == SIDE else None
         if entry.kind == FRAME:
-            self.hooks.leave(entry.payload, lanes)
+            self.kept = self.hooks.leave(entry.payload, lanes, False)
         elif entry.kind == CALL:
             callee, first, payload = self.hooks.enter(entry.payload, lanes)
             self.call(callee, first, entry.pc, payload)
@@ -425,13 +429,13 @@ class Warp:
         lanes = group.arrived(self.live)
         self.patience.left = True
         group.entry = entry._replace(mask=entry.mask & ~lanes)
-        if entry.kind == FRAME:
-            self.hooks.leave(entry.payload, lanes)
-        outer.members.append(Entry(entry.pc, lanes, entry.id, SIDE))
+        kept = self.hooks.leave(entry.payload, lanes, True) if entry.kind == FRAME else None
+        outer.members.append(Entry(entry.pc, lanes, entry.id, SIDE, payload=kept))
 
     def _tree(self) -> Group:
         """The stack and, if a split runs, that split on top, as groups."""
-        return grow([*self.stack, Entry(self.pc, self.mask, self.id, SIDE)] if self.mask else self.stack)
+        running = Entry(self.pc, self.mask, self.id, SIDE, payload=self.kept)
+        return grow([*self.stack, running] if self.mask else self.stack)
 
     def _adopt(self, root: Group) -> None:
         """The tree becomes the stack, and its topmost split runs."""

@@ -20,6 +20,7 @@ from ..ptx.syntax import (
     Instruction,
     Register,
     SpecialRegister,
+    Symbol,
     Variable,
     Vector,
 )
@@ -127,18 +128,19 @@ def _waits(body: Sequence[BasicBlock]) -> bool:
 
 
 def analyse_uniformity(
-    function: Function, blocks: Sequence[BasicBlock], *, assume_split: bool = False
+    function: Function, blocks: Sequence[BasicBlock], *, assume_split: bool = False, recursive: bool = False
 ) -> Uniformity:
     """Needs ``live_in``/``live_out`` and the fuel marks of the blocks. ``assume_split``: the caller knows that lanes may get
-    ahead of each other, in another function of the program for example. Source: the usual divergence analysis (Karrenberg and
+    ahead of each other, in another function of the program for example. ``recursive``: the function may be active more than
+    once, so that its local variables have no fixed place. Source: the usual divergence analysis (Karrenberg and
     Hack, "Improving Performance of OpenCL on CPUs", 2012), with regions bounded by the reconvergence points."""
-    constant = _constants(function, blocks)
+    constant = _constants(function, blocks, recursive)
     everything = {register for block in blocks for item in block.instructions for register in writes(item)}
     # parameters in registers differ between the lanes; they are the function's first registers
     formals = sum(item.space == "reg" for item in (*function.params, *function.returns))
     varying: set[Register] = set(function.registers[:formals])
     regions: dict[int, list[set[int]]] = {}
-    steps = _steps(blocks, varying)
+    steps = _steps(blocks, varying, recursive)
     while True:
         before = len(varying)
         divergent = [block for block in blocks if _diverges(block, varying)]
@@ -155,7 +157,7 @@ def analyse_uniformity(
             return Uniformity(frozenset(everything - varying), constant, split)
 
 
-def _constants(function: Function, blocks: Sequence[BasicBlock]) -> frozenset[Register]:
+def _constants(function: Function, blocks: Sequence[BasicBlock], recursive: bool) -> frozenset[Register]:
     definitions: dict[Register, list[Instruction]] = {}
     for block in blocks:
         for instruction in block.instructions:
@@ -165,7 +167,9 @@ def _constants(function: Function, blocks: Sequence[BasicBlock]) -> frozenset[Re
     candidates = {
         register: made[0]
         for register, made in definitions.items()
-        if len(made) == 1 and made[0].guard is None
+        if len(made) == 1
+        and made[0].guard is None
+        and not (recursive and (register in blocks[0].live_in or _names_local(made[0])))
     }
     changed = True
     while changed:
@@ -212,6 +216,19 @@ def _uniform_specials(instruction: Instruction) -> bool:
     return True
 
 
+def _names_local(instruction: Instruction) -> bool:
+    """Whether the address of a local variable is an operand."""
+    targets = (
+        operand.target
+        if isinstance(operand, Symbol)
+        else operand.base
+        if isinstance(operand, Address)
+        else operand
+        for operand in instruction.operands
+    )
+    return any(isinstance(target, Variable) and target.space == "local" for target in targets)
+
+
 def _carries(instruction: Instruction) -> bool:
     return instruction.spelling.reads_carry or instruction.spelling.writes_carry
 
@@ -230,14 +247,15 @@ def _varies(instruction: Instruction, in_entry: bool) -> bool:
 
 
 def _steps(
-    blocks: Sequence[BasicBlock], varying: set[Register]
+    blocks: Sequence[BasicBlock], varying: set[Register], recursive: bool
 ) -> list[tuple[tuple[Register, ...], tuple[Register, ...]]]:
     """What may spread: registers read and written. What instructions make that vary by themselves is ``varying`` at once."""
     steps = []
     for block in blocks:
         for instruction in block.instructions:
             written = writes(instruction)
-            if written and _varies(instruction, block.function == 0):
+            moves = recursive and _names_local(instruction)
+            if written and (moves or _varies(instruction, block.function == 0)):
                 varying.update(written)
             elif written:
                 steps.append((reads(instruction), written))

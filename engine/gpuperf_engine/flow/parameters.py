@@ -1,0 +1,81 @@
+"""Which words of ``.param`` variables a thread may still read: those of calls and of device functions. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..ptx.syntax import Address, Function, Instruction, Operand, Variable
+from .blocks import EXIT, BasicBlock
+from .operands import access_bytes, left_out
+
+__all__ = ["Word", "live_words"]
+
+#: a variable and the number of four of its bytes
+Word = tuple[Variable, int]
+
+
+def live_words(
+    function: Function, blocks: Sequence[BasicBlock]
+) -> tuple[frozenset[Word], dict[int, frozenset[Word]]]:
+    """Words that are live where a device function begins, and by block those live behind the call that ends it, without what the
+    call returns."""
+    returned = frozenset(_words(item for item in function.returns if item.space == "param"))
+    first = blocks[0].index
+    used, killed, results = [], [], []
+    for block in blocks:
+        use: set[Word] = set()
+        kill: set[Word] = set()
+        for instruction in block.instructions:
+            reads, writes = _effects(instruction)
+            use |= reads - kill
+            if instruction.guard is None or block.guard_applied:
+                kill |= writes
+        used.append(use)
+        killed.append(kill)
+        call = None if block.terminator is None else block.terminator.call
+        results.append(frozenset(_words(_parameters(call.returns))) if call is not None else frozenset())
+    live_in, live_out = [set(use) for use in used], [set[Word]() for _ in blocks]
+    changed = True
+    while changed:
+        changed = False
+        for place in range(len(blocks) - 1, -1, -1):
+            out: set[Word] = set()
+            for target in blocks[place].successors:
+                out |= returned if target == EXIT else live_in[target - first]
+            into = used[place] | (out - killed[place])
+            if out != live_out[place] or into != live_in[place]:
+                live_out[place], live_in[place] = out, into
+                changed = True
+    behind = {
+        block.index: frozenset(live_out[place] - results[place])
+        for place, block in enumerate(blocks)
+        if block.kind == "call"
+    }
+    return frozenset(live_in[0]), behind
+
+
+def _words(variables: Iterable[Variable]) -> Iterable[Word]:
+    return ((item, word) for item in variables for word in range(-(-item.size // 4)))
+
+
+def _parameters(operands: Iterable[Operand]) -> list[Variable]:
+    return [item for item in operands if isinstance(item, Variable) and item.space == "param"]
+
+
+def _effects(instruction: Instruction) -> tuple[set[Word], set[Word]]:
+    """The words that an instruction reads, and those that it writes whole."""
+    if instruction.effect == "call":
+        call = instruction.call
+        assert call is not None
+        return set(_words(_parameters(call.arguments))), set(_words(_parameters(call.returns)))
+    if instruction.effect not in ("load", "store") or instruction.spelling.space != "param":
+        return set(), set()
+    address = next(item for item in instruction.operands if isinstance(item, Address))
+    if not isinstance(address.base, Variable):
+        return set(), set()
+    start, end = address.offset, address.offset + access_bytes(instruction)
+    if instruction.effect == "load":
+        return {(address.base, word) for word in range(start // 4, -(-end // 4))}, set()
+    if left_out(instruction):
+        return set(), set()
+    return set(), {(address.base, word) for word in range(-(-start // 4), end // 4)}

@@ -33,29 +33,31 @@ _SCHEDULE = (
     "begin", "visit", "proceed", "run", "expire", "begin_cluster", "visit_cluster", "visited", "run_clusters",
 )  # fmt: skip
 _MBARRIER = (
-    "mbarrier_lanes", "mbarrier_multicast", "mbarrier_wait", "others_can_run", "bulk_lanes", "fill_lanes", "tensor_lanes",
-    "replace_lanes",
+    "mbarrier_lanes", "mbarrier_multicast", "mbarrier_wait", "others_can_run", "bulk_lanes", "fill_lanes",
 )  # fmt: skip
 _MEMORY = (
     "cluster_cta", "matrix_words", "reach", "reach_one", "load_lanes", "store_lanes", "store_parts", "mark_lanes", "seen_lanes",
     "copy_lanes", "sectors_of", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows",
     "count_wavefronts",
 )  # fmt: skip
-#: what functions of ``copies`` call of ``script``
+#: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = ("bump", "cluster_cta", "fault", "mark", "near", "note", "reach")
-#: functions written in ``native_script``: an object that every kernel needs, and one for kernels with mbarriers or bulk copies
+_TOLD = ("in_rank", "refuse_mbarrier", "tell_copied")
+#: functions written in ``native_script``: an object that every kernel needs, one for mbarriers and bulk copies, one for tensor copies
 _SCRIPTS = {
     "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED))),
-    "copies": _MBARRIER,
+    "copies": (*_MBARRIER, *_TOLD),
+    "tensors": ("tensor_lanes", "replace_lanes"),
 }
+_IMPORTS = {"copies": _CALLED, "tensors": (*_CALLED, *_TOLD)}
 _FILES = {
     "script": tuple(
         _HERE / f"native_runtime_{stem}.py"
         for stem in ("memory", "parts", "matrix", "count", "schedule", "cluster")
     ),
-    "copies": tuple(
-        _HERE / f"native_runtime_{stem}.py"
-        for stem in ("mbarrier", "bulk", "tensor", "tensor_checks", "copies")
+    "copies": tuple(_HERE / f"native_runtime_{stem}.py" for stem in ("mbarrier", "bulk")),
+    "tensors": tuple(
+        _HERE / f"native_runtime_{stem}.py" for stem in ("tensor", "tensor_checks", "tensor_copies")
     ),
 }
 _CONSTANTS = {**vars(native_layout), **vars(mbarriers), **vars(tensor_maps), "Problem": Problem}
@@ -231,6 +233,8 @@ def _runtime_text(name: str) -> str:
         return native_script.translate(_FILES[name], _CONSTANTS) + vector_words(host().wide)
     if name == "copies":
         return native_script.translate(_FILES[name], _CONSTANTS, _FILES["script"])
+    if name == "tensors":
+        return native_script.translate(_FILES[name], _CONSTANTS, (*_FILES["script"], *_FILES["copies"]))
     if is_access(name):
         return access_functions(name, host().wide)
     if name.startswith(WARPGROUP_PREFIX):
@@ -244,8 +248,12 @@ def _runtime_text(name: str) -> str:
 
 def _links(name: str) -> tuple[tuple[str, ...], dict[str, int]]:
     """What a runtime object exports and imports."""
-    imports = _ACCESS if is_access(name) else _CALLED if name == "copies" else ()
+    imports = _imports(name)
     return _exports(name), runtime_addresses(imports) if imports else {}
+
+
+def _imports(name: str) -> tuple[str, ...]:
+    return _ACCESS if is_access(name) else _IMPORTS.get(name, ())
 
 
 def _exports(name: str) -> tuple[str, ...]:
@@ -266,8 +274,8 @@ def _load_together(names: Iterable[str]) -> None:
             return
         exports = tuple(name for group in found for name in _exports(group))
         try:
-            imports = {} if "script" in found else runtime_addresses((*_ACCESS, *_CALLED))
-            made = link([*found.values()], exports, imports)
+            called = {called for group in found for called in _imports(group)}.difference(exports)
+            made = link([*found.values()], exports, runtime_addresses(tuple(sorted(called))))
         except RuntimeError:
             return
         _libraries.update(dict.fromkeys(found, made))

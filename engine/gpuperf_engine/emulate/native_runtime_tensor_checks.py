@@ -2,7 +2,7 @@
 PYTEST_DONT_REWRITE
 
 Written in the subset of ``native_script`` and compiled, never run as Python. ``how``: bits of ``Bulk``; ``vectors`` as in
-``native_runtime_copies``.
+``native_runtime_tensor_copies``.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ class Branches:
 class Memory:
     """Memory behaviour of all warps. A request is one warp instruction with at least one active lane; a sector is one
     distinct 32-byte piece of one request, a line one of 128 bytes; a wavefront is one pass of shared memory; a conflict is a
-    wavefront beyond those that the width alone needs. Bytes are those that the lanes ask for. ``turns`` of atomics: the most
+    wavefront beyond those that the width alone needs; ``global_load_wavefronts`` are passes of loads from global memory through
+    the banks of L1, by the same rule without merging. Bytes are those that the lanes ask for. ``turns`` of atomics: the most
     lanes on one address, summed over requests. ``accesses`` counts lanes per ``<kind>.<space>.<bits>`` such as
     ``load.global.128``."""
 
@@ -90,6 +91,7 @@ class Memory:
     local_load_sectors: int = 0
     local_store_requests: int = 0
     local_store_sectors: int = 0
+    global_load_wavefronts: int = 0
 
     @property
     def global_load_efficiency(self) -> float:
@@ -164,7 +166,8 @@ class BranchProfile:
 @dataclass(frozen=True, slots=True)
 class SiteProfile:
     """One memory instruction: what it asked for and what that cost, as in ``Memory``. ``source`` is its source line
-    (``kernel.cu:17``), empty if the PTX does not say. A generic access may go anywhere: ``shared_lanes`` and ``local_lanes`` tell
+    (``kernel.cu:17``), empty if the PTX does not say. ``wavefronts`` are those of shared memory, ``global_wavefronts`` those of a load
+    from global memory in the banks of L1. A generic access may go anywhere: ``shared_lanes`` and ``local_lanes`` tell
     how many of ``lanes`` went to shared and local memory, and requests are counted for each space that one reaches."""
 
     function: str
@@ -188,6 +191,7 @@ class SiteProfile:
     global_requests: int = 0
     shared_requests: int = 0
     local_requests: int = 0
+    global_wavefronts: int = 0
 
     @property
     def other_lanes(self) -> int:

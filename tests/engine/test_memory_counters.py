@@ -82,6 +82,12 @@ def wavefronts(offsets: Offsets, width: int, kind: str) -> tuple[int, int]:
     return taken, ideal
 
 
+def unmerged(offsets: Offsets, width: int) -> int:
+    """Passes of a load from global memory through the banks of L1: 128 bytes' worth of lanes at a time, each by itself."""
+    lanes = 128 // max(width, 4)
+    return sum(passes(offsets[first : first + lanes], width) for first in range(0, 32, lanes))
+
+
 def patterns(width: int) -> dict[str, Offsets]:
     rng = np.random.default_rng(width)
     last = SPACE // width - 1
@@ -177,6 +183,7 @@ def test_accesses(backend: str, kind: str, form: str) -> None:
                 touched(offsets, width, 128),
             ), name
             assert (site.wavefronts, site.local_sectors, site.global_bytes) == (0, 0, lanes * width), name
+            assert site.global_wavefronts == (unmerged(offsets, width) if kind == "load" else 0), name
             if form in LONG:  # of global memory only
                 continue
             site = run(backend, kind, ".shared", form, offsets, generic).sites[-1]
@@ -186,6 +193,7 @@ def test_accesses(backend: str, kind: str, form: str) -> None:
             assert (site.sectors, site.cache_lines, site.local_sectors, site.global_bytes) == (0, 0, 0, 0), (
                 name
             )
+            assert site.global_wavefronts == 0, name
             site = run(backend, kind, ".local", form, offsets, generic).sites[-1]
             assert (site.requests, site.lanes, site.local_lanes) == (some, lanes, lanes), name
             assert (site.global_requests, site.shared_requests, site.local_requests) == (0, 0, some), name
@@ -350,3 +358,31 @@ def test_atomics_on_local_memory_are_refused(backend: str, operation: str) -> No
     ret;"""
     with pytest.raises(ge.MemoryFault, match="local address 0x8: that is local memory"):
         launch(backend, body)
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "b128"])
+def test_loads_of_one_address(backend: str, form: str) -> None:
+    """An address that the compiler knows to be the same for all lanes, under a mask that leaves phases of lanes out."""
+    registers, width = FORMS[form]
+    text = f"""
+    .version 8.8
+    .target sm_100
+    .address_size 64
+    .visible .entry k(.param .u64 data)
+    {{
+    .reg .pred %p<2>; .reg .b16 %h<5>; .reg .b32 %r<12>; .reg .b64 %rd<14>; .reg .f32 %f<9>;
+    ld.param.u64 %rd1, [data];
+    ld.global.{form} {registers}, [%rd1+{width}];
+    mov.u32 %r1, %tid.x;
+    setp.ge.u32 %p1, %r1, 5;
+    @%p1 bra END;
+    ld.global.{form} {registers}, [%rd1+{width}];
+    END:
+    ret;
+    }}"""
+    device = ge.Device(backend=backend, memory_bytes=1 << 20)
+    sites = device.launch(ge.parse(text, path="k.ptx")["k"], 1, 32, [device.zeros(256, np.uint8)]).sites
+    for site, lanes in zip(sites, (32, 5), strict=True):
+        offsets = [width if lane < lanes else -1 for lane in range(32)]
+        assert (site.sectors, site.cache_lines) == (1, 1)
+        assert site.global_wavefronts == unmerged(offsets, width)

@@ -172,7 +172,7 @@ def test_writing_keeps_permissions_and_leaves_nothing_behind(tmp_path):
 def test_older_revisions_stay_with_the_cases_that_were_not_measured_anew(monkeypatch):
     older = TEXT.replace("  counts: 1\n", "  counts: 0\n", 1)
     kept = read(older)
-    kept.cases["test_new/k"] = {**CASE, "analysis": {"counts": 1, "findings": 1, "time": 2}}
+    kept.cases["test_new/k"] = {**CASE, "analysis": {"counts": 1, "findings": 1, "time": 3}}
     text = render_baseline(kept, "tests/test_a.py").decode()
     again = read(text)
     assert again.analysis_of("test_a/k")["counts"] == 0

@@ -34,7 +34,7 @@ def test_the_baseline_is_what_the_design_says(project):
         "analysis:",
         "  counts: 1",
         "  findings: 1",
-        "  time: 2",
+        "  time: 3",
         "cases:",
     ]
     assert lines[7] == "  test_scale/scale:"

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from mpmath import mpf
 
 from gpuperf_engine.errors import LaunchError, UnknownName, Unsupported
+from gpuperf_engine.timing.caches import estimate_caches
 from gpuperf_engine.timing.estimate import MODELS, estimate
 from gpuperf_engine.timing.inputs import Block, Instruction, Loop, MemoryTraffic, TimingInput
 from gpuperf_engine.timing.machine import Machine
+from gpuperf_engine.timing.occupancy import occupancy
 from gpuperf_engine.timing.wave_model import knee
 
 LOAD = Instruction("lsu", "global", (0,), (1,))
@@ -60,11 +62,12 @@ def met(latency: float, bandwidth: float) -> float:
 
 
 def test_one_small_cta_is_all_latency(toy: Machine) -> None:
-    # launch 1 µs; turnaround 100 + load 400 + fma 5 + the store's issue 1 = 506 cycles.
+    # launch 1 µs; turnaround 100 + load 400 + fma 5 + the store's issue 1 = 506 cycles. Of the 8 warps two are on each sub-partition:
+    # the second one's fma comes a cycle later. The 2 KiB take 25.6 cycles, and (506³ + 25.6³)^⅓ is less than 507.
     found = estimate(streaming(1), toy)
-    # Its 2 KiB would take 25.6 cycles: (506³ + 25.6³)^⅓.
-    assert found.cycles == pytest.approx(met(506, 25.6))
-    assert found.time_us == pytest.approx(1 + met(506, 25.6) / 1000)
+    assert met(506, 25.6) < 507
+    assert found.cycles == pytest.approx(507)
+    assert found.time_us == pytest.approx(1 + 507 / 1000)
     assert found.launch_us == 1
     assert found.bounds["latency"] == pytest.approx(0.506)
     assert found.limiter == "launch"
@@ -78,9 +81,11 @@ def test_a_long_stream_is_bound_by_dram(toy: Machine) -> None:
     found = estimate(streaming(4000, loads=64, stores=64), toy)
     wave = 4 * 128 * 1024 / 80
     assert found.limiter == "dram"
-    assert found.cycles == pytest.approx(1000 * met(found.bounds["latency"], wave))
+    # The last of the four CTAs of the last wave starts 3 / 100 cycles after the first.
+    latency = found.bounds["latency"]
+    assert found.cycles == pytest.approx(999 * met(latency, wave) + met(latency + 0.03, wave))
     assert found.bounds["dram"] == pytest.approx(1000 * wave / 1000)
-    assert found.time_us == pytest.approx(1 + met(found.bounds["latency"], wave))
+    assert found.time_us == pytest.approx(1 + found.cycles / 1000)
     assert (found.occupancy, found.ctas_per_sm, found.occupancy_limiter, found.waves) == (
         1.0,
         2,
@@ -96,11 +101,13 @@ def test_one_way_traffic_is_faster_than_mixed(toy: Machine) -> None:
 
 
 def test_waves_and_their_tail(toy: Machine) -> None:
-    # 4 CTAs fill the machine: 5 take two waves, each with the latency of 506.
-    one, full = met(506, 25.6), met(506, 102.4)
-    assert estimate(streaming(4), toy).cycles == pytest.approx(full)
+    # 4 CTAs fill the machine: 5 take two waves, each with the latency of 506. In the last wave the fmas of the two or four warps of
+    # a sub-partition follow each other, with nothing else beside them.
+    full, last, one = met(506, 102.4), 506 + 3, 506 + 1
+    assert met(506 + 3 / 100, 102.4) < last
+    assert estimate(streaming(4), toy).cycles == pytest.approx(last)
     assert estimate(streaming(5), toy).cycles == pytest.approx(full + one)
-    assert estimate(streaming(8), toy).cycles == pytest.approx(2 * full)
+    assert estimate(streaming(8), toy).cycles == pytest.approx(full + last)
     assert estimate(streaming(8), toy).waves == 2
 
 
@@ -110,19 +117,23 @@ def test_dependent_fmas_wait_and_independent_ones_issue(toy: Machine) -> None:
     alone = estimate(launch(1, 32, chain), toy)
     assert (alone.cycles, alone.limiter) == (pytest.approx(5100), "latency")
     # 16 warps on an SM are 4 per sub-partition: 4000 issue cycles still hide behind 5000; wider ones do not.
-    assert estimate(launch(4, 256, chain), toy).cycles == pytest.approx(5100)
+    # The fourth CTA starts 3 / 100 cycles after the first.
+    assert estimate(launch(4, 256, chain), toy).cycles == pytest.approx(5100.03)
     four = tuple(Instruction("fma", "fma", (register,), (register,)) for register in range(4))
     wide = estimate(launch(4, 256, Loop((Block(four),), 1000)), toy)
     assert wide.bounds["fma"] == pytest.approx(16)
     assert wide.bounds["issue"] == pytest.approx(16)
-    assert (wide.cycles, wide.limiter) == (pytest.approx(16_000), "issue")
+    # A warp alone: turnaround, then its last fma issues at 4998 and is done at 5003. The pipe, busy for 16 000 cycles, waits for the
+    # turnaround and has no work for the last 4 of these.
+    assert (wide.cycles, wide.limiter) == (pytest.approx(16_000 + 100 + 4), "issue")
 
 
 def test_a_narrow_unit_is_named(toy: Machine) -> None:
-    # fp64: 8 cycles per warp instruction; 4 warps per sub-partition * 1000.
+    # fp64: 8 cycles per warp instruction; 4 warps per sub-partition * 1000. Before it the turnaround, after it 2 more cycles until
+    # the last result is there.
     item = Instruction("fp64", "fp64", (1,), (1,))
     found = estimate(launch(4, 256, Loop((Block((item,)),), 1000)), toy)
-    assert (found.limiter, found.cycles) == ("fp64", pytest.approx(32_000))
+    assert (found.limiter, found.cycles) == ("fp64", pytest.approx(32_000 + 100 + 2))
 
 
 def test_a_warp_that_leaves_sub_partitions_idle_gains_nothing_from_them(toy: Machine) -> None:
@@ -139,22 +150,26 @@ def test_multiply_adds_share_the_pipe_of_the_fmas(toy: Machine) -> None:
 
 
 def test_shared_memory_conflicts(toy: Machine) -> None:
-    # 1000 shared loads per warp, 16 warps per SM: 16 000 wavefronts; with 8-way conflicts 128 000.
+    # 1000 shared loads per warp, 16 warps per SM: 16 000 wavefronts; with 8-way conflicts 128 000. Before them the turnaround; the
+    # last one's data comes 25 cycles after it was issued, of which it holds its 8 lanes for 4: with 8 wavefronts 7 later.
     loads = Block((Instruction("lsu", "shared", (), (1,)),))
     for ways, limiter in ((1, "shared"), (8, "shared")):
         memory = MemoryTraffic(shared_requests=4 * 8 * 1000, shared_wavefronts=4 * 8 * 1000 * ways)
         found = estimate(launch(4, 256, Loop((loads,), 1000), memory=memory), toy)
         assert found.bounds["shared"] == found.bounds["l1"] == pytest.approx(16 * ways)
         assert found.bounds["lsu"] == pytest.approx(16)
-        assert (found.limiter, found.cycles) == (limiter, pytest.approx(max(16_000 * ways, 100 + 4 * 1000)))
+        late = 25 - 4 + (ways - 1)
+        assert (found.limiter, found.cycles) == (limiter, pytest.approx(16_000 * ways + 100 + late))
 
 
 def test_barriers_let_one_warp_after_the_other_pass(toy: Machine) -> None:
-    # 8 warps, 4 cycles of 8 lanes each on 4 sub-partitions: one cycle per warp, 8 cycles per barrier.
-    quiet = launch(1, 256, Block((FMA,)))
-    assert estimate(replace(quiet, barriers=10), toy).cycles - estimate(quiet, toy).cycles == pytest.approx(
-        80
-    )
+    # 4 warps, 4 cycles of 8 lanes each on 4 sub-partitions: one cycle per warp, 4 cycles per barrier.
+    quiet = launch(1, 128, Block((FMA,)))
+    assert estimate(quiet, toy).cycles == pytest.approx(105)
+    assert estimate(replace(quiet, barriers=10), toy).cycles == pytest.approx(145)
+    # Of 8 warps the second one on a sub-partition issues its fma a cycle later: somewhere among 80 cycles of barriers.
+    assert estimate(launch(1, 256, Block((FMA,))), toy).cycles == pytest.approx(106)
+    assert estimate(launch(1, 256, Block((FMA,)), barriers=10), toy).cycles == pytest.approx(185)
 
 
 def test_what_l2_serves(toy: Machine) -> None:
@@ -199,19 +214,79 @@ def test_a_wait_for_several_loads_is_for_the_slowest(toy: Machine) -> None:
         load_requests=3 * warps, load_sectors=3 * warps * 4, read_footprint=1024, cta_read_sectors=32
     )
     found = estimate(launch(1, 256, Block(several), memory=memory), toy)
-    # The third load issues at 8, its data is there at 408, the fma's at 413. The 1 KiB from DRAM takes 10.24 cycles.
-    assert found.cycles == pytest.approx(met(100 + 413, 10.24))
+    # The third load issues at 8, its data is there at 408, the fma's at 413. The 1 KiB from DRAM takes 10.24 cycles. The loads of
+    # the 8 warps take the load/store units 24 cycles, those of one warp alone 12: the last data comes 12 later.
+    assert met(100 + 413, 10.24) < 100 + 413 + 12
+    assert found.cycles == pytest.approx(100 + 413 + 12)
 
 
 def test_ctas_are_started_one_after_the_other(toy: Machine) -> None:
-    # 4 000 CTAs at one in 500 cycles; four a wave, which wait 506 cycles for latency otherwise.
+    # 4 000 CTAs at one in 500 cycles; four a wave, which wait 506 cycles for latency otherwise. The last one starts at 3999 * 500
+    # and takes its 506, lengthened by the wave's 102.4 for DRAM.
     slow = replace(toy, cta_rate=1 / 500)
     found = estimate(streaming(4000), slow)
     assert found.limiter == "dispatch"
-    assert found.cycles == pytest.approx(1000 * 4 * 500)
+    assert found.cycles == pytest.approx(999 * 4 * 500 + met(3 * 500 + 506, 102.4))
     assert found.bounds["dispatch"] == pytest.approx(2000)
     for model in MODELS[1:]:
         assert "dispatch" not in estimate(streaming(4000), slow, model=model).bounds
+
+
+def test_one_cta_a_time_on_an_sm_leaves_its_pipes_idle_between(toy: Machine) -> None:
+    # A load, then 100 fp64 operations in a row, each 10 cycles after the one before: turnaround 100 + 400 + 1000 = 1500 cycles. The
+    # pipe has 8 * 100 * 8 / 4 = 1600 cycles of work for a CTA of 8 warps; a warp alone stays there for 99 * 10 + 8 = 998.
+    double = Instruction("fp64", "fp64", (1,), (1,))
+    memory = MemoryTraffic(load_requests=4 * 8, load_sectors=1, read_footprint=32)
+    work = launch(4, 256, Block((LOAD, *(double,) * 100)), memory=memory)
+    # Two CTAs on an SM: 3200 cycles of the pipe.
+    found = estimate(work, toy)
+    assert (found.waves, found.cycles) == (1, pytest.approx(1500 + 3200 - 998))
+    # So much shared memory that they come one after the other: 1600 twice, each with what comes before and after.
+    found = estimate(replace(work, shared_bytes=60_000), toy)
+    assert (found.waves, found.cycles) == (2, pytest.approx(2 * (1500 + 1600 - 998)))
+
+
+def test_half_of_the_reads_of_a_warm_cache_go_to_the_other_partition(toy: Machine) -> None:
+    # One CTA reads 1 KiB that L2 holds, each sector once: half of them lie in the other partition, 100 cycles further.
+    latencies = {**toy.latencies, "l2_far": 300}
+    two = replace(toy, l2_partitions=2, latencies=latencies)
+    assert estimate(streaming(1), toy, caches="warm").bounds["latency"] == pytest.approx(0.306)
+    assert estimate(streaming(1), two, caches="warm").bounds["latency"] == pytest.approx(0.356)
+    # From DRAM the way there is in its latency; and without a number for the far partition both are alike.
+    assert estimate(streaming(1), two).bounds["latency"] == pytest.approx(0.506)
+    assert estimate(streaming(1), replace(toy, l2_partitions=2), caches="warm").bounds[
+        "latency"
+    ] == pytest.approx(0.306)
+    # 64 CTAs read the same 1 KiB: DRAM gives it once, and in the other partition the first read of it goes across. Half of the
+    # 32 sectors come from the partition that asks, the others are already counted: 16 of 63 * 32 hits.
+    shared = MemoryTraffic(load_requests=64 * 8, load_sectors=64 * 32, read_footprint=1024)
+    resident = occupancy(two, threads_per_cta=256, registers_per_thread=16, shared_bytes=0)
+    found = estimate_caches(replace(streaming(64), memory=shared), two, resident)
+    assert found.l2_far == pytest.approx(16 / (63 * 32))
+
+
+def test_atomics_are_done_where_their_address_belongs(toy: Machine) -> None:
+    # Half of them 100 cycles further: turnaround 100 + 250.
+    latencies = {**toy.latencies, "l2_far": 300}
+    two = replace(toy, l2_partitions=2, latencies=latencies)
+    atomic = launch(1, 32, Block((Instruction("lsu", "atomic", (0,), (1,)),)))
+    assert estimate(atomic, toy).bounds["latency"] == pytest.approx(0.3)
+    assert estimate(atomic, two).bounds["latency"] == pytest.approx(0.35)
+
+
+def test_l1_takes_the_slower_of_banks_and_tags(toy: Machine) -> None:
+    # 4 CTAs of 8 warps, 100 loads each, on 2 SMs: 1600 loads per SM. Coalesced: a pass of 128 bytes each, one cycle.
+    def bound(passes: float, tags: float) -> float:
+        loads = 4 * 8 * 100
+        memory = MemoryTraffic(
+            load_requests=loads, load_sectors=loads * 4, read_footprint=1024, cta_read_sectors=4 * 32,
+            load_wavefronts=loads * passes, load_tag_wavefronts=loads * tags,
+        )  # fmt: skip
+        return estimate(launch(4, 256, Loop((Block((LOAD,)),), 100), memory=memory), toy).bounds["l1"]
+
+    assert bound(1, 1) == pytest.approx(1.6)
+    assert bound(32, 8) == pytest.approx(32 * 1.6)
+    assert bound(1, 8) == pytest.approx(8 * 1.6)
 
 
 def test_a_warm_cache_holds_what_the_launch_before_left(toy: Machine) -> None:

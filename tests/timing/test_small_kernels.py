@@ -19,10 +19,10 @@ def rows(series: str, where: str) -> list[Small]:
 @pytest.mark.parametrize(
     ("series", "small", "middle", "large"),
     [
-        ("a100_80_graph", 0.15, 0.13, 0.035),
-        ("a40_graph", 0.12, 0.11, 0.025),
-        ("h200_graph", 0.12, 0.08, 0.03),
-        ("l40_graph", 0.15, 0.16, 0.05),
+        ("a100_80_graph", 0.08, 0.12, 0.035),
+        ("a40_graph", 0.06, 0.09, 0.025),
+        ("h200_graph", 0.05, 0.07, 0.03),
+        ("l40_graph", 0.09, 0.15, 0.05),
     ],
 )
 def test_mean_error_by_size(series: str, small: float, middle: float, large: float) -> None:

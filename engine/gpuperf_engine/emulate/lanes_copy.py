@@ -76,7 +76,7 @@ class CopyStep:
             part.region.bytes[part.offsets[:, None] + np.arange(self.bytes)] = data[part.lanes]
         if warp.counters.sites is not None:
             self._count(
-                warp.counters.sites[self.site], lanes, sources[lanes[sizes[lanes] > 0]], targets[lanes]
+                warp.counters.sites[self.site], lanes, lanes[sizes[lanes] > 0], sources, targets[lanes]
             )
 
     def _sizes(self, warp: LanesWarp) -> Lanes:
@@ -88,13 +88,14 @@ class CopyStep:
             sizes = np.where(every_lane(self.read_ignore(warp)), 0, sizes)
         return sizes
 
-    def _count(self, row: list[int], lanes: Lanes, sources: Lanes, targets: Lanes) -> None:
+    def _count(self, row: list[int], lanes: Lanes, filled: Lanes, sources: Lanes, targets: Lanes) -> None:
         found, ideal = wavefronts(targets, lanes, self.bytes)
         counted = {
             "requests": 1,
             "lanes": int(lanes.size),
-            "sectors": sectors(sources),
-            "lines": sectors(sources, LINE_BYTES),
+            "sectors": sectors(sources[filled]),
+            "lines": sectors(sources[filled], LINE_BYTES),
+            "global_wavefronts": wavefronts(sources[filled], filled, self.bytes)[0],
             "wavefronts": found,
             "ideal": ideal,
         }

@@ -60,7 +60,7 @@ Lanes = npt.NDArray[Any]
 _U64 = scalar_type("u64")
 (
     _REQUESTS, _LANES, _SECTORS, _WAVEFRONTS, _IDEAL, _SHARED_LANES, _LOCAL_LANES, _LINES, _LOCAL_SECTORS,
-    _TURNS, _SHARED_TURNS, _ELSEWHERE, _SHARED_REQUESTS, _LOCAL_REQUESTS,
+    _TURNS, _SHARED_TURNS, _ELSEWHERE, _SHARED_REQUESTS, _LOCAL_REQUESTS, _GLOBAL_WAVEFRONTS,
 ) = range(len(SITE_COLUMNS))  # fmt: skip
 
 
@@ -408,7 +408,7 @@ class MemoryStep:
         elif self.space == "local":
             row[_LOCAL_SECTORS] += local_sectors(addresses, lanes, self.bytes)
         elif self.space == "global":
-            self._count_global(row, addresses)
+            self._count_global(row, lanes, addresses)
         elif self.space == "generic":
             in_shared, in_local = _in_window(addresses, SHARED_WINDOW), _in_window(addresses, LOCAL_WINDOW)
             if in_shared.any():
@@ -420,15 +420,17 @@ class MemoryStep:
                 row[_LOCAL_REQUESTS] += 1
                 places = addresses[in_local] - np.uint64(LOCAL_WINDOW)
                 row[_LOCAL_SECTORS] += local_sectors(places, lanes[in_local], self.bytes)
-            others = addresses[~(in_shared | in_local)]
-            if others.size:
-                self._count_global(row, others)
+            others = ~(in_shared | in_local)
+            if others.any():
+                self._count_global(row, lanes[others], addresses[others])
             else:
                 row[_ELSEWHERE] += 1
 
-    def _count_global(self, row: list[int], addresses: Lanes) -> None:
+    def _count_global(self, row: list[int], lanes: Lanes, addresses: Lanes) -> None:
         row[_SECTORS] += sectors(addresses)
         row[_LINES] += sectors(addresses, LINE_BYTES)
+        if self.kind == "load":
+            row[_GLOBAL_WAVEFRONTS] += wavefronts(addresses, lanes, self.bytes)[0]
         if self.kind in ("atomic", "reduction"):
             row[_TURNS] += turns(addresses)
 

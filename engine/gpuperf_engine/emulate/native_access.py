@@ -133,8 +133,16 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
     for counter, bits in ((Counter.SECTORS, 5), (Counter.LINES, 7)):
         pieces = [to.op(f"lshr i64 {place}, {bits}") for place in reached]
         to.bump(record, counter, to.op(f"add i64 {to.op(f'sub i64 {pieces[1]}, {pieces[0]}')}, 1"))
+    if not stores:
+        # words side by side: one pass for every 128 bytes' worth of lanes
+        phases = [to.op(f"lshr i64 {place}, {7 - max(shift, 2)}") for place in (first, last)]
+        to.bump(
+            record,
+            Counter.GLOBAL_WAVEFRONTS,
+            to.op(f"add i64 {to.op(f'sub i64 {phases[1]}, {phases[0]}')}, 1"),
+        )
     to.do("br label %done", "holes:")
-    _count(to, "holes", "row", "done")
+    _count(to, form, stores, "holes", "row", "done")
     to.do("done:")
     finish(to, form, stores, found)
     to.do("scattered:")
@@ -171,7 +179,7 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
         places = to.pointers(to.op(f"inttoptr i64 {map_} to ptr"), "%a", "i64", form)
         to.scatter(f"splat ({form.kind} {ones_of(form)})", places, "%lanes", form)
         to.do("br label %counted", "counted:", f"br i1 {quiet}, label %out1, label %direct", "direct:")
-        _count(to, "direct", "any", "out1")
+        _count(to, form, stores, "direct", "any", "out1")
         to.do("out1:")
         finish(to, form, stores, gathered)
     else:
@@ -183,10 +191,10 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
     to.do(f"br i1 {quiet}, label %out2, label %sum", "sum:")
     generic = to.op(f"icmp eq i64 {space}, 3")
     to.do(f"br i1 {generic}, label %windows, label %sectors", "windows:")
-    items = (to.number("%ctx"), "%site", "%mask64", to.number("%area"))
-    to.op(f"call i64 @count_windows({given((*items, size, int(not stores)))})")
+    items = (to.number("%ctx"), "%site", "%mask64", to.number("%area"), size, int(not stores))
+    to.op(f"call i64 @count_windows({given(items)})")
     to.do("br label %out2", "sectors:")
-    items = (to.number("%ctx"), "%site", "%mask64", to.number("%area"))
+    items = (to.number("%ctx"), "%site", "%mask64", to.number("%area"), size, int(not stores))
     to.op(f"call i64 @count_sectors({given(items)})")
     to.do("br label %out2", "out2:")
     finish(to, form, stores, slowly)
@@ -244,13 +252,14 @@ def _unseen(to: Text, form: Form, seen: str) -> str:
     return to.op(f"icmp ne i{count} {to.op(f'bitcast <{count} x i1> {bad} to i{count}')}, 0")
 
 
-def _count(to: Text, before: str, label: str, then: str) -> None:
-    """Sectors and lines of an access of one allocation, whatever its lanes; those of the last access of the site are
-    remembered with the distances of its lanes. From the label ``before`` to ``then``."""
+def _count(to: Text, form: Form, stores: bool, before: str, label: str, then: str) -> None:
+    """Sectors, lines and, of a load, passes of an access of one allocation, whatever its lanes; those of the last access of the site
+    are remembered with the distances of its lanes. From the label ``before`` to ``then``."""
+    units = [(0, 5), (256, 7)] if stores else [(0, 5), (256, 7), (576, max(form.shift, 2))]
     shape = to.place(to.field("%ctx", Context.SHAPES, "ptr"), to.op(f"mul i64 %site, {SHAPE_BYTES}"))
     differs = []
     distances = []
-    for place, bits in ((0, 5), (256, 7)):
+    for place, bits in units:
         pieces = to.op(f"lshr {V64} %a, splat (i64 {bits})")
         first = to.splat(to.op(f"extractelement {V64} {pieces}, i32 0"), "i64")
         cell = to.place(shape, place)
@@ -258,13 +267,17 @@ def _count(to: Text, before: str, label: str, then: str) -> None:
         differs.append(
             to.bits(to.op(f"icmp ne {V64} {distances[-1][0]}, {to.op(f'load {V64}, ptr {cell}, align 64')}"))
         )
-    other = to.op(f"and i32 %mask, {to.op(f'or i32 {differs[0]}, {differs[1]}')}")
+    differing = differs[0]
+    for more in differs[1:]:
+        differing = to.op(f"or i32 {differing}, {more}")
+    other = to.op(f"and i32 %mask, {differing}")
     alike = to.op(f"icmp eq i64 %mask64, {to.field(shape, 512)}")
     alike = to.op(f"and i1 {alike}, {to.op(f'icmp eq i32 {other}, 0')}")
     known = to.field(shape, 520)
     to.do(f"br i1 {alike}, label %{label}known, label %{label}new")
     to.do(f"{label}new:", f"store {V64} %a, ptr %area, align 64")
-    counted = to.op(f"call i64 @sectors_of(i64 {to.number('%area')}, i64 %mask64)")
+    items = (to.number("%ctx"), "%mask64", to.number("%area"), form.size, int(not stores))
+    counted = to.op(f"call i64 @measure_global({given(items)})")
     to.do(
         f"store i64 {counted}, ptr {to.place(shape, 520)}",
         f"store i64 %mask64, ptr {to.place(shape, 512)}",
@@ -276,5 +289,7 @@ def _count(to: Text, before: str, label: str, then: str) -> None:
     result = to.op(f"phi i64 [ {known}, %{before} ], [ {counted}, %{label}new ]")
     record = to.place(to.field("%ctx", Context.SITES, "ptr"), to.op(f"mul i64 %site, {SITE_BYTES}"))
     to.bump(record, Counter.SECTORS, to.op(f"and i64 {result}, 63"))
-    to.bump(record, Counter.LINES, to.op(f"lshr i64 {result}, 6"))
+    to.bump(record, Counter.LINES, to.op(f"and i64 {to.op(f'lshr i64 {result}, 6')}, 63"))
+    if not stores:
+        to.bump(record, Counter.GLOBAL_WAVEFRONTS, to.op(f"lshr i64 {result}, 12"))
     to.do(f"br label %{then}")

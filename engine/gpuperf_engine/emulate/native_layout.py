@@ -44,13 +44,14 @@ BARRIERS = 16
 #: the cache of one memory site: base address, bytes, whether stores must be noted in the shadow, unused
 CACHE_BYTES = 32
 #: as ``observe.SITE_COLUMNS``, in columns and bytes
-SITE_COUNTERS = 14
+SITE_COUNTERS = 15
 SITE_BYTES = 8 * SITE_COUNTERS
 #: whether a site read memory that nobody had written
 UNSEEN_BYTES = 8
 #: shape of the last access of a site. Shared: distances of the lanes (32 × i32), mask (i64), result (i64), kind (i64). Global:
-#: distances in sectors and in lines (32 × i64 each), mask, result, and 1 while the record is one of shared memory (generic accesses)
-SHAPE_BYTES = 576
+#: distances in sectors and in lines (32 × i64 each), mask, result, 1 while the record is one of shared memory (generic accesses), and
+#: of loads distances in words (32 × i64)
+SHAPE_BYTES = 832
 #: as reconvergence identity: the exit of function f is ``EXIT_CODE + f``
 EXIT_CODE = 1 << 30
 #: as place to continue: in block b behind the ``.sync`` instruction that begins it is ``SYNC_CODE + b``
@@ -159,6 +160,7 @@ class Counter:
     ELSEWHERE = 88
     SHARED_REQUESTS = 96
     LOCAL_REQUESTS = 104
+    GLOBAL_WAVEFRONTS = 112
 
 
 class Cta:

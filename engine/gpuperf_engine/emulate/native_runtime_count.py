@@ -29,12 +29,22 @@ def bump(context: int, site: int, counter: int, amount: int) -> int:
     return amount
 
 
-def count_sectors(context: int, site: int, mask: int, addresses: int) -> int:
-    """Add the distinct 32-byte sectors and 128-byte lines of the active lanes to a site's counters; gives sectors + 64 · lines."""
-    both = sectors_of(addresses, mask)
-    bump(context, site, Counter.SECTORS, both & 63)
-    bump(context, site, Counter.LINES, both >> 6)
-    return both
+def count_sectors(context: int, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
+    """Add the distinct 32-byte sectors and 128-byte lines of the active lanes, and of loads the passes through the banks of L1, to a
+    site's counters, and give ``measure_global``."""
+    found = measure_global(context, mask, addresses, size, loads)
+    bump(context, site, Counter.SECTORS, found & 63)
+    bump(context, site, Counter.LINES, found >> 6 & 63)
+    bump(context, site, Counter.GLOBAL_WAVEFRONTS, found >> 12)
+    return found
+
+
+def measure_global(context: int, mask: int, addresses: int, size: int, loads: int) -> int:
+    """What ``count_sectors`` adds: sectors + 64 · lines + 4096 · passes of a load."""
+    found = sectors_of(addresses, mask)
+    if loads:
+        found += (wavefronts_of(context, mask, addresses, size, 0) & 63) << 12
+    return found
 
 
 def count_local(context: int, site: int, mask: int, addresses: int, size: int) -> int:
@@ -58,7 +68,7 @@ def count_lanes(context: int, site: int, mask: int, addresses: int, size: int, s
         return count_local(context, site, mask, addresses, size)
     if space == 3:
         return count_windows(context, site, mask, addresses, size, loads)
-    return count_sectors(context, site, mask, addresses)
+    return count_sectors(context, site, mask, addresses, size, loads)
 
 
 def in_window(context: int, mask: int, addresses: int, window: int) -> int:
@@ -109,7 +119,7 @@ def count_windows(context: int, site: int, mask: int, addresses: int, size: int,
         count_local(context, site, in_local, addresses, size)
     plain = mask & ~(in_shared | in_local)
     if plain:
-        count_sectors(context, site, plain, addresses)
+        count_sectors(context, site, plain, addresses, size, loads)
     elif mask:
         bump(context, site, Counter.ELSEWHERE, 1)
     return 0
@@ -124,10 +134,18 @@ def paired(mask: int, addresses: int, distance: int) -> int:
 
 
 def count_wavefronts(context: int, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
-    """Add the wavefronts of a shared access and their ideal number to a site's counters; gives wavefronts + 64 · ideal.
+    """Add the wavefronts of a shared access and their ideal number to a site's counters; gives wavefronts + 64 · ideal."""
+    found = wavefronts_of(context, mask, addresses, size, loads)
+    bump(context, site, Counter.WAVEFRONTS, found & 63)
+    bump(context, site, Counter.IDEAL, found >> 6)
+    return found
 
-    Words of 8 and 16 bytes take a phase per half and quarter warp; two phases of a load are merged as ``observe`` tells. A phase
-    takes the most different words that one bank has.
+
+def wavefronts_of(context: int, mask: int, addresses: int, size: int, merges: int) -> int:
+    """Wavefronts of an access and their ideal number, as wavefronts + 64 · ideal.
+
+    Words of 8 and 16 bytes take a phase per half and quarter warp; two phases are merged as ``observe`` tells if ``merges``. A
+    phase takes the most different words that one bank has.
     """
     seen = load64(context + Context.SCRATCH)
     banks = seen + 256
@@ -155,13 +173,11 @@ def count_wavefronts(context: int, site: int, mask: int, addresses: int, size: i
         if both & ~phase:
             needed += most_alike(banks, different & both & ~phase)
             ideal += 1
-            if loads and phase and (paired(both, addresses, 1) or paired(both, addresses, 2)):
+            if merges and phase and (paired(both, addresses, 1) or paired(both, addresses, 2)):
                 numbers(seen, addresses, down, -1, 5)
                 merged = most_alike(banks, first_of(seen, both))
                 if merged < needed:
                     needed = merged
                     ideal -= 1
         total += needed
-    bump(context, site, Counter.WAVEFRONTS, total)
-    bump(context, site, Counter.IDEAL, ideal)
     return total + 64 * ideal

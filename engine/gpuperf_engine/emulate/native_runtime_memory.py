@@ -272,6 +272,20 @@ def watched(context: int, cta: int, site: int, host: int, size: int, how: int) -
     return place + host - start
 
 
+def phases_of(mask: int, size: int, together: int) -> int:
+    """How often some of the lanes are active whose accesses of ``size`` bytes are ``together`` bytes."""
+    lanes = 32
+    if size * 32 > together:
+        lanes = together // size
+    phases = 0
+    start = 0
+    while start < 32:
+        if mask & (((1 << lanes) - 1) << start):
+            phases += 1
+        start += lanes
+    return phases
+
+
 def reach_one(
     context: int, cta: int, state: int, site: int, mask: int, address: int, size: int, how: int
 ) -> int:
@@ -294,16 +308,10 @@ def reach_one(
         if how == 0:
             bump(context, site, Counter.SECTORS, 1)
             bump(context, site, Counter.LINES, 1)
+            bump(context, site, Counter.GLOBAL_WAVEFRONTS, phases_of(mask, size, 128))
         else:
-            lanes = 32
-            if size > 8:
-                lanes = 256 // size
-            phases = 0
-            start = 0
-            while start < 32:
-                if mask & (((1 << lanes) - 1) << start):
-                    phases += 1
-                start += lanes
+            # two phases of lanes that have one address are merged
+            phases = phases_of(mask, size, 256)
             bump(context, site, Counter.WAVEFRONTS, phases)
             bump(context, site, Counter.IDEAL, phases)
     return host

@@ -30,10 +30,11 @@ __all__ = [
 #: columns of ``Observation.sites``. ``requests`` and ``lanes`` count all spaces, ``sectors`` and ``lines`` are those of global
 #: memory, ``wavefronts`` and ``ideal`` those of shared memory; ``turns`` and ``shared_turns`` are of atomics. ``shared_lanes``,
 #: ``local_lanes`` and the requests of both are filled for generic sites only, where they tell what went to which window;
-#: ``elsewhere`` are their requests of which no lane went to global memory.
+#: ``elsewhere`` are their requests of which no lane went to global memory. ``global_wavefronts`` are passes of global
+#: loads through the banks of L1.
 SITE_COLUMNS = (
     "requests", "lanes", "sectors", "wavefronts", "ideal", "shared_lanes", "local_lanes", "lines", "local_sectors",
-    "turns", "shared_turns", "elsewhere", "shared_requests", "local_requests",
+    "turns", "shared_turns", "elsewhere", "shared_requests", "local_requests", "global_wavefronts",
 )  # fmt: skip
 
 
@@ -150,6 +151,9 @@ def wavefronts(
     4-byte word, to any number of lanes. Accesses of 8 bytes go by half warps, of 16 bytes by quarter warps, one phase each. Two
     neighbouring phases of a load are merged if in both all active lanes i and i xor 1 (or all i and i xor 2) have the same
     address, and if that needs fewer wavefronts.
+
+    Loads from global memory take as many passes through the banks of L1, and there nothing is merged (``loads`` false): so do
+    Nsight Compute's ``l1tex__data_pipe_lsu_wavefronts`` in the strided loads of tests/timing/data/l1_strides.csv.
     """
     width = max(WORD_BYTES, size)
     words = addresses // width

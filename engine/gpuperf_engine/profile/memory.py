@@ -55,6 +55,7 @@ def _record(program: Program, site: Site, row: list[int]) -> SiteProfile:
         global_requests=seen["global_requests"],
         shared_requests=seen["shared_requests"],
         local_requests=seen["local_requests"],
+        global_wavefronts=seen["global_wavefronts"],
     )
 
 
@@ -77,6 +78,7 @@ def memory_totals(sites: tuple[SiteProfile, ...]) -> Memory:
             total[f"global_{kind}_lines"] += site.cache_lines
             total[f"global_{kind}_bytes"] += site.global_bytes
             total["global_atomic_turns"] += site.turns
+            total["global_load_wavefronts"] += site.global_wavefronts
         if site.shared_requests:
             copied = site.space == "global"
             way = ("store" if kind == "load" else "load") if copied else kind

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import ceil
 
 from ..emulate.observe import SITE_COLUMNS
 from ..emulate.program import BasicBlock, Program
@@ -19,10 +20,12 @@ from ..flow.operands import reads, writes
 from ..profile.build import LaunchRecord
 from ..ptx import syntax
 from ..results import Resources
+from .caches import SECTOR
 from .expansion import expansion_of
 from .footprint import footprint
 from .inputs import Block, Instruction, Loop, MemoryTraffic, Path, TimingInput
 from .machine import Machine
+from .roofs import WAVEFRONT
 from .schedule import schedule
 from .schema import UNITS
 
@@ -77,7 +80,7 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
         shared_bytes=resources.shared_bytes,
         warp_instructions=builder.counts(),
         path=path,
-        memory=_traffic(record, builder.sites),
+        memory=_traffic(record, builder.sites, machine),
         barriers=barriers / warps,
         resources=resources.source,
         latencies=builder.latencies,
@@ -90,8 +93,11 @@ class _Site:
 
     space: str
     requests: int
+    global_requests: int
     sectors: int
+    lines: int
     wavefronts: int
+    global_wavefronts: int
     local_sectors: int
 
 
@@ -106,22 +112,48 @@ def _sites(record: LaunchRecord) -> list[_Site]:
                 space = "shared"
             elif 2 * counters["local_lanes"] > counters["lanes"]:
                 space = "local"
-        names = ("requests", "sectors", "wavefronts", "local_sectors")
+        counters["global_requests"] = counters["requests"] - counters["elsewhere"]
+        names = (
+            "requests",
+            "global_requests",
+            "sectors",
+            "lines",
+            "wavefronts",
+            "global_wavefronts",
+            "local_sectors",
+        )
         found.append(_Site(space, *(counters[name] for name in names)))
     return found
 
 
-def _traffic(record: LaunchRecord, sites: list[_Site]) -> MemoryTraffic:
+def tag_wavefronts(requests: int, lines: int, rate: float) -> float:
+    """Passes in which L1 looks up ``lines`` lines of so many requests, ``rate`` of them at a time, each request by itself.
+
+    What is known of the single requests is their mean: each is taken to have the whole number of lines below or above it.
+    """
+    if not requests:
+        return 0.0
+    least, rest = divmod(lines, requests)
+    return (requests - rest) * ceil(least / rate) + rest * ceil((least + 1) / rate)
+
+
+def _traffic(record: LaunchRecord, sites: list[_Site], machine: Machine) -> MemoryTraffic:
     requests = dict.fromkeys(("load", "store", "atomic", "reduction"), 0)
     sectors = dict(requests)
     read: dict[int, int] = {}
     written: dict[int, int] = {}
     local = 0
+    data = tags = 0.0
     for site, seen in zip(record.program.sites, sites, strict=True):
         local += seen.local_sectors
         if seen.sectors:
-            requests[site.kind] += seen.requests
+            requests[site.kind] += seen.global_requests
             sectors[site.kind] += seen.sectors
+            if seen.global_wavefronts:
+                data += seen.global_wavefronts
+                tags += tag_wavefronts(seen.global_requests, seen.lines, machine.l1_tag_rate)
+            elif site.kind == "load":  # a bulk copy, which no lanes make
+                data += seen.sectors * SECTOR / WAVEFRONT
             (read if site.kind == "load" else written)[site.index] = seen.sectors
     return MemoryTraffic(
         load_requests=requests["load"],
@@ -134,6 +166,8 @@ def _traffic(record: LaunchRecord, sites: list[_Site]) -> MemoryTraffic:
         shared_wavefronts=sum(seen.wavefronts for seen in sites),
         local_sectors=local,
         atomic_sectors=sectors["atomic"] + sectors["reduction"],
+        load_wavefronts=data,
+        load_tag_wavefronts=tags,
     )
 
 

@@ -12,6 +12,8 @@ Assumptions, all stated so that a prediction can be judged:
   reuse in L1 is counted at all;
 - L2: of the reads that miss L1 and are not the first of their sector, that share hits which the L2 can hold of the footprint of
   the CTAs running at once (the whole footprint divided evenly over the grid);
+- each partition of L2 holds its part of memory, and a copy of what its SMs have read from another: the first read of a sector in
+  a partition goes to another one with the probability that the sector belongs there;
 - stores write through to L2; atomics are done there.
 
 PYTEST_DONT_REWRITE
@@ -36,10 +38,12 @@ gpu-small-kernels)."""
 
 @dataclass(frozen=True, slots=True)
 class CacheEstimate:
-    """Hit rates of loads (0 to 1) and bytes moved between the levels over the whole launch."""
+    """Hit rates of loads (0 to 1) and bytes moved between the levels over the whole launch. ``l2_far``: the share of the hits in
+    L2 that are served by another partition than the SM's."""
 
     l1_hit: float
     l2_hit: float
+    l2_far: float
     l2_read_bytes: float
     l2_write_bytes: float
     dram_read_bytes: float
@@ -77,10 +81,16 @@ def estimate_caches(
     left = _left(machine.l2_partitions * first + memory.write_footprint, machine) if warm else 0.0
     from_dram -= first * left
 
+    others = machine.l2_partitions - 1
+    foreign = others / machine.l2_partitions
+    # of the sectors that come from DRAM the way is counted in its latency
+    far = max(0.0, min(first * others, missed * foreign) - from_dram * foreign)
+
     written = (memory.store_sectors + memory.atomic_sectors) * SECTOR
     return CacheEstimate(
         l1_hit=1.0 - missed / read if read else 0.0,
         l2_hit=1.0 - from_dram / missed if missed else 0.0,
+        l2_far=min(1.0, far / (missed - from_dram)) if missed > from_dram else 0.0,
         l2_read_bytes=missed,
         l2_write_bytes=written,
         dram_read_bytes=from_dram,

@@ -66,6 +66,7 @@ class Machine:
     shared_allocation_unit: int
     l1_bytes: int
     l1_bandwidth: float
+    l1_tag_rate: float
     l2_bytes: int
     l2_partitions: int
     l2_bandwidth: float
@@ -87,6 +88,11 @@ class Machine:
         major, minor = self.compute_capability
         suffixes = [""] + (["a"] if major >= 9 else []) + (["f"] if major >= 10 else [])
         return tuple(f"sm_{major}{minor}{suffix}" for suffix in suffixes)
+
+    def l2_latency(self, far: float) -> float:
+        """Cycles of a load from L2 if a share ``far`` of the loads goes to another partition than the SM's."""
+        near = self.latencies["l2"]
+        return near + far * (self.latencies.get("l2_far", near) - near)
 
     def dram_bytes_per_cycle(self, gigabytes_per_second: float) -> float:
         """A rate in GB/s (10⁹ bytes) as bytes per SM clock cycle."""

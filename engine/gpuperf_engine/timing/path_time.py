@@ -13,7 +13,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .inputs import Block, Instruction, Loop, Path
 from .occupancy import WARP_SIZE
@@ -27,22 +27,25 @@ _FOLLOWED_TRIPS = 8
 @dataclass(frozen=True, slots=True)
 class PathTime:
     """Cycles of the path, the ``global`` latencies that lie one after the other on its critical part, how many global loads
-    it executes in all, and how many instructions it holds statically."""
+    it executes in all, how many instructions it holds statically, and by unit the cycles from the first time that it is taken
+    to where it is free again after the last."""
 
     cycles: float
     global_latencies: float
     global_loads: float
     instructions: int
+    spans: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
 # A moment is (cycles, global latencies on the chain that leads to it): tuples compare by cycles first.
 _Moment = tuple[float, float]
 
 # What limits the next instruction: the moment at which each register is ready (int), the pipe of each unit is free (str), the
-# issue port is free (_PORT), and the last result of all so far is there (_END).
+# issue port is free (_PORT), and the last result of all so far is there (_END). With _FIRST before its name, when a unit was first
+# taken.
 _Front = dict["int | str", _Moment]
 
-_PORT, _END = ".port", ".end"
+_PORT, _END, _FIRST = ".port", ".end", "first "
 _ZERO: _Moment = (0.0, 0.0)
 
 
@@ -71,7 +74,8 @@ def path_time(
     front: _Front = {_PORT: _ZERO, _END: _ZERO}
     _follow(path, front, rules)
     end = max(front[_END], front[_PORT])
-    return PathTime(end[0], end[1], _loads(path), _static(path))
+    spans = {unit: front[unit][0] - front[_FIRST + unit][0] for unit in lanes if unit in front}
+    return PathTime(end[0], end[1], _loads(path), _static(path), spans)
 
 
 def _static(path: Path) -> int:
@@ -125,6 +129,8 @@ def _issue(instructions: tuple[Instruction, ...], front: _Front, rules: _Rules) 
                 port = (cycles + max(busy, issue_cycles), waits)
             else:
                 port = (cycles + issue_cycles, waits)
+                if unit not in front:
+                    front[_FIRST + unit] = start
                 front[unit] = (cycles + busy, waits)
         done = start
         if latency != "none":
@@ -143,7 +149,7 @@ def _mix(part: Block | Loop, weight: float, front: _Front, rules: _Rules) -> Non
     start = front[_PORT]
     for key, after in taken.items():
         before = front.get(key, start)
-        if after is not before:
+        if after is not before or key not in front:
             front[key] = (
                 before[0] + weight * (after[0] - before[0]),
                 before[1] + weight * (after[1] - before[1]),

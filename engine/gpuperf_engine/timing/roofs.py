@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .caches import SECTOR, CacheEstimate
-from .inputs import TimingInput
+from .inputs import MemoryTraffic, TimingInput
 from .machine import Machine
 from .occupancy import WARP_SIZE
 from .schema import UNITS
 
-__all__ = ["WAVEFRONT", "Roof", "dispatch_roof", "dram_rate", "roofs"]
+__all__ = ["WAVEFRONT", "Roof", "dispatch_roof", "dram_rate", "load_passes", "roofs"]
 
 _SM_WIDE = frozenset({"lsu", "tex"})
 """Units that the sub-partitions of an SM share: one warp alone can use all of their lanes."""
 
 WAVEFRONT = 128
-"""Bytes of one wavefront of shared memory: 32 banks of 4 bytes."""
+"""Bytes of one wavefront of shared memory or L1: 32 banks of 4 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,8 @@ def roofs(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[R
     ctas, memory = given.ctas, given.memory
     counts = {unit: count for unit, count in given.warp_instructions.items() if count and unit != "none"}
     shared = memory.shared_wavefronts * WAVEFRONT
-    through_l1 = (
-        memory.load_sectors + memory.store_sectors + memory.local_sectors + memory.atomic_sectors
-    ) * SECTOR
+    through_l1 = load_passes(memory) * WAVEFRONT
+    through_l1 += (memory.store_sectors + memory.local_sectors + memory.atomic_sectors) * SECTOR
     found = [
         Roof("dram", chip_cycles=caches.dram_bytes / dram_rate(caches, machine) / ctas),
         Roof(
@@ -59,7 +58,10 @@ def roofs(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[R
             sm_cycles=caches.l2_bytes / machine.l2_sm_bandwidth / ctas,
             chip_cycles=caches.l2_bytes / machine.l2_bandwidth / ctas,
         ),
-        Roof("l1", sm_cycles=(through_l1 + shared) / machine.l1_bandwidth / ctas),
+        Roof(
+            "l1",
+            sm_cycles=max((through_l1 + shared) / machine.l1_bandwidth, memory.load_tag_wavefronts) / ctas,
+        ),
         Roof("shared", sm_cycles=shared / machine.l1_bandwidth / ctas),
     ]
     if "lsu" in counts:
@@ -74,6 +76,13 @@ def roofs(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[R
             if unit in counts or guests:
                 found.append(_pipe(unit, counts.get(unit, 0) + guests, machine, ctas))
     return [roof for roof in found if roof.sm_cycles or roof.chip_cycles]
+
+
+def load_passes(memory: MemoryTraffic) -> float:
+    """Passes of the global loads through the banks of L1."""
+    if memory.load_wavefronts is None:
+        return memory.load_sectors * SECTOR / WAVEFRONT
+    return memory.load_wavefronts
 
 
 def _pipe(unit: str, count: float, machine: Machine, ctas: int) -> Roof:

@@ -16,9 +16,10 @@ UNITS = ("fma", "alu", "imad", "fp64", "fp16", "xu", "lsu", "cbu", "adu", "unifo
 
 LATENCIES = (
     "fma", "alu", "imad", "fp64", "fp16", "xu", "cbu", "adu", "uniform", "tensor", "tex",
-    "shuffle", "shared", "l1", "l2", "dram",
+    "shuffle", "shared", "l1", "l2", "l2_far", "dram",
 )  # fmt: skip
-"""Names of latencies: of a result of a unit, of a warp shuffle, and of a load served at a level of memory."""
+"""Names of latencies: of a result of a unit, of a warp shuffle, and of a load served at a level of memory, ``l2_far`` in another
+partition of L2 than the SM's (where that is not given, it is as ``l2``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ QUANTITIES = (
     QuantityRule("shared", "allocation_unit", "shared_allocation_unit", "B"),
     QuantityRule("cache", "l1", "l1_bytes", "B"),
     QuantityRule("cache", "l1_bandwidth", "l1_bandwidth", "B/clk/SM", whole=False),
+    QuantityRule("cache", "l1_tag_rate", "l1_tag_rate", "lines/clk/SM", whole=False),
     QuantityRule("cache", "l2", "l2_bytes", "B"),
     QuantityRule("cache", "l2_partitions", "l2_partitions", "partitions"),
     QuantityRule("cache", "l2_bandwidth", "l2_bandwidth", "B/clk", whole=False),

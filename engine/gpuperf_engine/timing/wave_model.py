@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..results import Estimate
-from .caches import SECTOR, CacheEstimate
+from .caches import CacheEstimate
 from .inputs import TimingInput
 from .kleimenov_popova import fix_point, loaded_latency
 from .machine import Machine
 from .occupancy import Occupancy
 from .path_time import PathTime, path_time
-from .roofs import WAVEFRONT, Roof, dispatch_roof, dram_rate, roofs
+from .roofs import WAVEFRONT, Roof, dispatch_roof, dram_rate, load_passes, roofs
 
 __all__ = ["MODELS", "WaveModel", "knee"]
 
@@ -71,7 +71,7 @@ class WaveModel:
         bounds = dict.fromkeys(["latency", *(roof.name for roof in found)], 0.0)
         decided = dict.fromkeys(bounds, 0.0)
         cycles = self.dispatch_cycles()
-        for count, ctas in waves:
+        for number, (count, ctas) in enumerate(waves):
             parts = {roof.name: roof.cycles(ctas, machine, given) for roof in found}
             if self.model != "roofline":
                 parts["latency"] = latency
@@ -80,7 +80,15 @@ class WaveModel:
             # The first of equals in the order of the table decides, so that ties do not depend on anything else.
             slowest = max(parts, key=lambda name: parts[name])
             decided[slowest] += count * parts[slowest]
-            cycles += count * self.wave_cycles(parts, ctas, found, base)
+            if self.model == "kleimenov-popova-as-printed":
+                cycles += count * self.printed_cycles(parts, ctas, base)
+            elif self.model == "roofline":
+                cycles += count * max(parts.values())
+            else:
+                ends = number == len(waves) - 1
+                cycles += (count - ends) * self.wave_cycles(parts, alone)
+                if ends:
+                    cycles += self.wave_cycles(parts, alone, ramp=(ctas - 1) / machine.cta_rate)
         launch_us = machine.launch_overhead_us
         exec_us = machine.microseconds(cycles)
         limiter = max(decided, key=lambda name: decided[name])
@@ -135,12 +143,12 @@ class WaveModel:
         beyond_l2 = min(beyond_l1, at_once * (1.0 - caches.l1_hit) * (1.0 - caches.l2_hit))
         mean = (
             (1.0 - beyond_l1) * latencies["l1"]
-            + (beyond_l1 - beyond_l2) * latencies["l2"]
+            + (beyond_l1 - beyond_l2) * self.machine.l2_latency(caches.l2_far)
             + beyond_l2 * latencies["dram"]
         )
         if memory.load_requests:
-            passes = memory.load_sectors / memory.load_requests * SECTOR / self.machine.l1_bandwidth
-            mean += max(0.0, passes - 1.0)
+            data = load_passes(memory) * WAVEFRONT / self.machine.l1_bandwidth
+            mean += max(0.0, max(data, memory.load_tag_wavefronts) / memory.load_requests - 1.0)
         return mean
 
     def path(self, global_latency: float) -> PathTime:
@@ -155,7 +163,8 @@ class WaveModel:
         latencies: dict[str, float] = {**machine.latencies, **self.given.latencies}
         latencies["global"] = global_latency
         latencies["local"] = latencies["constant"] = latencies["l1"]
-        latencies["atomic"] = latencies["l2"]
+        # atomics are done in the partition that the address belongs to
+        latencies["atomic"] = machine.l2_latency(1.0 - 1.0 / machine.l2_partitions)
         memory = self.given.memory
         if memory.shared_requests:
             passes = memory.shared_wavefronts / memory.shared_requests * WAVEFRONT / machine.l1_bandwidth
@@ -183,14 +192,33 @@ class WaveModel:
         lanes = self.machine.lanes.get("adu", 32.0) * self.machine.sub_partitions
         return self.given.barriers * self.given.warps_per_cta * 32 / lanes
 
-    def wave_cycles(self, parts: Mapping[str, float], ctas: int, found: list[Roof], base: float) -> float:
-        if self.model == "kleimenov-popova-as-printed":
-            return self.printed_cycles(parts, ctas, base)
-        longest = max(parts.values())
-        if self.model == MODELS[0]:
-            memory = max(parts.get("l2", 0.0), parts.get("dram", 0.0))
-            longest = max(longest, knee(parts["latency"], memory))
+    def wave_cycles(self, parts: Mapping[str, float], alone: PathTime, *, ramp: float | None = None) -> float:
+        """The corrected model's time of a wave: until the next has taken its place, or of the last one to its end.
+
+        ``ramp``, for the last wave only, is when its last CTA starts: all others have been started before it, so its latency comes
+        on top. And nothing is in the pipe of a unit before the first warps come to it, nor after the last have left it: what
+        their way is longer than their stay at the unit comes on top of the time that it is busy, unless other CTAs are there
+        meanwhile.
+        """
+        latency = parts["latency"]
+        memory = max(parts.get("l2", 0.0), parts.get("dram", 0.0))
+        longest = max(*parts.values(), knee(latency + (ramp or 0.0), memory))
+        if ramp is not None or self.resident.ctas_per_sm == 1:
+            for name, stay in self.stays(alone).items():
+                longest = max(longest, latency + parts.get(name, 0.0) - stay)
         return longest
+
+    def stays(self, alone: PathTime) -> Mapping[str, float]:
+        """How long a warp alone stays at each resource of its SM: from its first instruction there, or that of a unit that shares
+        the pipe, to the last; at least the longest of these units' stays. Barriers are taken to lie in between."""
+        barriers = self.barriers()
+        stays = {unit: span + barriers for unit, span in alone.spans.items()}
+        for guest, pipe in self.machine.shared_pipes.items():
+            if guest in stays:
+                stays[pipe] = max(stays.get(pipe, 0.0), stays[guest])
+        if "lsu" in stays:
+            stays["l1"] = stays["lsu"]
+        return stays
 
     def printed_cycles(self, parts: Mapping[str, float], ctas: int, base: float) -> float:
         """The wave through the fix-points as printed: L2, then DRAM, each from the latency that the one before left."""

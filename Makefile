@@ -32,6 +32,7 @@ docs: $(READY)
 hardware: $(READY)
 	$(BIN)/python tests/hardware/collect.py build/hardware
 	$(BIN)/python -m tests.hardware.compare build/hardware --report build/hardware/report || test $$? -eq 3
+	test ! -f build/hardware/counters/counters.csv || $(BIN)/python -m tests.hardware.counters build/hardware/counters --report build/hardware/report
 	$(BIN)/python -m benchmarks.measurements build/hardware $(if $(MACHINE),--machine $(MACHINE))
 
 clean:

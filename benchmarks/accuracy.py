@@ -91,6 +91,7 @@ def directions(pairs: Iterable[tuple[Point, Point]]) -> tuple[int, int]:
 def predicted(case: Any, machine: str, caches: str) -> float:
     """What the engine says of a timed case."""
     import gpuperf_engine as ge
+    from tests.hardware.expected import argument
 
     program = case.program()
     device = ge.Device(observe={"memory", "footprint"})
@@ -98,7 +99,7 @@ def predicted(case: Any, machine: str, caches: str) -> float:
     module = ge.parse(case.text, path=str(case.ptx))
     total = 0.0
     for launch in program.launches:
-        arguments = [arrays.get(id(value), value) for value in launch.args]
+        arguments = [argument(value, arrays) for value in launch.args]
         profile = device.launch(
             module[launch.entry], launch.grid, launch.block, arguments, shared_bytes=launch.shared_bytes
         )
@@ -259,11 +260,23 @@ Spearman is the rank correlation of predicted and measured times. [timing.md](ti
 OWN = """Predictions for the kernels of `tests/hardware/timed.py`, whose measured times lie in `benchmarks/hardware`
 ([how they are measured](hardware.md)). The judged half of the kernels, chosen by a hash of the name, has calibrated nothing."""
 
-NOTHING = """Nothing yet: `benchmarks/hardware` holds no measurement. The collector, the comparison with the emulator, the conversion
-and this page's statistics have been run on a stand-in for the driver and on made-up numbers only ([hardware.md](hardware.md)).
-Unmeasured are therefore, on every GPU: the error of predicted times on the judged half of the kernels, the direction for pairs that
-differ in one thing (stride, padding, vector width, barriers, spills, occupancy, unrolling, redundant loads, divergence, atomics,
-pipelining, double for float), all counters, and every result of the emulator beside a GPU's."""
+NOTHING = """Nothing yet: `benchmarks/hardware` holds no measurement. The collector, the comparison with the emulator, the conversion,
+the calibration and this page's statistics have been run on stand-ins for the driver and on made-up numbers only
+([hardware.md](hardware.md)). On every GPU, therefore, these are unmeasured:
+
+- *Results*: the emulator's of every instruction, of barriers, mbarriers, clusters, copies and matrix products, and of every
+  example, beside a GPU's, bit for bit; that the approximations of a GPU stay within the manual's bounds, and how its matrix units
+  add.
+- *Counters*: sectors, requests, wavefronts, bank conflicts and divergent branches beside a profiler's; machine instructions
+  executed per PTX instruction, by class (how many stand in the code, `python -m tests.hardware.static_sass` says without a GPU).
+- *Times*: the error of predicted times on the judged half of the kernels, mean, median and rank, at three sizes of each example,
+  with warm and with cold caches; the direction for pairs that differ in one thing (stride, padding, vector width, barriers,
+  spills, occupancy by shared memory, unrolling, redundant loads, divergence, atomics on one address, depth of a pipeline, double
+  for float).
+- *Machine numbers*: none was measured with these tools. Those that are marked `assumed` in [machines.md](machines.md) were
+  measured by nobody for that chip. No model uses, and nobody here has measured: what register banks cost, the wake-up at an
+  mbarrier, the issue and latency of bulk and tensor copies, the fence, commit and wait of `wgmma`, shared memory of other CTAs.
+- *The collector itself* on a real driver, its time of less than ten minutes on an H200, and the format of `ncu` beyond samples."""
 
 STREAMS = """Six streaming kernels (`init read scale triad stencil3pt stencil5pt`) on 2²⁸ doubles over all occupancies, published by
 RRZE-HPC/gpu-benches (`gpu-stream`, commits 1038c5d, fd7091f, 0a45416), predicted with cold caches. One row per GPU gives the CTA

@@ -62,7 +62,7 @@ def kernels() -> dict[str, str]:
 
 KERNELS = "tests/hardware/ptx"
 #: what is in that folder and not made here
-OTHER_KERNELS = {"pairs.ptx", "inputs.npy"}
+OTHER_KERNELS = {"pairs.ptx", "inputs.npy", "kernels.jsonl"}
 PAGES: dict[str, Callable[[], str]] = {
     "docs/instructions.md": instructions,
     "docs/machines.md": machines,

@@ -56,5 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
     kept = len(machine.quantities) - len(found.numbers)
     lines += ["", f"{path}: {len(found.numbers)} numbers measured, {kept} kept from {base.id}"]
     lines += [f"not measured: {name}: {reason}" for name, reason in found.missing.items()]
+    if found.observed:
+        lines += ["", "measured too, and used by no model:"]
+        lines += columns(
+            [(f"{item.value:g}", item.unit, item.path) for item in found.observed.values()], right=(0,)
+        )
     write("\n".join(lines) + "\n", None)
     return OK

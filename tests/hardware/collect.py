@@ -1,24 +1,29 @@
 """Runs PTX on a GPU and writes down what came out: results, times, clocks. Needs NumPy and the driver, nothing else.
 
-    python tests/hardware/collect.py OUT [--parts instructions examples times micro] [--budget 540] [--done DIR]
+    python tests/hardware/collect.py OUT [--parts instructions kernels examples micro times counters] [--budget 540] [--done DIR …]
 
 Every part writes ``OUT/<part>.jsonl``: first a line about the machine, then a line per case, flushed as it is measured, so that
 a run that is cut off loses nothing. Cases that have a line in ``OUT/<part>.jsonl`` or, with ``--done DIR``, in
 ``DIR/<part>.jsonl`` are passed over: a later run goes on where an earlier one stopped. What is compared with what is no matter
 of this file; ``compare.py`` does it, without a GPU.
 
-The work is done in a second process. Where that one ends without having finished (a kernel that does not end, a crash inside
-the driver), the first writes down which case it was (``error``) and starts it anew for the rest.
+The work is done in a second process, which the first watches. Where that one ends without having finished (a kernel that does
+not end, a context that an error has spoilt, a crash inside the driver, a call that does not return within ``CASE_LIMIT``), the
+first writes down which case it was (``error``) and starts it anew for the rest: nothing is run in a context that has seen an
+error which lasts. The first process ends at the latest ``GRACE`` seconds after the budget.
 
 - ``instructions``: the kernels of ``ptx/instructions``, some instructions each, on the words of ``ptx/inputs.npy``.
+- ``kernels``: the launches of ``ptx/kernels.jsonl``, recorded from the tests: barriers, mbarriers, clusters, copies in bulk and in
+  boxes, warp-group and narrow matrix products, with their own inputs; all that their buffers hold afterwards.
 - ``examples``: the catalogue of ``examples/cases.py``; small cases with their whole results, big ones with a digest.
+- ``micro``: the kernels of ``ptx/micro``, which read the SM's own clock.
 - ``times``: the cases of ``timed.py``, examples at three sizes and pairs that differ in one thing: CUDA events over graph
   replays (warm), and single launches after the L2 cache has been overwritten (cold).
-- ``micro``: the kernels of ``ptx/micro``, which read the SM's own clock.
+- ``counters``: the examples once more under Nsight Compute, where ``ncu`` is found: ``OUT/counters``.
 
 A driver that is older than a module's ``.version`` gets it with the newest version that it takes; the record says so
-(``lowered``). A case that kills its context is written down as what it is, and the next one gets a new context. Every record
-names the digest of the PTX that it was made from (``ptx``), so that nothing is compared with what another version wrote.
+(``lowered``). Every record names the digest of the PTX that it was made from (``ptx``), so that nothing is compared with what
+another version wrote.
 """
 
 from __future__ import annotations
@@ -31,12 +36,14 @@ import importlib
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -47,33 +54,31 @@ import numpy.typing as npt
 HERE = Path(__file__).resolve().parent
 PTX = HERE / "ptx"
 EXAMPLES = HERE.parents[1] / "examples"
-PARTS = ("instructions", "examples", "times", "micro")
+PARTS = ("instructions", "kernels", "examples", "micro", "times", "counters")
 #: PTX versions to try, newest first, when the driver refuses a module's own
 VERSIONS = (
-    "9.0",
-    "8.8",
-    "8.7",
-    "8.6",
-    "8.5",
-    "8.4",
-    "8.3",
-    "8.2",
-    "8.1",
-    "8.0",
-    "7.8",
-    "7.5",
-    "7.0",
-    "6.5",
-    "6.3",
-)
+    "9.3", "9.2", "9.1", "9.0", "8.8", "8.7", "8.6", "8.5", "8.4", "8.3", "8.2", "8.1", "8.0", "7.8", "7.5", "7.0", "6.5", "6.3",
+)  # fmt: skip
 UNSUPPORTED_PTX_VERSION = 222
 NOT_READY = 600
 #: what stands for a function that the driver does not have (cuda.h, "CUDA_ERROR_NOT_FOUND")
 NOT_FOUND = 500
 #: seconds after which a launch counts as one that does not end
-PATIENCE = 30.0
-#: exit code of the second process after such a launch, which only the end of its process stops
-HUNG = 75
+PATIENCE = 5.0
+#: seconds after which a case counts as one that hangs inside the driver
+CASE_LIMIT = 60.0
+#: seconds that a process may take from its start to its first case, and from one case to the next
+START_LIMIT = 90.0
+#: seconds after the budget at which a process that still works on a case is stopped
+GRACE = 20.0
+#: how often in a row a process may end without having begun a case
+STARTS = 3
+#: seconds of work before anything is timed, in which the clocks rise
+SETTLE = 0.3
+#: exit code of the second process where only another one can go on
+LOST = 75
+#: bytes of a part's file; results that would make it larger are left out
+FILE_BYTES = 15 << 20
 #: attributes of the device that a record of the machine names (cuda.h, "CUdevice_attribute")
 ATTRIBUTES = {
     "warp_size": 10, "clock_khz": 13, "sm_count": 16, "memory_clock_khz": 36, "memory_bus_bits": 37, "l2_bytes": 38,
@@ -82,12 +87,60 @@ ATTRIBUTES = {
 }  # fmt: skip
 #: attributes of a compiled kernel (cuda.h, "CUfunction_attribute")
 KERNEL_ATTRIBUTES = {"shared_bytes": 1, "local_bytes": 3, "registers": 4, "binary_version": 6}
+#: what data of micro kernels hold, so that no operation takes a way round zeros and infinities: a little more than one in single and
+#: in double precision, small numbers in half precision
+ORDINARY = 0x3FF000003F802000
 #: measurements of one case
 REPLAYS = 15
 #: microseconds that a replayed graph lasts at least, up to 64 runs
 GRAPH_US = 400.0
 #: results of an example up to this size are kept whole
 WHOLE_BYTES = 1 << 16
+
+#: counters that should equal the emulator's: its name of a figure → metrics of Nsight Compute whose sum it is (documentation of
+#: Nsight Compute, "nvprof Metric Comparison")
+SAME_COUNTERS = {
+    "global load requests": ("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",),
+    "global load sectors": ("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",),
+    "global store requests": ("l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",),
+    "global store sectors": ("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",),
+    "shared load wavefronts": ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",),
+    "shared store wavefronts": ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",),
+    "shared conflicts": (
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    ),
+}
+#: counters of machine instructions, of which PTX has another number
+OTHER_COUNTERS = {
+    "warp instructions": ("smsp__inst_executed.sum",),
+    "thread instructions": ("smsp__thread_inst_executed.sum",),
+    "thread instructions, guard true": ("smsp__thread_inst_executed_pred_on.sum",),
+    "branches": ("smsp__sass_branch_targets.sum",),
+    "divergent branches": ("smsp__sass_branch_targets_threads_divergent.sum",),
+    **{
+        f"class {ours}": (f"smsp__sass_thread_inst_executed_op_{theirs}_pred_on.sum",)
+        for ours, theirs in (
+            ("inst_integer", "integer"), ("inst_fp_16", "fp16"), ("inst_fp_32", "fp32"), ("inst_fp_64", "fp64"),
+            ("inst_bit_convert", "conversion"), ("inst_control", "control"), ("inst_compute_ld_st", "memory"),
+            ("inst_inter_thread_communication", "inter_thread_communication"), ("inst_misc", "misc"),
+        )
+    },
+}  # fmt: skip
+METRICS = tuple(
+    name for group in (SAME_COUNTERS, OTHER_COUNTERS) for names in group.values() for name in names
+)
+#: where ``ncu`` is installed when it is not in the search path
+NCU_PLACES = (
+    "/opt/nvidia/nsight-compute/*/ncu",
+    "/usr/local/cuda*/bin/ncu",
+    "/usr/local/cuda*/nsight-compute*/ncu",
+)
+
+#: numbers of ``tensormap.replace`` (PTX manual) → ``CUtensorMapDataType`` (cuda.h)
+TENSOR_TYPES = {**{number: number for number in range(8)}, 8: 10, 9: 8, 10: 9, 11: 11, 12: 12}
+#: atomicity of the 128-byte swizzle, numbered as ``tensormap.replace`` does → ``CUtensorMapSwizzle``
+TENSOR_ATOMS = {0: 3, 1: 4, 2: 5, 3: 6}
 
 Array = npt.NDArray[Any]
 Cases = Iterator[tuple[str, Callable[[], dict[str, Any]]]]
@@ -101,8 +154,23 @@ class CudaError(Exception):
         self.number = number
 
 
-class Hung(Exception):
-    """A launch that did not end in ``PATIENCE`` seconds, or a device that cannot be used again: only a new process can go on."""
+class Lost(Exception):
+    """A launch that did not end in ``PATIENCE`` seconds, or a context that an error has spoilt: only a new process can go on."""
+
+
+class LaunchAttribute(ctypes.Structure):
+    """``CUlaunchAttribute`` of cuda.h."""
+
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_uint * 16))
+
+
+class LaunchConfig(ctypes.Structure):
+    """``CUlaunchConfig`` of cuda.h."""
+
+    _fields_ = (
+        ("shape", ctypes.c_uint * 7), ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(LaunchAttribute)),
+        ("count", ctypes.c_uint),
+    )  # fmt: skip
 
 
 class Driver:
@@ -110,18 +178,14 @@ class Driver:
 
     def __init__(self, library: Any, device: int = 0) -> None:
         self.library = library
-        #: whether a launch does not end: freeing anything would wait for it
-        self.hung = False
+        #: whether the context is of no more use: freeing anything would wait for ever, or fail
+        self.lost = False
         self._call("cuInit", ctypes.c_uint(0))
         self.device = ctypes.c_int()
         self._call("cuDeviceGet", ctypes.byref(self.device), ctypes.c_int(device))
-        self._open()
-
-    def _open(self) -> None:
-        context = ctypes.c_void_p()
+        context, stream = ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
         self._call("cuCtxSetCurrent", context)
-        stream = ctypes.c_void_p()
         self._call("cuStreamCreate", ctypes.byref(stream), ctypes.c_uint(1))
         self.stream = stream
         self.events = []
@@ -130,17 +194,13 @@ class Driver:
             self._call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
             self.events.append(event)
 
-    def recover(self) -> None:
-        """Where an error has spoilt the context, throw it away and begin a new one. Raises ``Hung`` if that cannot be done."""
+    def check(self) -> None:
+        """Raises ``Lost`` where an error has spoilt the context; most errors of launches do, those of modules do not."""
         try:
-            self._call("cuStreamSynchronize", self.stream)
-            return
-        except CudaError:
-            self.library.cuDevicePrimaryCtxReset_v2(self.device)
-        try:
-            self._open()
+            self.wait()
         except CudaError as error:
-            raise Hung(f"the device cannot be used again in this process: {error}") from None
+            self.lost = True
+            raise Lost(f"the context is spoilt: {error}") from None
 
     def _call(self, name: str, *arguments: Any) -> None:
         try:
@@ -205,7 +265,7 @@ class Driver:
 
     def unload(self, module: ctypes.c_void_p) -> None:
         """Release a module. What it says after a fault is of no interest: the context goes as a whole."""
-        if not self.hung:
+        if not self.lost:
             self.library.cuModuleUnload(module)
 
     def function(self, module: ctypes.c_void_p, name: str) -> ctypes.c_void_p:
@@ -239,23 +299,58 @@ class Driver:
 
     def free(self, address: int) -> None:
         """Give device memory back; as ``unload``."""
-        if not self.hung:
+        if not self.lost:
             self.library.cuMemFree_v2(ctypes.c_uint64(address))
 
     def put(self, address: int, data: Array) -> None:
-        """Host to device."""
+        """Host to device, in order with the launches: the stream does not wait for the copies of others."""
         if data.nbytes:
             data = np.ascontiguousarray(data)
-            self._call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), ctypes.c_void_p(data.ctypes.data),
-                       ctypes.c_size_t(data.nbytes))  # fmt: skip
+            self._call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), ctypes.c_void_p(data.ctypes.data),
+                       ctypes.c_size_t(data.nbytes), self.stream)  # fmt: skip
+            self.wait()
 
     def get(self, address: int, like: Array) -> Array:
-        """Device to host: an array of that shape and dtype."""
+        """Device to host, after all launches: an array of that shape and dtype."""
+        self.wait()
         data = np.empty_like(like, order="C")
         if data.nbytes:
-            self._call("cuMemcpyDtoH_v2", ctypes.c_void_p(data.ctypes.data), ctypes.c_uint64(address),
-                       ctypes.c_size_t(data.nbytes))  # fmt: skip
+            self._call("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(data.ctypes.data), ctypes.c_uint64(address),
+                       ctypes.c_size_t(data.nbytes), self.stream)  # fmt: skip
+            self.wait()
         return data
+
+    def tensor_map(self, address: int, layout: dict[str, Any]) -> bytes:
+        """The 128 bytes of a tensor map; ``layout``: the fields of ``gpuperf_engine.emulate.tensor_maps.Layout``, whose axes,
+        innermost first, are all five there."""
+        room = ctypes.create_string_buffer(256)
+        held = ctypes.c_void_p(-(-ctypes.addressof(room) // 128) * 128)
+        rank = layout["rank"]
+        im2col = bool(layout["mode"])
+
+        def words(kind: Any, values: Sequence[int]) -> Any:
+            return (kind * max(1, len(values)))(*values)
+
+        shape = words(ctypes.c_uint64, layout["shape"][:rank])
+        strides = words(ctypes.c_uint64, layout["strides"][: rank - 1])
+        steps = words(ctypes.c_uint32, layout["steps"][:rank])
+        swizzle = TENSOR_ATOMS[layout["atom"]] if layout["swizzle"] == 3 else layout["swizzle"]
+        first = [
+            held,
+            ctypes.c_int(TENSOR_TYPES[layout["type"]]),
+            ctypes.c_uint(rank),
+            ctypes.c_void_p(address),
+            shape,
+            strides,
+        ]
+        last = [steps, ctypes.c_int(0), ctypes.c_int(swizzle), ctypes.c_int(0), ctypes.c_int(layout["fill"])]
+        if im2col:
+            low, high = (words(ctypes.c_int, layout["corners"][i : i + rank - 2]) for i in (0, 3))
+            sizes = [ctypes.c_uint(layout["channels"]), ctypes.c_uint(layout["pixels"])]
+            self._call("cuTensorMapEncodeIm2col", *first, low, high, *sizes, *last)
+        else:
+            self._call("cuTensorMapEncodeTiled", *first, words(ctypes.c_uint32, layout["box"][:rank]), *last)
+        return ctypes.string_at(held.value or 0, 128)
 
     def fill(self, address: int, size: int, byte: int = 0) -> None:
         """Set bytes, in order with the launches."""
@@ -269,16 +364,30 @@ class Driver:
             )
 
     def launch(
-        self, function: ctypes.c_void_p, grid: Any, block: Any, shared: int, values: Sequence[bytes]
+        self,
+        function: ctypes.c_void_p,
+        grid: Any,
+        block: Any,
+        shared: int,
+        values: Sequence[bytes],
+        cluster: Sequence[int] | None = None,
     ) -> None:
-        """Launch; ``values`` are the arguments' bytes."""
+        """Launch; ``values`` are the arguments' bytes, ``cluster`` is for kernels that do not name the shape themselves."""
         holders = [ctypes.create_string_buffer(value, len(value)) for value in values]
         pointers = (ctypes.c_void_p * max(1, len(holders)))(*(ctypes.addressof(item) for item in holders))
-        shape = [ctypes.c_uint(size) for size in (*three(grid), *three(block), shared)]
-        self._call("cuLaunchKernel", function, *shape, self.stream, pointers, None)
+        sizes = (*three(grid), *three(block), shared)
+        if cluster is None:
+            shape = [ctypes.c_uint(size) for size in sizes]
+            self._call("cuLaunchKernel", function, *shape, self.stream, pointers, None)
+            return
+        attribute = LaunchAttribute(id=4)  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        attribute.value[:3] = three(cluster)
+        config = LaunchConfig(stream=self.stream, attributes=ctypes.pointer(attribute), count=1)
+        config.shape[:] = sizes
+        self._call("cuLaunchKernelEx", ctypes.byref(config), function, pointers, None)
 
     def wait(self) -> None:
-        """Until all is done; raises ``Hung`` where that takes too long."""
+        """Until all is done; raises ``Lost`` where that takes too long."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -287,8 +396,8 @@ class Driver:
                 if error.number != NOT_READY:
                     raise
             if time.monotonic() > end:
-                self.hung = True
-                raise Hung(f"a launch did not end in {PATIENCE:g} s")
+                self.lost = True
+                raise Lost(f"a launch did not end in {PATIENCE:g} s")
             time.sleep(2e-4)
 
     def timed(self, work: Callable[[], None]) -> float:
@@ -314,7 +423,7 @@ class Driver:
         try:
             yield lambda: self._call("cuGraphLaunch", made, self.stream)
         finally:
-            if not self.hung:
+            if not self.lost:
                 self.library.cuGraphExecDestroy(made)
                 self.library.cuGraphDestroy(graph)
 
@@ -324,16 +433,18 @@ class Clocks:
 
     def __init__(self, library: Any | None, device: int = 0) -> None:
         self.library, self.handle = library, ctypes.c_void_p()
-        if library is not None and (
-            library.nvmlInit_v2()
-            or library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(device), ctypes.byref(self.handle))
+        if self._call("nvmlInit_v2") or self._call(
+            "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(device), ctypes.byref(self.handle)
         ):
             self.library = None
 
+    def _call(self, name: str, *arguments: Any) -> int:
+        """A call's error number; a function that is not there has failed."""
+        function = getattr(self.library, name, None)
+        return 1 if function is None else int(function(*arguments))
+
     def read(self) -> dict[str, int]:
         """``sm_mhz``, ``memory_mhz``, ``celsius``, ``milliwatts``; what cannot be read is left out."""
-        if self.library is None:
-            return {}
         found = {}
         for key, call, *which in (
             ("sm_mhz", "nvmlDeviceGetClockInfo", 1),
@@ -343,14 +454,14 @@ class Clocks:
         ):
             value = ctypes.c_uint()
             extra = [ctypes.c_uint(int(item)) for item in which]
-            if not getattr(self.library, str(call))(self.handle, *extra, ctypes.byref(value)):
+            if not self._call(str(call), self.handle, *extra, ctypes.byref(value)):
                 found[str(key)] = value.value
         return found
 
     def driver(self) -> str:
         """The driver's version, such as 580.95; empty if NVML is not there."""
         text = ctypes.create_string_buffer(96)
-        if self.library is None or self.library.nvmlSystemGetDriverVersion(text, ctypes.c_uint(96)):
+        if self._call("nvmlSystemGetDriverVersion", text, ctypes.c_uint(96)):
             return ""
         return text.value.decode()
 
@@ -391,40 +502,53 @@ def digest(data: Array) -> str:
 class Journal:
     """The lines of one part."""
 
-    def __init__(self, part: str, out: Path, done: Path | None, about: dict[str, Any]) -> None:
+    def __init__(self, part: str, options: argparse.Namespace, about: dict[str, Any]) -> None:
         self.known: set[str] = set()
-        for folder in (done, out):
-            path = folder / f"{part}.jsonl" if folder else None
-            if path is not None and path.is_file():
-                for line in path.read_text(encoding="utf-8").splitlines():
+        text = ""
+        path = options.out / f"{part}.jsonl"
+        for earlier in (*(folder / path.name for folder in options.done), path):
+            if earlier.is_file():
+                text = earlier.read_text(encoding="utf-8")
+                for line in text.splitlines():
                     try:
-                        self.known.add(json.loads(line).get("case", ""))
+                        found = json.loads(line)
                     except ValueError:
                         continue  # the line that a cut-off run left
-        out.mkdir(parents=True, exist_ok=True)
-        self.file: TextIO = (out / f"{part}.jsonl").open("a", encoding="utf-8")
+                    if not (options.retry and "error" in found):
+                        self.known.add(found.get("case", ""))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.file: TextIO = path.open("a", encoding="utf-8")
+        if self.file.tell() and not text.endswith("\n"):  # a run that was cut off has left half a line
+            self.file.write("\n")
         self.write({"part": part, **about})
 
     def write(self, record: dict[str, Any]) -> None:
-        """One line, on the disk before the next case begins."""
-        self.file.write(json.dumps(record, sort_keys=True) + "\n")
+        """One line, on the disk before the next case begins; results that the file has no room for are left out (``cut``)."""
+        line = json.dumps(record, sort_keys=True)
+        if self.file.tell() + len(line) > FILE_BYTES:
+            kept = {key: value for key, value in record.items() if key not in ("output", "outputs")}
+            line = json.dumps({**kept, "cut": len(line)}, sort_keys=True)
+        self.file.write(line + "\n")
         self.file.flush()
 
 
 class Collector:
     """Goes through the parts within a budget of seconds."""
 
-    def __init__(self, driver: Driver, clocks: Clocks, out: Path, done: Path | None, budget: float) -> None:
-        self.driver, self.clocks, self.out, self.done = driver, clocks, out, done
-        self.end = time.monotonic() + budget
+    def __init__(self, driver: Driver, clocks: Clocks, options: argparse.Namespace) -> None:
+        self.driver, self.clocks, self.out, self.options = driver, clocks, options.out, options
+        self.end = time.monotonic() + options.budget
+        self.settled = False
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self.about = {
             **driver.about(),
             "driver": clocks.driver(),
             "date": now,
             "numpy": np.__version__,
-            "commit": commit(),
+            "commit": options.commit or commit(),
         }
+        #: bytes that are written to have nothing of before in the L2 cache
+        self.flush = 2 * max(self.about.get("l2_bytes", 0), 1 << 20)
 
     @property
     def capability(self) -> tuple[int, int]:
@@ -433,9 +557,9 @@ class Collector:
 
     def part(self, name: str, cases: Cases) -> None:
         """Run the cases that have no line yet, until the time is up."""
-        journal = Journal(name, self.out, self.done, self.about)
-        count = 0
-        with closing(journal.file):
+        journal = Journal(name, self.options, self.about)
+        count, failed, began = 0, [], time.monotonic()
+        try:
             for case, work in cases:
                 if case in journal.known:
                     continue
@@ -445,24 +569,62 @@ class Collector:
                 running(self.out).write_text(json.dumps({"part": name, "case": case}), encoding="utf-8")
                 record, failure = self._case(case, work)
                 journal.write(record)
-                running(self.out).unlink()
+                running(self.out).unlink(missing_ok=True)
                 count += 1
-                if isinstance(failure, Hung):
+                if "error" in record:
+                    failed.append(f"{name}: {case}: {record['error']:.300}")
+                if isinstance(failure, Lost):
                     raise failure
                 if isinstance(failure, CudaError):
-                    self.driver.recover()
-        print(f"{name}: {count} cases", flush=True)
+                    self.driver.check()
+        finally:
+            journal.file.close()
+            for line in failed:
+                print(line.replace("\n", " "))
+            seconds = time.monotonic() - began
+            print(f"{name}: {count} cases, {len(failed)} of them failed, {seconds:.0f} s", flush=True)
 
     def _case(self, case: str, work: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], Exception | None]:
         """What a case gave. Whatever goes wrong is written down like a fault of the GPU: a case must not end the run."""
+        began = time.monotonic()
+        failure: Exception | None = None
         try:
-            return {"case": case, **work(), "clocks": self.clocks.read()}, None
-        except Hung as error:
-            return {"case": case, "error": str(error)}, error
-        except CudaError as error:
-            return {"case": case, "error": str(error)[:2000], "clocks": self.clocks.read()}, error
+            record = work()
+        except (Lost, CudaError) as error:
+            record, failure = {"error": str(error)[:2000]}, error
         except Exception as error:
-            return {"case": case, "error": f"{type(error).__name__}: {error}"[:2000]}, error
+            record, failure = {"error": f"{type(error).__name__}: {error}"[:2000]}, error
+        clocks = {} if isinstance(failure, Lost) else self.clocks.read()
+        return {
+            "case": case,
+            **record,
+            "clocks": clocks,
+            "seconds": round(time.monotonic() - began, 3),
+        }, failure
+
+    def settle(self) -> None:
+        """Let the clocks rise, once in a process, with multiplications on all SMs."""
+        if self.settled:
+            return
+        self.settled = True
+        try:
+            self._multiply()
+        except (CudaError, OSError, KeyError) as error:
+            print(f"the clocks may not have risen: {error}", file=sys.stderr)
+            self.driver.check()
+
+    def _multiply(self) -> None:
+        launch = json.loads((PTX / "micro.json").read_text(encoding="utf-8"))["rate_fma_rn_f32"]
+        text = (PTX / launch["ptx"]).read_text(encoding="utf-8")
+        end = time.monotonic() + SETTLE
+        out = np.zeros((self.about["sm_count"] * launch["threads"] // 32, 2), np.uint64)
+        with self._loaded(text) as (module, _), self._arrays(out, out) as (place, data):
+            function = self.driver.function(module, launch["entry"])
+            values = [_pointer(place), _pointer(data), bytes(8)]
+            while time.monotonic() < end:
+                for _ in range(20):
+                    self.driver.launch(function, self.about["sm_count"], launch["threads"], 0, values)
+                self.driver.wait()
 
     # -- instructions -----------------------------------------------------------------------------------------------------
 
@@ -485,6 +647,42 @@ class Collector:
             self.driver.launch(function, len(source) // 32, 32, 0, [_pointer(place) for place in places])
             self.driver.wait()
             return {**said, "output": pack(self.driver.get(places[1], target))}
+
+    # -- kernels ----------------------------------------------------------------------------------------------------------
+
+    def kernels(self) -> Cases:
+        """Every line of ``ptx/kernels.jsonl``: what its buffers hold after the launch."""
+        for line in (PTX / "kernels.jsonl").read_text(encoding="utf-8").splitlines():
+            kernel = json.loads(line)
+            if runs_on(written_target(kernel["ptx"]), self.capability):
+                yield kernel["name"], partial(self._kernel, kernel)
+
+    def _kernel(self, kernel: dict[str, Any]) -> dict[str, Any]:
+        """``buffers``: bytes, each packed; ``args``: bytes in hexadecimal, [buffer, offset] or {buffer, offset, layout} of a tensor
+        map. Only what a launch has changed is kept: by buffer."""
+        buffers = [unpack(text, np.uint8) for text in kernel["buffers"]]
+        with self._loaded(kernel["ptx"]) as (module, said), self._arrays(*buffers) as places:
+            function = self.driver.function(module, kernel["entry"])
+            self.driver.allow_shared(function, kernel["shared_bytes"])
+            values = []
+            for given in kernel["args"]:
+                if isinstance(given, str):
+                    values.append(bytes.fromhex(given))
+                elif isinstance(given, list):
+                    values.append(_pointer(places[given[0]] + given[1]))
+                else:
+                    address = places[given["buffer"]] + given["offset"]
+                    values.append(self.driver.tensor_map(address, given["layout"]))
+            shape = kernel["grid"], kernel["block"], kernel["shared_bytes"]
+            self.driver.launch(function, *shape, values, kernel["cluster"])
+            self.driver.wait()
+            found = [self.driver.get(place, buffer) for place, buffer in zip(places, buffers)]
+        changed = {
+            str(index): pack(after)
+            for index, (before, after) in enumerate(zip(buffers, found))
+            if not np.array_equal(before, after)
+        }
+        return {**said, "inputs": [digest(item) for item in buffers], "output": changed}
 
     # -- examples ---------------------------------------------------------------------------------------------------------
 
@@ -522,6 +720,7 @@ class Collector:
                 yield case.name, partial(self._time, case)
 
     def _time(self, case: Any) -> dict[str, Any]:
+        self.settle()
         program = case.program()
         with self._ready(case.text, program, case.max_registers) as ready:
             ready.run()
@@ -548,12 +747,11 @@ class Collector:
 
     def _cold(self, ready: Ready) -> list[float]:
         """Microseconds of single runs, each from the first contents of the buffers and with the L2 cache overwritten."""
-        size = 2 * max(self.about["l2_bytes"], 1 << 20)
         found = []
-        with self._bytes(size) as flush:
+        with self._bytes(self.flush) as flush:
             for turn in range(REPLAYS // 2):
                 ready.restore()
-                self.driver.fill(flush, size, turn)
+                self.driver.fill(flush, self.flush, turn)
                 found.append(round(self.driver.timed(ready.run), 4))
         return found
 
@@ -567,15 +765,18 @@ class Collector:
 
     def _micro(self, launch: dict[str, Any]) -> dict[str, Any]:
         """A micro kernel takes (out, data, size): out has a pair of words per warp, cycles and nanoseconds; data is a ring of
-        addresses with the stride given, or zeros; size is ``argument`` or else the bytes of data."""
+        addresses with the stride given, or ordinary numbers (zeros beyond 1 MiB), behind a tensor map where there is a ``box``;
+        size is ``argument`` or else the
+        bytes of data. Kept are of the last launch the words of some warps, of each launch the cycles of the slowest warp."""
+        self.settle()
         ctas = launch["ctas"] or self.about["sm_count"] * launch["ctas_per_sm"]
-        warps = ctas * launch["threads"] // 32
+        warps = -(-ctas * launch["threads"] // 32)
         size, stride = launch["bytes"], launch["stride"]
         if launch["l2_share"]:
             size = int(self.about["l2_bytes"] * launch["l2_share"]) >> 16 << 16
         shared = self.about["shared_per_block_optin"] if launch["shared"] < 0 else launch["shared"]
         number = launch["argument"] if launch["argument"] >= 0 else size
-        flushed = 2 * self.about["l2_bytes"] if launch["cold"] else 0
+        flushed = self.flush if launch["cold"] else 0
         out = np.zeros((warps, 2), np.uint64)
         text = (PTX / launch["ptx"]).read_text(encoding="utf-8")
         with (
@@ -586,33 +787,34 @@ class Collector:
         ):
             if stride:
                 self.driver.put(data, chain(data, size, stride))
+            elif size <= 1 << 20:
+                self.driver.put(data, np.full(size // 8, ORDINARY, np.uint64))
+            if launch["box"]:
+                made = self.driver.tensor_map(data + BOX_AT, box_layout(launch["box"], size - BOX_AT))
+                self.driver.put(data, np.frombuffer(made, np.uint8))
             function = self.driver.function(module, launch["entry"])
             self.driver.allow_shared(function, shared)
             values = [_pointer(place), _pointer(data), number.to_bytes(8, "little")]
             go = partial(self.driver.launch, function, ctas, launch["threads"], shared, values)
             go()
-            times = []
+            times, slowest = [], []
             for turn in range(REPLAYS):
                 self.driver.fill(flush, flushed, turn)
                 times.append(round(self.driver.timed(go), 4))
+                found = self.driver.get(place, out)
+                slowest.append(int(found[:, 0].max()))
             done = {
                 "ctas": ctas,
                 "bytes": size,
                 "threads": launch["threads"],
                 "operations": launch["operations"],
             }
-            record = {**said, **done, "us": times}
-            found = self.driver.get(place, out)
+            record = {**said, **done, "us": times, "slowest": slowest, "longest": int(np.median(slowest))}
             if launch["graph"]:
                 record["graph_us"] = self._replayed(go, launch["graph"])
             record["kernel"] = self.driver.kernel(function, launch["threads"], shared)
-        kept = found[:: max(1, len(found) // 64)]
-        return {
-            **record,
-            "cycles": kept[:, 0].tolist(),
-            "ns": kept[:, 1].tolist(),
-            "longest": int(found[:, 0].max()),
-        }
+        kept = found[:: -(-len(found) // 160)]
+        return {**record, "cycles": kept[:, 0].tolist(), "ns": kept[:, 1].tolist()}
 
     def _replayed(self, work: Callable[[], None], count: int) -> list[float]:
         """Microseconds per launch, over replays of a graph of ``count`` launches."""
@@ -678,10 +880,19 @@ class Ready:
         self.launches = []
         for launch in program.launches:
             driver.allow_shared(functions[launch.entry], launch.shared_bytes)
-            values = [_argument(value, where) for value in launch.args]
+            values = [self._argument(value, where) for value in launch.args]
             self.launches.append(
                 (functions[launch.entry], launch.grid, launch.block, launch.shared_bytes, values)
             )
+
+    def _argument(self, value: Any, where: dict[int, int]) -> bytes:
+        if value is None:
+            return bytes(8)
+        if isinstance(value, np.ndarray):
+            return _pointer(where[id(value)])
+        if hasattr(value, "layout"):  # a tensor map, see timed.py
+            return self.driver.tensor_map(where[id(value.array)], value.layout)
+        return bytes(value.tobytes())
 
     def run(self) -> None:
         """Issue all launches, in order."""
@@ -709,14 +920,6 @@ class Ready:
 
 def _pointer(address: int) -> bytes:
     return address.to_bytes(8, "little")
-
-
-def _argument(value: Any, where: dict[int, int]) -> bytes:
-    if value is None:
-        return bytes(8)
-    if isinstance(value, np.ndarray):
-        return _pointer(where[id(value)])
-    return bytes(value.tobytes())
 
 
 def written_version(text: str) -> str:
@@ -747,6 +950,19 @@ def chain(address: int, size: int, stride: int) -> npt.NDArray[np.uint64]:
     places = np.arange(0, size - size % stride, stride, dtype=np.uint64)
     data[places // np.uint64(8)] = np.roll(places, -1) + np.uint64(address)
     return data
+
+
+#: where the words of a tensor lie behind its map
+BOX_AT = 1024
+
+
+def box_layout(box: Sequence[int], size: int) -> dict[str, Any]:
+    """A tensor map, as ``Driver.tensor_map`` takes it, of ``size`` bytes as rows of 256 words, copied in boxes of (rows, words)."""
+    rows, words = box
+    return {
+        "rank": 2, "type": 2, "swizzle": 0, "atom": 0, "fill": 0, "mode": 0, "box": [words, rows, 1, 1, 1], "steps": [1] * 5,
+        "strides": [1024, 0, 0, 0], "shape": [256, size // 1024, 1, 1, 1],
+    }  # fmt: skip
 
 
 def commit() -> str:
@@ -800,36 +1016,59 @@ def main(arguments: Sequence[str] | None = None, found: tuple[Any, Any | None] |
         "--budget", type=float, default=540.0, metavar="SECONDS", help="begin no case after that time"
     )
     parser.add_argument(
-        "--done", type=Path, metavar="DIR", help="results of earlier runs, which are not measured again"
+        "--done",
+        type=Path,
+        nargs="+",
+        default=(),
+        metavar="DIR",
+        help="results of earlier runs, which are not measured again",
     )
+    parser.add_argument("--retry", action="store_true", help="measure cases that failed once more")
+    parser.add_argument("--commit", default="", help="of this repository, where git cannot say")
     parser.add_argument("--device", type=int, default=0, help="number of the GPU")
     parser.add_argument("--alone", action="store_true", help="do the work in this process")
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(given)
     if found is None and not options.alone:
-        return supervise(given, options.out, options.budget)
+        return supervise(given, options)
+    # without it the driver may load a kernel in the midst of what is timed or captured
+    os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
     try:
         cuda, nvml = found or libraries()
         driver = Driver(cuda, options.device)
     except (OSError, CudaError) as error:
         print(f"no GPU to measure: {error}", file=sys.stderr)
         return 2
-    collector = Collector(driver, Clocks(nvml, options.device), options.out, options.done, options.budget)
+    clocks = Clocks(nvml, options.device)
+    collector = Collector(driver, clocks, options)
+    code = 0
     try:
         for part in options.parts:
-            collector.part(part, getattr(collector, part)())
-    except Hung as error:
+            if part != "counters":
+                try:
+                    collector.part(part, getattr(collector, part)())
+                except Lost:
+                    raise
+                except Exception as error:  # of its list of cases: the other parts have theirs
+                    print(f"{part}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+                    code = 1
+    except Lost as error:
         print(error, file=sys.stderr, flush=True)
         if found is not None:
-            return HUNG
-        os._exit(HUNG)  # an ordinary end would wait for the launch
-    return 0
+            return LOST
+        sys.stdout.flush()
+        os._exit(LOST)  # an ordinary end would wait for the launch
+    return code
 
 
-def supervise(arguments: list[str], out: Path, budget: float) -> int:
-    """Have a second process do the work, and start it anew where a case has ended it."""
-    end = time.monotonic() + budget
-    while True:
+def supervise(arguments: list[str], options: argparse.Namespace) -> int:
+    """Have a second process do the work, and start it anew where a case has ended it, or would never end."""
+    end = time.monotonic() + options.budget
+    note = running(options.out)
+    note.unlink(missing_ok=True)  # of a run that was cut off: that case is run again
+    code, starts = 0, 0
+    working = set(options.parts) != {"counters"}
+    while working:
         left = max(0.0, end - time.monotonic())
         again = [
             sys.executable,
@@ -839,16 +1078,132 @@ def supervise(arguments: list[str], out: Path, budget: float) -> int:
             "--budget",
             f"{left:.1f}",
         ]
-        code = subprocess.run(again, check=False).returncode
-        note = running(out)
-        if code in (0, 2) or (code != HUNG and not note.is_file()):
-            return code
-        if note.is_file():
-            found = json.loads(note.read_text(encoding="utf-8"))
-            note.unlink()
-            record = {"case": found["case"], "error": f"the process ended with code {code} in this case"}
-            with (out / f"{found['part']}.jsonl").open("a", encoding="utf-8") as file:
-                file.write("\n" + json.dumps(record, sort_keys=True) + "\n")
+        code, why = watched(again, note, end + GRACE)
+        starts = 0 if code == LOST or note.is_file() else starts + 1
+        record_end(note, options.out, why)
+        working = code not in (0, 1) and time.monotonic() < end and starts < STARTS
+        if code == 2:
+            time.sleep(1.0)  # a driver that cleans up after a fault may refuse the next process for a moment
+    if "counters" in options.parts and code in (0, 1):
+        count(options, end)
+    return code if code in (0, 1, 2) else 1
+
+
+def watched(command: Sequence[str], note: Path, end: float) -> tuple[int, str]:
+    """Run a process as long as it gets on: its exit code, and why it ended. What it leaves in ``note`` is the case that ended it;
+    a case that is merely cut off because the time is up leaves nothing."""
+    child = subprocess.Popen(command)
+    seen, since = "", time.monotonic()
+    while True:
+        try:
+            code = child.wait(0.05)
+            return code, f"the process ended with code {code} in this case"
+        except subprocess.TimeoutExpired:
+            now = time.monotonic()
+        try:
+            found = note.read_text(encoding="utf-8")
+        except OSError:
+            found = ""
+        if found != seen:
+            seen, since = found, now
+        limit = CASE_LIMIT if found else START_LIMIT
+        if now < since + limit and now < end:
+            continue
+        stop(child)
+        if now >= end:
+            note.unlink(missing_ok=True)
+            print("out of time in the midst of a case; run again to go on", file=sys.stderr)
+        return -signal.SIGKILL, f"it did not end in {limit:g} s"
+
+
+def stop(child: subprocess.Popen[Any]) -> None:
+    """End a process; one that the driver holds is left behind after a while."""
+    child.kill()
+    try:
+        child.wait(10.0)
+    except subprocess.TimeoutExpired:
+        print(f"process {child.pid} does not end", file=sys.stderr)
+
+
+def record_end(note: Path, out: Path, why: str) -> None:
+    """The line of a case that ended its process, if there is one."""
+    if not note.is_file():
+        return
+    try:
+        found = json.loads(note.read_text(encoding="utf-8"))
+        line = json.dumps({"case": found["case"], "error": why}, sort_keys=True)
+        with (out / f"{found['part']}.jsonl").open("a", encoding="utf-8") as file:
+            file.write("\n" + line + "\n")  # the process may have left half a line
+        print(f"{found['part']}: {found['case']}: {why}")
+    except (ValueError, KeyError):
+        pass  # it ended while it wrote the note: the case is run again
+    note.unlink(missing_ok=True)
+
+
+def ncu() -> str | None:
+    """The command of Nsight Compute."""
+    places = [path for pattern in NCU_PLACES for path in sorted(Path("/").glob(pattern[1:]))]
+    return shutil.which("ncu") or next((str(path) for path in reversed(places)), None)
+
+
+def count(options: argparse.Namespace, end: float) -> None:
+    """The examples under Nsight Compute, into ``OUT/counters``: the counters in ``counters.csv``, the order of the launches in
+    ``examples.jsonl``. If it gives nothing, once more without the counters for which it has to change machine code."""
+    folder = options.out / "counters"
+    command = ncu()
+    if command is None or (folder / "counters.csv").is_file():
+        print(
+            "counters: " + ("there already" if command else "ncu, the command of Nsight Compute, is not here")
+        )
+        return
+    for metrics in (METRICS, [name for name in METRICS if "_sass_" not in name]):
+        left = end - time.monotonic()
+        if left < 2 * GRACE:
+            print("counters: out of time; run again to go on", file=sys.stderr)
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        table = folder / "counters.csv"
+        collector = [
+            sys.executable,
+            str(Path(__file__).resolve()),
+            str(folder),
+            "--alone",
+            "--parts",
+            "examples",
+        ]
+        collector += [
+            "--budget",
+            f"{left - GRACE:.0f}",
+            "--device",
+            str(options.device),
+            "--commit",
+            options.commit,
+        ]
+        profiler = [
+            command,
+            "--csv",
+            "--log-file",
+            str(table),
+            "--print-units",
+            "base",
+            "--clock-control",
+            "none",
+        ]
+        child = subprocess.Popen(
+            [*profiler, "--metrics", ",".join(metrics), *collector], start_new_session=True
+        )
+        try:
+            code = child.wait(left + GRACE)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            code = child.wait()
+        running(folder).unlink(missing_ok=True)
+        if table.is_file() and '"Metric Value"' in table.read_text(encoding="utf-8", errors="replace"):
+            print(f"counters: ncu ended with code {code}, {table.stat().st_size:,} bytes")
+            return
+        said = table.read_text(encoding="utf-8", errors="replace")[-500:] if table.is_file() else ""
+        print(f"counters: ncu ended with code {code} and gave none: {said}", file=sys.stderr)
 
 
 if __name__ == "__main__":

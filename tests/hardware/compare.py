@@ -1,6 +1,6 @@
 """Holds what a GPU computed against the emulator, word by word.
 
-    python -m tests.hardware.compare DIR [--parts instructions examples times] [--report OUT] [--live]
+    python -m tests.hardware.compare DIR [--parts instructions kernels examples times] [--report OUT] [--live]
 
 ``DIR`` is what ``collect.py`` wrote; with ``--live`` it is collected there first, on the GPU of this machine. Everything must
 be equal bit for bit, but for what the manual leaves open: approximations (``bounds.py``), the order of a matrix instruction's
@@ -15,6 +15,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ import numpy as np
 from gpuperf_engine.errors import EngineError, MachineError
 from gpuperf_engine.timing.collected import Collected, read_part, same_machine
 from tests.hardware import collect
-from tests.hardware.verdicts import EQUAL, Verdict, example, instruction_kernel, not_compared
+from tests.hardware.verdicts import EQUAL, Verdict, example, instruction_kernel, not_compared, recorded
 
-PARTS = ("instructions", "examples", "times")
+PARTS = ("instructions", "kernels", "examples", "times")
 OK, DIFFERENT, USAGE, NOT_COMPARED = 0, 1, 2, 3
 
 
@@ -47,6 +48,15 @@ def instructions(found: Collected) -> Iterator[Verdict]:
                 name, path, facts["stores"], source, record
             ),
         )
+
+
+def kernels(found: Collected) -> Iterator[Verdict]:
+    """Every launch of ``ptx/kernels.jsonl`` that runs on that machine."""
+    capability = (found.machine["capability_major"], found.machine["capability_minor"])
+    for line in (collect.PTX / "kernels.jsonl").read_text(encoding="utf-8").splitlines():
+        kernel = json.loads(line)
+        if collect.runs_on(collect.written_target(kernel["ptx"]), capability):
+            yield judged("kernels", kernel["name"], found, kernel["ptx"], partial(recorded, kernel))
 
 
 def examples(found: Collected) -> Iterator[Verdict]:
@@ -132,7 +142,9 @@ def main(arguments: Sequence[str] | None = None, found: tuple[Any, Any | None] |
     """The command; ``found`` as in ``collect.main``."""
     parser = argparse.ArgumentParser(description="Hold what a GPU computed against the emulator.")
     parser.add_argument("folder", type=Path, metavar="DIR", help="what collect.py wrote")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS[:2], help="default: the first two")
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=PARTS[:3], help="default: the first three"
+    )
     parser.add_argument("--report", type=Path, metavar="OUT", help="write compare.json and compare.md there")
     parser.add_argument("--live", action="store_true", help="collect into DIR first, on this machine's GPU")
     options = parser.parse_args(arguments)

@@ -1,10 +1,10 @@
 """Counters of a real GPU beside the emulator's: every launch of every example under Nsight Compute.
 
-    python -m tests.hardware.counters DIR [--report OUT] [--run]
+    python -m tests.hardware.counters DIR [--report OUT]
 
-``--run`` starts ``ncu`` on ``collect.py --parts examples`` and leaves ``DIR/counters.csv`` and ``DIR/examples.jsonl``; without it they
-are read. Counters are of machine instructions, ours of PTX: sectors, requests and wavefronts should be equal, instructions show
-what ``ptxas`` makes of PTX, class by class. Exit codes: 0 done, 2 nothing to read, or no ``ncu``.
+``DIR`` is the folder ``counters`` that ``collect.py --parts counters`` left, with ``counters.csv`` and ``examples.jsonl``.
+Counters are of machine instructions, ours of PTX: sectors, requests and wavefronts should be equal, instructions show
+what ``ptxas`` makes of PTX, class by class. Exit codes: 0 done, 2 nothing to read.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,37 +22,6 @@ import gpuperf_engine as ge
 from gpuperf_engine.errors import EngineError, MachineError
 from gpuperf_engine.timing.collected import Collected, read_part
 from tests.hardware import collect
-
-#: what is held against what: our name → metrics of Nsight Compute whose sum it is (its documentation, "nvprof Metric Comparison")
-EQUAL = {
-    "global load requests": ("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",),
-    "global load sectors": ("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",),
-    "global store requests": ("l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",),
-    "global store sectors": ("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",),
-    "shared load wavefronts": ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",),
-    "shared store wavefronts": ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",),
-    "shared conflicts": (
-        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
-    ),
-}
-#: what PTX and machine code have different numbers of
-RATIOS = {
-    "warp instructions": ("smsp__inst_executed.sum",),
-    "thread instructions": ("smsp__thread_inst_executed.sum",),
-    "thread instructions, guard true": ("smsp__thread_inst_executed_pred_on.sum",),
-    "branches": ("smsp__sass_branch_targets.sum",),
-    "divergent branches": ("smsp__sass_branch_targets_threads_divergent.sum",),
-    **{
-        f"class {ours}": (f"smsp__sass_thread_inst_executed_op_{theirs}_pred_on.sum",)
-        for ours, theirs in (
-            ("inst_integer", "integer"), ("inst_fp_16", "fp16"), ("inst_fp_32", "fp32"), ("inst_fp_64", "fp64"),
-            ("inst_bit_convert", "conversion"), ("inst_control", "control"), ("inst_compute_ld_st", "memory"),
-            ("inst_inter_thread_communication", "inter_thread_communication"), ("inst_misc", "misc"),
-        )
-    },
-}  # fmt: skip
-METRICS = tuple(name for group in (EQUAL, RATIOS) for names in group.values() for name in names)
 
 
 @dataclass(frozen=True)
@@ -108,21 +75,6 @@ def parse(text: str, path: str = "counters.csv") -> list[Counted]:
     return [Counted(number, kernel, metrics) for number, (kernel, metrics) in sorted(found.items())]
 
 
-def command(ncu: str, out: Path) -> list[str]:
-    """What is run: the collector's examples, each launch replayed once per pass of counters, with cold caches."""
-    collector = [
-        sys.executable,
-        str(Path(collect.__file__)),
-        str(out),
-        "--alone",
-        "--parts",
-        "examples",
-        "--budget",
-        "3600",
-    ]
-    return [ncu, "--csv", "--print-units", "base", "--metrics", ",".join(METRICS), *collector]
-
-
 def ours(profile: Any) -> dict[str, float]:
     """The same figures of the emulator."""
     memory, groups = profile.memory, profile.groups("nvprof")
@@ -139,7 +91,11 @@ def ours(profile: Any) -> dict[str, float]:
         "thread instructions, guard true": profile.thread_instructions_predicated_on,
         "branches": profile.branches.executed,
         "divergent branches": profile.branches.divergent,
-        **{f"class {name}": count for name, count in groups.items() if f"class {name}" in RATIOS},
+        **{
+            f"class {name}": count
+            for name, count in groups.items()
+            if f"class {name}" in collect.OTHER_COUNTERS
+        },
     }
 
 
@@ -156,7 +112,10 @@ def beside(launches: Sequence[Counted], examples: Collected) -> Iterator[tuple[s
         module = ge.parse(case.text, path=str(case.ptx))
         for launch in program.launches:
             if place >= len(launches):
-                raise MachineError(f"{case.name}: the counters end after {place} launches")
+                print(
+                    f"{case.name}: the counters end after {place} launches, ncu was cut off", file=sys.stderr
+                )
+                return
             counted = launches[place]
             place += 1
             if counted.kernel.split("(")[0] != launch.entry:
@@ -171,7 +130,7 @@ def beside(launches: Sequence[Counted], examples: Collected) -> Iterator[tuple[s
             mine = ours(profile)
             both = {
                 name: (mine[name], sum(counted.metrics[metric] for metric in metrics))
-                for name, metrics in (EQUAL | RATIOS).items()
+                for name, metrics in (collect.SAME_COUNTERS | collect.OTHER_COUNTERS).items()
                 if all(metric in counted.metrics for metric in metrics)
             }
             yield case.name, launch.entry, both
@@ -190,7 +149,7 @@ def markdown(rows: Sequence[tuple[str, str, dict[str, Any]]], machine: Mapping[s
         "|---|---:|---:|",
     ]
     unlike = []
-    for name in EQUAL:
+    for name in collect.SAME_COUNTERS:
         held = [(case, entry, both[name]) for case, entry, both in rows if name in both]
         lines.append(f"| {name} | {len(held)} | {sum(a == b for _, _, (a, b) in held)} |")
         unlike += [(name, case, entry, a, b) for case, entry, (a, b) in held if a != b]
@@ -200,7 +159,7 @@ def markdown(rows: Sequence[tuple[str, str, dict[str, Any]]], machine: Mapping[s
             f"| {name} | {case} | {entry} | {a:,.0f} | {b:,.0f} |" for name, case, entry, a, b in unlike
         ]
     lines += ["", "## Machine instructions per PTX instruction", ""]
-    names = [name for name in RATIOS if any(name in both for _, _, both in rows)]
+    names = [name for name in collect.OTHER_COUNTERS if any(name in both for _, _, both in rows)]
     lines += ["| kernel | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
     for entry in dict.fromkeys(entry for _, entry, _ in rows):
         cells = []
@@ -216,26 +175,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(description="Hold counters of a GPU beside the emulator's.")
     parser.add_argument("folder", type=Path, metavar="DIR")
-    parser.add_argument("--run", action="store_true", help="run ncu first")
     parser.add_argument(
         "--report", type=Path, metavar="OUT", help="write counters.json and counters.md there"
     )
     options = parser.parse_args(arguments)
     table = options.folder / "counters.csv"
     try:
-        if options.run:
-            ncu = shutil.which("ncu")
-            if ncu is None:
-                raise MachineError("ncu, the command of Nsight Compute, is not in the search path")
-            options.folder.mkdir(parents=True, exist_ok=True)
-            done = subprocess.run(command(ncu, options.folder), capture_output=True, text=True, check=False)
-            table.write_text(done.stdout, encoding="utf-8")
-            if done.returncode:
-                raise MachineError(
-                    f"ncu ended with code {done.returncode}: {(done.stderr or done.stdout)[-500:].strip()}"
-                )
         if not table.is_file():
-            raise MachineError(f"there is no {table}", hint="--run makes it, where ncu is")
+            raise MachineError(
+                f"there is no {table}", hint="collect.py --parts counters makes it, where ncu is"
+            )
         examples = read_part(options.folder, "examples")
         rows = list(beside(parse(table.read_text(encoding="utf-8"), str(table)), examples))
     except EngineError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 import gpuperf_engine as ge
+from gpuperf_engine.emulate.tensor_maps import Layout
+from tests.hardware import collect
 
 Array = npt.NDArray[Any]
 
@@ -34,23 +36,60 @@ def instruction_words(path: Path, text: str, stores: int, source: Array) -> npt.
     return found
 
 
+def argument(value: Any, arrays: Mapping[int, Any]) -> Any:
+    """An argument of the catalogue for a launch; ``arrays``: identity of a host array → the device's."""
+    if hasattr(value, "layout"):  # a tensor map of timed.py
+        return Layout(address=arrays[id(value.array)].address, **value.layout).encode()
+    return arrays.get(id(value), value)
+
+
+def recorded_buffers(record: dict[str, Any], skew: int = 0) -> list[Array]:
+    """What the buffers of a launch of ``ptx/kernels.jsonl`` hold afterwards, as bytes. ``skew``: how many other arrays lie before
+    them, for results that must not depend on that."""
+    device = ge.Device(observe=())
+    for place in range(skew):
+        device.zeros(4096 + 256 * place, np.uint8)
+    buffers = [device.array(collect.unpack(text, np.uint8)) for text in record["buffers"]]
+    arguments: list[Any] = []
+    kernel = ge.parse(record["ptx"], path="kernels.jsonl")[record["entry"]]
+    for parameter, given in zip(kernel.params, record["args"]):
+        if isinstance(given, str):
+            raw = bytes.fromhex(given)
+            plain = not parameter.dims and not parameter.type.is_float
+            arguments.append(int.from_bytes(raw, "little") if plain else _number(parameter, raw))
+        elif isinstance(given, list):
+            arguments.append(buffers[given[0]].address + given[1])
+        else:
+            layout = {
+                key: tuple(item) if isinstance(item, list) else item for key, item in given["layout"].items()
+            }
+            address = buffers[given["buffer"]].address + given["offset"]
+            arguments.append(Layout(address=address, **layout).encode())
+    cluster = record["cluster"]
+    device.launch(
+        kernel, tuple(record["grid"]), tuple(record["block"]), arguments, shared_bytes=record["shared_bytes"],
+        cluster=None if cluster is None else tuple(cluster),
+    )  # fmt: skip
+    return [buffer.numpy() for buffer in buffers]
+
+
+def _number(parameter: Any, raw: bytes) -> Any:
+    if parameter.dims:
+        return raw
+    return np.frombuffer(raw, {2: np.float16, 4: np.float32, 8: np.float64}[parameter.size])[0]
+
+
 def example_buffers(case: Any, program: Any) -> list[Array]:
     """What the buffers of a program hold after its last launch."""
     device = ge.Device(observe=())
     arrays = {id(buffer): device.array(buffer) for buffer in program.buffers}
     module = _module(case.ptx, case.text)
     for launch in program.launches:
-        arguments = [arrays.get(id(value), value) for value in launch.args]
-        options: dict[str, Any] = {}
-        if getattr(launch, "cluster", None) is not None:
-            options["cluster"] = launch.cluster
-        run: Callable[..., Any] = device.launch
-        run(
+        device.launch(
             module[launch.entry],
             launch.grid,
             launch.block,
-            arguments,
+            [argument(value, arrays) for value in launch.args],
             shared_bytes=launch.shared_bytes,
-            **options,
         )
     return [arrays[id(buffer)].numpy() for buffer in program.buffers]

@@ -1,5 +1,7 @@
 """What stands in for libcuda where there is no GPU: the emulator behind the driver's calls, as ``collect.Driver`` makes them.
 
+As with a GPU, a launch that fails spoils its process: every call after it fails too.
+
 Every call is held against the prototypes of cuda.h (CUDA 13), recorded in ``cuda_api.json``: number of arguments and their C types.
 """
 
@@ -15,7 +17,9 @@ from typing import Any
 import numpy as np
 
 import gpuperf_engine as ge
+from gpuperf_engine.emulate.tensor_maps import Layout
 from gpuperf_engine.errors import EngineError
+from tests.hardware import collect
 
 PROTOTYPES: dict[str, list[str]] = json.loads(
     (Path(__file__).with_name("cuda_api.json")).read_text(encoding="utf-8")
@@ -25,11 +29,13 @@ BY_VALUE = {
     "unsigned int": ctypes.c_uint, "int": ctypes.c_int, "CUdevice": ctypes.c_int, "CUresult": ctypes.c_int, "size_t": ctypes.c_size_t,
     "CUdeviceptr": ctypes.c_uint64, "unsigned char": ctypes.c_ubyte, "unsigned long long": ctypes.c_ulonglong,
     "CUdevice_attribute": ctypes.c_int, "CUfunction_attribute": ctypes.c_int, "CUstreamCaptureMode": ctypes.c_int,
+    "cuuint32_t": ctypes.c_uint, "CUtensorMapDataType": ctypes.c_int, "CUtensorMapInterleave": ctypes.c_int,
+    "CUtensorMapSwizzle": ctypes.c_int, "CUtensorMapL2promotion": ctypes.c_int, "CUtensorMapFloatOOBfill": ctypes.c_int,
 }  # fmt: skip
 #: C type → ctypes type of what a pointer points to, for results
 BY_REFERENCE = {
     "unsigned int": ctypes.c_uint, "int": ctypes.c_int, "CUdevice": ctypes.c_int, "size_t": ctypes.c_size_t, "float": ctypes.c_float,
-    "CUdeviceptr": ctypes.c_uint64,
+    "CUdeviceptr": ctypes.c_uint64, "CUlaunchConfig": collect.LaunchConfig,
 }  # fmt: skip
 ILLEGAL_ADDRESS = 700
 INVALID_PTX = 218
@@ -55,6 +61,15 @@ def mismatch(prototype: str, argument: Any) -> bool:
     return type(held) is not BY_REFERENCE.get(target, ctypes.c_void_p)
 
 
+#: bytes of an element of a tensor, by the numbers of ``tensormap.replace``
+BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)
+
+
+def five(values: Any, rank: Any) -> tuple[int, ...]:
+    """The first ``rank`` of what is given, and ones."""
+    return (*list(values)[: rank.value], *(1,) * (5 - rank.value))
+
+
 class StandIn:
     """One device; ``newest`` is the highest PTX version it takes. Times are what the calls add up to, 1 µs per launch."""
 
@@ -62,12 +77,7 @@ class StandIn:
         self.newest, self.capability = newest, capability
         self.calls: list[str] = []
         self.wrong: list[str] = []
-        self.resets = 0
         self.endless = False
-        self.lost = False
-        self._restart()
-
-    def _restart(self) -> None:
         self.device = ge.Device(observe=())
         self.handles: dict[int, Any] = {}
         self.arrays: dict[int, Any] = {}
@@ -87,11 +97,7 @@ class StandIn:
             for index, (kind, argument) in enumerate(zip(types, arguments)):
                 if mismatch(kind, argument):
                     self.wrong.append(f"{name}: argument {index} is {argument!r}, {kind} expected")
-            if self.spoilt and name not in (
-                "cuGetErrorName",
-                "cuGetErrorString",
-                "cuDevicePrimaryCtxReset_v2",
-            ):
+            if self.spoilt and name not in ("cuGetErrorName", "cuGetErrorString"):
                 return ILLEGAL_ADDRESS
             return int(getattr(self, f"_{re.sub(r'_v[0-9]+$', '', name)}", self._nothing)(*arguments) or 0)
 
@@ -106,11 +112,6 @@ class StandIn:
     def _handle(self, thing: Any) -> int:
         self.handles[number := 0x1000 + 16 * len(self.handles)] = thing
         return number
-
-    def _cuDevicePrimaryCtxReset(self, device: Any) -> None:
-        self.resets += 1
-        self._restart()
-        self.spoilt = self.lost
 
     def _cuStreamQuery(self, stream: Any) -> int:
         return NOT_READY if self.endless else 0
@@ -167,13 +168,35 @@ class StandIn:
         self.arrays[array.address] = array
         address._obj.value = array.address
 
-    def _cuMemcpyHtoD(self, target: Any, source: Any, size: Any) -> None:
+    def _cuMemcpyHtoDAsync(self, target: Any, source: Any, size: Any, stream: Any) -> None:
         data = np.frombuffer((ctypes.c_ubyte * size.value).from_address(source.value), np.uint8)
         self.arrays[target.value][: size.value].copy_from(data)
 
-    def _cuMemcpyDtoH(self, target: Any, source: Any, size: Any) -> None:
+    def _cuMemcpyDtoHAsync(self, target: Any, source: Any, size: Any, stream: Any) -> None:
         data = self.arrays[source.value][: size.value].numpy()
         ctypes.memmove(target.value, data.ctypes.data, size.value)
+
+    def _tensor_map(self, held: Any, kind: Any, rank: Any, address: Any, *rest: Any, **fields: Any) -> None:
+        shape, strides, *_, steps, _, swizzle, _, fill = rest
+        number = {now: then for then, now in collect.TENSOR_TYPES.items()}[kind.value]
+        atom = {now: then for then, now in collect.TENSOR_ATOMS.items()}.get(swizzle.value, 0)
+        layout = Layout(
+            address=address.value, rank=rank.value, size=BYTES[number], type=number, swizzle=min(swizzle.value, 3),
+            fill=fill.value, mode=1 if "pixels" in fields else 0, shape=five(shape, rank), steps=five(steps, rank),
+            strides=(*list(strides)[: rank.value - 1], *(0,) * (5 - rank.value)), atom=atom,
+            **{"box": (1,) * 5, **fields},
+        )  # fmt: skip
+        ctypes.memmove(held.value, layout.encode(), 128)
+
+    def _cuTensorMapEncodeTiled(self, held: Any, kind: Any, rank: Any, *rest: Any) -> None:
+        self._tensor_map(held, kind, rank, *rest, box=five(rest[3], rank))
+
+    def _cuTensorMapEncodeIm2col(self, held: Any, kind: Any, rank: Any, *rest: Any) -> None:
+        corners = [
+            value for item in rest[3:5] for value in (*list(item)[: rank.value - 2], *(0,) * (5 - rank.value))
+        ]
+        fields = {"corners": tuple(corners), "channels": rest[5].value, "pixels": rest[6].value}
+        self._tensor_map(held, kind, rank, *rest, **fields)
 
     def _cuMemsetD8Async(self, target: Any, byte: Any, size: Any, stream: Any) -> None:
         self.arrays[target.value][: size.value].fill(byte.value)
@@ -184,8 +207,16 @@ class StandIn:
     def _cuEventElapsedTime(self, milliseconds: Any, first: Any, second: Any) -> None:
         milliseconds._obj.value = (self.handles[second.value] - self.handles[first.value]) / 1000
 
+    def _cuLaunchKernelEx(self, config: Any, function: Any, values: Any, extra: Any) -> int:
+        held = config._obj
+        cluster = tuple(held.attributes[0].value[:3])
+        return self._launch(function, held.shape[:6], held.shape[6], values, cluster)
+
     def _cuLaunchKernel(self, function: Any, *rest: Any) -> int:
         *shape, shared, _, values, _ = rest
+        return self._launch(function, [item.value for item in shape], shared.value, values)
+
+    def _launch(self, function: Any, shape: Any, shared: int, values: Any, cluster: Any = None) -> int:
         kernel = self.handles[function.value]
         arguments = []
         for index, parameter in enumerate(kernel.params):
@@ -195,12 +226,12 @@ class StandIn:
                 if raw and parameter.size <= 8 and not parameter.type.is_float
                 else raw
             )
-        grid, block = tuple(item.value for item in shape[:3]), tuple(item.value for item in shape[3:])
+        grid, block = tuple(shape[:3]), tuple(shape[3:])
 
         def launch() -> int:
             self.clock += 1.0
             try:
-                self.device.launch(kernel, grid=grid, block=block, args=arguments, shared_bytes=shared.value)
+                self.device.launch(kernel, grid, block, arguments, shared_bytes=shared, cluster=cluster)
             except EngineError:
                 self.spoilt = True
                 return ILLEGAL_ADDRESS

@@ -92,6 +92,7 @@ def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "instructions.json").write_text(json.dumps(some), encoding="utf-8")
     for name in ("inputs.npy", *(facts["ptx"] for facts in some.values())):
         shutil.copy(HERE / "ptx" / name, folder / name)
+    (folder / "kernels.jsonl").write_text("", encoding="utf-8")
     monkeypatch.setattr(collect, "PTX", folder)
     collect.catalogue()
     import cases
@@ -103,7 +104,7 @@ def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def collected(out: Path, driver: StandIn) -> Path:
     """What a driver makes of the few cases."""
-    assert collect.main([str(out), "--parts", "instructions", "examples"], (driver, None)) == 0
+    assert collect.main([str(out), "--parts", "instructions", "kernels", "examples"], (driver, None)) == 0
     assert driver.wrong == []
     return out
 

@@ -5,6 +5,7 @@ The tables here show the columns, quoting and framing of ``ncu --csv``; their va
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,53 @@ def test_what_is_no_table_is_refused(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_ncu_is_asked_for_every_metric_in_base_units(tmp_path: Path) -> None:
-    command = counters.command("ncu", tmp_path)
-    assert command[:4] == ["ncu", "--csv", "--print-units", "base"]
-    assert set(command[5].split(",")) == set(counters.METRICS)
-    assert command[command.index("--parts") + 1] == "examples" and "--alone" in command
+NCU = """#!{python}
+import subprocess, sys
+arguments = sys.argv[1:]
+metrics = arguments[arguments.index("--metrics") + 1].split(",")
+place = arguments.index({python!r})
+with open(arguments[arguments.index("--log-file") + 1], "w") as file:
+    if any("_sass_" in name for name in metrics):
+        file.write("==ERROR== no counters of machine code here\\n")
+    else:
+        file.write('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\\n')
+        file.write(" ".join(arguments[:place]))
+print("profiled:", *arguments[place + 1 :], flush=True)
+"""
+
+
+def test_ncu_is_run_on_the_examples_and_again_with_fewer_counters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    profiler = tmp_path / "ncu"
+    profiler.write_text(NCU.format(python=sys.executable), encoding="utf-8")
+    profiler.chmod(0o700)
+    monkeypatch.setattr(collect.shutil, "which", lambda name: str(profiler))
+    out = tmp_path / "out"
+    assert collect.main([str(out), "--parts", "counters"]) == 0
+    said = capfd.readouterr()
+    assert "gave none: ==ERROR== no counters of machine code here" in said.err
+    assert said.out.count(f"profiled: {collect.__file__} {out}/counters --alone --parts examples") == 2
+    table = (out / "counters/counters.csv").read_text(encoding="utf-8")
+    assert "--print-units base --clock-control none --metrics l1tex__t_requests" in table
+    assert "_sass_" not in table
+    # what is there is not measured again; without time nothing is begun
+    assert collect.main([str(out), "--parts", "counters"]) == 0
+    assert "counters: there already" in capfd.readouterr().out
+    assert collect.main([str(tmp_path / "other"), "--parts", "counters", "--budget", "1"]) == 0
+    assert "counters: out of time" in capfd.readouterr().err
+
+
+def test_an_ncu_that_does_not_end_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    profiler = tmp_path / "ncu"
+    profiler.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(60)\n", encoding="utf-8")
+    profiler.chmod(0o700)
+    monkeypatch.setattr(collect.shutil, "which", lambda name: str(profiler))
+    monkeypatch.setattr(collect, "GRACE", 0.05)
+    assert collect.main([str(tmp_path / "out"), "--parts", "counters", "--budget", "0.2"]) == 0
+    assert "counters: ncu ended with code -9 and gave none" in capfd.readouterr().err
 
 
 @pytest.fixture
@@ -97,8 +140,10 @@ def figures(few: Path, **change: int) -> list[tuple[int, str, dict[str, Any]]]:
             )
             mine = counters.ours(profile)
             metrics = {}
-            for name, (first, *others) in (counters.EQUAL | counters.RATIOS).items():
-                metrics[first] = mine[name] * (2 if name in counters.RATIOS else 1) + change.get(first, 0)
+            for name, (first, *others) in (collect.SAME_COUNTERS | collect.OTHER_COUNTERS).items():
+                metrics[first] = mine[name] * (2 if name in collect.OTHER_COUNTERS else 1) + change.get(
+                    first, 0
+                )
                 metrics |= dict.fromkeys(others, 0)
             rows.append((len(rows), launch.entry, metrics))
     return rows
@@ -113,7 +158,7 @@ def test_equal_counters_are_equal_and_ratios_are_per_kernel(
     assert counters.main([str(few), "--report", str(few / "report")]) == 0
     said = capsys.readouterr().out
     assert said == (few / "report/counters.md").read_text(encoding="utf-8")
-    for name in counters.EQUAL:
+    for name in collect.SAME_COUNTERS:
         assert f"| {name} | {len(rows)} | {len(rows)} |" in said
     assert "| saxpy | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 | – | 2.00 |" in said
 
@@ -135,21 +180,22 @@ def test_a_counter_that_differs_is_listed(few: Path, capsys: pytest.CaptureFixtu
 
 def test_launches_must_be_those_of_the_examples(few: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = figures(few)
-    for changed, message in (
-        (rows[:-1], "bfs-20x25: the counters end after"),
-        ([*rows, rows[0][:1] and (len(rows), "saxpy", rows[0][2])], "1 launches more than the examples have"),
-        ([(0, "scan", rows[0][2]), *rows[1:]], "launch 0 is of scan, saxpy of saxpy-1000 was expected"),
+    for changed, code, message in (
+        (rows[:-1], 0, "bfs-20x25: the counters end after"),
+        ([*rows, (len(rows), "saxpy", rows[0][2])], 2, "1 launches more than the examples have"),
+        ([(0, "scan", rows[0][2]), *rows[1:]], 2, "launch 0 is of scan, saxpy of saxpy-1000 was expected"),
     ):
         (few / "counters.csv").write_text(table(changed), encoding="utf-8")
-        assert counters.main([str(few)]) == 2
+        assert counters.main([str(few)]) == code
         assert message in capsys.readouterr().err
 
 
 def test_where_ncu_is_not_it_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(counters.shutil, "which", lambda name: None)
-    assert counters.main([str(tmp_path), "--run"]) == 2
-    assert "ncu, the command of Nsight Compute, is not in the search path" in capsys.readouterr().err
+    monkeypatch.setattr(collect.shutil, "which", lambda name: None)
+    monkeypatch.setattr(collect, "NCU_PLACES", ())
+    assert collect.main([str(tmp_path), "--parts", "counters"]) == 0
+    assert "ncu, the command of Nsight Compute, is not here" in capsys.readouterr().out
     assert counters.main([str(tmp_path)]) == 2
     assert "counters.csv" in capsys.readouterr().err

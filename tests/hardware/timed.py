@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import case_programs as programs
 import numpy as np
-from case_types import Array, Case, Launch, Program
+from case_types import Array, Case, Launch, Program, exactly
+from cnn import programs as layers
 
-__all__ = ["PAIRS", "TIMED", "Timed"]
+__all__ = ["PAIRS", "TIMED", "Map", "Timed"]
 
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parents[1] / "examples"
@@ -31,6 +33,26 @@ class Timed(Case):
     again: bool = True
 
 
+@dataclass(frozen=True, eq=False)
+class Map:
+    """A tensor map among the arguments of a launch: of ``array``, with the fields of ``gpuperf_engine.emulate.tensor_maps.Layout``."""
+
+    array: Array
+    layout: dict[str, Any]
+
+
+class Mapped(Program):
+    """A program with tensor maps among its arguments."""
+
+    @cached_property
+    def buffers(self) -> tuple[Array, ...]:
+        """As ``Program.buffers``, with the arrays that maps are of."""
+        given = [
+            arg.array if isinstance(arg, Map) else arg for launch in self.launches for arg in launch.args
+        ]
+        return tuple({id(item): item for item in given if isinstance(item, np.ndarray)}.values())
+
+
 def example(
     stem: str,
     entry: str,
@@ -38,11 +60,20 @@ def example(
     *sizes: tuple[int | float, ...],
     folder: str = "kernels",
     again: bool = True,
+    name: str = "",
+    fixed_schedule: bool = True,
 ) -> list[Timed]:
     """An example at several sizes."""
     path = EXAMPLES / folder / f"{stem}.ptx"
     return [
-        Timed(f"{entry}-{'x'.join(map(str, size))}", path, "bench", partial(make, *size), again=again)
+        Timed(
+            f"{name or entry}-{'x'.join(map(str, size))}",
+            path,
+            "bench",
+            partial(make, *size),
+            fixed_schedule,
+            again=again,
+        )
         for size in sizes
     ]
 
@@ -122,6 +153,41 @@ def piped(depth: int, rng: np.random.Generator) -> Program:
     return Program((Launch(f"piped_{depth}", 264, 256, arguments),), ())
 
 
+def tensor_copies(m: int, n: int, k: int, rng: np.random.Generator) -> Program:
+    """a · bᵀ, whose factors come in boxes of 128 rows with 64 elements of k, 128 bytes that are swizzled."""
+    a, b = (rng.integers(-8, 9, shape).astype(np.float16) for shape in ((m, k), (n, k)))
+    c = np.zeros((m, n), np.float32)
+    maps = [
+        Map(item, {
+            "rank": 2, "size": 2, "type": 6, "swizzle": 3, "atom": 0, "fill": 0, "mode": 0, "box": (64, 128, 1, 1, 1),
+            "steps": (1,) * 5, "strides": (2 * k, 0, 0, 0), "shape": (k, len(item), 1, 1, 1),
+        })
+        for item in (a, b)
+    ]  # fmt: skip
+    args: tuple[Any, ...] = (np.int32(n), np.int32(k), *maps, c)
+    launch = Launch("hgemm_tma", (n // 128, m // 128), 384, args, 3 * 32768)
+    return Mapped((launch,), ((c, exactly(lambda: a.astype(np.float32) @ b.astype(np.float32).T)),))
+
+
+def layer(
+    stem: str, entry: str, make: Make, *sizes: tuple[int | float, ...], again: bool = True
+) -> list[Timed]:
+    """A layer of the network at several sizes."""
+    return example(stem, entry, make, *sizes, folder="cnn", again=again, name=f"cnn_{entry}")
+
+
+def triton(stem: str, entry: str, make: Make, *sizes: tuple[int, ...], **shared: int) -> list[Timed]:
+    """A Triton kernel of both its architectures; ``shared``: dynamic shared memory of each, where it takes some."""
+    return [
+        case
+        for arch in ("sm_80", "sm_90")
+        for case in example(
+            f"{stem}.{arch}", entry, partial(make, shared[arch]) if shared else make, *sizes, folder="triton",
+            name=f"triton_{stem}" + ("" if arch == "sm_80" else f"_{arch}"),
+        )
+    ]  # fmt: skip
+
+
 SQUARES = ((256, 256, 256), (512, 512, 512), (1024, 1024, 1024))
 TIMED: list[Timed] = [
     *example("saxpy", "saxpy", programs.saxpy, (1 << 16,), (1 << 20,), (1 << 24,)),
@@ -186,22 +252,127 @@ TIMED: list[Timed] = [
     ),
     *example("bitonic", "bitonic", programs.bitonic, (1 << 12,), (1 << 16,), (1 << 20,), again=False),
     *example(
-        "softmax.sm_80",
-        "triton_softmax",
-        programs.triton_softmax,
-        (256, 256),
-        (1024, 512),
-        (8192, 900),
-        folder="triton",
+        "saxpy",
+        "saxpy_grid_stride",
+        programs.saxpy_grid_stride,
+        (1 << 16, 64),
+        (1 << 20, 264),
+        (1 << 24, 1056),
     ),
+    *example("carrier", "carrier", programs.carrier, (1 << 14,), (1 << 17,), (1 << 20,)),
+    *example("expressions", "expressions", programs.expressions, (256, 20), (1024, 20), (4096, 20)),
     *example(
-        "vector_add.sm_80",
-        "triton_vector_add",
-        programs.triton_vector_add,
-        (1 << 16,),
-        (1 << 20,),
-        (1 << 24,),
-        folder="triton",
+        "cluster",
+        "cluster_histogram",
+        programs.cluster_histogram,
+        (1 << 16, 64),
+        (1 << 20, 264),
+        (1 << 24, 1056),
+    ),
+    *example("cluster", "cluster_sum", programs.cluster_sum, (1 << 16, 4), (1 << 20, 33), (1 << 24, 132)),
+    *example(
+        "bfs",
+        "bfs_frontier",
+        programs.bfs_frontier,
+        (1 << 12, 1 << 14),
+        (1 << 14, 1 << 16),
+        (1 << 16, 1 << 18),
+        again=False,
+        fixed_schedule=False,
+    ),
+    *(
+        item
+        for stem, entry in (
+            ("tensor_gemm", "hgemm_wmma"),
+            ("tensor_gemm", "hgemm_mma"),
+            ("tensor_gemm", "igemm_mma"),
+            ("tensor_gemm_fp8", "qgemm_mma"),
+            ("warpgroup_gemm", "hgemm_wgmma"),
+            ("warpgroup_gemm", "hgemm_specialised"),
+        )
+        for item in example(stem, entry, partial(programs.tensor_gemm, entry), *SQUARES)
+    ),
+    *example("warpgroup_gemm_tma", "hgemm_tma", tensor_copies, *SQUARES),
+    *layer(
+        "convolution",
+        "convolution_3x3",
+        partial(layers.convolution, 3),
+        (1, 1, 16, 28, 28, 32),
+        (1, 1, 32, 56, 56, 64),
+        (1, 4, 32, 56, 56, 64),
+    ),
+    *layer(
+        "convolution",
+        "convolution_1x1",
+        partial(layers.convolution, 1),
+        (1, 1, 32, 28, 28, 64),
+        (1, 4, 32, 56, 56, 64),
+        (1, 16, 32, 56, 56, 64),
+    ),
+    *layer(
+        "depthwise",
+        "depthwise_3x3",
+        partial(layers.depthwise, 1),
+        (1, 32, 28, 28),
+        (4, 64, 56, 56),
+        (16, 64, 112, 112),
+    ),
+    *layer(
+        "depthwise",
+        "depthwise_3x3_stride_2",
+        partial(layers.depthwise, 2),
+        (1, 32, 28, 28),
+        (4, 64, 56, 56),
+        (16, 64, 112, 112),
+    ),
+    *layer("elementwise", "batch_norm", layers.batch_norm, (1, 32, 784), (4, 64, 3136), (16, 64, 12544)),
+    *(
+        item
+        for name in ("relu6", "silu")
+        for item in layer(
+            "elementwise",
+            f"{name}_activation",
+            partial(layers.activation, name),
+            (1 << 14,),
+            (1 << 18,),
+            (1 << 22,),
+        )
+    ),
+    *layer("pooling", "max_pool_3x3", layers.max_pool, (1, 32, 28, 28), (4, 64, 56, 56), (8, 64, 112, 112)),
+    *layer(
+        "pooling", "average_pool", layers.average_pool, (1, 32, 28, 28), (4, 64, 56, 56), (16, 64, 112, 112)
+    ),
+    *layer(
+        "classifier",
+        "fully_connected",
+        layers.fully_connected,
+        (1, 256, 100),
+        (16, 1280, 1000),
+        (256, 1280, 1000),
+    ),
+    *layer("classifier", "softmax", layers.softmax, (16, 100), (256, 1000), (8192, 1000)),
+    *triton("softmax", "triton_softmax", programs.triton_softmax, (256, 256), (1024, 512), (8192, 900)),
+    *triton(
+        "vector_add", "triton_vector_add", programs.triton_vector_add, (1 << 16,), (1 << 20,), (1 << 24,)
+    ),
+    *triton(
+        "layernorm",
+        "triton_layernorm",
+        programs.triton_layernorm,
+        (256, 700, 704),
+        (1024, 700, 704),
+        (8192, 1000, 1024),
+    ),
+    *triton("matmul", "triton_matmul", programs.triton_matmul, *SQUARES, sm_80=16384, sm_90=24576),
+    *triton(
+        "attention",
+        "triton_attention",
+        programs.triton_attention,
+        (4, 256),
+        (8, 512),
+        (16, 1024),
+        sm_80=24576,
+        sm_90=32768,
     ),
     *example("sgemm_tiled", "demo_sgemm_tiled", programs.scaled_sgemm, *SQUARES, folder="demo"),
     *example("sgemm_tiled_slow", "demo_sgemm_tiled_slow", programs.scaled_sgemm, *SQUARES, folder="demo"),
@@ -218,7 +389,9 @@ TIMED: list[Timed] = [
     pair("polynomial_double", polynomial, "polynomial_double", 0),
     pair("polynomial_few_ctas", polynomial, "polynomial_unrolled", 96 << 10),
     *(pair(f"split_by_{what}", split, f"split_by_{what}") for what in ("lane", "warp")),
-    pair("add_same", adding, "add_same", 0),
+    # one address all the same, as no compiler can know; where it does know, it has one lane of a warp add for all
+    pair("add_same", adding, "add_spread", 0),
+    pair("add_combined", adding, "add_same", 0),
     pair("add_spread", adding, "add_spread", 0xFFFF),
     *(pair(f"piped_{depth}", piped, depth) for depth in (1, 2, 4)),
 ]
@@ -238,6 +411,7 @@ PAIRS: dict[str, tuple[str, str]] = {
     "a redundant load": ("demo_sgemm_tiled-512x512x512", "demo_sgemm_tiled_slow-512x512x512"),
     "divergence": ("split_by_warp", "split_by_lane"),
     "atomics on one address": ("add_spread", "add_same"),
+    "atomics on one address, as the compiler sees": ("add_same", "add_combined"),
     "two tiles on the way": ("piped_1", "piped_2"),
     "four tiles on the way": ("piped_1", "piped_4"),
 }

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.hardware import bounds, collect
-from tests.hardware.expected import SIGNS, example_buffers, instruction_words
+from tests.hardware.expected import SIGNS, example_buffers, instruction_words, recorded_buffers
 from tests.hardware.listing import Store, inputs_of, stores
 
 Array = npt.NDArray[Any]
@@ -162,6 +162,60 @@ def _matrix(store: Store, one: Any, other: Any, magnitude: Any) -> str:
         same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
     if np.all(near | same | ~np.isfinite(sizes)):
         return f"the order of {store.opcode}'s sum is open: {4 * part:.2g} of the sum of magnitudes"
+    return ""
+
+
+# -- recorded launches --------------------------------------------------------------------------------------------------
+
+
+def recorded(kernel: dict[str, Any], record: Mapping[str, Any]) -> Verdict:
+    """A launch of ``ptx/kernels.jsonl``: all that its buffers hold afterwards, byte by byte."""
+    result = Verdict("kernels", kernel["name"], EQUAL)
+    before = [collect.unpack(text, np.uint8) for text in kernel["buffers"]]
+    if record["inputs"] != [collect.digest(item) for item in before]:
+        return not_compared("kernels", kernel["name"], "stale", "it was made from other inputs")
+    for index, mine in enumerate(recorded_buffers(kernel)):
+        kept = record["output"].get(str(index))
+        other = before[index] if kept is None else collect.unpack(kept, np.uint8)
+        if other.size != mine.size:
+            raise ValueError(f"buffer {index} has {other.size} bytes of {mine.size}")
+        result.words += mine.size
+        unlike = np.flatnonzero(mine != other)
+        result.equal += mine.size - len(unlike)
+        if not len(unlike):
+            continue
+        reason = _sums(kernel["ptx"], mine, other)
+        result.within += len(unlike) if reason else 0
+        result.different += 0 if reason else len(unlike)
+        result.reason = reason or result.reason
+        first = int(unlike[0])
+        word = slice(first & ~3, (first & ~3) + 4)
+        if not reason:
+            result.differences.append(
+                f"{kernel['name']}: buffer {index} ({mine.size:,} bytes) differs in {len(unlike):,}; first in byte {first}: "
+                f"emulator 0x{mine[word][::-1].tobytes().hex()}, GPU 0x{other[word][::-1].tobytes().hex()}"
+            )
+    if result.different:
+        result.verdict, result.reason = DIFFERENT, f"{result.different:,} of {result.words:,} bytes"
+    elif result.within:
+        result.verdict = WITHIN
+    return result
+
+
+def _sums(text: str, mine: Array, other: Array) -> str:
+    """Why results of floating-point matrix instructions may differ: the order of their sums is open. Which word belongs to which sum
+    is not known here, so that the largest magnitude stands for that of what is added."""
+    found = re.search(r"\b(w?g?mma)\.\S*?\.(f16|f32)\.", text)
+    if found is None or mine.size % 4:
+        return ""
+    kind = np.float16 if found[2] == "f16" else np.float32
+    one, two = mine.view(kind).astype(np.float64), other.view(kind).astype(np.float64)
+    part = 4 * next(value for key, value in MATRIX.items() if key in text.replace(";", " ;"))
+    finite = np.isfinite(one)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(one - two) <= part * np.abs(one, where=finite, out=np.zeros_like(one)).max(initial=0.0)
+    if np.all(near | (one == two) | (np.isnan(one) & np.isnan(two))):
+        return f"the order of the sums of {found[1]} is open: {part:.2g} of the largest"
     return ""
 
 

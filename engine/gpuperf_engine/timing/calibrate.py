@@ -18,6 +18,7 @@ from statistics import median, quantiles
 from ..errors import MachineError
 from .collected import Collected
 from .machine import Machine
+from .observed import observed
 from .schema import QUANTITIES
 
 __all__ = ["Calibration", "Number", "calibrate"]
@@ -61,10 +62,12 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What was measured, by path, and why each other number of ``wanted`` was not."""
+    """What was measured, by path, and why each other number of ``wanted`` was not; ``observed``: what was measured too, by name,
+    and has no place in a machine description."""
 
     numbers: Mapping[str, Number]
     missing: Mapping[str, str]
+    observed: Mapping[str, Number]
 
 
 def calibrate(found: Collected, base: Machine) -> Calibration:
@@ -87,7 +90,11 @@ def calibrate(found: Collected, base: Machine) -> Calibration:
     if not numbers:
         raise MachineError(f"{found.path} holds no microbenchmark", hint="collect the part 'micro'")
     _consistent(numbers, base, found)
-    return Calibration(numbers, missing)
+    others = {
+        name: Number(name, _rounded(value), "cycles", note)
+        for name, value, note in observed(measured, base.sub_partitions)
+    }
+    return Calibration(numbers, missing, others)
 
 
 def _same_model(found: Collected, base: Machine) -> None:
@@ -130,6 +137,7 @@ class _Measured:
         yield rule("latency.tensor", lambda: self.latency(self.matrix("latency")[0]))
         for name, case in RATE_CASES.items():
             yield rule(f"lanes.{name}", partial(self.lanes, case))
+        yield rule("sm.issue_rate", self.issue_rate)
         yield rule("lanes.adu", self.barrier_lanes)
         yield rule("lanes.tensor", self.matrix_lanes)
         yield rule("cache.l1_bandwidth", lambda: self.bytes_per_cycle("read_l1"))
@@ -206,10 +214,20 @@ class _Measured:
 
     # -- what they give -------------------------------------------------------------------------------------------------
 
-    def latency(self, case: str) -> tuple[float, str]:
+    def step(self, case: str) -> float:
+        """Cycles of each of the operations that a warp does one after the other."""
         nothing = self.fact("empty", "longest") if "empty" in self.found.cases else 0.0
-        per_step = max(0.0, self.cycles(case) - nothing) / self.fact(case, "operations")
+        return max(0.0, self.cycles(case) - nothing) / self.fact(case, "operations")
+
+    def latency(self, case: str) -> tuple[float, str]:
+        per_step = self.step(case)
         return float(max(1, round(per_step))), f"{case}: {per_step:.2f} cycles a step"
+
+    def issue_rate(self) -> tuple[float, str]:
+        case = "rate_issue"
+        warps = self.fact(case, "threads") / 32 / self.base.sub_partitions
+        rate = warps * self.fact(case, "operations") / self.cycles(case)
+        return _whole(rate), f"{case}: {rate:.3g}"
 
     def lanes(self, case: str, units: float = 1.0) -> tuple[float, str]:
         """Lanes of a sub-partition: 32 for each of its warps' instructions, over the cycles that all of them took."""
@@ -230,9 +248,29 @@ class _Measured:
         return f"{kind}_mma_m16n8k8_f32_f16", 1.0
 
     def matrix_lanes(self) -> tuple[float, str]:
-        if self.base.compute_capability >= (9, 0):
-            raise KeyError("mma.sync does not reach the rate of the matrix units from 9.0 on")
-        return self.lanes(*self.matrix("rate"))
+        if self.base.compute_capability >= (10, 0):
+            raise KeyError(
+                "from 10.0 on tcgen05 alone reaches the rate of the matrix units, and is not measured"
+            )
+        if self.base.compute_capability < (9, 0):
+            return self.lanes(*self.matrix("rate"))
+        each, _ = self.warpgroup()
+        # m64n256k16 are 256 units of 1 024 multiply-adds, a warp of each sub-partition does its share
+        rate = 256 / self.base.sub_partitions * 32 / each
+        return _whole(rate), f"wgmma_n256_16 less wgmma_n256_4: {each:.4g} cycles a product"
+
+    def warpgroup(self) -> tuple[float, float]:
+        """Cycles of one warp-group product m64n256k16, and of a group of them beyond that: fence, commit and wait."""
+        few, many = "wgmma_n256_4", "wgmma_n256_16"
+        nothing = self.fact("empty", "longest") if "empty" in self.found.cases else 0.0
+        groups, cycles = [], []
+        for case, count in ((few, 4), (many, 16)):
+            groups.append(self.fact(case, "operations") / count)
+            cycles.append(max(0.0, self.cycles(case) - nothing) / groups[-1])
+        if cycles[1] <= cycles[0]:
+            raise self.found.fault(many, "16 products took no longer than 4", "collect both again")
+        each = (cycles[1] - cycles[0]) / 12
+        return each, max(0.0, cycles[0] - 4 * each)
 
     def bytes_per_cycle(self, case: str) -> tuple[float, str]:
         rate = self.fact(case, "bytes") * self.fact(case, "operations") / self.cycles(case)

@@ -16,7 +16,7 @@ from ..source import Span
 
 __all__ = ["PARTS", "Collected", "read_part", "same_machine"]
 
-PARTS = ("instructions", "examples", "times", "micro")
+PARTS = ("instructions", "kernels", "examples", "micro", "times")
 #: facts by which two runs are of one machine
 IDENTITY = ("gpu", "driver", "cuda", "sm_count", "capability_major", "capability_minor", "memory_bytes")
 

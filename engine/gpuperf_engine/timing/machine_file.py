@@ -43,7 +43,15 @@ def render(
     held["sources"] = {**sources, MEASURED: provenance(about)}
     held |= {"id": identifier, "name": str(about["gpu"])}
     held["revision"] = base.revision + 1 if identifier == base.id else 1
-    return "".join(_lines(held))
+    return "".join([*_lines(held), *_remarks(found)])
+
+
+def _remarks(found: Calibration) -> Iterator[str]:
+    """Comments: what was measured and has no place in a machine description."""
+    if found.observed:
+        yield "\n# Measured too, and used by no model:\n"
+    for number in found.observed.values():
+        yield f"# {number.value:g} {number.unit}: {number.path} ({number.note})\n"
 
 
 def write_machine(

@@ -1,0 +1,63 @@
+"""What microbenchmarks say beyond the numbers of a machine description: costs that no model uses, for people. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+__all__ = ["Steps", "observed"]
+
+#: name, case of which each operation is that, part of the operation that it is
+OBSERVED = (
+    ("barrier of 1 warp", "barrier/1warps", 1.0),
+    ("barrier of 32 warps", "barrier/32warps", 1.0),
+    ("barrier of a cluster of 2 CTAs, 8 warps each", "barrier_cluster/8warps", 1.0),
+    ("load from shared memory through the cluster, own CTA", "chase_cluster_here", 1.0),
+    ("load from shared memory through the cluster, other CTA", "chase_cluster_away", 1.0),
+    ("mbarrier: arrival and a wait that finds it complete", "mbarrier_pass", 1.0),
+    ("mbarrier: arrival until the warp that waits goes on", "mbarrier_wake", 0.5),
+    ("cp.async of 16 bytes a lane, with its wait", "copy_async", 1.0),
+    ("bulk copy of 1 KiB from L2, with its wait", "bulk_copy_1024", 1.0),
+    ("bulk copy of 32 KiB from L2, with its wait", "bulk_copy_32768", 1.0),
+    ("bulk copy of 1 KiB, eight on the way", "bulk_copy_8x1024/one", 1.0),
+    ("tensor box of 32 x 32 words from L2, with its wait", "box_copy_32x32", 1.0),
+    ("tensor box of 32 x 32 words, eight on the way", "box_copy_8x32x32/one", 1.0),
+    ("atom.shared.add, lanes on one word", "atomic_shared_same/one", 1.0),
+    ("atom.shared.add, lanes on their own words", "atomic_shared_lanes/one", 1.0),
+    ("atom.global.add, lanes on one word", "atomic_global_same/one", 1.0),
+    ("atom.global.add, lanes on their own words", "atomic_global_lanes/one", 1.0),
+    *((f"warp's loads from shared memory {n} words apart, SM full", f"shared_load/stride{n}", 1 / 16) for n in (1, 2, 32)),
+    *((f"warp's loads from L1 {n} words apart, SM full", f"global_load_ca/stride{n}", 1 / 16) for n in (1, 2, 8, 32)),
+)  # fmt: skip
+
+
+class Steps(Protocol):
+    """Collected cases as cycles; ``KeyError`` for one that is not there."""
+
+    def step(self, case: str) -> float: ...
+    def cycles(self, case: str) -> float: ...
+    def fact(self, case: str, key: str) -> float: ...
+    def warpgroup(self) -> tuple[float, float]: ...
+
+
+def observed(found: Steps, sub_partitions: int) -> Iterator[tuple[str, float, str]]:
+    """Name, cycles and case of all that was collected; of the rest nothing."""
+    for name, case, scale in OBSERVED:
+        try:
+            yield name, found.step(case) * scale, case
+        except KeyError:
+            continue
+    try:
+        plain, three = found.cycles("rate_fma_rn_f32"), found.cycles("rate_fma_three")
+        warps = found.fact("rate_fma_three", "threads") / 32 / sub_partitions
+        more = max(0.0, three - plain) / (warps * found.fact("rate_fma_three", "operations"))
+        name = "multiply-add of three operands out of the register banks, beyond one with operands at hand"
+        yield name, more, "rate_fma_three less rate_fma_rn_f32"
+    except KeyError:
+        pass
+    try:
+        each, rest = found.warpgroup()
+        yield "wgmma m64n256k16", each, "wgmma_n256_16 less wgmma_n256_4"
+        yield "wgmma: fence, commit and wait of a group", rest, "wgmma_n256_4 less 4 products"
+    except KeyError:
+        pass

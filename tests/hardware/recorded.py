@@ -1,0 +1,215 @@
+"""Writes ``ptx/kernels.jsonl``: launches recorded from the tests, each with its PTX, its arguments and what its buffers hold before.
+
+    python -m tests.hardware.recorded
+
+Runs the test files of ``FILES`` and keeps, of the launches that succeed, those that a GPU must answer alike: nothing that reads a
+clock or asks where it runs, prints or allocates; nothing whose result hangs on what lies in memory elsewhere, which a second run
+on another device, with other addresses, finds out; nothing that ptxas refuses. Of every test function some are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.emulate.arrays import DeviceArray
+from gpuperf_engine.emulate.launch import marshal
+from gpuperf_engine.emulate.tensor_maps import TensorMap
+from gpuperf_engine.errors import EngineError
+from tests.hardware import collect
+from tests.hardware.expected import recorded_buffers
+from tests.isa.assembler import PTXAS
+
+HERE = Path(__file__).resolve().parent
+TESTS = HERE.parent
+FILES = (
+    *(f"isa/test_{name}.py" for name in (
+        "mbarrier", "bulk", "tensor_copies", "warpgroup", "matrices", "sparse_matrices", "wmma", "narrow_arithmetic",
+    )),
+    *(f"emulate/test_{name}.py" for name in (
+        "clusters", "barriers", "warp_sync", "warp", "memory_forms", "generic_shared", "indirect_calls", "control_flow", "spaces",
+        "stack",
+    )),
+)  # fmt: skip
+#: what a GPU answers otherwise, or only once
+ELSEWHERE = re.compile(
+    r"%(clock|globaltimer|smid|nsmid|warpid|nwarpid|gridid|envreg|pm\d|total_smem|aggr_smem|dynamic_smem|reserved_smem|current_graph)"
+    r"|\b(vprintf|malloc|free|__assertfail|trap|brkpt|pmevent|nanosleep|multimem|tex|tld4|suld|sust|sured|griddepcontrol|discard)\b"
+)
+#: launches of one test function, and bytes of all that is kept of it
+LAUNCHES, BYTES = 8, 100_000
+#: launches of one test function that are looked at, and its parameter sets that are run
+TRIES, SETS = 40, 10
+#: threads of a launch
+THREADS = 4096
+
+
+class Recorder:
+    """A plugin of pytest that writes down launches."""
+
+    def __init__(self) -> None:
+        self.test = ""
+        self.found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self.seen: set[str] = set()
+        self.sizes: Counter[str] = Counter()
+        self.tries: Counter[str] = Counter()
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """One backend, and of the parameters of a test some, evenly spread."""
+        groups: dict[str, list[pytest.Item]] = defaultdict(list)
+        for item in items:
+            if "lanes" not in item.name.partition("[")[2]:
+                groups[item.nodeid.partition("[")[0]].append(item)
+        items[:] = [item for some in groups.values() for item in some[:: -(-len(some) // SETS)]]
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        path = Path(str(item.path)).relative_to(TESTS).with_suffix("")
+        self.test = f"{path.name.removeprefix('test_')}.{getattr(item, 'originalname', item.name).removeprefix('test_')}"
+
+    def around(self, launch: Any) -> Any:
+        """``Device.launch`` that records."""
+
+        def recording(device: Any, kernel: Any, grid: Any, block: Any, args: Any = (), **options: Any) -> Any:
+            room = len(self.found[self.test]) < LAUNCHES and self.tries[self.test] < TRIES
+            self.tries[self.test] += 1
+            before = _before(device, kernel, grid, block, args, options) if room else None
+            profile = launch(device, kernel, grid, block, args, **options)
+            if before is not None:
+                with suppress(EngineError):  # of tests of what cannot be read afterwards
+                    self.keep(*before)
+            return profile
+
+        return recording
+
+    def keep(self, record: dict[str, Any], arrays: list[DeviceArray]) -> None:
+        """A launch that has succeeded, if there is room for it and its results do not hang on addresses."""
+        text = json.dumps(record, sort_keys=True)
+        identity = hashlib.sha256(text.encode()).hexdigest()
+        some = self.found[self.test]
+        if identity in self.seen or len(some) >= LAUNCHES or self.sizes[self.test] + len(text) > BYTES:
+            return
+        self.seen.add(identity)
+        after = [_bytes(array) for array in arrays]
+        again = recorded_buffers(record, skew=3)
+        if all(one.tobytes() == other.tobytes() for one, other in zip(after, again)) and accepted(
+            record["ptx"]
+        ):
+            self.sizes[self.test] += len(text)
+            some.append({**record, "ptx": for_more(record["ptx"])})
+
+
+def _bytes(array: DeviceArray) -> Any:
+    return np.frombuffer(np.ascontiguousarray(array.numpy()).tobytes(), np.uint8)
+
+
+def _before(
+    device: Any, kernel: Any, grid: Any, block: Any, args: Any, options: dict[str, Any]
+) -> tuple[dict[str, Any], list[DeviceArray]] | None:
+    """The record of a launch, and the arrays that it is given; ``None`` for one that is of no use."""
+    allowed = {"shared_bytes", "cluster", "demand"}
+    if (
+        set(options) - allowed
+        or options.get("demand", "values") != "values"
+        or ELSEWHERE.search(kernel.module.text)
+    ):
+        return None
+    shape = collect.three(grid), collect.three(block)
+    if int(np.prod(shape[0])) * int(np.prod(shape[1])) > THREADS:
+        return None
+    whole = {id(array.allocation): array for array in device.arrays}
+    arrays: dict[int, DeviceArray] = {}
+    listed: list[Any] = []
+    try:
+        raw = marshal(kernel, args, device._address_of)
+        for parameter, given in zip(kernel.params, args):
+            array = given.array if isinstance(given, TensorMap) else given
+            if not isinstance(array, DeviceArray):
+                if (
+                    isinstance(given, (int, np.integer))
+                    and int(given) >= device.memory.allocations[0].address
+                ):
+                    return None
+                listed.append(raw[parameter.offset : parameter.offset + parameter.size].hex())
+                continue
+            place = id(array.allocation)
+            arrays.setdefault(place, whole[place])
+            index, start = list(arrays).index(place), array.allocation.address
+            if isinstance(given, TensorMap):
+                layout = {name: getattr(given.layout, name) for name in given.layout.__slots__}
+                offset = layout.pop("address") - start
+                listed.append({"buffer": index, "offset": offset, "layout": layout})
+            else:
+                listed.append([index, array.address - start])
+        buffers = [collect.pack(_bytes(array)) for array in arrays.values()]
+    except (EngineError, IndexError, KeyError, AttributeError, TypeError):
+        return None
+    cluster = options.get("cluster")
+    record = {
+        "ptx": kernel.module.text, "entry": kernel.name, "grid": shape[0], "block": shape[1],
+        "shared_bytes": int(options.get("shared_bytes", 0)), "cluster": None if cluster is None else collect.three(cluster),
+        "args": listed, "buffers": buffers,
+    }  # fmt: skip
+    return record, list(arrays.values())
+
+
+def accepted(text: str) -> bool:
+    """Whether ptxas takes the module; versions that it does not know are taken on trust."""
+    target = collect.written_target(text)
+    command = [str(PTXAS), f"-arch={target}", "-O0", "-", "-o", "/dev/null"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    return not done.returncode or "Unsupported .version" in done.stderr
+
+
+def for_more(text: str) -> str:
+    """The module for an earlier machine than the test names, where ptxas and the engine take it for that too."""
+    written = collect.written_target(text)
+    if int("".join(filter(str.isdigit, written))) > 90:
+        for target in ("sm_80", "sm_89", "sm_90", "sm_90a"):
+            changed = text.replace(f".target {written}", f".target {target}")
+            try:
+                module = ge.parse(changed, path="earlier.ptx")
+                taken = all(module[name] for name in module.kernels)
+            except EngineError:
+                continue
+            if taken and accepted(changed):
+                return changed
+    return text
+
+
+def main() -> int:
+    """Run the tests and write what they launched."""
+    recorder = Recorder()
+    original = ge.Device.launch
+    ge.Device.launch = recorder.around(original)  # type: ignore[method-assign]
+    try:
+        files = [str(TESTS / name) for name in FILES]
+        code = pytest.main([*files, "-q", "-p", "no:cacheprovider", "-p", "no:xdist"], plugins=[recorder])
+    finally:
+        ge.Device.launch = original  # type: ignore[method-assign]
+    if code:
+        print("tests fail: nothing is written", file=sys.stderr)
+        return 1
+    lines = [
+        json.dumps({"name": f"{test}/{number}", **record})
+        for test, records in sorted(recorder.found.items())
+        for number, record in enumerate(records)
+    ]
+    path = HERE / "ptx/kernels.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{path}: {len(lines)} launches, {path.stat().st_size:,} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -282,31 +282,6 @@ def test_copied_map(backend: str) -> None:
     assert profile.memory.global_store_bytes == 128
 
 
-def test_multicast(backend: str) -> None:
-    array = np.arange(64 * 32, dtype=np.float32).reshape(64, 32)
-    text = load("2d.shared::cluster.global.tile", (0, 8), 16 * 32 * 4)
-    text = text.replace("bytes [%r2", "bytes.multicast::cluster [%r2").replace(", [bar];", ", [bar], %h1;")
-    text = text.replace("cp.async.bulk.tensor", "mov.u16 %h1, 3;\n@%p2 cp.async.bulk.tensor")
-    text = text.replace(
-        "    @!%p0 bra READY;",
-        """
-    barrier.cluster.arrive;
-    barrier.cluster.wait;
-    mov.u32 %r11, %cluster_ctarank;
-    setp.eq.u32 %p2, %r11, 1;
-    mad.wide.u32 %rd2, %r11, 8192, %rd2;
-    @!%p0 bra READY;""",
-    ).replace("    ret;", "    barrier.cluster.arrive;\n    barrier.cluster.wait;\n    ret;")
-    device = ge.Device(backend=backend, memory_bytes=1 << 24)
-    tensor, result = device.array(array), device.zeros(2 * SHARED, np.uint8)
-    profile = device.launch(
-        ge.parse(text, path="k.ptx")["k"], 2, 128, [ge.TensorMap(tensor, (16, 32)), result], cluster=2
-    )
-    for part in result.numpy().reshape(2, SHARED):
-        assert (part[:2048].view(np.float32).reshape(16, 32) == array[8:24]).all()
-    assert profile.memory.global_load_sectors == 16 * 4
-
-
 def test_maps_are_checked() -> None:
     device = ge.Device(memory_bytes=1 << 24)
     x = device.zeros((40, 64), np.float16)

@@ -15,6 +15,7 @@ from ..errors import MemoryFault
 from ..flow.operands import matched
 from ..isa.frame import evaluate, has_meaning
 from ..isa.mbarriers import Mbarrier
+from ..isa.spaces import RANK_SHIFT
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Instruction, Operand
 from .diagnose import bad_mbarrier
@@ -111,6 +112,7 @@ class Targets:
         self, to: Prepare, instruction: Instruction, operands: Mapping[str, Operand], space: str
     ) -> None:
         self.read_ranks = ranks_of(to, instruction)
+        self.paired = instruction.spelling.modifier("group") == "cta_group::2"
         told = operands.get("m")
         self.told = Objects(to, instruction, told, space) if isinstance(told, Address) else None
 
@@ -126,9 +128,12 @@ class Targets:
         return place if rank is None else in_rank(place, rank)
 
     def tell(self, warp: LanesWarp, lane: int, rank: int | None, size: int, reports: bool = False) -> None:
-        """So many bytes have come; ``reports``: and something is to be reported."""
+        """So many bytes have come; ``reports``: and something is to be reported. Of a pair of CTAs that one is told whose rank is odd
+        or even as that of the mbarrier."""
         if self.told is not None:
             told = self.told.read(warp).copy()
+            if self.paired and rank is not None:
+                rank = rank & ~1 | int(told[lane]) >> RANK_SHIFT & 1
             told[lane] = self.place(int(told[lane]), rank)
             if reports:
                 self.told.report(warp, lane, told)

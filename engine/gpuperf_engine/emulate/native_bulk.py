@@ -112,6 +112,7 @@ def _tensor(
             _put(to, to.constant(0, U32), frame.field("%vals", vectors + 4 * LANES * (_OFFSETS + axis)))
     how = Bulk.FROM_GLOBAL if copy.loads else Bulk.TO_GLOBAL
     how |= Bulk.FOUR_ROWS * copy.four_rows | copy.mode << Bulk.MODE
+    how |= Bulk.PAIRED * (instruction.spelling.modifier("group") == "cta_group::2")
     _put(to, _address(to, where, "generic"), "%area")
     places = frame.field("%vals", _TARGETS)
     _put(to, _address(to, operands["d" if copy.loads else "a"], "shared"), places)

@@ -235,8 +235,9 @@ class Bulk:
     REPORT = 12  # from this bit on: 1 + the place of the pattern in ``PATTERNS``
     #: patterns of which the first element of 16 bytes is compared, by their digits, and one for single bytes
     PATTERNS = ("80000000", "8000", "80", "8", "ff")
-    #: a tensor copy: the mode of the map that it takes begins with this bit
+    #: a tensor copy: the mode of the map that it takes, two bits from this one on
     MODE = 8
+    PAIRED = 1024  # mbarriers in one of each two CTAs are told
     CURSOR = 6144
     #: or-ed to the number of a site where the fault is one of the mbarrier
     TELLS = 1 << 40

@@ -43,8 +43,8 @@ def count_bulk(context: int, site: int, address: int, size: int, how: int, again
 def tell_copied(
     context: int, cta: int, site: int, told: int, lane: int, rank: int, how: int, size: int, found: int
 ) -> int:
-    """So many bytes have come: the mbarrier of a lane, in the CTA of that rank of a multicast, is told; ``found``: and that something
-    is to be reported. 1 if refused."""
+    """So many bytes have come: the mbarrier of a lane, in the CTA of that rank of a multicast, is told (of a pair of CTAs the one
+    whose rank is odd or even as that of the mbarrier); ``found``: and that something is to be reported. 1 if refused."""
     if told == 0:
         return 0
     tell = load64(told + lane * 8)
@@ -55,6 +55,8 @@ def tell_copied(
             return 1
         tell = (tell - window - load64(cta + Cta.WINDOW)) & 4294967295
     if how & Bulk.MULTICAST:
+        if how & Bulk.PAIRED:
+            rank = (rank & -2) | (((tell + load64(cta + Cta.WINDOW)) >> 24) & 1)
         tell = in_rank(cta, tell, rank)
     if found and mbarrier_report(context, cta, site | Bulk.TELLS, lane, tell, 512) == 0:
         return 1

@@ -38,15 +38,14 @@ _BOX = "Copies a box of a tensor to shared memory, and tells the mbarrier at m t
 
 def _cluster(modifiers: Mapping[str, Modifier]) -> str:
     """Copies into several CTAs are copies into the cluster."""
-    for name in ("multicast", "group"):
-        if modifiers.get(name) and modifiers.get("dst") != ANY:
-            return f"'.{modifiers[name]}' needs .{ANY}"
+    if modifiers.get("multicast") and modifiers.get("dst") != ANY:
+        return f"'.{modifiers['multicast']}' needs .{ANY}"
     return ""
 
 
 def _load(slot: str, coordinates: str, more: str, text: str, **options: Any) -> None:
     merged = {**LOAD, **options}
-    for group in ("", ".group") if ANY in str(merged["dst"]) else ("",):
+    for group in ("", ".group"):
         if group:
             merged |= {"group": "cta_group::1 cta_group::2", "since": (8, 6), "target": 100, "variant": "a"}
         declare(

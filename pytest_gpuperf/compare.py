@@ -67,6 +67,8 @@ def _numbers(
             verdict = "incomparable"
         elif not tolerance.exceeded(previous, value):
             verdict = "ok"
+        elif metric.better == "neutral" and key not in before:
+            verdict = "changed"  # a metric that an earlier version did not have must not fail a gate
         elif unexplained:
             verdict, reason = (
                 "incomparable",

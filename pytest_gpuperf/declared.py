@@ -110,9 +110,10 @@ def _matches(pattern: str, known: Sequence[str], what: str) -> None:
 
 def _members(family: str) -> tuple[str, ...]:
     if family == "flops.*":
+        from gpuperf_engine.isa.matrix_work import TENSOR
         from gpuperf_engine.profile.groups import PRECISIONS
 
-        return tuple(dict.fromkeys(PRECISIONS.values()))
+        return tuple(dict.fromkeys((*PRECISIONS.values(), *TENSOR.values())))
     from gpuperf_engine.isa.model import CATEGORIES
 
     return CATEGORIES

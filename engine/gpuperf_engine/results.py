@@ -365,7 +365,8 @@ class Profile:
     """Everything counted in one launch (or several added up, see ``launches``). Counts are exact.
 
     ``opcodes`` is thread level, keyed by the opcode as written without guard and operands, ``warp_opcodes`` beside it;
-    ``by_category`` thread level; ``units`` warp level by execution unit; ``flops`` thread level by precision (``hp sp dp``).
+    ``by_category`` thread level; ``units`` warp level by execution unit; ``flops`` thread level by precision (``hp sp dp``), and of
+    matrix products by the type of their factors (``tensor_fp16`` …, those that were executed only).
     ``demand`` is what ran (``control addresses values``), ``slice_share`` the thread instructions that belong to it and
     ``share_executed`` those that the analysis executed for it, which need not be all, as parts of ``thread_instructions``.
     """

@@ -256,6 +256,21 @@ def test_same_kernel_and_inputs_but_other_numbers_is_no_regression(project):
     )
 
 
+def test_a_neutral_metric_that_the_baseline_does_not_know_fails_nothing(project):
+    """As after an update of the tool that counts something new: no kernel moved."""
+    project.update()
+    path = project.path / "baselines" / "test_k.yaml"
+    text = path.read_text()
+    assert "      sp: 64\n" in text
+    path.write_text(text.replace("    flops:\n      sp: 64\n", ""))
+    result = project.run()
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*1 changed*"])
+    # What it knows must still be as it was.
+    path.write_text(text.replace("      sp: 64\n", "      sp: 60\n"))
+    assert project.run().ret == 1
+
+
 def test_reads_of_uninitialised_memory(project):
     project.kernel("brkpt;")
     assert project.update().ret == 0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ..emulate.observe import Observation
 from ..emulate.program import BasicBlock, Program
+from ..isa.matrix_work import matrix_work
 from ..isa.model import Spelling
 from ..ptx.syntax import Instruction
 from .groups import PRECISIONS, add_groups, empty_groups
@@ -82,6 +83,8 @@ def _totals(executed: dict[Spelling, _Executions]) -> Totals:
         units[spelling.unit] += seen.warps
         if spelling.flops and spelling.type is not None and spelling.type.name in PRECISIONS:
             flops[PRECISIONS[spelling.type.name]] += seen.on * spelling.flops
+        if spelling.category == "matrix" and (work := matrix_work(spelling.opcode)):
+            flops[work[0]] += seen.on * work[1]
         add_groups(groups, spelling, seen.on, seen.warps)
     return Totals(
         thread_instructions=opcodes.total(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -194,3 +194,28 @@ def expected_load(
 
 def random_bytes(shape: Any, seed: int = 3) -> Array:
     return np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8)
+
+
+def shared_after(pieces: Iterable[tuple[int, bytes]]) -> Array:
+    """Shared memory in which only these pieces were written."""
+    found = np.full(SHARED, 0x11, np.uint8)
+    for place, raw in pieces:
+        found[place : place + len(raw)] = np.frombuffer(raw, np.uint8)
+    return found
+
+
+def walk(
+    start: Sequence[int], lower: Sequence[int], upper: Sequence[int], steps: Sequence[int], count: int
+) -> list[tuple[int, ...]]:
+    """Pixels of a bounding box from one on, W first; the last coordinate is N. ``upper`` is where the box ends."""
+    found, at = [], list(start)
+    for _ in range(count):
+        found.append(tuple(at))
+        for axis, step in enumerate(steps):
+            at[axis] += step
+            if at[axis] < upper[axis]:
+                break
+            at[axis] = lower[axis]
+        else:
+            at[-1] += 1
+    return found

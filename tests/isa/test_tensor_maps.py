@@ -4,7 +4,6 @@ rounding, and reductions of every type."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,21 +23,15 @@ from tests.isa.tensors import (
     moved,
     random_bytes,
     run,
+    shared_after,
     store,
+    walk,
 )
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-def shared_after(pieces: Iterable[tuple[int, bytes]]) -> Array:
-    """Shared memory in which only these pieces were written."""
-    found = np.full(SHARED, 0x11, np.uint8)
-    for place, raw in pieces:
-        found[place : place + len(raw)] = np.frombuffer(raw, np.uint8)
-    return found
 
 
 #: the tables of "Swizzling Modes": lines of 128 bytes in pieces of 16, as the manual has them
@@ -138,23 +131,6 @@ def test_interleaved(case: Any, backend: str) -> None:
                 to = moved(1024 + place * size + half, options.get("swizzle", "none"))
                 wanted[at][half : half + 16] = given[to : to + 16]
     assert (stored.view(np.uint8) == wanted).all()
-
-
-def walk(
-    start: Sequence[int], lower: Sequence[int], upper: Sequence[int], steps: Sequence[int], count: int
-) -> list[tuple[int, ...]]:
-    """Pixels of a bounding box from one on, W first; the last coordinate is N. ``upper`` is where the box ends."""
-    found, at = [], list(start)
-    for _ in range(count):
-        found.append(tuple(at))
-        for axis, step in enumerate(steps):
-            at[axis] += step
-            if at[axis] < upper[axis]:
-                break
-            at[axis] = lower[axis]
-        else:
-            at[-1] += 1
-    return found
 
 
 @pytest.mark.parametrize("rank", [3, 4, 5])

@@ -194,7 +194,7 @@ def _judged(
             index = int(number) - first
             if 0 <= index < len(left):
                 found.setdefault(left[index], message)
-        doubtful = [text for text, said in found.items() if "formal parameter" in said]
+        doubtful = [text for text, said in found.items() if "formal parameter" in said or "'__cuda_" in said]
         if len(left) > 1 and doubtful:  # of another line, which called the same function otherwise
             for text in doubtful:
                 del found[text]

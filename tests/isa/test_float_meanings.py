@@ -87,6 +87,8 @@ def f64(number: float) -> int:
         ("set.lt.u32.f16x2", (0x3C004000, 0x40003C00), 0xFFFF0000),
         ("set.gt.u32.f16", (0x4000, 0x3C00), 0xFFFFFFFF),
         ("set.eq.bf16.f32", (ONE, ONE), 0x3F80),
+        ("set.lt.bf16.f16", (0x3C00, 0x4000), 0x3F80),
+        ("set.gtu.bf16.f16", (0x3C00, 0x4000), 0),
     ],
 )
 def test_by_hand(opcode: str, sources: tuple[int, ...], expected: int) -> None:

@@ -34,6 +34,14 @@ LAX = {
         r"^cvt\.r[mp]\S*\.pzo\.b?f16\.f32 "
     ),
     "a third operand of conversions of packed numbers": re.compile(r"^cvt\S*\.ue5m3x2\S* \w+, \w+, \w+;"),
+    "a predicate, a constant or f32 as a bfloat16 or a packed number": re.compile(
+        r"^(setp?|cvt|multimem|add|sub)\b\S*\.(bf16(x2)?|e[45]m\dx4|ue8m0x2)\b\S* .*?\b([pf]\d|-?\d+|0f3F800000)\b"
+    ),
+    "a single predicate of setp on two numbers": re.compile(r"^setp\S*\.b?f16x2 p\d, "),
+    "'.sat' beside '.oob'": re.compile(r"^fma(?=\S*\.oob)\S*\.sat"),
+    "signed types of addresses and sizes": re.compile(r"^(setmaxnreg|mapa|getctarank)\S*\.s(32|64)\b"),
+    "a floating-point number as offset or lane": re.compile(r"^(fns|shfl)\S* .*(0f3F800000|f4)"),
+    "any register and constant in movmatrix": re.compile(r"^movmatrix\S* .*([pf]4|0f3F800000)"),
     "a predicate as the last element of a vector": re.compile(r"\{[^}]*\bp\d\}"),
     "a function as a number": re.compile(r"\bcallee\b"),
     "an address of 32 bits, which the assembler refuses afterwards": re.compile(
@@ -45,7 +53,7 @@ LAX = {
     "an instruction without its operation": re.compile(r"^testp\.f\d+ "),
     "no rounding between f16 and bf16, which the manual demands": re.compile(r"^cvt\.(b?f16)\.(?!\1)b?f16 "),
     "any rounding of bfloat16 in fma, which the manual has to nearest": re.compile(r"^fma\.r[zmp]\S*\.bf16"),
-    "'.ftz' and a rounding of rcp.f64": re.compile(r"^rcp\.r\w\.ftz\.f64"),
+    "'.ftz' and a rounding of rcp.f64": re.compile(r"^rcp(?=\S*\.ftz)(?=\S*\.r[nzmp]\b)\S*\.f64"),
     "selectors 2 and 3 of one sparse product of f16": re.compile(
         r"^mma\.sp\S*m16n8k32\S*f32\.f16\S* .* [23];"
     ),
@@ -56,17 +64,40 @@ LAX = {
     "b128 as the type of weak bulk copies": re.compile(
         r"^(multimem\.)?cp\.async\.bulk(?!\S*relaxed)\S*\.b128"
     ),
-    "formats of tcgen05.cp beside other forms": re.compile(r"^tcgen05\.\S*b[46]x16"),
+    "formats of tcgen05.cp beside other forms": re.compile(r"^tcgen05\.\S*b[468]x16"),
+    "a constant as address of tensor memory": re.compile(r"^tcgen05\.dealloc\S* -?\d"),
     "a scale of tcgen05.mma with integers": re.compile(r"^tcgen05\.mma\S*i8.*p\d, "),
+    "'.sp' in another place in wgmma, and any metadata for two types": re.compile(
+        r"^wgmma\.mma_async(?=\S*\.sp\b)(\.sync\.sp|"
+        r"\S*(e4m3\.e5m2|e5m2\.e4m3|s8\.u8|u8\.s8) .*, (!?p4|\{r\d(, r\d)?\}|r\d, 4294967296),)"
+    ),
+    "vectors, and other types, in wmma.load and wmma.store": re.compile(
+        r"^wmma\.(load|store)\S*(\.v2|m8n8k(32|128)\S*\.(f32|tf32|b1|[su]4))(?=[. ])"
+    ),
     "wgmma without .aligned, which the manual demands": re.compile(r"^wgmma\.(?!.*\.aligned)"),
     "asynchronous stores and reductions without their mbarrier or order": re.compile(
         r"^(st|red)\.async\S* \[\w+\], \w+;"
     ),
-    "a constant as mbarrier": re.compile(r"^cp\.async\.bulk.*, \d+;"),
+    "spaces, scopes and vectors that st.async does not have": re.compile(
+        r"^st\.async\S*\.(cluster|shared(::cta)?|v[24])(?![\w:])"
+    ),
+    "an mbarrier for red.async in global memory": re.compile(
+        r"^red\.async\.(mmio\.)?release\S* \[\w+\], \w+, \["
+    ),
+    "a constant or register as mbarrier": re.compile(
+        r"^cp\.async\.bulk\.shared\S*bytes \[\w+\], \[\w+\], \w+, (-?\d+|[hl]\d);"
+    ),
+    "'.cta' behind cp.async.bulk": re.compile(r"^cp\.async\.bulk\S*\.cta\b"),
+    "an accumulator beside multimem.st and multimem.red": re.compile(r"^multimem\.(st|red)\S*\.acc::"),
+    "eviction from L2 beside a cache operator or '.volatile'": re.compile(
+        r"^(ld|st)(?=\S*\.L2::evict)\S*\.(c[agsv]|lu|w[bt]|volatile)\b"
+    ),
     "types in another order, and braces, in clusterlaunchcontrol": re.compile(r"^clusterlaunchcontrol"),
-    "a fourth operand of atom": re.compile(r"^atom\S* \S+, \[\w+\], \w+, \w+;"),
+    "a fourth operand of atom": re.compile(r"^atom\S* \S+, \[\w+\], \w+, [\w.]+;"),
     "L2 priorities of prefetch from generic addresses": re.compile(r"^prefetch\.L2::evict"),
-    "'.sync_restrict' and spaces beside other forms of fence": re.compile(r"^fence\.\S*(restrict|shared)"),
+    "'.sync_restrict' and spaces beside other forms of fence": re.compile(
+        r"^fence\.\S*(restrict|shared|global)"
+    ),
     "barrier numbers modulo 2^32": re.compile(r"^bar\S* .*4294967296"),
     "operands of other lengths in instructions on textures and surfaces, and '.uni'": re.compile(
         r"^(tex|tld4|txq\.level|suld|sust|sured)\.\S* .*\["
@@ -82,7 +113,11 @@ LAX = {
 #: What ptxas refuses and we take.
 STRICT = {
     "metadata of sparse products in braces, which ptxas takes with other types": re.compile(
-        r"^mma\.sp\S*\.[su]4\S* .*\{r\d\}, \d+;"
+        r"^mma\.sp\S*\.([su]4|e[45]m\d)\S* .*\{r\d\}, \d+;"
+    ),
+    "a constant as offset of a texel beside a depth": re.compile(r"^tex\.grad\.1d\S* .*\}, -?\d+, f\d;"),
+    "f32 as bits in red.async of global memory, which it may be in shared memory": re.compile(
+        r"^red\.async\S*\.release\S*\.b32 .*, (f4|0f3F800000);"
     ),
     "the index of an array of images in a register of f32": re.compile(
         r"^(tex|tld4|su\w+)\S*\.a(1d|2d|cube)"
@@ -93,7 +128,7 @@ STRICT = {
         r"^setp?\S*\.bf16\S* .*, -?\d+;"
     ),
     "variables without their space, where the manual wants a generic address": re.compile(
-        r"^(prefetchu\S* \[sha|prefetch\.tensormap \[|mapa\S* \w+, con)"
+        r"^(prefetchu\S* \[sha|prefetch\.tensormap \[)"
     ),
 }
 

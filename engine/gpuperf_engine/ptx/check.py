@@ -238,9 +238,10 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
             return ""
         return f"{name} is .{type}: a floating-point constant does not fit"
     if kind in ("symbol", "function"):
-        if spelling.category != "move":
+        if spelling.category != "move" or form is not spelling.sources[0]:
             return f"{name} cannot be the address of a variable; move it to a register first"
-        wanted = str(spelling.modifier("space") or "").split("::")[0]
+        spaces = spelling.row.modifiers.get("space", ())
+        wanted = str(spelling.modifier("space") or (spaces[0] if len(spaces) == 1 else "")).split("::")[0]
         if wanted and shape[1:] != (wanted,):
             return f"{name} must be in .{wanted}, found {explain(shape)} in .{shape[1] if shape[1:] else 'global'}"
         if not type.is_float and type.bits in (32, 64):

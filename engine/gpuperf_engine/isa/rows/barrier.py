@@ -33,7 +33,7 @@ for _name, _aligned, _options in (("bar", "", ALIGNED), ("barrier", "{.aligned}"
     declare(
         f"{_name}{{.cta}}.arrive{_aligned} a:u32, b:u32",
         "Announces arrival at barrier a, for which b threads count.",
-        **_options,
+        **{**_options, "leads": "arrive"},
     )
     declare(
         f"{_name}{{.cta}}.red.op{_aligned}.u32 d, a:u32{{, b:u32}}, {{!}}c:pred",

@@ -73,7 +73,7 @@ for _report, _wide, _options in (
     _copies(
         f"cp.async.bulk.dst.src.{TELLS}{_report}" + (".multicast::cluster::32b" if _wide else "{.multicast}"),
         "{.hint}",
-        f"{_ENDS}, [m]:dst, " + ("mask:u32" if _wide else "mask:b16?multicast") + _POLICY,
+        f"{_ENDS}, [m]:dst, " + ("mask:u32" if _wide else "mask:u16?multicast") + _POLICY,
         _LOADED if not _report else f"{_LOADED[:-1]}; what is not valid is reported to it.",
         **{**_TO_SHARED, **_options, "dst": ANY if _wide else _TO_SHARED["dst"]},
     )
@@ -104,7 +104,7 @@ for _masked, _operand, _options, _text in (
     ("", "", {}, "Copies size bytes to global memory."),
     (
         ".cp_mask",
-        ", bytes:b16",
+        ", bytes:u16",
         {"since": (8, 6), "target": 100},
         "Copies those of each 16 bytes to global memory whose bit is set in bytes.",
     ),
@@ -294,7 +294,10 @@ declare(
         "since": (8, 6),
         "target": 100,
         "constants": {
-            "bytes": (lambda size: size >= 0 and size % 8 == 0, "a multiple of 8"),
+            "bytes": (
+                lambda size: 0 <= size <= 1 << 24 and size % 8 == 0,
+                "a multiple of 8, at most 16,777,216",
+            ),
             "value": (lambda value: value == 0, "0"),
         },
     },

@@ -200,6 +200,8 @@ def _set_rows() -> None:
         lines.append(
             (f"set.cmp@{ftz}.dtype.stype", {"dtype": half, "stype": half, "cmp": FLOAT_OPS, **since})
         )
+        if half == "bf16":
+            lines.append(("set.cmp@.dtype.stype", {"dtype": half, "stype": "f16", "cmp": FLOAT_OPS, **since}))
         numbers = {
             "dtype": "u16 s16 u32 s32",
             "stype": half,

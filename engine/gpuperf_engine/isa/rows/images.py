@@ -142,7 +142,7 @@ def image_query(image: Image, *, query: str) -> Value:
 
 _query = query
 declare(
-    "txq.level.query.b32 d, [a:image], lod:b32",
+    "txq.level.query.b32 d, [a:image], lod:u32",
     "The size of a level of a texture.",
     query="width height depth",
     since=(4, 3),
@@ -152,7 +152,7 @@ declare(
 
 
 @instruction(
-    "istypep.query p:pred, a:b64%", query="texref samplerref surfref", since=(4, 0), target=30, **QUERY
+    "istypep.query p:pred, a:u64%", query="texref samplerref surfref", since=(4, 0), target=30, **QUERY
 )
 def istypep(image: Image, *, query: str) -> Value:
     """Whether a handle is that of a texture, sampler or surface."""

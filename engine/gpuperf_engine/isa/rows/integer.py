@@ -268,7 +268,7 @@ def szext(a: Value, b: Value, *, mode: str) -> Value:
 
 
 @instruction(
-    "bmsk.mode.b32 d, a:u32, b:u32",
+    "bmsk.mode.b32 d:u32, a:u32, b:u32",
     mode="clamp wrap",
     category="integer",
     unit="alu",

@@ -63,7 +63,9 @@ def to_packed_half(
 
 
 @instruction(
-    "cvt.rs{.relu}{.satfinite}.dtype.f32 d:dtype, a:f32, b:f32, rbits:u32", dtype="f16x2 bf16x2", **STOCHASTIC
+    "cvt.rs{.relu}{.satfinite}.dtype.f32 d:dtype, a:f32, b:f32, rbits:u32%",
+    dtype="f16x2 bf16x2",
+    **STOCHASTIC,
 )
 def to_random_half(
     a: Value, b: Value, rbits: Value, *, relu: bool | None, satfinite: bool | None, dtype: ScalarType

@@ -99,7 +99,7 @@ def halves_to_narrow(a: Value, *, relu: bool | None, dtype: ScalarType, bf16x2: 
 
 
 @instruction(
-    "cvt.rs{.relu}.satfinite.dtype.f32 d:dtype, a:f32*4, rbits:u32",
+    "cvt.rs{.relu}.satfinite.dtype.f32 d:dtype, a:f32*4, rbits:u32%",
     dtype="e4m3x4 e5m2x4 e2m3x4 e3m2x4 e2m1x4",
     since=(8, 7),
     only="100a 103a 107a",

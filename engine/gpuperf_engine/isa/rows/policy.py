@@ -12,7 +12,7 @@ from ..table import instruction
 from ..types import scalar_type
 from ..words import Value, clz, maximum, minimum, select
 
-U32, B64 = scalar_type("u32"), scalar_type("b64")
+U32, U64 = scalar_type("u32"), scalar_type("u64")
 POLICY: dict[str, Any] = {"category": "misc", "unit": "alu", "since": (7, 4), "target": 80}
 PRIORITIES = {"L2::evict_unchanged": 0, "L2::evict_first": 1, "L2::evict_last": 2, "L2::evict_normal": 3}
 LEVELS: dict[str, Any] = {
@@ -27,14 +27,14 @@ def _levels(primary: str, secondary: str | None) -> int:
 
 
 def _upper(word: Value) -> Value:
-    return word.convert(B64) << 32
+    return word.convert(U64) << 32
 
 
 PART = "fraction is not a part of the cache lines", "more than 0, at most 1"
 
 
 @instruction(
-    "createpolicy.fractional.primary{.secondary}.b64 d, fraction:f32",
+    "createpolicy.fractional.primary{.secondary}.b64 d:u64, fraction:f32",
     checked=PART,
     constants={"fraction": (lambda part: 0 < part <= 1, PART[1])},
     **LEVELS,
@@ -47,7 +47,7 @@ def fractional(fraction: Value, *, primary: str, secondary: str | None) -> tuple
     return policy, ~(fraction.compare("gt", 0.0) & fraction.compare("le", 1.0))
 
 
-@instruction("createpolicy.fractional.primary{.secondary}.b64 d", **LEVELS, **POLICY)
+@instruction("createpolicy.fractional.primary{.secondary}.b64 d:u64", **LEVELS, **POLICY)
 def whole(zero: Value, *, primary: str, secondary: str | None) -> Value:
     """A cache policy: the primary priority for all cache lines."""
     return _upper(zero | (0x10F00000 | _levels(primary, secondary)))
@@ -57,7 +57,7 @@ ORDER = "primary_size is more than total_size", "primary_size of at most total_s
 
 
 @instruction(
-    "createpolicy.range{.space}.primary{.secondary}.b64 d, [a], primary_size:u32, total_size:u32",
+    "createpolicy.range{.space}.primary{.secondary}.b64 d:u64, [a], primary_size:u32, total_size:u32",
     space="global",
     checked=ORDER,
     constants={

@@ -108,7 +108,7 @@ declare(
     **{**GROUPS, "only": SINGLE},
 )
 declare(
-    "tcgen05.commit.group.mbarrier::arrive::one{.space}{.multicast::cluster}.b64 [a], mask:u16?multicast::cluster",
+    "tcgen05.commit.group.mbarrier::arrive::one{.space}{.multicast::cluster}.b64 [a], mask:u16%?multicast::cluster",
     "Arrives at an mbarrier when the tcgen05 operations of this thread so far are done.",
     space="shared::cluster",
     **{**GROUPS, "unit": "adu"},

@@ -160,11 +160,17 @@ for _field, _type in (("box_dim global_dim element_stride", "u32"), ("global_str
         field=_field,
         **REPLACE,
     )
+#: numbers of the values of a field (manual: "tensormap.replace")
+_CHOICES = {"elemtype": 16, "interleave_layout": 3, "swizzle_mode": 5, "swizzle_atomicity": 4, "fill_mode": 2}
 declare(
     "tensormap.replace.mode.field{.space}.b1024.b32 [a], value:imm",
     _CHANGED,
+    constants={
+        f"value {_field}": (lambda value, count=_count: 0 <= value < count, f"0 to {_count - 1}")
+        for _field, _count in _CHOICES.items()
+    },
     mode="tile",
-    field="elemtype interleave_layout swizzle_mode swizzle_atomicity fill_mode",
+    field=" ".join(_CHOICES),
     **{**REPLACE, "requires": {"swizzle_atomicity": ((8, 6), 100)}},
 )
 declare(

@@ -84,14 +84,14 @@ declare(
     **OLD,
 )
 declare(
-    "match.any.sync.type d:b32, a, membermask:u32",
+    "match.any.sync.type d:u32, a, membermask:u32",
     "The mask of member lanes that have the same a.",
     type="b32 b64",
     unit="alu",
     **{**SYNC, "target": 70},
 )
 declare(
-    "match.all.sync.type d:b32{|p:pred}, a, membermask:u32",
+    "match.all.sync.type d:u32{|p:pred}, a, membermask:u32",
     "The member mask and true if all member lanes have the same a, else 0 and false.",
     type="b32 b64",
     unit="alu",
@@ -100,7 +100,7 @@ declare(
 
 
 @instruction(
-    "redux.sync.op.type d, a, membermask:u32",
+    "redux.sync.op.type d:u32, a:u32, membermask:u32",
     op="and or xor",
     type="b32",
     unit="alu",

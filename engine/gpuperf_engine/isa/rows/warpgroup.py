@@ -102,7 +102,7 @@ def _family(
     sparsity = sparsity_of(shape[0], one, 2) if sparse else None
     for place in ("u64", "b32*4"):
         operands = [f"d:{held}=", f"a:{place}", "b:u64"]
-        operands += ["metadata:b32", "selector:imm"] if sparse else []
+        operands += ["metadata:b32%", "selector:imm"] if sparse else []
         operands += ["{!}scale:pred"] + (["sign_a:imm", "sign_b:imm"] if floats else [])
         if trans:
             operands += ["trans_a:imm"] * (place == "u64") + ["trans_b:imm"]

@@ -41,18 +41,54 @@ def last(statements: str, top: str = "") -> list[object]:
 
 
 def test_header() -> None:
-    module = parse("// hello\n.version 7.8\n.target sm_90a, texmode_independent, debug\n.address_size 64\n")
-    assert (module.version, module.target, module.address_size) == ((7, 8), "sm_90a", 64)
+    module = parse("// hello\n.version 8.0\n.target sm_90a, texmode_independent, debug\n.address_size 64\n")
+    assert (module.version, module.target, module.address_size) == ((8, 0), "sm_90a", 64)
     assert module.target_options == ("texmode_independent", "debug")
     assert module.notes == ()
 
 
+#: PTX manual, "Release Notes"
+FIRST = {"sm_20": "2.0", "sm_75": "6.3", "sm_90": "7.8", "sm_90a": "8.0", "sm_100a": "8.6", "sm_121a": "8.8", "sm_100f": "8.8",
+         "compute_80": "7.0", "sm_88": "9.0"}  # fmt: skip
+
+
 @pytest.mark.parametrize("version", ["2.0", "3.2", "4.3", "6.5", "7.8", "8.8", "9.0"])
-@pytest.mark.parametrize("target", ["sm_20", "sm_75", "sm_90", "sm_100a", "sm_121a", "sm_100f", "compute_80"])
+@pytest.mark.parametrize("target", FIRST)
 def test_versions_and_targets(version: str, target: str) -> None:
-    module = parse(f".version {version}\n.target {target}\n.entry k() {{ ret; }}")
+    text = f".version {version}\n.target {target}\n.entry k() {{ ret; }}"
+    if version < FIRST[target]:
+        with pytest.raises(
+            PtxError, match=rf"2:1: \.target .* needs \.version {FIRST[target]}, this module has"
+        ):
+            parse(text)
+        return
+    module = parse(text)
     assert module.target == target.replace("compute", "sm")
     assert [item.opcode for item in module["k"].instructions] == ["ret"]
+
+
+@pytest.mark.parametrize("version", ["1.6", "2.4", "3.3", "4.4", "5.1", "6.6", "7.9", "8.9", "0.9"])
+def test_versions_that_there_are_not(version: str) -> None:
+    with pytest.raises(PtxError, match=rf"1:1: \.version {version} is not known"):
+        parse(f".version {version}\n.target sm_20\n.entry k() {{ ret; }}")
+
+
+@pytest.mark.parametrize(
+    ("version", "target", "line", "message"),
+    [
+        ("8.2", "sm_80", ".entry k() { .reg .b128 q; ret; }", r"type \.b128 needs \.version 8\.3 and"),
+        ("8.2", "sm_80", ".entry k() { .shared .b128 q; ret; }", r"type \.b128 needs"),
+        ("8.2", "sm_80", ".global .b128 q;", r"type \.b128 needs"),
+        ("8.2", "sm_80", ".entry k(.param .b128 q) { ret; }", r"type \.b128 needs"),
+        ("6.3", "sm_75", ".func k() .noreturn { trap; }", r"'\.noreturn' needs \.version 6\.4 and"),
+        ("8.8", "sm_80", ".func k() .abi_preserve 4 { ret; }", r"'\.abi_preserve' needs \.version 9\.0 and"),
+        ("9.0", "sm_75", ".func k() .abi_preserve_control 4 { ret; }", r"needs .* \.target sm_80"),
+    ],
+)
+def test_what_older_versions_and_targets_lack(version: str, target: str, line: str, message: str) -> None:
+    with pytest.raises(PtxError, match=message):
+        parse(f".version {version}\n.target {target}\n.address_size 64\n{line}")["k"]
+    parse(f".version 9.0\n.target sm_80\n.address_size 64\n{line}")
 
 
 def test_a_newer_minor_version_is_noted() -> None:
@@ -439,8 +475,8 @@ def test_comments_and_strings_are_blanked_however_many_there_are(filler: str) ->
     [
         ("8.0", "sm_80", ".entry k() .reqnctapercluster 2", "'.reqnctapercluster' needs .version 7.8 and .target sm_90"),
         ("8.0", "sm_80", ".entry k() .explicitcluster", "'.explicitcluster' needs .version 7.8 and .target sm_90"),
-        ("7.7", "sm_90", ".entry k() .maxclusterrank 2", "this module has 7.7 and sm_90"),
-        ("8.9", "sm_90", ".entry k() .reqntid 32 .reqnctapercluster 2 .blocksareclusters", "needs .version 9.0"),
+        ("7.7", "sm_80", ".entry k() .maxclusterrank 2", "this module has 7.7 and sm_80"),
+        ("8.8", "sm_90", ".entry k() .reqntid 32 .reqnctapercluster 2 .blocksareclusters", "needs .version 9.0"),
         ("8.0", "sm_90", ".entry k() .maxclusterrank 2 .reqnctapercluster 2", "both '.reqnctapercluster' and '.maxclusterrank'"),
         ("8.0", "sm_90", ".func k() .reqnctapercluster 2", "only kernels"),
         ("8.0", "sm_90", ".func k() .explicitcluster", "only kernels"),

@@ -5,11 +5,9 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-import re
-
 from ..errors import PtxError, nearest
-from ..source import Span
 from . import raw
+from .available import check_type, require
 from .declare import parameters
 from .syntax import Function, Module, Prototype
 from .text import Text, quoted
@@ -28,12 +26,17 @@ _NUMBERED = {
     ".abi_preserve": (1, 1),
     ".abi_preserve_control": (1, 1),
 }
-#: Directives of clusters: the version and target that they need. They stand on kernels.
-_CLUSTERS = {
+#: Directives of clusters, which stand on kernels.
+_CLUSTERS = frozenset([".reqnctapercluster", ".explicitcluster", ".maxclusterrank", ".blocksareclusters"])
+#: The version and target that directives need.
+_NEEDS = {
+    ".noreturn": ((6, 4), 30),
     ".reqnctapercluster": ((7, 8), 90),
     ".explicitcluster": ((7, 8), 90),
     ".maxclusterrank": ((7, 8), 90),
     ".blocksareclusters": ((9, 0), 90),
+    ".abi_preserve": ((9, 0), 80),
+    ".abi_preserve_control": ((9, 0), 80),
 }
 _PLAIN = frozenset([".explicitcluster", ".noreturn", ".blocksareclusters"])
 _LINKAGE = frozenset([".visible", ".extern", ".weak"])
@@ -64,6 +67,8 @@ def function_of(module: Module, text: Text, base: int, directive: raw.Directive)
     function = Function(name.text, is_entry, (), (), span, module, linkage)
     function.params = parameters(text, base, params, function)
     function.returns = parameters(text, base, returns, function)
+    for variable in (*function.params, *function.returns):
+        check_type(module, variable.type.name, variable.span)
     _tune(text, base, function, parts[position:])
     return function
 
@@ -132,8 +137,13 @@ def _tune(
                 ):
                     position += 1
             continue
-        if word.text in _CLUSTERS:
-            _check_cluster(function, word.text, span)
+        if word.text in _CLUSTERS and not function.is_entry:
+            raise PtxError(
+                f"{quoted(word.text)} on function {quoted(function.name)}: only kernels (.entry) have it",
+                span=span,
+            )
+        if word.text in _NEEDS:
+            require(function.module, quoted(word.text), _NEEDS[word.text], span)
         if word.text in _PLAIN:
             function.directives += (word.text,)
             continue
@@ -154,24 +164,6 @@ def _tune(
             raise PtxError(f"'{word.text}' takes {least} to {most} positive numbers", span=span)
         _apply(function, word.text, tuple(numbers))
     _check_together(function)
-
-
-def _check_cluster(function: Function, word: str, span: Span) -> None:
-    """Raises ``PtxError`` where a directive of clusters must not stand."""
-    module = function.module
-    if not function.is_entry:
-        raise PtxError(
-            f"{quoted(word)} on function {quoted(function.name)}: only kernels (.entry) have it", span=span
-        )
-    version, target = _CLUSTERS[word]
-    number = re.search(r"\d+", module.target)
-    if module.version < version or int(number[0] if number else 0) < target:
-        raise PtxError(
-            f"{quoted(word)} needs .version {version[0]}.{version[1]} and .target sm_{target}, this module has "
-            f"{module.version[0]}.{module.version[1]} and {module.target}",
-            span=span,
-            hint="compile for a newer target",
-        )
 
 
 def _check_together(function: Function) -> None:

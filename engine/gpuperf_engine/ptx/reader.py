@@ -11,6 +11,7 @@ from typing import NoReturn
 from ..errors import PtxError, PtxSyntaxError
 from ..garbage import uncollected
 from . import raw, shapes
+from .available import check_target, check_type
 from .declare import Grammar, declaration_of, variables
 from .headers import function_of
 from .locations import FILE, SECTION, debug_labels, file_entry
@@ -44,6 +45,8 @@ _FRONT = re.compile(r"(?:[\s{}]|[\w$%]+\s*:|\.loc\b[^\n]*|@@DWARF\b[^\n]*)*", re
 #: The newest ``.version`` whose manual the instruction table follows.
 NEWEST = (9, 1)
 _OLDEST_MAJOR = 1
+#: the last minor version of each major one that has ended
+_LAST_MINOR = {1: 5, 2: 3, 3: 2, 4: 3, 5: 0, 6: 5, 7: 8, 8: 8}
 #: the first target with double precision
 _HAS_DOUBLES = 13
 _TARGET_OPTIONS = frozenset(["texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"])
@@ -161,7 +164,7 @@ class _Reader:
             )  # fmt: skip
         major, minor = int(version[1]), int(version[2])
         module.version = (major, minor)
-        if not _OLDEST_MAJOR <= major <= NEWEST[0]:
+        if not _OLDEST_MAJOR <= major <= NEWEST[0] or minor > _LAST_MINOR.get(major, minor):
             raise PtxError(
                 f".version {major}.{minor} is not known", span=text.span(*version.span()),
                 hint=f"known are versions {_OLDEST_MAJOR}.0 to {NEWEST[0]}.x",
@@ -219,6 +222,7 @@ class _Reader:
                 span=self.text.span(*found.span()),
                 hint="e.g. .target sm_80",
             )
+        check_target(self.module, self.text.span(*found.span()))
 
     def _item(self, place: int) -> int:
         """One item of module scope; returns the place behind it."""
@@ -277,6 +281,7 @@ class _Reader:
             self.module.outside.append((place, declaration))
             return end
         for variable in variables(self.text, place, declaration, self._lookup, None):
+            check_type(self.module, variable.type.name, variable.span)
             self._declare(variable)
         return end
 

@@ -10,6 +10,7 @@ from ..isa.selectors import select
 from ..isa.table import Spelling, check_available, lookup
 from ..source import SourcePosition, Span
 from . import raw, shapes
+from .available import check_type
 from .calls import call_target, simple_call
 from .check import Shape, chosen, fits
 from .declare import Grammar, declaration_of, variables
@@ -172,6 +173,7 @@ class _Body:
                 self.names.add_registers(start, declaration)
                 return end
             for variable in variables(text, start, declaration, self.names.symbol, self.function):
+                check_type(self.module, variable.type.name, variable.span)
                 self.names.add_variable(variable)
                 self.function.variables.append(variable)
             return end

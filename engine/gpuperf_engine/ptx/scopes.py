@@ -15,6 +15,7 @@ from ..errors import PtxError, nearest
 from ..isa.types import SCALAR_TYPES, ScalarType
 from ..source import Span
 from . import raw
+from .available import check_type
 from .check import Shape
 from .declare import COMPONENTS, specify
 from .special import special_names
@@ -182,6 +183,7 @@ class Names:
             raise PtxError(
                 f".{kind} is no type of registers", span=place, hint=f"declare it as .b{kind.bits}"
             )
+        check_type(self.module, kind.name, place)
         for declarator in declaration.declarators:
             name, count = declarator.name.text, declarator.repeat
             span = self.text.span(base + declarator.name.start, base + declarator.name.end)

@@ -318,7 +318,9 @@ class _Body:
                 reason = fits(spelling, keys, self.module.checked_address_size)
                 if not reason and (parts := chosen(spelling, keys)):
                     spelling = select(spelling, parts)
-                    reason = spelling.row.valid(spelling.modifiers) if spelling.row.valid else ""
+                    # an access that names a variable keeps the modifiers of a generic one
+                    if spelling.row.valid and parts.keys() - {"space"}:
+                        reason = spelling.row.valid(spelling.modifiers)
                 if not reason:
                     check_available(spelling, self.module.version, *self.target)
                     if 0 < self.target[0] < _KEEPS_SUBNORMALS:

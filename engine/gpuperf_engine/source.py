@@ -5,10 +5,14 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["SourcePosition", "Span"]
+__all__ = ["LOADED", "SourcePosition", "Span"]
+
+#: when this module was loaded, one of the engine's first: in ns since the epoch
+LOADED = time.time_ns()
 
 
 class Span(NamedTuple):

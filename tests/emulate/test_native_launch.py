@@ -123,6 +123,15 @@ def test_the_digest_of_the_sources_is_remembered_until_one_is_touched(
     assert native_cache._digest_of(sources) == first
 
 
+def test_code_of_sources_that_were_edited_meanwhile_is_not_kept(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_cache, "_BEGAN", 0)
+    native_cache.keep("name", b"of old sources, or of both")
+    assert not programs(cache)
+    assert native_cache._source_digest.__wrapped__() != native_cache._source_digest.__wrapped__()
+
+
 def test_sources_that_just_changed_are_read_every_time(sources: Path, cache: Path) -> None:
     first = native_cache._digest_of(sources)
     assert not programs(cache)

@@ -111,7 +111,7 @@ def _compile(program: Program, threads: bool, clustered: bool) -> Code | str:
     except RuntimeError as error:
         # LLVM refuses, or this host lets nobody make code: slower is better than not at all
         return f"LLVM makes no code of it on this host ({str(error).strip().partition(chr(10))[0]})"
-    store.write(place, _pack(generated, content))
+    store.keep(place, _pack(generated, content))
     return made
 
 

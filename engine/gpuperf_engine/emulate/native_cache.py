@@ -16,7 +16,9 @@ import time
 from functools import cache
 from pathlib import Path
 
-__all__ = ["folder", "key", "read", "source_digest", "write"]
+from .. import source
+
+__all__ = ["folder", "keep", "key", "read", "source_digest", "write"]
 
 _MAGIC = b"gpuperf1"
 #: objects kept; a few hundred kilobytes each at most
@@ -24,6 +26,9 @@ MOST_ENTRIES = 4000
 _PACKAGES = ("isa", "isa/rows", "ptx", "flow", "emulate")
 #: nanoseconds after which no file system gives a change the same time as one before
 _SETTLED = 2_000_000_000
+_BASE = Path(__file__).resolve().parent.parent
+#: when this process loaded the first of the engine's sources, in ns since the epoch
+_BEGAN = source.LOADED
 _lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
@@ -37,7 +42,19 @@ def source_digest() -> bytes:
 
 @cache
 def _source_digest() -> bytes:
-    return _digest_of(Path(__file__).resolve().parent.parent)
+    return _digest_of(_BASE) if _unchanged() else os.urandom(16)
+
+
+def _unchanged() -> bool:
+    """Whether the sources are those that this process runs: not edited, pulled or checked out since it began to load them. If they
+    are, what it compiles is of the old ones, or of both, and must not be taken for the new ones' by others."""
+    return max(changed for *_, changed, _ in _state(_BASE)) < _BEGAN
+
+
+def keep(name: str, content: bytes) -> None:
+    """Store compiled code, unless it may be of other sources than ``key`` says."""
+    if _unchanged():
+        write(name, content)
 
 
 def _digest_of(base: Path) -> bytes:

@@ -203,7 +203,7 @@ def link(contents: Sequence[bytes], exports: tuple[str, ...], imports: dict[str,
 
 def store_object(name: str, level: int, content: bytes) -> None:
     """Put an object in the cache."""
-    store.write(store.key("object", name, fingerprint(level)), content)
+    store.keep(store.key("object", name, fingerprint(level)), content)
 
 
 _libraries: dict[str, Library] = {}
@@ -264,10 +264,12 @@ def _exports(name: str) -> tuple[str, ...]:
 
 def _load_together(names: Iterable[str]) -> None:
     """Runtime objects that are in the cache, in one link: it takes hardly longer for several than for one."""
-    missing = [name for name in dict.fromkeys(("script", *names)) if name not in _libraries]
-    if len(missing) < 2:
+    wanted = dict.fromkeys(("script", *names))
+    if sum(name not in _libraries for name in wanted) < 2:
         return
     with _lock:
+        # another thread may have loaded some meanwhile, which its code is linked to
+        missing = [name for name in wanted if name not in _libraries]
         read = {name: store.read(store.key("object", name, fingerprint(1))) for name in missing}
         found = {name: content for name, content in read.items() if content is not None}
         if len(found) < 2 or ("script" in missing and "script" not in found):

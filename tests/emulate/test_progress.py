@@ -256,3 +256,12 @@ def test_the_same_schedule_every_time_and_on_both_backends() -> None:
     for values, profile in found[1:]:
         np.testing.assert_array_equal(values, found[0][0])
         assert profile.to_dict() == found[0][1].to_dict()
+
+
+def test_a_loop_behind_a_look_at_the_clock_ends_at_the_budget(backend: str) -> None:
+    """No state of the launch comes again where time counts, read or not, so nothing shows that it runs in circles."""
+    loop = "AGAIN: ld.volatile.global.u32 %r1, [lock]; setp.eq.u32 %p0, %r1, 0; @%p0 bra AGAIN; ret;"
+    with pytest.raises(ge.Deadlock):
+        launch(backend, loop, before=LOCK, max_instructions=6_000)
+    with pytest.raises(ge.BudgetExceeded):
+        launch(backend, "mov.u32 %r0, %clock;" + loop, before=LOCK, max_instructions=6_000)

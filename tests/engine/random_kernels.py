@@ -24,8 +24,8 @@ __all__ = [
 ]
 
 ACCUMULATORS = 8
-HEAD = """.version 8.0
-.target sm_90
+HEAD = """.version 9.0
+.target sm_100a
 .address_size 64
 .const .align 4 .b32 table[8] = {1, 2, 0x80000000, 0x7f800001, 5, 0xffffffff, 7, 0x3f800000};
 .shared .align 16 .b32 tile[1024];

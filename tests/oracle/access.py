@@ -144,9 +144,10 @@ def atom(b: Builder) -> Step:
         start = address(t)
         flush = flushes and t.resolve(space, start)[0] == "global"
         t.check_alignment(start, size * len(values))
-        for i, get in enumerate(values):
+        olds = []
+        for i, new in enumerate([get(t) for get in values]):
             old = t.load(space, start + size * i, size)
-            new = get(t)
+            olds.append(old)
             if swap is not None:
                 new = swap(t) if old == new else old
             elif flush:
@@ -155,8 +156,8 @@ def atom(b: Builder) -> Step:
             elif combine is not None:
                 new = combine(old, new)
             t.store(space, start + size * i, size, new & mask(width))
-            if puts:
-                puts[i](t, old)
+        for put, old in zip(puts, olds, strict=bool(puts)):
+            put(t, old)
         if arrived is not None:
             mbarrier_at(t, arrived(t)).complete(size)
 

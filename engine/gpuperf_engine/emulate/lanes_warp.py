@@ -377,6 +377,8 @@ class LanesWarp:
         for data in (*self.parameters.values(), *self.stack_depths.values()):
             yield data.tobytes()
         yield self.local.bytes.tobytes()
+        if self.cta.program.reads_clock:
+            yield self.steps.to_bytes(8, "little")
 
     def where(self) -> Iterable[Waiting]:
         place, blocks = self.place(), self.cta.blocks

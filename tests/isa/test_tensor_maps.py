@@ -89,6 +89,33 @@ def test_swizzles(swizzle: str, atomicity: str, dtype: Any, backend: str) -> Non
     assert (found.view(np.uint8).reshape(-1) == stored).all()
 
 
+def test_swizzle_of_96_bytes(backend: str) -> None:
+    """Which only tensormap.replace sets, on sm_103a: two pieces change places in every other line of 128 bytes."""
+    raw = random_bytes((16, 96))
+    change = "tensormap.replace.tile.swizzle_mode.global.b1024.b32 [%rd1], 4;"
+    text = load("2d.shared::cta.global.tile", (0, 0), 16 * 96, target="sm_103a").replace("8.6", "8.8", 1)
+    text = text.replace(
+        "    @!%p0 bra READY;", f"    @!%p0 bra READY;\n    add.u64 %rd1, %rd2, {SHARED};\n    {change}", 1
+    )
+    for bytes_wide in (96, 112):
+        device = ge.Device(backend=backend, memory_bytes=1 << 20)
+        array = device.array(raw if bytes_wide == 96 else random_bytes((16, 112)))
+        given = bytes(ge.TensorMap(array, (16, bytes_wide)))
+        result = device.array(np.concatenate([EMPTY, np.frombuffer(given, np.uint8)]))
+        kernel = ge.parse(text, path="k.ptx")["k"]
+        if bytes_wide > 96:
+            with pytest.raises(ge.TrapError, match="swizzle 96B, with 112 bytes along the last axis"):
+                device.launch(kernel, 1, 128, [given, result])
+            continue
+        device.launch(kernel, 1, 128, [given, result])
+        flat = raw.reshape(-1)
+        pieces = []
+        for piece in range(flat.size // 16):
+            to = piece ^ (piece // 8 % 2)
+            pieces.append((16 * to, flat[16 * piece : 16 * piece + 16].tobytes()))
+        assert (result.numpy()[:SHARED] == shared_after(pieces)).all()
+
+
 #: shape N, slices, (D,) (H,) W, channels of a slice; box and strides of all but the last; start W first
 INTERLEAVED: list[tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], dict[str, str]]] = [
     (np.float16, (2, 3, 9, 8), (1, 1, 4), (1, 1, 1), (2, 1, 0), {"interleave": "16B"}),

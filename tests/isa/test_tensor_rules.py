@@ -120,6 +120,11 @@ def test_copies_that_are_refused(number: int) -> None:
         ("global_stride.global.b1024.b64 [%rd1], 0, 24", "global_stride 24"),
         ("global_stride.global.b1024.b64 [%rd1], 4, 16", "there is no global_stride 4"),
         ("element_stride.global.b1024.b32 [%rd1], 1, 9", "element_stride 9"),
+        ("elemtype.global.b1024.b32 [%rd1], 16", "value is 16"),
+        ("swizzle_mode.global.b1024.b32 [%rd1], 5", "value is 5"),
+        ("swizzle_atomicity.global.b1024.b32 [%rd1], 4", "value is 4"),
+        ("interleave_layout.global.b1024.b32 [%rd1], 3", "value is 3"),
+        ("fill_mode.global.b1024.b32 [%rd1], 2", "value is 2"),
         ("box_dim.global.b1024.b32 [%rd2], 1, 4", "there is no tensor map"),
         ("box_dim.global.b1024.b32 [%rd3], 1, 4", "out-of-bounds"),
     ],
@@ -144,7 +149,7 @@ def test_values_that_maps_do_not_take(line: str, message: str) -> None:
         device = ge.Device(backend=backend, memory_bytes=1 << 20)
         made = bytes(ge.TensorMap(device.zeros((8, 64), np.uint8), (8, 64)))
         array = device.array(np.frombuffer(made + bytes(128), np.uint8))
-        with pytest.raises((ge.TrapError, ge.MemoryFault)) as caught:
+        with pytest.raises((ge.TrapError, ge.MemoryFault, ge.PtxError)) as caught:
             device.launch(ge.parse(text, path="k.ptx")["k"], 1, 1, [array])
         texts.append(str(caught.value))
         assert message in texts[-1]

@@ -77,6 +77,8 @@ def swizzled(layout: int, place: int) -> int:
     bits = mode
     unit = 4
     moved = place
+    if mode == Place.SWIZZLE_96:
+        bits = 1
     if mode == Place.SWIZZLE_128 and load8(layout + Place.ATOM):
         atom = load8(layout + Place.ATOM)
         bits = 2

@@ -96,6 +96,10 @@ def layout_refused(
     if atom == Place.ATOM_64B and padded and stores == 0:
         refuse_mbarrier(context, site, lane, place, Problem.ATOM, 0, kind)
         return 1
+    odd = load8(layout + Place.ATOM) | interleaved | padded | (load32(layout + Place.MODE) == Place.WIDE_128)
+    if load32(layout + Place.SWIZZLE) == Place.SWIZZLE_96 and (odd or row > 96):
+        refuse_mbarrier(context, site, lane, place, Problem.SWIZZLE_96, 0, row)
+        return 1
     return 0
 
 

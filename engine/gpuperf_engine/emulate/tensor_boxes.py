@@ -101,6 +101,9 @@ def problem_of(
         return Problem.FLIPPED, 0, 0
     if atom == "64B" and padded and copy.loads:
         return Problem.ATOM, 0, layout.type
+    odd = layout.atom or layout.interleave or padded or layout.mode == Place.WIDE_128 or row > 96
+    if layout.swizzle == Place.SWIZZLE_96 and odd:
+        return Problem.SWIZZLE_96, 0, row
     if first and start[0] % element.start:
         return Problem.START, element.start, start[0]
     if not copy.loads:
@@ -188,7 +191,8 @@ def _pixels(layout: Layout, start: Sequence[int], offsets: Sequence[int]) -> Pla
 def swizzled(layout: Layout, places: Places) -> Places:
     """Addresses of shared memory where the bytes lie that would lie at these without a swizzle."""
     if layout.swizzle != Place.SWIZZLE_128:
-        return places ^ ((places >> 7 & (1 << layout.swizzle) - 1) << 4)
+        bits = 1 if layout.swizzle == Place.SWIZZLE_96 else layout.swizzle
+        return places ^ ((places >> 7 & (1 << bits) - 1) << 4)
     atom = ATOMS[layout.atom]
     bits, shift = {"16B": (3, 4), "64B": (1, 6)}.get(atom, (2, 5))
     moved = places ^ ((places >> 7 & (1 << bits) - 1) << shift)

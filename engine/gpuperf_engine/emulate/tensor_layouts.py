@@ -183,7 +183,7 @@ def with_options(base: Layout, swizzle: str, atomicity: str, fill: str) -> Layou
     """With what may not go together with the rest."""
     made = replace(
         base,
-        swizzle=number_of(swizzle, SWIZZLES, "swizzle"),
+        swizzle=number_of(swizzle, SWIZZLES[:-1], "swizzle"),
         atom=number_of(atomicity, ATOMS, "atomicity"),
         fill=number_of(fill, FILLS, "fill"),
     )

@@ -67,7 +67,8 @@ ELEMENTS = (
     Element("16U4_ALIGN16B", "b4x16_p64", 8, 16, 16, 128),
     Element("16U6_ALIGN16B", "b6x16_p32", 12, 16, 16, 128),
 )
-SWIZZLES = ("none", "32B", "64B", "128B")
+#: the last one only ``tensormap.replace`` sets, on sm_103a
+SWIZZLES = ("none", "32B", "64B", "128B", "96B")
 ATOMS = ("16B", "32B", "32B_FLIP_8B", "64B")
 FILLS = ("zero", "nan")
 INTERLEAVES = ("none", "16B", "32B")
@@ -136,6 +137,7 @@ class Problem:
     OFFSET = 45
     BASE = 46
     VALUE = 47
+    SWIZZLE_96 = 48
 
 
 def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
@@ -204,6 +206,11 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
         )
     if problem == Problem.OFFSET:
         return f"an im2col offset or halo of {amount:,}", f"here it is less than {word:,}"
+    if problem == Problem.SWIZZLE_96:
+        return (
+            f"swizzle 96B, with {amount} bytes along the last axis",
+            "it takes at most 96, atomicity 16B, no interleave, elements that are not padded, and not im2col::w::128",
+        )
     return (
         f"coordinate {word} is {amount:,}, outside of the bounding box",
         "im2col copies begin in the bounding box of the map (im2col::w: before its end)",

@@ -7,9 +7,11 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ..table import Modifier, declare
+from ..tensor_maps import FIELDS, Field
 from ..words import Value
 from .atomic import combine
 
@@ -143,6 +145,12 @@ REPLACE: dict[str, Any] = {
     "space": f"global {OWN}",
 }
 _CHANGED = "Changes a field of the tensor map at address a."
+
+
+def _within(field: Field, value: int) -> bool:
+    return field.low <= value <= field.high
+
+
 for _field, _type in (("global_address", "b64"), ("rank", "b32")):
     declare(
         f"tensormap.replace.mode.field{{.space}}.b1024.{_type} [a], value:{_type}",
@@ -162,15 +170,15 @@ for _field, _type in (("box_dim global_dim element_stride", "u32"), ("global_str
     )
 #: numbers of the values of a field (manual: "tensormap.replace")
 _CHOICES = {"elemtype": 16, "interleave_layout": 3, "swizzle_mode": 5, "swizzle_atomicity": 4, "fill_mode": 2}
+_KINDS = ("elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity", "fill_mode")
 declare(
     "tensormap.replace.mode.field{.space}.b1024.b32 [a], value:imm",
     _CHANGED,
     constants={
-        f"value {_field}": (lambda value, count=_count: 0 <= value < count, f"0 to {_count - 1}")
-        for _field, _count in _CHOICES.items()
+        f"value {field}": (partial(_within, FIELDS[field]), f"0 to {FIELDS[field].high}") for field in _KINDS
     },
     mode="tile",
-    field=" ".join(_CHOICES),
+    field=" ".join(_KINDS),
     **{**REPLACE, "requires": {"swizzle_atomicity": ((8, 6), 100)}},
 )
 declare(

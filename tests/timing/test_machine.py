@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuperf_engine.errors import MachineError, UnknownName
+from gpuperf_engine.timing.expansion import expansion_of
 from gpuperf_engine.timing.machine import Machine, load_machine, machine_ids
 from gpuperf_engine.timing.schema import QUANTITIES
 from gpuperf_engine.timing.targets import can_run, parse_target
@@ -15,7 +16,7 @@ from gpuperf_engine.timing.targets import can_run, parse_target
 def test_required_machines_are_there() -> None:
     wanted = (
         "v100-sxm2 v100-pcie a100-sxm-40gb a100-sxm-80gb h100-pcie h100-sxm h200-sxm gh200 b200 t4 l4 l40 a40 rtx-2080-ti "
-        "rtx-3090 rtx-4090 rtx-a6000 gtx-1050 p100"
+        "rtx-3090 rtx-4090 rtx-a6000 gtx-1050 p100 a10 a30 a100-pcie-80gb l40s rtx-3080 rtx-4080 rtx-6000-ada rtx-5080 rtx-5090"
     )
     assert set(machine_ids()) == set(wanted.split())
 
@@ -54,6 +55,15 @@ def test_shipped_machine_is_complete(identifier: str) -> None:
         ("rtx-4090", 82.6, 1008),
         ("p100", 10.6, 732),
         ("gtx-1050", 1.862, 112),
+        ("a10", 31.2, 600),
+        ("a30", 10.3, 933),
+        ("a100-pcie-80gb", 19.5, 1935),
+        ("l40s", 91.6, 864),
+        ("rtx-3080", 29.8, 760),
+        ("rtx-4080", 48.7, 716.8),
+        ("rtx-6000-ada", 91.1, 960),
+        ("rtx-5080", 56.3, 960),
+        ("rtx-5090", 104.8, 1792),
     ],
 )
 def test_peak_rates_are_those_of_the_data_sheet(identifier: str, teraflops: float, gigabytes: float) -> None:
@@ -70,6 +80,28 @@ def test_peak_rates_of_b200_are_an_eighth_of_the_boards() -> None:
     assert 2 * machine.lanes["fma"] * per_second == pytest.approx(600e12 / 8, rel=0.01)
     assert 2 * 32 * machine.lanes["tensor"] * per_second == pytest.approx(18e15 / 8, rel=0.03)
     assert machine.dram_bandwidth == pytest.approx(62_000 / 8, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "operations", "teraflops"),
+    [
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 2 * 16 * 8 * 16, 209.5),
+        ("mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e4m3.e4m3.f32", 2 * 16 * 8 * 32, 419),
+        (
+            "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0",
+            2 * 16 * 8 * 64,
+            1676,
+        ),
+    ],
+)
+def test_peak_rates_of_products_on_an_rtx_5090(opcode: str, operations: int, teraflops: float) -> None:
+    """Dense, single-precision sums, as the whitepaper states them."""
+    machine = load_machine("rtx-5090")
+    expansion = expansion_of(opcode, machine.compute_capability)
+    assert expansion is not None
+    cycles = expansion.units["tensor"] * 32 / machine.lanes["tensor"]
+    per_second = machine.sub_partitions * machine.sm_count * machine.clock_mhz * 1e6
+    assert operations / cycles * per_second == pytest.approx(teraflops * 1e12, rel=0.01)
 
 
 @pytest.mark.parametrize(("identifier", "runs"), [("p100", "60"), ("gtx-1050", "61"), ("b200", "100a")])

@@ -16,6 +16,9 @@ def test_transpose(gpuperf):
     kernel = gpuperf.kernel("tensor.ptx", entry="transpose", targets=["h100-sxm"])
     kernel[(3, 3), 128](gpuperf.tensor_map(x, (32, 32)), gpuperf.tensor_map(out, (32, 32)))
     np.testing.assert_array_equal(out.numpy(), x.numpy().T)
+    image = gpuperf.zeros((2, 4, 4, 64), np.uint8)
+    for kind, corner in ((gpuperf.im2col_map, (0, 0)), (gpuperf.im2col_wide_map, 0)):
+        assert len(bytes(kind(image, 64, 8, lower=corner, upper=corner))) == 128
 """
 
 

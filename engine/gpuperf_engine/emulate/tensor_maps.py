@@ -81,7 +81,6 @@ class Place:
     #: numbers that rules are about
     SWIZZLE_128 = SWIZZLES.index("128B")
     SWIZZLE_96 = SWIZZLES.index("96B")
-    ATOM_32B = ATOMS.index("32B")
     FLIPPED = ATOMS.index("32B_FLIP_8B")
     ATOM_64B = ATOMS.index("64B")
     WIDE = MODES.index("im2col::w")

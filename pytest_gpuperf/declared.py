@@ -129,6 +129,8 @@ def check_targets(names: Iterable[str], where: str, search: Sequence[str] = ()) 
     known = tuple(load().machine_ids(search))
     for name in names:
         if name not in known:
+            if all(part in known for part in name.split()):
+                raise pytest.UsageError(f"{where}: {name!r} are several targets: separate them by commas")
             raise unknown(f"{where}: target {name!r}", name, known)
 
 

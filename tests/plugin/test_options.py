@@ -33,6 +33,10 @@ USAGE = pytest.ExitCode.USAGE_ERROR
             "*metric 'findngs' is not known; did you mean 'findings'?*",
         ),
         (["-o", "gpuperf_targets=b2000"], "*gpuperf_targets: target 'b2000' is not known; known: *"),
+        (
+            ["-o", "gpuperf_targets=h100-sxm b200"],
+            "*gpuperf_targets: 'h100-sxm b200' are several targets: separate them by commas",
+        ),
     ],
 )
 def test_bad_options_are_usage_errors(project, arguments, message):

@@ -107,7 +107,10 @@ def as_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     try:
         return np.dtype(dtype)
     except TypeError as error:
-        raise LaunchError(f"{dtype!r} is no dtype: {error}") from None
+        raise LaunchError(
+            f"{dtype!r} is no dtype: {error}",
+            hint="a dtype of NumPy, or of ml_dtypes such as ml_dtypes.bfloat16",
+        ) from None
 
 
 def converted(source: object, dtype: np.dtype[Any]) -> NDArray[Any]:

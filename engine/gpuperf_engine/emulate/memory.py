@@ -146,9 +146,9 @@ class Memory:
         if size < 0 or address + size - GLOBAL_BASE > self.capacity:
             used = self._next - GLOBAL_BASE
             raise LaunchError(
-                f"{name!r} needs {size:,} bytes, but {max(0, self.capacity - used):,} of {self.capacity:,} bytes "
+                f"{repr(name) if name else 'an array'} needs {size:,} bytes, but {max(0, self.capacity - used):,} of {self.capacity:,} bytes "
                 "of device memory are left",
-                hint="give the device more with memory_bytes=",
+                hint="make it smaller, or the device with more memory_bytes=",
             )
         made = Allocation(name, address, size, kind, size == 0, len(self.allocations))
         self.allocations.append(made)

@@ -34,8 +34,8 @@ USAGE = pytest.ExitCode.USAGE_ERROR
         ),
         (["-o", "gpuperf_targets=b2000"], "*gpuperf_targets: target 'b2000' is not known; known: *"),
         (
-            ["-o", "gpuperf_targets=h100-sxm b200"],
-            "*gpuperf_targets: 'h100-sxm b200' are several targets: separate them by commas",
+            ["-o", "gpuperf_targets=h100-sxm a100-sxm-80gb"],
+            "*gpuperf_targets: 'h100-sxm a100-sxm-80gb' are several targets: separate them by commas",
         ),
     ],
 )

@@ -145,8 +145,9 @@ class Memory:
         address = -(-self._next // step) * step
         if size < 0 or address + size - GLOBAL_BASE > self.capacity:
             used = self._next - GLOBAL_BASE
+            what = repr(name) if name else "an array"
             raise LaunchError(
-                f"{repr(name) if name else 'an array'} needs {size:,} bytes, but {max(0, self.capacity - used):,} of {self.capacity:,} bytes "
+                f"{what} needs {size:,} bytes, but {max(0, self.capacity - used):,} of {self.capacity:,} bytes "
                 "of device memory are left",
                 hint="make it smaller, or the device with more memory_bytes=",
             )

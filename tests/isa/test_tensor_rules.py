@@ -229,3 +229,26 @@ def test_both_backends_count_alike() -> None:
     for text, array, make in cases:
         profiles = [run(backend, text, array, EMPTY, make)[2].to_dict() for backend in BACKENDS]
         assert profiles[0] == profiles[1]
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_constant_memory(loads: bool) -> None:
+    """May be what a map describes, but not written."""
+    text = load("1d.shared::cluster.global.tile", (0,), 16)
+    if not loads:
+        text = store(STORE.format("1d", "tile"), (0,))
+    text = text.replace(".visible", ".const .align 16 .b32 table[4] = {1, 2, 3, 4};\n.visible", 1)
+    kernel = ge.parse(text, path="k.ptx")["k"]
+    found = []
+    for backend in BACKENDS:
+        device = ge.Device(backend=backend, memory_bytes=1 << 20)
+        result = device.array(EMPTY)
+        arguments = [ge.TensorMap(device.symbol(kernel, "table"), 4), result]
+        if loads:
+            device.launch(kernel, 1, 128, arguments)
+            assert result.numpy()[:16].view(np.uint32).tolist() == [1, 2, 3, 4]
+            continue
+        with pytest.raises(ge.MemoryFault, match="'table' is constant memory") as caught:
+            device.launch(kernel, 1, 128, arguments)
+        found.append(str(caught.value))
+    assert loads or found[0] == found[1]

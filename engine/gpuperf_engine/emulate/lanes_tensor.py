@@ -21,6 +21,7 @@ from .lanes_memory import MemoryStep, address_reader
 from .lanes_operands import Prepare, every_lane, lane_value, reader
 from .lanes_values import LaneValue, dtype_of
 from .observe import LINE_BYTES
+from .spaces import bit_of
 from .tensor_boxes import Box, box_of, copy_of, problem_of, swizzled
 from .tensor_maps import MAP_BYTES, Layout, Place, field_place
 
@@ -137,6 +138,9 @@ class TensorStep:
     def _outside(self, warp: LanesWarp, lane: int, addresses: Lanes, wide: int) -> tuple[Lanes, Lanes]:
         """Device memory in words, and which of them are meant."""
         access = MemoryStep(self.to, self.instruction, self.outer_kind, "global", wide)
+        if self.copy.loads:
+            # the map says where, and constant memory has addresses in global memory too
+            access.reaches |= bit_of("const")
         (part,) = access.reach(warp, np.repeat(lane, addresses.size), addresses.ravel())
         return part.region.words(wide), (part.offsets // wide).reshape(addresses.shape)
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from gpuperf_engine.isa.frame import has_meaning
 from gpuperf_engine.isa.table import Spelling, Version, needs, rows
+from gpuperf_engine.isa.targets import TARGETS
 from tests.isa.assembler import instruction_text, spellings
 from tests.isa.programs import COUNT, REGISTERS, inputs
 
@@ -120,12 +121,9 @@ def kernels() -> dict[str, tuple[str, dict[str, object]]]:
         version, target = needs(spelling)
         text = instruction(spelling)
         if not re.search(r"\bq\d", text):
-            key = (
-                spelling.row.name,
-                max(BASE_TARGET, target),
-                "a" if spelling.row.only else spelling.row.variant,
-                max(BASE_VERSION, version),
-            )
+            number, variant = max(BASE_TARGET, target), "a" if spelling.row.only else spelling.row.variant
+            since = TARGETS[f"sm_{number}{variant}"]
+            key = (spelling.row.name, number, variant, max(BASE_VERSION, version, since))
             groups[key].setdefault(text, spelling)
     made: dict[str, tuple[str, dict[str, object]]] = {}
     for (mnemonic, number, variant, version), found in groups.items():

@@ -15,6 +15,7 @@ from gpuperf_engine.errors import PtxError
 from gpuperf_engine.isa.selectors import SELECTORS, bound, select
 from gpuperf_engine.isa.table import OperandForm, Row, Spelling, lookup
 from gpuperf_engine.isa.types import ScalarType, scalar_type
+from gpuperf_engine.ptx.check import LISTED
 
 PTXAS = shutil.which("ptxas")
 
@@ -79,7 +80,10 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
         return "{" + _register(form, index) + "}"
     # so ptxas does the coordinates and offsets of tensors
     listed = form.name == "offsets" or (form.inside and spelling.effect in ("bulk_copy", "hint"))
-    if form.vector > 1 or listed or (form.braces and spelling.effect in ("matrix", "tensor")):
+    listed = listed or (
+        form.braces and (spelling.effect in ("matrix", "tensor") or spelling.row.name in LISTED)
+    )
+    if form.vector > 1 or listed:
         return "{" + ", ".join(_register(form, (index + i) % 9) for i in range(form.vector)) + "}"
     return _register(form, index)
 

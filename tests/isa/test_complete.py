@@ -13,7 +13,7 @@ floating point: testp copysign fma rcp sqrt rsqrt sin cos lg2 ex2 tanh
 comparison: set setp selp slct
 logic: and or xor not cnot lop3 shf shl shr
 movement: mov shfl shfl.sync prmt ld ld.global.nc ldu st st.async st.bulk multimem.ld_reduce multimem.st multimem.red
-movement: multimem.st.async applypriority.async.bulk
+movement: multimem.st.async applypriority.async.bulk spcompress spdecompress
 movement: prefetch prefetchu applypriority discard createpolicy isspacep cvta cvt cvt.pack mapa getctarank
 asynchronous copies: cp.async cp.async.commit_group cp.async.wait_group cp.async.wait_all cp.async.bulk cp.reduce.async.bulk
 asynchronous copies: multimem.cp.async.bulk multimem.cp.reduce.async.bulk

@@ -52,6 +52,8 @@ LAX = {
     ),
     "an instruction without its operation": re.compile(r"^testp\.f\d+ "),
     "no rounding between f16 and bf16, which the manual demands": re.compile(r"^cvt\.(b?f16)\.(?!\1)b?f16 "),
+    "constants of single precision as descriptors and sparse elements": re.compile(r"^sp(de)?compress.*\b0f"),
+    "priorities at variables of shared memory": re.compile(r"^(ld|st)\.\S*L[12]::evict\S* .*\[sha\]"),
     "any rounding of bfloat16 in fma, which the manual has to nearest": re.compile(r"^fma\.r[zmp]\S*\.bf16"),
     "'.ftz' and a rounding of rcp.f64": re.compile(r"^rcp(?=\S*\.ftz)(?=\S*\.r[nzmp]\b)\S*\.f64"),
     "selectors 2 and 3 of one sparse product of f16": re.compile(
@@ -64,7 +66,7 @@ LAX = {
     "b128 as the type of weak bulk copies": re.compile(
         r"^(multimem\.)?cp\.async\.bulk(?!\S*relaxed)\S*\.b128"
     ),
-    "formats of tcgen05.cp beside other forms": re.compile(r"^tcgen05\.\S*b[468]x16"),
+    "formats of tcgen05.cp beside other forms": re.compile(r"^tcgen05\.\S*(b[468]x16|\.b2\b)"),
     "a constant as address of tensor memory": re.compile(r"^tcgen05\.dealloc\S* -?\d"),
     "a scale of tcgen05.mma with integers": re.compile(r"^tcgen05\.mma\S*i8.*p\d, "),
     "'.sp' in another place in wgmma, and any metadata for two types": re.compile(
@@ -112,6 +114,9 @@ LAX = {
 }
 #: What ptxas refuses and we take.
 STRICT = {
+    "masks of blocks that have more than their 16 bits": re.compile(
+        r"^cp\S*multicast::cluster\b(?!::32).*, 4294967296;"
+    ),
     "metadata of sparse products in braces, which ptxas takes with other types": re.compile(
         r"^mma\.sp\S*\.([su]4|e[45]m\d)\S* .*\{r\d\}, \d+;"
     ),

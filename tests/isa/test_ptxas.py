@@ -339,6 +339,7 @@ def test_special_registers(tmp_path: Path) -> None:
     moves = {
         f"mov.{form.type} {letters[form.type.name]}0, %{name};": form
         for name, form in SPECIAL_REGISTERS.items()
+        if form.since <= ptxas_version() and not form.directive
     }
     assert refused(list(moves), ptxas_version(), "90a", tmp_path) == {}
     asked = requirements(list(moves), tmp_path, *LOWEST)

@@ -41,6 +41,8 @@ _ZERO = (
     "smid",
     "gridid",
     "current_graph_exec",
+    "perctamemoryoffset",
+    "perctamemorysize",
 )
 _ONES = ("nsmid",)
 

@@ -85,8 +85,8 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
         address = variable_address(to, frame.program.grid_workspace, 0).scalar()
         half = address if name == "envreg2" else writer.op(f"lshr i64 {address}, 32")
         return to.value(U32, writer.op(f"trunc i64 {half} to i32"), True)
-    if name.startswith(("envreg", "pm", "current_graph_exec")):
-        return to.constant(0, U64 if name.endswith(("_64", "_exec")) else U32)
+    if name.startswith(("envreg", "pm", "current_graph_exec", "perctamemory")):
+        return to.constant(0, U64 if name.endswith(("_64", "_exec", "offset")) else U32)
     raise Unsupported(f"special register %{operand.name} is not run yet", span=operand.span)
 
 

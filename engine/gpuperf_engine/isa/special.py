@@ -33,6 +33,8 @@ class SpecialForm:
     target: int
     text: str
     virtual: bool = False
+    #: the directive of the kernel without which it must not be read
+    directive: str = ""
 
 
 U32, U64, PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
@@ -109,6 +111,11 @@ def _forms() -> Iterator[SpecialForm]:
     yield SpecialForm(
         "is_explicit_cluster", PRED, "launch", (7, 8), 90, "whether the launch names a cluster shape"
     )
+    for name, type_, text in (
+        ("perctamemoryoffset", U64, "address of the CTA's part of the memory per CTA: 0 here, there is none"),
+        ("perctamemorysize", U32, "bytes of the memory per CTA: 0 here, as with drivers that have none"),
+    ):
+        yield SpecialForm(name, type_, "launch", (9, 4), 80, text, directive=".minperctamemory")
     yield SpecialForm("current_graph_exec", U64, "launch", (8, 0), 50, "handle of the running graph", True)
 
 

@@ -223,11 +223,14 @@ def _space_of(operand: Operand, modifiers: Mapping[str, Modifier]) -> str | None
 
 
 def _length(vector: str, modifiers: Mapping[str, Modifier]) -> int:
-    """Elements of a vector operand: a number, what a slot says or a multiple of it, or a part of the columns of a shape."""
-    if "/" in vector:
+    """Elements of a vector operand: a number, what a slot says, a multiple or a part of it, or a part of the columns of a shape."""
+    name, slash, part = vector.partition("/")
+    if slash and name == "n":
         columns = re.search(r"n(\d+)", str(modifiers["shape"]))
         assert columns is not None
-        return int(columns[1]) // int(vector.partition("/")[2])
+        return int(columns[1]) // int(part)
+    if slash:
+        return -(-int(str(modifiers[name]).lstrip("vx")) // int(part))
     length, _, times = vector.partition("*")
     return int(str(modifiers.get(length, length) or "1").lstrip("vx").rstrip("d")) * int(times or 1)
 

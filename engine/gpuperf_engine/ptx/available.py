@@ -7,35 +7,29 @@ from __future__ import annotations
 
 import re
 
-from ..errors import PtxError
+from ..errors import PtxError, nearest
 from ..isa.model import Version
+from ..isa.targets import TARGETS
 from ..source import Span
 from .syntax import Module
+from .text import shorten
 
 __all__ = ["check_target", "check_type", "require"]
 
-#: The version of PTX that introduced a target (PTX manual, "Release Notes").
-_TARGETS: dict[int, Version] = {
-    10: (1, 0), 11: (1, 0), 12: (1, 2), 13: (1, 2), 20: (2, 0), 21: (2, 0), 30: (3, 0), 32: (4, 0), 35: (3, 1), 37: (4, 1),
-    50: (4, 0), 52: (4, 1), 53: (4, 2), 60: (5, 0), 61: (5, 0), 62: (5, 0), 70: (6, 0), 72: (6, 1), 75: (6, 3), 80: (7, 0),
-    86: (7, 1), 87: (7, 4), 88: (9, 0), 89: (7, 8), 90: (7, 8), 100: (8, 6), 101: (8, 6), 103: (8, 8), 110: (9, 0),
-    120: (8, 7), 121: (8, 8),
-}  # fmt: skip
-#: The same for all targets of a kind: ``sm_90a``, ``sm_100f``.
-_KINDS: dict[str, Version] = {"": (1, 0), "a": (8, 0), "f": (8, 8)}
 #: Types that older versions do not have.
 _TYPES: dict[str, tuple[Version, int]] = {"b128": ((8, 3), 70)}
 
 
-def check_target(module: Module, span: Span) -> None:
-    """Raises ``PtxError`` if the module's version is older than its target."""
-    found = re.fullmatch(r"sm_(\d+)([af]?)", module.target)
-    if found is None or int(found[1]) not in _TARGETS:
-        return
-    first = max(_TARGETS[int(found[1])], _KINDS[found[2]])
-    if module.version < first:
+def check_target(module: Module, name: str, span: Span, newest: Version) -> None:
+    """Raises ``PtxError`` if there is no such target, or if the module's version is older than it. Versions behind the newest may
+    have further ones."""
+    first = TARGETS.get(name)
+    if first is None and module.version <= newest:
+        hint = nearest(name, TARGETS, noun="target")
+        raise PtxError(f".target {shorten(name)!r} is not known", span=span, hint=hint)
+    if first is not None and module.version < first:
         raise PtxError(
-            f".target {module.target} needs .version {first[0]}.{first[1]}, this module has "
+            f".target {name} needs .version {first[0]}.{first[1]}, this module has "
             f"{module.version[0]}.{module.version[1]}",
             span=span,
             hint=f"write .version {first[0]}.{first[1]} or higher",

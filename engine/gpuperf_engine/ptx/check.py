@@ -31,6 +31,8 @@ _DISCARDABLE = frozenset(["atomic", "async_copy", "mbarrier", "call"])
 _FRAGMENTS = frozenset(["matrix", "warpgroup"])
 #: Effects whose lists of one element are in braces too: those, coordinates and offsets of tensors.
 _LISTS = _FRAGMENTS | {"tensor", "bulk_copy", "hint"}
+#: Instructions of a thread whose vectors of one element are.
+LISTED = frozenset(["spcompress", "spdecompress"])
 #: The manual's readers of special registers.
 _READERS = frozenset(["mov", "cvt"])
 _CONSTANTS = frozenset(["integer", "f32", "f64"])
@@ -158,7 +160,8 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
                 return reason
         return ""
     derivative = spelling.effect == "texture" and form.name in ("dx", "dy")
-    if form.vector > 1 or (form.braces and (spelling.effect in _LISTS or derivative)):
+    listed = spelling.effect in _LISTS or spelling.row.name in LISTED or derivative
+    if form.vector > 1 or (form.braces and listed):
         return f"{form.name} must be a vector of {form.vector}, found {explain(shape)}"
     return _scalar(spelling, form, shape)
 

@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from ..errors import PtxError, nearest
+from ..source import Span
 from . import raw
 from .available import check_type, require
 from .declare import parameters
@@ -25,20 +26,27 @@ _NUMBERED = {
     ".maxclusterrank": (1, 1),
     ".abi_preserve": (1, 1),
     ".abi_preserve_control": (1, 1),
+    ".minperctamemory": (1, 1),
 }
 #: Directives of clusters, which stand on kernels.
 _CLUSTERS = frozenset([".reqnctapercluster", ".explicitcluster", ".maxclusterrank", ".blocksareclusters"])
+#: Directives that stand on kernels alone.
+_KERNELS = _CLUSTERS | {".minperctamemory"}
 #: The version and target that directives need.
 _NEEDS = {
+    ".language": ((9, 3), 0),
     ".noreturn": ((6, 4), 30),
     ".reqnctapercluster": ((7, 8), 90),
     ".explicitcluster": ((7, 8), 90),
     ".maxclusterrank": ((7, 8), 90),
     ".blocksareclusters": ((9, 0), 90),
+    ".minperctamemory": ((9, 4), 80),
     ".abi_preserve": ((9, 0), 80),
     ".abi_preserve_control": ((9, 0), 80),
 }
 _PLAIN = frozenset([".explicitcluster", ".noreturn", ".blocksareclusters"])
+#: The highest number of a language.
+_LAST_LANGUAGE = 10
 _LINKAGE = frozenset([".visible", ".extern", ".weak"])
 
 
@@ -137,18 +145,21 @@ def _tune(
                 ):
                     position += 1
             continue
-        if word.text in _CLUSTERS and not function.is_entry:
+        if word.text in _KERNELS and not function.is_entry:
             raise PtxError(
                 f"{quoted(word.text)} on function {quoted(function.name)}: only kernels (.entry) have it",
                 span=span,
             )
         if word.text in _NEEDS:
             require(function.module, quoted(word.text), _NEEDS[word.text], span)
+        if word.text == ".language":
+            position = _languages(text, base, function, parts, position, span)
+            continue
         if word.text in _PLAIN:
             function.directives += (word.text,)
             continue
         if word.text not in _NUMBERED:
-            known = [*_NUMBERED, *_PLAIN, ".pragma"]
+            known = [*_NUMBERED, *_PLAIN, ".pragma", ".language"]
             raise PtxError(f"directive {quoted(word.text)} in the header of {quoted(function.name)}", span=span,
                            hint=nearest(word.text, known, noun="directive"))  # fmt: skip
         numbers: list[int] = []
@@ -164,6 +175,31 @@ def _tune(
             raise PtxError(f"'{word.text}' takes {least} to {most} positive numbers", span=span)
         _apply(function, word.text, tuple(numbers))
     _check_together(function)
+
+
+def _languages(
+    text: Text,
+    base: int,
+    function: Function,
+    parts: list[raw.Word | raw.Number | raw.Group | raw.String | raw.Name],
+    position: int,
+    span: Span,
+) -> int:
+    """The list of ``.language``; returns the position behind it."""
+    found: list[str] = []
+    while position < len(parts):
+        part = parts[position]
+        if isinstance(part, raw.String):
+            found.append(f'"{text.string(base + part.start, base + part.end)}"')
+        elif isinstance(part, raw.Number) and 0 <= part.value <= _LAST_LANGUAGE:
+            found.append(str(part.value))
+        elif not (isinstance(part, raw.Word) and part.text == ","):
+            break
+        position += 1
+    if not found:
+        raise PtxError("'.language' takes strings and numbers from 0 to 10", span=span)
+    function.directives += (f".language {', '.join(found)}",)
+    return position
 
 
 def _check_together(function: Function) -> None:

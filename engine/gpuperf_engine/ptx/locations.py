@@ -9,7 +9,7 @@ import re
 
 from .text import Text
 
-__all__ = ["FILE", "LOC", "SECTION", "debug_labels", "file_entry"]
+__all__ = ["FILE", "LOC", "LOC_INTERMEDIATE", "SECTION", "debug_labels", "file_entry"]
 
 FILE = re.compile(r'\.file\s+(\d{1,9})\s+("_*")(?:\s*,\s*\d+\s*,\s*\d+)?', re.ASCII)
 SECTION = re.compile(r"\.section\s+([.\w$]+)\s*\{", re.ASCII)
@@ -20,6 +20,8 @@ LOC = re.compile(
     r"(?:\s*,\s*inlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9}))?[ \t]*;?",
     re.ASCII,
 )
+#: the place in the intermediate language, which nothing here needs
+LOC_INTERMEDIATE = re.compile(r"\.loc_intermediate\s+\d{1,9}\s+\d{1,9}\s+\d{1,9}[ \t]*;?", re.ASCII)
 _WORD = re.compile(r"([.\w$]+)(\s*:)?", re.ASCII)
 _BYTE = re.compile(r"\d{1,3}|0[xX][0-9a-fA-F]{1,2}", re.ASCII)
 

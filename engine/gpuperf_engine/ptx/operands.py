@@ -128,7 +128,11 @@ class Operands:
         known = f"{stem}.{_COLOURS.get(part, part)}" if dot else stem
         found = _TARGET.match(self.names.module.target)
         try:
-            check_register(SPECIAL_REGISTERS[known], self.names.module.version, int(found[1]) if found else 0)
+            form = SPECIAL_REGISTERS[known]
+            check_register(form, self.names.module.version, int(found[1]) if found else 0)
+            directives = (text.partition(" ")[0] for text in self.names.function.directives)
+            if form.directive and form.directive not in directives:
+                raise PtxError(f"%{form.name} is for kernels with '{form.directive}'")
         except PtxError as error:
             raise PtxError(error.message, span=span, hint=error.hint) from None
         return SpecialRegister(known, span)

@@ -31,6 +31,7 @@ _FUNCTION = re.compile(r"\.(?:entry|func)\b", re.ASCII)
 #: Without ``.address_size`` a module means the size of the addresses it uses.
 _WIDE_ADDRESS = re.compile(r"\.param\s+\.[ubs]64\b|\b(?:cvta(?:\.to)?\.\w+|mov)\.[ubs]64\b", re.ASCII)
 _FRONT_END = re.compile(r"[;{=]")
+_BRACE = re.compile(r"[{}]")
 _HEADER_END = re.compile(r"[;{]")
 #: nvcc up to 3 wrote prototypes without a semicolon: the next item follows the parameters.
 _NEXT_ITEM = re.compile(
@@ -40,10 +41,10 @@ _NEXT_ITEM = re.compile(
 _PRAGMA = re.compile(r'\.pragma\s+"_*"(?:\s*,\s*"_*")*\s*;$')
 _WORD = re.compile(r"\.\w+", re.ASCII)
 #: What may stand before a statement: ends and beginnings of scopes, labels, lines of the source program.
-_FRONT = re.compile(r"(?:[\s{}]|[\w$%]+\s*:|\.loc\b[^\n]*|@@DWARF\b[^\n]*)*", re.ASCII)
+_FRONT = re.compile(r"(?:[\s{}]|[\w$%]+\s*:|\.loc(?:_intermediate)?\b[^\n]*|@@DWARF\b[^\n]*)*", re.ASCII)
 
 #: The newest ``.version`` whose manual the instruction table follows.
-NEWEST = (9, 1)
+NEWEST = (9, 4)
 _OLDEST_MAJOR = 1
 #: the last minor version of each major one that has ended
 _LAST_MINOR = {1: 5, 2: 3, 3: 2, 4: 3, 5: 0, 6: 5, 7: 8, 8: 8}
@@ -201,6 +202,8 @@ class _Reader:
         for word in map(str.strip, found[1].split(",")):
             if _PROCESSOR.match(word):
                 self.module.target = self.module.target or word.replace("compute_", "sm_")
+                name = word.replace("compute_", "sm_")
+                check_target(self.module, name, self.text.span(*found.span()), NEWEST)
             elif word in _TARGET_OPTIONS:
                 options.append(word)
             else:
@@ -222,7 +225,6 @@ class _Reader:
                 span=self.text.span(*found.span()),
                 hint="e.g. .target sm_80",
             )
-        check_target(self.module, self.text.span(*found.span()))
 
     def _item(self, place: int) -> int:
         """One item of module scope; returns the place behind it."""
@@ -241,6 +243,8 @@ class _Reader:
             return self._file(place)
         if name == ".section":
             return self._section(place)
+        if name == ".nv_intermediate_source_section":
+            return self._sources(place, word.end())
         if name in (".version", ".target", ".address_size"):
             self.text.fail(f"'{name}' stands twice or not at the beginning", place, word.end())
         return self._statement(place, name)
@@ -260,6 +264,17 @@ class _Reader:
             self.text.fail("cannot read this '.section'", place, place + 8, hint="write .section NAME { … }")
         self.module.sections.append((found.end(), end))
         return end + 1
+
+    def _sources(self, place: int, end: int) -> int:
+        """The texts of an intermediate language; ``Text`` has blanked out what they say."""
+        depth = 0
+        for brace in _BRACE.finditer(self.code, self._skip(end)):
+            depth += 1 if brace.group() == "{" else -1
+            if depth == 0:
+                return brace.end()
+        self.text.fail(
+            "cannot read this section", place, end, hint="write .nv_intermediate_source_section { … }"
+        )
 
     def _statement(self, place: int, word: str) -> int:
         """A variable, a function or another directive, up to its semicolon or body."""

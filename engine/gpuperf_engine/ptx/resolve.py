@@ -15,7 +15,7 @@ from .calls import call_target, simple_call
 from .check import Shape, chosen, fits
 from .declare import Grammar, declaration_of, variables
 from .headers import prototype_of
-from .locations import FILE, LOC, file_entry
+from .locations import FILE, LOC, LOC_INTERMEDIATE, file_entry
 from .operands import Operands, check_constants, narrow
 from .scopes import Names, Scope, Table
 from .syntax import Function, Guard, Instruction, LabelOperand
@@ -155,6 +155,12 @@ class _Body:
         code, text = self.code, self.text
         if word == ".loc":
             return self._loc(start)
+        if word == ".loc_intermediate":
+            place = LOC_INTERMEDIATE.match(code, start)
+            if place is None:
+                hint = "write .loc_intermediate FILE LINE COLUMN"
+                text.fail(f"cannot read this '{word}'", start, start + len(word), hint=hint)
+            return place.end()
         if word == ".file":
             entry = FILE.match(code, start)
             if entry is None:

@@ -13,8 +13,9 @@ _U32 = (
     *("clock", "clock_hi", "globaltimer_lo", "globaltimer_hi"),
     *("total_smem_size", "aggr_smem_size", "dynamic_smem_size"),
     *("reserved_smem_offset_begin", "reserved_smem_offset_end", "reserved_smem_offset_cap"),
+    "perctamemorysize",
 )
-_U64 = ("clock64", "globaltimer", "gridid", "current_graph_exec")
+_U64 = ("clock64", "globaltimer", "gridid", "current_graph_exec", "perctamemoryoffset")
 
 _TYPES: dict[str, ScalarType] = {name: scalar_type("u32") for name in _U32}
 _TYPES.update({name: scalar_type("u64") for name in _U64})

@@ -16,6 +16,8 @@ from ..source import Span
 __all__ = ["Text", "quoted", "shorten"]
 
 _COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|/\*|"(?:[^"\\\n]|\\[^\n])*"|"', re.DOTALL)
+#: The text of another language that a module may hold.
+_EMBEDDED = re.compile(r"(?<=\.source_begin)\s.*?(?=\.source_end)", re.DOTALL)
 _NOT_NEWLINE = re.compile(r"[^\n]")
 
 
@@ -41,6 +43,8 @@ class Text:
         self.original = original
         self.path = path
         self._starts: list[int] | None = None
+        if ".source_begin" in original:
+            original = _EMBEDDED.sub(lambda found: _NOT_NEWLINE.sub(" ", found.group()), original)
         self.code = self._structure(original)
 
     def _structure(self, text: str) -> str:

@@ -130,9 +130,26 @@ declare(
     scope="cta cluster gpu sys",
     **{**FENCE, "since": (8, 3), "target": 90},
 )
-for _way in ("acquire.sync_restrict::shared::cluster", "release.sync_restrict::shared::cta"):
+for _way, _since in (
+    ("acquire.sync_restrict::shared::cluster", (8, 6)),
+    ("release.sync_restrict::shared::cta", (8, 6)),
+    ("release.sync_restrict::shared::cluster::read", (9, 4)),
+):
     declare(
         f"fence.proxy.async::generic.{_way}.cluster",
         "Orders accesses of the generic and the asynchronous proxy.",
-        **{**FENCE, "since": (8, 6), "target": 90},
+        **{**FENCE, "since": _since, "target": 90},
     )
+declare(
+    "fence.proxy.alias.sem.sys",
+    "Orders accesses through aliased addresses among all threads.",
+    sem="acquire release",
+    **{**FENCE, "since": (9, 4), "target": 90},
+)
+declare(
+    "fence.proxy.proxies.alias.sem.sys",
+    "Orders accesses of the generic and the fabric proxy.",
+    proxies="generic::fabric fabric::generic fabric::fabric",
+    sem="acquire release",
+    **{**FENCE, "since": (9, 3), "target": 100},
+)

@@ -26,7 +26,7 @@ SHARED: dict[str, Any] = {
 }
 
 
-def _fragment(words: Sequence[Value], matrix: int) -> Value:
+def fragment_of(words: Sequence[Value], matrix: int) -> Value:
     """A lane's word of the row that is its group's."""
     rows = tuple(8 * matrix + lane // 4 for lane in range(LANES))
     found = permute(words[0], rows)
@@ -49,7 +49,7 @@ def _word(fragments: Sequence[Value], place: int) -> Value:
 )
 def ldmatrix(*words: Value, num: str, trans: bool | None) -> tuple[Value, ...]:
     """Loads 8×8 matrices of 16-bit elements, a row from each address, as fragments."""
-    found = tuple(_fragment(words, matrix) for matrix in range(int(num[1:])))
+    found = tuple(fragment_of(words, matrix) for matrix in range(int(num[1:])))
     return tuple(map(transpose, found)) if trans else found
 
 

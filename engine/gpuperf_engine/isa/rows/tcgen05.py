@@ -11,7 +11,7 @@ from typing import Any
 from ..table import Modifier, declare
 
 #: Families of targets that have tensor memory, and single targets: of the first ones only, and in earlier versions.
-FAMILIES, SINGLE, FIRST = "100f 110f", "100a 103a 110a", "100a 110a"
+FAMILIES, SINGLE, FIRST = "100f 110f", "100a 103a 107a 110a", "100a 110a"
 TENSOR: dict[str, Any] = {
     "category": "matrix",
     "unit": "tensor",
@@ -23,6 +23,24 @@ GROUPS: dict[str, Any] = {**TENSOR, "group": "cta_group::1 cta_group::2"}
 COLUMNS = {"columns": (lambda count: count in (32, 64, 128, 256, 512), "32, 64, 128, 256 and 512")}
 NUMBERS = "x1 x2 x4 x8 x16 x32 x64 x128"
 
+#: Also of any number of columns, as the only ones; the last family has more of them.
+EXCLUSIVE = {"columns": (lambda count: 32 <= count <= 576 and count % 32 == 0, "a multiple of 32 up to 576")}
+RUBIN: dict[str, Any] = {"since": (9, 4), "only": "107f"}
+declare(
+    "tcgen05.alloc.exclusive.group.sync.aligned{.space}.b32 [a], columns:u32",
+    "Allocates columns of tensor memory when no others are; their address goes to a in shared memory.",
+    space="shared::cta",
+    exclusive="exclusive",
+    constants=EXCLUSIVE,
+    **{**GROUPS, "unit": "adu", "since": (9, 4)},
+)
+declare(
+    "tcgen05.dealloc.exclusive.group.sync.aligned.b32 taddr:u32%, columns:u32",
+    "Frees the only columns of tensor memory.",
+    exclusive="exclusive",
+    constants=EXCLUSIVE,
+    **{**GROUPS, "unit": "adu", "since": (9, 4)},
+)
 declare(
     "tcgen05.alloc.group.sync.aligned{.space}.b32 [a], columns:u32",
     "Allocates columns of tensor memory; their address goes to a in shared memory.",
@@ -73,6 +91,15 @@ for _shape, _offset in (("32x32b", ""), ("16x32bx2", ", offset:imm")):
             type=_types,
             **{**TENSOR, "unit": "lsu", "since": (8, 8), "only": "103f 110f"},
         )
+for _reduced, _nan, _result in (("", "", ""), (".red", "{.NaN}", "result:f32, ")):
+    declare(
+        f"tcgen05.ld{_reduced}.spcompress.sync.aligned.32x32b.num.op.sp::2:4{{.abs}}{_nan}.f32.b2 "
+        f"d:b32*num/32, result:f32*num/2, {_result}[taddr]:tmem",
+        "As tcgen05.ld, of which two of each four are kept, with their indices; then the smallest or largest of all.",
+        num=tuple(NUMBERS.split()[2:]),
+        op="min max",
+        **{**TENSOR, "unit": "lsu", "since": (9, 4), "only": "107a"},
+    )
 for _way in ("ld", "st"):
     declare(
         f"tcgen05.wait::{_way}.sync.aligned",
@@ -107,12 +134,27 @@ declare(
     "Moves the rows of a matrix in tensor memory down by one.",
     **{**GROUPS, "only": SINGLE},
 )
-declare(
-    "tcgen05.commit.group.mbarrier::arrive::one{.space}{.multicast::cluster}.b64 [a], mask:u16%?multicast::cluster",
-    "Arrives at an mbarrier when the tcgen05 operations of this thread so far are done.",
-    space="shared::cluster",
-    **{**GROUPS, "unit": "adu"},
-)
+_COMMITTED = "Arrives at an mbarrier when the tcgen05 operations of this thread so far are done."
+for _read, _options, _text in (
+    ("", {}, _COMMITTED),
+    (
+        ".sync_restrict::shared::read::mma::a",
+        RUBIN,
+        "Arrives at an mbarrier when the products of this thread so far have read a.",
+    ),
+):
+    _arrives: dict[str, Any] = {**GROUPS, "space": "shared::cluster", "unit": "adu"}
+    declare(
+        f"tcgen05.commit.group.mbarrier::arrive::one{_read}{{.space}}{{.multicast}}.b64 [a], mask:u16%?multicast",
+        _text,
+        multicast="multicast::cluster multicast::cluster::16b",
+        **{**_arrives, **_options, "requires": {"multicast::cluster::16b": ((9, 4), 100)}},
+    )
+    declare(
+        f"tcgen05.commit.group.mbarrier::arrive::one{_read}{{.space}}.multicast::cluster::32b.b64 [a], mask:u32%",
+        _text,
+        **{**_arrives, **RUBIN},
+    )
 for _when in ("before", "after"):
     declare(
         f"tcgen05.fence::{_when}_thread_sync",
@@ -134,6 +176,57 @@ def _shifted(modifiers: Mapping[str, Modifier]) -> str:
 _PRODUCT = "d = a · b, or d + a · b where enable holds, asynchronously; a and b by descriptors, or a in tensor memory."
 _KEPT = {"collector": tuple(f"collector::a::{action}" for action in ("fill", "use", "lastuse", "discard"))}
 _META = "[meta]:tmem?sp"
+_KEPT_B = {"kept": tuple(f"collector::b::{action}" for action in ("fill", "use", "lastuse", "discard"))}
+_LUT = {**TENSOR, **_KEPT, **_KEPT_B, **RUBIN}
+_LUT_TEXT = "d = a · b, or d + a · b where enable holds, asynchronously; b by a descriptor, looked up in a table in tensor memory."
+for _group, _lanes in (("cta_group::1", 4), ("cta_group::2", 8)):
+    for _a, _shift in (("a:u64", ""), ("[a]:tmem", "{.ashift}")):
+        _ends = f"idesc:u32{{, mask:u32*{_lanes}}}, {{!}}enable:pred"
+        for _kinds, _sparse, _kept, _scale in (
+            ("f16 tf32 f8f6f4", "{.sp}", ".kept", ""),
+            ("f16 tf32", "{.sp}", ".kept", ", scale:imm"),
+            ("ti16", "{.sp}", "{.kept}", ""),
+            ("ti16", "", "{.kept}", ", scale:imm"),
+        ):
+            declare(
+                f"tcgen05.mma{_sparse}.{_group}.kind{_shift}{{.collector}}{_kept} [d]:tmem, {_a}, b:u64, {_META}, {_ends}{_scale}",
+                _PRODUCT,
+                kind=tuple(f"kind::{kind}" for kind in _kinds.split()),
+                valid=_shifted,
+                constants={"scale": (lambda scale: 0 <= scale <= 15, "0 to 15")},
+                **_LUT,
+            )
+        declare(
+            f"tcgen05.mma.{_group}.kind::f8f6f4.decompress::lut::b{{.collector}}{{.kept}} "
+            f"[d]:tmem, {_a}, b:u64, [table]:tmem, {_ends}",
+            _LUT_TEXT,
+            **_LUT,
+        )
+for _a in ("a:u64", "[a]:tmem"):
+    for _vector, _only in (("{.block32}", "107f"), (".scale_vec::1X", "107a")):
+        declare(
+            f"tcgen05.mma.group.kind::mxf8f6f4.block_scale.decompress::lut::b{_vector}{{.collector}}{{.kept}} "
+            f"[d]:tmem, {_a}, b:u64, [table]:tmem, idesc:u32, [scale_a]:tmem, [scale_b]:tmem, {{!}}enable:pred",
+            _LUT_TEXT,
+            **{**GROUPS, **_LUT, "only": _only},
+        )
+    for _kind, _vector, _only in (
+        ("mxf8f6f4", "{.block32}", "107f"),
+        ("mxf8f6f4", ".scale_vec::1X", "107a"),
+        ("mxf4", "{.block32}", "107f"),
+        ("mxf4", ".scale_vec::2X", "107a"),
+        ("mxf4nvf4", ".block16", "107f"),
+        ("mxf4nvf4", ".block32", "107f"),
+        ("mxf4nvf4", ".scale_vec::2X", "107a"),
+        ("mxf4nvf4", ".scale_vec::4X", "107a"),
+    ):
+        for _sparse, _meta in (("", ""), (".sp", " [meta]:tmem,")):
+            declare(
+                f"tcgen05.mma{_sparse}.group.kind::{_kind}.block_scale{_vector}{{.collector}}.kept "
+                f"[d]:tmem, {_a}, b:u64,{_meta} idesc:u32, [scale_a]:tmem, [scale_b]:tmem, {{!}}enable:pred",
+                _PRODUCT.replace("b, or", "b of scaled blocks, or"),
+                **{**GROUPS, **_LUT, "only": "107a" if _sparse and _kind != "mxf8f6f4" else _only},
+            )
 for _group, _lanes in (("cta_group::1", 4), ("cta_group::2", 8)):
     for _a, _shift in (("a:u64", ""), ("[a]:tmem", "{.ashift}")):
         for _kinds, _scale, _only in (
@@ -173,7 +266,7 @@ for _a in ("a:u64", "[a]:tmem"):
                     "since": _since,
                 },
             )
-    for _kinds, _only in (("f16 tf32 f8f6f4", FAMILIES), ("i8", FIRST)):
+    for _kinds, _only in (("f16 tf32 f8f6f4", FAMILIES), ("i8", FIRST), ("ti16", "107f")):
         declare(
             "tcgen05.mma.ws{.sp}.cta_group::1.kind{.collector} "
             f"[d]:tmem, {_a}, b:u64, {_META}, idesc:u32, {{!}}enable:pred{{, zeros:u64}}",
@@ -184,5 +277,5 @@ for _a in ("a:u64", "[a]:tmem"):
                 for buffer in range(4)
                 for action in ("fill", "use", "lastuse", "discard")
             ),
-            **{**TENSOR, "only": _only},
+            **{**TENSOR, "only": _only, "since": (9, 4) if _kinds == "ti16" else TENSOR["since"]},
         )

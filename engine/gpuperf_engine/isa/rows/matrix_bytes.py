@@ -1,0 +1,149 @@
+"""Matrices of bytes between shared memory and fragments (manual: ldmatrix with m16n16 and m8n16, stmatrix with m16n8), and of
+elements of six and four bits, which become bytes on the way. PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..fragments import LANES, Move, Moves
+from ..table import instruction
+from ..types import scalar_type
+from ..words import Value, choose, permute
+from .matrix import SHARED, fragment_of
+
+#: Bytes of a row with padding, of those of the types without.
+ROW, PACKED_ROW = 16, 8
+BYTES: dict[str, Any] = {**SHARED, "since": (8, 6), "requires": {}, "only": "100f 110f 120f"}
+FORMATS: dict[str, Any] = {"dtype": "b8x16", "source": "b6x16_p32 b4x16_p64"}
+U32, S32 = scalar_type("u32"), scalar_type("s32")
+
+
+def _moves(rows: int, size: int) -> Callable[[Any], Moves]:
+    """The first lanes, so many for each matrix, give the address of a row."""
+    return lambda modifiers: Moves((Move(4, size // 4, rows * int(modifiers["num"][1:])),))
+
+
+def _spread(bits: Value, width: int) -> Value:
+    """Four elements of so many bits, to a byte each."""
+    mask = (1 << width) - 1
+    made = bits & mask
+    for place in range(1, 4):
+        made = made | ((bits >> (width * place)) & mask) << (8 * place)
+    return made
+
+
+def _bytes_of(words: Sequence[Value], source: str) -> list[Value]:
+    """A row of sixteen elements as four words of bytes; those of four and six bits are in the low bits of theirs."""
+    found = list(words)
+    if source == "b4x16_p64":
+        return [_spread(found[place // 2] >> (16 * (place % 2)), 4) for place in range(4)]
+    if source == "b6x16_p32":
+        low = [
+            found[0],
+            (found[0] >> 24) | (found[1] << 8),
+            (found[1] >> 16) | (found[2] << 16),
+            found[2] >> 8,
+        ]
+        return [_spread(word, 6) for word in low]
+    return found
+
+
+def _rows(words: Sequence[Value], num: str) -> tuple[Value, ...]:
+    return tuple(fragment_of(words, matrix) for matrix in range(int(num[1:])))
+
+
+def _columns(words: Sequence[Value], num: str) -> tuple[Value, ...]:
+    """Of a lane's column, four bytes of neighbouring rows, and those of the column eight further on."""
+    found = []
+    for matrix in range(int(num[1:])):
+        for half in (0, 1):
+            register = None
+            for row in range(4):
+                holders = tuple(16 * matrix + 4 * (lane % 4) + row for lane in range(LANES))
+                byte = _byte_of([permute(word, holders) for word in words[2 * half : 2 * half + 2]])
+                register = byte if register is None else register | byte << (8 * row)
+            assert register is not None
+            found.append(register)
+    return tuple(found)
+
+
+def _byte_of(words: Sequence[Value]) -> Value:
+    """Of eight bytes the one whose number is the lane's group."""
+    found = words[0] & 0xFF
+    for place in range(1, 8):
+        byte = (words[place // 4] >> (8 * (place % 4))) & 0xFF
+        found = choose(tuple(lane // 4 == place for lane in range(LANES)), byte, found)
+    return found
+
+
+@instruction(
+    "ldmatrix.sync.aligned.m8n16.num{.space}.dtype.source d:b32*num, [a]",
+    **{**BYTES, **FORMATS, "moves": _moves(8, ROW)},
+)
+def expanded_rows(*words: Value, num: str, source: str) -> tuple[Value, ...]:
+    """Loads 8×16 matrices of 6- or 4-bit elements, a row from each address, as fragments of bytes."""
+    return _rows(_bytes_of(words, source), num)
+
+
+@instruction(
+    "ldmatrix.sync.aligned.m16n16.num.trans{.space}.b8 d:b32*num*2, [a]",
+    **{**BYTES, "num": "x1 x2", "moves": _moves(16, ROW)},
+)
+def byte_columns(*words: Value, num: str) -> tuple[Value, ...]:
+    """Loads 16×16 matrices of bytes, a row from each address, as fragments of what they are transposed."""
+    return _columns(words, num)
+
+
+@instruction(
+    "ldmatrix.sync.aligned.m16n16.num.trans{.space}.dtype.source d:b32*num*2, [a]",
+    **{**BYTES, **FORMATS, "num": "x1 x2", "moves": _moves(16, ROW)},
+)
+def expanded_columns(*words: Value, num: str, source: str) -> tuple[Value, ...]:
+    """Loads 16×16 matrices of 6- or 4-bit elements, a row from each address, as fragments of bytes of what they are transposed."""
+    return _columns(_bytes_of(words, source), num)
+
+
+@instruction(
+    "ldmatrix.sync.aligned.m8n16.num{.space}.dtype.source d:b32*num, [a]",
+    **{
+        **BYTES,
+        "dtype": "s8",
+        "source": "s4",
+        "since": (9, 4),
+        "only": "90a 100f 110f 120f",
+        "moves": _moves(8, PACKED_ROW),
+    },
+)
+def signed_rows(*words: Value, num: str) -> tuple[Value, ...]:
+    """Loads 8×16 matrices of signed 4-bit elements, a row of eight bytes from each address, as fragments of signed bytes."""
+    nibbles = _bytes_of(words, "b4x16_p64")
+    return _rows([word | ((word & 0x08080808) << 1) * 15 for word in nibbles], num)
+
+
+@instruction(
+    "stmatrix.sync.aligned.m16n8.num.trans{.space}.b8 [a], b:b32*num",
+    **{**BYTES, "moves": _moves(8, ROW)},
+)
+def store_columns(*fragments: Value) -> tuple[Value, ...]:
+    """Stores fragments of 16×8 matrices of bytes, a column to each address."""
+    return tuple(_column_word(fragments, word) for word in range(4))
+
+
+def _column_word(fragments: Sequence[Value], word: int) -> Value:
+    """Of the column whose address a lane gives, four bytes."""
+    made = None
+    for place in range(4):
+        row = 4 * word + place
+        holders = tuple(4 * (row % 8) + lane % 8 // 2 for lane in range(LANES))
+        found = permute(fragments[0], holders)
+        for matrix, fragment in enumerate(fragments[1:], 1):
+            found = choose(
+                tuple(lane // 8 == matrix for lane in range(LANES)), permute(fragment, holders), found
+            )
+        found = found >> (16 * (row // 8))
+        byte = choose(tuple(lane % 2 == 1 for lane in range(LANES)), found >> 8, found) & 0xFF
+        made = byte if made is None else made | byte << (8 * place)
+    assert made is not None
+    return made

@@ -138,7 +138,7 @@ NCU_PLACES = (
 )
 
 #: numbers of ``tensormap.replace`` (PTX manual) → ``CUtensorMapDataType`` (cuda.h)
-TENSOR_TYPES = {**{number: number for number in range(8)}, 8: 10, 9: 8, 10: 9, 11: 11, 12: 12}
+TENSOR_TYPES = {number: number for number in range(16)} | {8: 10, 9: 8, 10: 9}
 #: atomicity of the 128-byte swizzle, numbered as ``tensormap.replace`` does → ``CUtensorMapSwizzle``
 TENSOR_ATOMS = {0: 3, 1: 4, 2: 5, 3: 6}
 
@@ -326,7 +326,9 @@ class Driver:
         room = ctypes.create_string_buffer(256)
         held = ctypes.c_void_p(-(-ctypes.addressof(room) // 128) * 128)
         rank = layout["rank"]
-        im2col = bool(layout["mode"])
+        im2col = layout["mode"] == 1
+        if layout["mode"] > 1 or layout["swizzle"] > 3:
+            raise ValueError("maps of the modes im2col::w and with swizzles of 96 bytes are not made here")
 
         def words(kind: Any, values: Sequence[int]) -> Any:
             return (kind * max(1, len(values)))(*values)
@@ -343,7 +345,13 @@ class Driver:
             shape,
             strides,
         ]
-        last = [steps, ctypes.c_int(0), ctypes.c_int(swizzle), ctypes.c_int(0), ctypes.c_int(layout["fill"])]
+        last = [
+            steps,
+            ctypes.c_int(layout["interleave"]),
+            ctypes.c_int(swizzle),
+            ctypes.c_int(0),
+            ctypes.c_int(layout["fill"]),
+        ]
         if im2col:
             low, high = (words(ctypes.c_int, layout["corners"][i : i + rank - 2]) for i in (0, 3))
             sizes = [ctypes.c_uint(layout["channels"]), ctypes.c_uint(layout["pixels"])]
@@ -766,8 +774,8 @@ class Collector:
     def _micro(self, launch: dict[str, Any]) -> dict[str, Any]:
         """A micro kernel takes (out, data, size): out has a pair of words per warp, cycles and nanoseconds; data is a ring of
         addresses with the stride given, or ordinary numbers (zeros beyond 1 MiB), behind a tensor map where there is a ``box``;
-        size is ``argument`` or else the
-        bytes of data. Kept are of the last launch the words of some warps, of each launch the cycles of the slowest warp."""
+        size is ``argument``, or the bytes of data (−1), or the places of the ring (−2). Kept are of the last launch the words of
+        some warps, of each launch the cycles of the slowest warp."""
         self.settle()
         ctas = launch["ctas"] or self.about["sm_count"] * launch["ctas_per_sm"]
         warps = -(-ctas * launch["threads"] // 32)
@@ -775,7 +783,7 @@ class Collector:
         if launch["l2_share"]:
             size = int(self.about["l2_bytes"] * launch["l2_share"]) >> 16 << 16
         shared = self.about["shared_per_block_optin"] if launch["shared"] < 0 else launch["shared"]
-        number = launch["argument"] if launch["argument"] >= 0 else size
+        number = {-1: size, -2: size // max(1, stride)}.get(launch["argument"], launch["argument"])
         flushed = self.flush if launch["cold"] else 0
         out = np.zeros((warps, 2), np.uint64)
         text = (PTX / launch["ptx"]).read_text(encoding="utf-8")
@@ -960,8 +968,8 @@ def box_layout(box: Sequence[int], size: int) -> dict[str, Any]:
     """A tensor map, as ``Driver.tensor_map`` takes it, of ``size`` bytes as rows of 256 words, copied in boxes of (rows, words)."""
     rows, words = box
     return {
-        "rank": 2, "type": 2, "swizzle": 0, "atom": 0, "fill": 0, "mode": 0, "box": [words, rows, 1, 1, 1], "steps": [1] * 5,
-        "strides": [1024, 0, 0, 0], "shape": [256, size // 1024, 1, 1, 1],
+        "rank": 2, "type": 2, "swizzle": 0, "atom": 0, "fill": 0, "mode": 0, "interleave": 0,
+        "box": [words, rows, 1, 1, 1], "steps": [1] * 5, "strides": [1024, 0, 0, 0], "shape": [256, size // 1024, 1, 1, 1],
     }  # fmt: skip
 
 

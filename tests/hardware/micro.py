@@ -54,11 +54,11 @@ class Launch(TypedDict):
     """One line of ``micro.json``.
 
     ``ctas`` 0: ``ctas_per_sm`` on every SM; ``bytes`` of ``data``, or ``l2_share`` of the L2 cache; ``stride`` > 0: ``data`` is a
-    ring of addresses; ``shared`` −1: as much shared memory as a CTA can have, so that one runs on an SM at a time; ``argument``
-    is what the kernel gets as ``size``, −1: the bytes; ``cold``: the L2 cache is overwritten before each launch; ``graph``:
-    launches of a graph that is timed too; ``box``: rows and words of what is copied of a tensor whose map lies before the data, or
-    nothing. ``operations``: what each warp does between its two readings, in PTX instructions
-    of the thing that is measured; for ``read_…``, ``write_…`` and ``copy_…`` how often the data are gone through.
+    ring of addresses; ``shared`` −1: as much shared memory as a CTA can have, so that one runs on an SM at a time; ``argument`` is
+    what the kernel gets as ``size``, −1: the bytes, −2: the places of the ring; ``cold``: the L2 cache is overwritten before each
+    launch; ``graph``: launches of a graph that is timed too; ``box``: rows and words of what is copied of a tensor whose map lies
+    before the data, or nothing. ``operations``: what each warp does between its two readings, in PTX instructions of the thing that
+    is measured; for ``read_…``, ``write_…`` and ``copy_…`` how often the data are gone through.
     """
 
     ptx: str
@@ -127,6 +127,8 @@ CHAIN = {
     "vote.ballot": ("setp.ne.s32 %p1, {d}, {a};\nvote.sync.ballot.b32 {d}, %p1, 0xffffffff;", "b32"),
     "match.any": ("match.any.sync.b32 {d}, {d}, 0xffffffff;", "b32"),
 }
+#: those that are many machine instructions each: fewer stand in a loop, which must fit into the cache of instructions
+SEQUENCES = ("div.", "rem.", "rcp.rn", "sqrt.rn")
 #: chains of newer machines: name → (instruction, type, target)
 NEWER = {
     "redux.add": ("redux.sync.add.s32 {d}, {d}, 0xffffffff;", "b32", "sm_80"),
@@ -168,19 +170,12 @@ def launches() -> Iterator[tuple[str, str, Launch]]:
         return entry + (f"/{label}" if label else ""), text, made
 
     steps = UNROLL * LOOPS
-    for name, (instruction, kind) in CHAIN.items():
-        plain = name.replace(".", "_")
-        yield launch(
-            chain(f"latency_{plain}", instruction, kind, "sm_80" if "bf16" in name else "sm_75", 1), steps
-        )
-        text = chain(f"rate_{plain}", instruction, kind, "sm_80" if "bf16" in name else "sm_75", CHAINS)
+    found = [(name, *facts, "sm_80" if "bf16" in name else "sm_75") for name, facts in CHAIN.items()]
+    for name, instruction, kind, target in [*found, *((name, *facts) for name, facts in NEWER.items())]:
+        plain, unroll = name.replace(".", "_"), 8 if name.startswith(SEQUENCES) else UNROLL
+        yield launch(chain(f"latency_{plain}", instruction, kind, target, 1, unroll), steps)
+        text = chain(f"rate_{plain}", instruction, kind, target, CHAINS, unroll)
         yield launch(text, steps * CHAINS, ctas=0, threads=1024)
-    for name, (instruction, kind, target) in NEWER.items():
-        plain = name.replace(".", "_")
-        yield launch(chain(f"latency_{plain}", instruction, kind, target, 1), steps)
-        yield launch(
-            chain(f"rate_{plain}", instruction, kind, target, CHAINS), steps * CHAINS, ctas=0, threads=1024
-        )
     yield launch(three_operands("rate_fma_three"), 8 * UNROLL // 2 * LOOPS, ctas=0, threads=1024)
     yield launch(two_pipes("rate_issue"), 8 * UNROLL // 2 * LOOPS, ctas=0, threads=1024)
     for name, facts in MATRIX.items():
@@ -192,6 +187,8 @@ def launches() -> Iterator[tuple[str, str, Launch]]:
     yield launch(text, steps, label="l2", bytes=2 * MIB, stride=128, argument=2 * MIB // 128)
     # every SM reads the same lines, which are near some of them and far from others
     yield launch(text, steps, label="l2_every_sm", stride=128, argument=64, ctas=0, shared=-1)
+    # more than one partition of L2 holds, gone through once before: far from the SM, as published pointer chases have it
+    yield launch(text, steps, label="l2_far", l2_share=0.7, stride=128, argument=-2)
     # each load is the first of its line since the cache was overwritten
     yield launch(text, steps, label="dram", bytes=64 * MIB, stride=4096, argument=0, cold=True)
     yield launch(shared_chase("chase_shared"), steps)
@@ -203,7 +200,7 @@ def launches() -> Iterator[tuple[str, str, Launch]]:
             )
     for operator in ("ca", "cg"):
         text = global_access(f"global_load_{operator}", operator)
-        for stride in (0, 1, 2, 3, 4, 8, 16, 17, 32):
+        for stride in (0, 1, 2, 3, 4, 8, 16, 17, 32, 33):
             yield launch(
                 text,
                 UNROLL // 4 * LOOPS,

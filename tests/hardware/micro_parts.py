@@ -93,7 +93,7 @@ setp.lt.u32 %p0, %r300, {count};
 @%p0 bra {label};"""
 
 
-def chain(entry: str, instruction: str, kind: str, target: str, chains: int) -> str:
+def chain(entry: str, instruction: str, kind: str, target: str, chains: int, unroll: int = UNROLL) -> str:
     """``UNROLL`` · ``LOOPS`` steps of every chain; constants come from the data, so that no compiler knows them, and
     each lane's from another place, so that they are not taken for uniform."""
     letter, constant = LETTER[kind], LOADED[kind]
@@ -101,10 +101,11 @@ def chain(entry: str, instruction: str, kind: str, target: str, chains: int) -> 
     before += [f"ld.global.{kind} {letter}{i + 8}, [%mine+{16 + 8 * i}];" for i in range(chains)]
     step = [
         instruction.format(d=f"{letter}{i + 8}", a=constant, b=f"{letter}4")
-        for _ in range(UNROLL)
+        for _ in range(unroll)
         for i in range(chains)
     ]
-    return frame(entry, "\n".join(before), repeated(step), keep(kind, chains), target)
+    turns = UNROLL * LOOPS // unroll
+    return frame(entry, "\n".join(before), repeated(step, count=turns), keep(kind, chains), target)
 
 
 def three_operands(entry: str) -> str:

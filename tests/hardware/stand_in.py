@@ -61,10 +61,6 @@ def mismatch(prototype: str, argument: Any) -> bool:
     return type(held) is not BY_REFERENCE.get(target, ctypes.c_void_p)
 
 
-#: bytes of an element of a tensor, by the numbers of ``tensormap.replace``
-BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)
-
-
 def five(values: Any, rank: Any) -> tuple[int, ...]:
     """The first ``rank`` of what is given, and ones."""
     return (*list(values)[: rank.value], *(1,) * (5 - rank.value))
@@ -177,11 +173,11 @@ class StandIn:
         ctypes.memmove(target.value, data.ctypes.data, size.value)
 
     def _tensor_map(self, held: Any, kind: Any, rank: Any, address: Any, *rest: Any, **fields: Any) -> None:
-        shape, strides, *_, steps, _, swizzle, _, fill = rest
+        shape, strides, *_, steps, interleave, swizzle, _, fill = rest
         number = {now: then for then, now in collect.TENSOR_TYPES.items()}[kind.value]
         atom = {now: then for then, now in collect.TENSOR_ATOMS.items()}.get(swizzle.value, 0)
         layout = Layout(
-            address=address.value, rank=rank.value, size=BYTES[number], type=number, swizzle=min(swizzle.value, 3),
+            address=address.value, rank=rank.value, type=number, interleave=interleave.value, swizzle=min(swizzle.value, 3),
             fill=fill.value, mode=1 if "pixels" in fields else 0, shape=five(shape, rank), steps=five(steps, rank),
             strides=(*list(strides)[: rank.value - 1], *(0,) * (5 - rank.value)), atom=atom,
             **{"box": (1,) * 5, **fields},

@@ -18,10 +18,11 @@ from tests.hardware import collect
 KNOWN: dict[str, float] = {
     "chip.clock": 1755, "sm.issue_rate": 1, "latency.fma": 4, "latency.alu": 5, "latency.imad": 6, "latency.fp64": 17,
     "latency.fp16": 7, "latency.xu": 23, "latency.tensor": 34, "latency.shuffle": 24, "latency.shared": 30, "latency.l1": 38,
-    "latency.l2": 273, "latency.dram": 661, "lanes.fma": 32, "lanes.alu": 16, "lanes.imad": 16, "lanes.fp64": 16,
-    "lanes.fp16": 32, "lanes.xu": 4, "lanes.lsu": 8, "lanes.tensor": 16, "lanes.adu": 5.33, "cache.l1_bandwidth": 121,
-    "cache.l2_sm_bandwidth": 58, "cache.l2_bandwidth": 4100, "dram.sustained_one_way": 3100, "dram.sustained_mixed": 2900,
-    "launch.cta_turnaround": 430, "launch.cta_rate": 0.8, "launch.overhead": 0.9,
+    "latency.l2": 273, "latency.l2_far": 490, "latency.dram": 661, "lanes.fma": 32, "lanes.alu": 16, "lanes.imad": 16,
+    "lanes.fp64": 16, "lanes.fp16": 32, "lanes.xu": 4, "lanes.lsu": 8, "lanes.tensor": 16, "lanes.adu": 5.33,
+    "cache.l1_bandwidth": 121, "cache.l1_tag_rate": 4, "cache.l2_sm_bandwidth": 58, "cache.l2_bandwidth": 4100,
+    "dram.sustained_one_way": 3100, "dram.sustained_mixed": 2900, "launch.cta_turnaround": 430, "launch.cta_rate": 0.8,
+    "launch.overhead": 0.9,
 }  # fmt: skip
 #: what the driver says of that machine
 ABOUT: dict[str, Any] = {
@@ -38,7 +39,8 @@ OBSERVED = {"commit": 60.0, "three": 1.5, "wake": 90.0, "box": 700.0, "away": 20
 ONE_STEP = {
     "latency_fma_rn_f32": "fma", "latency_lop3": "alu", "latency_mad_lo_s32": "imad", "latency_fma_rn_f64": "fp64",
     "latency_fma_rn_f16x2": "fp16", "latency_rsqrt_approx_f32": "xu", "latency_mma_m16n8k16_f32_f16": "tensor",
-    "latency_shfl_idx": "shuffle", "chase_shared": "shared", "chase_ca/l1": "l1", "chase_cg/l2": "l2", "chase_cg/dram": "dram",
+    "latency_shfl_idx": "shuffle", "chase_shared": "shared", "chase_ca/l1": "l1", "chase_cg/l2": "l2",
+    "chase_cg/l2_far": "l2_far", "chase_cg/dram": "dram",
 }  # fmt: skip
 ALL_WARPS = {
     "rate_fma_rn_f32": "fma", "rate_lop3": "alu", "rate_mad_lo_s32": "imad", "rate_fma_rn_f64": "fp64",
@@ -93,6 +95,11 @@ def results(
     case(
         "barrier/32warps",
         AROUND + launches["barrier/32warps"]["operations"] * 1024 / (4 * known["lanes.adu"]),
+    )
+    tags = launches["global_load_ca/stride33"]
+    case(
+        "global_load_ca/stride33",
+        AROUND + 8 * TURN + tags["threads"] * tags["operations"] / known["cache.l1_tag_rate"],
     )
     for name, key in (("read_l1", "cache.l1_bandwidth"), ("read_l2/one", "cache.l2_sm_bandwidth")):
         case(name, AROUND + launches[name]["bytes"] * launches[name]["operations"] / known[key])

@@ -152,7 +152,7 @@ def test_what_was_not_collected_stays_what_the_base_says(tmp_path: Path) -> None
     ("change", "message"),
     [
         ({"latency.l2": 30}, "latency.l1 is 38 cycles, latency.l2 30"),
-        ({"latency.dram": 250}, "latency.l2 is 273 cycles, latency.dram 250"),
+        ({"latency.dram": 250}, "latency.l2_far is 490 cycles, latency.dram 250"),
         ({"lanes.fma": 64}, "lanes.fma is 64: a sub-partition issues one instruction of 32 lanes a clock"),
         ({"dram.sustained_mixed": 4000}, "dram.sustained_mixed is 40.. GB/s, the data sheet says 3350"),
         ({"cache.l2_bandwidth": 1000}, "L2 gives 17.. GB/s, DRAM behind it 3..."),

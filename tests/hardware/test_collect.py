@@ -149,6 +149,28 @@ def test_times_are_taken_warm_and_cold(tmp_path: Path, few: None, monkeypatch: p
     assert driver.wrong == []
 
 
+def test_timed_cases_may_take_tensor_maps(
+    tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import timed
+
+    cases = timed.example("warpgroup_gemm_tma", "hgemm_tma", timed.tensor_copies, (128, 128, 64))
+    monkeypatch.setattr(timed, "TIMED", cases)
+    monkeypatch.setattr(collect, "REPLAYS", 2)
+    monkeypatch.setattr(collect, "GRAPH_US", 1.0)
+    driver = StandIn()
+    assert run(driver, tmp_path, "times") == 0
+    assert driver.wrong == [] and "cuTensorMapEncodeTiled" in driver.calls
+    (record,) = records(tmp_path, "times")
+    # NumPy says what the product is
+    (case,) = cases
+    a, b, c = case.program().buffers
+    product = a.astype(np.float32) @ b.astype(np.float32).T
+    assert record["digests"][2] == collect.digest(product.astype(c.dtype))
+    assert compare.main([str(tmp_path), "--parts", "times"]) == compare.OK
+    assert capsys.readouterr().out.endswith("Stand-in: 1 equal\n")
+
+
 def test_a_later_run_goes_on_where_an_earlier_one_stopped(tmp_path: Path, few: None) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     assert run(StandIn(), first, "examples") == 0

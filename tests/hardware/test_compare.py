@@ -279,4 +279,9 @@ def test_on_this_machines_gpu(tmp_path: Path) -> None:
         pytest.skip(f"there is no GPU here: {error}")
     code = compare.main([str(tmp_path), "--live", "--report", str(tmp_path / "report")])
     text = (tmp_path / "report/compare.md").read_text(encoding="utf-8")
-    assert code == compare.OK, text
+    refused = {item["verdict"] for item in report(tmp_path / "report")["verdicts"]} - {
+        "equal",
+        "within a bound",
+    }
+    # a driver may be older than the newest instructions
+    assert code == compare.OK or refused == {"refused"}, text

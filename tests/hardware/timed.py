@@ -159,7 +159,7 @@ def tensor_copies(m: int, n: int, k: int, rng: np.random.Generator) -> Program:
     c = np.zeros((m, n), np.float32)
     maps = [
         Map(item, {
-            "rank": 2, "size": 2, "type": 6, "swizzle": 3, "atom": 0, "fill": 0, "mode": 0, "box": (64, 128, 1, 1, 1),
+            "rank": 2, "type": 6, "swizzle": 3, "atom": 0, "fill": 0, "mode": 0, "interleave": 0, "box": (64, 128, 1, 1, 1),
             "steps": (1,) * 5, "strides": (2 * k, 0, 0, 0), "shape": (k, len(item), 1, 1, 1),
         })
         for item in (a, b)

@@ -134,6 +134,8 @@ class _Measured:
         yield rule("chip.clock", lambda: (self._known_clock(), self.clock_note))
         for name, case in LATENCY_CASES.items():
             yield rule(f"latency.{name}", partial(self.latency, case))
+        if self.base.l2_partitions > 1:
+            yield rule("latency.l2_far", partial(self.latency, "chase_cg/l2_far"))
         yield rule("latency.tensor", lambda: self.latency(self.matrix("latency")[0]))
         for name, case in RATE_CASES.items():
             yield rule(f"lanes.{name}", partial(self.lanes, case))
@@ -141,6 +143,7 @@ class _Measured:
         yield rule("lanes.adu", self.barrier_lanes)
         yield rule("lanes.tensor", self.matrix_lanes)
         yield rule("cache.l1_bandwidth", lambda: self.bytes_per_cycle("read_l1"))
+        yield rule("cache.l1_tag_rate", self.tag_rate)
         yield rule("cache.l2_sm_bandwidth", lambda: self.bytes_per_cycle("read_l2/one"))
         yield rule("cache.l2_bandwidth", self.l2_bandwidth)
         yield rule("dram.sustained_one_way", self.one_way)
@@ -276,6 +279,12 @@ class _Measured:
         rate = self.fact(case, "bytes") * self.fact(case, "operations") / self.cycles(case)
         return _rounded(rate), case
 
+    def tag_rate(self) -> tuple[float, str]:
+        """Lines of L1 per cycle: every lane has a line and a bank of its own."""
+        case = "global_load_ca/stride33"
+        rate = self.fact(case, "threads") * self.fact(case, "operations") / self.cycles(case)
+        return _whole(rate), f"{case}: {rate:.3g}"
+
     def beyond_launch(self, case: str) -> float:
         """Microseconds of a kernel less those of one that does nothing."""
         time, nothing = self.steady(case), self.steady("nothing/one")
@@ -341,8 +350,8 @@ def _consistent(numbers: Mapping[str, Number], base: Machine, found: Collected) 
             f"{found.path}: {said}", hint="nothing is written; collect again, or leave that case out"
         )
 
-    levels = ["latency.l1", "latency.l2", "latency.dram"]
-    for near, far in pairwise(levels):
+    levels = ["latency.l1", "latency.l2", "latency.l2_far", "latency.dram"]
+    for near, far in pairwise(name for name in levels if name in numbers or name in base.quantities):
         if {near, far} & set(numbers) and value(near) >= value(far):
             raise refuse(f"{near} is {value(near):g} cycles, {far} {value(far):g}")
     for path in numbers:

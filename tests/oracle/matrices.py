@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from .integers import mask
 from .operands import Builder
 from .products import BITS, left_place, number, pieces, result_place, right_place, summation, together
 from .syntax import Vector
@@ -96,16 +97,22 @@ def product(b: Builder, meet: Meet) -> Step:
     gets = [b.get(item, width) for at in (1, 2, 3) for item in items(b, at)]
     puts = [b.put(item, width) for item in items(b, 0)]
     op = next((word for word in b.mods if word in ("xor", "and")), "")
-    add = summation(d, c, op, b.has("satfinite"))
+    add = summation(d, c, op, b.has("satfinite"), b.mode or "rn")
+    # .kind::f8f6f4: every element in a byte, one of four bits in the middle of it
+    widths = [8 if b.has("kind") else BITS[kind] for kind in (left, right)]
+
+    def value(kind: str, bits: int) -> float:
+        shorter = bits >> 2 if b.has("kind") and kind == "e2m1" else bits
+        return number(kind, shorter & mask(BITS[kind]))
 
     def exchange(waits: dict[int, WarpWait]) -> dict[int, tuple[int, ...]]:
         a, other = {}, {}
         for lane, wait in waits.items():
             first, second = wait.values[: counts[0]], wait.values[counts[0] : counts[0] + counts[1]]
-            for i, bits in enumerate(pieces(first, width, BITS[left])):
-                a[left_place(lane, i, BITS[left], rows)] = number(left, bits)
-            for i, bits in enumerate(pieces(second, width, BITS[right])):
-                other[right_place(lane, i, BITS[right])] = number(right, bits)
+            for i, bits in enumerate(pieces(first, width, widths[0])):
+                a[left_place(lane, i, widths[0], rows)] = value(left, bits)
+            for i, bits in enumerate(pieces(second, width, widths[1])):
+                other[right_place(lane, i, widths[1])] = value(right, bits)
         lines = [[a[row, k] for k in range(depth)] for row in range(rows)]
         columns = [[other[k, column] for k in range(depth)] for column in range(8)]
         results = {}

@@ -16,7 +16,7 @@ from .integers import clamp, mask, signed
 from .narrow import NARROW, decode
 
 #: bits of the elements of matrices by type
-BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "f64": 64, "e4m3": 8, "e5m2": 8, "e3m2": 8, "e2m3": 8, "e2m1": 8,
+BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "f64": 64, "e4m3": 8, "e5m2": 8, "e3m2": 6, "e2m3": 6, "e2m1": 4,
         "s32": 32, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}  # fmt: skip
 
 Number = float | int
@@ -55,12 +55,13 @@ def rounded(kind: str, total: float) -> int:
 Sum = Callable[[int, Sequence[Number], Sequence[Number]], int]
 
 
-def summation(d: str, c: str, op: str = "", saturates: bool = False) -> Sum:
-    """Of the types of d and c: from the pattern of c, a row of A and a column of B to the pattern of d. ``op`` is that of bits."""
+def summation(d: str, c: str, op: str = "", saturates: bool = False, mode: str = "rn") -> Sum:
+    """Of the types of d and c: from the pattern of c, a row of A and a column of B to the pattern of d. ``op`` is that of bits,
+    ``mode`` the rounding of ``f64``."""
 
     def doubles(start: int, row: Sequence[Number], column: Sequence[Number]) -> int:
         for x, y in zip(row, column, strict=True):
-            start = floats.fma(floats.F64, int(x), int(y), start)
+            start = floats.fma(floats.F64, int(x), int(y), start, mode)
         return start
 
     def bits(start: int, row: Sequence[Number], column: Sequence[Number]) -> int:

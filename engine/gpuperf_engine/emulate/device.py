@@ -422,6 +422,7 @@ class Runtime:
         running = program if executed is None else reduced(program, executed)
         pointed = pointed_at(raw, self.memory.allocations)
         named = {item.address: item.name for item in self.memory.allocations}
+        words = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64)
         plan = LaunchPlan(
             grid=shape,
             block=threads,
@@ -436,6 +437,7 @@ class Runtime:
             threads=host_threads() if running.order_free and not running.prints else 1,
             pointed_at=pointed,
             names=tuple(named[address] for address, _ in pointed),
+            images=self.memory.images.sizes(np.concatenate([words, symbols])),
             kept=choose_ctas(threads_of, shape) if "threads" in observe else (),
             only_kept=sampled and running.order_free and not cooperative and not in_clusters,
             cluster=together,

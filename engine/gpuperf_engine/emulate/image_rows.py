@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..isa.images import ROW_WORDS
+from ..isa.images import FIELDS, ROW_WORDS
 
 if TYPE_CHECKING:
     from .memory import Allocation
@@ -17,6 +18,7 @@ __all__ = ["HANDLE_BASE", "HANDLE_STEP", "Images"]
 #: handles lie outside every window and the arena, like the addresses of functions
 HANDLE_BASE = 0x0000_7D80_0000_0000
 HANDLE_STEP = 4 * ROW_WORDS
+_SIZES = ("texel", "width", "height", "depth", "layers")
 
 
 class Images:
@@ -37,6 +39,14 @@ class Images:
         places = handles - np.uint64(HANDLE_BASE)
         good = (places % np.uint64(HANDLE_STEP) == 0) & (places < np.uint64(HANDLE_STEP * len(self.rows)))
         return np.where(good, places // np.uint64(HANDLE_STEP), np.uint64(0)).astype(np.int64)
+
+    def sizes(self, words: NDArray[np.uint64]) -> tuple[tuple[int, int], ...]:
+        """Bytes of a texel and of the whole image, of those that some of the words are handles of, each once."""
+        found = []
+        for place in sorted({int(place) for place in self.find(words)} - {0}):
+            row = {name: int(self.rows[place, FIELDS[name]]) for name in _SIZES}
+            found.append((row["texel"], prod(row.values())))
+        return tuple(found)
 
     def allocation_of(self, handle: int) -> Allocation | None:
         """The memory that a handle leads to."""

@@ -92,6 +92,8 @@ class LaunchPlan:
     pointed_at: tuple[tuple[int, int], ...] = ()
     #: their names, in the same order
     names: tuple[str, ...] = ()
+    #: textures and surfaces that arguments and variables name: bytes of a texel, bytes of all
+    images: tuple[tuple[int, int], ...] = ()
     #: CTAs (linear indices, ascending) whose threads are counted one by one, if that is observed
     kept: Sequence[int] = ()
     #: whether only those run, which others must not be able to notice

@@ -15,7 +15,7 @@ from ..isa.model import Spelling
 from ..ptx.syntax import Instruction
 from .groups import PRECISIONS, add_groups, empty_groups
 
-__all__ = ["Totals", "count_opcodes"]
+__all__ = ["Totals", "count_opcodes", "lanes_on"]
 
 
 @dataclass(slots=True)
@@ -56,14 +56,14 @@ def count_opcodes(program: Program, observation: Observation) -> Totals:
                 seen = executed[spelling] = _Executions()
             seen.lanes += lanes
             seen.warps += warps
-            seen.on += (
-                lanes if instruction.guard is None else _lanes_on(instruction, block, program, observation)
-            )
+            seen.on += lanes_on(instruction, block, program, observation)
     return _totals(executed)
 
 
-def _lanes_on(instruction: Instruction, block: BasicBlock, program: Program, observation: Observation) -> int:
-    """Lanes of a guarded instruction whose guard held."""
+def lanes_on(instruction: Instruction, block: BasicBlock, program: Program, observation: Observation) -> int:
+    """Lanes of an instruction whose guard, if it has one, held."""
+    if instruction.guard is None:
+        return int(observation.block_lanes[block.index])
     counter = program.predicated_of.get(instruction)
     if counter is not None:
         return int(observation.predicated[counter])

@@ -9,7 +9,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from ..emulate.observe import SITE_COLUMNS
@@ -28,6 +28,7 @@ from .machine import Machine
 from .roofs import WAVEFRONT
 from .schedule import schedule
 from .schema import UNITS
+from .textures import NOTE, ImageTraffic, image_traffic
 
 __all__ = ["launch_key", "timing_input"]
 
@@ -50,8 +51,9 @@ def launch_key(record: LaunchRecord) -> Hashable:
     """Equal for launches of one program whose predicted times are equal on every machine."""
     plan, seen = record.plan, record.observation
     sites = b"" if seen.sites is None else seen.sites.tobytes()
-    shape = plan.grid, plan.block, plan.shared_bytes, plan.pointed_at
-    return id(record.program), shape, seen.block_warps.tobytes(), sites
+    shape = plan.grid, plan.block, plan.shared_bytes, plan.pointed_at, plan.images
+    fetched = seen.block_lanes.tobytes() + seen.predicated.tobytes() if plan.images else b""
+    return id(record.program), shape, seen.block_warps.tobytes(), sites, fetched
 
 
 def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -> TimingInput:
@@ -73,6 +75,8 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
     barriers = sum(
         builder.executions[block.index] for block in record.program.blocks if block.kind == "barrier"
     )
+    images = image_traffic(record)
+    memory = _traffic(record, builder.sites, machine)
     return TimingInput(
         grid=plan.grid,
         block=plan.block,
@@ -80,10 +84,22 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
         shared_bytes=resources.shared_bytes,
         warp_instructions=builder.counts(),
         path=path,
-        memory=_traffic(record, builder.sites, machine),
+        memory=memory if images is None else _with_images(memory, images),
         barriers=barriers / warps,
         resources=resources.source,
         latencies=builder.latencies,
+        notes=() if images is None else (NOTE,),
+    )
+
+
+def _with_images(memory: MemoryTraffic, images: ImageTraffic) -> MemoryTraffic:
+    return replace(
+        memory,
+        load_sectors=memory.load_sectors + images.read / SECTOR,
+        store_sectors=memory.store_sectors + images.written / SECTOR,
+        read_footprint=memory.read_footprint + images.read,
+        write_footprint=memory.write_footprint + images.written,
+        texture_misses=images.missed,
     )
 
 

@@ -58,7 +58,8 @@ class MemoryTraffic:
     ``read_footprint`` and ``write_footprint`` are distinct bytes of global memory touched (in whole sectors);
     ``cta_read_sectors`` is the sum over CTAs of the distinct sectors that each of them reads, ``None`` if not known.
     ``load_wavefronts`` are passes of global loads through the banks of L1, ``None`` if not known: then as many as their sectors
-    fill; ``load_tag_wavefronts`` are passes in which L1 looks up their lines.
+    fill; ``load_tag_wavefronts`` are passes in which L1 looks up their lines. ``texture_misses`` is the part of the texture fetches
+    (0 to 1) that wait for memory below L1; their sectors are among those of the loads.
     ``shared_wavefronts`` counts passes through shared memory, bank conflicts included (one per conflict-free request of 4
     bytes per lane), ``shared_requests`` the warp instructions that made them.
     ``atomic_sectors`` are sectors of global atomics and reductions, one per distinct sector of a request.
@@ -77,6 +78,7 @@ class MemoryTraffic:
     atomic_sectors: float = 0
     load_wavefronts: float | None = None
     load_tag_wavefronts: float = 0
+    texture_misses: float = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,10 @@ class WaveModel:
         if memory.shared_requests:
             passes = memory.shared_wavefronts / memory.shared_requests * WAVEFRONT / machine.l1_bandwidth
             latencies["shared"] += max(0.0, passes - 1.0)
+        if memory.texture_misses and "tex" in latencies:
+            near = machine.l2_latency(self.caches.l2_far)
+            below = near + (1.0 - self.caches.l2_hit) * (latencies["dram"] - near)
+            latencies["tex"] += memory.texture_misses * (below - latencies["l1"])
         return path_time(
             self.given.path,
             machine.lanes,

@@ -1,0 +1,50 @@
+"""Memory traffic of textures and surfaces, estimated: how texels lie in a CUDA array is not published, so sectors are not counted.
+
+Assumptions: a fetch reads one texel and a store writes one, of the largest size among the launch's images (neighbours that a
+filter needs besides are those of other lanes); the texture cache keeps what was read, so that every texel of the images comes
+from L2 or DRAM once at most.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..profile.build import LaunchRecord
+from ..profile.opcodes import lanes_on
+
+__all__ = ["NOTE", "ImageTraffic", "image_traffic"]
+
+NOTE = "textures and surfaces: every texel is taken to be read from memory once at most, every stored one to be written once"
+TEXEL = 4
+"""Bytes of a texel of an image that no argument names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageTraffic:
+    """Bytes read and written, and the part of the fetches (0 to 1) that read what had not been read before."""
+
+    read: int = 0
+    written: int = 0
+    missed: float = 0.0
+
+
+def image_traffic(record: LaunchRecord) -> ImageTraffic | None:
+    """Of one launch; ``None`` if it used no texture and no surface."""
+    fetched = stored = 0
+    for block in record.program.blocks:
+        if not int(record.observation.block_lanes[block.index]):
+            continue
+        for instruction in block.tally:
+            effect = instruction.spelling.effect
+            if effect in ("texture", "surface"):
+                lanes = lanes_on(instruction, block, record.program, record.observation)
+                fetched += lanes * (effect == "texture" or instruction.opcode.startswith("sured"))
+                stored += lanes * (effect == "surface")
+    if not fetched and not stored:
+        return None
+    texel = max((texel for texel, _ in record.plan.images), default=TEXEL)
+    room = sum(size for _, size in record.plan.images) or texel * max(fetched, stored)
+    read, written = min(fetched * texel, room), min(stored * texel, room)
+    return ImageTraffic(read, written, read / (fetched * texel) if fetched else 0.0)

@@ -252,3 +252,52 @@ def test_constant_memory(loads: bool) -> None:
             device.launch(kernel, 1, 128, arguments)
         found.append(str(caught.value))
     assert loads or found[0] == found[1]
+
+
+def test_boxes_larger_than_shared_memory() -> None:
+    """However large: the first bytes that are not there."""
+    texts = []
+    for backend in BACKENDS:
+        text = load("5d.shared::cta.global.tile", (0, 0, 0, 0, 0), 16, target="sm_100a")
+        with pytest.raises(ge.MemoryFault) as caught:
+            run(
+                backend, text, np.zeros((1, 1, 1, 1, 256), np.uint8), EMPTY,
+                lambda item: ge.TensorMap(item, (256,) * 5),
+            )  # fmt: skip
+        texts.append(str(caught.value))
+    assert texts[0] == texts[1]
+    assert "out-of-bounds" in texts[0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_maps_that_were_overwritten(seed: int) -> None:
+    """Whatever is written to a map, copies end, and alike: with an error or with bytes."""
+    rng = np.random.default_rng([31, seed])
+    array = random_bytes((6, 8, 64))
+    text = load("3d.shared::cta.global.tile", (0, 1, 2), 16, target="sm_100a")
+    text = text.replace("    @!%p0 bra READY;", "    @!%p0 bra READY;\n    add.u64 %rd1, %rd2, 8192;", 1)
+    text = text.replace("  WAIT:\n", "    bra.uni AFTER;\n  WAIT:\n", 1).replace(
+        "  DUMP:\n", "  AFTER:\n  DUMP:\n", 1
+    )
+    text = text.replace(
+        "    mad.lo.u32 %r5, %r1, 16, %r2;\n    mul.wide",
+        "  AFTER:\n    mad.lo.u32 %r5, %r1, 16, %r2;\n    mul.wide",
+    )
+    text = text.replace("  AFTER:\n  DUMP:\n", "  DUMP:\n")
+    kernel = ge.parse(text, path="k.ptx")["k"]
+    for _ in range(12):
+        spoilt = [(int(rng.integers(16, 128)), int(rng.integers(0, 256))) for _ in range(rng.integers(1, 3))]
+        found = []
+        for backend in BACKENDS:
+            device = ge.Device(backend=backend, memory_bytes=1 << 20)
+            raw = bytearray(bytes(ge.TensorMap(device.array(array), (2, 4, 16))))
+            for place, value in spoilt:
+                raw[place] = value
+            result = device.array(np.concatenate([EMPTY, np.frombuffer(bytes(raw), np.uint8)]))
+            try:
+                device.launch(kernel, 1, 128, [bytes(raw), result])
+            except ge.EngineError as error:
+                found.append(str(error))
+            else:
+                found.append(result.numpy().tobytes().hex())
+        assert found[0] == found[1], spoilt

@@ -93,7 +93,7 @@ class TensorStep:
             if problem is not None:
                 what, word, amount = problem
                 raise bad_mbarrier(warp.place(), self.instruction, lane, what, place, word, amount)
-            box = box_of(self.copy, layout, start, offsets)
+            box = box_of(self.copy, layout, start, offsets, warp.cta.plan.shared_bytes)
             for turn, rank in enumerate(self.targets.ranks(warp, lane)):
                 self._move(warp, lane, box, self.targets.place(place, rank))
                 self.targets.tell(warp, lane, rank, box.bytes)

@@ -52,9 +52,34 @@ def tensor_map_at(context: int, cta: int, state: int, site: int, lane: int, addr
         if done == 0:
             host = piece
         done += 16
-    if load64(host) != MAGIC or load32(host + Place.RANK) < 1 or load32(host + Place.RANK) > 5:
+    if is_map(host) == 0:
         return refuse_mbarrier(context, site, lane, address, Problem.NO_MAP, 0, 0)
     return host
+
+
+def is_map(layout: int) -> int:
+    """Whether there is a tensor map, and no field has a number that means nothing, as programs can write anything."""
+    if load64(layout) != MAGIC or load32(layout + Place.RANK) < 1 or load32(layout + Place.RANK) > 5:
+        return 0
+    if load32(layout + Place.TYPE) >= Place.TYPES or load32(layout + Place.SWIZZLE) >= Place.WIDTHS:
+        return 0
+    if load32(layout + Place.FILL) >= Place.FILLINGS or load32(layout + Place.MODE) >= Place.KINDS:
+        return 0
+    if load32(layout + Place.INTERLEAVE) >= Place.SLICES or load8(layout + Place.ATOM) >= Place.ATOMICITIES:
+        return 0
+    if (
+        load16(layout + Place.CHANNELS) > Place.MOST_CHANNELS
+        or load16(layout + Place.PIXELS) > Place.MOST_PIXELS
+    ):
+        return 0
+    axis = 0
+    while axis < 5:
+        length = load16(layout + Place.BOX + axis * 2)
+        step = load8(layout + Place.STEPS + axis)
+        if length < 1 or length > Place.MOST_BOX or step < 1 or step > Place.MOST_STEP:
+            return 0
+        axis += 1
+    return 1
 
 
 def layout_refused(
@@ -68,6 +93,12 @@ def layout_refused(
         return 1
     if load32(layout + Place.MODE) != (how >> Bulk.MODE) & 3:
         refuse_mbarrier(context, site, lane, place, Problem.MODE, 0, load32(layout + Place.MODE))
+        return 1
+    if load32(layout + Place.INTERLEAVE) and axes < 3:
+        refuse_mbarrier(context, site, lane, place, Problem.AXES, 0, axes)
+        return 1
+    if load32(layout + Place.INTERLEAVE) and is_padded(layout):
+        refuse_mbarrier(context, site, lane, place, Problem.SLICES, 0, kind)
         return 1
     if place & 127:
         refuse_mbarrier(context, site, lane, place, Problem.LINE, 0, 0)

@@ -84,6 +84,11 @@ def problem_of(
         return Problem.RANK, 0, layout.rank
     if layout.mode != copy.mode:
         return Problem.MODE, 0, layout.mode
+    if layout.interleave and layout.rank < 3:
+        return Problem.AXES, 0, layout.rank
+    padded = Place.PADDED >> layout.type & 1
+    if layout.interleave and padded:
+        return Problem.SLICES, 0, layout.type
     if place % 128:
         return Problem.LINE, 0, 0
     if copy.operation and element.name not in REDUCTIONS[copy.operation].split():
@@ -94,7 +99,6 @@ def problem_of(
     if row == 0 or row % 16:
         return Problem.BOX, 0, row
     atom = ATOMS[layout.atom] if layout.swizzle == Place.SWIZZLE_128 else ""
-    padded = Place.PADDED >> layout.type & 1
     if not copy.loads and padded and layout.type != Place.PACKED_6:
         return Problem.PADDED_STORE, 0, layout.type
     if atom == "32B_FLIP_8B" and (padded or not copy.loads):
@@ -130,15 +134,17 @@ def problem_of(
     return None
 
 
-def box_of(copy: Copy, layout: Layout, start: Sequence[int], offsets: Sequence[int]) -> Box:
-    """The units of a copy that begins at these coordinates, innermost first; ``offsets`` are those of im2col."""
+def box_of(copy: Copy, layout: Layout, start: Sequence[int], offsets: Sequence[int], most: int) -> Box:
+    """The units of a copy that begins at these coordinates, innermost first; ``offsets`` are those of im2col. ``most``: the bytes of
+    shared memory; of a copy that has more, the beginning."""
     if layout.mode:
         row, lines = layout.pixel_units, _pixels(layout, start, offsets)
     elif copy.four_rows:
         row, lines = layout.counts()[0], np.array([[start[0], at] for at in start[1:5]], np.int64)
     else:
         row, *counts = layout.counts()
-        rest = np.arange(int(np.prod(counts)))
+        rows = min(int(np.prod(counts)), most // (row * layout.unit.held) + 2)
+        rest = np.arange(rows)
         columns = [np.full(rest.size, start[0])]
         for first, step, count in zip(start[1:], layout.steps[1:], counts):
             columns.append(first + step * (rest % count))
@@ -147,12 +153,13 @@ def box_of(copy: Copy, layout: Layout, start: Sequence[int], offsets: Sequence[i
     unit = layout.unit
     inner = np.tile(np.arange(row) * layout.step, len(lines)) + np.repeat(lines[:, 0], row)
     inside = (inner >= 0) & (inner < layout.shape[0])
-    addresses = layout.address + inner // unit.elements * unit.size
+    # modulo 2^64, as maps can be written by programs
+    addresses = np.uint64(layout.address) + (inner // unit.elements * unit.size).astype(np.uint64)
     for axis in range(1, layout.rank):
         at = np.repeat(lines[:, axis], row)
         inside &= (at >= 0) & (at < layout.shape[axis])
-        addresses += at * layout.strides[axis - 1]
-    return Box(addresses.astype(np.uint64), inside, row, layout)
+        addresses += at.astype(np.uint64) * np.uint64(layout.strides[axis - 1])
+    return Box(addresses, inside, row, layout)
 
 
 def _pixels(layout: Layout, start: Sequence[int], offsets: Sequence[int]) -> Places:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from numpy.typing import DTypeLike
 
 from ..errors import LaunchError
-from ..isa.tensor_maps import MODES, OFFSET_BITS
+from ..isa.tensor_maps import CHANNELS_MAX, MODES, OFFSET_BITS, PIXELS_MAX
 from .arrays import DeviceArray
 from .tensor_layouts import check_inner, described, five, whole, with_options
 from .tensor_maps import Layout
@@ -156,7 +156,10 @@ class TensorMap:
         lower: tuple[int, ...],
         upper: tuple[int, ...],
     ) -> TensorMap:
-        (count,), (points,) = whole(channels, 1, "channels", 1, 256), whole(pixels, 1, "pixels", 1, 1024)
+        (count,), (points,) = (
+            whole(channels, 1, "channels", 1, CHANNELS_MAX),
+            whole(pixels, 1, "pixels", 1, PIXELS_MAX),
+        )
         first = int(not base.interleave)
         for axis, (low, high) in enumerate(zip(lower, upper)):
             if low >= base.shape[first + axis] + high:

@@ -28,11 +28,15 @@ from dataclasses import dataclass
 
 from ..isa.tensor_maps import (
     ATOMS,
+    CHANNELS_MAX,
     ELEMENTS,
     FIELDS,
+    FILLS,
     HALO_LIMITS,
+    INTERLEAVES,
     MODES,
     OUT_OF_BOUNDS,
+    PIXELS_MAX,
     SWIZZLES,
     W_OFFSET_LIMIT,
     WIDE_PIXELS,
@@ -83,6 +87,11 @@ class Place:
     SWIZZLE_96 = SWIZZLES.index("96B")
     FLIPPED = ATOMS.index("32B_FLIP_8B")
     ATOM_64B = ATOMS.index("64B")
+    #: how many numbers there are, and the most that some fields have
+    TYPES, WIDTHS, FILLINGS, KINDS = len(ELEMENTS), len(SWIZZLES), len(FILLS), len(MODES)
+    SLICES, ATOMICITIES = len(INTERLEAVES), len(ATOMS)
+    MOST_BOX, MOST_STEP = FIELDS["box_dim"].high, FIELDS["element_stride"].high
+    MOST_CHANNELS, MOST_PIXELS = CHANNELS_MAX, PIXELS_MAX
     WIDE = MODES.index("im2col::w")
     WIDE_128 = MODES.index("im2col::w::128")
     WIDE_128_PIXELS = WIDE_PIXELS
@@ -113,6 +122,10 @@ def field_place(name: str, ordinal: int) -> tuple[int, int, int]:
     """Where ``tensormap.replace`` writes, how many bytes, and what it adds to the value."""
     place, size, bias = _FIELDS[name]
     return place + min(ordinal, FIELDS[name].number - 1) * size, size, bias
+
+
+def _takes(name: str, value: int) -> bool:
+    return FIELDS[name].low <= value <= FIELDS[name].high
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +160,28 @@ class Layout:
     def decode(cls, raw: bytes) -> Layout | None:
         """``None`` if these bytes are no tensor map."""
         magic, address, rank, kind, swizzle, fill, mode, interleave, *rest = struct.unpack(_FORMAT, raw)
-        if magic != MAGIC or not 1 <= rank <= 5:
-            return None
-        return cls(
+        made = cls(
             address, rank, kind, swizzle, fill, mode, interleave, tuple(rest[:5]), tuple(rest[5:10]), rest[10],
             tuple(rest[11:15]), tuple(item + 1 for item in rest[15:20]), tuple(rest[20:26]), rest[26], rest[27],
         )  # fmt: skip
+        return made if magic == MAGIC and made._is_one() else None
+
+    def _is_one(self) -> bool:
+        """Whether no field has a number that means nothing, as programs can write anything."""
+        names = (
+            (self.type, ELEMENTS),
+            (self.swizzle, SWIZZLES),
+            (self.fill, FILLS),
+            (self.interleave, INTERLEAVES),
+        )
+        return (
+            1 <= self.rank <= 5
+            and all(number < len(known) for number, known in (*names, (self.atom, ATOMS), (self.mode, MODES)))
+            and all(_takes("box_dim", length) for length in self.box)
+            and all(_takes("element_stride", step) for step in self.steps)
+            and self.channels <= CHANNELS_MAX
+            and self.pixels <= PIXELS_MAX
+        )
 
     @property
     def element(self) -> Element:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 __all__ = [
     "ATOMS",
+    "CHANNELS_MAX",
     "ELEMENTS",
     "FIELDS",
     "FILLS",
@@ -18,6 +19,7 @@ __all__ = [
     "MODES",
     "OFFSET_BITS",
     "OUT_OF_BOUNDS",
+    "PIXELS_MAX",
     "REDUCTIONS",
     "SWIZZLES",
     "WIDE_PIXELS",
@@ -74,6 +76,8 @@ FILLS = ("zero", "nan")
 INTERLEAVES = ("none", "16B", "32B")
 #: what a map was made for; ``tile::gather4`` and ``tile::scatter4`` take the first
 MODES = ("tile", "im2col", "im2col::w", "im2col::w::128")
+#: the most that maps for im2col have
+CHANNELS_MAX, PIXELS_MAX = 256, 1024
 #: pixels of ``im2col::w::128``
 WIDE_PIXELS = 128
 #: bits of an im2col offset, and of a corner of the bounding box, by the number of axes between N and C
@@ -138,6 +142,8 @@ class Problem:
     BASE = 46
     VALUE = 47
     SWIZZLE_96 = 48
+    AXES = 49
+    SLICES = 50
 
 
 def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
@@ -156,6 +162,13 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
         return (
             f"the tensor map is one for {MODES[amount]!r}",
             "TensorMap(…) makes maps for tiles, TensorMap.im2col and TensorMap.im2col_wide those for im2col",
+        )
+    if problem == Problem.AXES:
+        return f"an interleaved tensor of {amount} axes", "interleaved tensors have 3 to 5"
+    if problem == Problem.SLICES:
+        return (
+            f"an interleaved tensor of elements of type .{ELEMENTS[amount].name}",
+            "elements that are padded are not interleaved",
         )
     if problem == Problem.LINE:
         return (

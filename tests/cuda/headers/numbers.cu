@@ -19,7 +19,10 @@ __global__ void numbers(__half2* h, __nv_bfloat162* b, float* f, unsigned char* 
     e[t + 2] = __nv_cvt_float_to_fp4(f[t], __NV_E2M1, cudaRoundNearest);
     f[t] = __fsqrt_rd(__fdividef(f[t], 3)) + __int_as_float(__vabsdiffs4(i[t], i[t + 1])) + __frcp_ru(f[t]) + __sinf(f[t]);
     i[t] = __dp4a(i[t], i[t + 1], 3) + __funnelshift_lc(i[t], 5, 3) + __byte_perm(i[t], 7, 0x3210) + __brev(i[t]) + __ffs(i[t]);
-    i[t] += __reduce_add_sync(~0u, i[t]) + __match_any_sync(~0u, i[t]) + __vimax3_s32_relu(i[t], 3, 4) + __activemask();
+    i[t] += __match_any_sync(~0u, i[t]) + __vimax3_s32_relu(i[t], 3, 4) + __activemask();
+#if __CUDA_ARCH__ >= 800
+    i[t] += __reduce_add_sync(~0u, i[t]);
+#endif
     asm volatile("pmevent 3;");
     __nanosleep(20);
     __builtin_assume(i[t] > 0);

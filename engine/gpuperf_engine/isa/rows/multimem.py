@@ -15,7 +15,7 @@ from ..table import Modifier, declare, instruction
 from .atomic import combine, combine_half
 
 #: what rows of 8-bit types need
-NEWER: dict[str, Any] = {"since": (8, 6), "target": 100, "variant": "a"}
+NEWER: dict[str, Any] = {"since": (8, 6), "only": "100f 110f 120a 121a"}
 NARROW = "e5m2 e5m2x2 e5m2x4 e4m3 e4m3x2 e4m3x4"
 MULTIMEM: dict[str, Any] = {
     "category": "atomic",

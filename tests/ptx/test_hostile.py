@@ -132,6 +132,7 @@ RIGHT: dict[str, str | bytes] = {
     "many parameters": TOP + ".func f(" + ",".join(f".param .b32 a{index}" for index in range(5_000)) + ");",
     "digits in debug data": TOP + ".section .debug_str { x: .b8 " + "9" * 100_000 + " }",
     "a byte order mark": "\ufeff" + module(""),
+    "the zero that ends a C string": module("") + "\0",
     "carriage returns": module("add.u32 %r1, %r1, 1;").replace("\n", "\r\n"),
     "latin-1 in a comment": b".version 8.0\n.target sm_80 // \xe9\n",
     "a huge uninitialised array": TOP + ".global .b8 x[1099511627776];",

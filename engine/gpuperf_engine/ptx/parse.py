@@ -63,7 +63,7 @@ def parse(text: str | bytes, path: str = "<string>") -> Module:
 
     Module scope is read at once; the body of a function when it is first asked for (``module["kernel"]``,
     ``module.function("name")``), and errors in it are raised then. ``path`` is used in positions only. Bytes are
-    decoded as UTF-8, else as Latin-1.
+    decoded as UTF-8, else as Latin-1; the zero that ends a C string, which NVRTC gives too, is no part of the text.
 
     Raises ``PtxSyntaxError`` where the text is not PTX and ``PtxError`` where it is, but means nothing.
     """
@@ -72,7 +72,7 @@ def parse(text: str | bytes, path: str = "<string>") -> Module:
             f"a {type(text).__name__} is no PTX text", hint="give a str or bytes, e.g. Path(…).read_bytes()"
         )
     decoded = text if isinstance(text, str) else _decode(text)
-    return read_module(Text(decoded.removeprefix("\ufeff"), path), _Grammar())
+    return read_module(Text(decoded.removeprefix("\ufeff").rstrip("\0"), path), _Grammar())
 
 
 def _decode(data: bytes | bytearray) -> str:

@@ -33,6 +33,14 @@ DEPARTURES = (
         re.compile(r"^tcgen05\.dealloc\S* \w+, (0|4294967296);"), (0, 0), (9, 1),
         "freed no columns of tensor memory, the manual at least 32",
     ),
+    Departure(
+        re.compile(r"^tcgen05\.commit\S*multicast::cluster\S* .*\], \d+;"), (0, 0), (9, 3),
+        "took no constant as mask of blocks",
+    ),
+    Departure(
+        re.compile(r"^tcgen05\.mma\S*block_scale(?!\S*(block32|block16|scale_vec))"), (0, 0), (9, 0),
+        "asked for the version of .block32 where no size of the blocks is written, the manual for none",
+    ),
 )  # fmt: skip
 
 

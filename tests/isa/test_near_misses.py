@@ -63,6 +63,7 @@ LAX = {
         r"^prefetch\S*(valid_addr\S*tensormap|tensormap\S*valid_addr)|^multimem\.cp\.\S*acc::"
     ),
     "reports without the predicate that says whether there is one": re.compile(r"^mbarrier\.t\S* p\d, c\d,"),
+    "vectors as the mask of bytes of strong copies": re.compile(r"^(multimem\.)?cp\S*cp_mask.*, \{h\d"),
     "b128 as the type of weak bulk copies": re.compile(
         r"^(multimem\.)?cp\.async\.bulk(?!\S*relaxed)\S*\.b128"
     ),

@@ -13,7 +13,9 @@ from ..table import Modifier, declare, instruction
 from .atomic import combine, combine_half
 
 HOPPER: dict[str, Any] = {"category": "load_store", "unit": "lsu", "since": (8, 0), "target": 90}
-_SIXTEENTHS = {"size": (lambda size: size >= 0 and size % 16 == 0, "a multiple of 16")}
+_SIXTEENTHS = {
+    "size": (lambda size: 0 <= size <= 0xFFFF0 and size % 16 == 0, "a multiple of 16, at most 1,048,560")
+}
 BULK: dict[str, Any] = {
     **HOPPER,
     "effect": "bulk_copy",
@@ -137,12 +139,6 @@ for _end, _operand, _options in (
             **BULK,
             **_options,
             "effect": "hint",
-            "constants": {
-                "size": (
-                    lambda size: 0 <= size <= 0xFFFF0 and size % 16 == 0,
-                    "a multiple of 16, at most 1,048,560",
-                )
-            },
         },
     )
 _GROUPS: dict[str, Any] = {**HOPPER, "effect": "async_copy"}

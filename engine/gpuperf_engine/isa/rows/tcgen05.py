@@ -145,13 +145,13 @@ for _read, _options, _text in (
 ):
     _arrives: dict[str, Any] = {**GROUPS, "space": "shared::cluster", "unit": "adu"}
     declare(
-        f"tcgen05.commit.group.mbarrier::arrive::one{_read}{{.space}}{{.multicast}}.b64 [a], mask:u16%?multicast",
+        f"tcgen05.commit.group.mbarrier::arrive::one{_read}{{.space}}{{.multicast}}.b64 [a], mask:u16?multicast",
         _text,
         multicast="multicast::cluster multicast::cluster::16b",
         **{**_arrives, **_options, "requires": {"multicast::cluster::16b": ((9, 4), 100)}},
     )
     declare(
-        f"tcgen05.commit.group.mbarrier::arrive::one{_read}{{.space}}.multicast::cluster::32b.b64 [a], mask:u32%",
+        f"tcgen05.commit.group.mbarrier::arrive::one{_read}{{.space}}.multicast::cluster::32b.b64 [a], mask:u32",
         _text,
         **{**_arrives, **RUBIN},
     )
@@ -245,9 +245,9 @@ for _group, _lanes in (("cta_group::1", 4), ("cta_group::2", 8)):
             )
 for _a in ("a:u64", "[a]:tmem"):
     for _kind, _vector, _only, _since in (
-        ("mxf8f6f4", "{.block32}", FAMILIES, (8, 8)),
+        ("mxf8f6f4", "{.block32}", FAMILIES, (8, 6)),
         ("mxf8f6f4", ".scale_vec::1X", SINGLE, (8, 6)),
-        ("mxf4", "{.block32}", FAMILIES, (8, 8)),
+        ("mxf4", "{.block32}", FAMILIES, (8, 6)),
         ("mxf4", ".scale_vec::2X", SINGLE, (8, 6)),
         ("mxf4nvf4", ".block16", FAMILIES, (8, 8)),
         ("mxf4nvf4", ".block32", FAMILIES, (8, 8)),
@@ -264,6 +264,7 @@ for _a in ("a:u64", "[a]:tmem"):
                     **_KEPT,
                     "only": SINGLE if _sparse and _kind != "mxf8f6f4" else _only,
                     "since": _since,
+                    "requires": {**_KEPT.get("requires", {}), "block32": ((8, 8), 100)},
                 },
             )
     for _kinds, _only in (("f16 tf32 f8f6f4", FAMILIES), ("i8", FIRST), ("ti16", "107f")):

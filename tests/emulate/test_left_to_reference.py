@@ -92,20 +92,64 @@ def test_unaligned_barriers_to_which_warps_come_whole_are_compiled() -> None:
     assert native == lanes and native.remarks == ()
 
 
-def test_a_warp_that_comes_to_a_barrier_in_parts_begins_again_on_the_reference_backend() -> None:
+def test_a_warp_that_comes_to_a_barrier_in_parts_begins_again() -> None:
     kernel = ge.parse(HEAD + TREE, path="k.ptx")["k"]
     device = ge.Device()
     out = device.zeros(64, np.uint32)
     profiles = [device.launch(kernel, 1, 64, [out, np.uint32(n)]) for n in (32, 40, 32)]
     # what had been added before the barrier is there once
     assert out.numpy().tolist() == [3 * (100000 + 63 * 32)] * 64
-    assert profiles[0].remarks == ()
-    for profile in profiles[1:]:
-        (remark,) = profile.remarks
-        assert "which is slow: a warp came to barrier.sync in parts (k.ptx:" in remark
+    assert [profile.remarks for profile in profiles] == [()] * 3
+    assert profiles[1] == launch("lanes", TREE, 40, 64)[1]
+
+
+#: odd threads arrive at the barrier of the cluster for themselves
+CLUSTER = """.visible .entry k(.param .u64 out, .param .u32 n) .reqnctapercluster 2, 1, 1 {
+.reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<3>;
+ld.param.u64 %d0, [out]; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 1; setp.ne.u32 %p, %r2, 0; @%p bra ODD;
+barrier.cluster.arrive; barrier.cluster.wait; bra END;
+ODD: barrier.cluster.arrive; barrier.cluster.wait;
+END: mul.wide.u32 %d1, %r1, 4; add.u64 %d0, %d0, %d1; red.global.add.u32 [%d0], %r1; ret; }
+"""
+
+
+def test_a_kernel_left_to_the_reference_backend_says_why() -> None:
+    profiles = []
+    for backend in ("native", "lanes"):
+        device = ge.Device(backend=backend)
+        out = device.zeros(64, np.uint32)
+        kernel = ge.parse(".version 8.0\n.target sm_90\n.address_size 64\n" + CLUSTER, path="k.ptx")["k"]
+        profiles.append(device.launch(kernel, 2, 64, [out, np.uint32(0)]))
+        assert out.numpy().tolist() == [2 * thread for thread in range(64)]
+    native, lanes = profiles
+    (remark,) = native.remarks
+    assert (
+        "'k' runs on the reference backend, which is slow: a warp came to barrier.cluster.arrive in parts (k.ptx:"
+        in remark
+    )
     # how it ran is no result
-    reference = launch("lanes", TREE, 40, 64)[1]
-    assert profiles[1] == reference and reference.remarks == ()
-    assert profiles[1].to_dict() == reference.to_dict() and "remarks" not in reference.to_dict()
-    (remark,) = profiles[1].remarks
-    assert ge.add_profiles([profiles[1], profiles[1], reference]).remarks == (remark,)
+    assert native == lanes and lanes.remarks == ()
+    assert native.to_dict() == lanes.to_dict() and "remarks" not in native.to_dict()
+    assert ge.add_profiles([native, native, lanes]).remarks == (remark,)
+
+
+#: each third of the threads comes to a barrier of its own, some with a result, within a loop
+THIRDS = """.visible .entry k(.param .u64 out, .param .u32 n) {
+.shared .b32 s[3]; .reg .pred %p<3>; .reg .b32 %r<9>; .reg .b64 %d<3>;
+ld.param.u64 %d0, [out]; mov.u32 %r1, %tid.x; rem.u32 %r2, %r1, 3; mul.wide.u32 %d1, %r1, 4; add.u64 %d0, %d0, %d1;
+mov.u32 %r3, 0; mov.u32 %r4, 0;
+LOOP: setp.eq.u32 %p0, %r2, 0; @%p0 bra NONE; setp.eq.u32 %p0, %r2, 1; @%p0 bra ONE;
+setp.lt.u32 %p1, %r1, 30; barrier.red.popc.u32 %r5, 0, %p1; add.u32 %r4, %r4, %r5; bra NEXT;
+NONE: setp.lt.u32 %p1, %r1, 60; barrier.red.popc.u32 %r5, 0, %p1; mad.lo.u32 %r4, %r5, 100, %r4; bra NEXT;
+ONE: setp.ge.u32 %p1, %r1, 90; barrier.red.or.pred %p2, 0, %p1; selp.u32 %r5, 10000, 20000, %p2; add.u32 %r4, %r4, %r5;
+NEXT: add.u32 %r3, %r3, 1; setp.lt.u32 %p0, %r3, 2; @%p0 bra LOOP;
+st.global.u32 [%d0], %r4; ret; }
+"""
+
+
+def test_results_of_barriers_to_which_warps_come_in_parts() -> None:
+    """The predicates of all threads count, from whichever instruction."""
+    (found, native), (expected, lanes) = (launch(backend, THIRDS, 0, 96) for backend in ("native", "lanes"))
+    count = len(range(2, 30, 3)) + len(range(0, 60, 3)) + len(range(91, 96, 3))
+    assert found == expected == [2 * (100 * count, 10000, count)[thread % 3] for thread in range(96)]
+    assert native == lanes and native.remarks == ()

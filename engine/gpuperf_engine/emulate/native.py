@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 
 from ..errors import Unsupported
+from ..flow.uniformity import analyse_uniformity
 from ..garbage import uncollected
 from . import native_cache as store
 from .clusters import waits_for_cluster
@@ -23,6 +24,10 @@ from .observe import Observation
 from .program import Program
 
 __all__ = ["Code", "NativeBackend", "code_of"]
+
+
+#: in a kernel's memo: a warp has come to one of its barriers in parts
+_IN_PARTS = "in parts"
 
 
 @dataclass
@@ -47,7 +52,9 @@ class NativeBackend:
     def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
         """Raises what the kernel deserves: ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError``, ``Unsupported``."""
         clustered = plan.cluster_ctas > 1 or waits_for_cluster(program)
-        code = code_of(program, "threads" in observe, clustered)
+        memo, threads = program.kernel.memo, "threads" in observe
+        parted = bool(memo.get(_IN_PARTS))
+        code = code_of(program, threads, clustered, parted)
         if isinstance(code, str):
             from .lanes import LanesBackend
 
@@ -64,7 +71,10 @@ class NativeBackend:
                 raise
             memory.restore(saved)
             plan.console.clear()
-            program.kernel.memo[_place(program, "threads" in observe, clustered)] = reason.message
+            if reason.bearable and not parted:
+                memo[_IN_PARTS] = True
+            else:
+                memo[_place(program, threads, clustered, parted)] = reason.message
             return self.run(program, plan, memory, observe)
         finally:
             improve()
@@ -72,12 +82,14 @@ class NativeBackend:
         return launch.observation()
 
 
-def code_of(program: Program, threads: bool = False, clustered: bool = False) -> Code | str:
-    """The program's code (which counts single threads too, or runs in clusters), compiled or loaded once, or why it must be left to
-    the reference backend."""
-    memo, place = program.kernel.memo, _place(program, threads, clustered)
+def code_of(
+    program: Program, threads: bool = False, clustered: bool = False, parted: bool = False
+) -> Code | str:
+    """The program's code (which counts single threads too, runs in clusters, or has barriers to which warps come in parts), compiled
+    or loaded once, or why it must be left to the reference backend."""
+    memo, place = program.kernel.memo, _place(program, threads, clustered, parted)
     if place not in memo:
-        memo[place] = _compile(program, threads, clustered)
+        memo[place] = _compile(program, threads, clustered, parted)
     found = memo[place]
     assert isinstance(found, (Code, str))
     if isinstance(found, Code):
@@ -85,23 +97,27 @@ def code_of(program: Program, threads: bool = False, clustered: bool = False) ->
     return found
 
 
-def _place(program: Program, threads: bool, clustered: bool) -> str:
-    return f"native{' threads' if threads else ''}{' clusters' if clustered else ''}{program.variant}"
+def _place(program: Program, threads: bool, clustered: bool, parted: bool) -> str:
+    words = ["native", *(["threads"] * threads), *(["clusters"] * clustered), *(["parts"] * parted)]
+    return " ".join(words) + program.variant
 
 
 @uncollected
-def _compile(program: Program, threads: bool, clustered: bool) -> Code | str:
+def _compile(program: Program, threads: bool, clustered: bool, parted: bool) -> Code | str:
     kernel = program.kernel
     text = hashlib.blake2b(kernel.module.text.encode("utf-8", "surrogatepass")).digest()
-    place = store.key("program", text, kernel.name, program.variant, threads, clustered, fingerprint(0))
+    form = threads, clustered, parted
+    place = store.key("program", text, kernel.name, program.variant, *form, fingerprint(0))
     stored = store.read(place)
     if stored is not None:
         try:
             return _linked(*_unpack(stored))
         except (RuntimeError, ValueError, KeyError):
             pass
+    if parted:
+        program = _splitting(program)
     try:
-        ir, generated = generate(program, _stores_parts_of_words(program), threads, clustered)
+        ir, generated = generate(program, _stores_parts_of_words(program), *form)
     except Unsupported as error:
         # raised by the reference backend where the instruction is reached, if it is
         return f"{error.message} ({error.span})"
@@ -113,6 +129,19 @@ def _compile(program: Program, threads: bool, clustered: bool) -> Code | str:
         return f"LLVM makes no code of it on this host ({str(error).strip().partition(chr(10))[0]})"
     store.keep(place, _pack(generated, content))
     return made
+
+
+def _splitting(program: Program) -> Program:
+    """The program, but that lanes that wait at a barrier may get behind others of their warp."""
+    return replace(
+        program,
+        uniformity=tuple(
+            analyse_uniformity(
+                function, program.blocks_of(number), assume_split=True, recursive=number in program.recursive
+            )
+            for number, function in enumerate(program.functions)
+        ),
+    )
 
 
 def _linked(generated: Generated, content: bytes) -> Code:

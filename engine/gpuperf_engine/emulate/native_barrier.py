@@ -25,8 +25,10 @@ PRED = scalar_type("pred")
 
 
 class ArrivesInParts(EngineError):
-    """A warp has come in parts to an unaligned barrier, or to rows of matrices. Not for users: the launch begins again on the
-    reference backend."""
+    """A warp has come in parts to an unaligned barrier, or to rows of matrices. Not for users: the launch begins again, with code
+    whose barriers Python keeps (``bearable``), or on the reference backend."""
+
+    bearable = False
 
 
 def is_loose(instruction: Instruction) -> bool:
@@ -81,8 +83,10 @@ def _write_meeting(to: BlockWriter, kind: int, parts: list[str] | None = None) -
     writer.start(f"g{block.index}")
     writer.forget()
     live, here = writer.op("load i32, ptr %live"), writer.op("load i32, ptr %mask")
-    event = Event.IN_PARTS if is_loose(instruction) else Event.DIVERGENT_BARRIER
-    frame.guarded_stop(writer.op(f"icmp ne i32 {live}, {here}"), gathering, event)
+    kept = frame.parted and kind < 3
+    if not kept or not is_loose(instruction):
+        event = Event.IN_PARTS if is_loose(instruction) else Event.DIVERGENT_BARRIER
+        frame.guarded_stop(writer.op(f"icmp ne i32 {live}, {here}"), gathering, event)
     if kind >= 3:
         # whoever has arrived waits next, and the other way round
         there = writer.op(f"load i32, ptr {frame.field('%st', State.CLUSTER)}")
@@ -90,10 +94,14 @@ def _write_meeting(to: BlockWriter, kind: int, parts: list[str] | None = None) -
         frame.guarded_stop(wrong, block.index, Event.CLUSTER_ORDER)
     place = RETURN_CODE + block.index
     frame.resumable.add(place)
-    frame.stop(str(place), Status.BARRIER)
+    if kept:  # a part of a warp goes on at the next block, with its result
+        frame.resumable.add(block.successors[0])
+        frame.stop(str(place), Status.EVENT, Event.ARRIVES, str(block.index))
+    else:
+        frame.stop(str(place), Status.BARRIER)
     writer.start(f"r{block.index}")
     writer.forget()
-    if kind == 2 and parts is not None:
+    if kind == 2 and parts is not None and not kept:
         to.restart()
         to.assign(instruction, [_result(to, parts)], None)
         to.flush()

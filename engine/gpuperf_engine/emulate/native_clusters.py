@@ -90,12 +90,12 @@ class _Clusters:
             slot = group.slots[rank]
             record = int(slot.record.ctypes.data)
             while status >= _NEEDS_PYTHON:
-                self.worker.warp(slot, slot.get(Cta.POSITION)).attend(status - _NEEDS_PYTHON)
+                self.worker.attend(slot, status - _NEEDS_PYTHON)
                 status = proceed(self.context, record)
             if not self._call("visited", group, record, status):
                 raise deadlock(item for warp in self.worker.warps(slot) for item in warp.where())
             if status == Status.DONE:
-                slot.warps.clear()
+                slot.end()
             group.put(Cluster.POSITION, rank + 1)
             status = self._call("visit_cluster", group)
         if status == Status.STUCK:

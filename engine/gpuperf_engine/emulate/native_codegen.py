@@ -70,15 +70,21 @@ class Frame:
     """Everything that code generation of one program shares; the parts of it are in the ``native_…`` modules.
 
     ``watching``: shared memory has a shadow byte for byte, because pieces of words are stored. ``threads``: lanes are counted one
-    by one as well. ``clustered``: its CTAs run in clusters.
+    by one as well. ``clustered``: its CTAs run in clusters. ``parted``: warps come to its barriers in parts, so Python keeps them.
     """
 
     def __init__(
-        self, program: Program, watching: bool, threads: bool = False, clustered: bool = False
+        self,
+        program: Program,
+        watching: bool,
+        threads: bool = False,
+        clustered: bool = False,
+        parted: bool = False,
     ) -> None:
         self.program = program
         self.watching = watching
         self.clustered = clustered
+        self.parted = parted
         self.columns = columns_of(program) if threads else None
         self.writer = Writer()
         #: functions whose results are taken at places of their own, see ``return_place``
@@ -203,14 +209,14 @@ def _write_block(frame: Frame, block: BasicBlock, function: Function) -> None:
 
 
 def generate(
-    program: Program, watching: bool, threads: bool = False, clustered: bool = False
+    program: Program, watching: bool, threads: bool = False, clustered: bool = False, parted: bool = False
 ) -> tuple[str, Generated]:
     """The IR of a program, and what goes with it; ``threads``: that counts lanes one by one as well; ``clustered``: for launches
-    whose CTAs run in clusters.
+    whose CTAs run in clusters; ``parted``: with barriers to which warps come in parts.
 
     Raises ``Unsupported`` for what cannot be put off until it is reached.
     """
-    frame = Frame(program, watching, threads, clustered)
+    frame = Frame(program, watching, threads, clustered, parted)
     writer = frame.writer
     for number, function in enumerate(program.functions):
         for block in program.blocks_of(number):

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import LaunchError
 from ..isa.types import scalar_type
+from .barriers import Barriers
 from .clusters import reaches_peers
 from .diagnose import Place, deadlock
 from .launch import LaunchPlan
@@ -82,6 +83,8 @@ class Slot:
     warps: dict[int, NativeWarp] = field(default_factory=dict)
     #: the cluster of the CTA, if it runs in one
     group: Group | None = None
+    #: those to which warps come in parts
+    barriers: Barriers = field(default_factory=Barriers)
 
     def get(self, offset: int) -> int:
         """A field of the CTA record."""
@@ -90,6 +93,11 @@ class Slot:
     def put(self, offset: int, value: int) -> None:
         """Set a field of the CTA record."""
         struct.pack_into("<q", self.record, offset, value)
+
+    def end(self) -> None:
+        """The CTA has ended: what Python knows of it is forgotten."""
+        self.warps.clear()
+        self.barriers = Barriers()
 
 
 class Worker:
@@ -206,13 +214,32 @@ class Worker:
         """Bring a visit to its end, with what Python must do for warps. Returns whether the CTA has ended."""
         proceed: Callable[..., int] = self.launch.functions["proceed"]
         while status >= _NEEDS_PYTHON:
-            self.warp(slot, slot.get(Cta.POSITION)).attend(status - _NEEDS_PYTHON)
+            self.attend(slot, status - _NEEDS_PYTHON)
             status = proceed(address_of(self.context), address_of(slot.record))
         if status == Status.BLOCKED:
             raise deadlock(item for warp in self.warps(slot) for item in warp.where())
         if status == Status.DONE:
-            slot.warps.clear()
+            slot.end()
         return status == Status.DONE
+
+    def attend(self, slot: Slot, status: int) -> None:
+        """Do what compiled code left to Python, for the warp that comes next; where one has stopped otherwise, look after the barriers
+        that Python keeps. Raises what the kernel deserves."""
+        if status == Status.DONE:
+            self.release(slot)
+        else:
+            self.warp(slot, slot.get(Cta.POSITION)).attend(status)
+
+    def release(self, slot: Slot) -> None:
+        """Let the threads go on for whom a barrier that Python keeps is complete."""
+        states = slot.states.reshape(-1, self.launch.code.generated.state_bytes)
+        lanes = states[:, State.LIVE : State.LIVE + 4].copy().view("<u4")[:, 0].tolist()
+        live = {warp: mask for warp, mask in enumerate(lanes) if mask}
+        for completed in slot.barriers.complete(live):
+            struct.pack_into("<Q", self.context, Context.PASSED, self.get(Context.PASSED) + 1)
+            for warp, waiting in completed.waiting.items():
+                self.warp(slot, warp).release(waiting, completed.true, completed.false)
+        slot.put(Cta.ACTIVE, slot.get(Cta.ACTIVE) & 0xFFFF | bool(slot.barriers.state()) << 16)
 
     def standing(self, slot: Slot) -> Standing:
         """Whether a warp of a CTA can go on by itself."""
@@ -436,6 +463,7 @@ class Launch:
             for part in (states, slot.shared, slot.local, slot.record[Cta.BARRIERS :]):
                 made.update(np.ascontiguousarray(part))
             used = states[:, State.AREAS : State.AREAS + 4].copy().view("<u4")[:, 0]
+            made.update(repr(slot.barriers.state()).encode())
             for warp, most in enumerate(used.tolist()):
                 made.update(np.ascontiguousarray(slot.areas[warp, : most + 1]))
             if slot.group is not None:

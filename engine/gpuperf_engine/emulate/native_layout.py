@@ -179,7 +179,7 @@ class Cta:
     LIVE_WARPS = 80
     RAN = 88  # whether a warp ran in this pass
     MARKED = 96  # whether the shadow of shared memory is in use
-    ACTIVE = 104  # barriers at which warps have arrived, a bit each
+    ACTIVE = 104  # barriers at which warps have arrived, a bit each; from bit 16 on, whether Python keeps any
     RANK = 112  # in the cluster
     WINDOW = 120  # where its shared memory begins in the shared window
     BARRIERS = 128  # BARRIERS records
@@ -358,3 +358,5 @@ class Event:
     #: too many calls inside one another, and no more room for local variables
     DEPTH = 50
     LOCALS = 51
+    #: lanes arrive at a barrier of the CTA to which warps come in parts
+    ARRIVES = 52

@@ -152,7 +152,7 @@ def ended(context: int, cta: int, state: int) -> int:
         store64(cluster + Cluster.LIVE, load64(cluster + Cluster.LIVE) - 1)
         release_cluster(context, cluster)
     store64(cta + Cta.LIVE_WARPS, load64(cta + Cta.LIVE_WARPS) - 1)
-    waiting = load64(cta + Cta.ACTIVE)
+    waiting = load64(cta + Cta.ACTIVE) & 65535
     while waiting:
         release(context, cta, trailing_zeros(waiting))
         waiting = waiting & (waiting - 1)
@@ -215,6 +215,10 @@ def proceed(context: int, cta: int) -> int:
                 store64(cta + Cta.POSITION, warp)
                 store64(cta + Cta.RAN, 1)
                 return status + 8
+            if load64(cta + Cta.ACTIVE) >> 16:
+                store64(cta + Cta.POSITION, warp + 1)
+                store64(cta + Cta.RAN, 1)
+                return Status.DONE + 8
         warp += 1
     if load64(cta + Cta.LIVE_WARPS) == 0:
         return Status.DONE

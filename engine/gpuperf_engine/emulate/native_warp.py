@@ -49,6 +49,7 @@ from .diagnose import (
 )
 from .images import image_fault
 from .lanes_blocks import refusal
+from .lanes_control import BarrierEnd
 from .lanes_exchange import Exchange, mask_array, perform
 from .lanes_mbarrier import WaitStep
 from .lanes_operands import Prepare, every_lane, integer, lane_value
@@ -73,7 +74,21 @@ from .native_layout import (
 from .program import MAX_DEPTH
 from .spaces import reachable
 from .system import SystemCall
-from .warp import AFTER, ALIGNED, AT_END, AT_WAIT, FRAME, REJOIN, SIDE, WAIT, Entry, Meeting, Patience, Warp
+from .warp import (
+    AFTER,
+    ALIGNED,
+    AT_END,
+    AT_WAIT,
+    BARRIER,
+    FRAME,
+    REJOIN,
+    SIDE,
+    WAIT,
+    Entry,
+    Meeting,
+    Patience,
+    Warp,
+)
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -82,6 +97,8 @@ if TYPE_CHECKING:
 __all__ = ["NativeWarp"]
 
 _SPACES = ("global", "shared", "local")
+#: of the barrier at which the warp stands
+_OPERANDS = (State.BARRIER_ID, State.BARRIER_WARPS, State.BARRIER_KIND)
 #: ``pc = _BEHIND + block``, as ``AFTER``: behind the call or barrier that ends the block
 _BEHIND = 1 << 31
 
@@ -103,8 +120,11 @@ class NativeWarp:
         self.waits: list[Any] = []
         self.exchanges: dict[int, Exchange] = {}
         self.patience = Patience()
+        #: the block that ends with the barrier at which the whole warp waits, of those that Python keeps
+        self.at_barrier: BasicBlock | None = None
         #: lanes whose predicate held at the aligned barrier where the warp is being gathered
         self.holds = 0
+        self.gathered: tuple[int, ...] = ()
 
     # ---------------------------------------------------------------------------------------------------- state
 
@@ -334,6 +354,9 @@ class NativeWarp:
             self._call_system()
             return
         splits = self.splits()
+        if event == Event.ARRIVES:
+            self._arrive(splits)
+            return
         if event == Event.PARK:
             exchange = self._exchange(self.block.index)
             if splits.arrive(exchange.instruction.opcode, exchange.masks(cast("LanesWarp", self))):
@@ -345,6 +368,8 @@ class NativeWarp:
         elif event == Event.DIVERGENT_BARRIER:
             splits.gather()
             self.holds |= self.header(State.BARRIER_LANES)
+            # until all are there, other lanes may come to another barrier
+            self.gathered = tuple(map(self.header, _OPERANDS))
         elif event == Event.SPIN:
             splits.jump(splits.pc)
             if splits.mask:
@@ -355,13 +380,79 @@ class NativeWarp:
         self.adopt(splits)
         if AT_END <= splits.pc < AFTER and splits.mask == splits.live:
             self.set_header(State.BARRIER_LANES, self.holds)
+            for field, value in zip(_OPERANDS, self.gathered):
+                self.set_header(field, value)
             self.holds = 0
         if splits.blocked:
-            raise self._blocked(splits)
+            self._wait(splits)
+        elif event == Event.SPIN and self.slot.get(Cta.ACTIVE) >> 16:
+            self.worker.release(self.slot)
         if event == Event.SPIN and self.steps() > self.worker.launch.plan.max_instructions:
             raise budget(
                 self.place(), self.program.blocks[self.header(State.DETAIL)], self.steps(), self.mask
             )
+
+    def _arrive(self, splits: Warp) -> None:
+        """The running lanes arrive at a barrier of the CTA, as in the reference backend (``lanes_control.BarrierEnd``)."""
+        block = self.program.blocks[self.header(State.DETAIL)]
+        waits, whole = self.header(State.BARRIER_KIND) != 1, splits.mask == splits.live
+        self.slot.barriers.arrive(
+            self.header(State.BARRIER_ID),
+            self.where_it_is.warp,
+            splits.mask,
+            live=splits.live,
+            expected=32 * self.header(State.BARRIER_WARPS),
+            waits=waits,
+            holds=self.header(State.BARRIER_LANES),
+        )
+        self.slot.put(Cta.ACTIVE, self.slot.get(Cta.ACTIVE) | 1 << 16)
+        if whole:
+            if waits:
+                self.at_barrier = block
+                self.set_header(State.WAIT, Wait.BARRIER)
+            self._end_visit()
+        elif waits:
+            splits.pc = block.index
+            splits.wait(block.successors[0])
+            self.adopt(splits)
+            if splits.blocked:
+                self._wait(splits)
+
+    def _wait(self, splits: Warp) -> None:
+        """No lane can go on by itself. Raises if all wait for lanes of their own warp."""
+        if not any(wait.key == BARRIER for _, _, wait in splits.waiting()):
+            raise self._blocked(splits)
+        self.set_header(State.WAIT, Wait.BARRIER)
+        self._end_visit()
+
+    def _end_visit(self) -> None:
+        """The warp has stopped: the next one's turn, after the barriers that are complete now."""
+        self.slot.put(Cta.POSITION, self.where_it_is.warp + 1)
+        self.worker.release(self.slot)
+
+    def release(self, lanes: int, true: int, false: int) -> None:
+        """A barrier that Python keeps lets these lanes go; so many lanes arrived with a true and a false predicate."""
+        if self.at_barrier is not None:
+            self._result(self.at_barrier, lanes, true, false)
+            self.at_barrier = None
+            self.set_header(State.WAIT, Wait.RUNNABLE)
+            return
+        splits = self.splits()
+        for block, waiting, wait in list(splits.waiting()):
+            if wait.key == BARRIER and waiting & lanes:
+                self._result(self.program.blocks[block], waiting, true, false)
+        splits.release(lanes)
+        self.adopt(splits)
+        if splits.mask and self.header(State.WAIT) == Wait.BARRIER:
+            self.set_header(State.WAIT, Wait.RUNNABLE)
+
+    def _result(self, block: BasicBlock, lanes: int, true: int, false: int) -> None:
+        prepare = Prepare(self.program, self.worker.launch.plan, block.function)
+        BarrierEnd(prepare, block).result(cast("LanesWarp", self), lanes, true, false)
+
+    def lanes_array(self, mask: int) -> NDArray[np.bool_]:
+        """A mask as 32 ``bool``."""
+        return mask_array(mask)
 
     def _call_system(self) -> None:
         """A call of a function of the system: its arguments are in the state, and there goes the result."""
@@ -399,7 +490,8 @@ class NativeWarp:
 
     def urge(self) -> bool:
         """The launch runs in circles; whether the warp can try something else from now on."""
-        if self.header(State.WAIT) in (Wait.BARRIER, Wait.CLUSTER) or not self.splits().urge():
+        waits = self.header(State.WAIT) in (Wait.BARRIER, Wait.CLUSTER) and self.mask
+        if waits or not self.splits().urge():
             return False
         self.set_header(State.HASTE, self.patience.haste)
         return True
@@ -414,9 +506,11 @@ class NativeWarp:
         if event == Event.TRAP:
             return trap(place, block.instructions[detail], self.header(State.CULPRITS))
         if event == Event.IN_PARTS and block.terminator is not None:
-            return ArrivesInParts(
+            reason = ArrivesInParts(
                 f"a warp came to {block.terminator.opcode} in parts ({block.terminator.span})"
             )
+            reason.bearable = not block.terminator.spelling.modifier("cluster")
+            return reason
         if event == Event.ALLOCA:
             lane = lanes_of(self.header(State.CULPRITS))[0]
             return bad_stack(place, block.instructions[detail], lane, self._reported(lane))
@@ -526,7 +620,11 @@ class NativeWarp:
         elif splits.mask:
             yield Waiting(place, splits.mask, self.block, doing(splits.pc))
         for block, lanes, wait in splits.waiting():
-            yield Waiting(place, lanes, blocks[block], f"at {wait.key} for lanes that do not come")
+            terminator = blocks[block].terminator
+            if wait.key in (BARRIER, ALIGNED) and terminator is not None:
+                yield Waiting(place, lanes, blocks[block], f"at {terminator.opcode}", terminator)
+            else:
+                yield Waiting(place, lanes, blocks[block], f"at {wait.key} for lanes that do not come")
         if splits.mask and not at_barrier and not suspended:
             for entry in splits.stack:
                 ready = entry.kind == SIDE and entry.pc & (AT_WAIT - 1) < len(blocks)

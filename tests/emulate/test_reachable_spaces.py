@@ -2,7 +2,7 @@
 
 What it may reach is told here from the manual: an address must be one of the space that is written; a generic one must fall into the
 window of a space that the instruction can have, beyond which "the behavior is undefined". The window of kernel parameters lies in that
-of global memory.
+of global memory, and constant variables can be read as global ones, as nvcc does.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ FAULT = re.compile(
     r"that is|memory$|outside the|out-of-bounds|null pointer|not in shared memory", re.MULTILINE
 )
 BYTES = 1024
+READ_ONLY = {"const", "param"}
 #: instructions of one kernel
 GROUP = 16
 WAYS = (
@@ -71,19 +72,19 @@ def reaches(spelling: Spelling, form: OperandForm) -> set[str]:
         combined = words & {"atom", "red"} and (
             spelling.vector > 1 or ("b128" in words and "op" in spelling.modifiers)
         )
-        found = {"global", "param", "const", "shared", "local"}
+        found = READ_ONLY | {"global", "shared", "local"}
         if "mbarrier" in opcode or words & {"ldmatrix", "stmatrix", "bulk", "clusterlaunchcontrol"}:
             found = {"shared"}
         elif words & {"ldu", "multimem", "mmio"} or wide or combined or words >= {"async", "release"}:
-            found = {"global", "param"}
+            found = READ_ONLY | {"global"}
         elif words & {"atom", "red", "relaxed", "acquire", "release", "wmma"}:
-            found = {"global", "param", "shared"}
+            found = READ_ONLY | {"global", "shared"}
         elif "volatile" in words:
-            found = {"global", "param", "shared", "local"}
+            found = READ_ONLY | {"global", "shared", "local"}
     else:
-        windows = {"global": {"global", "param"}, "shared": {"shared offset"}, "local": {"local offset"}}
+        windows = {"global": READ_ONLY | {"global"}, "shared": {"shared offset"}, "local": {"local offset"}}
         found = windows.get(space, {space})
-    return found - {"param", "const"} if writes else found
+    return found - READ_ONLY if writes else found
 
 
 def addresses(spelling: Spelling) -> list[OperandForm]:

@@ -251,70 +251,62 @@ def test_machine_of_ones_own(real):
     assert real.run().ret == pytest.ExitCode.USAGE_ERROR
 
 
-RECURSIVE = """\
+IN_PARTS = """\
 .version 8.0
-.target sm_70
+.target sm_90
 .address_size 64
-.func (.param .b32 r) down(.param .b32 n)
-{
-    .reg .pred %p; .reg .b32 %r<3>;
-    ld.param.b32 %r0, [n]; mov.b32 %r1, 0; setp.eq.u32 %p, %r0, 0; @%p bra DONE;
-    sub.u32 %r1, %r0, 1;
-    { .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call (b), down, (a); ld.param.b32 %r1, [b]; }
-    add.u32 %r1, %r1, 1;
-DONE:
-    st.param.b32 [r], %r1; ret;
-}
 .visible .entry k(.param .u64 out)
 {
-    .reg .b32 %r<2>; .reg .b64 %d;
-    ld.param.u64 %d, [out];
-    { .param .b32 a; .param .b32 b; st.param.b32 [a], 3; call (b), down, (a); ld.param.b32 %r1, [b]; }
-    st.global.u32 [%d], %r1; ret;
+    .reg .pred %p; .reg .b32 %r<2>; .reg .b64 %d;
+    ld.param.u64 %d, [out]; mov.u32 %r0, %tid.x; setp.eq.u32 %p, %r0, 0; @%p bra FIRST;
+    barrier.cluster.arrive; barrier.cluster.wait; ret;
+FIRST:
+    barrier.cluster.arrive; barrier.cluster.wait;
+    mov.u32 %r1, 3; st.global.u32 [%d], %r1; ret;
 }
 """
 
 
 def test_a_kernel_on_the_slow_backend_says_so_beside_its_results(pytester):
     """On the terminal and in ``notes`` of the report, in nothing that is compared."""
-    pytester.makefile(".ptx", rec=RECURSIVE)
+    pytester.makefile(".ptx", parts=IN_PARTS)
     pytester.makepyfile(
         "import numpy as np\n"
-        "def test_rec(gpuperf):\n"
+        "def test_parts(gpuperf):\n"
         "    out = gpuperf.zeros(1, np.uint32)\n"
-        "    gpuperf.kernel('rec.ptx', targets=['v100-sxm2'])[1, 1](out)\n"
+        "    gpuperf.kernel('parts.ptx', targets=['h100-sxm'])[1, 2](out)\n"
         "    assert out.numpy()[0] == 3\n"
     )
     pytester.runpytest_subprocess(*PLUGIN, "--gpuperf-update").assert_outcomes(passed=1)
     result = pytester.runpytest_subprocess(*PLUGIN, "--gpuperf", "--gpuperf-report=out")
-    said = "note: test_rec/k: rec.ptx:14:17: 'k' runs on the reference backend, which is slow: recursion in 'down'*"
+    said = "note: test_parts/k: parts.ptx:4:17: 'k' runs on the reference backend, which is slow: a warp came to *"
     result.stdout.fnmatch_lines([said])
     report = json.loads((pytester.path / "out" / "gpuperf.json").read_text())
     (note,) = report["notes"]
-    assert "recursion in 'down'" in note
+    assert "barrier.cluster.arrive in parts" in note
     assert "runs on the reference backend" in (pytester.path / "out" / "gpuperf.md").read_text()
-    assert "<p>note: test_rec/k: rec.ptx:14:17:" in (pytester.path / "out" / "gpuperf.html").read_text()
+    assert "<p>note: test_parts/k: parts.ptx:4:17:" in (pytester.path / "out" / "gpuperf.html").read_text()
     assert "reference backend" not in json.dumps(report["cases"])
     assert "reference backend" not in next((pytester.path / "baselines").rglob("*.yaml")).read_text()
 
 
 def test_profile_says_on_stderr_why_it_is_slow(pytester):
-    pytester.makefile(".ptx", rec=RECURSIVE)
+    pytester.makefile(".ptx", parts=IN_PARTS)
     command = [
         sys.executable,
         "-m",
         "pytest_gpuperf.cli",
         "profile",
-        "rec.ptx",
+        "parts.ptx",
         "--grid",
         "1",
         "--block",
-        "1",
+        "2",
     ]
     done = subprocess.run(
         [*command, "--arg", "u32[1]=zeros", "--format", "json"], capture_output=True, text=True, check=True
     )
-    assert done.stderr.startswith("note: rec.ptx:14:17: 'k' runs on the reference backend")
+    assert done.stderr.startswith("note: parts.ptx:4:17: 'k' runs on the reference backend")
     assert "reference backend" not in done.stdout
     assert json.loads(done.stdout)["schema_version"] == 1
 

@@ -1,7 +1,8 @@
 """Which memory an instruction may reach: that of its state space, or what its generic address may point to.
 
 Each kind of memory is a bit. The window of kernel parameters lies in that of global memory (manual, "Generic Addressing"), so what
-may reach global memory may reach it; constant memory has a window of its own.
+may reach global memory may reach it. Constant memory has a window of its own, but nvcc takes pointers to constant variables that it
+finds in memory for pointers to global ones, and reads with ``ld.global``: so that is possible too.
 
 PYTEST_DONT_REWRITE
 """
@@ -32,12 +33,12 @@ def reachable(instruction: Instruction, space: str = "") -> int:
     if not spaces or "generic" in spaces:
         return ANY
     found = sum(bit_of(item) for item in spaces)
-    return found | bit_of("param") if "global" in spaces else found
+    return found | bit_of("const") | bit_of("param") if "global" in spaces else found
 
 
 def words(bits: int) -> str:
     """``global or shared``."""
     named = [_WORDS[kind] for kind in KINDS if bits & bit_of(kind)]
-    if "global" in named and "parameter" in named:
-        named.remove("parameter")
+    if "global" in named:
+        named = [name for name in named if name not in ("constant", "parameter")]
     return " or ".join(filter(None, (", ".join(named[:-1]), named[-1])))

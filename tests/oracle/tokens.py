@@ -14,7 +14,7 @@ TOKEN = re.compile(
       |(?P<float>0[fF][0-9A-Fa-f]{8}\b|0[dD][0-9A-Fa-f]{16}\b|\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)
       |(?P<int>0[xX][0-9A-Fa-f]+U?|0[bB][01]+U?|\d+U?)
       |(?P<word>[A-Za-z_$%][\w$]*)
-      |(?P<dot>\.\w+(?:::\w+)*)
+      |(?P<dot>\.\w+(?:::\d+:\d+|::\w+)*)
       |(?P<punct><<|>>|[-+*/%&|^~!<>=@(){}\[\],;:])""",
     re.VERBOSE | re.DOTALL,
 )

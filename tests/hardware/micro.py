@@ -185,8 +185,8 @@ def launches() -> Iterator[tuple[str, str, Launch]]:
     yield launch(pointer_chase("chase_ca", "ca"), steps, label="l1", bytes=16 * KIB, stride=128, argument=128)
     text = pointer_chase("chase_cg", "cg")
     yield launch(text, steps, label="l2", bytes=2 * MIB, stride=128, argument=2 * MIB // 128)
-    # every SM reads the same lines, which are near some of them and far from others
-    yield launch(text, steps, label="l2_every_sm", stride=128, argument=64, ctas=0, shared=-1)
+    # every SM reads the same line, which is near some of them and far from others
+    yield launch(text, steps, label="l2_every_sm", bytes=128, stride=128, argument=64, ctas=0, shared=-1)
     # more than one partition of L2 holds, gone through once before: far from the SM, as published pointer chases have it
     yield launch(text, steps, label="l2_far", l2_share=0.7, stride=128, argument=-2)
     # each load is the first of its line since the cache was overwritten

@@ -49,12 +49,16 @@ def _cluster(modifiers: Mapping[str, Modifier]) -> str:
 
 def _load(slot: str, coordinates: str, more: str, text: str, **options: Any) -> None:
     merged = {**LOAD, **options}
+    several, mask = "{.multicast}", ", mask:u16?multicast"
+    if merged["dst"] == OWN:
+        several = mask = ""
+        del merged["multicast"]
     for group in ("", ".group"):
         if group:
             merged |= {"group": "cta_group::1 cta_group::2", "since": (8, 6), "only": DATACENTRE}
         declare(
-            f"cp.async.bulk.tensor.dim.dst.src{slot}.{TELLS}{{.multicast}}{group}{{.hint}} "
-            f"[d]:dst, [t, c:s32*{coordinates}], [m]:dst{more}, mask:u16?multicast{POLICY}",
+            f"cp.async.bulk.tensor.dim.dst.src{slot}.{TELLS}{several}{group}{{.hint}} "
+            f"[d]:dst, [t, c:s32*{coordinates}], [m]:dst{more}{mask}{POLICY}",
             text,
             valid=_cluster,
             **merged,

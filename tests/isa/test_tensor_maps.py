@@ -414,3 +414,16 @@ def test_reductions_in_other_layouts(backend: str) -> None:
     for place, (w, n) in enumerate(walk((2, 0), (0,), (4,), (1,), 6)):
         expected[n, w, 8:12] = np.maximum(expected[n, w, 8:12], numbers[4 * place : 4 * place + 4])
     assert (found == expected).all()
+
+
+def test_reductions_into_one_place(backend: str) -> None:
+    """Along an axis without a stride each element is added, in order."""
+    array = np.array([3.0, 1e8, -2.5, 0.1] * 4, np.float32)
+    given = np.random.default_rng(3).normal(size=SHARED // 4).astype(np.float32) * 1e4
+    text = store("reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group", (0, 0))
+    make = partial(ge.TensorMap, box=(5, 8), shape=(5, 16), strides=(0, 4))
+    found, _, _ = run(backend, text, array, given.view(np.uint8), make)
+    wanted = array.copy()
+    for row in given[:40].reshape(5, 8):
+        wanted[:8] += row
+    assert (found == wanted).all()

@@ -116,9 +116,10 @@ class TensorStep:
         elif chosen.size:
             outer, given = self._outside(warp, lane, chosen, wide)
             new = inner[0][inner[1]][box.inside]
-            if packs:
-                new = _packed(new)
-            outer[given] = new if not self.copy.operation else self._combined(layout, outer[given], new)
+            if self.copy.operation:
+                self._combine(layout, outer, given.ravel(), new.ravel())
+            else:
+                outer[given] = _packed(new) if packs else new
 
     def _inside(
         self, warp: LanesWarp, lane: int, box: Box, units: Lanes, place: int, size: int, wide: int
@@ -144,12 +145,19 @@ class TensorStep:
         (part,) = access.reach(warp, np.repeat(lane, addresses.size), addresses.ravel())
         return part.region.words(wide), (part.offsets // wide).reshape(addresses.shape)
 
-    def _combined(self, layout: Layout, old: Lanes, new: Lanes) -> Lanes:
+    def _combine(self, layout: Layout, words: Lanes, places: Lanes, new: Lanes) -> None:
+        """One element after the other where several lie in the same place, as along an axis without a stride."""
         kind: ScalarType = scalar_type(layout.element.name.removesuffix(".ftz"))
-        given = [LaneValue(item.copy().view(dtype_of(kind)), kind) for item in (old, new)]
-        made = combine_elements(*given, op=self.copy.operation, element=layout.element.name)
-        found: Lanes = np.ascontiguousarray(lane_value(made).data).view(old.dtype)
-        return found
+        rest = np.arange(places.size)
+        while rest.size:
+            _, first = np.unique(places[rest], return_index=True)
+            chosen = rest[first]
+            given = [
+                LaneValue(item.view(dtype_of(kind)), kind) for item in (words[places[chosen]], new[chosen])
+            ]
+            made = combine_elements(*given, op=self.copy.operation, element=layout.element.name)
+            words[places[chosen]] = np.ascontiguousarray(lane_value(made).data).view(words.dtype)
+            rest = np.delete(rest, first)
 
     def _tally(self, warp: LanesWarp, box: Box, again: bool) -> None:
         waves = -(-box.held // 128)

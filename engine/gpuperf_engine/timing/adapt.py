@@ -25,6 +25,7 @@ from .expansion import expansion_of
 from .footprint import footprint
 from .inputs import Block, Instruction, Loop, MemoryTraffic, Path, TimingInput
 from .machine import Machine
+from .registers import operand_reads
 from .roofs import WAVEFRONT
 from .schedule import schedule
 from .schema import UNITS
@@ -86,6 +87,11 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
         path=path,
         memory=memory if images is None else _with_images(memory, images),
         barriers=barriers / warps,
+        operand_reads=sum(
+            executions * operand_reads(block.tally)
+            for block, executions in zip(record.program.blocks, builder.executions, strict=True)
+            if executions
+        ),
         resources=resources.source,
         latencies=builder.latencies,
         notes=() if images is None else (NOTE,),

@@ -86,7 +86,8 @@ class TimingInput:
     """A launch as the models see it.
 
     ``grid`` and ``block`` are CTAs and threads along x, y, z; ``warp_instructions`` are machine instructions issued by all
-    warps of the launch, by unit; ``path`` is the way of the longest warp; ``barriers`` counts the CTA barriers on it.
+    warps of the launch, by unit, and ``operand_reads`` the operands that these read from the register file; ``path`` is the way
+    of the longest warp; ``barriers`` counts the CTA barriers on it.
     ``resources`` says where ``registers_per_thread`` and ``shared_bytes`` (per CTA) come from; ``latencies`` are further
     latencies, in cycles, that instructions of the path name; ``notes`` are remarks for people.
     """
@@ -99,6 +100,7 @@ class TimingInput:
     path: Path
     memory: MemoryTraffic = field(default_factory=MemoryTraffic)
     barriers: float = 0
+    operand_reads: float = 0
     resources: str = "estimate"
     latencies: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -60,6 +60,7 @@ class Machine:
     registers_per_cta: int
     max_registers_per_thread: int
     register_allocation_unit: int
+    register_read_rate: float
     shared_per_sm: int
     shared_per_cta: int
     shared_reserved_per_cta: int

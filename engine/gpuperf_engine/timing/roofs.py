@@ -45,7 +45,8 @@ class Roof:
 
 
 def roofs(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[Roof]:
-    """All roofs with work, in a fixed order: DRAM, L2, L1, shared memory, LSU, issue, then the other units."""
+    """All roofs with work, in a fixed order: DRAM, L2, L1, shared memory, LSU, issue, the register file, then the other
+    units."""
     ctas, memory = given.ctas, given.memory
     counts = {unit: count for unit, count in given.warp_instructions.items() if count and unit != "none"}
     shared = memory.shared_wavefronts * WAVEFRONT
@@ -70,6 +71,8 @@ def roofs(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[R
     found.append(
         Roof("issue", sm_cycles=issued / (machine.sub_partitions * machine.issue_rate) / ctas, split=True)
     )
+    reads = given.operand_reads / (machine.sub_partitions * machine.register_read_rate)
+    found.append(Roof("registers", sm_cycles=reads / ctas, split=True))
     for unit in UNITS:
         if unit != "lsu":
             guests = sum(counts.get(guest, 0) for guest, pipe in machine.shared_pipes.items() if pipe == unit)

@@ -55,7 +55,7 @@ def kernel(spelling: Spelling) -> tuple[str, list[object], int]:
                 loads.append(f"ld.global.{kind} {name}, [from+{8 * len(loads)}];")
                 kinds.append(form.type)
     lines = [
-        f".version 9.0\n.target {target_of(spelling.row)}\n.address_size 64",
+        f".version 9.4\n.target {target_of(spelling.row)}\n.address_size 64",
         ".visible .entry k(.param .u64 a, .param .u64 b)\n{",
         *declared,
         ".reg .b64 from, to; .reg .b32 lane; mov.u32 lane, %tid.x; ld.param.u64 from, [a]; ld.param.u64 to, [b];",

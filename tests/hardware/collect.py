@@ -522,7 +522,7 @@ class Journal:
                         found = json.loads(line)
                     except ValueError:
                         continue  # the line that a cut-off run left
-                    if not (options.retry and "error" in found):
+                    if earlier == path or not (options.retry and "error" in found):
                         self.known.add(found.get("case", ""))
         path.parent.mkdir(parents=True, exist_ok=True)
         self.file: TextIO = path.open("a", encoding="utf-8")
@@ -1037,6 +1037,8 @@ def main(arguments: Sequence[str] | None = None, found: tuple[Any, Any | None] |
     parser.add_argument("--alone", action="store_true", help="do the work in this process")
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(given)
+    if options.retry and not options.alone:
+        forget_failures(options.out)
     if found is None and not options.alone:
         return supervise(given, options)
     # without it the driver may load a kernel in the midst of what is timed or captured
@@ -1067,6 +1069,19 @@ def main(arguments: Sequence[str] | None = None, found: tuple[Any, Any | None] |
         sys.stdout.flush()
         os._exit(LOST)  # an ordinary end would wait for the launch
     return code
+
+
+def forget_failures(out: Path) -> None:
+    """Leave the lines of failed cases out of a folder's files: once, before anything runs, so that none fails twice in a run."""
+    for path in out.glob("*.jsonl"):
+        kept = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                failed = "error" in json.loads(line)
+            except ValueError:
+                failed = True
+            kept += [] if failed else [line]
+        path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
 
 
 def supervise(arguments: list[str], options: argparse.Namespace) -> int:

@@ -122,7 +122,7 @@ def test_lowest_is_enough(texts: dict[str, Spelling], tmp_path: Path) -> None:
     """Each spelling assembles at exactly the version and target that its row asks for."""
     groups: dict[tuple[tuple[int, int], str], list[str]] = defaultdict(list)
     for text, spelling in texts.items():
-        if not known(spelling):
+        if not known(spelling) or departs(text):
             continue
         version, target = needs(spelling)
         if spelling.row.only:

@@ -59,3 +59,12 @@ def test_predicates_stay_out_of_memory() -> None:
 def test_what_is_written_reads_back_equal() -> None:
     module = parse(TEXT)
     assert canonical(parse(write(module))["k"]) == canonical(module["k"])
+
+
+@pytest.mark.parametrize("header", [".visible .entry f(.param .u64 p)", ".func f(.param .u64 p)"])
+def test_inputs_are_not_stored_to(header: str) -> None:
+    text = (
+        f".version 8.0 .target sm_80 .address_size 64 {header} {{ .reg .u64 a; st.param.u64 [p], a; ret; }}"
+    )
+    with pytest.raises(ge.PtxError, match=r"st\.param\.u64: 'p' is an input of 'f'"):
+        parse(text).function("f")

@@ -99,7 +99,7 @@ def test_parameters_have_offsets_and_attributes() -> None:
     text = """.visible .entry k(
         .param .u8 c, .param .f64 d, .param .align 4 .b8 s[10], .param .u64 .ptr .global .align 16 p,
         .param .u64 .ptr q, .param .align 8 .b8 t[16])
-        .maxntid 16, 8, 1 .reqntid 128 .minnctapersm 2 .maxnreg 64 .reqnctapercluster 2, 1, 1 .explicitcluster
+        .maxntid 16, 8, 1 .minnctapersm 2 .maxnreg 64 .reqnctapercluster 2, 1, 1 .explicitcluster
         .pragma "nounroll"; { ret; }"""
     kernel = parse(TOP.replace("sm_80", "sm_90") + text)["k"]
     assert [(param.name, param.offset, param.size) for param in kernel.params] == [
@@ -108,12 +108,7 @@ def test_parameters_have_offsets_and_attributes() -> None:
     assert kernel.param_bytes == 64
     assert (kernel.params[3].pointer_space, kernel.params[3].pointer_align) == ("global", 16)
     assert (kernel.params[4].pointer_space, kernel.params[4].pointer_align) == ("generic", None)
-    assert (kernel.maxntid, kernel.reqntid, kernel.minnctapersm, kernel.maxnreg) == (
-        (16, 8, 1),
-        (128,),
-        2,
-        64,
-    )
+    assert (kernel.maxntid, kernel.minnctapersm, kernel.maxnreg) == ((16, 8, 1), 2, 64)
     assert kernel.cluster == (2, 1, 1)
     assert kernel.directives == (".explicitcluster", '.pragma "nounroll"')
 

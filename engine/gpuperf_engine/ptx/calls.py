@@ -11,7 +11,7 @@ from ..errors import PtxError, nearest
 from ..source import Span
 from . import raw, shapes
 from .operands import Operands
-from .syntax import CallTarget, Function, Operand, Prototype, Register, Symbol, Variable, Vector
+from .syntax import CallTarget, Function, Immediate, Operand, Prototype, Register, Symbol, Variable, Vector
 from .text import quoted
 
 __all__ = ["call_target", "simple_call"]
@@ -150,6 +150,12 @@ def _match(call: CallTarget, signature: Function | Prototype, span: Span) -> Non
                 details=[f"declared at {signature.span}"],
             )  # fmt: skip
         for operand, variable in zip(given, formal):
+            wrong = _mismatch(operand, variable)
+            if wrong:
+                raise PtxError(
+                    f"call of {signature.name!r}: {noun} {wrong}, declared is .{variable.type}", span=span,
+                    details=[f"declared at {signature.span}"],
+                )  # fmt: skip
             size = operand.size if isinstance(operand, Variable) else None
             if size is not None and variable.dims != (None,) and size != variable.size:
                 assert isinstance(operand, Variable)
@@ -157,3 +163,21 @@ def _match(call: CallTarget, signature: Function | Prototype, span: Span) -> Non
                     f"call of {signature.name!r}: {noun} {operand.name!r} has {size} bytes, declared are {variable.size}",
                     span=span, details=[f"declared at {signature.span}"],
                 )  # fmt: skip
+
+
+def _mismatch(given: Operand, formal: Variable) -> str:
+    """What is wrong with a value for a parameter, ``""`` if nothing: types agree in size, and floats go into floats and bits
+    only. Arrays are judged by their sizes."""
+    if formal.dims or (isinstance(given, Variable) and given.dims):
+        return ""
+    wanted = formal.type
+    if isinstance(given, Immediate):
+        fits = wanted.is_bits or wanted.is_predicate or (given.kind != "int") == wanted.is_float
+        return "" if fits else "is a constant of another kind"
+    if not isinstance(given, (Register, Variable)):
+        return ""
+    kind = given.type
+    same = kind.bits == wanted.bits and kind.is_predicate == wanted.is_predicate
+    if same and (kind.is_bits or wanted.is_bits or kind.is_float == wanted.is_float):
+        return ""
+    return f"{given.name!r} is .{kind}"

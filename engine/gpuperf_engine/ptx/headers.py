@@ -74,6 +74,11 @@ def function_of(module: Module, text: Text, base: int, directive: raw.Directive)
         raise PtxError(f"kernel {quoted(name.text)} has return parameters, only .func may", span=span)
     function = Function(name.text, is_entry, (), (), span, module, linkage)
     function.params = parameters(text, base, params, function)
+    if is_entry and (register := next((item for item in function.params if item.space == "reg"), None)):
+        raise PtxError(
+            f"parameter {quoted(register.name)} of a kernel is in .reg, those of kernels are in .param",
+            span=register.span,
+        )
     function.returns = parameters(text, base, returns, function)
     for variable in (*function.params, *function.returns):
         check_type(module, variable.type.name, variable.span)
@@ -203,7 +208,11 @@ def _languages(
 
 
 def _check_together(function: Function) -> None:
-    """Raises ``PtxError`` for directives of clusters that contradict each other or lack another."""
+    """Raises ``PtxError`` for directives that contradict each other or lack another."""
+    if function.maxntid and function.reqntid:
+        raise PtxError(
+            f"kernel {quoted(function.name)} has both '.maxntid' and '.reqntid'", span=function.span
+        )
     ranked = any(text.startswith(".maxclusterrank ") for text in function.directives)
     if ranked and function.cluster is not None:
         raise PtxError(

@@ -122,6 +122,12 @@ class Image:
         if target is None:
             self._fail(node, f"initialiser names {node.text!r}, which is not declared before")
         if isinstance(target, Variable):
+            if target.space in ("shared", "local", "param"):
+                self._fail(
+                    node,
+                    f"{node.text!r} is in .{target.space}, which has no address before a launch",
+                    "accepted: .global and .const variables, and functions",
+                )
             addend += scale * target.type.bytes * target.vector
         if isinstance(origin, raw.Mask):
             if size != 1:

@@ -46,6 +46,8 @@ _FRONT = re.compile(r"(?:[\s{}]|[\w$%]+\s*:|\.loc(?:_intermediate)?\b[^\n]*|@@DW
 #: The newest ``.version`` whose manual the instruction table follows.
 NEWEST = (9, 4)
 _OLDEST_MAJOR = 1
+#: PTX manual, "Constant State Space"
+_CONSTANT_BYTES = 65_536
 #: the last minor version of each major one that has ended
 _LAST_MINOR = {1: 5, 2: 3, 3: 2, 4: 3, 5: 0, 6: 5, 7: 8, 8: 8}
 #: the first target with double precision
@@ -110,6 +112,14 @@ class LazyModule(Module):
         return function
 
 
+def _shapes(function: Function) -> list[tuple[str, int]]:
+    """What has to agree between the declarations of a function: space and size of its results and parameters."""
+    return [
+        (variable.space, -1 if variable.dims == (None,) else variable.size)
+        for variable in (*function.returns, *function.params)
+    ]
+
+
 def _statements(body: str) -> int:
     """Statements of a body that are instructions: those that begin with no dot."""
     fronts = (_FRONT.match(statement) for statement in body.split(";")[:-1])
@@ -142,7 +152,22 @@ class _Reader:
         while place < len(code):
             place = self._skip(self._item(place))
         module.files = self.files
+        self._check_constants()
         return module
+
+    def _check_constants(self) -> None:
+        """Raises ``PtxError`` where the variables in ``.const`` have more bytes than there are."""
+        total = 0
+        for variable in self.module.variables.values():
+            if variable.space == "const" and variable.linkage != "extern":
+                total = -(-total // variable.align) * variable.align + variable.size
+                if total > _CONSTANT_BYTES:
+                    raise PtxError(
+                        f"constant memory ends before the end of {quoted(variable.name)}: the variables up to it have {total:,} "
+                        "bytes",
+                        span=variable.span,
+                        hint=f"there are {_CONSTANT_BYTES:,}; put the variable in .global",
+                    )
 
     def _skip(self, place: int) -> int:
         found = _SPACE.match(self.code, place)
@@ -355,6 +380,12 @@ class _Reader:
         if known is not None and (known.defined or known.is_entry != function.is_entry):
             raise PtxError(
                 f"function {quoted(function.name)} is defined twice",
+                span=function.span,
+                details=[f"first at {known.span}"],
+            )
+        if known is not None and _shapes(known) != _shapes(function):
+            raise PtxError(
+                f"function {quoted(function.name)} has other parameters than where it was declared",
                 span=function.span,
                 details=[f"first at {known.span}"],
             )

@@ -18,7 +18,7 @@ from .headers import prototype_of
 from .locations import FILE, LOC, LOC_INTERMEDIATE, file_entry
 from .operands import Operands, check_constants, narrow
 from .scopes import Names, Scope, Table
-from .syntax import Function, Guard, Instruction, LabelOperand
+from .syntax import Address, Function, Guard, Instruction, LabelOperand, Variable
 from .text import Text, quoted, shorten
 
 if TYPE_CHECKING:
@@ -275,7 +275,20 @@ class _Body:
         effect = spelling.effect
         if effect == "branch" or effect == "indirect_branch":
             self.branches.append((instruction, self.names.scope))
+        elif effect == "store" and spelling.space == "param":
+            self._refuse_inputs(instruction)
         instructions.append(instruction)
+
+    def _refuse_inputs(self, instruction: Instruction) -> None:
+        """Raises ``PtxError`` for a store to a parameter that the function itself was given."""
+        for operand in instruction.operands:
+            if isinstance(operand, Address) and any(operand.base is given for given in self.function.params):
+                assert isinstance(operand.base, Variable)
+                raise PtxError(
+                    f"{instruction.opcode}: {quoted(operand.base.name)} is an input of {quoted(self.function.name)}",
+                    span=operand.span,
+                    hint="store to results, and to .param variables that calls are given",
+                )
 
     def _by_grammar(self, start: int, end: int, operands: list[Any], keys: list[Shape]) -> str:
         """Reads a statement of no common form; fills in operands and shapes and returns its opcode."""

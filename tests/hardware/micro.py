@@ -176,7 +176,7 @@ def launches() -> Iterator[tuple[str, str, Launch]]:
         yield launch(chain(f"latency_{plain}", instruction, kind, target, 1, unroll), steps)
         text = chain(f"rate_{plain}", instruction, kind, target, CHAINS, unroll)
         yield launch(text, steps * CHAINS, ctas=0, threads=1024)
-    yield launch(three_operands("rate_fma_three"), 8 * UNROLL // 2 * LOOPS, ctas=0, threads=1024)
+    yield launch(three_operands("rate_fma_three"), steps * CHAINS, ctas=0, threads=1024)
     yield launch(two_pipes("rate_issue"), 8 * UNROLL // 2 * LOOPS, ctas=0, threads=1024)
     for name, facts in MATRIX.items():
         plain = name.replace(".", "_")

@@ -111,12 +111,12 @@ def chain(entry: str, instruction: str, kind: str, target: str, chains: int, unr
 def three_operands(entry: str) -> str:
     """Multiplications and additions of three registers each, none of which the instruction before has read in the same place: no
     operand stays at hand, all come out of the register banks."""
-    count = 8
+    count = 16
     before = [f"ld.global.f32 %f{i + 40}, [%mine+{8 * i}];" for i in range(2 * count)]
     before += [f"ld.global.f32 %f{i + 8}, [%mine+{8 * i}];" for i in range(count)]
     step = [
-        f"fma.rn.f32 %f{i + 8}, %f{(i + j) % count + 40}, %f{(3 * i + j) % count + 48}, %f{i + 8};"
-        for j in range(UNROLL // 2)
+        f"fma.rn.f32 %f{i + 8}, %f{(i + j) % count + 40}, %f{(3 * i + j) % count + 40 + count}, %f{i + 8};"
+        for j in range(CHAINS * UNROLL // count)
         for i in range(count)
     ]
     return frame(entry, "\n".join(before), repeated(step), keep("f32", count), "sm_75")

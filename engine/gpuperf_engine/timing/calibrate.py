@@ -90,10 +90,7 @@ def calibrate(found: Collected, base: Machine) -> Calibration:
     if not numbers:
         raise MachineError(f"{found.path} holds no microbenchmark", hint="collect the part 'micro'")
     _consistent(numbers, base, found)
-    others = {
-        name: Number(name, _rounded(value), "cycles", note)
-        for name, value, note in observed(measured, base.sub_partitions)
-    }
+    others = {name: Number(name, _rounded(value), "cycles", note) for name, value, note in observed(measured)}
     return Calibration(numbers, missing, others)
 
 
@@ -140,6 +137,7 @@ class _Measured:
         for name, case in RATE_CASES.items():
             yield rule(f"lanes.{name}", partial(self.lanes, case))
         yield rule("sm.issue_rate", self.issue_rate)
+        yield rule("registers.read_rate", self.read_rate)
         yield rule("lanes.adu", self.barrier_lanes)
         yield rule("lanes.tensor", self.matrix_lanes)
         yield rule("cache.l1_bandwidth", lambda: self.bytes_per_cycle("read_l1"))
@@ -236,6 +234,17 @@ class _Measured:
         """Lanes of a sub-partition: 32 for each of its warps' instructions, over the cycles that all of them took."""
         warps = self.fact(case, "threads") / 32 / self.base.sub_partitions
         rate = warps * self.fact(case, "operations") * units * 32 / self.cycles(case)
+        return _whole(rate), f"{case}: {rate:.3g}"
+
+    def read_rate(self) -> tuple[float, str]:
+        """Operands of a sub-partition in a cycle: three of each multiply-add, none of which is kept from the one before."""
+        case, kept = "rate_fma_three", "rate_fma_rn_f32"
+        if self.cycles(case) < MARGIN * self.cycles(kept):
+            raise KeyError(
+                "multiply-adds of operands that are kept are as slow: their unit limits before the register file"
+            )
+        warps = self.fact(case, "threads") / 32 / self.base.sub_partitions
+        rate = 3 * warps * self.fact(case, "operations") / self.cycles(case)
         return _whole(rate), f"{case}: {rate:.3g}"
 
     def barrier_lanes(self) -> tuple[float, str]:

@@ -35,26 +35,16 @@ class Steps(Protocol):
     """Collected cases as cycles; ``KeyError`` for one that is not there."""
 
     def step(self, case: str) -> float: ...
-    def cycles(self, case: str) -> float: ...
-    def fact(self, case: str, key: str) -> float: ...
     def warpgroup(self) -> tuple[float, float]: ...
 
 
-def observed(found: Steps, sub_partitions: int) -> Iterator[tuple[str, float, str]]:
+def observed(found: Steps) -> Iterator[tuple[str, float, str]]:
     """Name, cycles and case of all that was collected; of the rest nothing."""
     for name, case, scale in OBSERVED:
         try:
             yield name, found.step(case) * scale, case
         except KeyError:
             continue
-    try:
-        plain, three = found.cycles("rate_fma_rn_f32"), found.cycles("rate_fma_three")
-        warps = found.fact("rate_fma_three", "threads") / 32 / sub_partitions
-        more = max(0.0, three - plain) / (warps * found.fact("rate_fma_three", "operations"))
-        name = "multiply-add of three operands out of the register banks, beyond one with operands at hand"
-        yield name, more, "rate_fma_three less rate_fma_rn_f32"
-    except KeyError:
-        pass
     try:
         each, rest = found.warpgroup()
         yield "wgmma m64n256k16", each, "wgmma_n256_16 less wgmma_n256_4"

@@ -55,6 +55,7 @@ def constant(formal: str, value: str) -> str:
         (".func f(.reg .u32 a); .func f(.reg .u32 b) { ret; }", ""),
         (".entry k(.reg .u32 a) { ret; }", "'a' of a kernel is in .reg"),
         (".entry k() .maxntid 32 .reqntid 32 { ret; }", "both '.maxntid' and '.reqntid'"),
+        (".entry k() { .reg .v8 .b32 a; ret; }", "a vector of 8 registers"),
         (".const .align 4 .b8 c[65536];", ""),
         (".const .align 4 .b8 c[65536]; .const .b8 d;", "the variables up to it have 65,537 bytes"),
         (".shared .u32 s; .global .u64 t = s;", "'s' is in .shared, which has no address before a launch"),

@@ -184,6 +184,12 @@ class Names:
                 f".{kind} is no type of registers", span=place, hint=f"declare it as .b{kind.bits}"
             )
         check_type(self.module, kind.name, place)
+        if specified.vector > len(COMPONENTS):
+            raise PtxError(
+                f"a vector of {specified.vector} registers",
+                span=place,
+                hint=f"a vector has up to {len(COMPONENTS)}; {specified.vector} registers are declared by themselves",
+            )
         for declarator in declaration.declarators:
             name, count = declarator.name.text, declarator.repeat
             span = self.text.span(base + declarator.name.start, base + declarator.name.end)

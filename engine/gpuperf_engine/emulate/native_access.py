@@ -10,6 +10,8 @@ Names are ``<space>_<load|store>_<form>``; ``watched`` is shared memory in which
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .native_access_local import local_access
 from .native_access_shared import shared_access
 from .native_access_text import V32, V64, Form, Text, declarations, finish, given, head, ones_of, slow
@@ -255,41 +257,59 @@ def _unseen(to: Text, form: Form, seen: str) -> str:
 def _count(to: Text, form: Form, stores: bool, before: str, label: str, then: str) -> None:
     """Sectors, lines and, of a load, passes of an access of one allocation, whatever its lanes; those of the last access of the site
     are remembered with the distances of its lanes. From the label ``before`` to ``then``."""
-    units = [(0, 5), (256, 7)] if stores else [(0, 5), (256, 7), (576, max(form.shift, 2))]
     shape = to.place(to.field("%ctx", Context.SHAPES, "ptr"), to.op(f"mul i64 %site, {SHAPE_BYTES}"))
-    differs = []
+    record = to.place(to.field("%ctx", Context.SITES, "ptr"), to.op(f"mul i64 %site, {SITE_BYTES}"))
+    alike, distances = _as_before(to, shape, ((0, 5), (256, 7)), 512)
+    known = to.field(shape, 520)
+    to.do(f"br i1 {alike}, label %{label}known, label %{label}new")
+    to.do(f"{label}new:", f"store {V64} %a, ptr %area, align 64")
+    counted = to.op(f"call i64 @sectors_of(i64 {to.number('%area')}, i64 %mask64)")
+    _remember(to, shape, distances, 512, counted)
+    to.do(f"store i64 0, ptr {to.place(shape, 528)}")
+    to.do(f"br label %{label}known", f"{label}known:")
+    result = to.op(f"phi i64 [ {known}, %{before} ], [ {counted}, %{label}new ]")
+    to.bump(record, Counter.SECTORS, to.op(f"and i64 {result}, 63"))
+    to.bump(record, Counter.LINES, to.op(f"lshr i64 {result}, 6"))
+    if not stores:
+        alike, distances = _as_before(to, shape, ((576, max(form.shift, 2)),), 832)
+        known = to.field(shape, 840)
+        to.do(f"br i1 {alike}, label %{label}kept, label %{label}passes")
+        to.do(f"{label}passes:", f"store {V64} %a, ptr %area, align 64")
+        items = (to.number("%ctx"), "%mask64", to.number("%area"), form.size, 0)
+        both = to.op(f"call i64 @wavefronts_of({given(items)})")
+        passes = to.op(f"and i64 {both}, 63")
+        _remember(to, shape, distances, 832, passes)
+        to.do(f"br label %{label}kept", f"{label}kept:")
+        result = to.op(f"phi i64 [ {known}, %{label}known ], [ {passes}, %{label}passes ]")
+        to.bump(record, Counter.GLOBAL_WAVEFRONTS, result)
+    to.do(f"br label %{then}")
+
+
+def _as_before(
+    to: Text, shape: str, units: Sequence[tuple[int, int]], mask: int
+) -> tuple[str, list[tuple[str, str]]]:
+    """Whether active lanes and their distances, in units of so many bits, are those remembered at these places of the shape; and
+    the distances with their places."""
+    differing = ""
     distances = []
     for place, bits in units:
         pieces = to.op(f"lshr {V64} %a, splat (i64 {bits})")
         first = to.splat(to.op(f"extractelement {V64} {pieces}, i32 0"), "i64")
         cell = to.place(shape, place)
         distances.append((to.op(f"sub {V64} {pieces}, {first}"), cell))
-        differs.append(
-            to.bits(to.op(f"icmp ne {V64} {distances[-1][0]}, {to.op(f'load {V64}, ptr {cell}, align 64')}"))
-        )
-    differing = differs[0]
-    for more in differs[1:]:
-        differing = to.op(f"or i32 {differing}, {more}")
+        remembered = to.op(f"load {V64}, ptr {cell}, align 64")
+        differs = to.bits(to.op(f"icmp ne {V64} {distances[-1][0]}, {remembered}"))
+        differing = to.op(f"or i32 {differing}, {differs}") if differing else differs
     other = to.op(f"and i32 %mask, {differing}")
-    alike = to.op(f"icmp eq i64 %mask64, {to.field(shape, 512)}")
-    alike = to.op(f"and i1 {alike}, {to.op(f'icmp eq i32 {other}, 0')}")
-    known = to.field(shape, 520)
-    to.do(f"br i1 {alike}, label %{label}known, label %{label}new")
-    to.do(f"{label}new:", f"store {V64} %a, ptr %area, align 64")
-    items = (to.number("%ctx"), "%mask64", to.number("%area"), form.size, int(not stores))
-    counted = to.op(f"call i64 @measure_global({given(items)})")
+    alike = to.op(f"icmp eq i64 %mask64, {to.field(shape, mask)}")
+    return to.op(f"and i1 {alike}, {to.op(f'icmp eq i32 {other}, 0')}"), distances
+
+
+def _remember(to: Text, shape: str, distances: list[tuple[str, str]], mask: int, result: str) -> None:
+    """Active lanes at ``mask``, the result behind it, the distances at their places."""
     to.do(
-        f"store i64 {counted}, ptr {to.place(shape, 520)}",
-        f"store i64 %mask64, ptr {to.place(shape, 512)}",
-        f"store i64 0, ptr {to.place(shape, 528)}",
+        f"store i64 {result}, ptr {to.place(shape, mask + 8)}",
+        f"store i64 %mask64, ptr {to.place(shape, mask)}",
     )
     for value, cell in distances:
         to.do(f"store {V64} {value}, ptr {cell}, align 64")
-    to.do(f"br label %{label}known", f"{label}known:")
-    result = to.op(f"phi i64 [ {known}, %{before} ], [ {counted}, %{label}new ]")
-    record = to.place(to.field("%ctx", Context.SITES, "ptr"), to.op(f"mul i64 %site, {SITE_BYTES}"))
-    to.bump(record, Counter.SECTORS, to.op(f"and i64 {result}, 63"))
-    to.bump(record, Counter.LINES, to.op(f"and i64 {to.op(f'lshr i64 {result}, 6')}, 63"))
-    if not stores:
-        to.bump(record, Counter.GLOBAL_WAVEFRONTS, to.op(f"lshr i64 {result}, 12"))
-    to.do(f"br label %{then}")

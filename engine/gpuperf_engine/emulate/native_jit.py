@@ -38,7 +38,7 @@ _MBARRIER = (
 _MEMORY = (
     "cluster_cta", "matrix_words", "reach", "reach_one", "load_lanes", "store_lanes", "store_parts", "mark_lanes", "seen_lanes",
     "copy_lanes", "sectors_of", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows",
-    "count_wavefronts", "measure_global",
+    "count_wavefronts", "wavefronts_of",
 )  # fmt: skip
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = ("bump", "cluster_cta", "fault", "mark", "near", "note", "reach")
@@ -67,7 +67,8 @@ _ACCESS = (
     "store_lanes",
     "mark_lanes",
     "seen_lanes",
-    "measure_global",
+    "sectors_of",
+    "wavefronts_of",
     "count_sectors",
     "count_local",
     "count_windows",

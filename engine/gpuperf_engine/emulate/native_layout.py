@@ -50,8 +50,8 @@ SITE_BYTES = 8 * SITE_COUNTERS
 UNSEEN_BYTES = 8
 #: shape of the last access of a site. Shared: distances of the lanes (32 × i32), mask (i64), result (i64), kind (i64). Global:
 #: distances in sectors and in lines (32 × i64 each), mask, result, 1 while the record is one of shared memory (generic accesses), and
-#: of loads distances in words (32 × i64)
-SHAPE_BYTES = 832
+#: of loads, apart from these: distances in words (32 × i64), mask, passes
+SHAPE_BYTES = 896
 #: as reconvergence identity: the exit of function f is ``EXIT_CODE + f``
 EXIT_CODE = 1 << 30
 #: as place to continue: in block b behind the ``.sync`` instruction that begins it is ``SYNC_CODE + b``

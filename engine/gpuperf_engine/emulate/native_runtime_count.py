@@ -31,19 +31,12 @@ def bump(context: int, site: int, counter: int, amount: int) -> int:
 
 def count_sectors(context: int, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
     """Add the distinct 32-byte sectors and 128-byte lines of the active lanes, and of loads the passes through the banks of L1, to a
-    site's counters, and give ``measure_global``."""
-    found = measure_global(context, mask, addresses, size, loads)
-    bump(context, site, Counter.SECTORS, found & 63)
-    bump(context, site, Counter.LINES, found >> 6 & 63)
-    bump(context, site, Counter.GLOBAL_WAVEFRONTS, found >> 12)
-    return found
-
-
-def measure_global(context: int, mask: int, addresses: int, size: int, loads: int) -> int:
-    """What ``count_sectors`` adds: sectors + 64 · lines + 4096 · passes of a load."""
+    site's counters; gives sectors + 64 · lines."""
     found = sectors_of(addresses, mask)
+    bump(context, site, Counter.SECTORS, found & 63)
+    bump(context, site, Counter.LINES, found >> 6)
     if loads:
-        found += (wavefronts_of(context, mask, addresses, size, 0) & 63) << 12
+        bump(context, site, Counter.GLOBAL_WAVEFRONTS, wavefronts_of(context, mask, addresses, size, 0) & 63)
     return found
 
 

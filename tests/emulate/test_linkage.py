@@ -7,7 +7,7 @@ import pytest
 
 import gpuperf_engine as ge
 
-HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
+HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
 ENTRY = """.visible .entry k(.param .u64 out) { .reg .b32 %r<9>; .reg .b64 %l<9>; .reg .pred %p<3>;
 ld.param.u64 %l1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %l2, %r1, 4; add.u64 %l1, %l1, %l2; and.b32 %r3, %r1, 1;
 setp.eq.u32 %p1, %r3, 0; mov.u32 %r2, 4;

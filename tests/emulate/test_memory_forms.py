@@ -14,7 +14,7 @@ from gpuperf_engine.isa.table import rows
 from tests.isa.assembler import spellings
 from tests.isa.reference import LAYOUTS, decode, encode, float_sum
 
-HEAD = ".version 9.1\n.target sm_100a\n.address_size 64\n"
+HEAD = ".version 9.4\n.target sm_100a\n.address_size 64\n"
 BACKENDS = ("lanes", "native")
 REGISTERS = {8: "c", 16: "h", 32: "r", 64: "l", 128: "q"}
 DECLARED = (

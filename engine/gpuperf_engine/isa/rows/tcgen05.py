@@ -264,7 +264,7 @@ for _a in ("a:u64", "[a]:tmem"):
                     **_KEPT,
                     "only": SINGLE if _sparse and _kind != "mxf8f6f4" else _only,
                     "since": _since,
-                    "requires": {**_KEPT.get("requires", {}), "block32": ((8, 8), 100)},
+                    "requires": {"block32": ((8, 8), 100)},
                 },
             )
     for _kinds, _only in (("f16 tf32 f8f6f4", FAMILIES), ("i8", FIRST), ("ti16", "107f")):

@@ -79,7 +79,9 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
         # beside a sampler, ptxas wants one coordinate in braces, and derivatives always
         return "{" + _register(form, index) + "}"
     # so ptxas does the coordinates and offsets of tensors
-    listed = form.name == "offsets" or (form.inside and spelling.effect in ("bulk_copy", "hint"))
+    listed = form.name == "offsets" or (
+        form.inside and form.braces and spelling.effect in ("bulk_copy", "hint")
+    )
     listed = listed or (
         form.braces and (spelling.effect in ("matrix", "tensor") or spelling.row.name in LISTED)
     )

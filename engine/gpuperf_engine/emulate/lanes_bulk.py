@@ -91,7 +91,10 @@ class Pattern(NamedTuple):
     def is_in(self, data: npt.NDArray[np.uint8]) -> bool:
         if self.every:
             return bool((data == self.code).any())
-        sampled = data.reshape(-1, BULK_PIECE)[:, : max(1, self.bits // 8)]
+        return self.matches(data.reshape(-1, BULK_PIECE)[:, : max(1, self.bits // 8)])
+
+    def matches(self, sampled: npt.NDArray[np.uint8]) -> bool:
+        """Whether one of these elements, their bytes in a row each, has these bits."""
         wanted = np.frombuffer(self.code.to_bytes(max(1, self.bits // 8), "little"), np.uint8)
         mask = np.uint8(0xFF if self.bits >= 8 else 0xF)
         return bool(((sampled & mask) == wanted).all(axis=1).any())

@@ -16,13 +16,13 @@ from ..isa.tensor_maps import FIELDS, Problem
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Operand, Vector
 from .diagnose import bad_mbarrier
-from .lanes_bulk import BULK_PIECE, Active, Targets, count, spans
+from .lanes_bulk import BULK_PIECE, Active, Targets, count, spans, validity_pattern
 from .lanes_memory import MemoryStep, address_reader
 from .lanes_operands import Prepare, every_lane, lane_value, reader
 from .lanes_values import LaneValue, dtype_of
 from .observe import LINE_BYTES
 from .spaces import bit_of
-from .tensor_boxes import Box, box_of, copy_of, problem_of, swizzled
+from .tensor_boxes import Box, Override, box_of, copy_of, problem_of, swizzled
 from .tensor_maps import MAP_BYTES, Layout, Place, field_place
 
 if TYPE_CHECKING:
@@ -66,10 +66,16 @@ class TensorStep:
         where, shared = operands["t"], operands["d" if loads else "a"]
         assert isinstance(where, Address)
         assert isinstance(shared, Address)
-        (vector,) = where.further
         self.map = _Map(to, instruction, where, "generic", "load")
-        self.read_start = [reader(to, item, _S32) for item in _elements(vector)]
+        self.read_start = [reader(to, item, _S32) for item in _elements(operands["c"])]
         self.read_offsets = [reader(to, item, _U16) for item in _elements(operands.get("offsets"))]
+        self.read_base = reader(to, operands["base"], _U64) if "base" in operands else None
+        small = {form.name: form.type for form, _ in matched(instruction)}.get("sizes") or _U16
+        kind = scalar_type(f"u{small.bits}")
+        self.read_sizes = [reader(to, item, kind) for item in _elements(operands.get("sizes"))]
+        self.read_lower = [reader(to, item, _U32) for item in _elements(operands.get("lower"))]
+        self.read_upper = reader(to, operands["upper"], _U16) if "upper" in operands else None
+        self.pattern = validity_pattern(instruction)
         self.read_places = address_reader(to, shared, "shared")
         self.targets = Targets(to, instruction, operands, "shared")
         self.inner_kind = "store" if loads else "load"
@@ -89,15 +95,53 @@ class TensorStep:
                 [int(every_lane(read(warp))[lane]) for read in readers]
                 for readers in (self.read_start, self.read_offsets)
             )
-            problem = problem_of(self.copy, layout, place, start, offsets)
+            problem = None
+            override = self._override(warp, lane)
+            if override is not None:
+                problem = override.problem(start)
+                layout = override.applied(layout)
+            problem = problem or problem_of(self.copy, layout, place, start, offsets)
             if problem is not None:
                 what, word, amount = problem
                 raise bad_mbarrier(warp.place(), self.instruction, lane, what, place, word, amount)
             box = box_of(self.copy, layout, start, offsets, warp.cta.plan.shared_bytes)
             for turn, rank in enumerate(self.targets.ranks(warp, lane)):
                 self._move(warp, lane, box, self.targets.place(place, rank))
-                self.targets.tell(warp, lane, rank, box.bytes)
+                self.targets.tell(warp, lane, rank, box.bytes, self._is_reported(warp, lane, box))
                 self._tally(warp, box, again=turn > 0)
+
+    def _override(self, warp: LanesWarp, lane: int) -> Override | None:
+        """What is taken from operands, not from the map."""
+        if self.read_base is None:
+            return None
+        sizes, lower = (
+            tuple(int(every_lane(read(warp))[lane]) for read in readers)
+            for readers in (self.read_sizes, self.read_lower)
+        )
+        upper = 0 if self.read_upper is None else int(every_lane(self.read_upper(warp))[lane])
+        address = int(every_lane(self.read_base(warp))[lane])
+        return Override(address, tuple(size & 0xFF for size in sizes), lower, upper)
+
+    def _is_reported(self, warp: LanesWarp, lane: int, box: Box) -> bool:
+        """Whether an element of the tensor that was copied holds the pattern of what is not valid: the first of 16 bytes, if it is as
+        long as the pattern."""
+        pattern = self.pattern
+        if pattern is None:
+            return False
+        size = box.layout.unit.size
+        taken = max(1, pattern.bits // 8)
+        starts = box.addresses[box.inside]
+        places = (
+            (starts[:, None] + np.arange(size - taken + 1, dtype=np.uint64)).ravel()
+            if taken <= size
+            else starts[:0]
+        )
+        if not pattern.every:
+            places = places[places % np.uint64(BULK_PIECE) == 0]
+        if not places.size:
+            return False
+        words, found = self._outside(warp, lane, places[:, None] + np.arange(taken, dtype=np.uint64), 1)
+        return pattern.matches(words[found])
 
     def _move(self, warp: LanesWarp, lane: int, box: Box, place: int) -> None:
         """Both ends in words that neither end splits."""

@@ -101,9 +101,8 @@ def _tensor(
     frame, copy = to.frame, copy_of(instruction)
     where, words = operands["t"], frame.field("%vals", _WORDS)
     assert isinstance(where, Address)
-    (vector,) = where.further
     vectors = _VECTORS
-    for first, operand in ((0, vector), (_OFFSETS, operands.get("offsets"))):
+    for first, operand in ((0, operands["c"]), (_OFFSETS, operands.get("offsets"))):
         for axis, item in enumerate(_elements(operand)):
             cell = frame.field("%vals", vectors + 4 * LANES * (first + axis))
             _put(to, _native(to.source(item, U16 if first else U32).convert(U32)), cell)
@@ -113,6 +112,22 @@ def _tensor(
     how = Bulk.FROM_GLOBAL if copy.loads else Bulk.TO_GLOBAL
     how |= Bulk.FOUR_ROWS * copy.four_rows | copy.mode << Bulk.MODE
     how |= Bulk.PAIRED * (instruction.spelling.modifier("group") == "cta_group::2")
+    if "base" in operands:
+        how |= Bulk.READDRESSED
+        _put(to, _native(to.source(operands["base"], U64)), frame.field("%vals", vectors + Bulk.BASE))
+    if "sizes" in operands:
+        how |= Bulk.RESIZED
+        bits = next(form.type.bits for form, _ in matched(instruction) if form.name == "sizes" and form.type)
+        upper = (operands["upper"],) if "upper" in operands else ()
+        for first, kind, items in (
+            (Bulk.EXTENTS, scalar_type(f"u{bits}"), _elements(operands["sizes"])),
+            (Bulk.LOWER, U32, _elements(operands.get("lower"))),
+            (Bulk.UPPER, U16, upper),
+        ):
+            for axis, item in enumerate(items):
+                cell = frame.field("%vals", vectors + first + 4 * LANES * axis)
+                _put(to, _native(to.source(item, kind).convert(U32)), cell)
+    how |= report_kind(instruction) << Bulk.REPORT
     _put(to, _address(to, where, "generic"), "%area")
     places = frame.field("%vals", _TARGETS)
     _put(to, _address(to, operands["d" if copy.loads else "a"], "shared"), places)

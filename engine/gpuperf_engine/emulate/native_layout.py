@@ -239,6 +239,17 @@ class Bulk:
     MODE = 8
     PAIRED = 1024  # mbarriers in one of each two CTAs are told
     CURSOR = 6144
+    #: a tensor copy whose address, and whose sizes and strides, are operands; where the map is with these
+    READDRESSED = 1 << 16
+    RESIZED = 1 << 17
+    CHANGED = 6400
+    #: whether something is to be reported
+    FOUND = 6528
+    #: places of these operands behind those of the coordinates
+    BASE = 1024
+    EXTENTS = 1280
+    LOWER = 1920
+    UPPER = 2432
     #: or-ed to the number of a site where the fault is one of the mbarrier
     TELLS = 1 << 40
 

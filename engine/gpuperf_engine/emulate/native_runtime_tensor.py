@@ -242,6 +242,26 @@ def tensor_fill(
     return 0
 
 
+def unit_reported(context: int, outer: int, size: int, kind: int) -> int:
+    """Whether a unit of the tensor, which has been reached, holds a pattern; ``kind`` as for ``holds_pattern``."""
+    host = outer + load64(context + Context.ARENA)
+    done = 0
+    while done < size:
+        if kind == 5 and load8(host + done) == 255:
+            return 1
+        if (outer + done) & 15 == 0:
+            if kind == 4 and load8(host + done) & 15 == 8:
+                return 1
+            if kind == 3 and load8(host + done) == 128:
+                return 1
+            if kind == 2 and done + 2 <= size and load16(host + done) == 32768:
+                return 1
+            if kind == 1 and done + 4 <= size and load32(host + done) == 2147483648:
+                return 1
+        done += 1
+    return 0
+
+
 def tensor_row(
     context: int,
     cta: int,
@@ -270,6 +290,9 @@ def tensor_row(
     plain = size <= 8 and held == size and step == each and combine == 0
     if plain and (Place.ROUNDED >> load32(layout + Place.TYPE)) & 1 == 0:
         many = 16 // size
+    report = how >> Bulk.REPORT & 7
+    if report:
+        many = 0
     flipped = 0
     if load32(layout + Place.SWIZZLE) == Place.SWIZZLE_128 and load8(layout + Place.ATOM) == Place.FLIPPED:
         flipped = 1
@@ -311,6 +334,8 @@ def tensor_row(
         elif good:
             if tensor_unit(context, cta, state, site, lane, layout, outer, inner, how, combine):
                 return 1
+            if report and unit_reported(context, outer, size, report):
+                store64(load64(context + Context.SCRATCH) + Bulk.FOUND, 1)
         elif (how & Bulk.TO_GLOBAL) == 0:
             tensor_fill(context, cta, state, site, lane, layout, inner, how)
         if good:

@@ -8,11 +8,11 @@ Written in the subset of ``native_script`` and compiled, never run as Python. ``
 from __future__ import annotations
 
 from ..isa.tensor_maps import Problem
-from .native_layout import Bulk
+from .native_layout import Bulk, Context
 from .native_runtime_mbarrier import refuse_mbarrier
 from .native_runtime_memory import reach
 from .native_runtime_tensor import is_padded, row_units, unit_elements, unit_held
-from .native_script import load8, load16, load32, load64
+from .native_script import load8, load16, load32, load64, store32, store64
 from .tensor_maps import MAGIC, Place
 
 
@@ -80,6 +80,52 @@ def is_map(layout: int) -> int:
             return 0
         axis += 1
     return 1
+
+
+def override_refused(
+    context: int, site: int, lane: int, place: int, how: int, axes: int, vectors: int
+) -> int:
+    """Whether what overrides a map must not be."""
+    base = load64(vectors + Bulk.BASE + lane * 8)
+    if base & 15:
+        refuse_mbarrier(context, site, lane, place, Problem.OVERRIDE, 0, base)
+        return 1
+    if how & Bulk.RESIZED == 0:
+        return 0
+    axis = 0
+    while axis < axes:
+        at = coordinate(vectors, lane, axis)
+        if at:
+            refuse_mbarrier(context, site, lane, place, Problem.OVERRIDE, 1 + axis, at)
+            return 1
+        axis += 1
+    axis = 0
+    while axis < axes:
+        if load32(vectors + Bulk.EXTENTS + axis * 128 + lane * 4) & 255 == 0:
+            refuse_mbarrier(context, site, lane, place, Problem.OVERRIDE, 16 + axis, 0)
+            return 1
+        axis += 1
+    return 0
+
+
+def overridden(context: int, lane: int, layout: int, how: int, axes: int, vectors: int) -> int:
+    """A tensor map with the values of the instruction."""
+    made = load64(context + Context.SCRATCH) + Bulk.CHANGED
+    done = 0
+    while done < 128:
+        store64(made + done, load64(layout + done))
+        done += 8
+    store64(made + Place.ADDRESS, load64(vectors + Bulk.BASE + lane * 8))
+    axis = 0
+    while how & Bulk.RESIZED and axis < axes:
+        size = load32(vectors + Bulk.EXTENTS + axis * 128 + lane * 4) & 255
+        store32(made + Place.SHAPE + axis * 4, size - 1)
+        if axis:
+            upper = load32(vectors + Bulk.UPPER + lane * 4) >> (axis * 4 - 4) & 15
+            lower = load32(vectors + Bulk.LOWER + axis * 128 - 128 + lane * 4)
+            store64(made + Place.STRIDES + axis * 8 - 8, (lower | (upper << 32)) << 4)
+        axis += 1
+    return made
 
 
 def layout_refused(

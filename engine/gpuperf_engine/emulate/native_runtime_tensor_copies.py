@@ -19,6 +19,8 @@ from .native_runtime_tensor_checks import (
     first_spatial,
     layout_refused,
     lower_corner,
+    overridden,
+    override_refused,
     start_refused,
     tensor_map_at,
     upper_corner,
@@ -271,6 +273,12 @@ def tensor_lanes(
         whole = place
         if load64(cta + Cta.CLUSTER):
             whole = (place + load64(cta + Cta.WINDOW)) & 4294967295
+        if how & Bulk.READDRESSED:
+            if override_refused(context, site, lane, whole, how, axes, vectors):
+                return 1
+            layout = overridden(context, lane, layout, how, axes, vectors)
+        found = load64(context + Context.SCRATCH) + Bulk.FOUND
+        store64(found, 0)
         if layout_refused(context, site, lane, layout, whole, how, axes, kinds):
             return 1
         if start_refused(context, site, lane, layout, whole, how, axes, vectors):
@@ -300,7 +308,8 @@ def tensor_lanes(
                 )
             if failed:
                 return 1
-            if tell_copied(context, cta, site, told, lane, rank, how, load64(context + Context.MOVED), 0):
+            moved = load64(context + Context.MOVED)
+            if tell_copied(context, cta, site, told, lane, rank, how, moved, load64(found)):
                 return 1
             again = Bulk.AGAIN
     return 0

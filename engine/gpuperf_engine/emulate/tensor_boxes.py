@@ -7,7 +7,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from ..isa.tensor_maps import (
 from ..ptx.syntax import Instruction
 from .tensor_maps import Layout, Place
 
-__all__ = ["Box", "Copy", "box_of", "copy_of", "problem_of", "swizzled"]
+__all__ = ["Box", "Copy", "Override", "box_of", "copy_of", "problem_of", "swizzled"]
 
 Places = NDArray[np.int64]
 
@@ -44,7 +44,7 @@ class Copy(NamedTuple):
 def copy_of(instruction: Instruction) -> Copy:
     """What a tensor copy says of itself."""
     spelling = instruction.spelling
-    mode = str(spelling.modifier("mode") or "tile").removesuffix("_no_offs")
+    mode = str(spelling.modifier("mode") or "tile").replace("_no_offs", "")
     return Copy(
         rank=int(str(spelling.modifier("dim"))[0]),
         mode=0 if mode.startswith("tile") else MODES.index(mode),
@@ -73,6 +73,40 @@ class Box:
     def held(self) -> int:
         """Bytes of shared memory, with padding."""
         return self.addresses.size * self.layout.unit.held
+
+
+class Override(NamedTuple):
+    """What an instruction says instead of the map: of no axes the address alone (manual: "Overriding tensor property value")."""
+
+    address: int
+    sizes: tuple[int, ...] = ()
+    lower: tuple[int, ...] = ()
+    upper: int = 0
+
+    def problem(self, start: Sequence[int]) -> tuple[int, int, int] | None:
+        """Why it is an error: ``Problem``, and its word and amount."""
+        if self.address % 16:
+            return Problem.OVERRIDE, 0, self.address
+        if self.sizes:
+            for axis, at in enumerate(start):
+                if at:
+                    return Problem.OVERRIDE, 1 + axis, at
+            for axis, size in enumerate(self.sizes):
+                if size == 0:
+                    return Problem.OVERRIDE, 16 + axis, 0
+        return None
+
+    def applied(self, layout: Layout) -> Layout:
+        """The map with these values."""
+        if not self.sizes:
+            return replace(layout, address=self.address)
+        strides = [(low | (self.upper >> 4 * axis & 15) << 32) << 4 for axis, low in enumerate(self.lower)]
+        return replace(
+            layout,
+            address=self.address,
+            shape=(*self.sizes, *layout.shape[len(self.sizes) :]),
+            strides=(*strides, *layout.strides[len(strides) :]),
+        )
 
 
 def problem_of(
@@ -170,7 +204,7 @@ def _pixels(layout: Layout, start: Sequence[int], offsets: Sequence[int]) -> Pla
     """
     wide, first = layout.mode > 1, int(not layout.interleave)
     spatial = 1 if wide else layout.rank - 2
-    halo, moved = (offsets[0], offsets[1]) if wide else (0, 0)
+    halo, moved = (offsets[0], offsets[1]) if wide and offsets else (0, 0)
     lower = [corner + moved for corner in layout.corners[:spatial]]
     upper = [layout.shape[first + axis] + layout.corners[3 + axis] + moved for axis in range(spatial)]
     groups = WIDE_PIXELS // 32 if MODES[layout.mode] == "im2col::w::128" else 1

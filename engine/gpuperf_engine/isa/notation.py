@@ -11,7 +11,7 @@ operand is ``name`` of the instruction's type, with these additions:
 ``t:label``     a label; ``list`` a table of labels; ``f:call`` everything of a call
 ``d*vec``       a ``{…}`` operand with as many elements as the slot says (``v2`` → 2; scalar if absent); ``a:b32*2`` two,
                 ``*num*2`` twice as many
-``d*num/4``     a part of what the slot says, rounded up
+``d*num/4``     a part of what the slot says, rounded up; ``d*num-1`` one less
 ``d*n/2``       as many as the ``n`` of the slot ``shape``, divided by two (``m64n16k8`` → 8)
 ``d=``          a destination that is read as well
 ``[a]``         an address; ``[a]:slot`` in the state space that the slot says, or of that name; ``[a, c*2]`` with more
@@ -71,7 +71,7 @@ class Operand:
 _DESTINATIONS = frozenset("dpf")
 _OPERAND = re.compile(
     r"(?P<negatable>\{[!-]\})?(?P<address>\[)?(?P<name>\w+)\]?(?:\{\.(?P<selector>\w+)\})?"
-    r"(?::(?P<type>\w+))?(?P<register>%)?(?P<wider>\+)?(?:\*(?P<vector>\w+(?:/\d+|\*\d+)?))?(?P<updated>=)?(?:\?(?P<when>[\w:]+))?(?P<close>\])?$"
+    r"(?::(?P<type>\w+))?(?P<register>%)?(?P<wider>\+)?(?:\*(?P<vector>\w+(?:/\d+|[*-]\d+)?))?(?P<updated>=)?(?:\?(?P<when>[\w:]+))?(?P<close>\])?$"
 )
 
 

@@ -231,6 +231,9 @@ def _length(vector: str, modifiers: Mapping[str, Modifier]) -> int:
         return int(columns[1]) // int(part)
     if slash:
         return -(-int(str(modifiers[name]).lstrip("vx")) // int(part))
+    if "-" in vector:
+        name, _, less = vector.partition("-")
+        return int(str(modifiers[name]).rstrip("d")) - int(less)
     length, _, times = vector.partition("*")
     return int(str(modifiers.get(length, length) or "1").lstrip("vx").rstrip("d")) * int(times or 1)
 

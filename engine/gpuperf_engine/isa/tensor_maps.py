@@ -144,6 +144,7 @@ class Problem:
     SWIZZLE_96 = 48
     AXES = 49
     SLICES = 50
+    OVERRIDE = 51
 
 
 def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
@@ -170,6 +171,8 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
             f"an interleaved tensor of elements of type .{ELEMENTS[amount].name}",
             "elements that are padded are not interleaved",
         )
+    if problem == Problem.OVERRIDE:
+        return _bad_override(word, amount)
     if problem == Problem.LINE:
         return (
             "the address in shared memory is no multiple of 128",
@@ -228,6 +231,15 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
         f"coordinate {word} is {amount:,}, outside of the bounding box",
         "im2col copies begin in the bounding box of the map (im2col::w: before its end)",
     )
+
+
+def _bad_override(word: int, amount: int) -> tuple[str, str]:
+    """``word``: 0 for the address, 1 + axis for a coordinate, 16 + axis for a size."""
+    if word == 0:
+        return f"the tensor is to begin at {amount:#x}", "override::global_address takes multiples of 16"
+    if word < 16:
+        return f"coordinate {word - 1} is {amount}", "copies that override sizes and strides begin at 0"
+    return f"axis {word - 16} is to have no elements", "override::global_dim takes sizes from 1 to 255"
 
 
 def _bad_value(word: int, amount: int) -> tuple[str, str]:

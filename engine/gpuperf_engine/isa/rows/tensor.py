@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from ..table import Modifier, declare
 from ..tensor_maps import FIELDS, Field
 from ..words import Value
 from .atomic import combine
+from .bulk import REPORTS, RUBIN
 
 TELLS = "mbarrier::complete_tx::bytes"
 OWN, ANY = "shared::cta", "shared::cluster"
@@ -31,10 +33,26 @@ LOAD: dict[str, Any] = {
     **COPY,
     "dst": f"{ANY} {OWN}",
     "src": "global",
-    "multicast": "multicast::cluster",
-    "requires": {OWN: ((8, 6), 90)},
+    "multicast": "multicast::cluster multicast::cluster::16b",
+    "requires": {OWN: ((8, 6), 90), "multicast::cluster::16b": ((9, 4), 90)},
 }
 STORE: dict[str, Any] = {**COPY, "dst": "global", "src": OWN}
+#: Address, sizes and strides that are taken from operands, not from the tensor map (manual: "Overriding tensor property value").
+BASE: dict[str, Any] = {**RUBIN, "base": "override::global_address"}
+_AT = ", base:u64"
+#: What follows the opcode, the operands, and the numbers of axes.
+ATTRIBUTES = tuple(
+    (
+        ".base.attributes",
+        f"{_AT}, sizes:{kind}*dim{more}",
+        {**BASE, "attributes": f"override::{name}", "dim": dims},
+    )
+    for kind in ("b8", "b16")
+    for name, dims, more in (
+        ("global_dim", "1d", ""),
+        ("global_dim_stride", "2d 3d 4d 5d", ", lower:b32*dim-1, upper:b16"),
+    )
+)
 _BOX = "Copies a box of a tensor to shared memory, and tells the mbarrier at m there"
 #: the families with pairs of CTAs and tensor memory, which no other target has (manual, "Target ISA Notes")
 DATACENTRE = "100f 110f"
@@ -65,7 +83,73 @@ def _load(slot: str, coordinates: str, more: str, text: str, **options: Any) -> 
         )
 
 
+def _load_newer(slot: str, coordinates: str, more: str, text: str, **options: Any) -> None:
+    """With reports, masks of 32 bits, and what overrides the map."""
+    merged = {
+        **LOAD,
+        **RUBIN,
+        "group": "cta_group::1 cta_group::2",
+        "report": REPORTS,
+        "base": BASE["base"],
+        **options,
+    }
+    for report, multicast, base in (
+        ("{.report}", ".multicast::cluster::32b", "{.base}"),
+        (".report", "{.multicast}", "{.base}"),
+        ("", "{.multicast}", ".base"),
+    ):
+        mask = "mask:u16?multicast" if "}" in multicast else "mask:u32"
+        declare(
+            f"cp.async.bulk.tensor.dim.dst.src{slot}.{TELLS}{report}{multicast}{{.group}}{{.hint}}{base} "
+            f"[d]:dst, [t, base:u64?base, c:s32*{coordinates}], [m]:dst{more}, {mask}{POLICY}",
+            text,
+            valid=_cluster if "}" in multicast else _wide,
+            **_written(merged, report + multicast + base),
+        )
+
+
+def _written(options: dict[str, Any], opcode: str) -> dict[str, Any]:
+    """Without the slots that do not stand in the opcode."""
+    missing = [name for name in ("multicast", "report", "base") if not re.search(rf"\.{name}\b(?!:)", opcode)]
+    return {name: value for name, value in options.items() if name not in missing}
+
+
+def _wide(modifiers: Mapping[str, Modifier]) -> str:
+    return "" if modifiers.get("dst") == ANY else f"'.multicast::cluster::32b' needs .{ANY}"
+
+
+def _load_attributes() -> None:
+    for end, operands, options in ATTRIBUTES:
+        for multicast, mask in (("", ""), (".multicast::cluster::32b", ", mask:u32")):
+            declare(
+                f"cp.async.bulk.tensor.dim.dst.src{{.mode}}.{TELLS}{{.report}}{multicast}{{.group}}{{.hint}}{end} "
+                f"[d]:dst, [t{operands}, c:s32*dim], [m]:dst{mask}{POLICY}",
+                f"{_BOX}.",
+                valid=_wide if multicast else None,
+                **_written(
+                    {
+                        **LOAD,
+                        "mode": "tile",
+                        "group": "cta_group::1 cta_group::2",
+                        "report": REPORTS,
+                        **options,
+                    },
+                    ".report.base",
+                ),
+            )
+
+
+_load_attributes()
 _load("{.mode}", "dim", "", f"{_BOX}.", **TILED)
+_load_newer("{.mode}", "dim", "", f"{_BOX}.", **TILED)
+_load_newer(
+    ".mode",
+    "5",
+    "",
+    "Copies four rows of a tensor to shared memory, and tells the mbarrier at m there.",
+    dim="2d",
+    mode="tile::gather4",
+)
 for _space, _only in ((ANY, DATACENTRE), (OWN, "")):
     _load(
         ".mode",
@@ -88,6 +172,22 @@ for _dim, _offsets in (("3d", 1), ("4d", 2), ("5d", 3)):
         dim=_dim,
         mode="im2col",
     )
+    _load_newer(
+        ".mode",
+        "dim",
+        f", offsets:u16*{_offsets}",
+        f"{_BOX}: pixels of a convolution.",
+        dim=_dim,
+        mode="im2col",
+    )
+_load_newer(
+    ".mode",
+    "dim",
+    ", offsets:u16*2",
+    f"{_BOX}: pixels of a convolution along W, with those of the halo.",
+    dim="3d 4d 5d",
+    mode="im2col::w im2col::w::128",
+)
 
 WIDE: dict[str, Any] = {"dim": "3d 4d 5d", "since": (8, 6), "target": 100}
 for _mode, _space, _only in (
@@ -104,6 +204,7 @@ for _mode, _space, _only in (
         **{**WIDE, "mode": _mode, "dst": _space, "only": _only},
     )
 
+_STORED = "Copies from shared memory to a tensor what of it lies inside."
 for _mode, _coordinates, _options in (
     ("{.mode}", "dim", TILED),
     (".mode", "5", {"dim": "2d", "mode": "tile::scatter4", "since": (8, 6), "only": DATACENTRE}),
@@ -111,9 +212,31 @@ for _mode, _coordinates, _options in (
 ):
     declare(
         f"cp.async.bulk.tensor.dim.dst.src{_mode}.bulk_group{{.hint}} [t, c:s32*{_coordinates}], [a]:src{POLICY}",
-        "Copies from shared memory to a tensor what of it lies inside.",
+        _STORED,
         **{**STORE, **_options},
     )
+for _mode, _coordinates, _more, _at, _options in (
+    ("{.mode}", "dim", ".base", _AT, {**TILED, **BASE}),
+    (".mode", "5", ".base", _AT, {"dim": "2d", "mode": "tile::scatter4", **BASE}),
+    (".mode", "dim", ".base", _AT, {"dim": "3d 4d 5d", "mode": "im2col_no_offs", **BASE}),
+    (".mode", "dim", "{.base}", ", base:u64?base", {"dim": "3d 4d 5d", "mode": "im2col_no_offs::w", **BASE}),
+    *(
+        ("{.mode}", "dim", end, operands, {"mode": "tile", **options})
+        for end, operands, options in ATTRIBUTES
+    ),
+):
+    declare(
+        f"cp.async.bulk.tensor.dim.dst.src{_mode}.bulk_group{{.hint}}{_more} [t{_at}, c:s32*{_coordinates}], [a]:src{POLICY}",
+        _STORED,
+        **{**STORE, **_options},
+    )
+    if _coordinates == "dim":
+        declare(
+            f"cp.reduce.async.bulk.tensor.dim.dst.src.op{_mode}.bulk_group{{.hint}}{_more} [t{_at}, c:s32*dim], [a]:src{POLICY}",
+            "Combines elements of a tensor with those in shared memory.",
+            op="add min max inc dec and or xor",
+            **{**STORE, **_options},
+        )
 
 
 def combine_elements(old: Value, new: Value, *, op: str, element: str) -> Value:
@@ -140,6 +263,37 @@ for _mode, _coordinates, _more, _options in (
         src="global",
         **{**COPY, "effect": "hint", **_options},
     )
+for _mode, _coordinates, _more, _options in (
+    ("{.mode}", "dim", "", TILED),
+    (".mode", "5", "", {"dim": "2d", "mode": "tile::gather4"}),
+    *((".mode", "dim", f", offsets:u16*{count - 2}", {"dim": f"{count}d", "mode": "im2col"}) for count in (3, 4, 5)),
+    (".mode", "dim", ", offsets:u16*2", {"dim": "3d 4d 5d", "mode": "im2col::w im2col::w::128"}),
+):  # fmt: skip
+    for _end, _at, _bound in (
+        ("", "", {}),
+        (".base", _AT, BASE),
+        *(ATTRIBUTES if _options is TILED else ()),
+    ):
+        _newer: dict[str, Any] = {**COPY, "effect": "hint", **_options, **RUBIN, **_bound}
+        if _end != "" and _end != ".base":
+            _newer["mode"] = "tile"
+        _unhinted = {name: value for name, value in _newer.items() if name != "hint"}
+        for _before, _policy in ((".L2::evict_last", ""), ("{.hint}", POLICY)):
+            if _end or not _policy:
+                declare(
+                    f"cp.async.bulk.prefetch.tensor.dim.L2.src{_mode}{_before}{_end} "
+                    f"[t{_at}, c:s32*{_coordinates}]{_more}{_policy}",
+                    "Brings a box of a tensor into L2.",
+                    src="global",
+                    **(_newer if _policy else _unhinted),
+                )
+        declare(
+            f"applypriority.async.bulk.tensor.dim{{.src}}.bulk_group{_mode}.L2::evict_normal{_end} "
+            f"[t{_at}, c:s32*{_coordinates}]{_more}",
+            "Sets the eviction priority of a box of a tensor.",
+            src="global",
+            **_unhinted,
+        )
 
 REPLACE: dict[str, Any] = {
     "category": "load_store",

@@ -58,6 +58,7 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
             "shared": "[sha]",
             "local": "[loc]",
             "tmem": "[r5]",
+            "endpoint": "[r5]",
         }.get(form.space or spelling.space or "", "[l8]")
     if form.role == "label":
         return "targets" if spelling.effect == "indirect_branch" else "there"
@@ -68,7 +69,9 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
     if form.constant and form.name == "bytes":
         return "16"
     if form.constant:
-        return {"size": "128", "count": "24", "selector": "0", "value": "0"}.get(form.name, "1")
+        return {"size": "128", "membermask": "0xffffffff", "count": "24", "selector": "0", "value": "0"}.get(
+            form.name, "1"
+        )
     if form.name == "fraction":
         return "0f3F000000"
     if (

@@ -63,6 +63,10 @@ LAX = {
         r"^prefetch\S*(valid_addr\S*tensormap|tensormap\S*valid_addr)|^multimem\.cp\.\S*acc::"
     ),
     "reports without the predicate that says whether there is one": re.compile(r"^mbarrier\.t\S* p\d, c\d,"),
+    "tensors of any number of axes where four rows are meant": re.compile(
+        r"^applypriority\.async\.bulk\.tensor\.(?!\S*\dd\.)"
+    ),
+    "an operand of fabric.wait": re.compile(r"^fabric\.wait\S* \S"),
     "vectors as the mask of bytes of strong copies": re.compile(r"^(multimem\.)?cp\S*cp_mask.*, \{h\d"),
     "b128 as the type of weak bulk copies": re.compile(
         r"^(multimem\.)?cp\.async\.bulk(?!\S*relaxed)\S*\.b128"
@@ -115,6 +119,7 @@ LAX = {
 }
 #: What ptxas refuses and we take.
 STRICT = {
+    "a negated constant as mask of members": re.compile(r"^fabric\.try_pullred.*, !0x"),
     "masks of blocks that have more than their 16 bits": re.compile(
         r"^cp\S*multicast::cluster\b(?!::32).*, 4294967296;"
     ),

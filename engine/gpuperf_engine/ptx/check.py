@@ -263,8 +263,9 @@ def _address(spelling: Spelling, form: OperandForm, shape: Shape, address_size: 
             return f"{form.name} must be a 64-bit register or a texture, sampler or surface variable, found .{register}"
         if register.is_float or register.is_predicate or register.bits not in (32, 64):
             return f"the base of an address must be a 32- or 64-bit integer register, found .{register}"
-        if form.space == "tmem" and register.bits != 32:
-            return f"addresses of tensor memory have 32 bits, found a .{register} register as base"
+        if form.space in ("tmem", "endpoint") and register.bits != 32:
+            what = "tensor memory" if form.space == "tmem" else "endpoints"
+            return f"addresses of {what} have 32 bits, found a .{register} register as base"
         if (
             (form.space or spelling.space) in ("generic", "global")
             and address_size

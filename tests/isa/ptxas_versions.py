@@ -34,7 +34,7 @@ DEPARTURES = (
         "freed no columns of tensor memory, the manual at least 32",
     ),
     Departure(
-        re.compile(r"^tcgen05\.commit\S*multicast::cluster\S* .*\], \d+;"), (0, 0), (9, 3),
+        re.compile(r"^tcgen05\.commit\S*multicast::cluster\S* .*\], -?\d+;"), (0, 0), (9, 3),
         "took no constant as mask of blocks",
     ),
     Departure(

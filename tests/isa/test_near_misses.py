@@ -88,8 +88,8 @@ LAX = {
     "spaces, scopes and vectors that st.async does not have": re.compile(
         r"^st\.async\S*\.(cluster|shared(::cta)?|v[24])(?![\w:])"
     ),
-    "an mbarrier for red.async in global memory": re.compile(
-        r"^red\.async\.(mmio\.)?release\S* \[\w+\], \w+, \["
+    "an mbarrier for asynchronous stores and reductions in global memory": re.compile(
+        r"^(st|red)\.async\.(mmio\.)?release\S* \[\w+\], \w+, \["
     ),
     "a constant or register as mbarrier": re.compile(
         r"^cp\.async\.bulk\.shared\S*bytes \[\w+\], \[\w+\], \w+, (-?\d+|[hl]\d);"
@@ -125,6 +125,9 @@ STRICT = {
     ),
     "metadata of sparse products in braces, which ptxas takes with other types": re.compile(
         r"^mma\.sp\S*\.([su]4|e[45]m\d)\S* .*\{r\d\}, \d+;"
+    ),
+    "a variable in st.bulk, for whose name ptxas makes an addition": re.compile(
+        r"^st\.bulk\S*\.shared\S* \[sha"
     ),
     "a constant as offset of a texel beside a depth": re.compile(r"^tex\.grad\.1d\S* .*\}, -?\d+, f\d;"),
     "f32 as bits in red.async of global memory, which it may be in shared memory": re.compile(

@@ -241,7 +241,7 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
             return ""
         return f"{name} is .{type}: a floating-point constant does not fit"
     if kind in ("symbol", "function"):
-        if spelling.category != "move" or form is not spelling.sources[0]:
+        if spelling.category != "move" or form is not spelling.sources[0] or spelling.modifier("to"):
             return f"{name} cannot be the address of a variable; move it to a register first"
         spaces = spelling.row.modifiers.get("space", ())
         wanted = str(spelling.modifier("space") or (spaces[0] if len(spaces) == 1 else "")).split("::")[0]

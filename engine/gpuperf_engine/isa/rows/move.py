@@ -99,7 +99,7 @@ def cvta(a: Value, *, space: str) -> Value:
 
 
 @instruction(
-    "cvta.to.space.type d, a%",
+    "cvta.to.space.type d, a",
     space=SPACES,
     type="u32 u64",
     category="move",

@@ -23,7 +23,15 @@ NVCC = shutil.which("nvcc")
 SOURCES = {path.stem: path for path in sorted((Path(__file__).parent / "headers").glob("*.cu"))}
 #: sources of the committed kernels, with the lowest architecture that has what they use
 KERNELS = {path.stem: path for path in sorted((Path(__file__).parent / "kernels").glob("*.cu"))}
-LOWEST = {"async_copy": 80, "clusters": 90, "bulk": 90, "tensor": 90, "random": 75, "matrices": 80}
+LOWEST = {
+    "async_copy": 80,
+    "clusters": 90,
+    "bulk": 90,
+    "tensor": 90,
+    "halves": 80,
+    "matrices": 80,
+    "warps": 80,
+}
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120")
 ALL = os.environ.get("GPUPERF_HEADERS") == "all"
 CASES = [

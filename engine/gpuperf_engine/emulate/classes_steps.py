@@ -20,9 +20,9 @@ from ..ptx.syntax import Instruction, Register, Variable
 from .classes_calls import parameter_step
 from .classes_exchange import Exchange, perform
 from .classes_operands import guard_of, reader
+from .effects import is_done_at_once
 from .lanes_operands import Prepare, address_of, address_operand, destinations, value_sources, windows_as
 from .memory import Memory
-from .program import is_done_at_once
 
 if TYPE_CHECKING:
     from .classes import ClassRun

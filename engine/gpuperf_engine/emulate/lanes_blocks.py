@@ -14,6 +14,7 @@ from ..isa.frame import evaluate, has_meaning
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
 from .diagnose import meaningless_operands, trap
+from .effects import is_done_at_once, tells_mbarrier
 from .lanes_bulk import AnswerStep, BulkStep, FillStep, SignalStep
 from .lanes_calls import Call, parameter_step
 from .lanes_control import BarrierEnd, End, make_end
@@ -37,7 +38,7 @@ from .lanes_stack import StackStep
 from .lanes_tensor import ReplaceStep, TensorStep
 from .lanes_values import LaneValue
 from .launch import LaunchPlan
-from .program import Program, is_done_at_once, tells_mbarrier
+from .program import Program
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp

@@ -19,13 +19,13 @@ from ..isa.spaces import RANK_SHIFT
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Instruction, Operand
 from .diagnose import bad_mbarrier
+from .effects import is_done_once
 from .lanes_mbarrier import Objects, in_rank, ranks_in, ranks_of
 from .lanes_memory import MemoryStep, Part, address_reader
 from .lanes_operands import Prepare, every_lane, guard_of, lane_value, reader
 from .lanes_values import LaneValue, dtype_of
 from .memory import SHARED_WINDOW, WINDOW_BYTES
 from .observe import LINE_BYTES, SITE_COLUMNS
-from .program import is_done_once
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp

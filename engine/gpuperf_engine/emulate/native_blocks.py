@@ -28,6 +28,7 @@ from ..ptx.syntax import (
     Variable,
     Vector,
 )
+from .effects import is_done_at_once
 from .lanes_blocks import is_exchange
 from .native_bulk import write_replace
 from .native_codegen import Frame
@@ -40,7 +41,7 @@ from .native_memory import address_value, write_memory
 from .native_special import read_rank, read_special, variable_address, window_start
 from .native_stack import write_stack
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
-from .program import is_done_at_once, windows_of
+from .program import windows_of
 
 __all__ = ["BlockWriter"]
 

@@ -14,11 +14,11 @@ from ..isa.tensor_maps import FIELDS
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Operand, Vector
 from .clusters import reaches_peers
+from .effects import is_done_once
 from .native_combine import combine_address, combined_types
 from .native_layout import SITE_BYTES, Bulk
 from .native_memory import SPACES, address_value, pointer_number
 from .native_values import LANES, NativeValue
-from .program import is_done_once
 from .tensor_boxes import copy_of
 from .tensor_maps import field_place
 

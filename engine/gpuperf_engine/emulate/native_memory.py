@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from ..flow.operands import left_out, matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
+from .effects import tells_mbarrier
 from .memory import FAR
 from .native_access_text import Form
 from .native_codegen import address_operand
 from .native_layout import SITE_BYTES
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
-from .program import tells_mbarrier
 
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter

@@ -24,22 +24,18 @@ from ..flow.uniformity import (
     observes_others,
 )
 from ..garbage import uncollected
-from ..isa.frame import has_meaning
 from ..isa.types import scalar_type
 from ..ptx.syntax import (
-    Address,
     CallTarget,
     Function,
-    Immediate,
     Instruction,
-    Operand,
     Register,
     Sink,
     SpecialRegister,
-    Symbol,
     Variable,
-    Vector,
 )
+from .call_graph import callees, reachable, recursive_functions, size_open_parameters, variables_of
+from .effects import accesses_memory, combines, site_kind, site_space
 
 __all__ = [
     "EXIT",
@@ -48,12 +44,9 @@ __all__ = [
     "Program",
     "Site",
     "build_program",
-    "is_done_at_once",
-    "is_done_once",
     "is_order_free",
     "reserved_offset",
     "shared_unit",
-    "tells_mbarrier",
     "windows_of",
 ]
 
@@ -65,15 +58,6 @@ MAX_DEPTH = 1024
 LOCAL_STACK = 64 << 10
 #: bytes per thread for ``alloca``
 ALLOCA_STACK = 16 << 10
-#: what sites are called; a copy is a load that stores to shared memory as well
-MEMORY_EFFECTS = {
-    "load": "load",
-    "store": "store",
-    "atomic": "atomic",
-    "reduction": "reduction",
-    "async_copy": "load",
-    "bulk_copy": "load",
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,8 +189,8 @@ class Program:
 @uncollected
 def build_program(kernel: Function) -> Program:
     """Lay out a kernel for running. Raises ``PtxError`` for variables that are declared but defined nowhere."""
-    functions = _reachable(kernel)
-    _size_open_parameters(functions)
+    functions = reachable(kernel)
+    size_open_parameters(functions)
     number_of = {function.name: number for number, function in enumerate(functions)}
     blocks: list[BasicBlock] = []
     entries: list[int] = []
@@ -218,7 +202,7 @@ def build_program(kernel: Function) -> Program:
         live_sets(function, made)
         per_function.append(made)
         blocks += made
-    recursive = _recursive(functions, number_of)
+    recursive = recursive_functions(functions, number_of)
     waits = any(may_stop(block) for block in blocks)
     several = len(functions) > 1
     uniformity = tuple(
@@ -253,181 +237,19 @@ def is_order_free(program: Program) -> bool:
     return all(_order_free(item, program) for block in program.blocks for item in block.instructions)
 
 
-def _reachable(kernel: Function) -> tuple[Function, ...]:
-    found: dict[str, Function] = {kernel.name: kernel}
-    queue = [kernel]
-    variables: set[Variable] = set()
-    while queue:
-        function = queue.pop(0)
-        for target in _named(function, variables):
-            if target.name in found or target.is_entry or not target.defined:
-                continue
-            loaded = kernel.module.function(target.name)
-            found[target.name] = loaded
-            queue.append(loaded)
-    return tuple(found.values())
-
-
-def _named(function: Function, seen: set[Variable]) -> Iterable[Function]:
-    """The functions that a function calls, takes the address of, or finds in the initial values of variables."""
-    for instruction in function.instructions:
-        for operand in instruction.operands:
-            if isinstance(operand, CallTarget):
-                if operand.function is not None:
-                    yield operand.function
-                yield from operand.candidates
-            elif targets := _variables(operand):
-                yield from _pointed_at(targets, seen)
-
-
-def _pointed_at(targets: Iterable[Variable | Function], seen: set[Variable]) -> Iterable[Function]:
-    """Functions among these, or that the initial values of these variables lead to."""
-    left = list(targets)
-    while left:
-        target = left.pop(0)
-        if isinstance(target, Function):
-            yield target
-        elif target not in seen:
-            seen.add(target)
-            left += [relocation[2] for relocation in target.relocations]
-
-
-def callees(target: CallTarget, functions: tuple[Function, ...], number_of: dict[str, int]) -> list[int]:
-    """The functions that a call may mean, by number: the one named, the targets listed, or all with a signature like the
-    prototype's."""
-    if target.function is not None:
-        names = [target.function.name]
-    elif target.candidates:
-        names = [item.name for item in target.candidates]
-    else:
-        names = [item.name for item in functions if not item.is_entry and _fits(item, target)]
-    return [number_of[name] for name in names if name in number_of]
-
-
-def _size_open_parameters(functions: tuple[Function, ...]) -> None:
-    """A parameter of open size (``.param .b8 rest[]``) has room for the largest argument that a call passes for it."""
-    open_ones = [item for item in functions if any(formal.dims[:1] == (None,) for formal in item.params)]
-    if not open_ones:
-        return
-    for function in functions:
-        for instruction in function.instructions:
-            target = instruction.call
-            if target is None:
-                continue
-            for callee in open_ones:
-                if target.function in (None, callee) and len(callee.params) == len(target.arguments):
-                    for formal, given in zip(callee.params, target.arguments):
-                        if formal.dims[:1] == (None,) and isinstance(given, Variable):
-                            formal.size = max(formal.size, given.size)
-
-
-def _fits(function: Function, target: CallTarget) -> bool:
-    prototype = target.prototype
-    if prototype is None:
-        return len(function.params) == len(target.arguments) and len(function.returns) == len(target.returns)
-    wanted = [[_fixed_size(item) for item in group] for group in (prototype.params, prototype.returns)]
-    return wanted == [[_fixed_size(item) for item in group] for group in (function.params, function.returns)]
-
-
-def _fixed_size(formal: Variable) -> int | None:
-    """``None`` for parameters of open size."""
-    return None if formal.dims[:1] == (None,) else formal.size
-
-
-def _recursive(functions: tuple[Function, ...], number_of: dict[str, int]) -> frozenset[int]:
-    calls: list[set[int]] = []
-    for function in functions:
-        targets: set[int] = set()
-        for instruction in function.instructions:
-            for operand in instruction.operands:
-                if isinstance(operand, CallTarget):
-                    targets.update(callees(operand, functions, number_of))
-        calls.append(targets)
-    found = set()
-    for start in range(len(functions)):
-        seen: set[int] = set()
-        stack = list(calls[start])
-        while stack:
-            node = stack.pop()
-            if node not in seen:
-                seen.add(node)
-                stack += calls[node]
-        if start in seen:
-            found.add(start)
-    return frozenset(found)
-
-
-def is_done_at_once(instruction: Instruction) -> bool:
-    """Whether this makes or waits for groups of asynchronous copies, which are complete when they are issued."""
-    return instruction.effect == "async_copy" and not any(
-        isinstance(item, Address) for item in instruction.operands
-    )
-
-
-def tells_mbarrier(instruction: Instruction) -> bool:
-    """Whether a store, reduction or copy tells an mbarrier how much it moved."""
-    return "mbarrier::complete_tx::bytes" in instruction.spelling.modifiers
-
-
-def is_done_once(instruction: Instruction) -> bool:
-    """Whether a bulk copy is one of the whole warp, not of each lane."""
-    return instruction.effect == "bulk_copy" and "sync" in instruction.opcode.split(".")
-
-
-def combines(instruction: Instruction) -> bool:
-    """Whether a bulk copy is a reduction."""
-    return has_meaning(instruction.spelling) or bool(instruction.spelling.modifier("op"))
-
-
-def _site_space(instruction: Instruction) -> str:
-    """The space of a site; of bulk copies global memory, if it is at one end."""
-    if instruction.effect == "bulk_copy":
-        ends = [str(instruction.spelling.modifier(name)) for name in ("dst", "src", "space")]
-        return "global" if "global" in ends else "shared"
-    return "shared" if instruction.effect == "warpgroup" else instruction.spelling.space or "generic"
-
-
-def _accesses_memory(instruction: Instruction) -> bool:
-    if instruction.effect == "async_copy":
-        return bool(instruction.spelling.modifier("global"))
-    if instruction.effect == "warpgroup":
-        return True
-    if instruction.effect == "matrix":
-        return instruction.spelling.moves is not None
-    if instruction.spelling.space == "param":
-        # by name it is a register or a constant; through a register it is the kernel's parameter buffer
-        return any(
-            isinstance(item, Address) and not isinstance(item.base, Variable) for item in instruction.operands
-        )
-    return instruction.effect in MEMORY_EFFECTS
-
-
-def _kind(instruction: Instruction) -> str:
-    """What a site is called."""
-    if instruction.effect == "warpgroup":
-        return "load"
-    if instruction.effect == "matrix":
-        return "load" if instruction.spelling.destinations else "store"
-    if instruction.effect == "bulk_copy":
-        if instruction.spelling.modifier("src") == "global":
-            return "load"
-        return "reduction" if combines(instruction) else "store"
-    return MEMORY_EFFECTS[instruction.effect]
-
-
 def _number_counters(program: Program) -> None:
     sites: list[Site] = []
     predicated: list[Instruction] = []
     for block in program.blocks:
         for instruction in block.instructions:
             program.block_of[instruction] = block.index
-            if _accesses_memory(instruction):
+            if accesses_memory(instruction):
                 site = Site(
                     len(sites),
                     block.index,
                     instruction,
-                    _site_space(instruction),
-                    _kind(instruction),
+                    site_space(instruction),
+                    site_kind(instruction),
                     access_bytes(instruction),
                 )
                 program.site_of[instruction] = site.index
@@ -442,20 +264,6 @@ def _number_counters(program: Program) -> None:
     program.predicated = tuple(predicated)
 
 
-def _variables(operand: Operand) -> Sequence[Variable | Function]:
-    if isinstance(operand, (Register, Immediate)):
-        return ()
-    if isinstance(operand, Variable):
-        return (operand,)
-    if isinstance(operand, Symbol):
-        return (operand.target,)
-    if isinstance(operand, Address) and isinstance(operand.base, Variable):
-        return (operand.base,)
-    if isinstance(operand, Vector):
-        return [target for element in operand.elements for target in _variables(element)]
-    return ()
-
-
 def _align(offset: int, alignment: int) -> int:
     return -(-offset // alignment) * alignment
 
@@ -465,7 +273,7 @@ def _lay_out_variables(program: Program) -> None:
     for block in program.blocks:
         for instruction in block.instructions:
             for operand in instruction.operands:
-                for target in _variables(operand):
+                for target in variables_of(operand):
                     used.setdefault(target)
     dynamic: list[Variable] = []
     shared = 0

@@ -19,7 +19,7 @@ from gpuperf_engine.isa.frame import has_meaning
 from gpuperf_engine.isa.table import lookup, rows
 from tests.isa.assembler import opcodes
 
-HEAD = ".version 9.0\n.target sm_100a\n.address_size 64\n"
+HEAD = ".version 9.4\n.target sm_100a\n.address_size 64\n"
 #: lane → distance in elements; what each pattern is good for is in its name
 PATTERNS = {
     "consecutive": "mov.u32 %i, %t;",

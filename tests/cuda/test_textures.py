@@ -489,8 +489,9 @@ def test_counts_and_estimates() -> None:
     assert profile.units["tex"] == 2
     assert profile.groups("nvprof")["inst_executed_tex_ops"] == 2
     assert profile.memory.global_load_requests == 4  # of the coordinates: fetches are in no figure of memory
-    with pytest.raises(ge.Unsupported, match="does not describe the unit 'tex'"):
-        ge.estimate(profile, "h100-sxm")
+    predicted = ge.estimate(profile, "h100-sxm")
+    assert 0 < predicted.bounds["tex"] < predicted.time_us
+    assert any(note.startswith("textures and surfaces:") for note in predicted.notes)
 
 
 @pytest.mark.parametrize(

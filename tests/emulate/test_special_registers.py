@@ -60,6 +60,7 @@ def expected() -> dict[str, Expected]:
         found[f"envreg{index}"] = None if index in (1, 2) else lambda t, c: 0
     for index in range(8):
         found[f"pm{index}"] = found[f"pm{index}_64"] = lambda t, c: 0
+    found["perctamemoryoffset"] = found["perctamemorysize"] = lambda t, c: 0
     # 20 bytes of static and 100 of dynamic shared memory, allocated in units of 128 bytes, beside a kilobyte of the system's
     found["dynamic_smem_size"] = lambda t, c: SHARED
     found["total_smem_size"] = lambda t, c: 128
@@ -74,12 +75,13 @@ def expected() -> dict[str, Expected]:
 EXPECTED = expected()
 
 
-def run(backend: str, line: str, version: str = "8.8", target: str = "sm_90") -> np.ndarray:
+def run(backend: str, line: str, version: str = "9.4", target: str = "sm_90") -> np.ndarray:
     """What ``line`` puts into ``l2``, shape (CTAs, threads)."""
+    directive = ".minperctamemory 16" if "perctamemory" in line else ""
     text = f""".version {version}
 .target {target}
 .address_size 64
-.visible .entry k(.param .u64 to) {{ .reg .b16 h<5>; .reg .b32 r<9>; .reg .b64 l<9>; .reg .pred p<3>; .shared .b32 s[5];
+.visible .entry k(.param .u64 to) {directive} {{ .reg .b16 h<5>; .reg .b32 r<9>; .reg .b64 l<9>; .reg .pred p<3>; .shared .b32 s[5];
 st.shared.u32 [s], 0; ld.param.u64 l0, [to];
 {line}
 mov.u32 r5, %ctaid.z; mov.u32 r6, %nctaid.y; mov.u32 r7, %ctaid.y; mad.lo.u32 r5, r5, r6, r7; mov.u32 r6, %nctaid.x;

@@ -33,7 +33,7 @@ class Probe:
             items = [self._item(form, generator) for _ in range(form.vector)]
             if form.role == "address":
                 items = [f"[{items[0]}+4]"]
-            text = items[0] if form.vector == 1 else "{" + ", ".join(items) + "}"
+            text = "{" + ", ".join(items) + "}" if form.braces else items[0]
             text = decorated(form, text, spelling)
             if form.pair:
                 written[-1] += "|" + text
@@ -56,7 +56,7 @@ class Probe:
     def entry(self, name: str) -> str:
         """The PTX of the entry."""
         lines = [f".visible .entry {name}(.param .u64 a, .param .u64 b)", "{"]
-        lines += [f".reg .{kind} {letter}<24>;" for kind, letter in LETTERS.items()]
+        lines += [f".reg .{kind} {letter}<400>;" for kind, letter in LETTERS.items()]
         lines += [
             ".reg .b64 from, to, offset;",
             ".reg .b32 lane, word;",

@@ -36,6 +36,7 @@ tensor memory: tcgen05.cp tcgen05.shift tcgen05.mma tcgen05.mma.sp tcgen05.mma.w
 stack: stacksave stackrestore alloca
 video: vadd vsub vabsdiff vmin vmax vshl vshr vmad vset vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2
 video: vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4
+other devices: fabric.try_get fabric.try_put fabric.try_red fabric.try_pullred fabric.submit fabric.wait
 miscellaneous: brkpt nanosleep pmevent trap setmaxnreg
 """
 INSTRUCTIONS = {name for line in MANUAL.strip().splitlines() for name in line.partition(":")[2].split()}
@@ -80,10 +81,12 @@ GEOMETRIES = {"cube", "acube", "2dms", "a2dms"}
 
 
 def is_left_out(row: Row) -> bool:
-    """What has no meaning on purpose: tensor memory, and of textures what goes beyond plain fetches and gathers: depth to compare
+    """What has no meaning on purpose: tensor memory, copies to and from other devices, and of textures what goes beyond plain fetches and gathers: depth to compare
     with, offsets, residency, samplers apart from their texture, numbers of levels."""
     if row.name == "tcgen05":
         return True
+    if row.name == "fabric":
+        return not row.syntax.startswith(("fabric.submit", "fabric.wait"))
     if row.name in ("tex", "tld4"):
         operands = {operand.name for choice in row.operand_choices for operand in choice}
         geometries = set(row.modifiers["geom"])

@@ -81,8 +81,8 @@ GEOMETRIES = {"cube", "acube", "2dms", "a2dms"}
 
 
 def is_left_out(row: Row) -> bool:
-    """What has no meaning on purpose: tensor memory, copies to and from other devices, and of textures what goes beyond plain fetches and gathers: depth to compare
-    with, offsets, residency, samplers apart from their texture, numbers of levels."""
+    """What has no meaning on purpose: tensor memory, copies to and from other devices, and of textures what goes beyond plain
+    fetches and gathers: depth to compare with, offsets, residency, samplers apart from their texture, numbers of levels."""
     if row.name == "tcgen05":
         return True
     if row.name == "fabric":

@@ -19,6 +19,7 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.isa.table import rows
 from tests.isa.assembler import spellings
+from tests.isa.sample import sampled
 
 BACKENDS = ("lanes", "native")
 Words = npt.NDArray[np.uint64]
@@ -394,7 +395,7 @@ def test_every_product_on_the_reference_backend(opcode: str) -> None:
     check(CASES[opcode], "lanes", 1)
 
 
-@pytest.mark.parametrize("opcode", few())
+@pytest.mark.parametrize("opcode", sampled(few(), 3))
 def test_products_of_each_shape_on_the_native_backend(opcode: str) -> None:
     for seed in range(3):
         check(CASES[opcode], "native", seed, edges=seed == 2)

@@ -15,6 +15,7 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.errors import PtxError
 from gpuperf_engine.isa.table import check_available, lookup, rows
+from tests.isa.sample import is_drawn
 from tests.isa.test_sparse_matrices import BACKENDS, decoded, finish, pattern_of, start
 
 SHARED = 48640
@@ -322,9 +323,13 @@ def opcode(types: str, columns: int, sparse: bool = False) -> str:
     return f"wgmma.mma_async{'.sp' if sparse else ''}.sync.aligned.m64n{columns}k{depth}.{types}"
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("registers", [False, True])
-@pytest.mark.parametrize("types", DENSE)
+def drawn(types: Sequence[str]) -> list[tuple[str, bool, str]]:
+    """Types of products, whether A is in registers, and backends: of the native one, whose code takes long to make, some."""
+    every = itertools.product(types, (False, True), BACKENDS)
+    return [case for case in every if case[2] == "lanes" or is_drawn("".join(map(str, case)), 2)]
+
+
+@pytest.mark.parametrize(("types", "registers", "backend"), drawn(DENSE))
 def test_dense_products(types: str, registers: bool, backend: str) -> None:
     for seed, columns in enumerate((8, 48)):
         Product(opcode(types, columns), registers=registers, modes=(seed, 2 * seed), seed=seed).check(backend)
@@ -332,9 +337,9 @@ def test_dense_products(types: str, registers: bool, backend: str) -> None:
         Product(opcode(types, 24), registers=registers, modes=(3, 1), seed=5, edges=True).check(backend)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("registers", [False, True])
-@pytest.mark.parametrize("types", [types for types in DENSE if "b1" not in types])
+@pytest.mark.parametrize(
+    ("types", "registers", "backend"), drawn([types for types in DENSE if "b1" not in types])
+)
 def test_sparse_products(types: str, registers: bool, backend: str) -> None:
     Product(opcode(types, 8, True), registers=registers, seed=1).check(backend)
     Product(opcode(types, 48, True), registers=registers, modes=(3, 2), seed=2).check(backend)

@@ -48,7 +48,10 @@ def test_an_option_without_the_gate_is_no_green_run(project, option, name):
             "*target 'h100-smx' of *is not known; did you mean 'h100-sxm'?",
         ),
         (["--gpuperf-tolerance", "b*.time_us=5%"], "*target 'b[*]' of 'b[*].time_us' is not known*"),
-        (["--gpuperf-tolerance", "flops.qp=0"], "*metric 'flops.qp' is not known; known: hp, sp, dp, tensor_fp64, *"),
+        (
+            ["--gpuperf-tolerance", "flops.qp=0"],
+            "*metric 'flops.qp' is not known; known: hp, sp, dp, tensor_fp64, *",
+        ),
         (["--gpuperf-tolerance", "counts.by_category.loadstore=5%"], "*did you mean 'load_store'?"),
     ],
     ids=lambda found: "" if isinstance(found, str) else " ".join(found),

@@ -10,20 +10,20 @@ VERTICES, EDGES, BLOCK = 20_000, 60_000, 256
 def graph():
     """Offsets and neighbours of an undirected graph in compressed sparse rows."""
     pairs = np.random.default_rng(10).integers(0, VERTICES, (EDGES, 2))
-    both = np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0)
-    offsets = np.searchsorted(both[:, 0], np.arange(VERTICES + 1)).astype(np.int32)
-    return offsets, both[:, 1].astype(np.int32)
+    both = np.concatenate([pairs, pairs[:, ::-1]])
+    first, second = np.divmod(np.unique(both[:, 0] * VERTICES + both[:, 1]), VERTICES)
+    offsets = np.searchsorted(first, np.arange(VERTICES + 1)).astype(np.int32)
+    return offsets, second.astype(np.int32)
 
 
 def distances(offsets, neighbours):
     """Distance of every vertex from vertex 0, -1 where it cannot be reached."""
-    distance = np.full(VERTICES, -1, np.int32)
-    distance[0] = 0
-    for v in (queue := [0]):
-        for w in neighbours[offsets[v] : offsets[v + 1]]:
-            if distance[w] < 0:
-                distance[w] = distance[v] + 1
-                queue.append(w)
+    source, distance = np.repeat(np.arange(VERTICES), np.diff(offsets)), np.full(VERTICES, -1, np.int32)
+    level, reached = 0, np.array([0])
+    while reached.size:
+        distance[reached] = level
+        reached = neighbours[distance[source] == level]
+        level, reached = level + 1, reached[distance[reached] < 0]
     return distance
 
 

@@ -12,10 +12,11 @@ def test_collatz(gpuperf, n):
     collatz = gpuperf.kernel("kernels/collatz.ptx", entry="collatz")
     collatz[(n + 255) // 256, 256](np.uint32(n), length)
 
-    value, steps = np.arange(1, n + 1), np.zeros(n, np.uint32)
+    left, value, steps = np.arange(n), np.arange(1, n + 1), np.zeros(n, np.uint32)
     while (running := value > 1).any():
-        steps += running
-        value = np.where(value % 2 == 0, value // 2, np.where(running, 3 * value + 1, value))
+        left, value = left[running], value[running]
+        steps[left] += 1
+        value = np.where(value & 1, 3 * value + 1, value >> 1)
     np.testing.assert_array_equal(length.numpy(), steps)
 
 

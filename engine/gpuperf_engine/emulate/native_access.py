@@ -275,7 +275,16 @@ def _count(to: Text, form: Form, stores: bool, before: str, label: str, then: st
         known = to.field(shape, 840)
         to.do(f"br i1 {alike}, label %{label}kept, label %{label}passes")
         to.do(f"{label}passes:", f"store {V64} %a, ptr %area, align 64")
-        items = (to.number("%ctx"), "%mask64", to.number("%area"), form.size, 0)
+        lanes = to.op(f"zext i32 {to.op('call i32 @llvm.ctpop.i32(i32 %mask)')} to i64")
+        alone = to.op(f"icmp eq i64 {to.op(f'and i64 {result}, 63')}, {lanes}")
+        items = (
+            to.number("%ctx"),
+            "%mask64",
+            to.number("%area"),
+            form.size,
+            0,
+            to.op(f"zext i1 {alone} to i64"),
+        )
         both = to.op(f"call i64 @wavefronts_of({given(items)})")
         passes = to.op(f"and i64 {both}, 63")
         _remember(to, shape, distances, 832, passes)

@@ -206,7 +206,7 @@ def declarations(form: Form) -> str:
         "declare i64 @mark_lanes(i64, i64, i64, i64)",
         "declare i64 @seen_lanes(i64, i64, i64, i64, i64)",
         "declare i64 @sectors_of(i64, i64)",
-        "declare i64 @wavefronts_of(i64, i64, i64, i64, i64)",
+        "declare i64 @wavefronts_of(i64, i64, i64, i64, i64, i64)",
         "declare i64 @count_sectors(i64, i64, i64, i64, i64, i64)",
         "declare i64 @count_local(i64, i64, i64, i64, i64)",
         "declare i64 @count_windows(i64, i64, i64, i64, i64, i64)",

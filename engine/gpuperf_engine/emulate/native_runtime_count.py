@@ -36,7 +36,9 @@ def count_sectors(context: int, site: int, mask: int, addresses: int, size: int,
     bump(context, site, Counter.SECTORS, found & 63)
     bump(context, site, Counter.LINES, found >> 6)
     if loads:
-        bump(context, site, Counter.GLOBAL_WAVEFRONTS, wavefronts_of(context, mask, addresses, size, 0) & 63)
+        distinct = (found & 63) == bits_count(mask)
+        both = wavefronts_of(context, mask, addresses, size, 0, distinct)
+        bump(context, site, Counter.GLOBAL_WAVEFRONTS, both & 63)
     return found
 
 
@@ -128,17 +130,17 @@ def paired(mask: int, addresses: int, distance: int) -> int:
 
 def count_wavefronts(context: int, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
     """Add the wavefronts of a shared access and their ideal number to a site's counters; gives wavefronts + 64 · ideal."""
-    found = wavefronts_of(context, mask, addresses, size, loads)
+    found = wavefronts_of(context, mask, addresses, size, loads, 0)
     bump(context, site, Counter.WAVEFRONTS, found & 63)
     bump(context, site, Counter.IDEAL, found >> 6)
     return found
 
 
-def wavefronts_of(context: int, mask: int, addresses: int, size: int, merges: int) -> int:
+def wavefronts_of(context: int, mask: int, addresses: int, size: int, merges: int, distinct: int) -> int:
     """Wavefronts of an access and their ideal number, as wavefronts + 64 · ideal.
 
     Words of 8 and 16 bytes take a phase per half and quarter warp; two phases are merged as ``observe`` tells if ``merges``. A
-    phase takes the most different words that one bank has.
+    phase takes the most different words that one bank has. ``distinct``: no two lanes are known to have the same word.
     """
     seen = load64(context + Context.SCRATCH)
     banks = seen + 256
@@ -147,8 +149,10 @@ def wavefronts_of(context: int, mask: int, addresses: int, size: int, merges: in
         width = size
     lanes = 128 // width
     down = trailing_zeros(width)
-    numbers(seen, addresses, down, -1, trailing_zeros(lanes))
-    different = first_of(seen, mask)
+    different = mask
+    if distinct == 0:
+        numbers(seen, addresses, down, -1, trailing_zeros(lanes))
+        different = first_of(seen, mask)
     numbers(banks, addresses, down, lanes - 1, 5)
     total = 0
     ideal = 0

@@ -14,6 +14,7 @@ from .native_writer import LANES
 __all__ = ["vector_words"]
 
 _Make = Callable[[Text, str, str, str], None]
+_HALF = "<16 x i32>"
 _HEADS = {
     "numbers": "i64 %target, i64 %source, i64 %down, i64 %keep, i64 %group",
     "sectors_of": "i64 %source, i64 %lanes",
@@ -28,12 +29,15 @@ def vector_words(wide: bool) -> str:
     makers: dict[str, Callable[[Text], None]] = {
         "numbers": _numbers,
         "sectors_of": partial(_sectors_of, wide=wide),
-        "first_of": _first_of,
-        "most_alike": _most_alike,
+        "first_of": partial(_first_of, wide=wide),
+        "most_alike": partial(_most_alike, wide=wide),
         "neighbours": _neighbours,
     }
     declared = [
         "declare <16 x i32> @llvm.x86.avx512.conflict.d.512(<16 x i32>)" if wide else "",
+        "declare <16 x i32> @llvm.ctpop.v16i32(<16 x i32>)",
+        "declare <16 x i32> @llvm.umax.v16i32(<16 x i32>, <16 x i32>)",
+        "declare i32 @llvm.vector.reduce.umax.v16i32(<16 x i32>)",
         "declare i32 @llvm.ctpop.i32(i32)",
         "declare i32 @llvm.umax.i32(i32, i32)",
         "declare i32 @llvm.cttz.i32(i32, i1)",
@@ -106,22 +110,32 @@ def _sectors_each(to: Text, given: str, kind: str, mask: str) -> None:
 def _sectors_wide(to: Text, given: str, kind: str, mask: str) -> None:
     """As ``_sectors_each``, by the instruction that finds what lanes below have the same number."""
     del kind
-    lanes = to.op(f"bitcast i32 {mask} to {V1}")
-    # lanes that are off have numbers of their own, which no lane that is near has
-    ladder = ", ".join(f"i32 {4 * lane - (1 << 31)}" for lane in range(LANES))
-    sectors = to.op(f"select {V1} {lanes}, {V32} {given}, {V32} <{ladder}>")
+    sectors = _with_own(to, given, mask)
     lines = to.op(f"ashr {V32} {sectors}, splat (i32 2)")
     _counted(to, [to.op(f"and i32 {_fresh(to, item)}, {mask}") for item in (sectors, lines)])
 
 
+def _with_own(to: Text, given: str, mask: str) -> str:
+    """Lanes that are off get numbers of their own, which no lane that is near has."""
+    ladder = ", ".join(f"i32 {4 * lane - (1 << 31)}" for lane in range(LANES))
+    lanes = to.op(f"bitcast i32 {mask} to {V1}")
+    return to.op(f"select {V1} {lanes}, {V32} {given}, {V32} <{ladder}>")
+
+
+def _below(to: Text, given: str) -> tuple[str, str, list[str]]:
+    """The halves of the lanes, and as bits which lanes below, in the same half, have the number of each."""
+    low, high = (to.pick(given, "i32", LANES, range(start, start + 16)) for start in (0, 16))
+    conflicts = [
+        to.op(f"call {_HALF} @llvm.x86.avx512.conflict.d.512({_HALF} {part})") for part in (low, high)
+    ]
+    return low, high, conflicts
+
+
 def _fresh(to: Text, given: str) -> str:
     """The lanes whose number no lane below has."""
-    half = "<16 x i32>"
-    low, high = (to.pick(given, "i32", LANES, range(start, start + 16)) for start in (0, 16))
-    first = []
-    for part in (low, high):
-        below = to.op(f"call {half} @llvm.x86.avx512.conflict.d.512({half} {part})")
-        first.append(to.op(f"icmp eq {half} {below}, zeroinitializer"))
+    half = _HALF
+    low, high, conflicts = _below(to, given)
+    first = [to.op(f"icmp eq {half} {below}, zeroinitializer") for below in conflicts]
     known = ""
     for lane in range(16):
         same = to.op(f"icmp eq {half} {high}, {to.pick(low, 'i32', 16, [lane] * 16)}")
@@ -137,9 +151,16 @@ def _counted(to: Text, lanes: list[str]) -> None:
     to.do(f"ret i64 {to.op(f'or i64 {low}, {high}')}")
 
 
-def _first_of(to: Text) -> None:
+def _first_of(to: Text, wide: bool) -> None:
     """The lanes that have a number before all others of the mask that have it."""
-    _narrow(to, _lanes(to, "%source"), to.op("trunc i64 %lanes to i32"), _first_each)
+    mask = to.op("trunc i64 %lanes to i32")
+    _narrow(to, _lanes(to, "%source"), mask, _first_each, _first_wide if wide else _first_each)
+
+
+def _first_wide(to: Text, given: str, kind: str, mask: str) -> None:
+    del kind
+    found = to.op(f"and i32 {_fresh(to, _with_own(to, given, mask))}, {mask}")
+    to.do(f"ret i64 {to.op(f'zext i32 {found} to i64')}")
 
 
 def _first_each(to: Text, given: str, kind: str, mask: str) -> None:
@@ -174,10 +195,24 @@ def _narrow(to: Text, given: str, mask: str, make: _Make, near_make: _Make | Non
     make(to, given, "i64", mask)
 
 
-def _most_alike(to: Text) -> None:
+def _most_alike(to: Text, wide: bool) -> None:
     """How many lanes of the mask have the number that most of them have."""
     mask = to.op("trunc i64 %lanes to i32")
-    _narrow(to, _lanes(to, "%source"), mask, _most_each)
+    _narrow(to, _lanes(to, "%source"), mask, _most_each, _most_wide if wide else _most_each)
+
+
+def _most_wide(to: Text, given: str, kind: str, mask: str) -> None:
+    """The last lane that has a number has the most below that have it."""
+    del kind
+    low, high, conflicts = _below(to, _with_own(to, given, mask))
+    within, above = (to.op(f"call {_HALF} @llvm.ctpop.v16i32({_HALF} {below})") for below in conflicts)
+    for lane in range(16):
+        same = to.op(f"icmp eq {_HALF} {high}, {to.pick(low, 'i32', 16, [lane] * 16)}")
+        above = to.op(f"add {_HALF} {above}, {to.op(f'zext <16 x i1> {same} to {_HALF}')}")
+    most = to.op(f"call {_HALF} @llvm.umax.v16i32({_HALF} {within}, {_HALF} {above})")
+    others = to.op(f"call i32 @llvm.vector.reduce.umax.v16i32({_HALF} {most})")
+    found = to.op(f"select i1 {to.op(f'icmp eq i32 {mask}, 0')}, i32 0, i32 {to.op(f'add i32 {others}, 1')}")
+    to.do(f"ret i64 {to.op(f'zext i32 {found} to i64')}")
 
 
 def _most_each(to: Text, given: str, kind: str, mask: str) -> None:

@@ -1,13 +1,15 @@
 """What is made from the code: ``python -m benchmarks.docs`` writes it, ``--check`` compares.
 
 Pages of ``docs/``: the instruction table and the groups of nvprof come from the rows, the machines from their YAML files. Kernels
-of ``tests/hardware/ptx``: every instruction of the table that can be run alone, and the microbenchmarks.
+of ``tests/hardware/ptx``: every instruction of the table that can be run alone, and the microbenchmarks. In the schemas of reports and
+baselines: what a case holds.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,6 +53,15 @@ def accuracy() -> str:
     return NOTE.format(source="benchmarks/accuracy.py and benchmarks/hardware") + render()
 
 
+def schema(name: str) -> str:
+    """A published schema with the cases of baselines as the table of metrics makes them."""
+    import json
+
+    from pytest_gpuperf.schema import filled
+
+    return json.dumps(filled(json.loads((ROOT / name).read_text(encoding="utf-8"))), indent=2)
+
+
 def kernels() -> dict[str, str]:
     """The kernels that ``tests/hardware/collect.py`` runs on a GPU, by path."""
     from tests.hardware import instructions, micro
@@ -69,6 +80,10 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/nvprof.md": nvprof,
     "docs/network.md": network,
     "docs/accuracy.md": accuracy,
+    **{
+        name: partial(schema, name)
+        for name in ("pytest_gpuperf/schemas/baseline-1.json", "pytest_gpuperf/schemas/report-1.json")
+    },
 }
 
 

@@ -1,7 +1,7 @@
 """Baselines: one YAML file per test module, a pure function of the results. PYTEST_DONT_REWRITE
 
-The reader trusts nothing: merge conflicts, duplicate keys, aliases, unknown schemas and wrong types are errors with file
-and line, and say what to do.
+The reader trusts nothing: merge conflicts, duplicate keys, aliases, unknown schemas, wrong types and what must be there and is not are
+errors with file and line, and say what to do. What it does not know inside a case it ignores, and the next update drops it.
 """
 
 from __future__ import annotations
@@ -10,20 +10,25 @@ import errno
 import os
 import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .metrics import ANALYSIS
+from .metrics import ANALYSIS, METRICS, UNSAID, Metric
 from .textsafe import one_line
 from .yaml_text import write_block
 
 __all__ = [
+    "CASE",
+    "OPTIONAL",
     "SCHEMA",
+    "TARGET",
     "Baseline",
     "BaselineError",
     "baseline_path",
+    "is_required",
+    "ordered",
     "read_baseline",
     "render_baseline",
     "write_if_changed",
@@ -31,33 +36,49 @@ __all__ = [
 
 SCHEMA = 1
 
-_COUNTS = {
-    "thread_instructions": "count",
-    "warp_instructions": "count",
-    "by_category": "counts",
-    "opcodes": "counts",
-}
-_CASE: Mapping[str, Any] = {
-    "analysis": {key: "count" for key in ANALYSIS},
+OPTIONAL = {"analysis", "by_category", "opcodes", "flops", "findings", "targets"}
+"""What a writer leaves out where there is none of it; a file without the rest was cut off or edited."""
+
+_LAYOUT: Mapping[Any, Any] = {
+    "analysis": "revisions",
     "kernel": "text",
     "inputs": "text",
-    "launches": "count",
-    "counts": _COUNTS,
+    ...: None,
+    "counts": {...: None, "by_category": "counts", "opcodes": "counts"},
     "flops": "counts",
-    "branches": {"executed": "count", "divergent": "count", "efficiency": "number"},
-    "memory": {
-        "global_load_sectors": "count",
-        "global_store_sectors": "count",
-        "shared_conflicts": "count",
-        "local_bytes": "count",
-    },
-    "resources": {"from": "text", "registers": "count", "shared_bytes": "count", "local_bytes": "count"},
+    "branches": {...: None},
+    "memory": {...: None},
+    "resources": {"from": "text", ...: None},
     "findings": "texts",
     "targets": "targets",
 }
-_TARGET = {"machine": "count", "time_us": "number", "limiter": "text", "occupancy": "number"}
-_OPTIONAL = {"analysis", *ANALYSIS, "by_category", "opcodes", "flops", "findings", "targets"} - {"counts"}
-"""What a writer leaves out where there is none of it; a file without the rest was cut off or edited."""
+
+
+def _shape(layout: Mapping[Any, Any], metrics: Iterable[Metric], depth: int = 0) -> dict[str, Any]:
+    """The layout with every metric where its path says; the key ``...`` stands for those, and the sections, that it does not name."""
+    groups: dict[str, list[Metric]] = {}
+    for metric in metrics:
+        groups.setdefault(metric.path[depth], []).append(metric)
+    shape: dict[str, Any] = {}
+    for name, kind in layout.items():
+        if name is ...:
+            for key in (key for key in groups if key not in layout):
+                first = groups[key][0]
+                leaf = len(first.path) == depth + 1
+                shape[key] = first if leaf else _shape({...: None}, groups[key], depth + 1)
+        elif kind is ...:
+            shape[name] = groups[name][0]
+        else:
+            shape[name] = _shape(kind, groups.get(name, ()), depth + 1) if isinstance(kind, Mapping) else kind
+    return shape
+
+
+CASE = _shape(_LAYOUT, [metric for metric in METRICS if metric.kind != "set" and not metric.per_target])
+TARGET = _shape(
+    {"machine": "count", "time_us": ..., "limiter": "text", ...: None},
+    [metric for metric in METRICS if metric.per_target],
+)
+"""What a case, and one target of it, holds, in the order of files: mappings, metrics, and kinds of values by name."""
 
 
 class BaselineError(Exception):
@@ -67,7 +88,7 @@ class BaselineError(Exception):
 @dataclass
 class Baseline:
     """One file: revisions of the analysis and cases by id. A case that was stored under other revisions than its file
-    carries its own ``analysis``."""
+    carries its own ``analysis``. Metrics that are younger than its revision of ``metrics`` are missing."""
 
     analysis: dict[str, int] = field(default_factory=lambda: dict(ANALYSIS))
     cases: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -120,14 +141,37 @@ def parse_baseline(data: bytes, module: str, shown: str) -> Baseline | None:
         newer = "a newer pytest-gpuperf wrote it: upgrade" if schema > SCHEMA else f"write it anew: {refresh}"
         reader.fault(top["schema"], f"schema {schema} is not known, this version reads {SCHEMA}", newer)
     reader.known(top, {"schema", "analysis", "cases"})
-    analysis = dict(ANALYSIS)
-    if "analysis" in top:
-        analysis.update(reader.shaped(top["analysis"], {key: "count" for key in ANALYSIS}, "analysis"))
+    analysis = {**UNSAID, **(reader.revisions(top["analysis"]) if "analysis" in top else {})}
     cases: dict[str, dict[str, Any]] = {}
     if "cases" in top and not reader.empty(top["cases"]):
         for key, node in reader.mapping(top["cases"], "cases").items():
-            cases[key] = reader.shaped(node, _CASE, key)
+            cases[key] = reader.shaped(node, CASE, key, analysis["metrics"])
     return Baseline(analysis, cases)
+
+
+def ordered(case: Mapping[str, Any], shape: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A case with its keys in the order of files."""
+    shape = CASE if shape is None else shape
+    made: dict[str, Any] = {}
+    for name in shape:
+        if name in case:
+            inner = shape[name]
+            if isinstance(inner, Mapping):
+                made[name] = ordered(case[name], inner)
+            elif inner == "targets":
+                made[name] = {target: ordered(entry, TARGET) for target, entry in case[name].items()}
+            else:
+                made[name] = case[name]
+    return made
+
+
+def is_required(name: str, kind: Any, revision: int) -> bool:
+    """Whether a baseline of that revision of ``metrics`` must have this key of ``CASE`` or ``TARGET``."""
+    if isinstance(kind, Mapping):
+        return any(is_required(part, of, revision) for part, of in kind.items())
+    if isinstance(kind, Metric):
+        return kind.since <= revision <= ANALYSIS["metrics"]  # what a later one has dropped is not known here
+    return name not in OPTIONAL
 
 
 def _refresh(module: str) -> str:
@@ -192,24 +236,32 @@ class _Reader:
             if name not in names:
                 self.fault(node, f"key {name!r} is not known")
 
-    def shaped(self, node: Any, shape: Mapping[str, Any], what: str) -> dict[str, Any]:
+    def revisions(self, node: Any) -> dict[str, int]:
+        found = self.mapping(node, "'analysis'")
+        return {key: self.value(found[key], "count", key) for key in ANALYSIS if key in found}
+
+    def shaped(self, node: Any, shape: Mapping[str, Any], what: str, revision: int) -> dict[str, Any]:
         found = self.mapping(node, repr(what))
-        self.known(found, shape)
         result: dict[str, Any] = {}
         for name, kind in shape.items():
             if name not in found:
-                if name not in _OPTIONAL and shape is not _CASE["analysis"]:
+                if is_required(name, kind, revision):
                     self.fault(node, f"{what!r} has no {name!r}: the file was cut off or edited")
-                continue
-            if isinstance(kind, Mapping):
-                result[name] = self.shaped(found[name], kind, name)
+            elif isinstance(kind, Mapping):
+                result[name] = self.shaped(found[name], kind, name, revision)
+            elif isinstance(kind, Metric):
+                result[name] = self.value(found[name], "number" if kind.digits else "count", name)
+            elif kind == "revisions":
+                result[name] = self.revisions(found[name])
+                revision = result[name].get("metrics", revision)
             elif kind == "counts":
                 result[name] = {
                     k: self.value(v, "count", k) for k, v in self.mapping(found[name], repr(name)).items()
                 }
             elif kind == "targets":
                 result[name] = {
-                    k: self.shaped(v, _TARGET, k) for k, v in self.mapping(found[name], repr(name)).items()
+                    k: self.shaped(v, TARGET, k, revision)
+                    for k, v in self.mapping(found[name], repr(name)).items()
                 }
             elif kind == "texts":
                 if not isinstance(found[name], self.yaml.SequenceNode):
@@ -262,9 +314,8 @@ def render_baseline(baseline: Baseline, module: str) -> bytes:
         older = {
             name: value for name, value in baseline.analysis_of(key).items() if ANALYSIS.get(name) != value
         }
-        ordered = {"analysis": older} if older else {}
-        ordered.update({name: case[name] for name in _CASE if name != "analysis" and name in case})
-        lines.extend(write_block({key: ordered}, 2))
+        kept = {name: value for name, value in case.items() if name != "analysis"}
+        lines.extend(write_block({key: ordered({**({"analysis": older} if older else {}), **kept})}, 2))
     return ("\n".join(lines) + "\n").encode("utf-8")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .declared import CaseSettings
-from .metrics import FAMILIES, METRICS, Metric, flatten
+from .metrics import FAMILIES, METRICS, UNKNOWN, Metric, flatten
 from .verdict import fails
 
 __all__ = ["compare_case", "limit_rows"]
@@ -29,6 +29,7 @@ def compare_case(
 ) -> list[Row]:
     """One row per metric: what it was, what it is, how far it may move, and what that means.
 
+    A metric that one of the two does not have, because it was made before there was that metric, is ``unjudged``.
     A group of metrics (resources, time of one target, …) is ``incomparable`` where its meaning or its machine changed.
     ``policy`` holds ``on_improvement`` and ``on_unmodelled``. ``unexplained`` says that kernel and inputs are those of the
     baseline: whatever moved, the kernel did not move it.
@@ -54,12 +55,18 @@ def _numbers(
     after = {(metric.name, target): (metric, value) for metric, target, value in flatten(new)}
     for key in _ordered(before, after):
         metric, target = (after.get(key) or before[key])[0], key[1]
-        if target and key not in after:
+        if target and target not in new.get("targets", {}):
             continue  # not predicted this time: narrowed, no longer declared, or in `failures`
-        value = after[key][1] if key in after else 0
-        if old is None or (target and key not in before):
-            yield _row(metric, target, None, value, "", "new", policy)
+        if old is None or (target and target not in old.get("targets", {})):
+            yield _row(metric, target, None, after[key][1], "", "new", policy)
             continue
+        if metric.name in _BY_NAME and (key not in before or key not in after):
+            was, now = (side[key][1] if key in side else None for side in (before, after))
+            which = "what it is compared with" if was is None else "the report"
+            note = f"{which} was made before there was this metric"
+            yield _row(metric, target, was, now, "", "unjudged", policy, note)
+            continue
+        value = after[key][1] if key in after else 0
         previous = before[key][1] if key in before else 0
         tolerance = case.tolerance(metric.name, target, metric.unit, metric.default_tolerance)
         reason = _incomparable(metric, target, new, old, stored_analysis, analysis)
@@ -90,10 +97,8 @@ def _incomparable(
     analysis: Mapping[str, int],
 ) -> str:
     group = "counts" if metric.group == "resources" else metric.group
-    if stored_analysis.get(group) != analysis.get(group):
-        return (
-            f"the meaning of {group} changed: analysis {stored_analysis.get(group)} → {analysis.get(group)}"
-        )
+    if UNKNOWN in (stored_analysis[group], analysis[group]) or stored_analysis[group] != analysis[group]:
+        return _other_meaning(group, stored_analysis, analysis)
     if metric.group == "resources":
         was, now = old.get("resources", {}).get("from"), new["resources"]["from"]
         return f"from {now}, the baseline from {was}" if was != now else ""
@@ -101,6 +106,12 @@ def _incomparable(
         was, now = old["targets"][target].get("machine"), new["targets"][target]["machine"]
         return f"machine description {was} → {now}" if was != now else ""
     return ""
+
+
+def _other_meaning(group: str, stored: Mapping[str, int], now: Mapping[str, int]) -> str:
+    if UNKNOWN in (stored[group], now[group]):
+        return f"the baseline does not say what its {group} mean: no revision of them under 'analysis'"
+    return f"the meaning of {group} changed: analysis {stored[group]} → {now[group]}"
 
 
 def _ordered(
@@ -130,8 +141,9 @@ def _findings(
         return [_row(metric, "", None, len(now), "", "new", policy)]
     gone = _minus(was, now)
     added = _minus(now, was)
-    if stored_analysis.get("findings") != analysis.get("findings") and (gone or added):
-        reason = f"the meaning of findings changed: analysis {stored_analysis.get('findings')} → {analysis.get('findings')}"
+    unknown = UNKNOWN in (stored_analysis["findings"], analysis["findings"])
+    if unknown or (stored_analysis["findings"] != analysis["findings"] and (gone or added)):
+        reason = _other_meaning("findings", stored_analysis, analysis)
         return [_row(metric, "", len(was), len(now), "0", "incomparable", policy, reason)]
     rows = [_row(metric, "", None, None, "none new", "regressed", policy, identity) for identity in added]
     rows += [_row(metric, "", None, None, "none new", "improved", policy, identity) for identity in gone]

@@ -129,7 +129,7 @@ class Judge:
         settings, rules = self.settings, case.settings
         policy = {"on_improvement": settings.on_improvement, "on_unmodelled": settings.on_unmodelled}
         readable = baseline if isinstance(baseline, Baseline) and old is not None else None
-        analysis = readable.analysis_of(key) if readable is not None else ANALYSIS
+        stored_analysis = readable.analysis_of(key) if readable is not None else ANALYSIS
         listing, text = self._listing(case)
         sources = {str(line): where for line, where in source_lines(case.module[case.entry]).items()}
         detail = {**measured.detail, "sources": sources, "listing": listing}
@@ -148,7 +148,8 @@ class Judge:
             **judgement(
                 measured.entry,
                 old,
-                analysis=analysis,
+                stored_analysis=stored_analysis,
+                analysis=ANALYSIS,
                 failures=measured.failures,
                 policy=policy,
                 case=rules,
@@ -157,6 +158,7 @@ class Judge:
                 text=text,
                 path=case.source.path,
             ),
+            "analysis": dict(ANALYSIS),
             "measured": measured.entry,
             "detail": detail,
             "remarks": list(measured.total.remarks),

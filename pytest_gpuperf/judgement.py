@@ -12,7 +12,6 @@ from .attribution import attribute, position
 from .compare import compare_case
 from .declared import CaseSettings
 from .explained import divergence
-from .metrics import ANALYSIS
 from .verdict import judged
 
 __all__ = ["judgement"]
@@ -22,6 +21,7 @@ def judgement(
     measured: Mapping[str, Any],
     stored: Mapping[str, Any] | None,
     *,
+    stored_analysis: Mapping[str, int],
     analysis: Mapping[str, int],
     failures: Mapping[str, tuple[str, str]],
     policy: Mapping[str, str],
@@ -33,14 +33,14 @@ def judgement(
 ) -> dict[str, Any]:
     """The part of a case record that depends on what it is compared with.
 
-    ``measured`` and ``stored`` are cases as baselines hold them, ``analysis`` the revisions under which ``stored`` was made,
-    ``text`` the lines of the PTX and ``path`` its name; for the rest see ``compare_case``.
+    ``measured`` and ``stored`` are cases as baselines hold them, ``analysis`` and ``stored_analysis`` the revisions under which
+    they were made, ``text`` the lines of the PTX and ``path`` its name; for the rest see ``compare_case``.
     """
     rows = compare_case(
         measured,
         stored,
-        stored_analysis=analysis,
-        analysis=ANALYSIS,
+        stored_analysis=stored_analysis,
+        analysis=analysis,
         failures=failures,
         policy=policy,
         case=case,

@@ -10,7 +10,8 @@ from gpuperf_engine.errors import EngineError, Unsupported
 
 from ._engine import load
 from .accesses import access_rows
-from .metrics import significant
+from .baseline import ordered
+from .metrics import METRICS, put, significant
 from .recorder import CaseRecord, shown_path
 from .textsafe import storable
 
@@ -18,8 +19,6 @@ __all__ = ["Measured", "measure", "measure_targets"]
 
 _EXPLAINED = 100
 """Loops and branches that a report explains, per case."""
-
-_MEMORY = ("global_load_sectors", "global_store_sectors", "shared_conflicts", "local_bytes")
 
 
 class Measured:
@@ -66,29 +65,15 @@ def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path, search: Se
     entry: dict[str, Any] = {
         "kernel": case.digest,
         "inputs": case.inputs,
-        "launches": total.launches,
-        "counts": {
-            "thread_instructions": total.thread_instructions,
-            "warp_instructions": total.warp_instructions,
-            "by_category": _nonzero(total.by_category),
-            "opcodes": _nonzero(total.opcodes),
-        },
+        "counts": {"by_category": _nonzero(total.by_category), "opcodes": _nonzero(total.opcodes)},
         "flops": _nonzero(total.flops),
-        "branches": {
-            "executed": total.branches.executed,
-            "divergent": total.branches.divergent,
-            "efficiency": significant(total.branches.efficiency, 6),
-        },
-        "memory": {name: int(getattr(total.memory, name)) for name in _MEMORY},
-        "resources": {
-            "from": total.resources.source,
-            "registers": total.resources.registers,
-            "shared_bytes": total.resources.shared_bytes,
-            "local_bytes": total.resources.local_bytes,
-        },
+        "resources": {"from": total.resources.source},
         "findings": sorted(storable(finding.identity) for finding in findings),
         "targets": targets,
     }
+    for metric in METRICS:
+        if metric.kind != "set" and not metric.per_target:
+            put(entry, metric.path, metric.read(total))
     detail = {
         "grid": list(total.grid),
         "block": list(total.block),
@@ -116,7 +101,7 @@ def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path, search: Se
     accesses = access_rows(total.sites)
     if accesses:
         detail["accesses"] = accesses
-    return Measured(_without_empty(entry), detail, failures, total)
+    return Measured(ordered(_without_empty(entry)), detail, failures, total)
 
 
 def measure_targets(
@@ -135,12 +120,10 @@ def measure_targets(
         except EngineError as error:
             failures[target] = ("error", str(error))
             continue
-        stored[target] = {
-            "machine": int(estimate.machine_revision),
-            "time_us": significant(estimate.time_us),
-            "limiter": estimate.limiter,
-            "occupancy": significant(estimate.occupancy),
-        }
+        stored[target] = {"machine": int(estimate.machine_revision), "limiter": estimate.limiter}
+        for metric in METRICS:
+            if metric.per_target:
+                put(stored[target], metric.path, metric.read(estimate))
         shown[target] = {
             "model": estimate.model,
             "launch_us": significant(estimate.launch_us),

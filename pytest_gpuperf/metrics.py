@@ -1,21 +1,31 @@
 """Every metric the gate knows: its class, which way is better, its unit and where it stands in a baseline. PYTEST_DONT_REWRITE
 
-The order here is the order of baselines and reports.
+The order here is the order of baselines and reports. All else follows from the rows: what a baseline must hold, what is compared,
+the published schemas.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from typing import Any
 
-__all__ = ["ANALYSIS", "FAMILIES", "METRICS", "Metric", "find", "flatten", "known_pattern", "significant"]
-
-ANALYSIS: Mapping[str, int] = {"counts": 1, "findings": 1, "time": 3}
-"""Revision of the meaning of each group of metrics. Raise one by hand when a number of that group comes to mean something
-else: stored numbers then count as incomparable instead of as regressions."""
+__all__ = [
+    "ANALYSIS",
+    "FAMILIES",
+    "METRICS",
+    "UNKNOWN",
+    "UNSAID",
+    "Metric",
+    "find",
+    "flatten",
+    "known_pattern",
+    "put",
+    "significant",
+]
 
 SIGNIFICANT_DIGITS = 4
 """Digits to which modelled numbers are stored and compared."""
@@ -26,7 +36,9 @@ class Metric:
     """One metric, or a family of them (``counts.by_category.*``).
 
     ``kind`` is ``exact``, ``ratio``, ``modelled`` or ``set``; ``better`` is ``lower``, ``higher`` or ``neutral``; ``path`` is
-    where it stands in a case of a baseline (below the target for metrics per target).
+    where it stands in a case of a baseline (below the target for metrics per target). ``name`` is also where it stands in the
+    engine's profile, that of a metric per target in its estimate; it is stored with so many significant ``digits``, a whole number
+    with 0. ``since`` is the revision of the table that brought it: baselines of earlier ones lack it.
     """
 
     name: str
@@ -36,6 +48,13 @@ class Metric:
     path: tuple[str, ...]
     group: str = "counts"
     per_target: bool = False
+    digits: int = 0
+    since: int = 1
+
+    def read(self, source: Any) -> float:
+        """The metric off a profile (per target: an estimate), as a baseline stores it."""
+        value = attrgetter(self.name)(source)
+        return significant(value, self.digits) if self.digits else int(value)
 
     @property
     def default_tolerance(self) -> str:
@@ -49,24 +68,41 @@ METRICS: tuple[Metric, ...] = (
     Metric("warp_instructions", "exact", "lower", "", ("counts", "warp_instructions")),
     Metric("branches.executed", "exact", "lower", "", ("branches", "executed")),
     Metric("branches.divergent", "exact", "lower", "", ("branches", "divergent")),
-    Metric("branches.efficiency", "ratio", "higher", "%", ("branches", "efficiency")),
+    Metric("branches.efficiency", "ratio", "higher", "%", ("branches", "efficiency"), digits=6),
     Metric("memory.global_load_sectors", "exact", "lower", "", ("memory", "global_load_sectors")),
     Metric("memory.global_store_sectors", "exact", "lower", "", ("memory", "global_store_sectors")),
     Metric("memory.shared_conflicts", "exact", "lower", "", ("memory", "shared_conflicts")),
+    Metric("memory.global_atomic_turns", "exact", "lower", "", ("memory", "global_atomic_turns"), since=2),
     Metric("memory.local_bytes", "exact", "lower", "B", ("memory", "local_bytes")),
     Metric("resources.registers", "exact", "lower", "", ("resources", "registers"), "resources"),
     Metric("resources.shared_bytes", "exact", "lower", "B", ("resources", "shared_bytes"), "resources"),
     Metric("resources.local_bytes", "exact", "lower", "B", ("resources", "local_bytes"), "resources"),
     Metric("findings", "set", "lower", "", ("findings",), "findings"),
-    Metric("time_us", "modelled", "lower", "us", ("time_us",), "time", per_target=True),
-    Metric("occupancy", "ratio", "neutral", "", ("occupancy",), "time", per_target=True),
+    Metric("time_us", "modelled", "lower", "us", ("time_us",), "time", True, SIGNIFICANT_DIGITS),
+    Metric("occupancy", "ratio", "neutral", "", ("occupancy",), "time", True, SIGNIFICANT_DIGITS),
 )
+"""A new row takes a ``since`` that no released version has had."""
 
 FAMILIES: tuple[Metric, ...] = (
     Metric("flops.*", "exact", "neutral", "", ("flops",)),
     Metric("counts.by_category.*", "exact", "neutral", "", ("counts", "by_category")),
 )
 """Metrics whose last name part the engine decides (a precision, a category); a missing one is 0."""
+
+UNKNOWN = 0
+"""Revision of numbers of which nobody knows how they were made: never the present one."""
+
+ANALYSIS: Mapping[str, int] = {
+    "counts": 1,
+    "findings": 1,
+    "time": 3,
+    "metrics": max(metric.since for metric in METRICS),
+}
+"""Revision of the meaning of each group of metrics, and of the table of ``metrics``. Raise one of the groups by hand when a number
+of it comes to mean something else: stored numbers then count as incomparable instead of as regressions."""
+
+UNSAID: Mapping[str, int] = {**dict.fromkeys(ANALYSIS, UNKNOWN), "metrics": 1}
+"""What holds where a baseline says nothing: the table had no revisions at first."""
 
 _BY_NAME = {metric.name: metric for metric in METRICS}
 
@@ -105,6 +141,14 @@ def known_pattern(pattern: str) -> str | None:
 def significant(value: float, digits: int = SIGNIFICANT_DIGITS) -> float:
     """``value`` rounded to so many significant decimal digits."""
     return float(f"{value:.{digits}g}")
+
+
+def put(case: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Stores a value in a case, or below its target, making the mappings on the way."""
+    *way, name = path
+    for key in way:
+        case = case.setdefault(key, {})
+    case[name] = value
 
 
 def _lookup(case: Mapping[str, Any], path: Iterable[str]) -> Any:

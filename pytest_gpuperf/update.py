@@ -153,7 +153,8 @@ def _accept(
     keep = [*record["skipped_targets"], *([] if prune else record["unused_targets"])]
     targets = _sorted({**{name: kept[name] for name in keep if name in kept}, **measured.get("targets", {})})
     merged = {**measured, **({"targets": targets} if targets else {})}
-    if {name: value for name, value in old.items() if name != "analysis"} != merged:
+    same = {name: value for name, value in old.items() if name != "analysis"} == merged
+    if not same or baseline.analysis_of(key) != ANALYSIS:
         plan.changed.append(key)
     baseline.cases[key] = {**merged, "analysis": dict(ANALYSIS)}
 

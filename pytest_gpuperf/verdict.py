@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["CASE_VERDICTS", "SESSION_VERDICTS", "SYMBOLS", "WORDS", "fails", "judged", "worst"]
+__all__ = ["CASE_VERDICTS", "SESSION_VERDICTS", "SILENT", "SYMBOLS", "WORDS", "fails", "judged", "worst"]
 
 CASE_VERDICTS = (
     "error",
@@ -16,11 +16,15 @@ CASE_VERDICTS = (
     "incomparable",
     "changed",
     "improved",
+    "unjudged",
     "ok",
 )
-"""Verdicts of a case or a metric, worst first."""
+"""Verdicts of a case or a metric, worst first; ``unjudged`` is a metric's alone, of which the baseline knows nothing yet."""
 
-SESSION_VERDICTS = (*CASE_VERDICTS[:-3], "nothing-analysed", "stale", *CASE_VERDICTS[-3:])
+SILENT = ("unjudged", "ok")
+"""Verdicts of metrics that did not move as far as is known."""
+
+SESSION_VERDICTS = (*CASE_VERDICTS[:-4], "nothing-analysed", "stale", "changed", "improved", "ok")
 """Verdicts of a run: those of its cases and two of its own."""
 
 SYMBOLS = {
@@ -32,6 +36,7 @@ SYMBOLS = {
     "incomparable": "≁",
     "changed": "≠",
     "improved": "▼",
+    "unjudged": "·",
     "ok": "=",
     "stale": "−",
     "nothing-analysed": "∅",
@@ -46,6 +51,7 @@ WORDS = {
     "incomparable": "not comparable",
     "changed": "changed",
     "improved": "better",
+    "unjudged": "not judged yet",
     "ok": "equal",
     "stale": "unused",
     "nothing-analysed": "nothing analysed",
@@ -60,7 +66,7 @@ def worst(verdicts: Iterable[str], order: tuple[str, ...] = SESSION_VERDICTS) ->
 def judged(rows: Iterable[Mapping[str, Any]]) -> str:
     """The verdict of a case: the worst of its rows that fail, where one does (an improvement to be banked outranks a
     neutral change), else of all."""
-    rows = list(rows)
+    rows = [row for row in rows if row["verdict"] != "unjudged"]
     return worst((row["verdict"] for row in [row for row in rows if row["fails"]] or rows), CASE_VERDICTS)
 
 
@@ -73,4 +79,4 @@ def fails(verdict: str, kind: str, *, on_improvement: str = "fail", on_unmodelle
         return kind != "modelled" and on_improvement == "fail"
     if verdict == "unmodelled":
         return on_unmodelled == "fail"
-    return verdict not in ("ok", "changed")
+    return verdict not in (*SILENT, "changed")

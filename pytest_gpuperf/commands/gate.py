@@ -18,15 +18,18 @@ from ..declared import CaseSettings
 from ..figures import counted
 from ..judgement import judgement
 from ..layout import digest_of, read_files, read_module, render_files
-from ..metrics import ANALYSIS
+from ..metrics import ANALYSIS, UNSAID
 from ..report.files import write_views
-from ..report.message import failure_text
+from ..report.message import failure_text, unjudged
 from ..report.validate import ReportError, load_report
 from ..update import is_baseline
 from ..verdict import SESSION_VERDICTS, worst
 from .common import FAILED, NOT_JUDGED, OK, UsageError, write
 
 __all__ = ["add_parser"]
+
+_FIRST_ANALYSIS = {"counts": 1, "findings": 1, "time": 3, "metrics": 1}
+"""Revisions of the reports that do not say theirs."""
 
 
 def add_parser(commands: Any) -> None:
@@ -109,7 +112,7 @@ def _merged(documents: list[dict[str, Any]]) -> dict[str, Any]:
 def _rejudged(
     record: Mapping[str, Any],
     stored: Mapping[str, Any] | None,
-    analysis: Mapping[str, int],
+    stored_analysis: Mapping[str, int],
     text: Mapping[int, str],
     policy: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
@@ -126,7 +129,8 @@ def _rejudged(
         **judgement(
             record["measured"],
             stored,
-            analysis=analysis,
+            stored_analysis=stored_analysis,
+            analysis=_analysis(record),
             failures={target: (verdict, message) for target, (verdict, message) in rules["failures"].items()},
             policy=policy or {name: rules[name] for name in ("on_improvement", "on_unmodelled")},
             case=case,
@@ -136,6 +140,12 @@ def _rejudged(
             path=record["kernel"]["path"],
         ),
     }
+
+
+def _analysis(record: Mapping[str, Any]) -> Mapping[str, int]:
+    """The revisions under which a record was measured."""
+    found: Mapping[str, int] = record.get("analysis", _FIRST_ANALYSIS)
+    return {**UNSAID, **found}
 
 
 def _texts(document: Mapping[str, Any]) -> dict[str, dict[int, str]]:
@@ -168,13 +178,14 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _compare(arguments: argparse.Namespace) -> int:
     base, head = load_report(arguments.base), load_report(arguments.head)
-    before = {(record["module"], record["id"]): record["measured"] for record in base["cases"]}
+    before = {(record["module"], record["id"]): record for record in base["cases"]}
     texts, records = _texts(head), []
     # Without committed numbers there is nothing to bank and nothing to add: only what got worse fails.
     policy = {"on_improvement": "warn", "on_unmodelled": "fail"}
     for record in head["cases"]:
-        stored = before.get((record["module"], record["id"]))
-        made = _rejudged(record, stored, ANALYSIS, texts.get(record["detail"]["listing"], {}), policy)
+        known = before.get((record["module"], record["id"]))
+        stored, analysis = (known["measured"], _analysis(known)) if known is not None else (None, ANALYSIS)
+        made = _rejudged(record, stored, analysis, texts.get(record["detail"]["listing"], {}), policy)
         if stored is None:
             made["rows"] = [
                 {**row, "fails": row["fails"] and row["verdict"] != "new"} for row in made["rows"]
@@ -213,6 +224,8 @@ def _concluded(document: Mapping[str, Any], output: str | None) -> int:
         f"{document['verdict']}: {counted(len(document['cases']), 'kernel')}{': ' + counts if counts else ''}\n",
         None,
     )
+    if sentence := unjudged(document["cases"]):
+        write(f"{sentence}\n", None)
     for entry in document["stale"]:
         write(f"stale: {entry}\n", None)
     for problem in document["problems"]:

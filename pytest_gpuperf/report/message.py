@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..figures import change, number
+from ..figures import change, counted, number
 from ..textsafe import clean, one_line
-from ..verdict import CASE_VERDICTS, SYMBOLS, WORDS
+from ..verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS
 
-__all__ = ["failure_text", "headline", "metric_label", "update_command"]
+__all__ = ["failure_text", "headline", "metric_label", "unjudged", "update_command"]
 
 _ROWS = 12
 _WITHOUT_NUMBER = ("error", "unmodelled")
@@ -24,6 +24,22 @@ def metric_label(row: Mapping[str, Any]) -> str:
 def update_command(nodeid: str) -> str:
     """The command that accepts what a test measures."""
     return f"pytest --gpuperf --gpuperf-update {shlex.quote(clean(nodeid))}"
+
+
+def unjudged(records: Iterable[Mapping[str, Any]]) -> str:
+    """One sentence on the metrics that what the records are compared with does not have yet; empty if there are none."""
+    metrics: dict[str, None] = {}
+    kernels = 0
+    for record in records:
+        lacking = [row["metric"] for row in record["rows"] if row["verdict"] == "unjudged"]
+        metrics.update(dict.fromkeys(lacking))
+        kernels += bool(lacking)
+    if not metrics:
+        return ""
+    return (
+        f"not judged yet: {', '.join(metrics)} of {counted(kernels, 'kernel')}, stored before there was this; "
+        "the next update adds it: pytest --gpuperf --gpuperf-update"
+    )
 
 
 def headline(records: Sequence[Mapping[str, Any]]) -> str:
@@ -114,11 +130,12 @@ def _case(record: Mapping[str, Any], verbose: bool) -> list[str]:
     )
     if record["stored"] is None:
         failing = _essential(failing)
-    shown = rows if verbose else (failing or [row for row in rows if row["verdict"] != "ok"])
+    shown = rows if verbose else (failing or [row for row in rows if row["verdict"] not in SILENT])
     lines += _table(shown if verbose else shown[:_ROWS])
     if len(shown) > _ROWS and not verbose:
         lines.append(f"    … {len(shown) - _ROWS} more (-vv shows all)")
-    quiet = sum(row["verdict"] != "ok" and not row["fails"] for row in rows) if failing and not verbose else 0
+    unfailing = [row for row in rows if row["verdict"] not in SILENT and not row["fails"]]
+    quiet = len(unfailing) if failing and not verbose else 0
     if quiet:
         lines.append(f"    … and {quiet} that moved without failing (-vv shows all)")
     for position, sentence in enumerate(record["because"]):
@@ -130,7 +147,7 @@ def _case(record: Mapping[str, Any], verbose: bool) -> list[str]:
 
 def _essential(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     wanted = ("thread_instructions", "warp_instructions", "time_us")
-    return [row for row in rows if row["metric"] in wanted or row["verdict"] not in ("new", "ok")]
+    return [row for row in rows if row["metric"] in wanted or row["verdict"] not in ("new", *SILENT)]
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -10,7 +10,7 @@ from ..textsafe import clean, one_line
 from ..update import FilePlan
 from ..verdict import CASE_VERDICTS, SYMBOLS, WORDS
 from .document import Run
-from .message import headline
+from .message import headline, unjudged
 
 __all__ = ["summarise"]
 
@@ -28,6 +28,7 @@ def summarise(
         *_counts(run),
         *(_accepted(run) if settings.update else _moved(run, added=settings.update_new)),
         *_notes(run, settings),
+        *([] if settings.update else _unjudged(run)),
         *_stale(run, settings),
         *_unsettled(run, settings),
         *(_writes(written) if updating and (written or not run.pruned or not run.stale) else []),
@@ -95,6 +96,12 @@ def _notes(run: Run, settings: Settings) -> Iterator[_Line]:
     yield from (("yellow", f"note: {one_line(note)}") for note in shown)
     if len(shown) < len(notes):
         yield "yellow", f"… and {len(notes) - len(shown)} more notes (--gpuperf-details lists all)"
+
+
+def _unjudged(run: Run) -> Iterator[_Line]:
+    sentence = unjudged(run.records)
+    if sentence:
+        yield "yellow", sentence
 
 
 def _unsettled(run: Run, settings: Settings) -> Iterator[_Line]:

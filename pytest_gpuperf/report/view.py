@@ -10,9 +10,9 @@ from ..accesses import per_request, remark
 from ..digest import digest_parts
 from ..explained import explanation_tables, marks
 from ..figures import change, number
-from ..verdict import CASE_VERDICTS, SYMBOLS, WORDS
+from ..verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS
 from .charts import opcode_bars, target_bars, waterfall
-from .message import headline, metric_label, update_command
+from .message import headline, metric_label, unjudged, update_command
 from .structure import structural_differences
 
 __all__ = ["build_view"]
@@ -65,6 +65,7 @@ def build_view(document: Mapping[str, Any]) -> dict[str, Any]:
         "not_judged": document["not_judged"],
         "staleness_not_judged": document["staleness_not_judged"],
         "problems": document["problems"],
+        "unjudged": unjudged(document["cases"]),
         "notes": document.get("notes", []),  # reports of earlier versions have none
     }
 
@@ -72,7 +73,7 @@ def build_view(document: Mapping[str, Any]) -> dict[str, Any]:
 def _changed(order: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for record in order:
         for row in record["rows"]:
-            if row["verdict"] not in ("ok", "new"):
+            if row["verdict"] not in (*SILENT, "new"):
                 yield {
                     **_row(row),
                     "case": record["id"],
@@ -119,7 +120,8 @@ def _case(record: Mapping[str, Any], listing: Mapping[str, Any]) -> dict[str, An
         "call": f"{record['call']['path']}:{record['call']['line']}",
         "rows": [_row(row) for row in record["rows"]],
         "moved": sorted(
-            (_row(row) for row in record["rows"] if row["verdict"] != "ok"), key=lambda row: not row["fails"]
+            (_row(row) for row in record["rows"] if row["verdict"] not in SILENT),
+            key=lambda row: not row["fails"],
         ),
         "because": record["because"],
         "inputs_changed": record["inputs_changed"],

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import pytest_gpuperf
 from pytest_gpuperf.baseline import Baseline, BaselineError, parse_baseline, render_baseline, write_if_changed
+from pytest_gpuperf.metrics import ANALYSIS
 from pytest_gpuperf.yaml_text import scalar
 
 SCHEMAS = Path(pytest_gpuperf.__file__).parent / "schemas"
@@ -30,7 +31,13 @@ CASE = {
         "opcodes": {"fma.rn.f32": 2},
     },
     "branches": {"executed": 4, "divergent": 1, "efficiency": 75.0},
-    "memory": {"global_load_sectors": 1, "global_store_sectors": 2, "shared_conflicts": 0, "local_bytes": 0},
+    "memory": {
+        "global_load_sectors": 1,
+        "global_store_sectors": 2,
+        "shared_conflicts": 0,
+        "global_atomic_turns": 0,
+        "local_bytes": 0,
+    },
     "resources": {"from": "estimate", "registers": 8, "shared_bytes": 0, "local_bytes": 0},
     "findings": ['redundant-values out "y = gpuperf.zeros(n, np.float32)"'],
     "targets": {"h100-sxm": {"machine": 3, "time_us": 18.42, "limiter": "dram", "occupancy": 0.75}},
@@ -110,20 +117,22 @@ TEXT = write(**{"test_a/k": CASE})
 CONFLICT = "<<<<<<< HEAD\n    launches: 1\n=======\n    launches: 2\n>>>>>>> topic\n"
 ALIAS = TEXT.replace("    branches:\n", "    branches: &b\n") + "  test_z/k:\n    branches: *b\n"
 DAMAGE = {
-    "conflict": (TEXT.replace("    launches: 1\n", CONFLICT), r":11: conflict markers of an unfinished merge"),
+    "conflict": (TEXT.replace("    launches: 1\n", CONFLICT), r":12: conflict markers of an unfinished merge"),
     "duplicate-case": (TEXT + TEXT[TEXT.index("  test_a/k:") :], r":4\d: 'test_a/k' is given twice"),
-    "duplicate-key": (TEXT.replace("    launches: 1\n", "    launches: 1\n    launches: 2\n"), r":12: 'launches' is given twice"),
+    "duplicate-key": (TEXT.replace("    launches: 1\n", "    launches: 1\n    launches: 2\n"), r":13: 'launches' is given twice"),
     "newer": (TEXT.replace("schema: 1", "schema: 2"), r":2: schema 2 is not known, this version reads 1\n.*upgrade"),
     "no-schema": (TEXT.replace("schema: 1\n", ""), r"no 'schema': this is no baseline"),
-    "text-for-number": (TEXT.replace("launches: 1", "launches: 1e-3"), r":11: 'launches' must be a whole number, found '1e-3'"),
-    "bool-for-number": (TEXT.replace("launches: 1", "launches: on"), r":11: 'launches' must be a whole number"),
+    "text-for-number": (TEXT.replace("launches: 1", "launches: 1e-3"), r":12: 'launches' must be a whole number, found '1e-3'"),
+    "bool-for-number": (TEXT.replace("launches: 1", "launches: on"), r":12: 'launches' must be a whole number"),
     "negative": (TEXT.replace("executed: 4", "executed: -4"), r"'executed' must be a whole number"),
     "not-a-number": (TEXT.replace("time_us: 18.42", "time_us: .nan"), r"'time_us' must be a number"),
     "list-for-mapping": (TEXT.replace("    branches:\n", "    branches: [1]\n    x:\n"), r"'branches' must be a mapping|key 'x'"),
-    "unknown-key": (TEXT.replace("    launches: 1\n", "    launches: 1\n    speed: 2\n"), r":12: key 'speed' is not known"),
+    "unknown-key": (TEXT + "speed: 2\n", r":\d+: key 'speed' is not known"),
+    "cut-off": (TEXT[: TEXT.index("      global_atomic_turns:")], r"'memory' has no 'global_atomic_turns': the file was cut off"),
+    "cut-off-section": (TEXT.replace("    resources:", "    sources:"), r"'test_a/k' has no 'resources': the file was cut"),
     "alias": (ALIAS, r"aliases \(\*name\) are not used"),
     "broken": ("schema: 1\ncases: {a: [\n", r":3: not YAML: "),
-    "tag": (TEXT.replace("launches: 1", "launches: !!python/object:os.system 1"), r":11: 'launches' must be a whole number"),
+    "tag": (TEXT.replace("launches: 1", "launches: !!python/object:os.system 1"), r":12: 'launches' must be a whole number"),
     "list": ("- 1\n", r":1: the file must be a mapping"),
     "deep": ("schema: 1\ncases: " + "[" * 5000, r"not YAML|nested too deeply|must be a mapping"),
     "control": ("schema: \x01\n", r"not YAML: "),
@@ -172,7 +181,7 @@ def test_writing_keeps_permissions_and_leaves_nothing_behind(tmp_path):
 def test_older_revisions_stay_with_the_cases_that_were_not_measured_anew(monkeypatch):
     older = TEXT.replace("  counts: 1\n", "  counts: 0\n", 1)
     kept = read(older)
-    kept.cases["test_new/k"] = {**CASE, "analysis": {"counts": 1, "findings": 1, "time": 3}}
+    kept.cases["test_new/k"] = {**CASE, "analysis": dict(ANALYSIS)}
     text = render_baseline(kept, "tests/test_a.py").decode()
     again = read(text)
     assert again.analysis_of("test_a/k")["counts"] == 0
@@ -192,7 +201,7 @@ def test_conflict_markers_fail_the_tests_and_an_update_of_the_whole_module_resol
     assert result.ret == 1
     result.stdout.fnmatch_lines(
         [
-            "*baselines/test_k.yaml:11: conflict markers of an unfinished merge*",
+            "*baselines/test_k.yaml:12: conflict markers of an unfinished merge*",
             "*pytest --gpuperf --gpuperf-update test_k.py",
         ]
     )

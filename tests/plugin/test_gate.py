@@ -28,16 +28,17 @@ def test_the_baseline_is_what_the_design_says(project):
     project.update()
     text = project.baseline()
     lines = text.splitlines()
-    assert lines[:7] == [
+    assert lines[:8] == [
         "# pytest-gpuperf baseline; refresh: pytest --gpuperf --gpuperf-update test_k.py",
         "schema: 1",
         "analysis:",
         "  counts: 1",
         "  findings: 1",
         "  time: 3",
+        "  metrics: 2",
         "cases:",
     ]
-    assert lines[7] == "  test_scale/scale:"
+    assert lines[8] == "  test_scale/scale:"
     # 5 instructions × 64 threads, 2 warps; 10 warp instructions × 1 ns
     for line in (
         "      thread_instructions: 320",

@@ -217,7 +217,7 @@ def test_10_conflict_markers_name_file_line_and_command(project):
     path.write_text(path.read_text().replace("cases:\n", "cases:\n<<<<<<< HEAD\n"))
     project.run().stdout.fnmatch_lines(
         [
-            "*baselines/test_k.yaml:8: conflict markers of an unfinished merge",
+            "*baselines/test_k.yaml:9: conflict markers of an unfinished merge",
             "*pytest --gpuperf --gpuperf-update test_k.py*",
         ]
     )

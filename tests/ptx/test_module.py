@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import pickle
 import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +20,7 @@ from gpuperf_engine.ptx import Module, parse
 from gpuperf_engine.ptx.syntax import (
     Address,
     CallTarget,
+    Function,
     Immediate,
     Negated,
     Pair,
@@ -445,10 +451,52 @@ def test_bodies_are_read_when_asked_for() -> None:
         TOP
         + "".join(f".entry k{index}() {{ .reg .b32 a; mov.u32 a, {index}; ret; }}\n" for index in range(300))
     )
-    assert module.functions["k7"].instructions == []
+    assert not module.functions["k7"].read
     assert len(module["k7"].instructions) == 2
-    assert module.functions["k8"].instructions == []
+    assert not module.functions["k8"].read
+    assert module.instruction_count == 600
+    assert not module.kernels["k8"].read
     assert module["k7"] is module["k7"]
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda module: module.kernels["k"],
+        lambda module: module.functions["k"],
+        lambda module: next(iter(module.kernels.values())),
+        lambda module: dict(module.kernels.items())["k"],
+        lambda module: copy.copy(module).kernels["k"],
+        lambda module: copy.deepcopy(module).functions["k"],
+        lambda module: pickle.loads(pickle.dumps(module)).kernels["k"],
+        lambda module: copy.copy(module.kernels["k"]),
+        lambda module: copy.deepcopy(module.kernels["k"]),
+        lambda module: pickle.loads(pickle.dumps(module.functions["k"])),
+        lambda module: dataclasses.replace(module.functions["k"]),
+    ],
+)
+def test_a_function_has_its_body_wherever_it_comes_from(take: Callable[[Module], Function]) -> None:
+    text = TOP + ".entry k() { .reg .b32 a; mov.u32 a, 1; L: .local .b32 here; ret; }"
+    for seen in ("instructions", "registers", "variables", "labels"):
+        function = take(parse(text, path="k.ptx"))
+        assert len(getattr(function, seen)) == (2 if seen == "instructions" else 1)
+        assert function.module.path == "k.ptx"
+
+
+def test_a_body_that_cannot_be_read_says_so_each_time() -> None:
+    function = parse(TOP + ".entry k() { nonsense; }").kernels["k"]
+    for _ in range(2):
+        with pytest.raises(PtxError, match="nonsense"):
+            _ = function.instructions
+
+
+def test_threads_that_ask_at_once_see_the_whole_body() -> None:
+    text = TOP + ".entry k() { .reg .b32 a; " + "mov.u32 a, 1; " * 4000 + "ret; }"
+    for _ in range(3):
+        function = parse(text).kernels["k"]
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(lambda function: len(function.instructions), [function] * 8))
+        assert found == [4001] * 8
 
 
 def test_one_label_in_thousands_of_scopes_stays_cheap() -> None:

@@ -390,6 +390,12 @@ class Runtime:
                 span=kernel.span,
                 hint="only an .entry can be launched",
             )
+        if not kernel.defined:
+            raise LaunchError(
+                f"{kernel.name!r} is declared and has no body",
+                span=kernel.span,
+                hint="parse the module that defines it",
+            )
         demand = "control" if sampled else resolve_demand(demand, self.observe)
         self._becomes_current(kernel)
         program = program_of(kernel)

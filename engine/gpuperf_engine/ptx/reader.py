@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from ..errors import PtxError, PtxSyntaxError
+from ..errors import PtxError, PtxSyntaxError, UnknownName, nearest
 from ..garbage import uncollected
 from . import raw, shapes
 from .available import check_target, check_type
@@ -16,7 +16,7 @@ from .declare import Grammar, declaration_of, variables
 from .headers import function_of
 from .locations import FILE, SECTION, debug_labels, file_entry
 from .resolve import Verdicts, resolve_body
-from .syntax import Function, Module, Variable
+from .syntax import Body, Function, Module, Variable, text_digest
 from .text import Text, quoted, shorten
 
 __all__ = ["read_module"]
@@ -94,22 +94,35 @@ class LazyModule(Module):
     @property
     def instruction_count(self) -> int:
         """Instructions of all functions. Bodies that nobody has asked for are only counted, not read."""
-        waiting = sum(_statements(self._text.code[start:end]) for start, end in self.bodies.values())
-        return waiting + super().instruction_count
+        total = 0
+        for function in self.functions.values():
+            if function.read or function.name not in self.bodies:
+                total += len(function.instructions)
+            else:
+                start, end = self.bodies[function.name]
+                total += _statements(self._text.code[start:end])
+        return total
+
+    @property
+    def digest(self) -> bytes:
+        return text_digest(self._text.original)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        from .parse import parse
+
+        return parse, (self._text.original, self._text.path)
 
     @uncollected
-    def _load(self, function: Function) -> Function:
-        place = self.bodies.pop(function.name, None)
-        if place is None:
-            return function
-        try:
-            resolve_body(self, self._text, self.grammar, function, *place)
-        except BaseException:
-            self.bodies[function.name] = place
-            function.instructions, function.registers = [], []
-            function.variables, function.labels = [], {}
-            raise
-        return function
+    def _body(self, function: Function) -> Body:
+        place = self.bodies.get(function.name)
+        if place is not None:
+            return resolve_body(self, self._text, self.grammar, function, *place)
+        if function.defined:
+            raise UnknownName(
+                f"no function {function.name!r} in {self.path}",
+                hint=nearest(function.name, self.functions, noun="function"),
+            )
+        return Body()
 
 
 def _shapes(function: Function) -> list[tuple[str, int]]:

@@ -18,7 +18,7 @@ from .headers import prototype_of
 from .locations import FILE, LOC, LOC_INTERMEDIATE, file_entry
 from .operands import Operands, check_constants, narrow
 from .scopes import Names, Scope, Table
-from .syntax import Address, Function, Guard, Instruction, LabelOperand, Variable
+from .syntax import Address, Body, Function, Guard, Instruction, LabelOperand, Variable
 from .text import Text, quoted, shorten
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ Verdicts = dict[tuple[str, tuple[Shape, ...]], tuple[Spelling, bool]]
 
 def resolve_body(
     module: LazyModule, text: Text, grammar: Grammar, function: Function, start: int, end: int
-) -> None:
-    """Fills in ``registers``, ``variables``, ``labels`` and ``instructions`` of a function whose body stands between two
-    offsets, braces excluded. Raises the first ``PtxSyntaxError`` or ``PtxError``, which mentions a few more."""
+) -> Body:
+    """The body of a function, which stands between two offsets, braces excluded. Raises the first ``PtxSyntaxError`` or
+    ``PtxError``, which mentions a few more."""
     body = _Body(module, text, grammar, function)
     body.resolve(start, end)
     if body.errors:
@@ -77,6 +77,7 @@ def resolve_body(
         raise PtxError(
             first.message, span=first.span, details=[*first.details, *more[: max(room, 0)]], hint=first.hint
         )
+    return body.names.body
 
 
 class _Body:
@@ -181,7 +182,7 @@ class _Body:
             for variable in variables(text, start, declaration, self.names.symbol, self.function):
                 check_type(self.module, variable.type.name, variable.span)
                 self.names.add_variable(variable)
-                self.function.variables.append(variable)
+                self.names.body.variables.append(variable)
             return end
         directive = shapes.directive(code, start, end) or self.grammar.directive(text, start, end)
         if word == ".pragma":
@@ -258,7 +259,7 @@ class _Body:
         if constants:
             operands = narrow(spelling, operands)
         guard = None if guarding is None else self._guard(guarding, negated is not None, found.start("guard"))
-        instructions = self.function.instructions
+        instructions = self.names.body.instructions
         instruction = Instruction(
             opcode,
             spelling,

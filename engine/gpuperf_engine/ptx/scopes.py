@@ -19,7 +19,7 @@ from .available import check_type
 from .check import Shape
 from .declare import COMPONENTS, specify
 from .special import special_names
-from .syntax import Function, LabelOperand, Module, Prototype, Register, Variable, Vector
+from .syntax import Body, Function, LabelOperand, Module, Prototype, Register, Variable, Vector
 from .text import Text, quoted
 
 __all__ = ["Meaning", "Names", "Scope", "Table"]
@@ -98,6 +98,8 @@ class Names:
     def __init__(self, module: Module, function: Function, text: Text) -> None:
         self.module = module
         self.function = function
+        #: what has been read of the body
+        self.body = Body()
         self.text = text
         self.known: dict[str, Meaning] = {}
         self.scope = Scope(None)
@@ -139,8 +141,8 @@ class Names:
     def add_variable(self, variable: Variable) -> None:
         """Declares a variable or parameter; register parameters of a ``.func`` become registers."""
         if variable.space == "reg":
-            register = Register(variable.name, variable.type, len(self.function.registers), variable.span)
-            self.function.registers.append(register)
+            register = Register(variable.name, variable.type, len(self.body.registers), variable.span)
+            self.body.registers.append(register)
             self.bind(variable.name, register, ("register", variable.type.name), variable.span)
         else:
             self.bind(variable.name, variable, ("variable",), variable.span)
@@ -148,7 +150,7 @@ class Names:
     def _add_formal_vectors(self) -> None:
         """The whole of each vector among the register parameters, whose components are parameters of their own."""
         parts: dict[str, list[Register]] = {}
-        for register in self.function.registers:
+        for register in self.body.registers:
             stem, dot, _ = register.name.partition(".")
             if dot:
                 parts.setdefault(stem, []).append(register)
@@ -202,7 +204,7 @@ class Names:
             if count is None:
                 self._add_register(name, kind, specified.vector, span)
                 continue
-            if len(self.function.registers) + count * specified.vector > _MOST_REGISTERS:
+            if len(self.body.registers) + count * specified.vector > _MOST_REGISTERS:
                 raise PtxError(f"{count} registers: a function may have {_MOST_REGISTERS}", span=span)
             if specified.vector == 1:
                 self._add_registers(name, count, kind, span)
@@ -212,7 +214,7 @@ class Names:
 
     def _add_registers(self, stem: str, count: int, kind: ScalarType, span: Span) -> None:
         """``stem<count>`` at once: compilers declare tens of thousands of registers."""
-        scope, registers = self.scope, self.function.registers
+        scope, registers = self.scope, self.body.registers
         names = [f"{stem}{index}" for index in range(count)]
         taken = scope.declared.intersection(names)
         if taken:
@@ -226,7 +228,7 @@ class Names:
         self.known.update((register.name, (register, shape)) for register in made)
 
     def _add_register(self, name: str, kind: ScalarType, vector: int, span: Span) -> None:
-        registers = self.function.registers
+        registers = self.body.registers
         shape: Shape = ("register", kind.name)
         if vector == 1:
             register = Register(name, kind, len(registers), span)
@@ -264,9 +266,9 @@ class Names:
             raise PtxError(
                 f"label {quoted(name)} is declared twice", span=span, details=[f"first at {first.span}"]
             )
-        index = len(self.function.instructions)
+        index = len(self.body.instructions)
         self.scope.labels[name] = LabelOperand(name, index, span)
-        labels = self.function.labels
+        labels = self.body.labels
         unique = name
         while unique in labels:
             self._repeated[name] = number = self._repeated.get(name, 1) + 1
@@ -289,8 +291,8 @@ class Names:
 
     def no_label(self, name: str, span: Span) -> NoReturn:
         """Raises the ``PtxError`` for a branch to a label that is not there, or not visible from here."""
-        hint = _closest(name, self.function.labels, "label")
-        if name in self.function.labels:
+        hint = _closest(name, self.body.labels, "label")
+        if name in self.body.labels:
             hint = "it stands inside a nested { } scope, which hides it from here"
         raise PtxError(f"label {quoted(name)} is not declared", span=span, hint=hint)
 

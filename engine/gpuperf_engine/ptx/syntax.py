@@ -7,6 +7,9 @@ program that was compiled to it.
 
 from __future__ import annotations
 
+import hashlib
+import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Address",
+    "Body",
     "CallTarget",
     "Function",
     "Guard",
@@ -40,6 +44,7 @@ __all__ = [
     "Variable",
     "Vector",
     "make_current",
+    "text_digest",
 ]
 
 
@@ -255,6 +260,29 @@ class CurrentDevice(Protocol):
     def current_symbol(self, kernel: Function, name: str) -> Any: ...
 
 
+@dataclass(slots=True)
+class Body:
+    """What stands between the braces of a function; the fields are those of ``Function``."""
+
+    registers: list[Register] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+    instructions: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+
+
+#: bodies are read by one thread at a time, so that no other sees half of one
+_reading = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_reading.acquire, after_in_parent=_reading.release, after_in_child=_reading.release
+    )
+
+
+def text_digest(text: str) -> bytes:
+    """16 bytes that tell a text apart from others."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
 def _no_device() -> CurrentDevice | None:
     return None
 
@@ -270,7 +298,11 @@ def make_current(device: CurrentDevice) -> None:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Function:
-    """An ``.entry`` or ``.func``. Without body (``.extern .func``) ``instructions`` is empty and ``defined`` false."""
+    """An ``.entry`` or ``.func``. Without body (``.extern .func``) ``instructions`` is empty and ``defined`` false.
+
+    The body is read when it is first asked for, wherever the function came from, and errors in it are raised then. Copies and
+    pickles are those of its module.
+    """
 
     name: str
     is_entry: bool
@@ -280,12 +312,12 @@ class Function:
     module: Module
     linkage: str = ""
     defined: bool = True
-    registers: list[Register] = field(default_factory=list)
-    variables: list[Variable] = field(
-        default_factory=list
-    )  # declared in the body, parameters of calls included
-    instructions: list[Instruction] = field(default_factory=list)
-    labels: dict[str, int] = field(default_factory=dict)
+    #: whether the body has been read, which happens when one of the next four is first asked for
+    read: bool = field(default=False, init=False)
+    registers: list[Register] = field(init=False)
+    variables: list[Variable] = field(init=False)  # declared in the body, parameters of calls included
+    instructions: list[Instruction] = field(init=False)
+    labels: dict[str, int] = field(init=False)
     maxntid: tuple[int, ...] | None = None
     reqntid: tuple[int, ...] | None = None
     minnctapersm: int | None = None
@@ -298,6 +330,24 @@ class Function:
 
     #: what analyses derived from the function, by their own keys; never compared or printed
     memo: dict[object, object] = field(default_factory=dict, repr=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # only slots that hold nothing yet come here: the body's, until it is read
+            if name not in Body.__slots__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self.load()
+            return getattr(self, name)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Module.function, (self.module, self.name)
+
+    def load(self) -> Function:
+        """This function, its body read. Raises what reading it raises, each time."""
+        if not self.read:
+            self.module.load(self)
+        return self
 
     @property
     def system(self) -> SystemFunction | None:
@@ -331,7 +381,8 @@ Kernel = Function
 
 @dataclass(slots=True, eq=False, repr=False)
 class Module:
-    """One PTX module. ``module["name"]`` is a kernel (an ``.entry``); bodies are parsed on first use.
+    """One PTX module. ``module["name"]`` is a kernel (an ``.entry``); bodies are parsed on first use. It is what its text says: to
+    change it, change the text and parse that; copies and pickles are parsed from the text.
 
     ``version`` is ``(major, minor)``, ``target`` the ``sm_…`` name, ``target_options`` e.g. ``debug`` or ``texmode_unified``.
     ``notes`` are remarks for people, e.g. a newer minor version than the table knows.
@@ -356,7 +407,7 @@ class Module:
 
     @property
     def kernels(self) -> dict[str, Function]:
-        """Entries by name, in the order of the text."""
+        """Entries by name, in the order of the text. The body of each is read when it is asked for."""
         return {name: function for name, function in self.functions.items() if function.is_entry}
 
     @property
@@ -370,7 +421,7 @@ class Module:
             raise UnknownName(
                 f"no kernel {name!r} in {self.path}", hint=nearest(name, self.kernels, noun="kernel")
             )
-        return self._load(found)
+        return found.load()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.kernels)
@@ -382,7 +433,7 @@ class Module:
             raise UnknownName(
                 f"no function {name!r} in {self.path}", hint=nearest(name, self.functions, noun="function")
             )
-        return self._load(found)
+        return found.load()
 
     def variable(self, name: str) -> Variable:
         """A module-scope variable. Raises ``UnknownName``."""
@@ -393,5 +444,20 @@ class Module:
             )
         return found
 
-    def _load(self, function: Function) -> Function:
-        return function
+    def load(self, function: Function) -> None:
+        """Read a function's body unless it is read already. Raises what reading it raises."""
+        with _reading:
+            if not function.read:
+                body = self._body(function)
+                for name in Body.__slots__:
+                    setattr(function, name, getattr(body, name))
+                function.read = True
+
+    def _body(self, function: Function) -> Body:
+        """What a function's body says."""
+        return Body()
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that tell the text that bodies are read from apart from others."""
+        return text_digest(self.text)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import stat
+import sys
 from pathlib import Path
 
+import llvmlite.binding
 import numpy as np
 import pytest
 
@@ -74,6 +77,108 @@ def test_a_damaged_cache_means_compiling_again(cache: Path, damage: bytes) -> No
         path.write_bytes(damage if len(damage) != 8 else path.read_bytes()[:-1])
     _, second, _ = launch()
     np.testing.assert_array_equal(first, second)
+
+
+def test_any_changed_bit_and_any_cut_is_seen(cache: Path) -> None:
+    native_cache.write("name", b"code")
+    (entry,) = programs(cache)
+    whole = entry.read_bytes()
+    changed = [
+        whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :]
+        for place in range(len(whole))
+        for bit in range(8)
+    ]
+    for wrong in [*changed, *(whole[:size] for size in range(len(whole))), whole + b"\0"]:
+        entry.write_bytes(wrong)
+        assert native_cache.read("name") is None
+    entry.write_bytes(whole)
+    assert native_cache.read("name") == b"code"
+
+
+def test_an_entry_in_the_place_of_another_is_none(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs, runtime functions and what is remembered of the sources alike."""
+    monkeypatch.setattr(native_cache, "_SETTLED", 0)
+    monkeypatch.setattr(native_jit, "_libraries", {})
+    _, first, _ = launch()
+    before = programs(cache)
+    native_cache._digest_of(native_cache._BASE)
+    _, second, _ = launch(INDEX.replace("add.u32 %v, %v, %i", "sub.u32 %v, %v, %i"))
+    assert not np.array_equal(first, second)
+    found = {path: path.read_bytes() for path in programs(cache)}
+    (other,) = (path for path, raw in found.items() if path not in before and len(raw) > 100)
+    for path in found:
+        for content in {found[other], found[min(before)]} - {found[path]}:
+            path.write_bytes(content)
+            assert native_cache.read(path.name) is None
+    _, again, _ = launch()
+    np.testing.assert_array_equal(again, first)
+
+
+OTHERS = {
+    "processor": (native_jit, "host", lambda: native_jit.Host("x86_64", "other", "+sse2", False)),
+    "features": (
+        native_jit,
+        "host",
+        lambda: dataclasses.replace(native_jit._host(), features=native_jit._host().features + ",+other"),
+    ),
+    "LLVM": (llvmlite.binding, "llvm_version_info", (1, 2, 3)),
+    "llvmlite": (llvmlite, "__version__", "0.1"),
+    "Python": (sys, "version_info", (3, 99, 0, "final", 0)),
+    "sources": (native_cache, "source_digest", lambda: b"others"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_cache_of_another_host_is_not_used(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    place = native_cache.key("program", native_jit.fingerprint(0))
+    native_cache.write(place, b"code")
+    monkeypatch.setattr(*OTHERS[other])
+    there = native_cache.key("program", native_jit.fingerprint(0))
+    assert there != place
+    (cache / place).rename(cache / there)
+    assert native_cache.read(there) is None
+
+
+def test_code_is_kept_for_the_functions_that_it_was_made_of(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel whose module was given a function of another text, or whose instructions were changed, is another kernel."""
+    head = ".version 8.0\n.target sm_80\n.address_size 64\n"
+    called = head + ".visible .func (.reg .b32 r) f() {{ mov.u32 r, {}; ret; }}"
+    caller = head + (
+        ".extern .func (.reg .b32 r) f();\n.visible .entry k(.param .u64 a) { .reg .b64 %a; .reg .b32 %v;"
+        "ld.param.u64 %a, [a]; call (%v), f; add.u32 %v, %v, 0; add.u32 %v, %v, 1; st.global.u32 [%a], %v; ret; }"
+    )
+
+    def value(number: int, left_out: int) -> int:
+        module = ge.parse(caller, path="k.ptx")
+        module.functions["f"] = ge.parse(called.format(number), path="f.ptx").function("f")
+        kernel = module["k"]
+        del kernel.instructions[left_out]
+        device = ge.Device(memory_bytes=1 << 20)
+        result = device.zeros(1, np.uint32)
+        device.launch(kernel, 1, 1, [result])
+        return int(result.numpy()[0])
+
+    assert [value(3, 3), value(5, 3), value(3, 2), value(3, 3)] == [3, 5, 4, 3]
+
+
+def test_a_kernel_is_the_same_from_whichever_parse(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = [ge.parse(INDEX, path=f"{number}.ptx") for number in range(3)]
+    device = ge.Device(memory_bytes=1 << 20)
+    for kernel in (modules[0]["k"], modules[1].kernels["k"], modules[2].functions["k"], modules[0]["k"]):
+        array = device.zeros(64, np.uint32)
+        profile = device.launch(kernel, 1, 64, [array, np.uint32(2)])
+        assert profile.thread_instructions == 64 * (6 + 2 * 4 + 4)
+        np.testing.assert_array_equal(array.numpy(), 2 * np.arange(64))
+
+
+def test_a_kernel_without_a_body_is_not_launched() -> None:
+    kernel = ge.parse(INDEX.partition(".visible")[0] + ".visible .entry k();")["k"]
+    with pytest.raises(ge.LaunchError, match="declared and has no body"):
+        ge.Device().launch(kernel, 1, 32, [])
 
 
 def test_a_cache_that_others_may_write_to_is_not_used(cache: Path) -> None:

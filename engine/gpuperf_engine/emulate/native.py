@@ -104,10 +104,8 @@ def _place(program: Program, threads: bool, clustered: bool, parted: bool) -> st
 
 @uncollected
 def _compile(program: Program, threads: bool, clustered: bool, parted: bool) -> Code | str:
-    kernel = program.kernel
-    text = hashlib.blake2b(kernel.module.text.encode("utf-8", "surrogatepass")).digest()
     form = threads, clustered, parted
-    place = store.key("program", text, kernel.name, program.variant, *form, fingerprint(0))
+    place = store.key("program", *_content(program), *form, fingerprint(0))
     stored = store.read(place)
     if stored is not None:
         try:
@@ -129,6 +127,18 @@ def _compile(program: Program, threads: bool, clustered: bool, parted: bool) -> 
         return f"LLVM makes no code of it on this host ({str(error).strip().partition(chr(10))[0]})"
     store.keep(place, _pack(generated, content))
     return made
+
+
+def _content(program: Program) -> tuple[object, ...]:
+    """What decides the code of a program: the texts that its functions are from, and which of their instructions it has."""
+    digests = {function.module: function.module.digest for function in program.functions}
+    names = [(function.name, digests[function.module]) for function in program.functions]
+    found = [
+        f"{item.span.line}{item.opcode}{item.span.column}"
+        for block in program.blocks
+        for item in block.instructions
+    ]
+    return program.variant, names, hashlib.blake2b("".join(found).encode(), digest_size=16).digest()
 
 
 def _splitting(program: Program) -> Program:

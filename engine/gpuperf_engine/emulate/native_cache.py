@@ -3,6 +3,10 @@
 ``$XDG_CACHE_HOME/gpuperf`` (else ``~/.cache/gpuperf``); ``GPUPERF_CACHE=off`` turns it off, any other value is the folder. A
 cache that cannot be used (no home, no space, not ours) is no error: then everything is compiled again.
 
+An entry says whose content it is: its digest covers the key, and the key all that decides the content. An entry that was cut off,
+changed, renamed, or made by other sources, another LLVM or for another processor is none. That finds accidents, also those of caches
+that travel between machines; whoever may write to the folder can still put code there that runs.
+
 PYTEST_DONT_REWRITE
 """
 
@@ -10,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -20,9 +25,11 @@ from .. import source
 
 __all__ = ["folder", "keep", "key", "read", "source_digest", "write"]
 
-_MAGIC = b"gpuperf1"
+_MAGIC = b"gpuperf2"
+_DIGEST = 20
 #: objects kept; a few hundred kilobytes each at most
 MOST_ENTRIES = 4000
+_SOURCES = (".py", ".lark")
 _PACKAGES = ("isa", "isa/rows", "ptx", "flow", "emulate")
 #: nanoseconds after which no file system gives a change the same time as one before
 _SETTLED = 2_000_000_000
@@ -62,7 +69,9 @@ def _digest_of(base: Path) -> bytes:
     of change cannot be set back, other than the times that packages carry: an edited file is never taken for the old one.
     """
     before = _state(base)
-    remembered = hashlib.blake2b(repr(before).encode(), digest_size=20).hexdigest()
+    # what a file system says is true of that one only: not of another machine's that a cache has come from
+    where = os.uname().nodename if os.name == "posix" else "", os.stat(base).st_dev
+    remembered = hashlib.blake2b(repr((where, before)).encode(), digest_size=20).hexdigest()
     known = read(remembered)
     if known is not None and len(known) == 16:
         return known
@@ -85,7 +94,7 @@ def _state(base: Path) -> list[tuple[str, int, int, int, int]]:
     for package in _PACKAGES:
         with os.scandir(base / package) as entries:
             for entry in entries:
-                if entry.name.endswith(".py"):
+                if entry.name.endswith(_SOURCES):
                     status = entry.stat()
                     size, inode = status.st_size, status.st_ino
                     found.append((entry.path, size, status.st_mtime_ns, status.st_ctime_ns, inode))
@@ -93,9 +102,9 @@ def _state(base: Path) -> list[tuple[str, int, int, int, int]]:
 
 
 def key(*parts: object) -> str:
-    """A file name from everything that decides a content, the engine's sources included."""
+    """A file name from everything that decides a content, the engine's sources and the Python that runs them included."""
     digest = hashlib.blake2b(source_digest(), digest_size=20)
-    for part in parts:
+    for part in (sys.implementation.cache_tag, sys.version_info[:3], *parts):
         raw = part if isinstance(part, bytes) else str(part).encode()
         digest.update(len(raw).to_bytes(8, "little"))
         digest.update(raw)
@@ -123,7 +132,7 @@ def _folder(wanted: str, home: str) -> Path | None:
 
 
 def read(name: str) -> bytes | None:
-    """A stored content, or ``None`` if there is none or it is damaged."""
+    """The content stored under a name, or ``None`` if there is none, or it is damaged or another's."""
     base = folder()
     if base is None:
         return None
@@ -131,10 +140,15 @@ def read(name: str) -> bytes | None:
         raw = (base / name).read_bytes()
     except OSError:
         return None
-    digest, content = raw[8:28], raw[28:]
-    if raw[:8] != _MAGIC or hashlib.blake2b(content, digest_size=20).digest() != digest:
-        return None
-    return content
+    start = len(_MAGIC) + _DIGEST
+    content = raw[start:]
+    return content if raw[:start] == _head(name, content) else None
+
+
+def _head(name: str, content: bytes) -> bytes:
+    """What an entry begins with."""
+    digest = hashlib.blake2b(content, digest_size=_DIGEST, key=hashlib.blake2b(name.encode()).digest())
+    return _MAGIC + digest.digest()
 
 
 @cache
@@ -155,12 +169,11 @@ def write(name: str, content: bytes) -> None:
     if base is None:
         return
     _make_room(base)
-    digest = hashlib.blake2b(content, digest_size=20).digest()
     try:
         handle, temporary = tempfile.mkstemp(dir=base, prefix=".new-")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + digest + content)
+                file.write(_head(name, content) + content)
             os.replace(temporary, base / name)
         except OSError:
             os.unlink(temporary)

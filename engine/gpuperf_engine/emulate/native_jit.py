@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import llvmlite
 import llvmlite.binding as llvm
 
 from ..isa import mbarriers
@@ -149,7 +150,8 @@ def _prepare() -> None:
 def fingerprint(level: int) -> str:
     """What of the host and the compiler decides an object."""
     here = host()
-    return f"{here.triple} {here.cpu} {here.features} {llvm.llvm_version_info} {level}"
+    compiler = f"{llvmlite.__version__} {llvm.llvm_version_info}"
+    return f"{here.triple} {here.cpu} {here.features} {compiler} {level}"
 
 
 def compile_object(text: str, level: int) -> bytes:

@@ -55,6 +55,9 @@ class Script:
     def release(self, lanes: int, true: int, false: int) -> None:
         self.log.append(f"{self.name}:released")
 
+    def is_complete(self) -> bool:
+        return True
+
     def urge(self) -> bool:
         changed, self.urged = not self.urged and self.name == "helpful", True
         return changed

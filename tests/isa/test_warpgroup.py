@@ -413,6 +413,84 @@ def test_no_warp_of_a_warpgroup_may_leave_it_out(warp: int, backend: str) -> Non
     product.run(backend, text.replace(f"setp.eq.u32 %p, %w, {warp};", "setp.ge.u32 %p, %w, 0;"))  # all may
 
 
+WAIT = "wgmma.wait_group.sync.aligned 0;"
+#: one thread clears what the matrices were made of
+CLEARS = f"""setp.ne.u32 %p, %t, {{thread}};
+@%p bra cleared;
+mov.u32 %s, tile; mov.u32 %i, 0;
+clear:
+st.shared.b32 [%s], 0; add.u32 %s, %s, 4; add.u32 %i, %i, 1;
+setp.lt.u32 %p, %i, {SHARED // 4};
+@%p bra clear;
+cleared:"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("thread", "wait"), [(0, "0"), (70, "0"), (0, "1")])
+def test_nothing_behind_a_wait_changes_a_product(thread: int, wait: str, backend: str) -> None:
+    """A warp that has waited may write over the matrices: the other warps of the warpgroup have read them."""
+    product = Product(opcode("f32.f16.f16", 8), seed=4)
+    waits = f"{'wgmma.commit_group.sync.aligned;' * int(wait)}\n{WAIT.replace('0', wait)}\n"
+    text = product.module().replace(WAIT, waits + CLEARS.format(thread=thread))
+    found, _ = product.run(backend, text)
+    assert found == product.expected()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_wait_leaves_so_many_groups(backend: str) -> None:
+    """Warp 0 goes on with its group pending, and lets the others come; a wait for that group would never end."""
+    product = Product(opcode("f32.f16.f16", 8), seed=4)
+    held = f"""mov.u32 %i, tile; mov.u32 %s, {SHARED};
+add.u32 %s, %s, %i; setp.lt.u32 %p, %t, 32;
+@%p bra first;
+spin:
+ld.volatile.shared.u32 %w, [%s];
+setp.eq.u32 %p, %w, 0;
+@%p bra spin;
+first:"""
+    lets = f"{WAIT.replace('0', '1')}\nst.volatile.shared.u32 [%s], 1;\n{WAIT}"
+    text = product.module(before=held).replace(WAIT, lets)
+    clean = f"mov.u32 %s, tile; st.shared.u32 [%s+{SHARED}], 0;\nbar.sync 0;"
+    text = text.replace("bar.sync 0;", clean)
+    found, _ = product.run(backend, text)
+    assert found == product.expected()
+    with pytest.raises(ge.Deadlock, match=r"wgmma\.wait_group"):
+        product.run(backend, text.replace(WAIT.replace("0", "1"), WAIT))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_wait_for_a_warp_that_never_comes_is_a_deadlock(backend: str) -> None:
+    product = Product(opcode("f32.f16.f16", 8))
+    leaves = "shr.u32 %w, %t, 5;\nsetp.eq.u32 %p, %w, 2;\n@%p bra gone;"
+    text = product.module(before=leaves).replace("ret;", "gone:\nret;")
+    with pytest.raises(ge.Deadlock, match=r"wg.ptx:\d+:\d+: deadlock") as caught:
+        product.run(backend, text)
+    said = str(caught.value)
+    assert "96 threads at wgmma.wait_group.sync.aligned, for the products of warp 2 of the warpgroup" in said
+    assert "first thread (0, 0, 0)" in said
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_waits_are_the_same_in_slices(backend: str) -> None:
+    """Who waits how often must not depend on whether the products are made."""
+    product = Product(opcode("f32.f16.f16", 8))
+    turns = """mov.u32 %s, tile;
+again:
+ld.volatile.shared.u32 %w, [%s];
+setp.ne.u32 %p, %w, 0;
+@%p bra again;"""
+    text = product.module().replace(WAIT, WAIT + CLEARS.format(thread=0) + turns)
+    kernel = ge.parse(text, path="wg.ptx")["k"]
+    counted = []
+    for demand in ("values", "control"):
+        device = ge.Device(backend=backend)
+        args = [device.array(np.concatenate([product.words(), product.words()[:32]]))]
+        args += [device.array(np.frombuffer(bytes(product.memory) + bytes(4096), np.uint32))]
+        profile = device.launch(kernel, 1, 128, [*args, device.zeros((160, 128), np.uint32)], demand=demand)
+        counted.append(dict(profile.warp_opcodes))
+    assert counted[0] == counted[1]
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_descriptors_that_mean_nothing(backend: str) -> None:
     product = Product(opcode("f32.f16.f16", 8))

@@ -60,9 +60,10 @@ class Barrier:
 
 def is_exchange(b: Builder) -> bool:
     base = b.statement.base
-    part = {"wmma": "mma", "wgmma": "mma_async"}.get(base)
-    if part is not None:
-        return b.has(part)
+    if base == "wgmma":
+        return b.has("mma_async") or b.has("wait_group")
+    if base == "wmma":
+        return b.has("mma")
     if base == "mbarrier":
         return b.has("test_wait") or b.has("try_wait")
     return base in WARP_NAMES or base in MATRIX_NAMES or base in ("bar", "barrier")
@@ -79,6 +80,8 @@ def build(b: Builder) -> Callable[[Thread], None]:
         return barrier_step(b)
     if base == "mbarrier":
         return mbarriers.wait(b)
+    if base == "wgmma" and b.has("wait_group"):
+        return warpgroup.wait(b)
     if base in MATRIX_NAMES:
         return MATRIX_NAMES[base](b, lambda b, gets, puts, exchange: warp_step(b, -1, gets, puts, exchange))
     return {"shfl": shuffle, "vote": vote, "match": match, "redux": redux, "elect": elect,

@@ -165,3 +165,33 @@ def test_what_is_not_known() -> None:
     )
     with pytest.raises(OracleError, match="multiplies no such matrices"):
         run(text, "k", 1, 32, [])
+
+
+@pytest.mark.parametrize("quantum", [1, 7, 2000])
+def test_a_wait_for_the_warpgroup_holds_until_all_have_issued(quantum: int) -> None:
+    """Thread 0 clears the matrices behind the wait; they are all ones, so every sum is 16."""
+    text = module(
+        """
+        .shared .align 128 .b8 tile[2304]; .reg .f32 %c<4>; .reg .b64 %da, %db;
+        mov.u32 %r1, tile; mov.u32 %r2, %tid.x; mov.u32 %r3, 0; setp.ne.u32 %p1, %r2, 0;
+        fill: add.u32 %r4, %r1, %r3; st.shared.b32 [%r4], 0x3c003c00; add.u32 %r3, %r3, 4;
+        setp.lt.u32 %p2, %r3, 2304; @%p2 bra fill;
+        bar.sync 0;
+        mov.f32 %c0, 0f00000000; mov.f32 %c1, %c0; mov.f32 %c2, %c0; mov.f32 %c3, %c0;
+        mov.b64 %da, 0x800400000; mov.b64 %db, 0x800080080; setp.eq.u32 %p2, %r2, %r2;
+        wgmma.fence.sync.aligned;
+        wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%c0, %c1, %c2, %c3}, %da, %db, %p2, 1, 1, 0, 0;
+        wgmma.commit_group.sync.aligned;
+        wgmma.wait_group.sync.aligned 0;
+        @%p1 bra cleared;
+        mov.u32 %r3, 0;
+        clear: add.u32 %r4, %r1, %r3; st.shared.b32 [%r4], 0; add.u32 %r3, %r3, 4;
+        setp.lt.u32 %p2, %r3, 2304; @%p2 bra clear;
+        cleared: ld.param.u64 %rd1, [out]; mul.wide.u32 %rd2, %r2, 16; add.u64 %rd1, %rd1, %rd2;
+        st.global.v4.f32 [%rd1], {%c0, %c1, %c2, %c3};
+        """,
+        ".param .u64 out",
+    ).replace("sm_80", "sm_90a")
+    out = Buffer(np.zeros((128, 4), np.float32))
+    (found, *_) = run(text, "k", 1, 128, [out], quantum=quantum).memory
+    assert (found == 16).all()

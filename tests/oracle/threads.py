@@ -13,6 +13,7 @@ from .integers import mask
 from .mbarriers import Mbarrier, PhaseWait
 from .memory import OracleError, window_of
 from .syntax import Function
+from .warpgroup import GroupWait
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -52,7 +53,7 @@ class Thread:
     carry: int = 0
     steps: int = 0
     done: bool = False
-    waiting: WarpWait | BarrierWait | ClusterWait | PhaseWait | None = None
+    waiting: WarpWait | BarrierWait | ClusterWait | PhaseWait | GroupWait | None = None
     path: list[tuple[int, int, object]] = field(default_factory=list)  # (block, how it ended, where to)
     own: OwnCounts | None = None
 
@@ -140,6 +141,10 @@ class Cta:
     alive: list[int] = field(default_factory=list)  # threads of each warp that have not ended
     barriers: dict[int, Any] = field(default_factory=dict)
     mbarriers: dict[int, Mbarrier] = field(default_factory=dict)  # by their place in shared memory
+    groups: Counter[int] = field(
+        default_factory=Counter
+    )  # of products of a warpgroup, by the thread that committed them
+    awaiting: list[tuple[Thread, int]] = field(default_factory=list)  # who waits until how many are committed
 
     def step(self) -> bool:
         """Let every thread that can run do so once; returns whether one did."""

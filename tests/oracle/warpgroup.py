@@ -1,5 +1,6 @@
-"""``wgmma.mma_async``: each warp of a warpgroup makes its sixteen rows, as soon as its lanes are there (a program that waits as the
-manual demands cannot tell); ``.fence``, ``.commit_group`` and ``.wait_group`` have nothing to do."""
+"""``wgmma.mma_async``: each warp of a warpgroup makes its sixteen rows, as soon as its lanes are there. ``.wait_group`` holds a thread
+until all threads of the warpgroup have committed the groups that it waits for: then no warp reads operands of theirs any more.
+``.fence`` has nothing to do."""
 
 from __future__ import annotations
 
@@ -21,13 +22,48 @@ if TYPE_CHECKING:
 
 #: units of 16 bytes in a line of the pattern, by the swizzling mode of a descriptor
 UNITS = {0: 1, 1: 8, 2: 4, 3: 2}
+#: of a warpgroup
+THREADS = 128
 
 
 @meaning("wgmma")
 def ordering(b: Builder) -> Step:
-    if b.mods[0] not in ("fence", "commit_group", "wait_group"):
+    if b.mods[0] not in ("fence", "commit_group"):
         raise b.fail("the oracle does not know this instruction")
-    return lambda t: None
+    if b.mods[0] == "fence":
+        return lambda t: None
+
+    def step(t: Thread) -> None:
+        t.cta.groups[t.number] += 1
+        for waiting in [item for item in t.cta.awaiting if is_complete(*item)]:
+            t.cta.awaiting.remove(waiting)
+            waiting[0].waiting = None
+
+    return step
+
+
+class GroupWait:
+    """A thread that waits for products of its warpgroup."""
+
+
+def is_complete(t: Thread, wanted: int) -> bool:
+    """Whether all threads of a thread's warpgroup have committed so many groups."""
+    first = t.number // THREADS * THREADS
+    members = range(first, min(first + THREADS, len(t.cta.threads)))
+    return all(t.cta.groups[member] >= wanted for member in members)
+
+
+def wait(b: Builder) -> Callable[[Thread], None]:
+    """``wgmma.wait_group``: all groups but the last ones."""
+    left = constant(b, 0)
+
+    def step(t: Thread) -> None:
+        item = (t, t.cta.groups[t.number] - left)
+        if not is_complete(*item):
+            t.waiting = GroupWait()
+            t.cta.awaiting.append(item)
+
+    return step
 
 
 def places(descriptor: int, bits: int, across: bool) -> Callable[[int, int], int]:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Step", "make_step"]
 
+#: effects that change nothing that a class of warps could see
+_NOTHING = ("fence", "hint", "warp_barrier", "warpgroup_commit", "warpgroup_wait")
 Step = Callable[["State"], None]
 _U32 = scalar_type("u32")
 
@@ -91,7 +93,7 @@ def _make_step(run: ClassRun, to: Prepare, instruction: Instruction) -> Step | N
         return _trap(run, instruction)
     if not wanted:
         return _count_guard(run, instruction)
-    if effect in ("fence", "hint", "warp_barrier") or is_done_at_once(instruction):
+    if effect in _NOTHING or is_done_at_once(instruction):
         return _count_guard(run, instruction)
     if effect == "exchange":
         return _exchange(run, to, instruction)

@@ -21,6 +21,7 @@ from .splits import AT_END, AT_WAIT
 __all__ = [
     "Place",
     "Waiting",
+    "awaited_warps",
     "bad_barrier",
     "bad_cluster_barrier",
     "bad_mbarrier",
@@ -176,6 +177,12 @@ def uneven_products(
     what = f"not all warps of a warpgroup execute it: {told} times in all, with the others like it"
     hint = "all threads of a warpgroup must: no branch around it that its warps take differently"
     return _of_lane(place, instruction, 1, what, hint)
+
+
+def awaited_warps(instruction: Instruction, warps: Sequence[int]) -> str:
+    """What a warp waits for at ``wgmma.wait_group``, in words: warps of its warpgroup, by their numbers in the block."""
+    named = f"warp{'s' * (len(warps) > 1)} {', '.join(map(str, warps))}"
+    return f"at {instruction.opcode}, for the products of {named} of the warpgroup,"
 
 
 def long_line(place: Place, instruction: Instruction, lanes: int) -> TrapError:

@@ -37,6 +37,7 @@ from .lanes_operands import (
 from .lanes_stack import StackStep
 from .lanes_tensor import ReplaceStep, TensorStep
 from .lanes_values import LaneValue
+from .lanes_warpgroup import CommitStep, GroupWait
 from .launch import LaunchPlan
 from .program import Program
 
@@ -55,8 +56,8 @@ _ENDS = ("branch", "indirect_branch", "call", "return", "exit", "barrier")
 
 
 class Block:
-    """One prepared block. ``sync`` is the ``.sync`` instruction that it starts with, ``wait`` the wait on an mbarrier, ``steps`` what
-    follows it, ``end`` its end."""
+    """One prepared block. ``sync`` is the ``.sync`` instruction that it starts with, ``wait`` the wait on an mbarrier or for the
+    warpgroup, ``steps`` what follows it, ``end`` its end."""
 
     __slots__ = ("barrier", "basic", "counts", "end", "index", "steps", "sync", "wait")
 
@@ -69,7 +70,10 @@ class Block:
         if block.synchronises and is_exchange(instructions[0]):
             self.sync = Exchange(to, instructions[0])
             instructions = instructions[1:]
-        self.wait = WaitStep(to, instructions[0]) if block.waits else None
+        self.wait: WaitStep | GroupWait | None = None
+        if block.waits:
+            of_group = instructions[0].effect == "warpgroup_wait"
+            self.wait = (GroupWait if of_group else WaitStep)(to, instructions[0])
         if self.wait is not None:
             instructions = instructions[1:]
         if instructions and instructions[-1].effect in _ENDS:
@@ -163,6 +167,8 @@ def _make_step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step
         return CopyStep(to, instruction)
     if effect == "mbarrier":
         return MbarrierStep(to, instruction)
+    if effect == "warpgroup_commit":
+        return CommitStep(to, instruction)
     if effect in _NOTHING or is_done_at_once(instruction):
         return _guard_only(to, instruction)
     if effect == "stack":

@@ -35,6 +35,7 @@ from .lanes_operands import Prepare, Reader, destinations, every_lane, guard_of,
 from .lanes_regions import Region
 from .lanes_values import LaneValue
 from .memory import SHARED_WINDOW, WINDOW_BYTES
+from .schedule import Status
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesCta, LanesWarp
@@ -244,6 +245,9 @@ def _guarded(step: MbarrierStep | WaitStep, warp: LanesWarp, counts: bool = True
 
 class WaitStep:
     """``mbarrier.test_wait`` and ``try_wait``."""
+
+    #: of a warp that stops here
+    status = Status.SUSPENDED
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}

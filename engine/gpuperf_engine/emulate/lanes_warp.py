@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -94,6 +95,8 @@ class LanesCta:
     within: tuple[LaneValue, ...]
     #: of warps that have ended: the products of their warpgroup that each executed
     products: dict[int, int] = field(default_factory=dict)
+    #: groups of such products that each warp has committed
+    groups: Counter[int] = field(default_factory=Counter)
 
     @property
     def window(self) -> int:
@@ -136,11 +139,13 @@ class LanesWarp:
         self.steps = 0
         #: of its warpgroup that it has executed
         self.products = 0
+        #: groups of products that must be complete for it to go on
+        self.wanted = 0
         self.fuel = 0
         self.mask = 0
         self.active: Lanes = mask_array(0)
         self.at_barrier: BarrierEnd | None = None
-        #: suspended at the wait on an mbarrier that begins the block of the running split
+        #: stopped at the wait that begins the block of the running split
         self.suspended = False
         #: that wait gives up
         self.expired = False
@@ -270,13 +275,14 @@ class LanesWarp:
         return self._stopped()
 
     def _hold(self, block: Block) -> Status:
-        """The running split waits for a phase of an mbarrier."""
+        """The running split waits for a phase of an mbarrier, or for its warpgroup."""
         self.splits.pc = AT_WAIT + block.index
         if self.splits.others_can_run():
             self.splits.take_turns()
             return Status.TURN_OVER
         self.suspended = True
-        return Status.SUSPENDED
+        assert block.wait is not None
+        return block.wait.status
 
     def _enter(self) -> None:
         self.mask = self.splits.mask
@@ -348,10 +354,19 @@ class LanesWarp:
     def leave(self, payload: Frame, lanes: int, others: bool) -> None:
         payload.call.leave(self, payload, lanes)
 
+    @property
+    def missing(self) -> list[int]:
+        """Warps of the warpgroup that have not issued what this one waits for."""
+        first, end = self.index & ~3, self.cta.plan.warps_per_cta
+        return [warp for warp in range(first, min(first + 4, end)) if self.cta.groups[warp] < self.wanted]
+
     # -- what the schedule asks for ----------------------------------------------------------------------------------------
 
     def expire(self) -> None:
         self.expired = True
+
+    def is_complete(self) -> bool:
+        return not self.missing
 
     def urge(self) -> bool:
         return self.at_barrier is None and self.splits.urge()

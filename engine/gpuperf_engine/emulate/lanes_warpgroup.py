@@ -15,22 +15,78 @@ from ..isa.rows.products import sizes
 from ..isa.rows.sparse import sparsity_of
 from ..isa.rows.warpgroup import left_type
 from ..isa.types import scalar_type
-from ..ptx.syntax import Instruction
-from .diagnose import long_line, meaningless_operands, no_warpgroup, unequal_descriptors
+from ..ptx.syntax import Immediate, Instruction
+from .diagnose import awaited_warps, long_line, meaningless_operands, no_warpgroup, unequal_descriptors
 from .lanes_memory import MemoryStep
-from .lanes_operands import Prepare, every_lane, lane_value
+from .lanes_operands import Prepare, every_lane, guard_of, lane_value
 from .lanes_values import LaneValue
+from .schedule import Status
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
 
-__all__ = ["WarpgroupStep"]
+__all__ = ["CommitStep", "GroupWait", "WarpgroupStep"]
 
 Words = npt.NDArray[np.uint32]
 _B32, _F16, _PRED = (scalar_type(name) for name in ("b32", "f16", "pred"))
 #: of each row and eight columns of D: the lane that holds an element, and its place there
 _ROW, _COLUMN = np.meshgrid(np.arange(16), np.arange(8), indexing="ij")
 _LANE = 4 * (_ROW % 8) + _COLUMN // 2
+
+
+class _Ordering:
+    """What ``wgmma.commit_group`` and ``.wait_group`` have in common."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.instruction = instruction
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.predicated = to.program.predicated_of.get(instruction)
+
+    def lanes(self, warp: LanesWarp, counts: bool) -> int:
+        """The lanes that take part, as a mask."""
+        if self.guard is None:
+            return warp.mask
+        active = warp.active & self.guard(warp)
+        if counts and self.predicated is not None:
+            warp.count_guard(self.predicated, active)
+        return int(np.packbits(active, bitorder="little").view("<u4")[0])
+
+
+class CommitStep(_Ordering):
+    """``wgmma.commit_group``: the warp has issued a group."""
+
+    def __call__(self, warp: LanesWarp) -> None:
+        # where the lanes of a warp are apart, which the manual leaves undefined, the lowest one counts
+        if self.lanes(warp, True) & warp.live & -warp.live:
+            warp.cta.groups[warp.index] += 1
+
+
+class GroupWait(_Ordering):
+    """``wgmma.wait_group``: each product is one of the whole warpgroup, and complete when its four warps have issued it."""
+
+    #: of a warp that stops here
+    status = Status.WARPGROUP
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        super().__init__(to, instruction)
+        (operand,) = instruction.operands
+        assert isinstance(operand, Immediate) and isinstance(operand.value, int)
+        self.left = operand.value
+
+    def count(self, warp: LanesWarp) -> None:
+        """The warp comes here."""
+        self.lanes(warp, True)
+
+    def __call__(self, warp: LanesWarp) -> bool:
+        """Whether the groups are complete."""
+        if not self.lanes(warp, False):
+            return True
+        warp.wanted = max(0, warp.cta.groups[warp.index] - self.left)
+        return warp.is_complete()
+
+    def reason(self, warp: LanesWarp, shared: npt.NDArray[np.uint8]) -> str:
+        """What the warp waits for, in words."""
+        return awaited_warps(self.instruction, warp.missing)
 
 
 class WarpgroupStep:

@@ -41,6 +41,7 @@ from .native_memory import address_value, write_memory
 from .native_special import read_rank, read_special, variable_address, window_start
 from .native_stack import write_stack
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
+from .native_warpgroup import write_commit, write_group_wait
 from .program import windows_of
 
 __all__ = ["BlockWriter"]
@@ -98,7 +99,8 @@ class BlockWriter:
             instructions = instructions[1:]
         elif block.waits and instructions[0] not in self.refused:
             self.current = instructions[0]
-            write_wait(self, instructions[0])
+            of_group = instructions[0].effect == "warpgroup_wait"
+            (write_group_wait if of_group else write_wait)(self, instructions[0])
             instructions = instructions[1:]
         for instruction in instructions:
             self.instruction(instruction)
@@ -132,6 +134,8 @@ class BlockWriter:
             self._count_guard(instruction)
         elif effect in ("load", "store", "atomic", "reduction") or instruction in self.frame.program.site_of:
             write_memory(self, instruction)
+        elif effect == "warpgroup_commit":
+            write_commit(self, instruction)
         elif effect == "mbarrier":
             write_mbarrier(self, instruction)
         elif effect == "tensor_map":

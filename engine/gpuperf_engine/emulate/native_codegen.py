@@ -516,6 +516,7 @@ def _write_exits(frame: Frame) -> None:
         Status.FAULT,
         Status.EVENT,
         Status.SUSPENDED,
+        Status.WARPGROUP,
     ):
         writer.start(f"leave{status}")
         if status == Status.DONE and frame.program.products:

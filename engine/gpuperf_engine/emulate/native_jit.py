@@ -31,7 +31,8 @@ __all__ = ["Host", "Library", "compile_object", "host", "link", "prepare", "runt
 
 _HERE = Path(__file__).resolve().parent
 _SCHEDULE = (
-    "begin", "visit", "proceed", "run", "expire", "begin_cluster", "visit_cluster", "visited", "run_clusters",
+    "begin", "visit", "proceed", "run", "expire", "warpgroup_complete", "begin_cluster", "visit_cluster", "visited",
+    "run_clusters",
 )  # fmt: skip
 _MBARRIER = (
     "mbarrier_lanes", "mbarrier_multicast", "mbarrier_wait", "others_can_run", "bulk_lanes", "fill_lanes",

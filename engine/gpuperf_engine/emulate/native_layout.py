@@ -292,11 +292,13 @@ class State:
     CLUSTER = 88  # at the barrier of the cluster: 1 arrived, 2 it has completed since
     SEEN = 92  # phases completed when the warp was suspended
     EXPIRED = 96  # 1: the wait gives up
+    COMMITS = 100  # groups of products of its warpgroup that it has made
     PRODUCTS = 104  # of its warpgroup that it has executed
     CALLS = 108  # inside one another; counted in programs with recursive functions
     AREA = 112  # of the entry popped last, what its lanes keep (see ``native_frames``)
     FREE = 116  # the first area that is free again; 0: none
     AREAS = 120  # those ever used
+    WANTED = 124  # groups that the warps of its warpgroup must have made for it to go on
     STACK = 128
     ENTRY = 16
 
@@ -312,6 +314,7 @@ class Status:
     BLOCKED = 5
     STUCK = 6  # of a cluster: none of its CTAs can go on
     SUSPENDED = 7
+    WARPGROUP = 15
 
 
 class Wait:
@@ -324,6 +327,7 @@ class Wait:
     PARKED = 4
     CLUSTER = 5
     SUSPENDED = 6
+    WARPGROUP = 7
 
 
 class Event:

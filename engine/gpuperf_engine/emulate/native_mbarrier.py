@@ -22,7 +22,7 @@ from .native_values import LANES, NativeValue
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
 
-__all__ = ["write_mbarrier", "write_wait"]
+__all__ = ["hold_warp", "write_mbarrier", "write_wait"]
 
 B8, U32, U64, PRED = (scalar_type(name) for name in ("b8", "u32", "u64", "pred"))
 _GENERIC, _REMOTE = 256, 512
@@ -99,19 +99,10 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     )
     to.faulting = True
     to.check_faults()
-    hold, turn, rest, over = (writer.label(word) for word in ("hold", "turn", "rest", "over"))
+    hold, over = writer.label("hold"), writer.label("over")
     writer.do(f"br i1 {writer.op(f'icmp ult i64 {found}, 4294967296')}, label %{hold}, label %{over}")
     writer.start(hold)
-    # the runtime looks at the state, which has these as they were when the warp went on
-    for name, offset in (("depth", State.DEPTH), ("live", State.LIVE)):
-        value = writer.op(f"load i32, ptr %{name}")
-        writer.do(f"store i32 {value}, ptr {frame.field('%st', offset)}")
-    others = writer.call("others_can_run", "i64", *_numbers(to, "%st"))
-    writer.do(f"br i1 {writer.op(f'icmp ne i64 {others}, 0')}, label %{turn}, label %{rest}")
-    writer.start(turn)
-    frame.stop(str(place), Status.EVENT, Event.SPIN, str(to.block.index))
-    writer.start(rest)
-    frame.stop(str(place), Status.SUSPENDED)
+    hold_warp(to, place, Status.SUSPENDED)
     writer.start(over)
     # where others of the warp wait for lanes whose wait gives up, the turn ends at the next back edge
     gives_up = writer.op(f"icmp uge i64 {found}, 8589934592")
@@ -125,6 +116,22 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
         reported = to.value(U64, writer.op(f"load <{LANES} x i64>, ptr %vals, align 64"))
         answers += [_native(reported.compare("ne", 0)), to.constant(0, B8)]
     to.assign(instruction, answers[: len(instruction.spelling.destinations)], guard)
+
+
+def hold_warp(to: BlockWriter, place: int, status: int) -> None:
+    """Stop the warp at a wait, which goes on at ``place``; if other lanes of it can run, only until they have had their turn."""
+    writer, frame = to.writer, to.frame
+    turn, rest = writer.label("turn"), writer.label("rest")
+    # the runtime looks at the state, which has these as they were when the warp went on
+    for name, offset in (("depth", State.DEPTH), ("live", State.LIVE)):
+        value = writer.op(f"load i32, ptr %{name}")
+        writer.do(f"store i32 {value}, ptr {frame.field('%st', offset)}")
+    others = writer.call("others_can_run", "i64", *_numbers(to, "%st"))
+    writer.do(f"br i1 {writer.op(f'icmp ne i64 {others}, 0')}, label %{turn}, label %{rest}")
+    writer.start(turn)
+    frame.stop(str(place), Status.EVENT, Event.SPIN, str(to.block.index))
+    writer.start(rest)
+    frame.stop(str(place), status)
 
 
 def _site(to: BlockWriter, instruction: Instruction) -> str:

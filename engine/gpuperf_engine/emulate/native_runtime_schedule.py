@@ -159,6 +159,24 @@ def ended(context: int, cta: int, state: int) -> int:
     return 0
 
 
+def warpgroup_complete(context: int, state: int) -> int:
+    """Whether the other warps of its warpgroup have made the groups of products that a warp waits for."""
+    index = load32(state + State.INDEX)
+    size = load64(context + Context.STATE_BYTES)
+    wanted = load32(state + State.WANTED)
+    other = index & 4294967292
+    last = other + 4
+    if last > load64(context + Context.WARPS):
+        last = load64(context + Context.WARPS)
+    state += (other - index) * size
+    while other < last:
+        if load32(state + State.COMMITS) < wanted:
+            return 0
+        state += size
+        other += 1
+    return 1
+
+
 def visit(context: int, cta: int) -> int:
     """Give every warp of the CTA its turn, and run them until each has ended, waits, or has had it."""
     warps = load64(context + Context.WARPS)
@@ -192,12 +210,16 @@ def proceed(context: int, cta: int) -> int:
         if wait == Wait.SUSPENDED and load32(state + State.SEEN) != load64(cta + Cta.PHASES) & 4294967295:
             store32(state + State.WAIT, Wait.RUNNABLE)
             wait = Wait.RUNNABLE
+        if wait == Wait.WARPGROUP and warpgroup_complete(context, state):
+            store32(state + State.WAIT, Wait.RUNNABLE)
+            wait = Wait.RUNNABLE
         if wait == Wait.RUNNABLE:
             ran = 1
             store64(context + Context.STATE, state)
             status = call(code, context, cta, state)
             over = load64(state + State.STEPS) > load64(context + Context.BUDGET)
-            if over and (status <= Status.TURN_OVER or status == Status.SUSPENDED):
+            stopped = status <= Status.TURN_OVER or status == Status.SUSPENDED or status == Status.WARPGROUP
+            if over and stopped:
                 store64(cta + Cta.POSITION, warp)
                 store64(cta + Cta.RAN, 1)
                 return Status.TURN_OVER + 8
@@ -211,6 +233,8 @@ def proceed(context: int, cta: int) -> int:
             elif status == Status.SUSPENDED:
                 store32(state + State.WAIT, Wait.SUSPENDED)
                 store32(state + State.SEEN, load64(cta + Cta.PHASES))
+            elif status == Status.WARPGROUP:
+                store32(state + State.WAIT, Wait.WARPGROUP)
             else:
                 store64(cta + Cta.POSITION, warp)
                 store64(cta + Cta.RAN, 1)

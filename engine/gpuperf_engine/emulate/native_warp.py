@@ -54,6 +54,7 @@ from .lanes_exchange import Exchange, mask_array, perform
 from .lanes_mbarrier import WaitStep
 from .lanes_operands import Prepare, every_lane, integer, lane_value
 from .lanes_values import LaneValue, dtype_of
+from .lanes_warpgroup import GroupWait
 from .memory import Access
 from .native_barrier import ArrivesInParts
 from .native_layout import (
@@ -488,9 +489,17 @@ class NativeWarp:
                 return divergent_barrier(self.place(), terminator, lanes, splits.live & ~lanes)
         return deadlock(self.where())
 
+    @property
+    def missing(self) -> list[int]:
+        """Warps of the warpgroup that have not issued what this one waits for."""
+        first, end = self.where_it_is.warp & ~3, self.where_it_is.plan.warps_per_cta
+        others = (self.worker.warp(self.slot, warp) for warp in range(first, min(first + 4, end)))
+        wanted = self.header(State.WANTED)
+        return [warp.where_it_is.warp for warp in others if warp.header(State.COMMITS) < wanted]
+
     def urge(self) -> bool:
         """The launch runs in circles; whether the warp can try something else from now on."""
-        waits = self.header(State.WAIT) in (Wait.BARRIER, Wait.CLUSTER) and self.mask
+        waits = self.header(State.WAIT) in (Wait.BARRIER, Wait.CLUSTER, Wait.WARPGROUP) and self.mask
         if waits or not self.splits().urge():
             return False
         self.set_header(State.HASTE, self.patience.haste)
@@ -606,7 +615,7 @@ class NativeWarp:
         """Where its lanes are or wait."""
         place, blocks = self.place(), self.program.blocks
         at_barrier = self.header(State.WAIT) in (Wait.BARRIER, Wait.CLUSTER)
-        suspended = self.header(State.WAIT) == Wait.SUSPENDED
+        suspended = self.header(State.WAIT) in (Wait.SUSPENDED, Wait.WARPGROUP)
         splits = self.splits()
         if splits.mask and at_barrier:
             terminator = self.block.terminator
@@ -615,7 +624,8 @@ class NativeWarp:
         elif suspended:
             instruction = self.block.instructions[0]
             prepare = Prepare(self.program, place.plan, self.block.function)
-            reason = WaitStep(prepare, instruction).reason(cast("LanesWarp", self), self.slot.shared)
+            made = (GroupWait if instruction.effect == "warpgroup_wait" else WaitStep)(prepare, instruction)
+            reason = made.reason(cast("LanesWarp", self), self.slot.shared)
             yield Waiting(place, splits.mask, self.block, reason, instruction)
         elif splits.mask:
             yield Waiting(place, splits.mask, self.block, doing(splits.pc))

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from ..flow.operands import matched
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction, Operand, Vector
-from .native_layout import Context, Event, State
+from .native_layout import WAIT_CODE, Context, Event, State, Status
+from .native_mbarrier import hold_warp
 from .native_memory import pointer_number
 from .native_values import LANES, NativeValue, vector_ll
 from .native_warpgroup_function import LEFT, PREFIX, RESULT, RIGHT, ROWS, WORDS, Form
@@ -21,7 +22,7 @@ from .native_warpgroup_function import LEFT, PREFIX, RESULT, RIGHT, ROWS, WORDS,
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
 
-__all__ = ["write_warpgroup"]
+__all__ = ["write_commit", "write_group_wait", "write_warpgroup"]
 
 U32, B32, PRED = (scalar_type(name) for name in ("u32", "b32", "pred"))
 
@@ -88,6 +89,48 @@ def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> Non
         cell = frame.field("%matrices", RESULT + place * 4 * LANES)
         results.append(to.value(form.result.type, writer.op(f"load {held}, ptr {cell}, align 64")))
     to.assign(instruction, results, None)
+
+
+def write_commit(to: BlockWriter, instruction: Instruction) -> None:
+    """``wgmma.commit_group``: the warp has issued a group. Where its lanes are apart, which the manual leaves undefined, the lowest
+    one counts."""
+    writer = to.writer
+    mask = to.effective_mask(to.guard(instruction))
+    live = writer.op("load i32, ptr %live")
+    lowest = writer.op(f"and i32 {live}, {writer.op(f'sub i32 0, {live}')}")
+    counts = writer.op(f"icmp ne i32 {writer.op(f'and i32 {mask}, {lowest}')}, 0")
+    cell = to.frame.field("%st", State.COMMITS)
+    made = writer.op(f"load i32, ptr {cell}")
+    one = writer.op(f"zext i1 {counts} to i32")
+    writer.do(f"store i32 {writer.op(f'add i32 {made}, {one}')}, ptr {cell}")
+
+
+def write_group_wait(to: BlockWriter, instruction: Instruction) -> None:
+    """``wgmma.wait_group``, with which the block begins: here it is continued after a stop. Each product is one of the whole
+    warpgroup, and complete when its four warps have issued it."""
+    writer, frame = to.writer, to.frame
+    to.guard(instruction)
+    place = WAIT_CODE + to.block.index
+    frame.resumable.add(place)
+    writer.do(f"br label %w{to.block.index}")
+    writer.start(f"w{to.block.index}")
+    to.restart()
+    guard = None if instruction.guard is None else to.predicate(instruction.guard)
+    mask = to.effective_mask(guard)
+    made = writer.op(f"load i32, ptr {frame.field('%st', State.COMMITS)}")
+    left = to.source(instruction.operands[0], U32).scalar()
+    writer.needs["llvm.usub.sat.i32"] = "declare i32 @llvm.usub.sat.i32(i32, i32)"
+    wanted = writer.op(f"call i32 @llvm.usub.sat.i32(i32 {made}, i32 {left})")
+    writer.do(f"store i32 {wanted}, ptr {frame.field('%st', State.WANTED)}")
+    pointers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%st")]
+    found = writer.call("warpgroup_complete", "i64", *pointers)
+    complete = writer.op(f"icmp ne i64 {found}, 0")
+    nobody = writer.op(f"icmp eq i32 {mask}, 0")
+    hold, over = writer.label("hold"), writer.label("over")
+    writer.do(f"br i1 {writer.op(f'or i1 {complete}, {nobody}')}, label %{over}, label %{hold}")
+    writer.start(hold)
+    hold_warp(to, place, Status.WARPGROUP)
+    writer.start(over)
 
 
 def _constant(to: BlockWriter, operand: Operand) -> int:

@@ -23,6 +23,9 @@ give up, in the next round: they answer that the phase is not complete; where ot
 the turn ends at the next back edge, so that they can go on. When they have given up ``GIVES_UP`` times in a row, and no CTA has ended
 and no barrier or phase completed meanwhile, that is a deadlock.
 
+A warp that waits for products of its warpgroup (``wgmma.wait_group``) goes on, with what is left of its turn, when its turn comes in a
+pass after the other warps have issued them.
+
 A CTA whose warps all wait, none of them at an mbarrier, can never go on, unless one of them waits for its cluster: then it is the
 cluster whose CTAs all wait. That is a deadlock, as are lanes of one warp that wait for lanes of the same warp that never come.
 A livelock is found by comparing: after 1, 2, 4, 8 … rounds in which no CTA ended and no barrier or phase completed, a digest of
@@ -58,6 +61,7 @@ class Status(Enum):
 
     READY = "ready"  # came to a barrier and may go on in the next pass
     SUSPENDED = "suspended"  # waits for a phase of an mbarrier, and no other lanes can run
+    WARPGROUP = "warpgroup"  # waits for products of its warpgroup, and no other lanes can run
     WAITS = "waits"  # some of its lanes wait at a CTA barrier, and no other lanes can run
     TURN_OVER = "turn over"
     DONE = "done"
@@ -89,6 +93,9 @@ class WarpRunner(Protocol):
 
     def expire(self) -> None:
         """The wait on an mbarrier at which it is suspended gives up."""
+
+    def is_complete(self) -> bool:
+        """Whether the warps of its warpgroup have issued the products that it waits for."""
 
     def urge(self) -> bool:
         """The launch runs in circles; whether the warp can try something else from now on."""
@@ -173,18 +180,18 @@ class Cta:
                     self._release()
         if Status.TURN_OVER in self.statuses or Status.SUSPENDED in self.statuses:
             return False
-        if Status.WAITS not in self.statuses:
+        if Status.WAITS not in self.statuses and Status.WARPGROUP not in self.statuses:
             return True
         if self.cluster is None or not self.cluster.barrier.waits(self.rank):
             raise deadlock(item for warp in self.warps if warp.live for item in warp.where())
         return False
 
     def _can_run(self, place: int) -> bool:
-        """Whether a warp is ready, or suspended while a phase of an mbarrier has completed."""
+        """Whether a warp is ready, or has stopped for a phase of an mbarrier or products that are complete now."""
         status = self.statuses[place]
-        return status is Status.READY or (
-            status is Status.SUSPENDED and self._seen[place] != self.barriers.phases
-        )
+        if status is Status.SUSPENDED:
+            return self._seen[place] != self.barriers.phases
+        return status is Status.READY or (status is Status.WARPGROUP and self.warps[place].is_complete())
 
     @property
     def standing(self) -> Standing:

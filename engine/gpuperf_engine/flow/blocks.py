@@ -1,10 +1,10 @@
 """Basic blocks of one function, cut where control can change and where a warp may have to stop.
 
 A block ends at a branch, return, exit or call, before a label that is a target, *after* every CTA barrier and *before* every
-warp-synchronising instruction and wait on an mbarrier, so that a warp can stop there with all its registers in their slots. An
-instruction whose guard cannot be applied as a mask (``@p call``, ``@p bar.sync``, ``@p shfl.sync``) gets a block of its own,
-entered by an uncounted branch on the guard. ``trap`` ends no block: nvcc lets the text run on behind it, and where lanes meet
-again must not depend on a path that ends the launch. PYTEST_DONT_REWRITE
+warp-synchronising instruction and wait on an mbarrier or for a warpgroup, so that a warp can stop there with all its registers in
+their slots. An instruction whose guard cannot be applied as a mask (``@p call``, ``@p bar.sync``, ``@p shfl.sync``) gets a block of
+its own, entered by an uncounted branch on the guard. ``trap`` ends no block: nvcc lets the text run on behind it, and where lanes
+meet again must not depend on a path that ends the launch. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class BasicBlock:
     ``barrier``   ``terminator`` is a CTA barrier, the last of ``instructions``; continues at ``successors[0]``
 
     ``synchronises``: ``instructions[0]`` is a warp-synchronising instruction (``shfl.sync``, ``bar.warp.sync`` …), where the lanes may
-    have to wait. ``waits``: it is a wait on an mbarrier, where the warp may be suspended. All other instructions of a block run
-    through. ``guard_applied``: the guard of ``instructions[0]`` has already been
+    have to wait. ``waits``: it is a wait on an mbarrier or for the other warps of the warpgroup, where the warp may be suspended. All
+    other instructions of a block run through. ``guard_applied``: the guard of ``instructions[0]`` has already been
     turned into the mask by the uncounted branch before.
     """
 
@@ -86,7 +86,7 @@ def synchronises(instruction: Instruction) -> bool:
 
 def _waits(instruction: Instruction) -> bool:
     """Whether the warp may be suspended there."""
-    return instruction.effect == "mbarrier_wait"
+    return instruction.effect in ("mbarrier_wait", "warpgroup_wait")
 
 
 def _needs_own_block(instruction: Instruction) -> bool:

@@ -43,7 +43,8 @@ _LOAD_LATENCY = {
 
 
 # Effects whose order in memory matters, spaces that have one, and the registers that stand for it.
-_ORDERED = frozenset({"load", "store", "atomic", "reduction", "fence"})
+_FENCES = frozenset({"fence", "warpgroup_commit", "warpgroup_wait"})
+_ORDERED = frozenset({"load", "store", "atomic", "reduction"}) | _FENCES
 _SPACES = ("global", "shared", "local")
 _ORDER = (-1, -2, -3)
 
@@ -364,7 +365,7 @@ class _Builder:
         """Registers (negative, one per space) that keep loads behind the stores before them: those read and those written."""
         if found.effect not in _ORDERED or (found.effect == "load" and "nc" in found.opcode.split(".")):
             return (), ()
-        if found.effect == "fence":
+        if found.effect in _FENCES:
             return _ORDER, _ORDER
         token = (_ORDER[_SPACES.index(self.space(found))],) if self.space(found) in _SPACES else ()
         return token, () if found.effect == "load" else token

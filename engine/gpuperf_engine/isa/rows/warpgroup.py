@@ -1,8 +1,8 @@
 """Matrix products of a warpgroup, four warps (manual: wgmma.mma_async, wgmma.mma_async.sp and what orders them). PYTEST_DONT_REWRITE
 
 Matrices come from shared memory through descriptors (``fragments.Descriptor`` says where), A also from registers. Each warp makes
-its sixteen rows of D where it issues the instruction: programs that wait as the manual demands cannot tell. Sums are those of
-``mma``.
+its sixteen rows of D where it issues the instruction, and ``wgmma.wait_group`` holds a warp until all four warps of its warpgroup
+have issued the products: nothing that comes behind a wait can change what one of them still reads. Sums are those of ``mma``.
 """
 
 from __future__ import annotations
@@ -157,22 +157,23 @@ for _sparse in (False, True):
     )  # fmt: skip
 _family(".s32.b1.b1.and.popc", "s32", 256, _FEWER, "b1", (8, 0), False, False)
 
-_ORDER: dict[str, Any] = {
-    "category": "matrix",
-    "unit": "cbu",
-    "effect": "fence",
-    "since": (8, 0),
-    "only": "90a",
-}
+_ORDER: dict[str, Any] = {"category": "matrix", "unit": "cbu", "since": (8, 0), "only": "90a"}
 declare(
     "wgmma.fence.sync.aligned",
     "Orders accesses of registers and shared memory before products of the warpgroup.",
+    effect="fence",
     **_ORDER,
 )
-declare("wgmma.commit_group.sync.aligned", "Makes a group of the products issued before.", **_ORDER)
+declare(
+    "wgmma.commit_group.sync.aligned",
+    "Makes a group of the products issued before.",
+    effect="warpgroup_commit",
+    **_ORDER,
+)
 declare(
     "wgmma.wait_group.sync.aligned a:imm",
     "Waits until at most so many groups are left.",
+    effect="warpgroup_wait",
     constants={"a": (lambda groups: groups >= 0, "0 and more")},
     **_ORDER,
 )

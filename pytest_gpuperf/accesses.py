@@ -5,7 +5,7 @@ Of plain data, as in JSON: a report is judged and shown again without the kernel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .explained import place
@@ -17,17 +17,22 @@ _WORST = 10
 """Instructions listed."""
 
 _FIGURES = (
-    "line", "source", "opcode", "requests", "global_requests", "global_bytes", "sectors", "cache_lines",
-    "shared_requests", "wavefronts", "conflicts", "local_requests", "local_sectors",
+    "line", "source", "opcode", "kind", "requests", "global_requests", "global_bytes", "sectors", "cache_lines",
+    "shared_requests", "wavefronts", "conflicts", "local_requests", "local_sectors", "shared_turns",
 )  # fmt: skip
 
 _SECTOR_BYTES = 32
 
 
-def access_rows(sites: Iterable[Any]) -> list[dict[str, Any]]:
-    """What a report keeps of the memory instructions that were executed, by line."""
+def access_rows(sites: Iterable[Any], shown: Callable[[str], str] = str) -> list[dict[str, Any]]:
+    """What a report keeps of the memory instructions that were executed, by line; ``shown`` is how it writes a place in the source."""
     return [
-        {**{name: getattr(site, name) for name in _FIGURES}, "turns": site.turns + site.shared_turns}
+        {
+            **{name: getattr(site, name) for name in _FIGURES},
+            "source": shown(site.source),
+            "turns": site.turns + site.shared_turns,
+            "local_bytes": site.local_lanes * site.bytes_per_lane,
+        }
         for site in sorted(sites, key=lambda site: site.line)
         if site.requests and (site.global_requests or site.shared_requests or site.local_requests)
     ]

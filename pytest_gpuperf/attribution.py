@@ -1,121 +1,256 @@
-"""Why a number moved: which opcodes and which PTX and source lines. PYTEST_DONT_REWRITE
+"""Why a number moved: which lines of the PTX and of the source cost more than they did. PYTEST_DONT_REWRITE
 
-A baseline holds totals, per opcode too; so what was added is exact per opcode, and the line is the source line that executes
-that opcode most often now.
+Every metric that is made up of what single lines cost is attributed by these lines' own numbers, before and after. A baseline that
+holds no lines tells only what opcodes were added: then the line is a guess, and said to be one.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from gpuperf_engine.emulate.device import program_of
-
+from .alignment import Change, differences
 from .figures import number
+from .lines import decode, line_groups, opcodes_of
+from .listing import Listing
 
-__all__ = ["attribute", "function_lines", "hottest", "opcode_of", "position", "source_lines"]
+__all__ = ["Attribution", "Place"]
 
-_GUARD = re.compile(r"@!?[%\w$]+\s+")
-_LABEL = re.compile(r"[\w$%]+:\s*")
-_OPCODE = re.compile(r"[a-z_][\w.:]*")
+Measure = Callable[[Change], int]
 
-
-def opcode_of(line: str) -> str:
-    """The opcode of a line of PTX, without guard and operands; empty for anything else."""
-    text = line.strip().lstrip("{ \t")
-    text = _LABEL.sub("", text, count=1)
-    text = _GUARD.sub("", text, count=1)
-    match = _OPCODE.match(text)
-    return match[0] if match and not text.startswith(".") else ""
+_SENTENCES = 3
+_MUCH = 0.5
+"""Lines that grew at least so much, as a part of the one that grew most, are named with it."""
 
 
-def source_lines(kernel: Any) -> dict[int, str]:
-    """PTX line → ``file.cu:line`` of the instructions of a kernel and all it calls, where it was compiled with line numbers."""
-    found: dict[int, str] = {}
-    for function in program_of(kernel).functions:
-        for instruction in function.instructions:
-            # Line 0 stands for code of the compiler's own.
-            if instruction.location is not None and instruction.location.line > 0:
-                found.setdefault(instruction.span.line, str(instruction.location))
-    return found
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a number moved: PTX lines ``line`` to ``last``, their source as ``file.cu:line`` (empty if unknown) and the function and
+    calls through which it was inlined; ``share`` is how much of the difference these lines make, ``others`` the lines elsewhere
+    that moved the same way. Line 0 for lines that are gone, of which ``gone`` is the text."""
+
+    path: str
+    line: int
+    last: int
+    source: str = ""
+    inlined: tuple[str, ...] = ()
+    share: int = 0
+    others: int = 0
+    gone: str = ""
+    guess: bool = False
+
+    def __str__(self) -> str:
+        if not self.line:
+            return f"{self.path} ({self.gone})" if self.gone else self.path
+        lines = str(self.line) if self.last == self.line else f"{self.line}–{self.last}"
+        source = self.source
+        if self.inlined:
+            function, *calls = self.inlined
+            of = f" of {function}" if function else ""
+            source += f"{of}, inlined at {', '.join(calls)}"
+        return f"{self.path}:{lines}" + (f" ({source})" if source else "")
 
 
-def function_lines(kernel: Any) -> list[tuple[int, int]]:
-    """First and last PTX line of a kernel and of each function it calls, from the head to the last instruction."""
-    return [
-        (
-            function.span.line,
-            max((found.span.end_line for found in function.instructions), default=function.span.line),
+class Attribution:
+    """The lines of one case, now and in its baseline (``old`` as it holds them, ``None`` without one)."""
+
+    def __init__(
+        self,
+        new: Mapping[str, Any],
+        old: Mapping[str, Any] | None,
+        detail: Mapping[str, Any],
+        listing: Listing,
+    ) -> None:
+        self.new, self.old, self.detail, self.listing = new, old, detail, listing
+        self._changes: list[Change] | None = None
+        self._read = False
+
+    @property
+    def changes(self) -> list[Change] | None:
+        """What became of each line; ``None`` if the baseline holds no lines."""
+        if not self._read:
+            self._read = True
+            was = decode(self.old["lines"]) if self.old is not None and "lines" in self.old else None
+            if was is not None:
+                now = line_groups(self.detail, self.listing.text, self.listing.source)
+                self._changes = differences(was, now)
+        return self._changes
+
+    # Metrics
+
+    def place(self, metric: str) -> Place | None:
+        """The lines that made a metric move the way it moved; ``None`` for one that has no lines, or none of them moved."""
+        for measure in self._measures(metric) if self.changes is not None else ():
+            total = sum(measure(change) for change in self.changes or ())
+            if total:
+                return self._moved_most(measure, 1 if total > 0 else -1)
+        return None
+
+    def _measures(self, metric: str) -> tuple[Measure, ...]:
+        """What of a line counts for a metric, best first; nothing for a metric without lines."""
+        section, _, name = metric.partition(".")
+        if metric == "branches.efficiency":
+            return (_count("divergent"), _count("executed"))
+        if section in ("branches", "memory"):
+            return (_count(name),)
+        if metric.startswith("counts.by_category."):
+            return (self._of_opcodes("threads", 0, metric.removeprefix("counts.by_category.")),)
+        if section == "flops":
+            return (self._of_opcodes("threads", 1, name),)
+        simple = {"thread_instructions": "threads", "warp_instructions": "warps"}
+        return (_count(simple[metric]),) if metric in simple else ()
+
+    def _of_opcodes(self, count: str, part: int, wanted: str) -> Measure:
+        """A count of the opcodes whose category (0) or kind of floating-point operation (1) is the wanted one."""
+        work = self.detail.get("opcodes", {})
+        named = {name for name, row in work.items() if len(row) > part and row[part] == wanted}
+
+        def measure(change: Change) -> int:
+            return change.delta(count) if change.new and named.intersection(change.new.opcodes) else 0
+
+        return measure
+
+    def _moved_most(self, measure: Measure, sign: int) -> Place | None:
+        """The source line (the basic block, without sources) that moved most in one direction, and its PTX lines that did."""
+        moved = [(sign * measure(change), change) for change in self.changes or ()]
+        groups: dict[int, list[tuple[int, Change]]] = {}
+        for amount, change in moved:
+            groups.setdefault(change.group, []).append((amount, change))
+        most = max(groups.values(), key=lambda rows: _weight(rows), default=[])
+        if _weight(most) <= (0, 0):
+            return None
+        grown = [(amount, change) for amount, change in most if amount > 0]
+        others = sum(
+            amount > 0
+            for rows in groups.values()
+            if rows is not most and sum(a for a, _ in rows) > 0
+            for amount, _ in rows
         )
-        for function in program_of(kernel).functions
-    ]
+        there = [(amount, change) for amount, change in grown if change.new is not None]
+        if not there:
+            where = grown[0][1].where
+            return Place(
+                self.listing.path, 0, 0, gone=f"gone: {where}", share=sum(a for a, _ in grown), others=others
+            )
+        run = _run(there)
+        rest = len(there) - len(run)
+        return self._placed([change for _, change in run], sum(a for a, _ in run), others + rest)
+
+    def _placed(self, changes: Sequence[Change], share: int, others: int) -> Place:
+        numbers = [change.new.number for change in changes if change.new is not None]
+        return self._at(min(numbers), max(numbers), share, others)
+
+    def _at(self, line: int, last: int, share: int = 0, others: int = 0, guess: bool = False) -> Place:
+        source = self.detail["sources"].get(str(line), "")
+        inlined = tuple(self.detail.get("inlined", {}).get(str(line), ()))
+        return Place(self.listing.path, line, last, source, inlined, share, others, guess=guess)
+
+    # Opcodes
+
+    def moved_opcodes(self) -> list[tuple[str, int]]:
+        """(opcode, difference in thread instructions), what moved most first."""
+        was, now = ((case or {}).get("counts", {}).get("opcodes", {}) for case in (self.old, self.new))
+        deltas = {name: now.get(name, 0) - was.get(name, 0) for name in {*was, *now}}
+        moved = [name for name in deltas if deltas[name]]
+        return [(name, deltas[name]) for name in sorted(moved, key=lambda name: (-abs(deltas[name]), name))]
+
+    def _opcode_place(self, name: str, delta: int) -> Place | None:
+        if self.changes is None:
+            found = self.hottest(name)
+            return found if found is not None and found.line else None
+
+        def measure(change: Change) -> int:
+            line = change.new
+            return change.delta("threads") if line is not None and name in line.opcodes else 0
+
+        return self._moved_most(measure, 1 if delta > 0 else -1)
+
+    def grown_opcode(self) -> Place | None:
+        """The place of the opcode that grew most; ``None`` if none grew."""
+        for name, delta in self.moved_opcodes() if self.old is not None else ():
+            if delta > 0 and (place := self._opcode_place(name, delta)) is not None and place.line:
+                return place
+        return None
+
+    # Guesses
+
+    def hottest(self, opcode: str | None = None) -> Place | None:
+        """The source line with most thread instructions (of the PTX lines with ``opcode``, if given) and its PTX lines; ``None`` if
+        nothing ran."""
+        groups: dict[object, list[Sequence[int]]] = {}
+        for row in self.detail["lines"]:
+            if opcode is None or opcode in opcodes_of(self.listing.text.get(row[0], "")):
+                groups.setdefault(self.detail["sources"].get(str(row[0]), row[0]), []).append(row)
+        if not groups:
+            return None
+        rows = max(groups.values(), key=lambda found: (sum(row[1] for row in found), -found[0][0]))
+        numbers = [row[0] for row in rows]
+        return self._at(min(numbers), max(numbers), others=len(groups) - 1, guess=True)
+
+    # Words
+
+    def sentences(self, rows: Iterable[Mapping[str, Any]], limit: int = _SENTENCES) -> list[str]:
+        """One per opcode that moved most and per failing metric that the opcodes do not explain: ``+1,048,576 ld.global.f32 at
+        saxpy.ptx:31 (saxpy.cu:8)``."""
+        if self.old is None:
+            return []
+        moved, found = self.moved_opcodes(), []
+        for name, delta in moved[:limit]:
+            found.append(_sentence(name, delta, self._opcode_place(name, delta)))
+        if len(moved) > limit:
+            found.append(f"and {len(moved) - limit} other opcodes")
+        if moved and self.changes is None:
+            found.append(
+                "lines are guesses, the hottest with that opcode: the baseline holds no counts of lines"
+            )
+        for row in rows:
+            metric = row["metric"]
+            explained = metric == "thread_instructions" or metric.startswith("counts.")
+            if not row["fails"] or row["class"] != "exact" or row["old"] is None or (moved and explained):
+                continue
+            if (
+                moved
+                and metric == "warp_instructions"
+                and any(r["metric"] == "thread_instructions" and r["fails"] for r in rows)
+            ):
+                continue
+            place = self.place(metric)
+            if place is not None:
+                found.append(_sentence(metric, row["new"] - row["old"], place))
+        return found
 
 
-def hottest(
-    lines: Sequence[Sequence[int]], path: str, sources: Mapping[int, str], among: set[int] | None = None
-) -> tuple[int, str]:
-    """``(31, "saxpy.ptx:31–44 (saxpy.cu:8)")``: the source line with most thread instructions and its PTX lines, of those
-    ``among`` if given; the PTX line alone where the kernel was compiled without line numbers. Line 0 if nothing ran."""
-    groups: dict[object, list[Sequence[int]]] = {}
-    for row in lines:
-        if among is None or row[0] in among:
-            groups.setdefault(sources.get(row[0], row[0]), []).append(row)
-    if not groups:
-        return 0, path
-    source, rows = max(groups.items(), key=lambda item: (sum(row[1] for row in item[1]), -item[1][0][0]))
-    first, last = min(row[0] for row in rows), max(row[0] for row in rows)
-    place = f"{path}:{first}" if first == last else f"{path}:{first}–{last}"
-    return first, f"{place} ({source})" if isinstance(source, str) else place
+def _count(name: str) -> Measure:
+    return lambda change: change.delta(name)
 
 
-def moved_opcodes(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """(opcode, difference in thread instructions), what moved most first."""
-    was, now = old.get("counts", {}).get("opcodes", {}), new.get("counts", {}).get("opcodes", {})
-    deltas = {name: now.get(name, 0) - was.get(name, 0) for name in {*was, *now}}
-    moved = [name for name in deltas if deltas[name]]
-    return [(name, deltas[name]) for name in sorted(moved, key=lambda name: (-abs(deltas[name]), name))]
+def _weight(rows: Sequence[tuple[int, Change]]) -> tuple[int, int]:
+    """How much a group moved on balance, then how much its single lines did."""
+    balance = sum(amount for amount, _ in rows)
+    return (balance, max((amount for amount, _ in rows), default=0)) if balance > 0 else (0, 0)
 
 
-def lines_by_opcode(text: Mapping[int, str]) -> dict[str, set[int]]:
-    """The lines of PTX that hold each opcode."""
-    found: dict[str, set[int]] = {}
-    for line, content in text.items():
-        found.setdefault(opcode_of(content), set()).add(line)
-    return found
+def _run(rows: Sequence[tuple[int, Change]]) -> Sequence[tuple[int, Change]]:
+    """The line that moved most, with its neighbours that moved about as much."""
+    top = max(range(len(rows)), key=lambda index: (rows[index][0], -index))
+    enough = _MUCH * rows[top][0]
+    low = high = top
+    while low > 0 and rows[low - 1][0] >= enough and rows[low][1].order - rows[low - 1][1].order == 1:
+        low -= 1
+    while (
+        high + 1 < len(rows)
+        and rows[high + 1][0] >= enough
+        and rows[high + 1][1].order - rows[high][1].order == 1
+    ):
+        high += 1
+    return rows[low : high + 1]
 
 
-def attribute(
-    new: Mapping[str, Any],
-    old: Mapping[str, Any],
-    lines: Sequence[Sequence[int]],
-    text: Mapping[int, str],
-    path: str,
-    sources: Mapping[int, str],
-    limit: int = 3,
-) -> list[str]:
-    """One sentence per opcode that moved most: ``+1,048,576 ld.global.f32 at saxpy.ptx:31 (saxpy.cu:8)``."""
-    places, moved, sentences = lines_by_opcode(text), moved_opcodes(new, old), []
-    for name, delta in moved[:limit]:
-        where = ""
-        if name in places:
-            several = ", most of them" if len(places[name]) > 1 else ""
-            where = f"{several} at {hottest(lines, path, sources, places[name])[1]}"
-        sentences.append(f"{'+' if delta > 0 else '−'}{number(abs(delta))} {name}{where}")
-    if len(moved) > limit:
-        sentences.append(f"and {len(moved) - limit} other opcodes")
-    return sentences
-
-
-def position(
-    new: Mapping[str, Any],
-    old: Mapping[str, Any] | None,
-    lines: Sequence[Sequence[int]],
-    text: Mapping[int, str],
-    path: str,
-    sources: Mapping[int, str],
-) -> tuple[int, str]:
-    """As ``hottest``: where the opcode that grew most since ``old`` is hottest, else the hottest place of all."""
-    grown = next((name for name, delta in moved_opcodes(new, old) if delta > 0), None) if old else None
-    among = lines_by_opcode(text).get(grown) if grown is not None else None
-    return hottest(lines, path, sources, among)
+def _sentence(name: str, delta: float, place: Place | None) -> str:
+    text = f"{'+' if delta > 0 else '−'}{number(abs(delta))} {name}"
+    if place is None or not str(place):
+        return text
+    if not place.line:
+        return f"{text}, {place.gone}" if place.gone else text
+    return f"{text}{', most of them' if place.others else ''} at {place}"

@@ -36,7 +36,7 @@ __all__ = [
 
 SCHEMA = 1
 
-OPTIONAL = {"analysis", "by_category", "opcodes", "flops", "findings", "targets"}
+OPTIONAL = {"analysis", "by_category", "opcodes", "flops", "findings", "lines", "targets"}
 """What a writer leaves out where there is none of it; a file without the rest was cut off or edited."""
 
 _LAYOUT: Mapping[Any, Any] = {
@@ -50,6 +50,7 @@ _LAYOUT: Mapping[Any, Any] = {
     "memory": {...: None},
     "resources": {"from": "text", ...: None},
     "findings": "texts",
+    "lines": "texts",
     "targets": "targets",
 }
 

@@ -45,11 +45,12 @@ def place(path: str, row: Mapping[str, Any]) -> str:
     return f"{path}:{lines}" + (f" ({row['source']})" if row["source"] else "")
 
 
-def divergence(explanation: Mapping[str, Any] | None, path: str) -> str:
-    """One line on the branch that diverges most; empty if none does, or none is known."""
+def divergence(explanation: Mapping[str, Any] | None, path: str, line: int = 0) -> str:
+    """One line on the branch at a ``line`` of PTX, or else on the one that diverges most; empty if none does, or none is known."""
     if explanation is None or not explanation["branches"]:
         return ""
-    where, divergent, executed, cause = _together(explanation["branches"], path)[0]
+    branches = [row for row in explanation["branches"] if row["line"] == line] or explanation["branches"]
+    where, divergent, executed, cause = _together(branches, path)[0]
     return f"lanes part {number(divergent)} of {number(executed)} times at {where}: decided by {cause}"
 
 

@@ -14,21 +14,18 @@ import pytest
 
 from gpuperf_engine.errors import EngineError
 
-from .attribution import function_lines, source_lines
 from .baseline import Baseline, BaselineError, baseline_path
-from .digest import digest_parts
 from .judgement import judgement
 from .layout import read_files, read_module, shown_file
+from .listing import add_lines
 from .measure import Measured, measure
 from .metrics import ANALYSIS, find
 from .recorder import CaseRecord
 from .settings import Settings
-from .sources.original import source_texts
+from .sources.paths import SourcePaths
 from .textsafe import storable
 
 __all__ = ["Judge", "module_of", "test_of"]
-
-_LISTING_LINES = 20_000
 
 
 def module_of(item: pytest.Item) -> str:
@@ -72,9 +69,10 @@ class Judge:
         _check_limits(cases)
         baseline = self._baseline(module)
         findings = _assigned(cases, gpuperf)
+        paths = [self._paths(item, case) for case in cases]
         measured = [
-            measure(case, found, self.settings.rootdir, self.settings.target_files)
-            for case, found in zip(cases, findings, strict=True)
+            measure(case, found, self.settings.rootdir, files, self.settings.target_files)
+            for case, found, files in zip(cases, findings, paths, strict=True)
         ]
         stored = [
             baseline.cases.get(f"{test}/{storable(case.key)}") if isinstance(baseline, Baseline) else None
@@ -86,8 +84,8 @@ class Judge:
             for old, m in zip(stored, measured, strict=True)
         )
         return [
-            self._record(item, module, test, case, m, old, baseline, unexplained)
-            for case, m, old in zip(cases, measured, stored, strict=True)
+            self._record(module, test, case, m, files, old, baseline, unexplained)
+            for case, m, files, old in zip(cases, measured, paths, stored, strict=True)
         ]
 
     def _baseline(self, module: str) -> Baseline | BaselineError | None:
@@ -116,11 +114,11 @@ class Judge:
 
     def _record(
         self,
-        item: pytest.Item,
         module: str,
         test: str,
         case: CaseRecord,
         measured: Measured,
+        paths: SourcePaths,
         old: Mapping[str, Any] | None,
         baseline: Baseline | BaselineError | None,
         unexplained: bool,
@@ -130,14 +128,13 @@ class Judge:
         policy = {"on_improvement": settings.on_improvement, "on_unmodelled": settings.on_unmodelled}
         readable = baseline if isinstance(baseline, Baseline) and old is not None else None
         stored_analysis = readable.analysis_of(key) if readable is not None else ANALYSIS
-        listing, text = self._listing(case)
-        sources = {str(line): where for line, where in source_lines(case.module[case.entry]).items()}
-        detail = {**measured.detail, "sources": sources, "listing": listing}
+        listing = add_lines(measured, case.module[case.entry], case.source, paths)
+        detail = measured.detail
         if (
             settings.report_dir is not None
             or (old or measured.entry)["branches"] != measured.entry["branches"]
         ):
-            detail["explanation"] = measured.explanation()
+            detail["explanation"] = measured.explanation(paths)
         record: dict[str, Any] = {
             "id": key,
             "nodeid": f"{module}::{test}",
@@ -155,8 +152,7 @@ class Judge:
                 case=rules,
                 unexplained=unexplained,
                 detail=detail,
-                text=text,
-                path=case.source.path,
+                listing=listing,
             ),
             "analysis": dict(ANALYSIS),
             "measured": measured.entry,
@@ -177,29 +173,15 @@ class Judge:
         }
         if isinstance(baseline, BaselineError):
             record.update(verdict="error", error=str(baseline), fails=True)
-        if listing not in self._shipped:
-            self._shipped.add(listing)
-            record["listing"] = {
-                "id": listing,
-                "path": case.source.path,
-                "lines": [[n, text[n]] for n in sorted(text)],
-                "source": source_texts(sources.values(), self._folders(item, case), settings.rootdir),
-            }
+        if listing.key not in self._shipped:
+            self._shipped.add(listing.key)
+            record["listing"] = listing.to_dict()
         return record
 
-    def _folders(self, item: pytest.Item, case: CaseRecord) -> tuple[Path, ...]:
+    def _paths(self, item: pytest.Item, case: CaseRecord) -> SourcePaths:
         """Where the paths in ``.file`` may start: at the PTX, the test, the rootdir."""
         rootdir = self.settings.rootdir
-        return ((rootdir / case.source.path).parent, item.path.parent, rootdir)
-
-    def _listing(self, case: CaseRecord) -> tuple[str, dict[int, str]]:
-        """The lines of PTX to show, those of the kernel and of all it calls, and a digest that stands for them."""
-        lines = case.source.text.split("\n")  # as the parser counts them
-        text: dict[int, str] = {}
-        for first, last in function_lines(case.module[case.entry]):
-            for number in range(first, min(last, first + _LISTING_LINES, len(lines)) + 1):
-                text[number] = lines[number - 1]
-        return digest_parts([case.source.path, *text.items()], 12), text
+        return SourcePaths([(rootdir / case.source.path).parent, item.path.parent, rootdir], rootdir)
 
 
 def _check_limits(cases: Iterable[CaseRecord]) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .attribution import attribute, position
+from .attribution import Attribution, Place
 from .compare import compare_case
 from .declared import CaseSettings
 from .explained import divergence
-from .verdict import judged
+from .listing import Listing
+from .verdict import SILENT, judged, leading
 
 __all__ = ["judgement"]
 
@@ -28,13 +29,12 @@ def judgement(
     case: CaseSettings,
     unexplained: bool,
     detail: Mapping[str, Any],
-    text: Mapping[int, str],
-    path: str,
+    listing: Listing,
 ) -> dict[str, Any]:
     """The part of a case record that depends on what it is compared with.
 
     ``measured`` and ``stored`` are cases as baselines hold them, ``analysis`` and ``stored_analysis`` the revisions under which
-    they were made, ``text`` the lines of the PTX and ``path`` its name; for the rest see ``compare_case``.
+    they were made, ``detail`` what a report says beside ``measured``; for the rest see ``compare_case``.
     """
     rows = compare_case(
         measured,
@@ -46,20 +46,57 @@ def judgement(
         case=case,
         unexplained=unexplained,
     )
-    lines, sources = detail["lines"], {int(line): where for line, where in detail["sources"].items()}
-    line, where = position(measured, stored, lines, text, path, sources)
-    because = attribute(measured, stored, lines, text, path, sources) if stored is not None else []
+    attribution = Attribution(measured, stored, detail, listing)
+    places = {
+        row["metric"]: attribution.place(row["metric"]) for row in rows if row["verdict"] not in ("new", *SILENT)
+    }
+    because = attribution.sentences(rows)
     if any(row["fails"] and row["metric"].startswith("branches.") for row in rows):
-        because += filter(None, [divergence(detail.get("explanation"), path)])
+        grown = places.get("branches.divergent") or places.get("branches.efficiency")
+        because += filter(
+            None, [divergence(detail.get("explanation"), listing.path, grown.line if grown else 0)]
+        )
+    verdict = judged(rows)
+    position = _position(rows, verdict, places, attribution)
     return {
-        "verdict": judged(rows),
+        "verdict": verdict,
         "fails": any(row["fails"] for row in rows),
         "error": "",
-        "line": line,
-        "position": where,
-        "rows": rows,
+        "line": position.line if position is not None else 0,
+        "position": _said(position, listing.path),
+        "source": _source(position, detail),
+        "rows": [
+            {**row, "where": str(place)} if (place := places.get(row["metric"])) is not None else row
+            for row in rows
+        ],
         "because": because,
         "stored": stored,
         "inputs_changed": stored is not None and stored.get("inputs") != measured["inputs"],
         "kernel_changed": stored is not None and stored.get("kernel") != measured["kernel"],
     }
+
+
+def _position(
+    rows: list[dict[str, Any]], verdict: str, places: Mapping[str, Place | None], attribution: Attribution
+) -> Place | None:
+    """Where to look first: where the metric moved that leads the message, else another one that fails, else any; else the hottest."""
+    first = leading(rows, verdict)
+    order = [first, *(row for row in rows if row["fails"]), *rows] if rows else []
+    found = (place for row in order if (place := places.get(row["metric"])) is not None and place.line)
+    return next(found, None) or attribution.grown_opcode() or attribution.hottest()
+
+
+def _said(place: Place | None, path: str) -> str:
+    if place is None:
+        return path
+    return f"hottest line: {place}" if place.guess else str(place)
+
+
+def _source(place: Place | None, detail: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The line of the project's source to point at: that of the place, or of the call by which it was inlined."""
+    known = set(detail.get("files", ()))
+    for at in (place.source, *place.inlined[1:]) if place is not None else ():
+        path, _, line = at.rpartition(":")
+        if path in known and line.isdigit():
+            return {"path": path, "line": int(line)}
+    return None

@@ -13,6 +13,7 @@ from .accesses import access_rows
 from .baseline import ordered
 from .metrics import METRICS, put, significant
 from .recorder import CaseRecord, shown_path
+from .sources.paths import SourcePaths
 from .textsafe import storable
 
 __all__ = ["Measured", "measure", "measure_targets"]
@@ -36,13 +37,13 @@ class Measured:
         self.failures = failures
         self.total = total
 
-    def explanation(self) -> dict[str, Any]:
+    def explanation(self, paths: SourcePaths) -> dict[str, Any]:
         """Why the numbers are as they are, as reports hold it: the most important loops, branches and lines."""
         found: dict[str, Any] = load().explain(self.total).to_dict()
         for rows in (found["loops"], found["branches"]):
             del rows[_EXPLAINED:]
             for row in rows:
-                row["source"] = storable(row["source"])
+                row["source"] = storable(paths.place(row["source"]))
                 row["causes"] = [{**cause, "name": storable(cause["name"])} for cause in row["causes"]]
         for loop in found["loops"]:
             loop["lanes"] = significant(loop["lanes"])
@@ -50,15 +51,17 @@ class Measured:
         found["lines"] = [
             {
                 **{key: line[key] for key in ("line", "thread_instructions", "divergent")},
-                "path": storable(line["path"]),
+                "path": storable(paths.shown(line["path"])),
             }
             for line in found["lines"]
         ]
         return found
 
 
-def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path, search: Sequence[str] = ()) -> Measured:
-    """Sums the launches of a case. ``findings`` are those that belong to it."""
+def measure(
+    case: CaseRecord, findings: Sequence[Any], rootdir: Path, paths: SourcePaths, search: Sequence[str] = ()
+) -> Measured:
+    """Sums the launches of a case. ``findings`` are those that belong to it, ``paths`` says how reports write those of its source."""
     profiles = [launch.profile for launch in case.launches]
     total = load().add_profiles(profiles)
     targets, target_detail, failures = measure_targets(total, case.settings.targets, search)
@@ -98,7 +101,7 @@ def measure(case: CaseRecord, findings: Sequence[Any], rootdir: Path, search: Se
         "lines": _lines(total, case.source.path),
         "notes": list(total.notes),
     }
-    accesses = access_rows(total.sites)
+    accesses = access_rows(total.sites, lambda place: storable(paths.place(place)))
     if accesses:
         detail["accesses"] = accesses
     return Measured(ordered(_without_empty(entry)), detail, failures, total)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["CASE_VERDICTS", "SESSION_VERDICTS", "SILENT", "SYMBOLS", "WORDS", "fails", "judged", "worst"]
+__all__ = [
+    "CASE_VERDICTS",
+    "SESSION_VERDICTS",
+    "SILENT",
+    "SYMBOLS",
+    "WORDS",
+    "fails",
+    "judged",
+    "leading",
+    "worst",
+]
 
 CASE_VERDICTS = (
     "error",
@@ -68,6 +78,20 @@ def judged(rows: Iterable[Mapping[str, Any]]) -> str:
     neutral change), else of all."""
     rows = [row for row in rows if row["verdict"] != "unjudged"]
     return worst((row["verdict"] for row in [row for row in rows if row["fails"]] or rows), CASE_VERDICTS)
+
+
+def leading(rows: Sequence[Mapping[str, Any]], verdict: str) -> Mapping[str, Any]:
+    """The row that says most: of the worst verdict, exact before modelled, then what moved most; the time is what people feel, but
+    the instruction count is what is certain."""
+    rows = [row for row in rows if row["verdict"] == verdict] or rows
+
+    def moved(row: Mapping[str, Any]) -> float:
+        if row["old"] is None or row["new"] is None:
+            return 0.0
+        return abs(row["new"] - row["old"]) / abs(row["old"]) if row["old"] else float("inf")
+
+    order = {"exact": 0, "set": 1, "ratio": 2, "modelled": 3}
+    return max(rows, key=lambda row: (row["fails"], -order[row["class"]], moved(row)))
 
 
 def fails(verdict: str, kind: str, *, on_improvement: str = "fail", on_unmodelled: str = "fail") -> bool:

@@ -18,6 +18,7 @@ from ..declared import CaseSettings
 from ..figures import counted
 from ..judgement import judgement
 from ..layout import digest_of, read_files, read_module, render_files
+from ..listing import Listing
 from ..metrics import ANALYSIS, UNSAID
 from ..report.files import write_views
 from ..report.message import failure_text, unjudged
@@ -113,7 +114,7 @@ def _rejudged(
     record: Mapping[str, Any],
     stored: Mapping[str, Any] | None,
     stored_analysis: Mapping[str, int],
-    text: Mapping[int, str],
+    listing: Mapping[str, Any] | None,
     policy: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The record against another reference; with the tolerances and limits of its own run."""
@@ -136,8 +137,7 @@ def _rejudged(
             case=case,
             unexplained=False,
             detail=record["detail"],
-            text=text,
-            path=record["kernel"]["path"],
+            listing=Listing.of_report(record["kernel"]["path"], listing),
         ),
     }
 
@@ -148,16 +148,14 @@ def _analysis(record: Mapping[str, Any]) -> Mapping[str, int]:
     return {**UNSAID, **found}
 
 
-def _texts(document: Mapping[str, Any]) -> dict[str, dict[int, str]]:
-    return {
-        listing["id"]: {line: text for line, text in listing["lines"]} for listing in document["listings"]
-    }
+def _listings(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {listing["id"]: listing for listing in document["listings"]}
 
 
 def _check(arguments: argparse.Namespace) -> int:
     document = load_report(arguments.report)
     if arguments.baselines is not None:
-        texts, found = _texts(document), {}
+        listings, found = _listings(document), {}
         for module in sorted({record["module"] for record in document["cases"]}):
             path = baseline_path(Path(arguments.baselines), module)
             _inside(path, Path(arguments.baselines))
@@ -171,7 +169,7 @@ def _check(arguments: argparse.Namespace) -> int:
             baseline = found[record["module"]]
             stored = baseline.cases.get(record["id"])
             analysis = baseline.analysis_of(record["id"]) if stored is not None else ANALYSIS
-            records.append(_rejudged(record, stored, analysis, texts.get(record["detail"]["listing"], {})))
+            records.append(_rejudged(record, stored, analysis, listings.get(record["detail"]["listing"])))
         document = _with_records(document, records)
     return _concluded(document, arguments.output)
 
@@ -179,13 +177,13 @@ def _check(arguments: argparse.Namespace) -> int:
 def _compare(arguments: argparse.Namespace) -> int:
     base, head = load_report(arguments.base), load_report(arguments.head)
     before = {(record["module"], record["id"]): record for record in base["cases"]}
-    texts, records = _texts(head), []
+    listings, records = _listings(head), []
     # Without committed numbers there is nothing to bank and nothing to add: only what got worse fails.
     policy = {"on_improvement": "warn", "on_unmodelled": "fail"}
     for record in head["cases"]:
         known = before.get((record["module"], record["id"]))
         stored, analysis = (known["measured"], _analysis(known)) if known is not None else (None, ANALYSIS)
-        made = _rejudged(record, stored, analysis, texts.get(record["detail"]["listing"], {}), policy)
+        made = _rejudged(record, stored, analysis, listings.get(record["detail"]["listing"]), policy)
         if stored is None:
             made["rows"] = [
                 {**row, "fails": row["fails"] and row["verdict"] != "new"} for row in made["rows"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..figures import change, counted, number
 from ..textsafe import clean, one_line
-from ..verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS
+from ..verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS, leading
 
 __all__ = ["failure_text", "headline", "metric_label", "unjudged", "update_command"]
 
@@ -49,7 +49,7 @@ def headline(records: Sequence[Mapping[str, Any]]) -> str:
     more = f" (and {len(records) - 1} more)" if len(records) > 1 else ""
     if record["error"]:
         return f"{kernel}: {one_line(record['error'].splitlines()[0])}{more}"
-    row = _leading(record)
+    row = leading(record["rows"], record["verdict"])
     label = metric_label(row)
     if verdict == "new":
         what = (
@@ -77,21 +77,6 @@ def _named(record: Mapping[str, Any]) -> str:
     test = record["nodeid"].removeprefix(record["module"] + "::")
     name = one_line(record["id"].removeprefix(test + "/"), 80)
     return name if name.split("@")[0] == kernel else f"{name} ({kernel})"
-
-
-def _leading(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The row that says most: of the worst verdict, exact before modelled, then what moved most; the time is what people
-    feel, but the instruction count is what is certain."""
-    rows = [row for row in record["rows"] if row["verdict"] == record["verdict"]] or record["rows"]
-
-    def moved(row: Mapping[str, Any]) -> float:
-        if row["old"] is None or row["new"] is None:
-            return 0.0
-        return abs(row["new"] - row["old"]) / abs(row["old"]) if row["old"] else float("inf")
-
-    order = {"exact": 0, "set": 1, "ratio": 2, "modelled": 3}
-    lead: Mapping[str, Any] = max(rows, key=lambda row: (row["fails"], -order[row["class"]], moved(row)))
-    return lead
 
 
 def failure_text(records: Sequence[Mapping[str, Any]], *, verbose: bool = False) -> str:

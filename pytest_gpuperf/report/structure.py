@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["structural_differences"]
 
 _JUDGED = (
-    r"root\['(launches|branches|memory|findings|kernel|inputs|analysis)'\]",
+    r"root\['(launches|branches|memory|findings|lines|kernel|inputs|analysis)'\]",
     r"root\['(counts|flops)'\]\['[a-z_]*instructions'\]",
     r"\['(time_us|occupancy|registers|shared_bytes|local_bytes)'\]$",
 )

@@ -89,7 +89,8 @@ def test_green_then_red_with_lines_then_accepted(real):
         [
             "gpuperf: saxpy is worse: memory.global_load_sectors 250 → 375 (+50 %)",
             "*memory.global_load_sectors*250  →*375*+50 %*allowed 0*worse",
-            "*because +1,000 ld.global.f32, most of them at saxpy.ptx:* (saxpy.cu:8)",
+            "*because +1,000 ld.global.f32 at saxpy.ptx:26 (saxpy.cu:8)",
+            "* +125 memory.global_load_sectors at saxpy.ptx:26 (saxpy.cu:8)",
             "*pytest --gpuperf --gpuperf-update 'test_k.py::test_saxpy[[]1000[]]'",
         ]
     )
@@ -114,7 +115,7 @@ def test_a_branch_that_diverges_is_explained(real):
     result.stdout.fnmatch_lines(
         [
             "gpuperf: saxpy is worse: branches.*",
-            "*lanes part 1 of 32 times at saxpy.ptx:21 (saxpy.cu:4): decided by %tid.x, against parameter n",
+            "* +1 branches.divergent at saxpy.ptx:27 (saxpy.cu:8)",
             "*lanes part 1 of 32 times at saxpy.ptx:27 (saxpy.cu:8): decided by data of x",
         ]
     )

@@ -21,7 +21,7 @@ def test_error_without_baseline_comes_before_what_is_new(real):
             "gpuperf: scale on h100-sxm: PTX for sm_100a cannot run on h100-sxm (compute capability 9.0)",
             "",
             "✖ test_scale/scale: error",
-            "  scale.ptx:*",
+            "  hottest line: scale.ptx:*",
             "  ✖ h100-sxm: error: PTX for sm_100a cannot run on h100-sxm (compute capability 9.0)",
             "      kernel scale of scale.ptx",
             "  + thread_instructions*",

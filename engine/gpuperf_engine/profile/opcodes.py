@@ -15,7 +15,7 @@ from ..isa.model import Spelling
 from ..ptx.syntax import Instruction
 from .groups import PRECISIONS, add_groups, empty_groups
 
-__all__ = ["Totals", "count_opcodes", "lanes_on"]
+__all__ = ["Totals", "count_opcodes", "lanes_on", "work_of"]
 
 
 @dataclass(slots=True)
@@ -73,6 +73,14 @@ def lanes_on(instruction: Instruction, block: BasicBlock, program: Program, obse
     return int(observation.block_lanes[program.block_of[instruction]])
 
 
+def work_of(spelling: Spelling) -> tuple[str, int] | tuple[()]:
+    """Floating-point operations of one thread: the precision, or the type of a matrix product's factors, and how many; nothing for an
+    instruction that makes none."""
+    if spelling.flops and spelling.type is not None and spelling.type.name in PRECISIONS:
+        return PRECISIONS[spelling.type.name], spelling.flops
+    return (spelling.category == "matrix" and matrix_work(spelling.opcode)) or ()
+
+
 def _totals(executed: dict[Spelling, _Executions]) -> Totals:
     opcodes, warp_opcodes, categories, units = (Counter[str]() for _ in range(4))
     flops, groups = Counter({"hp": 0, "sp": 0, "dp": 0}), empty_groups()
@@ -81,9 +89,7 @@ def _totals(executed: dict[Spelling, _Executions]) -> Totals:
         warp_opcodes[spelling.opcode] += seen.warps
         categories[spelling.category] += seen.lanes
         units[spelling.unit] += seen.warps
-        if spelling.flops and spelling.type is not None and spelling.type.name in PRECISIONS:
-            flops[PRECISIONS[spelling.type.name]] += seen.on * spelling.flops
-        if spelling.category == "matrix" and (work := matrix_work(spelling.opcode)):
+        if work := work_of(spelling):
             flops[work[0]] += seen.on * work[1]
         add_groups(groups, spelling, seen.on, seen.warps)
     return Totals(

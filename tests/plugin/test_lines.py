@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -84,9 +84,9 @@ EDITS = {
         "histogram_shared",
         histogram,
         "mul.wide.s32 \t%rd7, %r30, 4;",
-        "mul.wide.s32 \t%rd7, %r30, 4;\n\txor.b32 \t%r11, %r11, 0;",
+        "mul.wide.s32 \t%rd7, %r30, 4;\n\tadd.s32 \t%r11, %r11, 0;",
         "thread_instructions",
-        "xor.b32",
+        "%r11, %r11, 0;",
         26,
     ),
     "a branch that diverges": Edit(
@@ -125,7 +125,7 @@ EDITS = {
         histogram,
         "atom.global.add.u32 \t%r12, [%rd8], 1;",
         "atom.global.add.u32 \t%r12, [%rd8], 1;\n\tatom.global.add.u32 \t%r12, [%rd8], 0;",
-        "thread_instructions",
+        "memory.global_atomic_turns",
         "[%rd8], 0;",
         9,
     ),
@@ -176,6 +176,7 @@ def judged(new: tuple[dict[str, Any], dict[str, Any], Listing], old: dict[str, A
         entry,
         old,
         analysis=ANALYSIS,
+        stored_analysis=ANALYSIS,
         failures={},
         policy=POLICY,
         case=RULES,
@@ -253,16 +254,35 @@ def test_a_baseline_without_lines_says_that_it_guesses(tmp_path: Path) -> None:
     assert not any("where" in row for row in found["rows"])
 
 
-def test_lines_of_another_source_line_that_moved_apart_are_told_apart(tmp_path: Path) -> None:
-    """The hottest line is untouched: a launch with more data makes it hotter, and an edit elsewhere is named beside it."""
+def test_the_opcode_of_an_untouched_hotter_line_does_not_draw_the_blame(tmp_path: Path) -> None:
+    """The same opcode runs far more often in the loop over the data, which was not edited."""
     edit = EDITS["an instruction in a cold line"]
     _, kernel, _ = edit.parts()
     write_source(tmp_path, edit, shifted=False)
     old, *_ = case(tmp_path, edit, variant(edit, kernel, located=True, shifted=False))
     new = case(tmp_path, edit, variant(edit, kernel.replace(edit.old, edit.new), located=True, shifted=False))
     found = judged(new, old)
+    assert old["counts"]["opcodes"]["add.s32"] > 4000
     assert "(k/histogram.cu:26)" in found["position"]
-    assert found["because"][0].endswith(f"xor.b32 at {found['position']}")
+    assert found["because"][0].endswith(f"add.s32 at {found['position']}")
+
+
+def test_more_work_of_the_same_kernel_is_where_it_is_done(tmp_path: Path) -> None:
+    """Nothing was edited, but there is twice the data: the loop over it grew, and not the loops over the bins."""
+    edit = EDITS["an instruction in a cold line"]
+    _, kernel, _ = edit.parts()
+    write_source(tmp_path, edit, shifted=False)
+    text = variant(edit, kernel, located=True, shifted=False)
+    old, *_ = case(tmp_path, edit, text)
+
+    def twice(device: ge.Device, kernel: Any) -> ge.Profile:
+        data = device.array((np.arange(8000) % 7).astype(np.uint8))
+        return device.launch(kernel, 4, 128, [8000, data, device.zeros(256, np.uint32)])
+
+    found = judged(case(tmp_path, replace(edit, launch=twice), text), old)
+    (row,) = (row for row in found["rows"] if row["metric"] == "memory.global_load_sectors")
+    line = int(re.match(r"k/kernel\.ptx:(\d+) ", row["where"])[1])
+    assert "ld.global.nc.u8" in text.split("\n")[line - 1] and "(k/histogram.cu:21)" in row["where"]
 
 
 def test_what_a_baseline_keeps_reads_back(tmp_path: Path) -> None:

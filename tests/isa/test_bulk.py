@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import Any
 
 import ml_dtypes
@@ -49,7 +50,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 def module(body: str, target: str) -> str:
     return f"""
-.version 8.6
+.version 9.2
 .target {target}
 .address_size 64
 .visible .entry k({PARAMETERS})
@@ -406,6 +407,40 @@ def test_errors(wrong: str, message: str, more: str) -> None:
         assert message in texts[-1]
         assert more in texts[-1]
         assert wrong.split()[0] in texts[-1]
+    assert texts[0] == texts[1]
+
+
+IGNORING = GLOBAL.replace("cluster", "cta") + ".ignore_oob"
+#: instructions with the size in %r3, and what they run out of first
+HUGE = {
+    f"{GLOBAL} [%r2], [%rd1], %r3, [bar];": "load from 0x",
+    f"{IGNORING} [%r2], [%rd1], %r3, 4, 4, [bar];": "load from 0x",
+    f"{GLOBAL} [%r2+3584], [%rd1], %r3, [bar];": "store to shared",
+    "cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r2], %r3;": "store to 0x",
+    "cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%rd2], [%r2], %r3, %h1;": "store to 0x",
+    "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd2], [%r2], %r3;": "reduction on",
+    "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r2], [%r2], %r3, [bar];": "load from shared",
+    "cvt.u64.u32 %rd3, %r3; st.bulk.shared::cta [%r2], %rd3, 0;": "store to shared",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1 << 20, 2**31 - 16, 2**32 - 16])
+@pytest.mark.parametrize("wrong", HUGE)
+def test_a_huge_size_ends_where_memory_ends(wrong: str, size: int) -> None:
+    """However much is asked for, no more is looked at than there is."""
+    body = f"{START}mov.u32 %r3, {size};\nmov.b16 %h1, 7;\n@!%p0 bra END;\n{wrong}\nEND: ret;"
+    texts = []
+    for backend in BACKENDS:
+        tracemalloc.start()
+        try:
+            with pytest.raises(ge.MemoryFault) as caught:
+                run(backend, body, data(1024), 2048, target="sm_100")
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        texts.append(str(caught.value))
+        assert HUGE[wrong] in texts[-1]
+        assert most < 100 << 20
     assert texts[0] == texts[1]
 
 

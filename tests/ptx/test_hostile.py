@@ -107,6 +107,13 @@ WRONG: dict[str, str | bytes] = {
     "a jump into a scope": module("bra X; { X: ret; }"),
     "unknown branch targets": module("T: .branchtargets A, B; brx.idx %r1, T;"),
     "no branch targets": module("brx.idx %r1, T;"),
+    "an empty list of branch targets": module("T: .branchtargets ; brx.idx %r1, T;"),
+    "a list of branch targets that is a comma": module("T: .branchtargets , ; brx.idx %r1, T;"),
+    "a list of branch targets that ends in a comma": module("L: T: .branchtargets L, ; brx.idx %r1, T;"),
+    "an empty list of call targets": module("T: .calltargets ; call %rd1, T;"),
+    "an empty prototype": module("T: .callprototype ; call %rd1, T;"),
+    "an empty pragma": module(".pragma ;"),
+    "an empty pragma of the module": TOP + ".pragma ;",
 }
 
 

@@ -49,6 +49,8 @@ Lanes = npt.NDArray[Any]
 _U16, _U32, _U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
 #: bytes that are checked and counted as one
 BULK_PIECE = 16
+#: bytes of a copy that are looked at together
+_AT_ONCE = 1 << 14
 _SECTOR = 32
 _WAVEFRONT = 128
 
@@ -160,9 +162,18 @@ class _End:
         return part
 
     def pieces(self, warp: LanesWarp, lane: int, address: int, size: int) -> list[Part]:
-        """Where the bytes are. Raises ``MemoryFault`` for the first piece that cannot be reached."""
-        places = np.uint64(address) + np.arange(0, size, BULK_PIECE, dtype=np.uint64)
-        return self.access.reach(warp, np.repeat(lane, places.size), places) if size else []
+        """Where the bytes are, in parts that begin with the first. Raises ``MemoryFault`` for the first piece that cannot be
+        reached."""
+        parts: list[Part] = []
+        for start in range(0, size, _AT_ONCE):
+            found = self.part(warp, lane, address + start, min(_AT_ONCE, size - start))
+            parts = parts or found
+        return parts
+
+    def part(self, warp: LanesWarp, lane: int, address: int, size: int) -> list[Part]:
+        """``pieces`` of so few bytes that all of them are looked at together."""
+        places = np.uint64(address % (1 << 64)) + np.arange(0, size, BULK_PIECE, dtype=np.uint64)
+        return self.access.reach(warp, np.repeat(lane, places.size), places)
 
 
 class BulkStep:
@@ -216,16 +227,7 @@ class BulkStep:
                 self._tally(warp, source, place, size, again=turn > 0)
 
     def _move(self, warp: LanesWarp, lane: int, source: int, target: int, size: int) -> None:
-        try:
-            come, go = (
-                end.pieces(warp, lane, address, size)
-                for end, address in ((self.source, source), (self.target, target))
-            )
-        except MemoryFault:
-            for offset in range(0, size, BULK_PIECE):  # the first piece that cannot be reached, at either end
-                self.source.pieces(warp, lane, source + offset, BULK_PIECE)
-                self.target.pieces(warp, lane, target + offset, BULK_PIECE)
-            raise
+        come, go = self._reach(warp, lane, source, target, size)
         for taken, given in zip(come, go):
             first, last = int(taken.offsets[0]), int(given.offsets[0])
             data = taken.region.bytes[first : first + size]
@@ -245,18 +247,45 @@ class BulkStep:
             else:
                 into[:] = data.copy()
 
+    def _reach(
+        self, warp: LanesWarp, lane: int, source: int, target: int, size: int
+    ) -> tuple[list[Part], list[Part]]:
+        """Where the bytes are. Raises ``MemoryFault`` for the first piece that cannot be reached, at either end: whatever size is
+        asked for, not much more is looked at than there is."""
+        come: list[Part] = []
+        go: list[Part] = []
+        for start in range(0, size, _AT_ONCE):
+            length = min(_AT_ONCE, size - start)
+            try:
+                taken = self.source.part(warp, lane, source + start, length)
+                given = self.target.part(warp, lane, target + start, length)
+            except MemoryFault:
+                for offset in range(start, start + length, BULK_PIECE):
+                    self.source.part(warp, lane, source + offset, BULK_PIECE)
+                    self.target.part(warp, lane, target + offset, BULK_PIECE)
+                raise
+            come, go = come or taken, go or given
+        return come, go
+
     def _move_within(
         self, warp: LanesWarp, lane: int, source: int, target: int, size: int, left: int, right: int
     ) -> None:
         """A copy without so many bytes at the ends: those of the first and last 16 bytes one by one."""
         first, last = BULK_PIECE * (left > 0), size - BULK_PIECE * (right > 0)
-        self.target.pieces(warp, lane, target, size)
-        for offset in (place for place in range(left, size - right) if not first <= place < last):
+        if left:
+            self._move_bytes(warp, lane, source, target, range(left, min(first, size - right)))
+        if first < last:
+            self._move(warp, lane, source + first, target + first, last - first)
+        if right and last >= first:
+            self._move_bytes(warp, lane, source, target, range(last, size - right))
+
+    def _move_bytes(self, warp: LanesWarp, lane: int, source: int, target: int, offsets: range) -> None:
+        """These bytes of 16, one by one."""
+        self.target.part(warp, lane, target + offsets.start // BULK_PIECE * BULK_PIECE, BULK_PIECE)
+        for offset in offsets:
             taken = self.source.byte(warp, lane, source + offset)
             given = self.target.byte(warp, lane, target + offset)
             given.region.bytes[int(given.offsets[0])] = taken.region.bytes[int(taken.offsets[0])]
-        if first < last:
-            self._move(warp, lane, source + first, target + first, last - first)
 
     def _is_reported(self, warp: LanesWarp, lane: int, source: int, size: int) -> bool:
         """Whether what was copied holds the pattern of what is not valid."""

@@ -131,7 +131,7 @@ class Context:
     CLUSTERS = 420  # of the grid, three i32
     EXPLICIT_CLUSTER = 432
     REMOTE = 440  # a byte per site: whether it may reach the shared memory of other CTAs
-    FAULT_WORD = 448  # the mbarrier object, and the amount that it does not allow
+    FAULT_WORD = 448  # the mbarrier object, and the amount that it does not allow; of a bulk copy 1 where it was reading
     FAULT_AMOUNT = 456
     OWNER = 464  # the record of the CTA that has the mbarrier object
     IMAGES = 472  # rows of textures and surfaces, ``isa.images.ROW_WORDS`` words each

@@ -100,6 +100,7 @@ def bulk_move(
         if how & Bulk.ANSWER == 0 and (edges == 0 or chosen == 65535):
             come = reach(context, cta, state, site, lane, source + done, 16, reads)
             if come == 0:
+                store64(context + Context.FAULT_WORD, 1)
                 return 1
         go = reach(context, cta, state, site, lane, target + done, 16, writes)
         if go == 0:
@@ -121,6 +122,7 @@ def bulk_move(
                     if edges:
                         one = reach(context, cta, state, site, lane, source + done + index, 1, reads)
                         if one == 0:
+                            store64(context + Context.FAULT_WORD, 1)
                             return 1
                     store8(go + index, load8(one))
                 index += 1

@@ -594,7 +594,7 @@ class NativeWarp:
         if instruction.effect == "async_copy" and space == "shared":
             kind = "store"
         if instruction.effect == "bulk_copy" and number < Bulk.TELLS:
-            kind = _end_kind(instruction, space, kind)
+            kind = _end_kind(instruction, space, kind, worker.get(Context.FAULT_WORD) != 0)
         return worker.launch.memory.fault(
             Access(
                 instruction, self.program.kernel.name, kind, space, address, size,
@@ -650,8 +650,10 @@ def _reaches(instruction: Instruction, space: str) -> int:
     return reachable(instruction)
 
 
-def _end_kind(instruction: Instruction, space: str, kind: str) -> str:
-    """What a bulk copy did in a space: it has two ends."""
+def _end_kind(instruction: Instruction, space: str, kind: str, read: bool) -> str:
+    """What a bulk copy did in a space: it has two ends; ``read``: it was known to be reading."""
+    if read:
+        return "load"
     ends = {
         str(instruction.spelling.modifier(name)).split("::")[0]: way
         for name, way in (("src", "load"), ("dst", "reduction" if kind == "reduction" else "store"))

@@ -89,7 +89,14 @@ def function_of(module: Module, text: Text, base: int, directive: raw.Directive)
 def prototype_of(name: str, text: Text, base: int, directive: raw.Directive) -> Prototype:
     """The signature of ``.callprototype``. Raises ``PtxError``."""
     parts = [part for part in directive.parts if not (isinstance(part, raw.Word) and part.text == ";")]
-    returns, _, params, position = _signature(text, base, parts, 1)
+    returns, alone, params, position = _signature(text, base, parts, 1)
+    if alone is None:
+        text.fail(
+            "a prototype has one name, '_'",
+            base,
+            base + parts[-1].end,
+            hint="write e.g. .callprototype _ ();",
+        )
     if position < len(parts) and isinstance(extra := parts[position], raw.Name):
         raise PtxError("a prototype has one name, '_'", span=text.span(base + extra.start, base + extra.end))
     span = text.span(base + parts[0].start, base + parts[-1].end)

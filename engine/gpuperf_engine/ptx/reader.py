@@ -441,6 +441,8 @@ class _Reader:
 
     def _other(self, place: int, end: int, word: str) -> int:
         directive = shapes.directive(self.code, place, end) or self.grammar.directive(self.text, place, end)
+        if word == ".pragma" and not any(isinstance(part, raw.String) for part in directive.parts):
+            self.text.fail("'.pragma' needs strings, separated by commas", place, end)
         if word == ".alias":
             names = [part for part in directive.parts if isinstance(part, raw.Name)]
             if len(names) != 2:

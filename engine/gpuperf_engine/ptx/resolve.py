@@ -54,6 +54,9 @@ _DECLARATIONS = frozenset(
         *(".extern", ".visible", ".weak", ".common"),
     ]
 )
+_LIST = re.compile(r"\.\w+\s+[\w$%]+(?:\s*<\s*\w+\s*>)?(?:\s*,\s*[\w$%]+(?:\s*<\s*\w+\s*>)?)*\s*;", re.ASCII)
+#: what stands in the lists
+_MEMBERS = {".branchtargets": "label", ".calltargets": "function"}
 _MOST_ERRORS = 4
 _LONGEST_OPCODE = 200
 #: the first target whose f32 instructions keep subnormal numbers unless told ``.ftz`` (manual: "Floating-Point Instructions")
@@ -187,10 +190,14 @@ class _Body:
         directive = shapes.directive(code, start, end) or self.grammar.directive(text, start, end)
         if word == ".pragma":
             strings = [part for part in directive.parts if isinstance(part, raw.String)]
+            if not strings:
+                text.fail("'.pragma' needs strings, separated by commas", start, end)
             self.pragmas += tuple(text.string(start + part.start, start + part.end) for part in strings)
         elif word in (".branchtargets", ".calltargets", ".callprototype"):
             if not self.table_name:
                 text.fail(f"'{word}' needs a label before it", start, end)
+            if word in _MEMBERS and not _LIST.match(code, start, end):
+                text.fail(f"'{word}' needs {_MEMBERS[word]}s, separated by commas", start, end)
             name, self.table_name = self.table_name, ""
             members = tuple(part for part in directive.parts if isinstance(part, raw.Name))
             table = (

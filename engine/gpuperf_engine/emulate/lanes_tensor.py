@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..flow.operands import matched
 from ..isa.rows.tensor import combine_elements
-from ..isa.tensor_maps import FIELDS, Problem
+from ..isa.tensor_maps import FIELDS, Problem, field_word
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Operand, Vector
 from .diagnose import bad_mbarrier
@@ -23,7 +23,7 @@ from .lanes_values import LaneValue, dtype_of
 from .observe import LINE_BYTES
 from .spaces import bit_of
 from .tensor_boxes import Box, Override, box_of, copy_of, problem_of, swizzled
-from .tensor_maps import MAP_BYTES, Layout, Place, field_place
+from .tensor_maps import MAP_BYTES, Layout, Place, field_bit, field_place
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -44,13 +44,18 @@ class _Map:
         self.addresses = address_reader(to, operand, space)
         self.access = MemoryStep(to, instruction, kind, space, BULK_PIECE)
 
-    def read(self, warp: LanesWarp, lane: int) -> tuple[Layout, Any, int]:
-        """The map of a lane, and the bytes where it is. Raises ``TrapError`` if there is none."""
+    def read(self, warp: LanesWarp, lane: int, begins: bool = False) -> tuple[Layout, Any, int]:
+        """The map of a lane, and the bytes where it is; ``begins``: 128 zero bytes are one that lacks its fields. Raises ``TrapError``
+        if there is none."""
         address = int(every_lane(self.addresses(warp))[lane])
         places = np.uint64(address) + np.arange(0, MAP_BYTES, BULK_PIECE, dtype=np.uint64)
         (part,) = self.access.reach(warp, np.repeat(lane, places.size), places)
         first = int(part.offsets[0])
-        layout = Layout.decode(part.region.bytes[first : first + MAP_BYTES].tobytes())
+        held = part.region.bytes[first : first + MAP_BYTES]
+        layout = Layout.decode(held.tobytes())
+        if layout is None and begins and not held.any():
+            layout = Layout.begun()
+            held[:] = np.frombuffer(layout.encode(), np.uint8)
         if layout is None:
             raise bad_mbarrier(warp.place(), self.instruction, lane, Problem.NO_MAP, address, 0, 0)
         return layout, part.region, first
@@ -90,6 +95,11 @@ class TensorStep:
         count(warp, self.site, requests=1)
         for lane in lanes:
             layout, _, _ = self.map.read(warp, lane)
+            if layout.missing is not None:
+                where = int(every_lane(self.map.addresses(warp))[lane])
+                raise bad_mbarrier(
+                    warp.place(), self.instruction, lane, Problem.UNSET, where, layout.missing, 0
+                )
             place = int(every_lane(self.read_places(warp))[lane])
             start, offsets = (
                 [int(every_lane(read(warp))[lane]) for read in readers]
@@ -264,11 +274,14 @@ class ReplaceStep:
         field = FIELDS[self.field]
         place, size, bias = field_place(self.field, self.ordinal)
         for lane in np.flatnonzero(self.active(warp)).tolist():
-            _, region, first = self.map.read(warp, lane)
+            layout, region, first = self.map.read(warp, lane, begins=True)
             value = int(every_lane(self.read_value(warp))[lane])
             if self.ordinal >= field.number or not field.low <= value <= field.high or value % field.multiple:
-                word = list(FIELDS).index(self.field) << 8 | self.ordinal
+                word = field_word(self.field, self.ordinal)
                 address = int(every_lane(self.map.addresses(warp))[lane])
                 raise bad_mbarrier(warp.place(), self.instruction, lane, Problem.VALUE, address, word, value)
             raw = (value + bias).to_bytes(size, "little")
             region.bytes[first + place : first + place + size] = np.frombuffer(raw, np.uint8)
+            unset = layout.unset & ~field_bit(self.field, self.ordinal)
+            end = first + Place.UNSET + 4
+            region.bytes[end - 4 : end] = np.frombuffer(unset.to_bytes(4, "little"), np.uint8)

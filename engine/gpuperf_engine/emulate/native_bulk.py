@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..flow.operands import matched
 from ..isa.frame import has_meaning
 from ..isa.mbarriers import Mbarrier
-from ..isa.tensor_maps import FIELDS
+from ..isa.tensor_maps import FIELDS, field_word
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Operand, Vector
 from .clusters import reaches_peers
@@ -20,7 +20,7 @@ from .native_layout import SITE_BYTES, Bulk
 from .native_memory import SPACES, address_value, pointer_number
 from .native_values import LANES, NativeValue
 from .tensor_boxes import copy_of
-from .tensor_maps import field_place
+from .tensor_maps import field_bit, field_place
 
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
@@ -189,7 +189,8 @@ def write_replace(to: BlockWriter, instruction: Instruction) -> None:
         ("i64", writer.op(f"zext i32 {mask} to i64")),
         *_numbers(to, "%area", values),
         *(("i64", str(number)) for number in (SPACES[space], place, size, bias, low, high, field.multiple)),
-        ("i64", str(list(FIELDS).index(name) << 8 | number)),
+        ("i64", str(field_word(name, number))),
+        ("i64", str(field_bit(name, number))),
     )
     to.faulting = True
 

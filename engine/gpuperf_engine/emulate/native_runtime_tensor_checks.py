@@ -12,7 +12,7 @@ from .native_layout import Bulk, Context
 from .native_runtime_mbarrier import refuse_mbarrier
 from .native_runtime_memory import reach
 from .native_runtime_tensor import is_padded, row_units, unit_elements, unit_held
-from .native_script import load8, load16, load32, load64, store32, store64
+from .native_script import load8, load16, load32, load64, store8, store16, store32, store64
 from .tensor_maps import MAGIC, Place
 
 
@@ -41,8 +41,8 @@ def first_spatial(layout: int) -> int:
     return load32(layout + Place.INTERLEAVE) == 0
 
 
-def tensor_map_at(context: int, cta: int, state: int, site: int, lane: int, address: int, how: int) -> int:
-    """Host address of a tensor map, or 0 after noting what is wrong. ``how`` as for ``reach``."""
+def map_bytes(context: int, cta: int, state: int, site: int, lane: int, address: int, how: int) -> int:
+    """Host address of the bytes of a tensor map, or 0 after noting what is wrong. ``how`` as for ``reach``."""
     done = 0
     host = 0
     while done < 128:
@@ -52,8 +52,69 @@ def tensor_map_at(context: int, cta: int, state: int, site: int, lane: int, addr
         if done == 0:
             host = piece
         done += 16
+    return host
+
+
+def tensor_map_at(context: int, cta: int, state: int, site: int, lane: int, address: int) -> int:
+    """Host address of the tensor map of a copy, or 0 after noting what is wrong."""
+    host = map_bytes(context, cta, state, site, lane, address, 8 + 3)
+    if host == 0:
+        return 0
     if is_map(host) == 0:
         return refuse_mbarrier(context, site, lane, address, Problem.NO_MAP, 0, 0)
+    missing = missing_field(host)
+    if missing:
+        return refuse_mbarrier(context, site, lane, address, Problem.UNSET, missing - 1, 0)
+    return host
+
+
+def missing_field(layout: int) -> int:
+    """1 + the first field that a copy needs and that has not been set, as ``field_word``; 0 if there is none."""
+    unset = load32(layout + Place.UNSET)
+    if unset == 0:
+        return 0
+    if (unset >> Place.NO_RANK) & 1:
+        return Place.RANK_WORD + 1
+    if (unset >> Place.NO_ADDRESS) & 1:
+        return Place.ADDRESS_WORD + 1
+    if (unset >> Place.NO_TYPE) & 1:
+        return Place.TYPE_WORD + 1
+    axis = 0
+    while axis < load32(layout + Place.RANK):
+        own = unset >> axis
+        if (own >> Place.NO_BOX) & 1:
+            return Place.BOX_WORD + axis + 1
+        if (own >> Place.NO_SHAPE) & 1:
+            return Place.SHAPE_WORD + axis + 1
+        if (own >> Place.NO_STEP) & 1:
+            return Place.STEP_WORD + axis + 1
+        axis += 1
+        if axis < load32(layout + Place.RANK) and (own >> Place.NO_STRIDE) & 1:
+            return Place.STRIDE_WORD + axis
+    return 0
+
+
+def map_to_change(context: int, cta: int, state: int, site: int, lane: int, address: int, space: int) -> int:
+    """Host address of a tensor map of which a field is set, or 0 after noting what is wrong. 128 zero bytes become a map that lacks
+    its fields."""
+    host = map_bytes(context, cta, state, site, lane, address, space + 12)
+    if host == 0:
+        return 0
+    if is_map(host):
+        return host
+    place = 0
+    while place < 128:
+        if load64(host + place):
+            return refuse_mbarrier(context, site, lane, address, Problem.NO_MAP, 0, 0)
+        place += 8
+    store64(host, MAGIC)
+    store32(host + Place.RANK, 1)
+    store32(host + Place.UNSET, Place.EVERY_FIELD)
+    axis = 0
+    while axis < 5:
+        store16(host + Place.BOX + axis * 2, 1)
+        store8(host + Place.STEPS + axis, 1)
+        axis += 1
     return host
 
 

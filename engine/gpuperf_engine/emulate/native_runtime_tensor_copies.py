@@ -19,6 +19,7 @@ from .native_runtime_tensor_checks import (
     first_spatial,
     layout_refused,
     lower_corner,
+    map_to_change,
     overridden,
     override_refused,
     start_refused,
@@ -266,7 +267,7 @@ def tensor_lanes(
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
-        layout = tensor_map_at(context, cta, state, site, lane, load64(maps + lane * 8), 8 + 3)
+        layout = tensor_map_at(context, cta, state, site, lane, load64(maps + lane * 8))
         if layout == 0:
             return 1
         place = load64(places + lane * 8)
@@ -332,14 +333,15 @@ def replace_lanes(
     high: int,
     multiple: int,
     word: int,
+    bit: int,
 ) -> int:
-    """``tensormap.replace``, lane after lane: values from ``low`` to ``high``. The instruction is no site: ``site`` is that of what is
-    not counted. 1 if refused."""
+    """``tensormap.replace``, lane after lane: values from ``low`` to ``high``; ``bit`` is that of the field in what a map lacks. The
+    instruction is no site: ``site`` is that of what is not counted. 1 if refused."""
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
         address = load64(maps + lane * 8)
-        host = tensor_map_at(context, cta, state, site, lane, address, space + 4)
+        host = map_to_change(context, cta, state, site, lane, address, space)
         if host == 0:
             store64(context + Context.FAULT_SITE, instruction)
             store64(context + Context.FAULT_SIZE, 16)
@@ -348,6 +350,7 @@ def replace_lanes(
         if unsigned_less(value, low) or unsigned_less(high, value) or value & (multiple - 1):
             refuse_mbarrier(context, instruction, lane, address, Problem.VALUE, word, value)
             return 1
+        store32(host + Place.UNSET, load32(host + Place.UNSET) & ~bit)
         target = host + place
         if size == 1:
             store8(target, value + bias)

@@ -13,6 +13,7 @@ bytes       field
 56 … 87     strides of the axes but the innermost, in bytes, 64 bits each
 88 … 107    sizes of the axes less one, 32 bits each
 108 … 123   im2col: lower corner and upper corner (16 bits each, from the axis W on), channels, pixels
+124 … 127   of a map that began as zeros: the fields that it still lacks (``isa.tensor_maps.UNSET_BITS``)
 =========== ==========================================================================================================
 
 In an interleaved map the innermost axis is W, and its elements are slices of 16 or 32 bytes of the channels; the slices of a pixel
@@ -38,16 +39,18 @@ from ..isa.tensor_maps import (
     OUT_OF_BOUNDS,
     PIXELS_MAX,
     SWIZZLES,
+    UNSET_BITS,
     W_OFFSET_LIMIT,
     WIDE_PIXELS,
     Element,
+    field_word,
 )
 
-__all__ = ["MAGIC", "MAP_BYTES", "Layout", "Place", "field_place"]
+__all__ = ["MAGIC", "MAP_BYTES", "Layout", "Place", "field_bit", "field_place"]
 
 MAP_BYTES = 128
 MAGIC = 0x3150414D_52534E54
-_FORMAT = "<QQ6I5H5BB4Q5I6h2H4x"
+_FORMAT = "<QQ6I5H5BB4Q5I6h2HI"
 _PADDED = tuple(number for number, element in enumerate(ELEMENTS) if element.held != element.size)
 
 
@@ -70,6 +73,7 @@ class Place:
     UPPER = 114
     CHANNELS = 120
     PIXELS = 122
+    UNSET = 124
     #: bytes of a unit in global memory, four bits each
     SIZES = sum(element.size << 4 * number for number, element in enumerate(ELEMENTS))
     #: types by number, one bit each: padded ones, those that may be filled with NaN, and those that are rounded
@@ -87,6 +91,12 @@ class Place:
     SWIZZLE_96 = SWIZZLES.index("96B")
     FLIPPED = ATOMS.index("32B_FLIP_8B")
     ATOM_64B = ATOMS.index("64B")
+    #: all fields that a map may lack, the bit of the first of each, and what messages call it
+    EVERY_FIELD = sum(((1 << FIELDS[name].number) - 1) << bit for name, bit in UNSET_BITS.items())
+    NO_RANK, NO_ADDRESS, NO_TYPE, NO_BOX, NO_SHAPE, NO_STEP, NO_STRIDE = UNSET_BITS.values()
+    RANK_WORD, ADDRESS_WORD, TYPE_WORD, BOX_WORD, SHAPE_WORD, STEP_WORD, STRIDE_WORD = map(
+        field_word, UNSET_BITS
+    )
     #: how many numbers there are, and the most that some fields have
     TYPES, WIDTHS, FILLINGS, KINDS = len(ELEMENTS), len(SWIZZLES), len(FILLS), len(MODES)
     SLICES, ATOMICITIES = len(INTERLEAVES), len(ATOMS)
@@ -124,6 +134,11 @@ def field_place(name: str, ordinal: int) -> tuple[int, int, int]:
     return place + min(ordinal, FIELDS[name].number - 1) * size, size, bias
 
 
+def field_bit(name: str, ordinal: int) -> int:
+    """The bit of a field among those that a map may lack, as a mask; 0 of one that every map has."""
+    return 1 << UNSET_BITS[name] + ordinal if name in UNSET_BITS else 0
+
+
 def _takes(name: str, value: int) -> bool:
     return FIELDS[name].low <= value <= FIELDS[name].high
 
@@ -147,13 +162,30 @@ class Layout:
     corners: tuple[int, ...] = (0,) * 6
     channels: int = 0
     pixels: int = 0
+    unset: int = 0
+
+    @classmethod
+    def begun(cls) -> Layout:
+        """What 128 zero bytes become when their first field is set."""
+        none, ones = (0,) * 5, (1,) * 5
+        return cls(0, 1, 0, 0, 0, 0, 0, ones, ones, 0, none[:4], ones, unset=Place.EVERY_FIELD)
+
+    @property
+    def missing(self) -> int | None:
+        """The first field that a copy needs and that has not been set, as ``field_word``."""
+        bits = UNSET_BITS
+        wanted = [("rank", 0), ("global_address", 0), ("elemtype", 0)]
+        for axis in range(self.rank):
+            wanted += [(name, axis) for name in ("box_dim", "global_dim", "element_stride")]
+            wanted += [("global_stride", axis)] * (axis + 1 < self.rank)
+        return next((field_word(*item) for item in wanted if self.unset >> bits[item[0]] + item[1] & 1), None)
 
     def encode(self) -> bytes:
         """The 128 bytes."""
         return struct.pack(
             _FORMAT, MAGIC, self.address, self.rank, self.type, self.swizzle, self.fill, self.mode, self.interleave,
             *self.box, *self.steps, self.atom, *self.strides, *(size - 1 for size in self.shape), *self.corners,
-            self.channels, self.pixels,
+            self.channels, self.pixels, self.unset,
         )  # fmt: skip
 
     @classmethod
@@ -162,7 +194,7 @@ class Layout:
         magic, address, rank, kind, swizzle, fill, mode, interleave, *rest = struct.unpack(_FORMAT, raw)
         made = cls(
             address, rank, kind, swizzle, fill, mode, interleave, tuple(rest[:5]), tuple(rest[5:10]), rest[10],
-            tuple(rest[11:15]), tuple(item + 1 for item in rest[15:20]), tuple(rest[20:26]), rest[26], rest[27],
+            tuple(rest[11:15]), tuple(item + 1 for item in rest[15:20]), tuple(rest[20:26]), *rest[26:],
         )  # fmt: skip
         return made if magic == MAGIC and made._is_one() else None
 

@@ -22,12 +22,14 @@ __all__ = [
     "PIXELS_MAX",
     "REDUCTIONS",
     "SWIZZLES",
+    "UNSET_BITS",
     "WIDE_PIXELS",
     "W_OFFSET_LIMIT",
     "Element",
     "Field",
     "Problem",
     "explain",
+    "field_word",
 ]
 
 
@@ -120,6 +122,23 @@ FIELDS = {
     "fill_mode": Field(1, 0, len(FILLS) - 1),
 }
 
+#: fields without which there is no copy, as they have no value that stands for none: the bit of the first of each in what a map that
+#: began as zeros lacks
+UNSET_BITS = {
+    "rank": 0,
+    "global_address": 1,
+    "elemtype": 2,
+    "box_dim": 3,
+    "global_dim": 8,
+    "element_stride": 13,
+    "global_stride": 18,
+}
+
+
+def field_word(name: str, ordinal: int = 0) -> int:
+    """A field in one number, for messages."""
+    return list(FIELDS).index(name) << 8 | ordinal
+
 
 class Problem:
     """Why a tensor copy or ``tensormap.replace`` is an error; above those of ``isa.mbarriers``."""
@@ -145,12 +164,15 @@ class Problem:
     AXES = 49
     SLICES = 50
     OVERRIDE = 51
+    UNSET = 52
 
 
 def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
     """An error in words, and what to do; ``amount`` may be given modulo 2^64."""
     if problem == Problem.VALUE:
         return _bad_value(word, amount)
+    if problem == Problem.UNSET:
+        return _not_set(word)
     amount -= (amount >> 63 == 1) << 64
     if problem == Problem.NO_MAP:
         return (
@@ -240,6 +262,15 @@ def _bad_override(word: int, amount: int) -> tuple[str, str]:
     if word < 16:
         return f"coordinate {word - 1} is {amount}", "copies that override sizes and strides begin at 0"
     return f"axis {word - 16} is to have no elements", "override::global_dim takes sizes from 1 to 255"
+
+
+def _not_set(word: int) -> tuple[str, str]:
+    name, field = list(FIELDS.items())[word >> 8]
+    which = f"{name} {word & 255}" if field.number > 1 else name
+    return (
+        f"the tensor map has no {which} yet",
+        f"it began as 128 zero bytes: set the field before the copy, with tensormap.replace.tile.{name}",
+    )
 
 
 def _bad_value(word: int, amount: int) -> tuple[str, str]:

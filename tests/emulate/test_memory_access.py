@@ -298,7 +298,7 @@ def test_a_negative_index_wraps_in_32_bit_addresses(backend: str) -> None:
         ("st.local.u64 [stack+16], %rd1;", "out-of-bounds st.local.u64: 8-byte store to local address 0x10"),
         ("mov.u32 %r2, 8; st.local.u32 [%r2+8], %r1;", "out-of-bounds st.local.u32"),
         ("ld.u32 %r0, [%rd1+64];", "out-of-bounds ld.u32"),
-        ("mov.u64 %rd2, table; st.global.u32 [%rd2], %r1;", "is constant memory"),
+        ("mov.u64 %rd2, table; cvta.const.u64 %rd2, %rd2; st.global.u32 [%rd2], %r1;", "is constant memory"),
         ("ld.const.u32 %r0, [table+8];", "out-of-bounds ld.const.u32"),
     ],
 )

@@ -19,8 +19,9 @@ from gpuperf_engine.isa.model import OperandForm, Row, Spelling
 from gpuperf_engine.isa.table import rows
 from tests.isa.assembler import instruction_text, spellings
 
-#: what ``l8`` may point to: generic addresses, and offsets in shared and local memory
-PLACES = ("global", "const", "param", "shared", "local", "shared offset", "local offset")
+#: what ``l8`` may point to: generic addresses, and those in the spaces that have windows
+WINDOWS = ("const", "param", "shared", "local")
+PLACES = ("global", *WINDOWS, *(f"{space} offset" for space in WINDOWS))
 EFFECTS = (
     "load",
     "store",
@@ -82,9 +83,8 @@ def reaches(spelling: Spelling, form: OperandForm) -> set[str]:
         elif "volatile" in words:
             found = READ_ONLY | {"global", "shared", "local"}
     else:
-        windows = {"global": READ_ONLY | {"global"}, "shared": {"shared offset"}, "local": {"local offset"}}
-        found = windows.get(space, {space})
-    return found - READ_ONLY if writes else found
+        found = READ_ONLY | {"global"} if space == "global" else {f"{space} offset"}
+    return found - READ_ONLY - {f"{space} offset" for space in READ_ONLY} if writes else found
 
 
 def addresses(spelling: Spelling) -> list[OperandForm]:
@@ -149,12 +149,12 @@ def cases() -> list[list[tuple[str, str, set[str]]]]:
 
 def module(lines: list[str]) -> str:
     arms = "\n".join(f"A{number}: {text}\nbra END;" for number, text in enumerate(lines))
-    tests = "".join(
+    tests = "setp.eq.u32 p1, r9, 1; @p1 mov.u64 l8, con; setp.eq.u32 p1, r9, 2; @p1 mov.b64 l8, par;\n" + "".join(
         f"setp.eq.u32 p1, r9, {place}; @p1 {instruction};\n"
         for place, instruction in enumerate(
             (
-                "mov.u64 l8, glo", "mov.u64 l8, con", "mov.b64 l8, par", "mov.u64 l8, l10", "mov.u64 l8, l12",
-                "mov.u64 l8, sha", "mov.u64 l8, loc",
+                "mov.u64 l8, glo", "cvta.const.u64 l8, l8", "cvta.param.u64 l8, l8", "mov.u64 l8, l10", "mov.u64 l8, l12",
+                "mov.u64 l8, con", "mov.b64 l8, par", "mov.u64 l8, sha", "mov.u64 l8, loc",
             )
         )
     )  # fmt: skip
@@ -192,7 +192,7 @@ def test_addresses_of_every_space(backend: str) -> None:
         device = ge.Device(backend=backend, observe=set())
         for which, (opcode, text, allowed) in enumerate(group):
             for number, place in enumerate(PLACES):
-                # as a generic address an offset is one of nothing, and in the other space it may be good
+                # as a generic address an offset is one of nothing, and in another space it may be good
                 if place.endswith("offset") and place not in allowed:
                     continue
                 if backend == "lanes" and place not in allowed and (which + number) % 2:

@@ -53,9 +53,8 @@ def test_windows(backend: str, space: str) -> None:
     for offset in (0, LAST[space]):
         found = bits(backend, ADDRESSES[space].format(offset=offset))
         assert {name for place, name in enumerate(SPACES) if found >> place & 1} == IN[space]
-    if space == "const":  # the other constant variable too, and what lies behind one
+    if space == "const":  # the other constant variable too
         assert bits(backend, "mov.u64 a, first; cvta.const.u64 a, a;") == 1
-        assert bits(backend, ADDRESSES["const"].format(offset=36)) == 2
 
 
 @pytest.mark.parametrize("backend", ["lanes", "native"])

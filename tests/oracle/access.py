@@ -42,8 +42,6 @@ def isspacep(b: Builder) -> Step:
 
     def step(t: Thread) -> None:
         actual, _ = t.resolve(space="generic", address=x(t))
-        if actual == "global" and t.cta.machine.is_constant(x(t)):
-            actual = "const"
         if actual == space == "shared" and not anywhere:
             actual = "shared" if rank_of(x(t)) == t.cta.rank else "another CTA"
         put(t, int(actual == space))

@@ -17,7 +17,7 @@ from .control import CONTROL, Control, exchange
 from .exchange import is_exchange
 from .integers import mask
 from .meanings import MEANINGS
-from .memory import AddressMap, Buffer, OracleError
+from .memory import WINDOWS, AddressMap, Buffer, OracleError
 from .operands import Builder
 from .replay import END, GOTO, Flow, Replay, Stop
 from .syntax import Address, Function, Module, Number, Statement, Symbol, Variable
@@ -105,16 +105,15 @@ class Machine:
                 self.static_shared = max(self.static_shared, variable.offset)
         memory = [v for v in variables if v.space in ("global", "const")]
         for variable in memory:
-            buffer = Buffer(max(variable.size, 1))
+            buffer = Buffer(max(variable.size, 1), variable.space)
             self.map.place(buffer)
-            variable.offset = buffer.address
+            variable.offset = buffer.address - WINDOWS.get(variable.space, 0)
             self.symbols[variable.name] = buffer
         for variable in memory:
             self.fill(variable)
             if variable.name in symbols:
                 data = symbols[variable.name]
                 self.symbols[variable.name].data[: len(data)] = data
-        self.constants = {v.offset: v.size for v in memory if v.space == "const"}
 
     def fill(self, variable: Variable) -> None:
         data = self.symbols[variable.name].data
@@ -133,17 +132,13 @@ class Machine:
             data[at : at + size] = (number & mask(size * 8)).to_bytes(size, "little")
 
     def address_of(self, symbol: Symbol) -> int:
-        if symbol.name in self.symbols:
-            return self.symbols[symbol.name].address + symbol.offset
         if symbol.name in self.function_addresses:
             return self.function_addresses[symbol.name]
         variable = self.module.variables.get(symbol.name)
         if variable is None:
             raise OracleError(f"an initialiser names the unknown {symbol.name!r}")
-        return variable.offset + symbol.offset
-
-    def is_constant(self, address: int) -> bool:
-        return any(start <= address < start + size for start, size in self.constants.items())
+        window = WINDOWS.get(variable.space, 0) if symbol.generic else 0
+        return variable.offset + window + symbol.offset
 
     # -- from statements to closures
 

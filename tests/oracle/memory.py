@@ -1,7 +1,8 @@
 """Device memory: host-visible buffers, module variables and the windows of the generic address space.
 
-Global and constant memory share one map of exact, 256-byte aligned allocations with a gap after each.
-Shared, local and parameter memory start at 0 in their own spaces; windows show them in the generic space.
+Global and constant memory share one map of exact, 256-byte aligned allocations with a gap after each, by their generic addresses.
+Shared, local and parameter memory start at 0 in their own spaces, constant memory a little behind; windows show them in the generic
+space.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ HEAP = 0x7F0000000000
 SHARED_WINDOW = 0x10_0000_0000
 LOCAL_WINDOW = 0x20_0000_0000
 PARAM_WINDOW = 0x30_0000_0000
+CONST_WINDOW = 0x40_0000_0000
 WINDOW_BYTES = 0x1_0000_0000
-WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW, "const": CONST_WINDOW}
 
 
 class OracleError(Exception):
@@ -27,12 +29,12 @@ class OracleError(Exception):
 class Buffer:
     """A device allocation over a mutable ``bytearray`` with an address that no other one of this process has.
 
-    ``source`` is a NumPy array (copied), ``bytes`` or a number of zero bytes.
+    ``source`` is a NumPy array (copied), ``bytes`` or a number of zero bytes; ``space`` is ``global`` or ``const``.
     """
 
-    free: ClassVar[int] = HEAP
+    free: ClassVar[dict[str, int]] = {"global": HEAP, "const": CONST_WINDOW + 0x800}
 
-    def __init__(self, source: NDArray[Any] | bytes | bytearray | int) -> None:
+    def __init__(self, source: NDArray[Any] | bytes | bytearray | int, space: str = "global") -> None:
         self.dtype: np.dtype[Any] = np.dtype(np.uint8)
         self.shape: tuple[int, ...] | None = None
         if isinstance(source, np.ndarray):
@@ -40,8 +42,8 @@ class Buffer:
             self.data = bytearray(np.ascontiguousarray(source).tobytes())
         else:
             self.data = bytearray(source)
-        self.address = Buffer.free
-        Buffer.free += (len(self.data) + 255) // 256 * 256 + 256
+        self.address = Buffer.free[space]
+        Buffer.free[space] += (len(self.data) + 255) // 256 * 256 + 256
 
     def numpy(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """A copy of the contents, in the dtype and shape it was made with unless another dtype is given."""

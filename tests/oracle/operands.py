@@ -210,7 +210,7 @@ class Builder:
         return (lambda t: (base(t) + offset) & mask(64)) if offset else base
 
     def space(self) -> str:
-        return next((word for word in self.mods if word in ("global", "const", *WINDOWS)), "generic")
+        return next((word for word in self.mods if word in ("global", *WINDOWS)), "generic")
 
     def arguments(self, at: int) -> tuple[object, ...]:
         operand = self.operands[at]

@@ -232,17 +232,17 @@ class Reader(Cursor):
         return Number(value)
 
     def symbol_value(self) -> Symbol:
-        name = self.take()
+        name, generic = self.take(), False
         if name == "generic":
             self.expect("(")
             inner = self.symbol_value()
             self.expect(")")
-            name, offset = inner.name, inner.offset
+            name, offset, generic = inner.name, inner.offset, True
         else:
             offset = 0
         while self.peek() in ("+", "-"):
             offset += self.expression_signed()
-        return Symbol(name, None, offset)
+        return Symbol(name, None, offset, generic)
 
     # -- bodies
 

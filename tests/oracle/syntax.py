@@ -45,11 +45,13 @@ class Number:
 
 @dataclass(frozen=True)
 class Symbol:
-    """The address of a variable, label or function plus a constant, or a special register's name."""
+    """The address of a variable, label or function plus a constant, or a special register's name; a generic address in
+    ``generic(name)``."""
 
     name: str
     target: object
     offset: int = 0
+    generic: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from .clusters import Cluster, ClusterWait, shared_of
 from .exchange import BarrierWait, WarpWait, settle_barrier, settle_unmasked, settle_warp
 from .integers import mask
 from .mbarriers import Mbarrier, PhaseWait
-from .memory import OracleError, window_of
+from .memory import WINDOWS, OracleError, window_of
 from .syntax import Function
 from .warpgroup import GroupWait
 
@@ -74,7 +74,7 @@ class Thread:
     def place(self, space: str, address: int, size: int) -> tuple[bytearray, int]:
         space, offset = self.resolve(space, address)
         if space in ("global", "const"):
-            return self.cta.machine.map.find(offset, size)
+            return self.cta.machine.map.find(offset + WINDOWS.get(space, 0), size)
         offset &= mask(32)
         memory = {"local": self.local, "param": self.param}.get(space)
         if memory is None:

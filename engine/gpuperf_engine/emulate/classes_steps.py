@@ -13,7 +13,7 @@ from ..affine.space import Refusal
 from ..affine.values import Affine, Mask, from_patterns
 from ..errors import EngineError
 from ..isa.frame import evaluate, has_meaning
-from ..isa.spaces import WINDOWS
+from ..isa.spaces import WINDOWS, space_of
 from ..isa.types import scalar_type
 from ..isa.words import Value
 from ..ptx.syntax import Instruction, Register, Variable
@@ -21,7 +21,7 @@ from .classes_calls import parameter_step
 from .classes_exchange import Exchange, perform
 from .classes_operands import guard_of, reader
 from .effects import is_done_at_once
-from .lanes_operands import Prepare, address_of, address_operand, destinations, value_sources, windows_as
+from .lanes_operands import Prepare, address_of, address_operand, destinations, value_sources
 from .memory import Memory
 
 if TYPE_CHECKING:
@@ -142,7 +142,6 @@ def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
     function, space = to.number, run.space
     reads_carry, writes_carry = spelling.reads_carry, spelling.writes_carry
     reads_rank, is_checked = spelling.reads_rank, spelling.row.checked is not None
-    windows = windows_as(to, instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = run.predicated(instruction)
 
@@ -158,7 +157,6 @@ def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
                 values.append(
                     from_patterns(space, [0], _U32)
                 )  # launches with clusters are not counted in classes
-            values += [from_patterns(space, [int(item.data[0])], item.type) for item in windows]
             results = evaluate(spelling, values)
             if is_checked:
                 wrong = results[-1]
@@ -213,7 +211,8 @@ def _load(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
             start = address_of(to, operand.base, 0, operand)
         fixed = Lanes((start,), ((FULL, (), 0),))
         base = lambda state: fixed  # noqa: E731
-    offset, size, space = operand.offset, element.bytes, run.space
+    window = WINDOWS[str(space_name)][0] if space_name in ("const", "param") else 0
+    offset, size, space = operand.offset + window, element.bytes, run.space
     wide = (1 << 64) - 1
 
     def step(state: State) -> None:
@@ -263,7 +262,7 @@ def _fetcher(run: ClassRun, space: str, instruction: Instruction) -> Callable[[i
 def _from_memory(memory: Memory | None, address: int, size: int) -> int:
     if memory is None:
         raise Refusal("it reads memory")
-    if any(base and base <= address < base + extent for base, extent in WINDOWS.values()):
+    if space_of(address)[0] in ("shared", "local"):
         raise Refusal("it reads shared or local memory")
     allocation = memory.resolve(address, size)
     if allocation is None or address % size:

@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import LaunchError, NotObserved, UnknownName, nearest
 from ..flow.slicing import Slice
+from ..isa.spaces import WINDOWS
 from ..ptx.syntax import Function, Module, Variable, make_current
 from .arrays import DeviceArray, as_dtype, as_shape, as_whole, converted, dtype_of_variable
 from .clusters import check_cluster, cluster_remark
@@ -285,10 +286,11 @@ class Runtime:
             dtype, shape = np.dtype(np.uint8), (variable.size,)
         made = self._variables[variable] = DeviceArray(self, allocation, 0, shape, dtype)
         image = bytearray(variable.initial or bytes(variable.size))
-        for offset, width, target, addend, _generic in variable.relocations:
-            image[offset : offset + width] = (self._symbol_address(target) + addend).to_bytes(8, "little")[
-                :width
-            ]
+        for offset, width, target, addend, generic in variable.relocations:
+            address = self._symbol_address(target) + addend
+            if isinstance(target, Variable) and target.space == "const" and not generic:
+                address -= WINDOWS["const"][0]
+            image[offset : offset + width] = (address % (1 << 64)).to_bytes(8, "little")[:width]
         self.memory.write(allocation, 0, bytes(image))
         return made
 

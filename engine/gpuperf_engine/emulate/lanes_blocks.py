@@ -32,7 +32,6 @@ from .lanes_operands import (
     integer,
     lane_value,
     sources,
-    windows_as,
 )
 from .lanes_stack import StackStep
 from .lanes_tensor import ReplaceStep, TensorStep
@@ -191,7 +190,6 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
     function = to.number
     reads_carry, writes_carry = spelling.reads_carry, spelling.writes_carry
     reads_rank, is_checked = spelling.reads_rank, spelling.row.checked is not None
-    windows = windows_as(to, instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = to.program.predicated_of.get(instruction)
 
@@ -206,7 +204,6 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
             values.append(warp.read_carry(function))
         if reads_rank:
             values.append(integer(warp.cta.rank, _U32))
-        values += windows
         results = evaluate(spelling, values)
         if is_checked:
             active = warp.active if where is None else warp.active & where

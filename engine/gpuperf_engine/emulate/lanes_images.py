@@ -27,7 +27,7 @@ from .lanes_operands import (
     sources,
 )
 from .lanes_values import LaneValue, dtype_of
-from .memory import GLOBAL_BASE
+from .memory import ARENA_BASE
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -96,7 +96,7 @@ class _LanesImage(Image):
         return found
 
     def _offsets(self, address: Value, lanes: Lanes) -> Lanes:
-        offsets = every_lane(lane_value(address))[lanes] - np.uint64(GLOBAL_BASE)
+        offsets = every_lane(lane_value(address))[lanes] - np.uint64(ARENA_BASE)
         return offsets.astype(np.int64)
 
     def load(self, address: Value, where: Value) -> Value:

@@ -18,7 +18,7 @@ from ..flow.operands import left_out, matched
 from ..isa.frame import evaluate
 from ..isa.model import Spelling
 from ..isa.selectors import select
-from ..isa.spaces import RANK_SHIFT
+from ..isa.spaces import RANK_SHIFT, WINDOWS
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
 from .clusters import reaches_peers
@@ -39,7 +39,7 @@ from .lanes_operands import (
 )
 from .lanes_regions import Region
 from .lanes_values import LaneValue, dtype_of
-from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Access
+from .memory import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Access
 from .observe import (
     LINE_BYTES,
     SITE_COLUMNS,
@@ -65,17 +65,19 @@ _U64 = scalar_type("u64")
 
 
 def address_reader(to: Prepare, operand: Address, space: str) -> Reader:
-    """Reads the lanes' addresses as u64: base plus offset, in 32 bits for 32-bit registers in shared and local memory."""
+    """Reads the lanes' addresses as u64: base plus offset, in 32 bits for 32-bit registers in shared and local memory. Those of
+    constants and parameters are made generic, as device memory holds them."""
     base, offset = operand.base, operand.offset
+    window = WINDOWS[space][0] if space in ("const", "param") else 0
     if isinstance(base, Variable):
         if (moving := by_warp(to, base, offset)) is not None:
             return moving
-        constant = integer(address_of(to, base, offset, operand), _U64)
+        constant = integer(address_of(to, base, offset, operand) + window, _U64)
         return lambda warp: constant
     if base is None:
-        absolute = integer(offset, _U64)
+        absolute = integer(offset + window, _U64)
         return lambda warp: absolute
-    return _register_reader(base, offset, space)
+    return _register_reader(base, offset + window, space)
 
 
 def _register_reader(register: Register, offset: int, space: str) -> Reader:
@@ -230,7 +232,7 @@ class MemoryStep:
         refused = [
             (int(lanes[place]), int(addresses[place]), space, 0) for place in np.flatnonzero(~good)[:1]
         ]
-        offsets = (addresses - np.uint64(GLOBAL_BASE)).astype(np.int64)
+        offsets = (addresses - np.uint64(ARENA_BASE)).astype(np.int64)
         return refused, Part(arena.region, lanes, offsets, initialized)
 
     def _shared(self, warp: LanesWarp, lanes: Lanes, places: Lanes) -> tuple[list[_Refusal], list[Part]]:

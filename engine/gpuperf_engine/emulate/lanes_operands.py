@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..errors import Unsupported
 from ..flow.operands import matched
+from ..isa.spaces import WINDOWS
 from ..isa.table import OperandForm
 from ..isa.types import ScalarType, scalar_type
 from ..isa.words import Value
@@ -34,7 +35,7 @@ from ..ptx.syntax import (
 from .lanes_special import read_special
 from .lanes_values import LaneValue, dtype_of
 from .launch import LaunchPlan
-from .program import Program, windows_of
+from .program import Program
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -55,7 +56,6 @@ __all__ = [
     "reader",
     "sources",
     "value_sources",
-    "windows_as",
 ]
 
 Lanes = npt.NDArray[Any]
@@ -183,11 +183,12 @@ def address_of(to: Prepare, target: Variable | Function, offset: int, operand: O
         if target.space == "local":
             return program.local[target] + offset
         if target in program.kernel.params:
-            return plan.parameter_address + target.offset + offset
+            return plan.parameter_address - WINDOWS["param"][0] + target.offset + offset
     place = program.symbol_of.get(target)
     if place is None:
         raise Unsupported(f"the address of parameter {target.name!r} of a device function", span=operand.span)
-    return int(plan.symbols[place]) + offset
+    window = WINDOWS["const"][0] if isinstance(target, Variable) and target.space == "const" else 0
+    return int(plan.symbols[place]) - window + offset
 
 
 def value_sources(instruction: Instruction) -> list[tuple[OperandForm, Operand]]:
@@ -229,17 +230,6 @@ def _addresses(to: Prepare, instruction: Instruction) -> list[Reader]:
         for form, operand in matched(instruction)
         if form.role == "address" and isinstance(operand, Address)
     ]
-
-
-def windows_as(to: Prepare, instruction: Instruction) -> list[LaneValue]:
-    """Addresses and sizes for rows that ask for windows."""
-    found: list[LaneValue] = []
-    for variable, size in windows_of(to.program, instruction):
-        start = (
-            to.plan.parameter_address if variable is None else to.plan.symbols[to.program.symbol_of[variable]]
-        )
-        found += [integer(int(start), _U64), integer(size, _U64)]
-    return found
 
 
 def destinations(instruction: Instruction) -> list[Destination]:

@@ -1,15 +1,16 @@
 """Device memory: one arena with virtual, fixed addresses, and the messages for accesses that miss it.
 
 Global addresses do not depend on the host: the first allocation of every device starts at ``GLOBAL_BASE``, each further
-one at the next multiple of 256 behind a gap of one page, so that an overrun lands in no allocation. Constant banks, kernel
-parameters and module variables are allocations too. ``host address = arena base + (device address − GLOBAL_BASE)``.
+one at the next multiple of 256 behind a gap of one page, so that an overrun lands in no allocation. Constant variables and kernel
+parameters are allocations too, each kind in its window of the generic address space, below. ``host address = arena base +
+(device address − ARENA_BASE)``.
 
 The shadow has one byte per byte of the arena: 0 means never written. A kernel's store writes 1 there unless its allocation
 is ``initialized``. While values are observed a launch starts with 2 in all written bytes and ``initialized`` false
 everywhere, so that 1 afterwards means written by this launch.
 
 Generic addresses (PTX manual, "Generic Addressing"): the shared and local windows lie outside the arena, so a generic
-address belongs to exactly one state space.
+address belongs to exactly one state space. All addresses here are generic.
 
 PYTEST_DONT_REWRITE
 """
@@ -36,6 +37,7 @@ from .spaces import ANY, KINDS, bit_of, words
 
 __all__ = [
     "ALIGNMENT",
+    "ARENA_BASE",
     "DEFAULT_BYTES",
     "FAR",
     "GLOBAL_BASE",
@@ -52,9 +54,13 @@ GLOBAL_BASE = 0x7F00_0000_0000
 #: a generic address belongs to a window if it is less than ``WINDOW_BYTES`` above its base
 SHARED_WINDOW, WINDOW_BYTES = WINDOWS["shared"]
 LOCAL_WINDOW = WINDOWS["local"][0]
+#: where the arena begins: with the first of the windows that it holds
+ARENA_BASE = min(WINDOWS["const"][0], WINDOWS["param"][0])
 ALIGNMENT = 256
 GAP = 4096
 DEFAULT_BYTES = 4 << 30
+#: kinds of memory in windows of their own, which kernels do not write
+READ_ONLY = {"const": "constant", "param": "parameter"}
 #: stands for all addresses of shared memory beyond 32 bits: in none, and a multiple of the size of any access
 FAR = 0xFFFFFF00
 #: ``MAP_NORESERVE`` of Linux's mman.h, which Python names only from 3.13 on
@@ -64,7 +70,7 @@ _NORESERVE = 0x4000 if sys.platform == "linux" else 0
 @dataclass(slots=True, eq=False)
 class Allocation:
     """A named piece of the arena: ``[address, address + size)``. ``kind`` is ``global``, ``const`` or ``param``; the last two
-    cannot be stored to. ``initialized`` is true once every byte has been written."""
+    cannot be stored to. ``initialized`` is true once every byte has been written. ``index`` counts all in the order made."""
 
     name: str
     address: int
@@ -85,8 +91,8 @@ class Access:
     instruction: Instruction
     kernel: str
     kind: str  # load, store, atomic, reduction
-    space: str  # state space that was accessed: global shared local const param
-    address: int  # as the instruction gave it (window addresses are offsets)
+    space: str  # state space that was accessed: global shared local const
+    address: int  # generic, but in shared and local memory as the instruction gave it
     size: int  # bytes per lane
     thread: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -121,13 +127,19 @@ class Memory:
         self.capacity = capacity
         #: where ``malloc`` of kernels takes from: behind everything else, so that its rows of ``table`` come last
         self.heap = Heap(GLOBAL_BASE + -(-(capacity + GAP) // GAP) * GAP, heap_bytes)
-        self._reserved = self.heap.start + self.heap.span - GLOBAL_BASE
+        self._reserved = self.heap.start + self.heap.span - ARENA_BASE
         self.bytes: NDArray[np.uint8] = _reserve(self._reserved)
         self.shadow: NDArray[np.uint8] = _reserve(self._reserved)
         self.allocations: list[Allocation] = []
         self.images = Images()
         self._starts: list[int] = []
-        self._next = GLOBAL_BASE
+        #: by kind: the first address that is free and the end; nothing lies at the first page of a window, where null points
+        self._room = {
+            "global": [GLOBAL_BASE, GLOBAL_BASE + capacity],
+            **{
+                kind: [base + GAP, base + size] for kind, (base, size) in WINDOWS.items() if kind in READ_ONLY
+            },
+        }
         #: raised whenever an allocation is made or its ``initialized`` changes: caches keyed by it stay right
         self.generation = 0
         #: while the footprint is observed: a byte each for the bytes of the arena, 1 where a launch read, and where it wrote
@@ -142,30 +154,37 @@ class Memory:
     def allocate(self, size: int, name: str, kind: str = "global", align: int = ALIGNMENT) -> Allocation:
         """A new allocation of ``size`` bytes (0 is allowed), 256-byte aligned, contents zero but uninitialised."""
         step = max(ALIGNMENT, align)
-        address = -(-self._next // step) * step
-        if size < 0 or address + size - GLOBAL_BASE > self.capacity:
-            used = self._next - GLOBAL_BASE
+        free, end = self._room[kind]
+        address = -(-free // step) * step
+        if size < 0 or address + size > end:
             what = repr(name) if name else "an array"
+            whole = self.capacity if kind == "global" else WINDOWS[kind][1]
             raise LaunchError(
-                f"{what} needs {size:,} bytes, but {max(0, self.capacity - used):,} of {self.capacity:,} bytes "
-                "of device memory are left",
-                hint="make it smaller, or the device with more memory_bytes=",
+                f"{what} needs {size:,} bytes, but {max(0, end - free):,} of {whole:,} bytes of "
+                f"{'device' if kind == 'global' else READ_ONLY[kind]} memory are left",
+                hint="make it smaller"
+                + (
+                    ", or the device with more memory_bytes="
+                    if kind == "global"
+                    else ", or use another device"
+                ),
             )
         made = Allocation(name, address, size, kind, size == 0, len(self.allocations))
-        self.allocations.append(made)
-        self._starts.append(address)
-        self._next = address + size + GAP
+        place = bisect.bisect(self._starts, address)
+        self.allocations.insert(place, made)
+        self._starts.insert(place, address)
+        self._room[kind][0] = address + size + (GAP if kind == "global" else 1)
         self.generation += 1
         return made
 
     def view(self, allocation: Allocation) -> NDArray[np.uint8]:
         """The allocation's bytes, writable."""
-        start = allocation.address - GLOBAL_BASE
+        start = allocation.address - ARENA_BASE
         return self.bytes[start : start + allocation.size]
 
     def shadow_of(self, allocation: Allocation) -> NDArray[np.uint8]:
         """One byte per byte of the allocation: 1 where it was written."""
-        start = allocation.address - GLOBAL_BASE
+        start = allocation.address - ARENA_BASE
         return self.shadow[start : start + allocation.size]
 
     def write(self, allocation: Allocation, offset: int, data: bytes | NDArray[np.uint8]) -> None:
@@ -205,7 +224,7 @@ class Memory:
 
     def _heap_part(self) -> slice:
         """Where in the arena the blocks are that were ever given."""
-        return slice(self.heap.start - GLOBAL_BASE, self.heap.top - GLOBAL_BASE)
+        return slice(self.heap.start - ARENA_BASE, self.heap.top - ARENA_BASE)
 
     @property
     def heap_bytes(self) -> NDArray[np.uint8]:
@@ -285,8 +304,10 @@ def _reserve(size: int) -> NDArray[np.uint8]:
             hint="give the device less with memory_bytes=",
         ) from None
     if hasattr(mmap, "MADV_HUGEPAGE"):
+        # not for the windows, of which little is ever touched
+        start = (GLOBAL_BASE - ARENA_BASE) // mmap.PAGESIZE * mmap.PAGESIZE
         with contextlib.suppress(OSError):  # a kernel without huge pages; only speed is lost
-            pages.madvise(mmap.MADV_HUGEPAGE)
+            pages.madvise(mmap.MADV_HUGEPAGE, start)
     return np.frombuffer(pages, dtype=np.uint8)
 
 
@@ -346,8 +367,9 @@ def _fault(memory: Memory, access: Access) -> MemoryFault:
             details=details,
             hint=hint,
         )
-    place = f"{address:#x}"
-    if address < 4096:
+    within, named = _named(access)
+    place = f"{named} address {within:#x}" if named else f"{address:#x}"
+    if within < GAP:
         return MemoryFault(
             f"{what} {place}: null pointer",
             span=span,
@@ -373,8 +395,30 @@ def _fault(memory: Memory, access: Access) -> MemoryFault:
             details=details,
             hint=f"the address must be a multiple of {access.size}",
         )
-    details.append(_neighbour(memory, address, access.size))
-    return MemoryFault(f"out-of-bounds {what} {place}", span=span, details=details)
+    details.append(_neighbour(memory, address, access.size, named))
+    return MemoryFault(
+        f"out-of-bounds {what} {place}", span=span, details=details, hint=_converted(memory, within, named)
+    )
+
+
+def _named(access: Access) -> tuple[int, str]:
+    """The address as the instruction gave it, and the space that it is an address of, if not of generic ones."""
+    space = access.instruction.spelling.space or ""
+    if space not in READ_ONLY:
+        return access.address, ""
+    return (access.address - WINDOWS[space][0]) % (1 << 64), space
+
+
+def _converted(memory: Memory, within: int, named: str) -> str | None:
+    """If the address is one of another space, how to convert it."""
+    if named:
+        if memory.resolve(within) is None:
+            return None
+        return f"a global or generic address? cvta.to.{named} makes one of {READ_ONLY[named]} memory of it"
+    for kind, word in READ_ONLY.items():
+        if memory.resolve(WINDOWS[kind][0] + within) is not None:
+            return f"an address of {word} memory? cvta.{kind} makes a generic one of it"
+    return None
 
 
 _NOWHERE = Allocation("", 0, 0)
@@ -387,8 +431,9 @@ def _misplaced(memory: Memory, access: Access) -> tuple[str, str, str] | None:
         if access.reaches & bit_of(access.space):
             return None
         return f"that is {access.space} memory", f"{access.space} address {place}", hint
+    within, named = _named(access)
     window, _ = space_of(access.address)
-    if window != "global":
+    if window in ("shared", "local") and not named:
         return f"that is the generic address of {window} memory", place, hint
     holder = memory.resolve(access.address, access.size)
     only_parameters = access.reaches == bit_of("param")
@@ -402,23 +447,28 @@ def _misplaced(memory: Memory, access: Access) -> tuple[str, str, str] | None:
         return None
     if own is None:
         return f"kernel {access.kernel!r} has no parameters", place, hint
-    beyond = f"outside the {own.size:,} bytes of {own.name!r} at {own.address:#x}"
+    place = f"{named} address {within:#x}"
+    beyond = f"outside the {own.size:,} bytes of {own.name!r} at {own.address - WINDOWS['param'][0]:#x}"
     return beyond, place, "the address must lie inside the parameters of the kernel"
 
 
-def _neighbour(memory: Memory, address: int, size: int) -> str:
-    """Where the address lies relative to the nearest allocation; nobody means to reach a parameter buffer from below."""
-    below = memory.below(address)
+def _neighbour(memory: Memory, address: int, size: int, named: str) -> str:
+    """Where the address lies relative to the nearest allocation of its space; ``named``: the one whose addresses are told."""
     if memory.heap.holds(address):
+        below = memory.below(address)
         if below is None:
             return "in the heap, where malloc has given nothing"
         return f"{address + size - below.end:,} bytes past the end of {below.name} ({below.size:,} bytes at {below.address:#x})"
-    above = next(
-        (item for item in memory.allocations if item.address > address and item.kind != "param"), None
-    )
+    window, _ = space_of(address)
+    kind = window if window in READ_ONLY else "global"
+    base = WINDOWS[named][0] if named else 0
+    near = [item for item in memory.allocations if item.kind == kind]
+    place = bisect.bisect_right([item.address for item in near], address)
+    below = near[place - 1] if place else None
+    above = near[place] if place < len(near) else None
     if below is not None and below.size and (above is None or address - below.end <= above.address - address):
         over = address + size - below.end
-        return f"{over:,} bytes past the end of {below.name!r} ({below.size:,} bytes at {below.address:#x})"
+        return f"{over:,} bytes past the end of {below.name!r} ({below.size:,} bytes at {below.address - base:#x})"
     if above is not None:
-        return f"{above.address - address:,} bytes before {above.name!r} ({above.size:,} bytes at {above.address:#x})"
+        return f"{above.address - address:,} bytes before {above.name!r} ({above.size:,} bytes at {above.address - base:#x})"
     return "no allocation is near"

@@ -38,11 +38,10 @@ from .native_images import write_image
 from .native_layout import Context, Event, State, Status
 from .native_mbarrier import write_mbarrier, write_wait
 from .native_memory import address_value, write_memory
-from .native_special import read_rank, read_special, variable_address, window_start
+from .native_special import read_rank, read_special, variable_address
 from .native_stack import write_stack
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
 from .native_warpgroup import write_commit, write_group_wait
-from .program import windows_of
 
 __all__ = ["BlockWriter"]
 
@@ -162,8 +161,6 @@ class BlockWriter:
             sources.append(self.read_carry())
         if spelling.reads_rank:
             sources.append(read_rank(self))
-        for variable, size in windows_of(self.frame.program, instruction):
-            sources += [window_start(self, variable), self.constant(size, scalar_type("u64"))]
         guard = self.guard(instruction)
         results = [_native(result) for result in evaluate(spelling, sources)]
         if spelling.writes_carry:

@@ -25,7 +25,7 @@ from .barriers import Barriers
 from .clusters import reaches_peers
 from .diagnose import Place, deadlock
 from .launch import LaunchPlan
-from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
+from .memory import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
 from .native_access_text import Form
 from .native_clusters import Group, run_clusters
 from .native_frames import CAPACITY
@@ -131,8 +131,8 @@ class Worker:
             Context.STATE_BYTES: generated.state_bytes,
             Context.FUEL: TURN,
             Context.BUDGET: plan.max_instructions,
-            Context.ARENA: address_of(launch.memory.bytes) - GLOBAL_BASE,
-            Context.SHADOW: address_of(launch.memory.shadow) - GLOBAL_BASE,
+            Context.ARENA: address_of(launch.memory.bytes) - ARENA_BASE,
+            Context.SHADOW: address_of(launch.memory.shadow) - ARENA_BASE,
             Context.TABLE: address_of(launch.table),
             Context.TABLE_ROWS: len(launch.memory.allocations) + len(launch.memory.heap.blocks),
             Context.BLOCKS: address_of(self.blocks),
@@ -182,7 +182,7 @@ class Worker:
 
     def _map(self, number: int) -> int:
         maps = self.launch.memory.touched
-        return address_of(maps[number]) - GLOBAL_BASE if maps is not None else 0
+        return address_of(maps[number]) - ARENA_BASE if maps is not None else 0
 
     def get(self, offset: int) -> int:
         """A field of the context, unsigned."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..flow.operands import left_out, matched
+from ..isa.spaces import WINDOWS
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
 from .effects import tells_mbarrier
@@ -45,7 +46,10 @@ class Access:
         self.space = SPACES[self.name]
         self.type = scalar_type(str(instruction.spelling.modifier("type")))
         self.count = max(1, self.bytes // self.type.bytes)
-        self.address = address_value(to, address_operand(instruction)[1], self.space)
+        address = address_value(to, address_operand(instruction)[1], self.space)
+        # device memory holds constants and parameters where generic addresses find them
+        window = WINDOWS[self.name][0] if self.name in _UNCOUNTED else 0
+        self.address = _native(address + window) if window else address
 
     @property
     def form(self) -> Form:

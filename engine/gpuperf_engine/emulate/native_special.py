@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
+from ..isa.spaces import WINDOWS
 from ..isa.types import scalar_type
 from ..ptx.syntax import Function, SpecialRegister, Variable
 from .native_layout import Context, Cta, State
@@ -14,7 +15,7 @@ from .program import RESERVED_SHARED, Program, reserved_offset, shared_unit
 if TYPE_CHECKING:
     from .native_blocks import BlockWriter
 
-__all__ = ["read_rank", "read_special", "shared_offset", "shared_window", "variable_address", "window_start"]
+__all__ = ["read_rank", "read_special", "shared_offset", "shared_window", "variable_address"]
 
 U32 = scalar_type("u32")
 U64 = scalar_type("u64")
@@ -93,13 +94,6 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
 def read_rank(to: BlockWriter) -> NativeValue:
     """``%cluster_ctarank``."""
     return _field(to, "%cta", Cta.RANK) if to.frame.clustered else to.constant(0, U32)
-
-
-def window_start(to: BlockWriter, variable: Variable | None) -> NativeValue:
-    """Where a variable in device memory, or the parameter buffer, begins."""
-    if variable is not None:
-        return variable_address(to, variable, 0)
-    return to.value(U64, _wide(to, Context.PARAM_ADDRESS), True)
 
 
 def _of_cluster(to: BlockWriter, name: str, axis: str) -> NativeValue:
@@ -187,13 +181,16 @@ def variable_address(to: BlockWriter, target: Variable | Function, offset: int) 
                 base = writer.op(
                     f"load i64, ptr {to.frame.field('%ctx', Context.PARAM_ADDRESS)}, !invariant.load !0"
                 )
-                return to.value(U64, writer.op(f"add i64 {base}, {target.offset + offset}"), True)
+                distance = target.offset + offset - WINDOWS["param"][0]
+                return to.value(U64, writer.op(f"add i64 {base}, {distance}"), True)
             raise Unsupported(
                 f"the address of parameter {target.name!r} of a device function", span=target.span
             )
     place = program.symbol_of.get(target)
     if place is None:
         raise Unsupported(f"the address of {target.name!r}", span=target.span)
+    if isinstance(target, Variable) and target.space == "const":
+        offset -= WINDOWS["const"][0]
     cell = to.frame.field("%symbols", 8 * place)
     base = writer.op(f"load i64, ptr {cell}, !invariant.load !0")
     return to.value(U64, writer.op(f"add i64 {base}, {offset}") if offset else base, True)

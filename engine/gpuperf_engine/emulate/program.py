@@ -47,7 +47,6 @@ __all__ = [
     "is_order_free",
     "reserved_offset",
     "shared_unit",
-    "windows_of",
 ]
 
 #: bytes that the system keeps of the shared memory of a CTA (PTX manual, ``%reserved_smem_offset_begin``)
@@ -336,21 +335,6 @@ def _specials(program: Program) -> list[SpecialRegister]:
 def _first(specials: Iterable[SpecialRegister], prefix: str) -> SpecialRegister | None:
     """The first whose name begins so."""
     return next((special for special in specials if special.name.startswith(prefix)), None)
-
-
-def windows_of(program: Program, instruction: Instruction) -> list[tuple[Variable | None, int]]:
-    """What tells the constant and parameter spaces for ``isspacep``: variables (``None``: the parameter buffer) and their sizes.
-    Constant variables lie in no window of their own, but are no part of the global one (manual, "Generic Addressing")."""
-    if not instruction.spelling.row.reads_windows:
-        return []
-    space = str(instruction.spelling.modifier("space")).split("::")[0]
-    if space == "param":
-        return [(None, program.kernel.param_bytes)]
-    if space not in ("const", "global"):
-        return []
-    return [
-        (item, item.size) for item in program.symbols if isinstance(item, Variable) and item.space == "const"
-    ]
 
 
 def shared_unit(target: str) -> int:

@@ -19,7 +19,7 @@ from ..errors import EngineError, TrapError, Unsupported
 from ..isa.system import DEVICE_LAUNCH, SYSTEM_FUNCTIONS
 from ..ptx.syntax import Function, Instruction
 from .diagnose import Place, cta_of, lanes_of, thread_of
-from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Access, Memory
+from .memory import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Access, Memory
 from .printf import conversions, format_text
 
 __all__ = ["SystemCall", "undefined"]
@@ -152,7 +152,7 @@ class SystemCall:
         heap = self.memory.heap
         address = heap.allocate(size)
         if address:
-            start = address - GLOBAL_BASE
+            start = address - ARENA_BASE
             room = -(-size // 16) * 16
             self.memory.bytes[start : start + room] = 0
             self.memory.shadow[start : start + room] = 0

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..results import SECTOR_BYTES, ObjectFootprint
-from .memory import GLOBAL_BASE, Memory
+from .memory import ARENA_BASE, Memory
 
 __all__ = ["take_footprint"]
 
@@ -28,8 +28,8 @@ def take_footprint(memory: Memory) -> tuple[ObjectFootprint, ...]:
 
 def _taken(memory: Memory) -> Iterator[ObjectFootprint]:
     assert memory.touched is not None
-    for allocation in memory.allocations:
-        start = allocation.address - GLOBAL_BASE
+    for allocation in sorted(memory.allocations, key=lambda item: item.index):
+        start = allocation.address - ARENA_BASE
         # whole sectors: objects begin at multiples of 256 bytes, and no other begins in the last one's sector
         end = start + -(-allocation.size // SECTOR_BYTES) * SECTOR_BYTES
         counts = _counted([whole[start:end] for whole in memory.touched])

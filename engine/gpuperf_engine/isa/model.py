@@ -158,9 +158,8 @@ class Row:
     are the modifiers that the meaning takes as keywords; ``moves`` gives the accesses that the lanes of a warp make together;
     ``whole`` says that it takes packed values whole, not lane by lane; ``checked`` says that the last result of the meaning are
     the lanes whose operands mean nothing, with what to call that and what is accepted;
-    ``reads_rank`` that the rank of the CTA in its cluster is its last source, ``reads_windows`` that addresses and
-    sizes of the variables in its space (constant memory, the parameter buffer) follow in pairs. ``words`` are
-    all that any place of the opcode takes; ``constants`` says which constants operands take.
+    ``reads_rank`` that the rank of the CTA in its cluster is its last source. ``words`` are all that any place of the opcode takes;
+    ``constants`` says which constants operands take.
     ``selectors`` maps the slots of operands to what stands there (``SELECTORS``).
     """
 
@@ -182,7 +181,6 @@ class Row:
     only: tuple[str, ...] = ()
     reads_carry: bool = False
     reads_rank: bool = False
-    reads_windows: bool = False
     whole: bool = False
     checked: tuple[str, str] | None = None
     asks: tuple[str, ...] = ()

@@ -1,9 +1,9 @@
 """Where the state spaces lie in the generic address space. PYTEST_DONT_REWRITE
 
-Generic and global addresses are the same numbers. Shared and local memory have windows of their own (manual: "Generic
-Addressing"). ``.const`` and kernel ``.param`` variables lie in global memory (manual, ``cvta``, ``ld``): their generic addresses are
-their addresses, told by those of the variables. Windows are a property of the virtual machine that PTX
-describes here, not of any real GPU.
+Generic and global addresses are the same numbers. Every other space has a window (manual: "Generic Addressing"): an address in the
+space, which is what ``mov`` of a variable gives, is the distance from where the window begins. It is less than 2³² for every byte
+of the space, so it can be held in 32 bits, as compilers do with short pointers. Windows are a property of the virtual machine that
+PTX describes here, not of any real GPU.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ __all__ = ["RANK_SHIFT", "WINDOWS", "space_of"]
 #: In the shared window the memory of the CTA of rank r of a cluster begins at ``r << RANK_SHIFT``, as on hardware.
 RANK_SHIFT = 24
 
-#: Space → (first generic address, bytes). No address of the shared and local windows is handed out for global memory.
+#: Space → (first generic address, bytes). No address of a window is handed out for global memory. Those of constant memory and of
+#: kernel parameters end where global memory begins, so that one table of objects holds all three.
 WINDOWS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
         "global": (0, 1 << 64),
         "shared": (0x0100_0000_0000, 1 << 32),
         "local": (0x0200_0000_0000, 1 << 32),
-        "const": (0, 0),
-        "param": (0, 0),
+        "const": (0x7EFF_FE00_0000, 1 << 24),
+        "param": (0x7EFF_FF00_0000, 1 << 24),
     }
 )
 

@@ -95,7 +95,7 @@ NEEDS = {
 def cvta(a: Value, *, space: str) -> Value:
     """The generic address of a, an address in the space."""
     base, _ = WINDOWS[space.split("::")[0]]
-    return a if base == 0 else a + base
+    return a + base if base else a
 
 
 @instruction(
@@ -111,7 +111,7 @@ def cvta(a: Value, *, space: str) -> Value:
 def cvta_to(a: Value, *, space: str) -> Value:
     """The address in the space of a, a generic address that lies there."""
     base, _ = WINDOWS[space.split("::")[0]]
-    return a if base == 0 else a - base
+    return a - base if base else a
 
 
 CLUSTER: dict[str, Any] = {
@@ -149,25 +149,19 @@ def getctarank(a: Value) -> Value:
     target=20,
     requires=NEEDS,
     reads_rank=True,
-    reads_windows=True,
 )
-def isspacep(a: Value, rank: Value, *windows: Value, space: str) -> Value:
+def isspacep(a: Value, rank: Value, *, space: str) -> Value:
     """Whether a, a generic address, lies in the window of the space; that of .shared::cta is in that of .shared::cluster, that of
     the kernel's parameters in that of .global."""
     if space in ("shared", "shared::cta"):
         own = (rank << RANK_SHIFT).convert(a.type) + WINDOWS["shared"][0]
         return (a - own).compare("lt", 1 << RANK_SHIFT)
     name = space.split("::")[0]
-    found = a.compare("ne", a)
-    for start, size in zip(windows[::2], windows[1::2]):
-        found = found | (a - start).compare("lt", size)
-    if name in ("const", "param"):
-        return found
     if name != "global":
         return _within(a, name)
-    for other in WINDOWS:
-        if other not in ("global", "const", "param"):
-            found = found | _within(a, other)
+    found = _within(a, "const")
+    for other in ("shared", "local"):
+        found = found | _within(a, other)
     return ~found
 
 
@@ -180,11 +174,10 @@ def isspacep(a: Value, rank: Value, *windows: Value, space: str) -> Value:
     target=20,
     requires=NEEDS,
     reads_rank=True,
-    reads_windows=True,
 )
-def isspacep_short(a: Value, rank: Value, *windows: Value, space: str) -> Value:
+def isspacep_short(a: Value, rank: Value, *, space: str) -> Value:
     """Whether a, a generic address of 32 bits, lies in the window of the space."""
-    return isspacep(a.convert(scalar_type("u64")), rank, *windows, space=space)
+    return isspacep(a.convert(scalar_type("u64")), rank, space=space)
 
 
 def _within(a: Value, space: str) -> Value:

@@ -48,7 +48,9 @@ def judgement(
     )
     attribution = Attribution(measured, stored, detail, listing)
     places = {
-        row["metric"]: attribution.place(row["metric"]) for row in rows if row["verdict"] not in ("new", *SILENT)
+        row["metric"]: attribution.place(row["metric"])
+        for row in rows
+        if row["verdict"] not in ("new", *SILENT)
     }
     because = attribution.sentences(rows)
     if any(row["fails"] and row["metric"].startswith("branches.") for row in rows):

@@ -19,6 +19,7 @@ _WORST = 10
 _FIGURES = (
     "line", "source", "opcode", "kind", "requests", "global_requests", "global_bytes", "sectors", "cache_lines",
     "shared_requests", "wavefronts", "conflicts", "local_requests", "local_sectors", "shared_turns",
+    "global_wavefronts",
 )  # fmt: skip
 
 _SECTOR_BYTES = 32

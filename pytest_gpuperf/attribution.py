@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .alignment import Change, differences
-from .figures import number
+from .compare import moved_opcodes
+from .figures import signed
 from .lines import decode, line_groups, opcodes_of
 from .listing import Listing
 
@@ -150,10 +151,7 @@ class Attribution:
 
     def moved_opcodes(self) -> list[tuple[str, int]]:
         """(opcode, difference in thread instructions), what moved most first."""
-        was, now = ((case or {}).get("counts", {}).get("opcodes", {}) for case in (self.old, self.new))
-        deltas = {name: now.get(name, 0) - was.get(name, 0) for name in {*was, *now}}
-        moved = [name for name in deltas if deltas[name]]
-        return [(name, deltas[name]) for name in sorted(moved, key=lambda name: (-abs(deltas[name]), name))]
+        return moved_opcodes(self.new, self.old or {})
 
     def _opcode_place(self, name: str, delta: int) -> Place | None:
         if self.changes is None:
@@ -248,7 +246,7 @@ def _run(rows: Sequence[tuple[int, Change]]) -> Sequence[tuple[int, Change]]:
 
 
 def _sentence(name: str, delta: float, place: Place | None) -> str:
-    text = f"{'+' if delta > 0 else '−'}{number(abs(delta))} {name}"
+    text = signed(delta, name)
     if place is None or not str(place):
         return text
     if not place.line:

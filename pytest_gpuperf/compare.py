@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .declared import CaseSettings
+from .figures import signed
 from .metrics import FAMILIES, METRICS, UNKNOWN, Metric, flatten
 from .verdict import fails
 
-__all__ = ["compare_case", "limit_rows"]
+__all__ = ["compare_case", "limit_rows", "moved_opcodes"]
 
 Row = dict[str, Any]
+_UNEXPLAINED = "kernel and inputs are those of the baseline: the analysis changed"
 _BY_NAME = {metric.name: metric for metric in METRICS}
-_TIME, _FINDINGS = _BY_NAME["time_us"], _BY_NAME["findings"]
+_TIME, _FINDINGS, _OPCODES = _BY_NAME["time_us"], _BY_NAME["findings"], _BY_NAME["opcodes"]
 
 
 def compare_case(
@@ -35,6 +37,7 @@ def compare_case(
     baseline: whatever moved, the kernel did not move it.
     """
     rows = list(_numbers(new, old, stored_analysis, analysis, policy, case, unexplained))
+    rows.append(_opcodes(new, old, stored_analysis, analysis, policy, unexplained))
     rows += _findings(new, old, stored_analysis, analysis, policy)
     for target, (verdict, message) in failures.items():
         rows.append(_row(_TIME, target, None, None, "", verdict, policy, message))
@@ -77,10 +80,7 @@ def _numbers(
         elif metric.better == "neutral" and key not in before:
             verdict = "changed"  # a metric that an earlier version did not have must not fail a gate
         elif unexplained:
-            verdict, reason = (
-                "incomparable",
-                "kernel and inputs are those of the baseline: the analysis changed",
-            )
+            verdict, reason = "incomparable", _UNEXPLAINED
         elif metric.better == "neutral":
             verdict = "changed"
         else:
@@ -99,9 +99,10 @@ def _incomparable(
     group = "counts" if metric.group == "resources" else metric.group
     if UNKNOWN in (stored_analysis[group], analysis[group]) or stored_analysis[group] != analysis[group]:
         return _other_meaning(group, stored_analysis, analysis)
-    if metric.group == "resources":
-        was, now = old.get("resources", {}).get("from"), new["resources"]["from"]
-        return f"from {now}, the baseline from {was}" if was != now else ""
+    if metric.group == "resources" or target:  # registers decide how many warps are resident
+        was, now = old["resources"]["from"], new["resources"]["from"]
+        if was != now:
+            return f"from {now}, the baseline from {was}"
     if target:
         was, now = old["targets"][target].get("machine"), new["targets"][target]["machine"]
         return f"machine description {was} → {now}" if was != now else ""
@@ -126,6 +127,36 @@ def _ordered(
         return (bool(target), target, rank.get(name, len(rank) + family), name)
 
     return sorted({*before, *after}, key=place)
+
+
+def moved_opcodes(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """(opcode, difference in thread instructions), what moved most first."""
+    was, now = (case.get("counts", {}).get("opcodes", {}) for case in (old, new))
+    deltas = {name: now.get(name, 0) - was.get(name, 0) for name in {*was, *now}}
+    moved = [name for name in deltas if deltas[name]]
+    return [(name, deltas[name]) for name in sorted(moved, key=lambda name: (-abs(deltas[name]), name))]
+
+
+def _opcodes(
+    new: Mapping[str, Any],
+    old: Mapping[str, Any] | None,
+    stored_analysis: Mapping[str, int],
+    analysis: Mapping[str, int],
+    policy: Mapping[str, str],
+    unexplained: bool,
+) -> Row:
+    """What was executed, spelled out: other scopes, cache operators, vector widths count as much where all totals are equal."""
+    if old is None:
+        return _row(_OPCODES, "", None, len(new["counts"].get("opcodes", ())), "", "new", policy)
+    moved = moved_opcodes(new, old)
+    if not moved:
+        count = len(new["counts"].get("opcodes", ()))
+        return _row(_OPCODES, "", count, count, "", "ok", policy)
+    verdict, note = "changed", ", ".join(signed(delta, name) for name, delta in moved)
+    reason = _incomparable(_OPCODES, "", new, old, stored_analysis, analysis)
+    if reason or unexplained:
+        verdict, note = "incomparable", f"{reason or _UNEXPLAINED}: {note}"
+    return _row(_OPCODES, "", None, None, "", verdict, policy, note)
 
 
 def _findings(
@@ -201,4 +232,5 @@ def _row(
         "verdict": verdict,
         "fails": fails(verdict, metric.kind, **policy),
         "note": note,
+        **({"source": metric.source} if metric.source else {}),
     }

@@ -74,9 +74,8 @@ def check_tolerances(pairs: Iterable[tuple[str, object]], where: str, search: Se
     for name, text in pairs:
         metric = _metric(name, where, search)
         if metric is not None and metric.kind == "set":
-            raise pytest.UsageError(
-                f"{where}: {name} has no tolerance: every new one counts; limits={{{name!r}: N}} allows N"
-            )
+            allowed = f"; limits={{{name!r}: N}} allows N" if metric.better == "lower" else ""
+            raise pytest.UsageError(f"{where}: {name} has no tolerance: every new one counts{allowed}")
         try:
             parse_tolerance(text, metric.unit if metric is not None else None)
         except ValueError as error:
@@ -149,8 +148,11 @@ def check_declaration(values: Mapping[str, Any], where: str, search: Sequence[st
             raise pytest.UsageError(f"{where}: {key} must be a dictionary {{metric: value}}")
     check_tolerances((values.get("tolerance") or {}).items(), f"{where}: tolerance", search)
     for name, limit in (values.get("limits") or {}).items():
-        if _metric(name, f"{where}: limits", search) is None:
+        metric = _metric(name, f"{where}: limits", search)
+        if metric is None:
             raise pytest.UsageError(f"{where}: limits: {name!r} must be one metric, no glob")
+        if metric.kind == "set" and metric.better == "neutral":
+            raise pytest.UsageError(f"{where}: limits: {name} are no number, so they have no limit")
         if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not math.isfinite(limit):
             raise pytest.UsageError(f"{where}: limits: {name} must be a finite number, not {limit!r}")
 

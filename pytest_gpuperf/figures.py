@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["change", "counted", "number"]
+__all__ = ["change", "counted", "number", "signed"]
 
 
 def number(value: float | int | None, unit: str = "") -> str:
@@ -17,6 +17,11 @@ def number(value: float | int | None, unit: str = "") -> str:
 def counted(amount: int, noun: str) -> str:
     """``1 kernel``, ``2 kernels``."""
     return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}{'es' if noun.endswith('ch') else 's'}"
+
+
+def signed(delta: float, name: str) -> str:
+    """``+1,048,576 ld.global.f32``."""
+    return f"{'+' if delta > 0 else '−'}{number(abs(delta))} {name}"
 
 
 def change(old: float | None, new: float | None) -> str:

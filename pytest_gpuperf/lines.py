@@ -182,7 +182,10 @@ def _of_access(row: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
         yield f"global_{kind}_sectors", row["sectors"]
         yield "global_atomic_turns", row["turns"] - row["shared_turns"]
         yield "shared_atomic_turns", row["shared_turns"]
+    yield "global_load_wavefronts", row.get("global_wavefronts", 0)
+    yield "shared_wavefronts", row["wavefronts"]
     yield "shared_conflicts", row["conflicts"]
+    yield "local_sectors", row["local_sectors"]
     yield "local_bytes", row.get("local_bytes", 0)
 
 

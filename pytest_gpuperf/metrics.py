@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from operator import attrgetter
 from typing import Any
 
 __all__ = [
     "ANALYSIS",
+    "ESTIMATE",
     "FAMILIES",
     "METRICS",
     "UNKNOWN",
@@ -26,6 +27,9 @@ __all__ = [
     "put",
     "significant",
 ]
+
+ESTIMATE = "estimate"
+"""Where registers come from that ``ptxas`` did not assign, as baselines say it."""
 
 SIGNIFICANT_DIGITS = 4
 """Digits to which modelled numbers are stored and compared."""
@@ -39,6 +43,9 @@ class Metric:
     where it stands in a case of a baseline (below the target for metrics per target). ``name`` is also where it stands in the
     engine's profile, that of a metric per target in its estimate; it is stored with so many significant ``digits``, a whole number
     with 0. ``since`` is the revision of the table that brought it: baselines of earlier ones lack it.
+
+    What follows from registers is an estimate unless ``ptxas`` assigned them: then ``estimated`` is its tolerance, and its class
+    ``modelled``. ``source`` says which of the two a metric of a case is, ``estimated`` or ``ptxas``; it is empty for all others.
     """
 
     name: str
@@ -50,6 +57,16 @@ class Metric:
     per_target: bool = False
     digits: int = 0
     since: int = 1
+    estimated: str = ""
+    source: str = ""
+
+    def of(self, case: Mapping[str, Any]) -> Metric:
+        """The metric as it holds for a case, by the source of the registers of that."""
+        if not self.estimated:
+            return self
+        if case["resources"]["from"] != ESTIMATE:
+            return replace(self, source="ptxas")
+        return replace(self, kind="modelled", source="estimated")
 
     def read(self, source: Any) -> float:
         """The metric off a profile (per target: an estimate), as a baseline stores it."""
@@ -58,7 +75,9 @@ class Metric:
 
     @property
     def default_tolerance(self) -> str:
-        """Exact numbers and ratios of them may not move; modelled ones by 2 % or 0.05 µs."""
+        """Exact numbers and ratios of them may not move; predicted times by 2 % or 0.05 µs; estimates as ``estimated`` says."""
+        if self.source == "estimated":
+            return self.estimated
         return "2%&0.05us" if self.kind == "modelled" else "0"
 
 
@@ -66,20 +85,47 @@ METRICS: tuple[Metric, ...] = (
     Metric("launches", "exact", "lower", "", ("launches",)),
     Metric("thread_instructions", "exact", "lower", "", ("counts", "thread_instructions")),
     Metric("warp_instructions", "exact", "lower", "", ("counts", "warp_instructions")),
+    Metric(
+        "thread_instructions_predicated_on",
+        "exact",
+        "neutral",
+        "",
+        ("counts", "thread_instructions_predicated_on"),
+        since=2,
+    ),
+    Metric("opcodes", "set", "neutral", "", ("counts", "opcodes")),
     Metric("branches.executed", "exact", "lower", "", ("branches", "executed")),
     Metric("branches.divergent", "exact", "lower", "", ("branches", "divergent")),
     Metric("branches.efficiency", "ratio", "higher", "%", ("branches", "efficiency"), digits=6),
     Metric("memory.global_load_sectors", "exact", "lower", "", ("memory", "global_load_sectors")),
     Metric("memory.global_store_sectors", "exact", "lower", "", ("memory", "global_store_sectors")),
-    Metric("memory.shared_conflicts", "exact", "lower", "", ("memory", "shared_conflicts")),
+    Metric(
+        "memory.global_load_wavefronts", "exact", "lower", "", ("memory", "global_load_wavefronts"), since=2
+    ),
+    Metric(
+        "memory.global_atomic_sectors", "exact", "lower", "", ("memory", "global_atomic_sectors"), since=2
+    ),
     Metric("memory.global_atomic_turns", "exact", "lower", "", ("memory", "global_atomic_turns"), since=2),
+    Metric("memory.shared_wavefronts", "exact", "lower", "", ("memory", "shared_wavefronts"), since=2),
+    Metric("memory.shared_conflicts", "exact", "lower", "", ("memory", "shared_conflicts")),
+    Metric("memory.local_sectors", "exact", "lower", "", ("memory", "local_sectors"), since=2),
     Metric("memory.local_bytes", "exact", "lower", "B", ("memory", "local_bytes")),
-    Metric("resources.registers", "exact", "lower", "", ("resources", "registers"), "resources"),
+    Metric(
+        "resources.registers",
+        "exact",
+        "lower",
+        "",
+        ("resources", "registers"),
+        "resources",
+        estimated="25%&8",
+    ),
     Metric("resources.shared_bytes", "exact", "lower", "B", ("resources", "shared_bytes"), "resources"),
     Metric("resources.local_bytes", "exact", "lower", "B", ("resources", "local_bytes"), "resources"),
     Metric("findings", "set", "lower", "", ("findings",), "findings"),
     Metric("time_us", "modelled", "lower", "us", ("time_us",), "time", True, SIGNIFICANT_DIGITS),
-    Metric("occupancy", "ratio", "neutral", "", ("occupancy",), "time", True, SIGNIFICANT_DIGITS),
+    Metric(
+        "occupancy", "ratio", "neutral", "", ("occupancy",), "time", True, SIGNIFICANT_DIGITS, estimated="25%"
+    ),
 )
 """A new row takes a ``since`` that no released version has had."""
 
@@ -167,7 +213,7 @@ def flatten(case: Mapping[str, Any]) -> Iterator[tuple[Metric, str, Any]]:
             continue
         value = _lookup(case, metric.path)
         if value is not None:
-            yield metric, "", value
+            yield metric.of(case), "", value
     for family in FAMILIES:
         for key, value in (_lookup(case, family.path) or {}).items():
             yield (
@@ -180,4 +226,4 @@ def flatten(case: Mapping[str, Any]) -> Iterator[tuple[Metric, str, Any]]:
     for target, entry in case.get("targets", {}).items():
         for metric in METRICS:
             if metric.per_target and metric.path[0] in entry:
-                yield metric, target, entry[metric.path[0]]
+                yield metric.of(case), target, entry[metric.path[0]]

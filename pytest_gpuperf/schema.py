@@ -33,6 +33,10 @@ def filled(schema: Mapping[str, Any]) -> dict[str, Any]:
         parts["entry"] = _object(CASE)
         parts["case"]["properties"]["analysis"] = _REVISIONS
         parts["row"]["properties"]["verdict"]["enum"] = list(CASE_VERDICTS)
+        parts["row"]["properties"]["source"] = {
+            "description": "Where the registers come from that the metric is, or follows from.",
+            "enum": ["estimated", "ptxas"],
+        }
     else:
         parts["case"] = _object(CASE)
         made["properties"]["analysis"] = {

@@ -112,9 +112,19 @@ class Memory:
         )
 
     @property
+    def shared_wavefronts(self) -> int:
+        """Passes through the banks of shared memory, of loads, stores and atomics."""
+        return self.shared_load_wavefronts + self.shared_store_wavefronts + self.shared_atomic_wavefronts
+
+    @property
+    def local_sectors(self) -> int:
+        """Sectors of local memory, of loads and stores."""
+        return self.local_load_sectors + self.local_store_sectors
+
+    @property
     def local_moved_bytes(self) -> int:
         """Bytes of the sectors of local memory that are moved for ``local_bytes``."""
-        return SECTOR_BYTES * (self.local_load_sectors + self.local_store_sectors)
+        return SECTOR_BYTES * self.local_sectors
 
     def to_dict(self) -> dict[str, Any]:
         """All figures, those that follow from others included."""
@@ -122,6 +132,8 @@ class Memory:
             "global_load_efficiency",
             "global_store_efficiency",
             "global_moved_bytes",
+            "shared_wavefronts",
+            "local_sectors",
             "local_moved_bytes",
         )
         return {**asdict(self), **{name: getattr(self, name) for name in more}}

@@ -11,6 +11,7 @@ from .._engine import load
 from ..accesses import access_rows, access_table, footprint_table
 from ..explained import explanation_tables
 from ..figures import number
+from ..metrics import ESTIMATE
 from .common import columns
 
 __all__ = ["Shown", "document_of", "lines_of"]
@@ -88,7 +89,8 @@ def _metrics(profile: Any) -> Iterator[tuple[str, int | float]]:
         moved = isinstance(value, float) and getattr(memory, name.replace("efficiency", "sectors"))
         if isinstance(value, int) or moved:
             yield f"memory.{name}", value
-    yield "resources.registers", profile.resources.registers
+    source = "estimated" if profile.resources.source == ESTIMATE else "ptxas"
+    yield f"resources.registers ({source})", profile.resources.registers
     yield "resources.shared_bytes", profile.resources.shared_bytes
     yield "resources.local_bytes", profile.resources.local_bytes
     for name, value in sorted(profile.flops.items()):

@@ -17,8 +17,9 @@ _WITHOUT_NUMBER = ("error", "unmodelled")
 
 
 def metric_label(row: Mapping[str, Any]) -> str:
-    """``time_us (h100-sxm)``."""
-    return f"{row['metric']} ({row['target']})" if row["target"] else str(row["metric"])
+    """``time_us (h100-sxm)``, ``resources.registers (estimated)``."""
+    about = ", ".join(filter(None, (row["target"], row.get("source"))))
+    return f"{row['metric']} ({about})" if about else str(row["metric"])
 
 
 def update_command(nodeid: str) -> str:
@@ -60,6 +61,8 @@ def headline(records: Sequence[Mapping[str, Any]]) -> str:
         return (
             f"{kernel}: finding {'fixed' if verdict == 'improved' else 'new'}: {one_line(row['note'])}{more}"
         )
+    if row["metric"] == "opcodes":
+        return f"{kernel}: opcodes {WORDS[verdict]}: {one_line(row['note'])}{more}"
     if row["new"] is None:
         return f"{kernel} on {row['target']}: {one_line(row['note'].splitlines()[0])}{more}"
     if verdict == "over-limit":
@@ -168,6 +171,6 @@ def _sentence(row: Mapping[str, Any]) -> list[str]:
     word = {"regressed": "new finding", "improved": "finding fixed"}.get(
         row["verdict"], WORDS[row["verdict"]]
     )
-    where = f"{row['target']}: " if row["target"] else ""
+    where = f"{row['target']}: " if row["target"] else "opcodes " if row["metric"] == "opcodes" else ""
     first, *more = clean(row["note"]).splitlines()
     return [f"  {SYMBOLS[row['verdict']]} {where}{word}: {first}", *(f"    {line}" for line in more)]

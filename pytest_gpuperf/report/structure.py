@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
+
+from ..metrics import METRICS
 
 __all__ = ["structural_differences"]
 
 _JUDGED = (
-    r"root\['(launches|branches|memory|findings|lines|kernel|inputs|analysis)'\]",
-    r"root\['(counts|flops)'\]\['[a-z_]*instructions'\]",
-    r"\['(time_us|occupancy|registers|shared_bytes|local_bytes)'\]$",
+    r"root\['(kernel|inputs|analysis)'\]$",
+    r"root\['(findings|lines)'\]",
+    *(
+        re.escape("root" + "".join(f"['{key}']" for key in metric.path)) + "$"
+        for metric in METRICS
+        if metric.kind != "set" and not metric.per_target
+    ),
+    *(re.escape(f"['{metric.path[-1]}']") + "$" for metric in METRICS if metric.per_target),
 )
 
 

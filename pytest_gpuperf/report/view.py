@@ -10,6 +10,7 @@ from ..accesses import per_request, remark
 from ..digest import digest_parts
 from ..explained import explanation_tables, marks
 from ..figures import change, number
+from ..metrics import ESTIMATE
 from ..verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS
 from .charts import opcode_bars, target_bars, waterfall
 from .message import headline, metric_label, unjudged, update_command
@@ -137,6 +138,7 @@ def _case(record: Mapping[str, Any], listing: Mapping[str, Any]) -> dict[str, An
         ),
         "fingerprints": {"kernel": record["measured"]["kernel"], "inputs": record["measured"]["inputs"]},
         "resources": record["measured"]["resources"],
+        "registers": "estimated" if record["measured"]["resources"]["from"] == ESTIMATE else "ptxas",
         "listing": listing,
         "explanation": _explanation(record),
     }

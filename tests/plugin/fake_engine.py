@@ -133,7 +133,7 @@ class Device:
             units={}, flops={"sp": threads * sum(o.startswith("fma") for o in opcodes)}, nvprof={},
             branches=Branches(4 * warps, warps), resources=Resources(8, shared_bytes, 0), blocks=(), branch_sites=(),
             by_line=tuple(lines), by_source_line=(), static_instructions=count,
-            observed_memory=Memory(global_load_sectors=sum(n for o, n in opcodes.items() if o.startswith("ld.global"))),
+            observed_memory=Memory(global_load_sectors=sum(n for o, n in opcodes.items() if o.startswith("ld.") and ".global" in o)),
             notes=("k.ptx:8:1: ld.global.f32 reads uninitialised memory",) if "brkpt" in opcodes else (),
         )  # fmt: skip
 

@@ -231,7 +231,7 @@ gpuperf: scale is worse: memory.global_load_sectors 0 → 64 (+64)
   ▲ thread_instructions         320  →  384  +20 %  allowed 0  worse
   ▲ warp_instructions            10  →   12  +20 %  allowed 0  worse
   ▲ memory.global_load_sectors    0  →   64    +64  allowed 0  worse
-    … and 1 that moved without failing (-vv shows all)
+    … and 3 that moved without failing (-vv shows all)
     because +64 ld.global.f32 at scale.ptx:10
 
 If this is what you want, accept it and commit the baseline:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -221,3 +223,55 @@ def test_a_grid_larger_than_memory_runs_on_what_there_is(sandbox: Sandbox, backe
 def test_a_wide_cooperative_grid(sandbox: Sandbox, backend: str) -> None:
     job = Job(EMPTY, backend=backend, grid=2**31 - 1, block=1024, options={"cooperative": True})
     refusal(sandbox, job, "LaunchError", "cooperative")
+
+
+BIG = "".join(f".global .b8 g{number}[{{size}}];\n" for number in range(2)) + ".const .b32 c = 7;\n"
+TOUCH = "ld.global.u32 %r0, [g1+199999996]; st.global.u32 [g0+199999996], %r0; ret;"
+
+
+@pytest.mark.parametrize("used", [True, False])
+@pytest.mark.parametrize(("size", "named"), [(300_000_000, "g1"), (100_000_000_000_000, "g0")])
+def test_variables_that_do_not_fit(sandbox: Sandbox, backend: str, used: bool, size: int, named: str) -> None:
+    """The error is the same whether the variables are used or not: a driver refuses to load the module either way."""
+    text = module(TOUCH if used else "ret;", before=BIG.format(size=size))
+    refusal(
+        sandbox,
+        Job(text, backend=backend, memory_bytes=1 << 29),
+        "LaunchError",
+        f"variable '{named}' (.global) needs {size:,} bytes, but",
+        "of 536,870,912 bytes of device memory are left",
+        "k.ptx:4:13" if named == "g0" else "k.ptx:5:13",
+    )
+
+
+@pytest.mark.parametrize(("size", "fits"), [(200_000_000, True), (300_000_000, False)])
+def test_large_variables_that_hold_zeros_cost_nothing(backend: str, size: int, fits: bool) -> None:
+    device = ge.Device(backend=backend, memory_bytes=1 << 29)
+    kernel = ge.parse(module(TOUCH, before=BIG.format(size=size)))["k"]
+    tracemalloc.start()
+    try:
+        with contextlib.nullcontext() if fits else pytest.raises(ge.LaunchError):
+            profile = device.launch(kernel, 1, 1, [])
+            assert not profile.notes
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 50 << 20
+    pages = device.memory.shadow[: 1 << 29 : 4096]
+    assert np.count_nonzero(pages) < 100
+
+
+@pytest.mark.parametrize(
+    ("text", "type", "part"),
+    [
+        (module("ret;", ".param .b8 a[1000000000]"), "PtxError", "parameters of 'k' have 1,000,000,000 bytes"),
+        (module("ret;", ".param .b8 a[5000]"), "PtxError", "parameters of 'k' have 5,000 bytes"),
+        (module(".param .b8 a[3000000000]; st.param.u32 [a], 1; ret;"), "LaunchError", "3,000,000,000 bytes in a call"),
+        (module(".local .b8 a[3000000000]; st.local.u32 [a], 1; ret;"), "LaunchError", "3,000,000,000 bytes of local"),
+        (module(".shared .b8 a[3000000000]; st.shared.u32 [a], 1; ret;"), "LaunchError", "3,000,000,000 bytes of static"),
+    ],
+)  # fmt: skip
+def test_other_memory_that_does_not_fit(
+    sandbox: Sandbox, backend: str, text: str, type: str, part: str
+) -> None:
+    refusal(sandbox, Job(text, backend=backend), type, part)

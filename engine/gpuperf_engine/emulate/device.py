@@ -235,6 +235,7 @@ class Runtime:
                 span=variable.span,
                 hint="accepted: .global and .const variables that the module defines",
             )
+        self._check_room(kernel.module)
         found = self._variable(variable)
         kernel.module.expected_on = None
         return found
@@ -254,8 +255,19 @@ class Runtime:
                 hint=f"with several devices, name the one that is meant: device.symbol(module[{kernel.name!r}], …)",
             )
         kernel.module.expected_on = None
+        if kernel.module not in self._launched:
+            self._check_room(kernel.module)
         self._launched.add(kernel.module)
         make_current(self)
+
+    def _check_room(self, module: Module) -> None:
+        """Raises ``LaunchError`` if the module's variables do not fit, used or not: a driver refuses to load it then
+        (``cuModuleLoad``, CUDA_ERROR_OUT_OF_MEMORY)."""
+        self.memory.require(
+            item
+            for item in module.variables.values()
+            if item.space in ("global", "const") and item.linkage != "extern" and item not in self._variables
+        )
 
     def share_variables(self, kernels: Iterable[Function]) -> None:
         """Let variables that the kernels' modules declare alike, by name, size and initial contents, be the same memory.
@@ -285,6 +297,9 @@ class Runtime:
         if math.prod(shape) * dtype.itemsize != variable.size:
             dtype, shape = np.dtype(np.uint8), (variable.size,)
         made = self._variables[variable] = DeviceArray(self, allocation, 0, shape, dtype)
+        if variable.initial is None and not variable.relocations:
+            self.memory.clear(allocation)
+            return made
         image = bytearray(variable.initial or bytes(variable.size))
         for offset, width, target, addend, generic in variable.relocations:
             address = self._symbol_address(target) + addend

@@ -11,7 +11,7 @@ import math
 import operator
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -187,6 +187,13 @@ def check_shape(program: Program, grid: object, block: object, shared_bytes: int
             span=kernel.span,
             hint=f"a thread has at most {LOCAL_LIMIT:,} bytes",
         )
+    passed = max(_passed(program), key=lambda item: item.size, default=None)
+    if passed is not None and passed.size > LOCAL_LIMIT:
+        raise LaunchError(
+            f"{passed.name!r} passes {passed.size:,} bytes in a call",
+            span=passed.span,
+            hint=f"a thread has at most {LOCAL_LIMIT:,} bytes of local memory, where parameters of calls are",
+        )
     if not is_whole(shared_bytes) or shared_bytes < 0:
         raise LaunchError(
             f"shared_bytes is {shared_bytes!r}", hint="accepted: bytes of dynamic shared memory, 0 or more"
@@ -207,6 +214,13 @@ def check_shape(program: Program, grid: object, block: object, shared_bytes: int
             hint=f"{kernel.module.target} has at most {limit:,} bytes per block",
         )
     return shape, threads, total
+
+
+def _passed(program: Program) -> Iterable[Variable]:
+    """What functions are given and return in calls."""
+    for function in program.functions:
+        formal = () if function.is_entry else (*function.params, *function.returns)
+        yield from (item for item in (*formal, *function.variables) if item.space == "param")
 
 
 def resident_ctas(ctas: int, threads: int, cooperative: bool, cluster: int = 1) -> int:

@@ -21,6 +21,7 @@ import bisect
 import contextlib
 import mmap
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 
 from ..errors import LaunchError, MemoryFault
 from ..isa.spaces import WINDOWS, space_of
-from ..ptx.syntax import Instruction
+from ..ptx.syntax import Instruction, Variable
 from ..source import Span
 from .heap import HEAP_BYTES, Heap, Kept
 from .image_rows import Images
@@ -65,6 +66,11 @@ READ_ONLY = {"const": "constant", "param": "parameter"}
 FAR = 0xFFFFFF00
 #: ``MAP_NORESERVE`` of Linux's mman.h, which Python names only from 3.13 on
 _NORESERVE = 0x4000 if sys.platform == "linux" else 0
+
+
+def _gap(kind: str) -> int:
+    """Bytes after an allocation that belong to none; windows are too small for pages of them."""
+    return GAP if kind == "global" else 1
 
 
 @dataclass(slots=True, eq=False)
@@ -153,15 +159,38 @@ class Memory:
 
     def allocate(self, size: int, name: str, kind: str = "global", align: int = ALIGNMENT) -> Allocation:
         """A new allocation of ``size`` bytes (0 is allowed), 256-byte aligned, contents zero but uninitialised."""
+        free, _ = self._room[kind]
+        address = self._placed(kind, free, size, repr(name) if name else "an array", align)
+        made = Allocation(name, address, size, kind, size == 0, len(self.allocations))
+        place = bisect.bisect(self._starts, address)
+        self.allocations.insert(place, made)
+        self._starts.insert(place, address)
+        self._room[kind][0] = address + size + _gap(kind)
+        self.generation += 1
+        return made
+
+    def require(self, variables: Iterable[Variable]) -> None:
+        """Raises ``LaunchError`` for the first of these that there is no room for, if all of them are to be allocated."""
+        free = {kind: room[0] for kind, room in self._room.items()}
+        for item in variables:
+            what = f"variable {item.name!r} (.{item.space})"
+            kind = item.space if item.space in self._room else "global"
+            address = self._placed(kind, free[kind], item.size, what, item.align, item.span)
+            free[kind] = address + item.size + _gap(kind)
+
+    def _placed(
+        self, kind: str, free: int, size: int, what: str, align: int, span: Span | None = None
+    ) -> int:
+        """The address of so many bytes, where everything from ``free`` on is."""
         step = max(ALIGNMENT, align)
-        free, end = self._room[kind]
         address = -(-free // step) * step
+        end = self._room[kind][1]
         if size < 0 or address + size > end:
-            what = repr(name) if name else "an array"
             whole = self.capacity if kind == "global" else WINDOWS[kind][1]
             raise LaunchError(
                 f"{what} needs {size:,} bytes, but {max(0, end - free):,} of {whole:,} bytes of "
                 f"{'device' if kind == 'global' else READ_ONLY[kind]} memory are left",
+                span=span,
                 hint="make it smaller"
                 + (
                     ", or the device with more memory_bytes="
@@ -169,13 +198,7 @@ class Memory:
                     else ", or use another device"
                 ),
             )
-        made = Allocation(name, address, size, kind, size == 0, len(self.allocations))
-        place = bisect.bisect(self._starts, address)
-        self.allocations.insert(place, made)
-        self._starts.insert(place, address)
-        self._room[kind][0] = address + size + (GAP if kind == "global" else 1)
-        self.generation += 1
-        return made
+        return address
 
     def view(self, allocation: Allocation) -> NDArray[np.uint8]:
         """The allocation's bytes, writable."""
@@ -203,6 +226,11 @@ class Memory:
         else:
             shadow = self.shadow_of(allocation)
             shadow[offset : offset + size] = 1
+        self.generation += 1
+
+    def clear(self, allocation: Allocation) -> None:
+        """Note that a fresh allocation is zero because somebody wants it so; its pages stay uncommitted."""
+        allocation.initialized = True
         self.generation += 1
 
     def settle(self) -> None:

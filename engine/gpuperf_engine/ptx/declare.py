@@ -42,6 +42,7 @@ _OPAQUE = {".texref": "b64", ".samplerref": "b64", ".surfref": "b64"}
 _POINTER_SPACES = frozenset([".const", ".global", ".local", ".shared"])
 _LARGEST = 1 << 48
 _LARGEST_INITIALISED = 1 << 28
+_LARGEST_ALIGNMENT = 1 << 20
 
 
 class Grammar(Protocol):
@@ -114,8 +115,14 @@ def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | 
             if not isinstance(following, raw.Number):
                 raise PtxError("'.align' needs a number of bytes", span=place())
             position += 1
-            if following.value < 1 or following.value & (following.value - 1) or following.value > 1 << 20:
+            if following.value < 1 or following.value & (following.value - 1):
                 raise PtxError(f"alignment {following.value} is not a power of two", span=place())
+            if following.value > _LARGEST_ALIGNMENT:
+                raise PtxError(
+                    f"alignment {following.value:,}",
+                    span=place(),
+                    hint=f"it may be up to {_LARGEST_ALIGNMENT:,}",
+                )
             if result.pointer:
                 result.pointer_align = following.value
             else:

@@ -79,11 +79,24 @@ def function_of(module: Module, text: Text, base: int, directive: raw.Directive)
             f"parameter {quoted(register.name)} of a kernel is in .reg, those of kernels are in .param",
             span=register.span,
         )
+    if is_entry and function.param_bytes > (most := _parameter_limit(module)):
+        raise PtxError(
+            f"the parameters of {quoted(name.text)} have {function.param_bytes:,} bytes",
+            span=span,
+            hint=f"with .version {module.version[0]}.{module.version[1]} and {module.target} a kernel may have {most:,}; pass a "
+            "pointer to more",
+        )
     function.returns = parameters(text, base, returns, function)
     for variable in (*function.params, *function.returns):
         check_type(module, variable.type.name, variable.span)
     _tune(text, base, function, parts[position:])
     return function
+
+
+def _parameter_limit(module: Module) -> int:
+    """Bytes that the parameters of a kernel may have (PTX manual, "Kernel Function Parameters")."""
+    number = int("".join(filter(str.isdigit, module.target)) or 0)
+    return 32_764 if module.version >= (8, 1) and number >= 70 else 4_352
 
 
 def prototype_of(name: str, text: Text, base: int, directive: raw.Directive) -> Prototype:

@@ -23,6 +23,13 @@ def instructions() -> str:
     return NOTE.format(source="engine/gpuperf_engine/isa/rows") + render()
 
 
+def rules() -> str:
+    """What the manuals forbid, and what becomes of it."""
+    from gpuperf_engine.isa.rules import render
+
+    return NOTE.format(source="engine/gpuperf_engine/isa/rules.py") + render()
+
+
 def machines() -> str:
     """One row per machine, with the numbers that decide most."""
     from gpuperf_engine.timing.document import render
@@ -77,6 +84,7 @@ OTHER_KERNELS = {"pairs.ptx", "inputs.npy", "kernels.jsonl"}
 PAGES: dict[str, Callable[[], str]] = {
     "docs/instructions.md": instructions,
     "docs/machines.md": machines,
+    "docs/rules.md": rules,
     "docs/nvprof.md": nvprof,
     "docs/network.md": network,
     "docs/accuracy.md": accuracy,

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from .options import CHOICES
+
 if TYPE_CHECKING:
     from .metrics import Metric
     from .settings import Settings
@@ -27,10 +29,11 @@ __all__ = [
     "check_targets",
     "check_tolerances",
     "max_instructions",
+    "strictness",
     "unknown",
 ]
 
-_MARKER_KEYS = ("targets", "tolerance", "limits", "max_instructions")
+_MARKER_KEYS = ("targets", "tolerance", "limits", "max_instructions", "strict")
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,9 @@ def check_marker(item: pytest.Item, search: Sequence[str] = ()) -> None:
         steps = marker.kwargs.get("max_instructions")
         if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
             raise pytest.UsageError(f"{where}: max_instructions must be a whole number of at least 1")
+        strict = marker.kwargs.get("strict")
+        if strict is not None and strict not in CHOICES["strict"]:
+            raise unknown(f"{where}: strict={strict!r}", str(strict), CHOICES["strict"])
 
 
 def case_settings(settings: Settings, item: pytest.Item, call: Mapping[str, Any]) -> CaseSettings:
@@ -190,6 +196,14 @@ def case_settings(settings: Settings, item: pytest.Item, call: Mapping[str, Any]
         limits=limits,
         tolerances=(settings.override, *tolerances, settings.tolerances),
     )
+
+
+def strictness(settings: Settings, item: pytest.Item) -> str:
+    """What becomes of breaches of rules that work on today's GPUs."""
+    for marker in item.iter_markers("gpuperf"):
+        if marker.kwargs.get("strict") is not None:
+            return str(marker.kwargs["strict"])
+    return settings.strict
 
 
 def max_instructions(settings: Settings, item: pytest.Item, call: int | None) -> int | None:

@@ -14,7 +14,7 @@ from .settings import Settings
 __all__ = ["check_uninitialized", "make_device"]
 
 
-def make_device(settings: Settings) -> Any:
+def make_device(settings: Settings, strict: str) -> Any:
     """A fresh ``Device``: observing memory and values when kernels are judged, nothing otherwise. What kernels print
     goes to standard output, where pytest captures it."""
     observe = {"memory", "values"} if settings.enabled else {"memory"}
@@ -24,6 +24,8 @@ def make_device(settings: Settings) -> Any:
         options["backend"] = settings.backend
     if settings.resources != "estimate":
         options["resources"] = settings.resources
+    if strict != "note":
+        options["strict"] = strict
     return load().Device(observe=observe, **options)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import pytest
 
-from .declared import check_declaration, max_instructions
+from .declared import check_declaration, max_instructions, strictness
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Gpuperf:
         if self._device is None:
             from .device import make_device
 
-            self._device = make_device(self._settings)
+            self._device = make_device(self._settings, strictness(self._settings, self._item))
         return self._device
 
     @property

@@ -12,8 +12,8 @@ import pytest
 __all__ = ["CHOICES", "MARKER", "add_options", "check_idle", "enabled"]
 
 MARKER = (
-    "gpuperf(targets=None, tolerance=None, limits=None, max_instructions=None): the test launches GPU kernels through the "
-    "'gpuperf' fixture, which are counted and compared with a baseline; the arguments are defaults for its kernels."
+    "gpuperf(targets=None, tolerance=None, limits=None, max_instructions=None, strict=None): the test launches GPU kernels "
+    "through the 'gpuperf' fixture, which are counted and compared with a baseline; the arguments are defaults for its kernels."
 )
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -22,6 +22,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "on_unmodelled": ("fail", "warn"),
     "resources": ("estimate", "ptxas"),
     "uninitialized": ("warn", "error", "ignore"),
+    "strict": ("note", "error", "off"),
     "backend": ("auto", "native", "lanes"),
     "baseline_layout": ("module", "case"),
 }
@@ -138,6 +139,12 @@ def add_options(parser: pytest.Parser) -> None:
         "reads of memory never written: warn, error or ignore",
         type="string",
         default="warn",
+    )
+    ini(
+        "gpuperf_strict",
+        "breaches of rules that work on today's GPUs: note, error or off",
+        type="string",
+        default="note",
     )
     ini("gpuperf_backend", "emulator: auto, native or lanes", type="string", default="auto")
     ini("gpuperf_min_cases", "fail if fewer kernels were analysed", type="string", default="1")

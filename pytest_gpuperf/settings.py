@@ -45,6 +45,7 @@ class Settings:
     functional: bool
     resources: str
     uninitialized: str
+    strict: str
     backend: str
     rootdir: Path
 
@@ -102,6 +103,7 @@ def _read(config: pytest.Config) -> Settings:
         functional=_truth(config, "gpuperf_functional"),
         resources=values["resources"],
         uninitialized=values["uninitialized"],
+        strict=values["strict"],
         backend=values["backend"],
         rootdir=rootdir,
     )

@@ -58,15 +58,82 @@ def test_a_cta_that_has_ended(device: ge.Device) -> None:
     assert "must not end before the others of its cluster are done" in lines[2]
 
 
-def test_a_cta_that_may_not_have_started(device: ge.Device) -> None:
-    """The first CTA runs first."""
-    lines = refused(
-        device,
-        f"mapa.shared::cluster.u32 %r3, sm, 1; st.shared::cluster.u32 [%r3], %r0; {SYNC}",
-        ge.MemoryFault,
+#: an access of each way to reach another CTA, before that may have started: the first CTA runs first
+EARLY = {
+    "st.shared::cluster.u32": "st.shared::cluster.u32 [%r3], %r0;",
+    "ld.shared::cluster.u32": "ld.shared::cluster.u32 %r5, [%r3];",
+    "atom.shared::cluster.add.u32": "atom.shared::cluster.add.u32 %r5, [%r3], 1;",
+    "st.u32": "cvta.shared.u64 %rd2, sm; mapa.u64 %rd3, %rd2, 1; st.u32 [%rd3], %r0;",
+    "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes": (
+        "@%p1 mbarrier.init.shared.b64 [sm+512], 1; mapa.shared::cluster.u32 %r6, sm+512, 0;\n"
+        "setp.eq.u32 %p3, %r0, 0; and.pred %p3, %p3, %p1; mov.u32 %r7, sm;\n"
+        "@%p3 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r3], [%r7], 16, [%r6];"
+    ),
+}
+
+
+def launched(device: ge.Device, body: str) -> tuple[str, ...]:
+    """The notes of a launch of two clusters of two blocks, but those about memory that nobody has written."""
+    out = device.zeros((8, 64, 8), np.uint32)
+    profile = device.launch(kernel(BODY + body), 4, 64, [out], cluster=2)
+    return tuple(note for note in profile.notes if "uninitialised" not in note)
+
+
+@pytest.mark.parametrize("opcode", EARLY)
+def test_a_cta_that_may_not_have_started(opcode: str) -> None:
+    body = f"mapa.shared::cluster.u32 %r3, sm, 1; {EARLY[opcode]} {SYNC}"
+    found = [launched(ge.Device(backend=backend), body) for backend in ("lanes", "native")]
+    assert found[0] == found[1]
+    (note,) = found[0]
+    assert re.match(rf"k.ptx:\d+:\d+: {re.escape(opcode)} by thread \(0, 0, 0\) of block \(0, 0, 0\): ", note)
+    assert note.endswith("block (1, 0, 0), rank 1 of the cluster, may not have started [peer-not-started]")
+    for backend in ("lanes", "native"):
+        assert launched(ge.Device(backend=backend, strict="off"), body) == ()
+        lines = refused(ge.Device(backend=backend, strict="error"), body, ge.MemoryFault)
+        assert "block (1, 0, 0), rank 1 of the cluster, may not have started [peer-not-started]" in lines[0]
+        assert "barrier.cluster.arrive and .wait" in lines[2]
+
+
+def test_what_goes_to_a_cta_that_may_not_have_started_is_there(device: ge.Device) -> None:
+    """Its shared memory is there already, as on a GPU that has begun all CTAs of the cluster."""
+    out = device.zeros((4, 64), np.uint32)
+    body = (
+        "mapa.shared::cluster.u32 %r3, sm, 1; shl.b32 %r4, %r0, 2; add.u32 %r3, %r3, %r4; add.u32 %r5, %r0, 7;\n"
+        f"@%p1 st.shared::cluster.u32 [%r3], %r5; {SYNC} @%p1 exit; mov.u32 %r6, sm; add.u32 %r6, %r6, %r4;\n"
+        f"ld.shared.u32 %r7, [%r6]; {put('%r7')}"
     )
-    assert "block (1, 0, 0), rank 1 of the cluster, may not have started" in lines[0]
-    assert "barrier.cluster.arrive and .wait" in lines[2]
+    device.launch(kernel(BODY + body), 4, 64, [out], cluster=2)
+    np.testing.assert_array_equal(out.numpy()[1::2], [np.arange(64) + 7] * 2)
+
+
+#: the first block signals the second, which has ended: a consumer that frees the last stage
+LATE = (
+    "mov.u32 %r2, sm; setp.eq.u32 %p3, %r0, 0; @%p3 mbarrier.init.shared.b64 [%r2], 4; mapa.shared::cluster.u32 %r3, sm, 1;\n"
+    "fence.mbarrier_init.release.cluster; " + SYNC + " @%p2 exit; mov.u32 %r9, 0;\n"
+    "loop: add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, 20000; @%p1 bra loop;\n"
+    "@%p3 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r3];"
+)
+
+
+def test_an_arrival_at_an_mbarrier_of_a_cta_that_has_ended() -> None:
+    found = [launched(ge.Device(backend=backend), LATE) for backend in ("lanes", "native")]
+    assert found[0] == found[1]
+    (note,) = found[0]
+    assert re.match(
+        r"k.ptx:\d+:\d+: mbarrier.arrive.release.cluster.shared::cluster.b64 by thread \(0, 0, 0\) of block \(0, 0, 0\): "
+        r"block \(1, 0, 0\), rank 1 of the cluster, has ended, and its shared memory with it \[arrival-at-ended-block\]",
+        note,
+    )
+    for backend in ("lanes", "native"):
+        assert launched(ge.Device(backend=backend, strict="off"), LATE) == ()
+        lines = refused(ge.Device(backend=backend, strict="error"), LATE, ge.MemoryFault)
+        assert "has ended, and its shared memory with it [arrival-at-ended-block]" in lines[0]
+
+
+def test_strict_is_one_of_three() -> None:
+    with pytest.raises(ge.UnknownName, match="strict is 'warn'") as caught:
+        ge.Device(strict="warn")
+    assert "known values: error, note, off" in str(caught.value)
 
 
 @pytest.mark.parametrize("space", [".shared::cluster", ""])

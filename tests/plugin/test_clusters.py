@@ -110,3 +110,37 @@ def test_the_command_line(tmp_path, capsys):
     assert document["launches"][0]["profile"]["cluster"] == [4, 1, 1]
     assert main(["profile", *options, "--cluster", "3"]) != 0
     assert "no multiple of cluster (3, 1, 1)" in capsys.readouterr().err
+
+
+#: the first block writes into the second, which may not have started
+PEER = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry peer() .reqnctapercluster 2, 1, 1 {
+.reg .b32 %r<3>; .reg .pred %p; .shared .b32 s;
+mov.u32 %r0, %cluster_ctarank; setp.ne.u32 %p, %r0, 0; mapa.shared::cluster.u32 %r1, s, 1;
+@!%p st.shared::cluster.u32 [%r1], %r0;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+ret;
+}
+"""
+
+
+def test_breaches_of_rules_that_work_on_todays_gpus(project, monkeypatch):
+    monkeypatch.setattr("pytest_gpuperf._engine.NAME", "gpuperf_engine")
+    body = "    gpuperf.kernel('peer.ptx')[2, 32]()\n    assert len(gpuperf.launches[0].notes) == {notes}\n"
+    project.write("peer.ptx", PEER)
+    project.write("test_k.py", f"def test_p(gpuperf):\n{body.format(notes=1)}")
+    assert project.update().ret == 0
+    project.run("--gpuperf-details").stdout.fnmatch_lines(
+        ["*st.shared::cluster.u32 by thread*peer-not-started*"]
+    )
+    result = project.run("-o", "gpuperf_strict=error")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*MemoryFault: *peer.ptx:8:*may not have started [[]peer-not-started]*"])
+    marked = "import pytest\n@pytest.mark.gpuperf(strict={!r})\ndef test_p(gpuperf):\n{}"
+    project.write("test_k.py", marked.format("off", body.format(notes=0)))
+    assert project.run("-o", "gpuperf_strict=error").ret == 0
+    project.write("test_k.py", marked.format("error", body.format(notes=0)))
+    assert project.run().ret == 1

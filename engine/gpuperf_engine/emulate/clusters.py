@@ -20,15 +20,18 @@ from .launch import MAX_GRID, Dim3, LaunchPlan, dim3
 from .program import Program
 
 __all__ = [
+    "BROKEN",
     "ENDED",
     "MOST_CTAS",
     "PORTABLE_CTAS",
     "RUNNING",
     "WAITING",
     "ClusterBarrier",
+    "broken_rule",
     "check_cluster",
     "cluster_remark",
     "coordinates_of",
+    "peer_of",
     "reaches_peers",
     "refused_address",
     "waits_for_cluster",
@@ -141,10 +144,11 @@ def rank_of(plan: LaunchPlan, cta: int) -> int:
 
 
 def refused_address(
-    plan: LaunchPlan, cta: int, address: int, remote: bool, states: Sequence[int]
+    plan: LaunchPlan, cta: int, address: int, remote: bool, states: Sequence[int], arrives: bool = False
 ) -> tuple[str, str] | None:
     """Why a CTA of a cluster cannot reach an address of the shared window, and what to do; ``None`` if it lies beyond the end of a
-    shared memory that it can reach. ``remote``: the access may leave the CTA; ``states`` are those of its cluster, by rank."""
+    shared memory that it can reach. ``remote``: the access may leave the CTA; ``arrives``: at an mbarrier; ``states`` are those of its
+    cluster, by rank."""
     rank, own = address >> RANK_SHIFT, rank_of(plan, cta)
     if rank == own:
         return None
@@ -159,17 +163,35 @@ def refused_address(
             f"it lies in the shared memory of {what}",
             ".shared and .shared::cta reach the block's own; write .shared::cluster, or use a generic address",
         )
-    if states[rank] == ENDED:
-        return (
-            f"{what}, has ended, and its shared memory with it",
-            "a block must not end before the others of its cluster are done with its shared memory: "
-            "barrier.cluster.arrive and .wait (cluster.sync()) before the end",
-        )
-    if states[rank] == WAITING:
-        return (
-            f"{what}, may not have started",
-            "let all blocks of the cluster start first: barrier.cluster.arrive and .wait (cluster.sync()) before the access",
-        )
+    rule = broken_rule(states[rank], arrives)
+    if rule is None:
+        return None
+    reason, remedy = BROKEN[rule]
+    return f"{what}, {reason} [{rule}]", remedy
+
+
+_END = (
+    "has ended, and its shared memory with it",
+    "a block must not end before the others of its cluster are done with its shared memory: "
+    "barrier.cluster.arrive and .wait (cluster.sync()) before the end",
+)
+#: what is said of rules about the shared memory of another CTA, and what to do
+BROKEN = {
+    "peer-ended": _END,
+    "arrival-at-ended-block": _END,
+    "peer-not-started": (
+        "may not have started",
+        "let all blocks of the cluster start first: barrier.cluster.arrive and .wait (cluster.sync()) before the access",
+    ),
+}
+
+
+def broken_rule(state: int, arrives: bool) -> str | None:
+    """The rule that an access to the shared memory of another CTA in that state breaks; ``arrives``: at an mbarrier."""
+    if state == WAITING:
+        return "peer-not-started"
+    if state == ENDED:
+        return "arrival-at-ended-block" if arrives else "peer-ended"
     return None
 
 

@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import LaunchError, NotObserved, UnknownName, nearest
 from ..flow.slicing import Slice
+from ..isa.rules import STRICTNESS
 from ..isa.spaces import WINDOWS
 from ..ptx.syntax import Function, Module, Variable, make_current
 from .arrays import DeviceArray, as_dtype, as_shape, as_whole, converted, dtype_of_variable
@@ -92,7 +93,8 @@ class Runtime:
     """The parts of a device below profiles: memory, arrays, the recorded program, and running a kernel.
 
     ``observe`` is a subset of ``OBSERVABLE``; ``resources`` says where registers come from: ``estimate`` or ``ptxas``.
-    ``printer`` is given what each launch printed, also if it fails.
+    ``printer`` is given what each launch printed, also if it fails. ``strict``: what becomes of breaches of rules that work on
+    today's GPUs, one of ``isa.rules.STRICTNESS``.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Runtime:
         heap_bytes: int = HEAP_BYTES,
         printf_bytes: int = PRINTF_BYTES,
         printer: Callable[[str], object] | None = None,
+        strict: str = "note",
     ) -> None:
         try:
             self.observe = frozenset((observe,) if isinstance(observe, str) else observe)
@@ -121,6 +124,9 @@ class Runtime:
             raise UnknownName(
                 f"no resources {resources!r}", hint=nearest(resources, RESOURCES, noun="source of resources")
             )
+        if strict not in STRICTNESS:
+            raise UnknownName(f"strict is {strict!r:.60}", hint=nearest(strict, STRICTNESS, noun="value"))
+        self.strict = strict
         self.resources = resources
         self.memory = Memory(as_whole(memory_bytes, "memory_bytes", 0), as_whole(heap_bytes, "heap_bytes", 0))
         self.printf_bytes = as_whole(printf_bytes, "printf_bytes", 0)
@@ -465,6 +471,7 @@ class Runtime:
             only_kept=sampled and running.order_free and not cooperative and not in_clusters,
             cluster=together,
             explicit_cluster=explicit,
+            strict=self.strict,
             console=Console(self.printf_bytes),
         )
         saved = None if keep else self.memory.save()

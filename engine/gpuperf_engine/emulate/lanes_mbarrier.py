@@ -199,6 +199,7 @@ class MbarrierStep:
         operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
         self.how = operation(instruction)
         self.objects = _objects(to, instruction)
+        self.objects.access.arrives = self.how & 15 == Mbarrier.ARRIVE
         moves = self.how & 15 in (Mbarrier.EXPECT, Mbarrier.COMPLETE)
         self.count: Reader = lambda warp: _ONE
         self.transactions: Reader | None = None

@@ -21,6 +21,7 @@ from ..isa.selectors import select
 from ..isa.spaces import RANK_SHIFT, WINDOWS
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
+from .breaches import Breach
 from .clusters import reaches_peers
 from .diagnose import cta_of, thread_of
 from .lanes_operands import (
@@ -142,6 +143,8 @@ class MemoryStep:
         self.reaches = reachable(instruction, space)
         #: whether it may reach the shared memory of other CTAs of the cluster
         self.remote = reaches_peers(instruction)
+        #: whether it arrives at an mbarrier there
+        self.arrives = False
         site = to.program.site_of.get(instruction)
         self.site = site
         self.writes = self.kind != "load"
@@ -244,16 +247,26 @@ class MemoryStep:
             return refused, [part]
         refused, parts = [], []
         ranks = places >> _RANK_SHIFT
+        broken: dict[str, tuple[int, int]] = {}
         for rank in np.unique(ranks).tolist():
             chosen = ranks == rank
-            region = cta.shared_of(rank) if self.remote or rank == cta.rank else None
+            region: Region | None = cta.shared
+            rule = None
+            if rank != cta.rank:
+                region, rule = cta.shared_of(rank, self.arrives) if self.remote else (None, None)
+            first = np.flatnonzero(chosen)[0]
+            if rule is not None and region is not None:
+                here = int(lanes[first]), int(places[first])
+                broken[rule] = min(broken.get(rule, here), here)
             if region is None:
-                first = np.flatnonzero(chosen)[0]
                 refused.append((int(lanes[first]), int(places[first]), "shared", 0))
                 continue
             bad, part = self._private(warp, region, lanes[chosen], places[chosen] & _OFFSET, rank)
             refused += bad
             parts.append(part)
+        for rule, (lane, place) in broken.items():
+            made = Breach(rule, self.instruction, cta.index, warp.index, lane, place)
+            warp.counters.breaches.append(made)
         return refused, parts
 
     def _private(
@@ -322,7 +335,7 @@ class MemoryStep:
                 thread_of(plan, warp.index, lane),
                 cta_of(plan, warp.cta.index),
                 limit,
-                cluster=warp.cta.refusal(address, self.remote) if space == "shared" else None,
+                cluster=warp.cta.refusal(address, self.remote, self.arrives) if space == "shared" else None,
                 reaches=self.reaches,
                 parameters=plan.parameter_address,
             )

@@ -13,11 +13,13 @@ import numpy.typing as npt
 
 from ..flow.blocks import BasicBlock
 from ..isa.frame import extend
+from ..isa.rules import RULES
 from ..isa.spaces import RANK_SHIFT
 from ..isa.types import scalar_type
 from ..ptx.syntax import Register, Variable
 from .barriers import Barriers
-from .clusters import RUNNING, ClusterBarrier, refused_address
+from .breaches import Breach
+from .clusters import ClusterBarrier, broken_rule, refused_address
 from .diagnose import Place, Waiting, budget, deadlock, divergent_barrier, doing, uneven_products
 from .lanes_calls import Call, Frame
 from .lanes_exchange import mask_array, perform
@@ -55,6 +57,7 @@ class Counters:
     predicated: list[int]
     sites: list[list[int]] | None
     uninitialized: set[int]
+    breaches: list[Breach]
     threads: ThreadTable | None
     columns: Columns
 
@@ -103,18 +106,21 @@ class LanesCta:
         """Where its shared memory begins in the shared window."""
         return self.rank << RANK_SHIFT
 
-    def shared_of(self, rank: int) -> Region | None:
-        """The shared memory of the CTA of that rank of its cluster, ``None`` if there is none, or it does not run."""
+    def shared_of(self, rank: int, arrives: bool) -> tuple[Region | None, str | None]:
+        """The shared memory of the CTA of that rank of its cluster, ``None`` if it cannot be reached; and the rule that reaching it
+        breaks. ``arrives``: at an mbarrier."""
         cluster = self.cluster
-        if rank >= len(cluster.members) or cluster.states[rank] != RUNNING:
-            return None
-        return cluster.members[rank].shared
+        if rank >= len(cluster.members):
+            return None, None
+        rule = broken_rule(cluster.states[rank], arrives)
+        passes = rule is None or (RULES[rule].works and self.plan.strict != "error")
+        return cluster.members[rank].shared if passes else None, rule
 
-    def refusal(self, address: int, remote: bool) -> tuple[str, str] | None:
+    def refusal(self, address: int, remote: bool, arrives: bool) -> tuple[str, str] | None:
         """Why an address of the shared window cannot be reached, if it lies in another CTA."""
         if self.plan.cluster_ctas == 1:
             return None
-        return refused_address(self.plan, self.index, address, remote, self.cluster.states)
+        return refused_address(self.plan, self.index, address, remote, self.cluster.states, arrives)
 
 
 class LanesWarp:

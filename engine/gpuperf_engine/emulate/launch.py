@@ -103,6 +103,8 @@ class LaunchPlan:
     #: CTAs of a cluster along each axis, and whether launch or kernel name that shape
     cluster: Dim3 = (1, 1, 1)
     explicit_cluster: bool = False
+    #: what becomes of breaches of rules that work on today's GPUs (``isa.rules.STRICTNESS``)
+    strict: str = "note"
 
     @property
     def ctas(self) -> int:

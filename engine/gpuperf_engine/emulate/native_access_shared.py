@@ -195,7 +195,8 @@ class _Shared:
         ]
         to.do(f"br i1 {to.all(tests)}, label %peer, label %lanewise", "peer:")
         own = to.number(self.cta)
-        items = (to.number("%ctx"), own, to.op(f"zext i32 {lead} to i64"))
+        wide = [to.op(f"zext i32 {number} to i64") for number in (lane, lead)]
+        items = (to.number("%ctx"), own, "%site", *wide, 0)
         peer = to.op(f"call i64 @cluster_cta({given(items)})")
         to.do(f"br i1 {to.op(f'icmp eq i64 {peer}, 0')}, label %lanewise, label %there", "there:")
         cell = to.place("%ctx", Context.CTA)

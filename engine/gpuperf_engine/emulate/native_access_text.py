@@ -201,7 +201,7 @@ def declarations(form: Form) -> str:
         f"declare {V64} @llvm.fshr.v{LANES}i64({V64}, {V64}, {V64})",
         f"declare {V32} @llvm.fshr.v{LANES}i32({V32}, {V32}, {V32})",
         f"declare i64 @load_lanes({', '.join(['i64'] * 10)})",
-        "declare i64 @cluster_cta(i64, i64, i64)",
+        "declare i64 @cluster_cta(i64, i64, i64, i64, i64, i64)",
         f"declare i64 @store_lanes({', '.join(['i64'] * 10)})",
         "declare i64 @mark_lanes(i64, i64, i64, i64)",
         "declare i64 @seen_lanes(i64, i64, i64, i64, i64)",

@@ -35,7 +35,7 @@ from .native_codegen import Frame
 from .native_exchange import write_exchange
 from .native_flow import write_terminator
 from .native_images import write_image
-from .native_layout import Context, Event, State, Status
+from .native_layout import PLACE_SHIFT, Context, Event, State, Status
 from .native_mbarrier import write_mbarrier, write_wait
 from .native_memory import address_value, write_memory
 from .native_special import read_rank, read_special, variable_address
@@ -169,6 +169,10 @@ class BlockWriter:
             wrong = self.writer.op(f"and i32 {self.bits_of(results.pop())}, {self.effective_mask(guard)}")
             self.error(wrong, Event.MEANINGLESS, str(self.block.instructions.index(instruction)))
         self.assign(instruction, results, guard)
+
+    def place_of(self, instruction: Instruction) -> int:
+        """The number of an instruction that is no site."""
+        return -1 - (self.block.index << PLACE_SHIFT | self.block.instructions.index(instruction))
 
     def _stop_at(self, instruction: Instruction, event: int) -> None:
         mask = self.effective_mask(self.guard(instruction))

@@ -15,6 +15,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from ..isa import mbarriers
+from ..isa.rules import Noted
 from ..isa.tensor_maps import Problem
 from . import native_cache as store
 from . import native_layout, native_script, tensor_maps
@@ -62,7 +63,13 @@ _FILES = {
         _HERE / f"native_runtime_{stem}.py" for stem in ("tensor", "tensor_checks", "tensor_copies")
     ),
 }
-_CONSTANTS = {**vars(native_layout), **vars(mbarriers), **vars(tensor_maps), "Problem": Problem}
+_CONSTANTS = {
+    **vars(native_layout),
+    **vars(mbarriers),
+    **vars(tensor_maps),
+    "Problem": Problem,
+    "Noted": Noted,
+}
 _ACCESS = (
     "cluster_cta",
     "load_lanes",

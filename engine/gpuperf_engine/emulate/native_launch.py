@@ -12,7 +12,7 @@ import ctypes
 import hashlib
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LaunchError
+from ..isa.rules import NOTED, Noted
 from ..isa.types import scalar_type
 from .barriers import Barriers
+from .breaches import Breach, first_breaches
 from .clusters import reaches_peers
 from .diagnose import Place, deadlock
 from .launch import LaunchPlan
@@ -30,7 +32,18 @@ from .native_access_text import Form
 from .native_clusters import Group, run_clusters
 from .native_frames import CAPACITY
 from .native_jit import runtime_addresses
-from .native_layout import CACHE_BYTES, SHAPE_BYTES, SITE_COUNTERS, Cluster, Context, Cta, State, Status, Wait
+from .native_layout import (
+    CACHE_BYTES,
+    SHAPE_BYTES,
+    SITE_COUNTERS,
+    Cluster,
+    Context,
+    Cta,
+    State,
+    Status,
+    Wait,
+    instruction_at,
+)
 from .native_threads import run_parallel
 from .observe import Observation
 from .program import Program
@@ -117,6 +130,7 @@ class Worker:
         self.scratch = aligned(8192)
         self.context = aligned(Context.BYTES)
         self.groups: list[Group] = []
+        self.noted = np.zeros(1 + Noted.MOST * (Noted.BYTES // 8), np.int64)
         self.spare = aligned(
             0 if launch.table_of_threads is None else columns_of(program).count * COLUMN_BYTES
         )
@@ -167,6 +181,8 @@ class Worker:
             Context.REMOTE: address_of(launch.remote),
             Context.NEAR: address_of(launch.near),
             Context.REACHES: address_of(launch.reaches),
+            Context.STRICT: (1 << len(NOTED)) - 1 if plan.strict == "error" else 0,
+            Context.NOTED: address_of(self.noted),
         }
         if launch.table_of_threads is not None:
             fields[Context.THREADS] = address_of(launch.table_of_threads.counts)
@@ -183,6 +199,12 @@ class Worker:
     def _map(self, number: int) -> int:
         maps = self.launch.memory.touched
         return address_of(maps[number]) - ARENA_BASE if maps is not None else 0
+
+    def breaches(self) -> Iterator[Breach]:
+        """What was noted of rules that the kernel broke."""
+        program = self.launch.program
+        for rule, site, *where in self.noted[1:].reshape(-1, Noted.BYTES // 8)[: self.noted[0]].tolist():
+            yield Breach(NOTED[rule], instruction_at(program, site), *where)
 
     def get(self, offset: int) -> int:
         """A field of the context, unsigned."""
@@ -495,6 +517,7 @@ class Launch:
                 elif site.instruction.effect != "bulk_copy":
                     made.sites[site.index, 1] = made.predicated[guarded]
         made.uninitialized = frozenset(unseen)
+        made.breaches = first_breaches(item for worker in self.workers for item in worker.breaches())
         made.threads = self.table_of_threads
         return made
 

@@ -8,8 +8,14 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from . import clusters
 from .spaces import bit_of
+
+if TYPE_CHECKING:
+    from ..ptx.syntax import Instruction
+    from .program import Program
 
 __all__ = [
     "AREA_SHIFT",
@@ -18,6 +24,7 @@ __all__ = [
     "EXIT_CODE",
     "GATHER_CODE",
     "MATRICES_BYTES",
+    "PLACE_SHIFT",
     "RETURN_CODE",
     "SHAPE_BYTES",
     "SITE_BYTES",
@@ -38,6 +45,7 @@ __all__ = [
     "State",
     "Status",
     "Wait",
+    "instruction_at",
 ]
 
 BARRIERS = 16
@@ -68,6 +76,9 @@ AREA_SHIFT = 8
 UNWRITTEN = 0x5BD1E995
 #: room of a warp for the matrices of one product of a warpgroup
 MATRICES_BYTES = 1 << 16
+
+#: an instruction that is no site: −1 − (its block << this | its place there)
+PLACE_SHIFT = 20
 
 
 class Context:
@@ -140,7 +151,9 @@ class Context:
     FAULT_SIZE = 496  # bytes of a refused access, if they are not those of its site
     MOVED = 504  # bytes of a tensor copy
     REACHES = 512  # a byte per site: the bits of the memory that it may reach (``spaces.reachable``)
-    BYTES = 520
+    STRICT = 520  # rules whose breach is an error, a bit each (``isa.rules.Noted``)
+    NOTED = 528  # records of breaches that are noted, behind their number
+    BYTES = 536
 
 
 class Counter:
@@ -375,3 +388,11 @@ class Event:
     LOCALS = 51
     #: lanes arrive at a barrier of the CTA to which warps come in parts
     ARRIVES = 52
+
+
+def instruction_at(program: Program, site: int) -> Instruction:
+    """The instruction of a site, or the one that is no site of that number."""
+    if site >= 0:
+        return program.sites[site & ~Bulk.TELLS].instruction
+    block, place = divmod(-1 - site, 1 << PLACE_SHIFT)
+    return program.blocks[block].instructions[place]

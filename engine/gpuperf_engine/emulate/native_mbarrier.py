@@ -135,7 +135,7 @@ def hold_warp(to: BlockWriter, place: int, status: int) -> None:
 
 
 def _site(to: BlockWriter, instruction: Instruction) -> str:
-    return str(-1 - to.block.instructions.index(instruction))
+    return str(to.place_of(instruction))
 
 
 def _put(to: BlockWriter, value: NativeValue, cell: str) -> None:

@@ -6,6 +6,7 @@ ended, in order of rank.
 
 from __future__ import annotations
 
+from ..isa.rules import Noted
 from .native_layout import Cluster, Context, Cta, Presence, State, Status, Wait
 from .native_runtime_schedule import begin, visit
 from .native_script import load32, load64, store64, unsigned_less
@@ -33,9 +34,37 @@ def place_in_cluster(context: int, cta: int, number: int) -> int:
     return 0
 
 
-def cluster_cta(context: int, cta: int, address: int) -> int:
+def breach(context: int, cta: int, rule: int, site: int, lane: int, address: int) -> int:
+    """A lane breaks a rule: 1 if that is an error, else it is noted. Of each instruction the first breach in the CTA that comes first
+    is kept, whoever runs which CTAs."""
+    if (load64(context + Context.STRICT) >> rule) & 1:
+        return 1
+    table = load64(context + Context.NOTED)
+    count = load64(table)
+    record = table + 8
+    last = record + count * Noted.BYTES
+    while record < last:
+        if load64(record) == rule and load64(record + 8) == site:
+            break
+        record += Noted.BYTES
+    if record == last:
+        if count == Noted.MOST:
+            return 0
+        store64(table, count + 1)
+    elif load64(record + 16) <= load64(cta + Cta.INDEX):
+        return 0
+    store64(record, rule)
+    store64(record + 8, site)
+    store64(record + 16, load64(cta + Cta.INDEX))
+    store64(record + 24, load32(load64(context + Context.STATE) + State.INDEX))
+    store64(record + 32, lane)
+    store64(record + 40, address)
+    return 0
+
+
+def cluster_cta(context: int, cta: int, site: int, lane: int, address: int, arrives: int) -> int:
     """The record of the CTA whose shared memory an address of the shared window lies in, if that CTA is one of the same cluster and
-    runs; else 0. ``address`` is that of ``.shared::cluster``: rank and offset."""
+    lets it be reached; else 0. ``address`` is that of ``.shared::cluster``: rank and offset; ``arrives``: at an mbarrier."""
     cluster = load64(cta + Cta.CLUSTER)
     rank = (address >> 24) - load64(cta + Cta.RANK)
     if rank == 0:
@@ -44,19 +73,16 @@ def cluster_cta(context: int, cta: int, address: int) -> int:
     if cluster == 0 or not unsigned_less(rank, load64(cluster + Cluster.SIZE)):
         return 0
     peer = load64(cluster + Cluster.PEERS + rank * 8)
-    if load64(peer + Cta.PRESENCE) != Presence.RUNNING:
-        return 0
-    return peer
-
-
-def cluster_shared(context: int, cta: int, address: int, size: int) -> int:
-    """Host address of ``size`` bytes at a ``.shared::cluster`` address, in the shared memory of the CTA that it means; 0 if there are
-    none."""
-    peer = cluster_cta(context, cta, address)
-    place = address & 16777215
-    if peer == 0 or place + size > load64(context + Context.SHARED_BYTES):
-        return 0
-    return load64(peer + Cta.SHARED) + place
+    presence = load64(peer + Cta.PRESENCE)
+    if presence == Presence.RUNNING:
+        return peer
+    if presence == Presence.WAITING:
+        if breach(context, cta, Noted.NOT_STARTED, site, lane, address):
+            return 0
+        return peer
+    if arrives and breach(context, cta, Noted.ARRIVAL, site, lane, address) == 0:
+        return peer
+    return 0
 
 
 def begin_cluster(context: int, cluster: int, number: int) -> int:

@@ -41,7 +41,7 @@ def mbarrier_at(context: int, cta: int, site: int, lane: int, address: int, how:
     if load64(cta + Cta.CLUSTER):
         owner = 0
         if place >> 24 == load64(cta + Cta.RANK) or how & 512:
-            owner = cluster_cta(context, cta, place)
+            owner = cluster_cta(context, cta, site, lane, place, how & 15 == Mbarrier.ARRIVE)
         offset = place & 16777215
     limit = load64(context + Context.SHARED_BYTES)
     if owner == 0 or offset & 7 or limit < 8 or unsigned_less(limit - 8, offset):

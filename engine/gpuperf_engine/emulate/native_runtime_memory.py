@@ -149,7 +149,7 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
         remote = how & 3 == 3 or load8(load64(context + Context.REMOTE) + site)
         if place >> 24 != load64(cta + Cta.RANK) and not remote:
             return fault(context, site, lane, place, 1)
-        cta = cluster_cta(context, cta, place)
+        cta = cluster_cta(context, cta, site, lane, place, 0)
         if cta == 0:
             return fault(context, site, lane, place, 1)
         place = place & 16777215

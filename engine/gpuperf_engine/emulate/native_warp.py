@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ..errors import EngineError
 from ..flow.blocks import BasicBlock
 from ..isa.frame import extend
+from ..isa.mbarriers import Mbarrier
 from ..ptx.syntax import Instruction, Register
 from .clusters import reaches_peers, refused_address
 from .diagnose import (
@@ -51,7 +52,7 @@ from .images import image_fault
 from .lanes_blocks import refusal
 from .lanes_control import BarrierEnd
 from .lanes_exchange import Exchange, mask_array, perform
-from .lanes_mbarrier import WaitStep
+from .lanes_mbarrier import WaitStep, operation
 from .lanes_operands import Prepare, every_lane, integer, lane_value
 from .lanes_values import LaneValue, dtype_of
 from .lanes_warpgroup import GroupWait
@@ -71,6 +72,7 @@ from .native_layout import (
     State,
     Status,
     Wait,
+    instruction_at,
 )
 from .program import MAX_DEPTH
 from .spaces import reachable
@@ -575,7 +577,7 @@ class NativeWarp:
         number, where = worker.get(Context.FAULT_SITE), worker.get(Context.FAULT_SPACE)
         lane, address = worker.get(Context.FAULT_LANE), worker.get(Context.FAULT_ADDRESS)
         if number >= 1 << 63:  # what is no site: an operation on an mbarrier, by its place in the block
-            instruction, kind = self.block.instructions[(1 << 64) - 1 - number], "store"
+            instruction, kind = instruction_at(self.program, number - (1 << 64)), "store"
             size = worker.get(Context.FAULT_SIZE) or 8
         else:
             site = self.program.sites[number & ~Bulk.TELLS]
@@ -609,7 +611,10 @@ class NativeWarp:
         place, group = self.place(), self.slot.group
         if group is None:
             return None
-        return refused_address(place.plan, place.cta, address, reaches_peers(instruction), group.states)
+        arrives = instruction.effect == "mbarrier" and operation(instruction) & 15 == Mbarrier.ARRIVE
+        return refused_address(
+            place.plan, place.cta, address, reaches_peers(instruction), group.states, arrives
+        )
 
     def where(self) -> Iterable[Waiting]:
         """Where its lanes are or wait."""

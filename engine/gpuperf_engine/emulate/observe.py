@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..flow.slicing import Slice
 from ..results import ObjectFootprint
+from .breaches import Breach, first_breaches
 from .program import Program
 from .threads import ThreadTable
 
@@ -65,6 +66,8 @@ class Observation:
     threads: ThreadTable | None = None
     #: of each object that was touched, if ``footprint`` was observed
     footprint: tuple[ObjectFootprint, ...] | None = None
+    #: of rules that were broken in a way that works on today's GPUs, one of each instruction
+    breaches: tuple[Breach, ...] = ()
     #: how it ran, for people: no property of the program
     remarks: tuple[str, ...] = ()
 
@@ -97,6 +100,7 @@ class Observation:
         if self.sites is not None and other.sites is not None:
             self.sites += other.sites
         self.uninitialized |= other.uninitialized
+        self.breaches = first_breaches((*self.breaches, *other.breaches))
 
     def times(self, count: int) -> None:
         """So many launches like this one. Counters that leave 64 bits become Python integers."""

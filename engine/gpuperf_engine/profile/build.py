@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..emulate.breaches import breach_note
 from ..emulate.launch import LaunchPlan
 from ..emulate.observe import Observation
 from ..emulate.program import BasicBlock, Program
@@ -98,7 +99,7 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         method=observation.method,
         method_reason=observation.method_reason,
         remarks=observation.remarks,
-        notes=(*kernel.module.notes, *plan.console.notes, *_uninitialized(program, observation)),
+        notes=(*kernel.module.notes, *plan.console.notes, *_found(program, plan, observation)),
         printed=plan.console.text,
     )
 
@@ -180,9 +181,10 @@ def _listed(lines: _Lines) -> tuple[LineProfile, ...]:
     )
 
 
-def _uninitialized(program: Program, observation: Observation) -> tuple[str, ...]:
-    """One note per memory instruction that read bytes nobody had written."""
-    return tuple(
-        f"{program.sites[index].instruction.span}: {program.sites[index].instruction.opcode} reads uninitialised memory"
-        for index in sorted(observation.uninitialized)
+def _found(program: Program, plan: LaunchPlan, observation: Observation) -> tuple[str, ...]:
+    """One note per instruction that broke a rule, and per memory instruction that read bytes nobody had written."""
+    instructions = [program.sites[index].instruction for index in sorted(observation.uninitialized)]
+    return (
+        *(breach_note(plan, item) for item in observation.breaches if plan.strict != "off"),
+        *(f"{item.span}: {item.opcode} reads uninitialised memory" for item in instructions),
     )

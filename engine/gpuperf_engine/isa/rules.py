@@ -1,0 +1,140 @@
+"""What the manuals forbid or leave undefined, in one table: whether it would go wrong on a GPU, and what is done about it.
+
+``PTX``: *PTX ISA*; ``CUDA``: *CUDA C++ Programming Guide*. PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["NOTED", "RULES", "STRICTNESS", "Noted", "Rule", "render"]
+
+#: what ``strict`` takes: what becomes of an access that breaks a rule whose breach works on today's GPUs
+STRICTNESS = ("note", "error", "off")
+
+
+class Rule(NamedTuple):
+    """``works``: undefined by the manual, but today's GPUs let it pass; else a GPU goes wrong, and it is always an error."""
+
+    says: str
+    section: str
+    works: bool = False
+
+
+RULES = {
+    "peer-not-started": Rule(
+        "shared memory of another block of the cluster is accessed only after that block has started: after a barrier of the cluster",
+        "CUDA: Distributed Shared Memory",
+        works=True,
+    ),
+    "arrival-at-ended-block": Rule(
+        "a block that others of its cluster have yet to signal has not ended: no arrival at its mbarriers comes later",
+        "CUDA: Distributed Shared Memory; PTX: mbarrier.arrive",
+        works=True,
+    ),
+    "peer-ended": Rule(
+        "shared memory of another block of the cluster is read and written only while that block has not ended",
+        "CUDA: Distributed Shared Memory",
+    ),
+    "cluster-rank": Rule(
+        "an address in the shared memory of the cluster names one of its blocks", "PTX: mapa"
+    ),
+    "state-space": Rule(
+        "an address lies in the state space that the instruction names: `.shared` and `.shared::cta` in the block's own memory",
+        "PTX: State Spaces",
+    ),
+    "bounds": Rule("an access lies inside of an object", "CUDA: Device Memory Accesses"),
+    "alignment": Rule("an address is a multiple of the size of the access", "PTX: Alignment"),
+    "member-mask": Rule(
+        "the member mask of a `.sync` instruction contains each lane that executes it",
+        "PTX: shfl.sync, vote.sync",
+    ),
+    "aligned-barrier": Rule("all threads of a warp execute an aligned barrier together", "PTX: bar, barrier"),
+    "barrier-operands": Rule(
+        "a barrier has a number from 0 to 15, and a thread count that is a multiple of the warp size",
+        "PTX: bar, barrier",
+    ),
+    "cluster-barrier": Rule(
+        "each thread arrives at the barrier of the cluster and waits there in turn", "PTX: barrier.cluster"
+    ),
+    "whole-warp": Rule(
+        "all 32 lanes of a warp execute a matrix instruction", "PTX: mma, wmma, ldmatrix, stmatrix, wgmma"
+    ),
+    "whole-warpgroup": Rule(
+        "the four warps of a warpgroup execute as many products, and `wgmma.commit_group`",
+        "PTX: wgmma.mma_async",
+    ),
+    "matrix-descriptor": Rule(
+        "a matrix descriptor is the same in all threads of a warp, with a swizzle that its lines fit",
+        "PTX: Matrix Descriptor Format",
+    ),
+    "sparsity": Rule(
+        "metadata and selector of a sparse matrix mean something", "PTX: mma.sp, wgmma.mma_async.sp"
+    ),
+    "mbarrier-object": Rule(
+        "an mbarrier object lies in shared memory and has been initialised", "PTX: mbarrier.init"
+    ),
+    "mbarrier-counts": Rule(
+        "arrivals and bytes of a phase of an mbarrier stay in the range that the object can count",
+        "PTX: mbarrier",
+    ),
+    "tensor-map": Rule(
+        "what a tensor copy takes for a tensor map is one, of the instruction's dimension and mode, with all of its fields",
+        "PTX: cp.async.bulk.tensor, tensormap.replace",
+    ),
+    "tensor-operands": Rule(
+        "coordinates, offsets, boxes and addresses of a tensor copy are those that the manual allows",
+        "PTX: cp.async.bulk.tensor",
+    ),
+    "bulk-size": Rule("sizes and addresses of a bulk copy are multiples of 16", "PTX: cp.async.bulk"),
+    "indirect-target": Rule(
+        "an index is one of the table, and an address one of a function that may be called",
+        "PTX: brx.idx, call",
+    ),
+    "stack": Rule(
+        "`stackrestore` takes what `stacksave` gave, and `alloca` what there is room for", "PTX: alloca"
+    ),
+    "image-handle": Rule(
+        "a handle leads to a texture or surface of the geometry that the instruction names",
+        "PTX: tex, suld, sust",
+    ),
+}
+
+
+class Noted:
+    """Numbers of the rules that compiled code notes."""
+
+    NOT_STARTED = 0
+    ARRIVAL = 1
+    #: the most that are told of one launch, by instruction
+    MOST = 64
+    #: bytes of a record: rule, site, CTA, warp, lane, address
+    BYTES = 48
+
+
+#: rules by these numbers
+NOTED = ("peer-not-started", "arrival-at-ended-block")
+
+
+def render() -> str:
+    """The page of the rules."""
+    lines = [
+        "# Rules",
+        "",
+        "What the manuals forbid or leave undefined and the engine looks for. Where a GPU goes wrong it is an error, with line and",
+        "thread. Where today's GPUs let it pass, `strict` of the [engine](engine.md#devices) and `gpuperf_strict` of the",
+        "[gate](gate.md#options) decide: `note` (the default), `error` or `off`. Notes, and these errors, name the rule in brackets.",
+        "",
+    ]
+    for title, works in (("Undefined, works on today's GPUs", True), ("Wrong on a GPU", False)):
+        lines += [f"## {title}", "", "| rule | what it says | manual | default |", "|---|---|---|---|"]
+        for name, rule in RULES.items():
+            if rule.works == works:
+                lines.append(f"| `{name}` | {rule.says} | {rule.section} | {'note' if works else 'error'} |")
+        lines.append("")
+    lines += [
+        "Reads of memory that nobody has written have a setting of their own, `gpuperf_uninitialized`. Not looked for: what `shfl`",
+        "reads from a lane that takes no part, which the manual leaves undefined (here it is 0).",
+        "",
+    ]
+    return "\n".join(lines)

@@ -71,7 +71,7 @@ def measure(
         "counts": {"by_category": _nonzero(total.by_category), "opcodes": _nonzero(total.opcodes)},
         "flops": _nonzero(total.flops),
         "resources": {"from": total.resources.source},
-        "findings": sorted(storable(finding.identity) for finding in findings),
+        "findings": sorted(storable(finding.of_case) for finding in findings),
         "targets": targets,
     }
     for metric in METRICS:
@@ -87,16 +87,19 @@ def measure(
         "targets": target_detail,
         "findings": [
             {
-                "identity": storable(finding.identity),
+                "identity": storable(finding.of_case),
                 "rule": finding.rule,
                 "object": finding.object,
                 "severity": finding.severity,
-                "message": finding.message,
+                "message": _shown(finding.message, finding, rootdir),
                 "path": shown_path(finding.path, rootdir),
                 "line": finding.line,
-                "evidence": {key: _plain(value) for key, value in sorted(finding.evidence.items())},
+                "evidence": {
+                    key: _shown(value, finding, rootdir) if isinstance(value, str) else _plain(value)
+                    for key, value in sorted(finding.evidence.items())
+                },
             }
-            for finding in sorted(findings, key=lambda found: found.identity)
+            for finding in sorted(findings, key=lambda found: found.of_case)
         ],
         "lines": _lines(total, case.source.path),
         "notes": list(total.notes),
@@ -137,6 +140,13 @@ def measure_targets(
             "notes": list(estimate.notes),
         }
     return stored, shown, failures
+
+
+def _shown(text: str, finding: Any, rootdir: Path) -> str:
+    """What a finding says, with the place in the host program as reports write it."""
+    at = str(finding.evidence.get("written_at", ""))
+    path, _, line = at.rpartition(":")
+    return text.replace(at, f"{shown_path(path, rootdir)}:{line}") if path else text
 
 
 def _nonzero(counts: Mapping[str, int]) -> dict[str, int]:

@@ -547,7 +547,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One value pattern. Its identity is (rule, object, call); ``evidence`` is outside the identity.
+    """One value pattern. Its identity is (rule, object, call, kernel); ``evidence`` is outside the identity.
 
     ``rule`` is e.g. ``redundant-values``; ``object`` the name of the allocation; ``call`` the source line's text with an
     ordinal among equals; ``path``/``line`` where that call stands; ``kernel`` the kernel if the call is a launch.
@@ -565,5 +565,10 @@ class Finding:
 
     @property
     def identity(self) -> str:
-        """One line for the baseline: ``redundant-values out "y = gpuperf.zeros(n, np.float32)"``."""
+        """One line that no other finding of the program has: ``redundant-values out "launch(kernel, out)" of saxpy``."""
+        return f"{self.of_case} of {self.kernel}" if self.kernel else self.of_case
+
+    @property
+    def of_case(self) -> str:
+        """The same among the findings of one kernel, as its baseline holds it: ``redundant-values out "launch(kernel, out)"``."""
         return f'{self.rule} {self.object} "{self.call}"'

@@ -274,3 +274,69 @@ def test_two_backends_find_the_same() -> None:
         )
     assert identities[0] == identities[1]
     assert len(identities[0]) >= 3
+
+
+def test_kernels_that_one_line_launches_have_findings_of_their_own(device: ge.Device) -> None:
+    """The line is in a helper, as wrappers have it."""
+    text = STORE + STORE[STORE.index(".visible") :].replace(".entry k(", ".entry other(")
+    kernels = ge.parse(text, path="k.ptx")
+    target = device.array(np.full(8, 3, np.uint32), name="target")
+
+    def start(name: str) -> None:
+        device.launch(kernels[name], 1, 32, [target, 8, 3])
+
+    start("k")
+    start("other")
+    redundant = [item for item in ge.find_patterns(device.program) if item.rule == "redundant-values"]
+    assert [(item.kernel, item.of_case) for item in redundant] == [
+        (name, 'redundant-values target "device.launch(kernels[name], 1, 32, [target, 8, 3])"')
+        for name in ("k", "other")
+    ]
+    assert [item.identity for item in redundant] == [f"{item.of_case} of {item.kernel}" for item in redundant]
+
+
+VARIABLES = module(
+    """
+    ld.param.u64 %rd0, [out];
+    ld.const.u32 %r1, [factors+4];
+    st.global.u32 [%rd0], %r1;
+    mov.u64 %rd1, table;
+    st.global.u32 [%rd1], %r1;
+    ret;""",
+    ".param .u64 out",
+    ".const .align 4 .b8 factors[8];\n.global .align 4 .u32 table[2];",
+)
+
+
+def test_variables_that_the_host_sets_are_objects(device: ge.Device) -> None:
+    kernel = ge.parse(VARIABLES, path="k.ptx")["k"]
+    factors, table = device.symbol(kernel, "factors"), device.symbol(kernel, "table")
+    device.copy(factors, np.array([1, 2], np.int32).view(np.uint8))
+    assert found(device) == []  # the zeros in it were there already, but nobody wrote them
+    device.copy(factors, np.array([1, 2], np.int32).view(np.uint8))
+    assert found(device) == [("redundant-values", "factors")]
+    table[:1].fill(2)
+    table[1:].fill(2)
+    assert found(device)[1:] == []
+    table[1:].fill(2)
+    assert found(device)[1:] == [("redundant-values", "table")]
+
+
+def test_what_a_kernel_writes_to_a_variable_that_the_host_set(device: ge.Device) -> None:
+    kernel = ge.parse(VARIABLES, path="k.ptx")["k"]
+    device.copy(device.symbol(kernel, "factors"), np.array([1, 2], np.int32).view(np.uint8))
+    device.copy(device.symbol(kernel, "table"), np.array([2, 3], np.uint32))
+    device.launch(kernel, 1, 1, [device.zeros(1, np.uint32, name="out")])
+    (finding,) = ge.find_patterns(device.program)
+    assert (finding.rule, finding.object, finding.kernel) == ("redundant-values", "table", "k")
+
+
+def test_a_variable_that_a_kernel_changed_is_no_duplicate_of_what_it_was(device: ge.Device) -> None:
+    kernel = ge.parse(VARIABLES, path="k.ptx")["k"]
+    device.copy(device.symbol(kernel, "factors"), np.array([5, 7], np.int32).view(np.uint8))
+    device.copy(device.symbol(kernel, "table"), np.array([8, 9], np.uint32))
+    device.launch(kernel, 1, 1, [device.zeros(1, np.uint32, name="out")])
+    device.array(np.array([8, 9], np.uint32), name="late")
+    assert found(device) == []
+    device.array(np.array([7, 9], np.uint32), name="same")
+    assert found(device) == [("duplicate-values", "same")]

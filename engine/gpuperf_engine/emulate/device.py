@@ -135,6 +135,10 @@ class Runtime:
         self.max_instructions = as_whole(max_instructions, "max_instructions", 1)
         self.events: list[Event] = []
         self.arrays: list[DeviceArray] = []
+        #: variables of modules that the host has written to while values were observed, in that order
+        self.set_variables: list[DeviceArray] = []
+        #: of variables without initial contents, by allocation, the bytes that the host has written to
+        self._set_bytes: dict[Allocation, NDArray[np.bool_]] = {}
         self._backend = _backend(backend)
         self._variables: dict[Variable, DeviceArray] = {}
         self._parameters: dict[Function, Allocation] = {}
@@ -475,7 +479,7 @@ class Runtime:
             console=Console(self.printf_bytes),
         )
         saved = None if keep else self.memory.save()
-        before = watch(self.memory, self.arrays) if "values" in observe else {}
+        before = watch(self.memory, self._followed()) if "values" in observe else {}
         if "footprint" in observe:
             self.memory.observe_footprint()
         try:
@@ -484,7 +488,7 @@ class Runtime:
             if keep and self._printer is not None and plan.console.text:
                 self._printer(plan.console.text)
             footprint = take_footprint(self.memory)
-            writes = changes(self.memory, self.arrays, before)
+            writes = changes(self.memory, self._followed(), before)
             self.memory.settle()
             if saved is not None:
                 self.memory.restore(saved)
@@ -571,8 +575,22 @@ class Runtime:
 
     # -- values ---------------------------------------------------------------------------------------------------------
 
+    def _followed(self) -> list[DeviceArray]:
+        """What launches are compared over: arrays, and variables that the host set and a kernel may change."""
+        return [*self.arrays, *(array for array in self.set_variables if array.allocation.kind != "const")]
+
     def _before(self, array: DeviceArray) -> Snapshot | None:
-        return snapshot(self.memory, array.allocation) if "values" in self.observe else None
+        if "values" not in self.observe:
+            return None
+        found = snapshot(self.memory, array.allocation)
+        variable = next(
+            (key for key, made in self._variables.items() if made.allocation is array.allocation), None
+        )
+        if variable is None or variable.initial is not None or variable.relocations:
+            return found
+        # The zeros that a variable is loaded with are nothing that the program wrote.
+        known = self._set_bytes.setdefault(array.allocation, np.zeros(array.allocation.size, dtype=np.bool_))
+        return Snapshot(found.bytes, known.copy())
 
     def _record(
         self, kind: str, objects: tuple[DeviceArray, ...], size: int, before: Snapshot | None = None
@@ -584,6 +602,11 @@ class Runtime:
             mask[target.offset : target.offset + target.nbytes] = True
             if before is None:
                 before = Snapshot(np.zeros(mask.size, dtype=np.uint8), np.zeros(mask.size, dtype=np.bool_))
-            whole = next((array for array in self.arrays if array.allocation is target.allocation), target)
+            arrays = (*self.arrays, *self._variables.values())
+            whole = next((array for array in arrays if array.allocation is target.allocation), target)
+            if whole in self._variables.values() and whole not in self.set_variables:
+                self.set_variables.append(whole)
+            if target.allocation in self._set_bytes:
+                self._set_bytes[target.allocation] |= mask
             writes = (written(self.memory, whole, mask, before),)
         self.events.append(Event(kind, call_site(), objects, bytes=size, writes=writes))

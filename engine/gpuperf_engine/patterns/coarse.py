@@ -47,8 +47,9 @@ def find_patterns(device: Runtime) -> tuple[Finding, ...]:
 
 
 def _object_names(device: Runtime) -> dict[DeviceArray, str]:
-    """The name of each array; nameless ones are numbered in the order they were made."""
-    return {array: array.name or f"array#{number}" for number, array in enumerate(device.arrays, 1)}
+    """The name of each array; nameless ones are numbered in the order they were made. Variables of modules have theirs."""
+    names = {array: array.name or f"array#{number}" for number, array in enumerate(device.arrays, 1)}
+    return {**names, **{array: array.name for array in device.set_variables}}
 
 
 def _calls(events: Iterable[Event]) -> Iterable[tuple[Event, str]]:
@@ -145,6 +146,7 @@ def _duplicates(
             f"after {_step(event)} {names[write.array]!r} holds the same {write.elements:,} elements as {names[other]!r} "
             f"(written by {_step(origin)} at {origin.site.path}:{origin.site.line})",
             other=names[other],
+            written_at=f"{origin.site.path}:{origin.site.line}",
             bytes=write.array.allocation.size,
         )
         return

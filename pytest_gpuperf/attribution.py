@@ -15,6 +15,7 @@ from .compare import moved_opcodes
 from .figures import signed
 from .lines import decode, line_groups, opcodes_of
 from .listing import Listing
+from .mangling import function_name
 
 __all__ = ["Attribution", "Place"]
 
@@ -48,7 +49,7 @@ class Place:
         source = self.source
         if self.inlined:
             function, *calls = self.inlined
-            of = f" of {function}" if function else ""
+            of = f" in {function_name(function)}" if function else ""
             source += f"{of}, inlined at {', '.join(calls)}"
         return f"{self.path}:{lines}" + (f" ({source})" if source else "")
 

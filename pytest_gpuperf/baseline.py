@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .mangling import stable_id
 from .metrics import ANALYSIS, METRICS, UNSAID, Metric
 from .textsafe import one_line
 from .yaml_text import write_block
@@ -145,8 +146,12 @@ def parse_baseline(data: bytes, module: str, shown: str) -> Baseline | None:
     analysis = {**UNSAID, **(reader.revisions(top["analysis"]) if "analysis" in top else {})}
     cases: dict[str, dict[str, Any]] = {}
     if "cases" in top and not reader.empty(top["cases"]):
-        for key, node in reader.mapping(top["cases"], "cases").items():
-            cases[key] = reader.shaped(node, CASE, key, analysis["metrics"])
+        nodes = reader.mapping(top["cases"], "cases")
+        for key, node in nodes.items():
+            # Ids of earlier versions hold what a compiler counts; of two that would become one, both stay.
+            stable = stable_id(key)
+            stable = key if stable in nodes or stable in cases else stable
+            cases[stable] = reader.shaped(node, CASE, key, analysis["metrics"])
     return Baseline(analysis, cases)
 
 

@@ -21,6 +21,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
+from .mangling import function_name
 from .textsafe import storable
 
 __all__ = ["PTX", "Group", "Line", "decode", "encode", "line_groups", "opcodes_of"]
@@ -87,16 +88,10 @@ class Group:
 # What was measured
 
 
-def line_groups(
-    detail: Mapping[str, Any],
-    text: Mapping[int, str],
-    texts: Mapping[str, str],
-    names: Mapping[str, str] | None = None,
-) -> list[Group]:
+def line_groups(detail: Mapping[str, Any], text: Mapping[int, str], texts: Mapping[str, str]) -> list[Group]:
     """The lines of PTX that ran, by line of the source.
 
-    ``detail`` is that of a report's case, ``text`` the PTX by line, ``texts`` the source by ``file:line``, ``names`` what to call
-    functions.
+    ``detail`` is that of a report's case, ``text`` the PTX by line, ``texts`` the source by ``file:line``.
     """
     functions = _functions(text)
     groups: dict[tuple[Any, ...], Group] = {}
@@ -120,7 +115,7 @@ def line_groups(
             before = line
             key, where = (function[0], 0, block), PTX
         if function[0] > 0:
-            where = f"{(names or {}).get(function[1], function[1])}() {where}"
+            where = f"{function_name(function[1])}() {where}"
         groups.setdefault(key, Group(storable(where))).lines.append(line)
     return [groups[key] for key in sorted(groups)]
 

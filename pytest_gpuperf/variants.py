@@ -14,6 +14,7 @@ from gpuperf_engine.errors import EngineError, nearest
 from ._engine import load, parse
 from .declared import CaseSettings, case_settings
 from .digest import kernel_digest
+from .mangling import stable_name
 from .recorder import CallSite, CaseRecord
 from .settings import Settings
 from .sources.ptx_file import read_ptx
@@ -85,8 +86,11 @@ def _case(
                 hint=nearest("", kernels, noun="kernel"),
             )
         entry = kernels[0]
+    elif entry not in module.kernels:
+        alike = [kernel for kernel in module.kernels if stable_name(kernel) == entry]
+        entry = alike[0] if len(alike) == 1 else entry
     function = module[entry]
-    base = name or entry
+    base = name or stable_name(entry)
     case = CaseRecord(
         key=f"{base}@{variant}" if variant else base,
         base=base,

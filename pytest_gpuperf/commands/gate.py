@@ -19,6 +19,7 @@ from ..figures import counted
 from ..judgement import judgement
 from ..layout import digest_of, read_files, read_module, render_files
 from ..listing import Listing
+from ..mangling import stable_id
 from ..metrics import ANALYSIS, UNSAID
 from ..report.files import write_views
 from ..report.message import failure_text, unjudged
@@ -167,8 +168,8 @@ def _check(arguments: argparse.Namespace) -> int:
         records = []
         for record in document["cases"]:
             baseline = found[record["module"]]
-            stored = baseline.cases.get(record["id"])
-            analysis = baseline.analysis_of(record["id"]) if stored is not None else ANALYSIS
+            stored = baseline.cases.get(stable_id(record["id"]))
+            analysis = baseline.analysis_of(stable_id(record["id"])) if stored is not None else ANALYSIS
             records.append(_rejudged(record, stored, analysis, listings.get(record["detail"]["listing"])))
         document = _with_records(document, records)
     return _concluded(document, arguments.output)
@@ -176,12 +177,12 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _compare(arguments: argparse.Namespace) -> int:
     base, head = load_report(arguments.base), load_report(arguments.head)
-    before = {(record["module"], record["id"]): record for record in base["cases"]}
+    before = {(record["module"], stable_id(record["id"])): record for record in base["cases"]}
     listings, records = _listings(head), []
     # Without committed numbers there is nothing to bank and nothing to add: only what got worse fails.
     policy = {"on_improvement": "warn", "on_unmodelled": "fail"}
     for record in head["cases"]:
-        known = before.get((record["module"], record["id"]))
+        known = before.get((record["module"], stable_id(record["id"])))
         stored, analysis = (known["measured"], _analysis(known)) if known is not None else (None, ANALYSIS)
         made = _rejudged(record, stored, analysis, listings.get(record["detail"]["listing"]), policy)
         if stored is None:
@@ -190,7 +191,7 @@ def _compare(arguments: argparse.Namespace) -> int:
             ]
             made["fails"] = any(row["fails"] for row in made["rows"])
         records.append(made)
-    gone = sorted(set(before) - {(record["module"], record["id"]) for record in head["cases"]})
+    gone = sorted(set(before) - {(record["module"], stable_id(record["id"])) for record in head["cases"]})
     document = _with_records({**head, "stale": [], "staleness_not_judged": []}, records)
     code = _concluded(document, arguments.output)
     if gone:

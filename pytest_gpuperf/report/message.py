@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..figures import change, counted, number
+from ..mangling import stable_name
 from ..textsafe import clean, one_line
 from ..verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS, leading
 
@@ -76,10 +77,13 @@ def headline(records: Sequence[Mapping[str, Any]]) -> str:
 
 def _named(record: Mapping[str, Any]) -> str:
     """The kernel, before it the name that the test gave it."""
-    kernel = one_line(record["kernel"]["name"], 80)
+    kernel = record["kernel"]["name"]
     test = record["nodeid"].removeprefix(record["module"] + "::")
-    name = one_line(record["id"].removeprefix(test + "/"), 80)
-    return name if name.split("@")[0] == kernel else f"{name} ({kernel})"
+    name = record["id"].removeprefix(test + "/")
+    shown = one_line(name, 80)
+    return (
+        shown if name.split("@")[0] in (kernel, stable_name(kernel)) else f"{shown} ({one_line(kernel, 80)})"
+    )
 
 
 def failure_text(records: Sequence[Mapping[str, Any]], *, verbose: bool = False) -> str:

@@ -1,0 +1,140 @@
+"""Names of kernels that stay the same from one compilation to the next. PYTEST_DONT_REWRITE
+
+C++ and Numba put into a name where a function stands and what it takes (Itanium C++ ABI, "External Names"). Overloads and instances of
+a template are told apart by that, so it is kept. But some of it counts compilations, or is a hash of the file as it was:
+
+- Numba gives each function that it compiles a number, as an ABI tag with the compiler's flags in a second one
+  (``_ZN8__main__5saxpyB2v1B90cw51c…E5ArrayIf…``), in earlier versions appended to the name (``saxpy$1``, escaped as ``saxpy_241`` or
+  ``saxpy$241``), in the earliest without lengths (``cudapy___main___2E_saxpy_24_1_2E_…``); kernels stand in a namespace ``cudapy`` or in
+  none;
+- nvcc names what has internal linkage after the file and hashes of it, ``_INTERNAL_c7d64fba_12_histogram_cu_23df3d09``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["function_name", "stable_id", "stable_name"]
+
+_LENGTH = re.compile(r"[1-9]\d{0,3}")
+_HASHED = re.compile(r"_(?:INTERNAL|GLOBAL__N_)_[0-9a-f]{8}_\d+_\w+?_[0-9a-f]{8}(?:_\d+)?|_GLOBAL__N__\w+")
+_UNNAMED = "_GLOBAL__N_1"
+"""What the ABI's compilers call an unnamed namespace."""
+
+_COUNTED = re.compile(r"(.+?)(?:[_$]24)\d+")
+_VERSION = re.compile(r"v\d+")
+_NUMBA = "cudapy"
+_FLAT = re.compile(r"cuda[Pp]y_.*?_24_\d+(?:_2E_.*)?")
+_FLAT_NAME = re.compile(r"(?:.*_2E_|cuda[Pp]y_)(.+?)_24_\d+(?:_2E_|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One identifier of a name, where it stands with its length, and its ABI tags."""
+
+    text: str
+    start: int
+    end: int
+    tags: tuple[str, ...]
+
+
+def stable_name(name: str) -> str:
+    """The name of a kernel without what changes from one compilation to the next: of Numba's the name of the Python function, of
+    others the name itself, with hashes of files taken out."""
+    if name.startswith("cuda") and (flat := _FLAT.fullmatch(name)):
+        found = _FLAT_NAME.match(name.split("_24_")[0] + "_24_0")
+        return found[1] if flat and found else name
+    parts = _parts(name)
+    if not parts:
+        return name
+    last = parts[-1]
+    versioned = bool(last.tags and _VERSION.fullmatch(last.tags[0]))
+    counted = _COUNTED.fullmatch(last.text)
+    if parts[0].text == _NUMBA or versioned:
+        return counted[1] if counted and not versioned else last.text
+    for part in reversed(parts):
+        if _HASHED.fullmatch(part.text):
+            name = f"{name[: part.start]}{len(_UNNAMED)}{_UNNAMED}{name[part.end :]}"
+    return name
+
+
+def stable_id(key: str) -> str:
+    """The id of a case, ``test/kernel`` or ``test/kernel@variant``, with the kernel's ``stable_name``."""
+    test, slash, kernel = key.rpartition("/")
+    name, at, variant = kernel.partition("@")
+    return f"{test}{slash}{stable_name(name)}{at}{variant}" if name.startswith(("_Z", "cuda")) else key
+
+
+def function_name(name: str) -> str:
+    """The function's own name for people, ``atomicAdd`` of ``_ZN…9atomicAddEPjj``; the name itself where it is not mangled."""
+    stable = stable_name(name)
+    parts = _parts(stable)
+    return parts[-1].text if parts else stable
+
+
+def _parts(name: str) -> list[_Part]:
+    """The identifiers of a mangled name, outermost first; none for a name that is not mangled so."""
+    if not name.startswith("_Z"):
+        return []
+    nested = name[2:3] == "N"
+    at = 3 if nested else 2
+    parts: list[_Part] = []
+    if nested:
+        while name[at : at + 1] in ("K", "V", "r", "R", "O"):
+            at += 1
+    while (found := _identifier(name, at)) is not None:
+        text, end = found
+        start, at = at, end
+        if name[at : at + 1] == "I":
+            at = _arguments_end(name, at)
+        tags = []
+        while name[at : at + 1] == "B" and (tag := _identifier(name, at + 1)) is not None:
+            tags.append(tag[0])
+            at = tag[1]
+        parts.append(_Part(text, start, end, tuple(tags)))
+        if not nested:
+            break
+    return parts
+
+
+def _identifier(name: str, at: int) -> tuple[str, int] | None:
+    """``4main`` at a position: the identifier and where it ends."""
+    length = _LENGTH.match(name, at)
+    if length is None:
+        return None
+    end = length.end() + int(length[0])
+    return (name[length.end() : end], end) if end <= len(name) else None
+
+
+def _arguments_end(name: str, at: int) -> int:
+    """Where the template arguments end that begin at a position with ``I``; the end of the name where that cannot be told."""
+    depth = 0
+    while at < len(name):
+        found = _identifier(name, at)
+        if found is not None:
+            at = found[1]
+            continue
+        char = name[at]
+        if char == "L" and name[at + 1 : at + 2].islower():  # a literal: its type, its value
+            end = name.find("E", at)
+            at = end + 1 if end >= 0 else len(name)
+            continue
+        if char == "S":  # a substitution, St… or S0_
+            end = (
+                name.find("_", at)
+                if name[at + 1 : at + 2] in "_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                else at + 1
+            )
+            at = end + 1 if end >= 0 else len(name)
+            continue
+        if char == "T" and name[at + 1 : at + 2] in "_0123456789":
+            end = name.find("_", at)
+            at = end + 1 if end >= 0 else len(name)
+            continue
+        depth += char in "INXJF"
+        depth -= char == "E"
+        at += 1
+        if depth == 0:
+            return at
+    return len(name)

@@ -5,7 +5,7 @@ The same for a test that has just run and for a report that is judged again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .attribution import Attribution, Place
@@ -16,6 +16,8 @@ from .listing import Listing
 from .verdict import SILENT, judged, leading
 
 __all__ = ["judgement"]
+
+_LOOK_AT = 10
 
 
 def judgement(
@@ -66,7 +68,7 @@ def judgement(
         "error": "",
         "line": position.line if position is not None else 0,
         "position": _said(position, listing.path),
-        "source": _source(position, detail),
+        "look_at": _look_at([position, *places.values()], detail),
         "rows": [
             {**row, "where": str(place)} if (place := places.get(row["metric"])) is not None else row
             for row in rows
@@ -94,11 +96,13 @@ def _said(place: Place | None, path: str) -> str:
     return f"hottest line: {place}" if place.guess else str(place)
 
 
-def _source(place: Place | None, detail: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The line of the project's source to point at: that of the place, or of the call by which it was inlined."""
+def _look_at(places: Iterable[Place | None], detail: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Lines of the project's source to point at, best first: those of the places, and of the calls by which they were inlined."""
     known = set(detail.get("files", ()))
-    for at in (place.source, *place.inlined[1:]) if place is not None else ():
-        path, _, line = at.rpartition(":")
-        if path in known and line.isdigit():
-            return {"path": path, "line": int(line)}
-    return None
+    found: dict[tuple[str, int], None] = {}
+    for place in places:
+        for at in (place.source, *place.inlined[1:]) if place is not None and not place.guess else ():
+            path, _, line = at.rpartition(":")
+            if path in known and line.isdigit():
+                found.setdefault((path, int(line)))
+    return [{"path": path, "line": line} for path, line in [*found][:_LOOK_AT]]

@@ -4,9 +4,9 @@ C++ and Numba put into a name where a function stands and what it takes (Itanium
 a template are told apart by that, so it is kept. But some of it counts compilations, or is a hash of the file as it was:
 
 - Numba gives each function that it compiles a number, as an ABI tag with the compiler's flags in a second one
-  (``_ZN8__main__5saxpyB2v1B90cw51c…E5ArrayIf…``), in earlier versions appended to the name (``saxpy$1``, escaped as ``saxpy_241`` or
-  ``saxpy$241``), in the earliest without lengths (``cudapy___main___2E_saxpy_24_1_2E_…``); kernels stand in a namespace ``cudapy`` or in
-  none;
+  (``_ZN8__main__5saxpyB2v1B90cw51c…E5ArrayIf…``); in earlier versions it stands behind the name (``saxpy$1``, escaped as ``saxpy_241``
+  or ``saxpy$241``), in the earliest without lengths (``cudapy___main___2E_saxpy_24_1_2E_…``). Kernels stand in a namespace ``cudapy``,
+  or in none;
 - nvcc names what has internal linkage after the file and hashes of it, ``_INTERNAL_c7d64fba_12_histogram_cu_23df3d09``.
 """
 

@@ -14,6 +14,7 @@ from gpuperf_engine import __version__
 from .outcomes import Outcomes
 from .report.document import Run, build_document
 from .report.github import active, workflow_commands, write_summary
+from .report.repository import Repository
 from .settings import Settings
 from .update import FilePlan, find_orphans, plan_files, write_files
 from .verdict import worst
@@ -103,7 +104,13 @@ class GateSession:
         # With that plugin installed every failed test has an error annotation already.
         taken = self.config.pluginmanager.hasplugin("pytest_github_actions_annotate_failures")
         self.commands = (
-            list(workflow_commands(run.records, level="notice" if taken else "error"))
+            list(
+                workflow_commands(
+                    run.records,
+                    level="notice" if taken else "error",
+                    repository=Repository(self.settings.rootdir),
+                )
+            )
             if not run.passed
             else []
         )

@@ -7,12 +7,13 @@ is escaped: PTX and test ids never form a workflow command.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..textsafe import one_line
 from ..verdict import CASE_VERDICTS, WORDS
 from .message import headline, update_command
+from .repository import Repository
 
 __all__ = ["active", "workflow_commands", "write_summary"]
 
@@ -24,15 +25,24 @@ def active(mode: str) -> bool:
     return mode == "on" or (mode == "auto" and os.environ.get("GITHUB_ACTIONS") == "true")
 
 
-def workflow_commands(records: Sequence[Mapping[str, Any]], *, level: str) -> Iterator[str]:
+def workflow_commands(
+    records: Sequence[Mapping[str, Any]], *, level: str, repository: Repository
+) -> Iterator[str]:
     """Workflow commands for the failing cases, worst first; ``level`` is ``error`` or ``notice``."""
     failing = sorted(
         (record for record in records if record["fails"]),
         key=lambda r: (CASE_VERDICTS.index(r["verdict"]), r["module"], r["id"]),
     )
-    for record in failing[:_LIMIT]:
-        path, line = _place(record)
-        properties = {"file": path, "line": str(line), "title": f"gpuperf: {WORDS[record['verdict']]}"}
+    shown = failing[:_LIMIT]
+    there = repository.holds(path for record in shown for path, _ in _places(record)) if shown else set()
+    changed = repository.changed() if shown else set()
+    for record in shown:
+        path, line = _place(record, there, changed)
+        properties = {
+            "file": repository.path(path),
+            "line": str(line),
+            "title": f"gpuperf: {WORDS[record['verdict']]}",
+        }
         text = f"{headline([record])} (accept: {update_command(record['nodeid'])})"
         listed = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
         yield f"::{level} {listed}::{_data(one_line(text, 1000))}"
@@ -40,12 +50,21 @@ def workflow_commands(records: Sequence[Mapping[str, Any]], *, level: str) -> It
         yield f"::notice title=gpuperf::{len(failing) - _LIMIT} more kernels are in the job summary"
 
 
-def _place(record: Mapping[str, Any]) -> tuple[str, int]:
-    """The line of PTX to look at if the PTX is a file, else the launch."""
+def _places(record: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """The lines of the source that grew, and that of the PTX."""
+    places = [(place["path"], place["line"]) for place in record["look_at"]]
     path = record["kernel"]["path"]
-    if path.startswith("<") or not record["line"]:
-        return record["call"]["path"], record["call"]["line"]
-    return path, record["line"]
+    return [*places, (path, record["line"])] if record["line"] and not path.startswith("<") else places
+
+
+def _place(record: Mapping[str, Any], there: Collection[str], changed: Collection[str]) -> tuple[str, int]:
+    """Where to look: a line that grew in a file that the pull request changes, else one in a source file of the repository, else the
+    launch in the test. PTX that was not touched is nothing that people read."""
+    places = [place for place in _places(record) if place[0] in there]
+    sources = [place for place in places if place[0] != record["kernel"]["path"]]
+    touched = (place for place in places if place[0] in changed)
+    call = (record["call"]["path"], record["call"]["line"])
+    return next(touched, sources[0] if sources else call)
 
 
 def _data(text: str) -> str:

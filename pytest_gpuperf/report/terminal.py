@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from ..settings import Settings
@@ -36,7 +37,15 @@ def summarise(
     ]:
         reporter.write_line(clean(line), **({colour: True} if colour else {}))
     if files:
-        reporter.write_line(clean(f"report: {files['html']}"))
+        reporter.write_line(clean(f"report: {_from_here(files['html'])}"))
+
+
+def _from_here(path: str) -> str:
+    """A path below the current folder, as one types it; another one as it is."""
+    try:
+        return Path(path).relative_to(Path.cwd()).as_posix()
+    except (OSError, ValueError):
+        return path
 
 
 def _counts(run: Run) -> Iterator[_Line]:

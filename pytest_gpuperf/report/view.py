@@ -173,6 +173,7 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
         "symbol": SYMBOLS[row["verdict"]],
         "word": WORDS[row["verdict"]],
         "note": row["note"],
+        "where": row.get("where", ""),
         "fails": row["fails"],
     }
 

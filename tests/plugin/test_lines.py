@@ -216,7 +216,7 @@ def test_the_line_that_was_edited_is_named(tmp_path: Path, edit: Edit, located: 
         place = f"k/{name}:{edit.source + 3 * shifted}"
         assert f"({place})" in row["where"] or f"inlined at {place})" in row["where"], row
         path, _, number = place.rpartition(":")
-        assert found["source"] == {"path": path, "line": int(number)}
+        assert found["look_at"][0] == {"path": path, "line": int(number)}
     assert any(f"k/kernel.ptx:{line}" in sentence for sentence in found["because"]), found["because"]
 
 
@@ -238,7 +238,7 @@ def test_a_lost_padding_is_blamed_on_the_load_that_conflicts(tmp_path: Path, loc
     assert "ld.shared.f32" in text.split("\n")[line - 1]
     if located:
         assert "(k/transpose.cu:25" in row["where"]
-        assert found["source"] == {"path": "k/transpose.cu", "line": 25}
+        assert found["look_at"][0] == {"path": "k/transpose.cu", "line": 25}
 
 
 def test_a_baseline_without_lines_says_that_it_guesses(tmp_path: Path) -> None:

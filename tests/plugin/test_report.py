@@ -272,7 +272,7 @@ def test_github_annotations(project, mode, expected):
     lines = [line for line in output.splitlines() if line.startswith("::error")]
     assert len(lines) == expected
     if lines:
-        assert lines[0].startswith("::error file=scale.ptx,line=")
+        assert lines[0].startswith("::error file=test_k.py,line=8,")
         assert "title=gpuperf%3A worse" in lines[0]
         assert "scale is worse" in lines[0]
 
@@ -302,5 +302,5 @@ def test_github_escapes_its_commands(project):
     output = project.run("--gpuperf-github=on").stdout.str()
     (command,) = [line for line in output.splitlines() if line.startswith("::")]
     properties, _, message = command.removeprefix("::error ").partition("::")
-    assert properties.split(",")[0] == "file=scale.ptx"
+    assert properties.split(",")[0] == "file=test_k.py"
     assert message.startswith("a%250A,b:c ::error::x (scale) has no baseline")

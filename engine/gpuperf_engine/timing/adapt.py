@@ -95,6 +95,7 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
         ),
         resources=resources.source,
         latencies=builder.latencies,
+        waits=_waits(builder.sites, machine),
         notes=() if images is None else (NOTE,),
     )
 
@@ -158,6 +159,22 @@ def tag_wavefronts(requests: int, lines: int, rate: float) -> float:
         return 0.0
     least, rest = divmod(lines, requests)
     return (requests - rest) * ceil(least / rate) + rest * ceil((least + 1) / rate)
+
+
+def _waits(sites: list[_Site], machine: Machine) -> dict[int, float]:
+    """Cycles that a request of each memory instruction takes beyond one pass, in the mean; what takes none is left out."""
+    found = {}
+    for index, seen in enumerate(sites):
+        passes = 0.0
+        if seen.global_requests and seen.global_wavefronts:
+            data = seen.global_wavefronts * WAVEFRONT / machine.l1_bandwidth
+            tags = tag_wavefronts(seen.global_requests, seen.lines, machine.l1_tag_rate)
+            passes = max(data, tags) / seen.global_requests
+        if seen.wavefronts and seen.requests:
+            passes = max(passes, seen.wavefronts * WAVEFRONT / machine.l1_bandwidth / seen.requests)
+        if passes > 1.0:
+            found[index] = passes - 1.0
+    return found
 
 
 def _traffic(record: LaunchRecord, sites: list[_Site], machine: Machine) -> MemoryTraffic:
@@ -351,7 +368,7 @@ class _Builder:
         if expansion is None:
             unit = found.spelling.unit
             latency = self.latency(found, unit) if len(results) > len(before) else "none"
-            yield Instruction(unit, latency, sources, results)
+            yield Instruction(unit, latency, sources, results, self.program.site_of.get(found, -1))
             return
         units = [unit for unit, count in expansion.units.items() for _ in range(count)]
         if not units:

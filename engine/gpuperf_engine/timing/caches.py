@@ -38,16 +38,23 @@ gpu-small-kernels)."""
 
 @dataclass(frozen=True, slots=True)
 class CacheEstimate:
-    """Hit rates of loads (0 to 1) and bytes moved between the levels over the whole launch. ``l2_far``: the share of the hits in
-    L2 that are served by another partition than the SM's."""
+    """Hit rates of loads (0 to 1) and bytes moved between the levels over the whole launch. ``l2_far_bytes``: what hits in another
+    partition of L2 than the SM's; ``l2_left``: the share (0 to 1) of first reads that find in L2 what the launch before has left."""
 
     l1_hit: float
     l2_hit: float
-    l2_far: float
+    l2_left: float
+    l2_far_bytes: float
     l2_read_bytes: float
     l2_write_bytes: float
     dram_read_bytes: float
     dram_write_bytes: float
+
+    @property
+    def l2_far(self) -> float:
+        """The share of the hits in L2 that are served by another partition."""
+        hits = self.l2_read_bytes - self.dram_read_bytes
+        return self.l2_far_bytes / hits if hits > 0.0 else 0.0
 
     @property
     def l2_bytes(self) -> float:
@@ -90,7 +97,8 @@ def estimate_caches(
     return CacheEstimate(
         l1_hit=1.0 - missed / read if read else 0.0,
         l2_hit=1.0 - from_dram / missed if missed else 0.0,
-        l2_far=min(1.0, far / (missed - from_dram)) if missed > from_dram else 0.0,
+        l2_left=left,
+        l2_far_bytes=min(far, missed - from_dram),
         l2_read_bytes=missed,
         l2_write_bytes=written,
         dram_read_bytes=from_dram,

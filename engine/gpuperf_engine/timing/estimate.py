@@ -11,7 +11,6 @@ from dataclasses import replace
 from ..errors import MachineError, NotObserved, UnknownName, Unsupported, nearest
 from ..results import Estimate, Profile, Resources
 from .adapt import launch_key, timing_input
-from .caches import estimate_caches
 from .inputs import TimingInput
 from .machine import Machine, load_machine
 from .occupancy import occupancy
@@ -86,8 +85,7 @@ def _predict(given: TimingInput, machine: Machine, model: str, state: str) -> Es
         registers_per_thread=given.registers_per_thread,
         shared_bytes=given.shared_bytes,
     )
-    caches = estimate_caches(given, machine, resident, warm=state == "warm")
-    return WaveModel(given, machine, resident, caches, model).estimate()
+    return WaveModel(given, machine, resident, state == "warm", model).estimate()
 
 
 def _sum(parts: list[tuple[Estimate, int]]) -> Estimate:

@@ -22,13 +22,15 @@ class Instruction:
     ``unit`` is the unit it occupies (``timing.schema.UNITS``, or ``none`` for what the hardware does not execute);
     ``latency`` names the cycles until its result can be used: a name of ``timing.schema.LATENCIES``, ``global`` (a load
     served by L1, L2 or DRAM), ``local``, ``constant``, ``atomic`` (a global atomic whose result is used) or ``none``.
-    ``reads`` and ``writes`` number registers, predicates and anything else that orders instructions.
+    ``reads`` and ``writes`` number registers, predicates and anything else that orders instructions. ``site`` is the number of a
+    memory instruction, -1 for all others: ``TimingInput.waits`` says what it takes beyond its latency.
     """
 
     unit: str
     latency: str = "none"
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
+    site: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,9 @@ class TimingInput:
     warps of the launch, by unit, and ``operand_reads`` the operands that these read from the register file; ``path`` is the way
     of the longest warp; ``barriers`` counts the CTA barriers on it.
     ``resources`` says where ``registers_per_thread`` and ``shared_bytes`` (per CTA) come from; ``latencies`` are further
-    latencies, in cycles, that instructions of the path name; ``notes`` are remarks for people.
+    latencies, in cycles, that instructions of the path name; ``waits`` are the cycles that a request of a memory instruction takes
+    beyond the one that an access without conflicts takes (passes through L1 or shared memory, turns of atomics), the mean of its
+    requests, by number of the instruction; ``notes`` are remarks for people.
     """
 
     grid: tuple[int, int, int]
@@ -103,6 +107,7 @@ class TimingInput:
     operand_reads: float = 0
     resources: str = "estimate"
     latencies: Mapping[str, float] = field(default_factory=dict)
+    waits: Mapping[int, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property

@@ -27,14 +27,15 @@ _FOLLOWED_TRIPS = 8
 @dataclass(frozen=True, slots=True)
 class PathTime:
     """Cycles of the path, the ``global`` latencies that lie one after the other on its critical part, how many global loads
-    it executes in all, how many instructions it holds statically, and by unit the cycles from the first time that it is taken
-    to where it is free again after the last."""
+    it executes in all, how many instructions it holds statically, and by unit the cycles before it is taken for the first time
+    (``heads``) and those that the quickest of its instructions takes after it has left the unit (``tails``)."""
 
     cycles: float
     global_latencies: float
     global_loads: float
     instructions: int
-    spans: Mapping[str, float] = field(default_factory=dict, compare=False)
+    heads: Mapping[str, float] = field(default_factory=dict, compare=False)
+    tails: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
 # A moment is (cycles, global latencies on the chain that leads to it): tuples compare by cycles first.
@@ -53,6 +54,7 @@ _ZERO: _Moment = (0.0, 0.0)
 class _Rules:
     lanes: Mapping[str, float]
     latencies: Mapping[str, float]
+    waits: Mapping[int, float]
     issue_cycles: float
     as_printed: bool
 
@@ -62,24 +64,40 @@ def path_time(
     lanes: Mapping[str, float],
     latencies: Mapping[str, float],
     *,
+    waits: Mapping[int, float] | None = None,
     issue_rate: float = 1.0,
     as_printed: bool = False,
 ) -> PathTime:
     """Time of the path for one warp alone on its sub-partition.
 
     ``lanes`` are lanes per sub-partition by unit, ``latencies`` cycles by latency name (``none`` is 0 and may be left
-    out; ``global`` must be there if the path loads). ``KeyError`` for a unit or latency that is not given.
+    out; ``global`` must be there if the path loads), ``waits`` what the results of memory instructions take beyond that, by
+    number of the instruction. ``KeyError`` for a unit or latency that is not given.
     """
-    rules = _Rules(lanes, latencies, 1.0 / issue_rate, as_printed)
+    rules = _Rules(lanes, latencies, waits or {}, 1.0 / issue_rate, as_printed)
     front: _Front = {_PORT: _ZERO, _END: _ZERO}
     _follow(path, front, rules)
     end = max(front[_END], front[_PORT])
-    spans = {unit: front[unit][0] - front[_FIRST + unit][0] for unit in lanes if unit in front}
-    return PathTime(end[0], end[1], _loads(path), _static(path), spans)
+    heads = {unit: front[_FIRST + unit][0] for unit in lanes if unit in front}
+    tails: dict[str, float] = {}
+    _tails(path, rules, tails)
+    return PathTime(end[0], end[1], _loads(path), _static(path), heads, tails)
 
 
 def _static(path: Path) -> int:
     return sum(_static(part.body) if isinstance(part, Loop) else len(part.instructions) for part in path)
+
+
+def _tails(path: Path, rules: _Rules, tails: dict[str, float]) -> None:
+    for part in path:
+        if isinstance(part, Loop):
+            _tails(part.body, rules, tails)
+            continue
+        for item in part.instructions:
+            if item.unit != "none":
+                latency = 0.0 if item.latency == "none" else rules.latencies[item.latency]
+                after = latency + rules.waits.get(item.site, 0.0) - WARP_SIZE / rules.lanes[item.unit]
+                tails[item.unit] = max(0.0, min(after, tails.get(item.unit, after)))
 
 
 def _loads(path: Path) -> float:
@@ -104,9 +122,10 @@ def _follow(path: Path, front: _Front, rules: _Rules) -> None:
 
 def _issue(instructions: tuple[Instruction, ...], front: _Front, rules: _Rules) -> None:
     port, end = front[_PORT], front[_END]
-    lanes, latencies, issue_cycles, as_printed = (
+    lanes, latencies, further, issue_cycles, as_printed = (
         rules.lanes,
         rules.latencies,
+        rules.waits,
         rules.issue_cycles,
         rules.as_printed,
     )
@@ -134,9 +153,14 @@ def _issue(instructions: tuple[Instruction, ...], front: _Front, rules: _Rules) 
                 front[unit] = (cycles + busy, waits)
         done = start
         if latency != "none":
-            done = (start[0] + latencies[latency], start[1] + (latency == "global"))
+            cycles = latencies[latency]
+            if item.site in further:
+                cycles += further[item.site]
+            done = (start[0] + cycles, start[1] + (latency == "global"))
         for register in item.writes:
-            front[register] = done
+            # A register is not ready before a value that it was given earlier: hardware keeps the writes in order.
+            before = ready(register)
+            front[register] = done if before is None or done > before else before
         if done > end:
             end = done
     front[_PORT], front[_END] = port, end

@@ -9,17 +9,17 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from ..results import Estimate
-from .caches import CacheEstimate
+from .caches import SECTOR, CacheEstimate, estimate_caches
 from .inputs import TimingInput
 from .kleimenov_popova import fix_point, loaded_latency
 from .machine import Machine
 from .occupancy import Occupancy
 from .path_time import PathTime, path_time
-from .roofs import WAVEFRONT, Roof, dispatch_roof, dram_rate, load_passes, roofs
+from .roofs import Roof, dispatch_roof, dram_rate, roofs
 
 __all__ = ["MODELS", "WaveModel", "knee"]
 
@@ -48,50 +48,45 @@ def knee(latency: float, bandwidth: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class WarpAlone:
+    """A warp alone on its sub-partition: its ``cycles``, the ``latency`` of a wait for global loads, and its ``path`` at that."""
+
+    cycles: float
+    latency: float
+    path: PathTime
+
+
+@dataclass(frozen=True, slots=True)
+class Waves:
+    """A launch as waves of ``resident`` CTAs per SM: its cycles, those that each resource needs for all waves (``bounds``), and those
+    of the waves that it decides."""
+
+    resident: int
+    cycles: float
+    bounds: Mapping[str, float]
+    decided: Mapping[str, float]
+    alone: WarpAlone
+    found: list[Roof]
+
+
+@dataclass(frozen=True, slots=True)
 class WaveModel:
-    """One launch on one machine, by one of ``MODELS``."""
+    """One launch on one machine, by one of ``MODELS``; ``warm`` caches or cold ones."""
 
     given: TimingInput
     machine: Machine
     resident: Occupancy
-    caches: CacheEstimate
+    warm: bool
     model: str
     _paths: dict[float, PathTime] = field(default_factory=dict, compare=False, repr=False)
 
     def estimate(self) -> Estimate:
         machine, given = self.machine, self.given
-        found = roofs(given, machine, self.caches)
-        if self.model == MODELS[0]:  # the others are what they were published as
-            found.append(dispatch_roof(machine))
-        base = self.base_latency()
-        alone = self.path(base)
-        latency = alone.cycles + self.turnaround() + self.barriers()
-        waves = self.waves()
-
-        bounds = dict.fromkeys(["latency", *(roof.name for roof in found)], 0.0)
-        decided = dict.fromkeys(bounds, 0.0)
-        cycles = self.dispatch_cycles()
-        for number, (count, ctas) in enumerate(waves):
-            parts = {roof.name: roof.cycles(ctas, machine, given) for roof in found}
-            if self.model != "roofline":
-                parts["latency"] = latency
-            for name, part in parts.items():
-                bounds[name] += count * part
-            # The first of equals in the order of the table decides, so that ties do not depend on anything else.
-            slowest = max(parts, key=lambda name: parts[name])
-            decided[slowest] += count * parts[slowest]
-            if self.model == "kleimenov-popova-as-printed":
-                cycles += count * self.printed_cycles(parts, ctas, base)
-            elif self.model == "roofline":
-                cycles += count * max(parts.values())
-            else:
-                ends = number == len(waves) - 1
-                cycles += (count - ends) * self.wave_cycles(parts, alone)
-                if ends:
-                    cycles += self.wave_cycles(parts, alone, ramp=(ctas - 1) / machine.cta_rate)
+        best = self.waves()
         launch_us = machine.launch_overhead_us
-        exec_us = machine.microseconds(cycles)
-        limiter = max(decided, key=lambda name: decided[name])
+        exec_us = machine.microseconds(best.cycles)
+        bounds = best.bounds
+        limiter = max(best.decided, key=lambda name: best.decided[name])
         if limiter == "l1" and bounds.get("shared", 0.0) > bounds["l1"] / 2:
             limiter = "shared"
         if launch_us > exec_us:
@@ -103,53 +98,145 @@ class WaveModel:
             model=self.model,
             time_us=launch_us + exec_us,
             launch_us=launch_us,
-            cycles=cycles,
+            cycles=best.cycles,
             limiter=limiter,
             bounds={"launch": launch_us, **in_us},
             occupancy=self.resident.ratio,
             ctas_per_sm=self.resident.ctas_per_sm,
             occupancy_limiter=self.resident.limiter,
             waves=given.ctas / (self.resident.ctas_per_sm * machine.sm_count),
-            notes=self.notes(base, alone, waves[0][1], found),
+            notes=self.notes(best),
         )
 
-    def notes(self, base: float, alone: PathTime, ctas: int, found: list[Roof]) -> tuple[str, ...]:
+    def waves(self) -> Waves:
+        """The launch in waves of as many CTAs per SM as fit, or of fewer where these take less.
+
+        Waves that wait for each other are the model's, not the hardware's, which starts a CTA as soon as there is room: it is
+        never slower with more room, while one CTA behind a full wave may take longer than two waves of half the size.
+        """
+        most = self.resident.ctas_per_sm
+        if self.model != MODELS[0]:
+            return self.in_waves_of(most, self.caches_of(most))
+        best: Waves | None = None
+        known: dict[CacheEstimate, tuple[list[Roof], WarpAlone]] = {}
+        # More than the grid has for an SM never come together.
+        for resident in range(min(most, -(-self.given.ctas // self.machine.sm_count)), 0, -1):
+            found = self.in_waves_of(resident, self.caches_of(resident), known)
+            if best is None or found.cycles < best.cycles:
+                best = found
+        assert best is not None
+        return best
+
+    def caches_of(self, resident: int) -> CacheEstimate:
+        return estimate_caches(
+            self.given, self.machine, replace(self.resident, ctas_per_sm=resident), warm=self.warm
+        )
+
+    def in_waves_of(
+        self,
+        resident: int,
+        caches: CacheEstimate,
+        known: dict[CacheEstimate, tuple[list[Roof], WarpAlone]] | None = None,
+    ) -> Waves:
+        machine, given = self.machine, self.given
+        if known is None or caches not in known:
+            found = roofs(given, machine, caches)
+            if self.model == MODELS[0]:  # the others are what they were published as
+                found.append(dispatch_roof(machine))
+            alone = self.warp_alone(caches)
+            if known is not None:
+                known[caches] = found, alone
+        else:
+            found, alone = known[caches]
+        latency = alone.cycles + self.turnaround() + self.barriers()
+        capacity = resident * machine.sm_count
+        full, tail = divmod(given.ctas, capacity)
+        bounds = dict.fromkeys(["latency", *(roof.name for roof in found)], 0.0)
+        decided = dict.fromkeys(bounds, 0.0)
+        cycles = self.dispatch_cycles()
+        before = last = 0.0
+        for count, ctas in ((full, capacity), (1, tail)):
+            if not count or not ctas:
+                continue
+            parts = {roof.name: roof.cycles(ctas, machine, given) for roof in found}
+            if self.model != "roofline":
+                parts["latency"] = latency
+            for name, part in parts.items():
+                bounds[name] += count * part
+            # The first of equals in the order of the table decides, so that ties do not depend on anything else.
+            slowest = max(parts, key=lambda name: parts[name])
+            decided[slowest] += count * parts[slowest]
+            if self.model == "kleimenov-popova-as-printed":
+                cycles += count * self.printed_cycles(parts, ctas, alone.latency, caches)
+            elif self.model == "roofline":
+                cycles += count * max(parts.values())
+            else:
+                # A launch ends when its last wave ends, and not before the last CTA of the full wave before it has ended.
+                steady = self.wave_cycles(parts, alone, resident)
+                ending = self.wave_cycles(parts, alone, resident, ramp=(ctas - 1) / machine.cta_rate)
+                last = max(last, before + (count - 1) * steady + ending)
+                before += count * steady
+        return Waves(resident, cycles + last, bounds, decided, alone, found)
+
+    def notes(self, waves: Waves) -> tuple[str, ...]:
         """Remarks for people: where the inputs come from, and what loads wait for."""
         notes = [f"registers and shared memory: {self.given.resources}", *self.given.notes]
-        if alone.global_latencies and alone.instructions <= _NOTED_INSTRUCTIONS:
-            loaded = self.loaded_latency(base, ctas, found)
-            notes.append(f"a wait for global loads takes {base:.0f} cycles, {loaded:.0f} under this load")
+        alone = waves.alone
+        if alone.path.global_latencies and alone.path.instructions <= _NOTED_INSTRUCTIONS:
+            ctas = min(self.given.ctas, waves.resident * self.machine.sm_count)
+            loaded = self.loaded_latency(alone.latency, ctas, waves.found)
+            notes.append(
+                f"a wait for global loads takes {alone.latency:.0f} cycles, {loaded:.0f} under this load"
+            )
         return tuple(notes)
 
-    def waves(self) -> list[tuple[int, int]]:
-        """(how many, CTAs in each): the full waves and the tail."""
-        capacity = self.resident.ctas_per_sm * self.machine.sm_count
-        full, tail = divmod(self.given.ctas, capacity)
-        return [wave for wave in ((full, capacity), (1, tail)) if wave[0] and wave[1]]
+    def warp_alone(self, caches: CacheEstimate) -> WarpAlone:
+        """The time of a warp that has the machine for itself, from where its loads are served.
 
-    def base_latency(self) -> float:
-        """Cycles that a warp waits for its global loads each time it waits, on a machine without load.
-
-        The paper takes the mean over all accesses. A warp that waits for several loads at once waits for the slowest of
-        them: with misses spread evenly over its waits, a wait for *n* loads of miss rate *m* meets a miss with
-        probability min(1, n · m). ``as-printed`` keeps the mean (n = 1).
+        The paper gives every load the mean latency over all accesses, which ``as-printed`` keeps. A warp that waits for several
+        sectors at once waits for the slowest of them: of those that come from further away than a level of memory, each makes one
+        wait at most longer by the way beyond that level, and no wait is longer than if everything came from DRAM. So the time is
+        the least of: every wait as long as for DRAM; every wait as long as for L2, and as much more for each sector
+        from DRAM; and so on. On a path with *w* waits, of which the farther sectors lengthen *m*, that is exactly min(w, m) long
+        and w - min(w, m) short ones.
         """
-        latencies, caches, memory = self.machine.latencies, self.caches, self.given.memory
-        at_once = 1.0
-        if self.model != "kleimenov-popova-as-printed":
-            alone = self.path(float(latencies["dram"]))
-            at_once = max(1.0, alone.global_loads / alone.global_latencies) if alone.global_latencies else 1.0
-        beyond_l1 = min(1.0, at_once * (1.0 - caches.l1_hit))
-        beyond_l2 = min(beyond_l1, at_once * (1.0 - caches.l1_hit) * (1.0 - caches.l2_hit))
-        mean = (
-            (1.0 - beyond_l1) * latencies["l1"]
-            + (beyond_l1 - beyond_l2) * self.machine.l2_latency(caches.l2_far)
-            + beyond_l2 * latencies["dram"]
+        latencies = self.machine.latencies
+        dram = float(latencies["dram"])
+        if self.model == "kleimenov-popova-as-printed":
+            mean = (
+                caches.l1_hit * latencies["l1"]
+                + (1.0 - caches.l1_hit) * caches.l2_hit * self.machine.l2_latency(caches.l2_far)
+                + (1.0 - caches.l1_hit) * (1.0 - caches.l2_hit) * dram
+            )
+            path = self.path(mean)
+            return WarpAlone(path.cycles, mean, path)
+        path = self.path(dram)
+        best = WarpAlone(path.cycles, dram, path)
+        loads = path.global_loads
+        sectors = SECTOR * self.given.ctas * self.given.warps_per_cta
+        from_dram = caches.dram_read_bytes / sectors
+        from_afar = (caches.dram_read_bytes + caches.l2_far_bytes) / sectors
+        from_l2 = caches.l2_read_bytes / sectors
+        near, l1 = float(latencies["l2"]), float(latencies["l1"])
+        far = self.machine.l2_latency(1.0)
+        # what is read from a partition for the first time lies in another one with this probability
+        mixed = self.machine.l2_latency(1.0 - 1.0 / self.machine.l2_partitions)
+        beyond_near = (from_afar - from_dram) * (far - near) + from_dram * (dram - near)
+        levels = (
+            (mixed, from_dram, from_dram * (dram - mixed)),
+            (near, from_afar, beyond_near),
+            (l1, from_l2, from_l2 * (near - l1) + beyond_near),
         )
-        if memory.load_requests:
-            data = load_passes(memory) * WAVEFRONT / self.machine.l1_bandwidth
-            mean += max(0.0, max(data, memory.load_tag_wavefronts) / memory.load_requests - 1.0)
-        return mean
+        for latency, farther, more in levels:
+            if latency < best.latency and farther < loads:
+                path = self.path(latency)
+                if path.cycles + more < best.cycles:
+                    waits = path.global_latencies
+                    effective = min(dram, latency + more / waits) if waits else latency
+                    best = WarpAlone(path.cycles + more, effective, path)
+        if best.latency not in self._paths:
+            best = replace(best, path=self.path(best.latency))
+        return best
 
     def path(self, global_latency: float) -> PathTime:
         """The way of the longest warp where global loads take so many cycles."""
@@ -166,17 +253,15 @@ class WaveModel:
         # atomics are done in the partition that the address belongs to
         latencies["atomic"] = machine.l2_latency(1.0 - 1.0 / machine.l2_partitions)
         memory = self.given.memory
-        if memory.shared_requests:
-            passes = memory.shared_wavefronts / memory.shared_requests * WAVEFRONT / machine.l1_bandwidth
-            latencies["shared"] += max(0.0, passes - 1.0)
         if memory.texture_misses and "tex" in latencies:
-            near = machine.l2_latency(self.caches.l2_far)
-            below = near + (1.0 - self.caches.l2_hit) * (latencies["dram"] - near)
+            left = self.caches_of(self.resident.ctas_per_sm).l2_left
+            below = latencies["atomic"] + (1.0 - left) * (latencies["dram"] - latencies["atomic"])
             latencies["tex"] += memory.texture_misses * (below - latencies["l1"])
         return path_time(
             self.given.path,
             machine.lanes,
             latencies,
+            waits=self.given.waits,
             issue_rate=machine.issue_rate,
             as_printed=self.model == "kleimenov-popova-as-printed",
         )
@@ -196,35 +281,47 @@ class WaveModel:
         lanes = self.machine.lanes.get("adu", 32.0) * self.machine.sub_partitions
         return self.given.barriers * self.given.warps_per_cta * 32 / lanes
 
-    def wave_cycles(self, parts: Mapping[str, float], alone: PathTime, *, ramp: float | None = None) -> float:
+    def wave_cycles(
+        self, parts: Mapping[str, float], alone: WarpAlone, resident: int, *, ramp: float | None = None
+    ) -> float:
         """The corrected model's time of a wave: until the next has taken its place, or of the last one to its end.
 
         ``ramp``, for the last wave only, is when its last CTA starts: all others have been started before it, so its latency comes
-        on top. And nothing is in the pipe of a unit before the first warps come to it, nor after the last have left it: what
-        their way is longer than their stay at the unit comes on top of the time that it is busy, unless other CTAs are there
+        on top. And a unit has nothing to do before the first warps come to it, nor after the last instruction has left it: their way
+        there, and the rest of that instruction's latency, come on top of the time that it is busy, unless other CTAs are there
         meanwhile.
         """
         latency = parts["latency"]
         memory = max(parts.get("l2", 0.0), parts.get("dram", 0.0))
         longest = max(*parts.values(), knee(latency + (ramp or 0.0), memory))
-        if ramp is not None or self.resident.ctas_per_sm == 1:
-            for name, stay in self.stays(alone).items():
-                longest = max(longest, latency + parts.get(name, 0.0) - stay)
+        if ramp is not None or resident == 1:
+            for name, share, idle in self.idle(alone.path):
+                longest = max(longest, share * parts.get(name, 0.0) + idle)
         return longest
 
-    def stays(self, alone: PathTime) -> Mapping[str, float]:
-        """How long a warp alone stays at each resource of its SM: from its first instruction there, or that of a unit that shares
-        the pipe, to the last; at least the longest of these units' stays. Barriers are taken to lie in between."""
-        barriers = self.barriers()
-        stays = {unit: span + barriers for unit, span in alone.spans.items()}
-        for guest, pipe in self.machine.shared_pipes.items():
-            if guest in stays:
-                stays[pipe] = max(stays.get(pipe, 0.0), stays[guest])
-        if "lsu" in stays:
-            stays["l1"] = stays["lsu"]
-        return stays
+    def idle(self, alone: PathTime) -> Iterator[tuple[str, float, float]]:
+        """Resources of the SM with a share of their work (0 to 1) and the cycles in which they have nothing of it to do while a wave
+        starts and ends: until the first instruction is there, and after the last has left. Of a pipe that units share: with
+        the work of its own unit, and with all."""
+        turnaround, counts = self.turnaround(), self.given.warp_instructions
+        for name, head in alone.heads.items():
+            guests = [
+                unit
+                for unit, pipe in self.machine.shared_pipes.items()
+                if pipe == name and unit in alone.heads
+            ]
+            all_of_it = sum(counts.get(unit, 0.0) for unit in (name, *guests))
+            if all_of_it:
+                yield name, counts.get(name, 0.0) / all_of_it, turnaround + head + alone.tails[name]
+            first = min(alone.heads[unit] for unit in (name, *guests))
+            rest = min(alone.tails[unit] for unit in (name, *guests))
+            yield name, 1.0, turnaround + first + rest
+            if name == "lsu":
+                yield "l1", 1.0, turnaround + first + rest
 
-    def printed_cycles(self, parts: Mapping[str, float], ctas: int, base: float) -> float:
+    def printed_cycles(
+        self, parts: Mapping[str, float], ctas: int, base: float, caches: CacheEstimate
+    ) -> float:
         """The wave through the fix-points as printed: L2, then DRAM, each from the latency that the one before left."""
         delays = max(part for name, part in parts.items() if name not in ("latency", "l2", "dram"))
         share = ctas / self.given.ctas
@@ -233,11 +330,9 @@ class WaveModel:
         def time(latency: float) -> float:
             return max(self.path(latency).cycles + fixed, delays)
 
-        found = fix_point(
-            time, base, self.caches.l2_bytes * share, self.machine.l2_bandwidth, as_printed=True
-        )
-        rate = dram_rate(self.caches, self.machine)
-        return fix_point(time, found.latency, self.caches.dram_bytes * share, rate, as_printed=True).time
+        found = fix_point(time, base, caches.l2_bytes * share, self.machine.l2_bandwidth, as_printed=True)
+        rate = dram_rate(caches, self.machine)
+        return fix_point(time, found.latency, caches.dram_bytes * share, rate, as_printed=True).time
 
     def loaded_latency(self, base: float, ctas: int, found: list[Roof]) -> float:
         """Effective latency of a global load in a wave of this many CTAs: the corrected fix-points of L2, then DRAM."""

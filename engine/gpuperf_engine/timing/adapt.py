@@ -21,6 +21,7 @@ from ..profile.build import LaunchRecord
 from ..ptx import syntax
 from ..results import Resources
 from .caches import SECTOR
+from .contention import contention
 from .expansion import expansion_of
 from .footprint import footprint
 from .inputs import Block, Instruction, Loop, MemoryTraffic, Path, TimingInput
@@ -78,7 +79,8 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
         builder.executions[block.index] for block in record.program.blocks if block.kind == "barrier"
     )
     images = image_traffic(record)
-    memory = _traffic(record, builder.sites, machine)
+    atomics = contention(record, machine)
+    memory = replace(_traffic(record, builder.sites, machine), atomic_operations=atomics.operations)
     return TimingInput(
         grid=plan.grid,
         block=plan.block,
@@ -95,7 +97,7 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
         ),
         resources=resources.source,
         latencies=builder.latencies,
-        waits=_waits(builder.sites, machine),
+        waits=_waits(builder.sites, machine) | atomics.waits,
         notes=() if images is None else (NOTE,),
     )
 

@@ -17,16 +17,14 @@ from ..emulate.program import Program
 from ..flow.operands import reads, writes
 from ..ptx.syntax import Address, Function, Instruction, Register, Symbol, Variable
 
-__all__ = ["footprint"]
+__all__ = ["footprint", "room"]
 
 _SECTOR = 32
 
 
 def footprint(program: Program, plan: LaunchPlan, sectors: Mapping[int, int]) -> int:
     """Upper bound in bytes for instructions that moved ``sectors`` (by index of the site), each of 32 bytes."""
-    arrays = dict(plan.pointed_at)
-    addresses = {target: int(plan.symbols[index]) for target, index in program.symbol_of.items()}
-    arrays |= {addresses[target]: target.size for target in addresses if isinstance(target, Variable)}
+    arrays, addresses = _known(program, plan)
     groups: dict[frozenset[int], int] = {}
     for index, count in sorted(sectors.items()):
         group = _arrays(program, index, plan, sorted(arrays), addresses)
@@ -40,6 +38,21 @@ def footprint(program: Program, plan: LaunchPlan, sectors: Mapping[int, int]) ->
         total += min(moved, size) if group else moved
     everything = sum(_whole_sectors(size) for size in arrays.values())
     return min(total, everything) if arrays else total
+
+
+def room(program: Program, plan: LaunchPlan, site: int) -> tuple[frozenset[int], int]:
+    """Start addresses of the arrays that a memory instruction may touch, and the bytes that they hold."""
+    arrays, addresses = _known(program, plan)
+    found = _arrays(program, site, plan, sorted(arrays), addresses)
+    return found, sum(arrays[start] for start in found)
+
+
+def _known(program: Program, plan: LaunchPlan) -> tuple[dict[int, int], dict[Variable | Function, int]]:
+    """Sizes of the arrays that arguments point to and of the module's variables, by start; and where the latter are."""
+    arrays = dict(plan.pointed_at)
+    addresses = {target: int(plan.symbols[index]) for target, index in program.symbol_of.items()}
+    arrays |= {addresses[target]: target.size for target in addresses if isinstance(target, Variable)}
+    return arrays, addresses
 
 
 def _whole_sectors(size: int) -> int:

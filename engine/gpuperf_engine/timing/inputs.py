@@ -64,7 +64,8 @@ class MemoryTraffic:
     (0 to 1) that wait for memory below L1; their sectors are among those of the loads.
     ``shared_wavefronts`` counts passes through shared memory, bank conflicts included (one per conflict-free request of 4
     bytes per lane), ``shared_requests`` the warp instructions that made them.
-    ``atomic_sectors`` are sectors of global atomics and reductions, one per distinct sector of a request.
+    ``atomic_sectors`` are sectors of global atomics and reductions, one per distinct sector of a request; ``atomic_operations``
+    are those that follow each other in L2 at the busiest address.
     """
 
     load_requests: float = 0
@@ -78,6 +79,7 @@ class MemoryTraffic:
     shared_wavefronts: float = 0
     local_sectors: float = 0
     atomic_sectors: float = 0
+    atomic_operations: float = 0
     load_wavefronts: float | None = None
     load_tag_wavefronts: float = 0
     texture_misses: float = 0

@@ -72,6 +72,8 @@ class Machine:
     l2_partitions: int
     l2_bandwidth: float
     l2_sm_bandwidth: float
+    atomic_rate: float
+    atomic_lanes: int
     dram_bandwidth: float
     dram_sustained_one_way: float
     dram_sustained_mixed: float

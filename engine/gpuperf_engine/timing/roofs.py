@@ -13,7 +13,7 @@ from .machine import Machine
 from .occupancy import WARP_SIZE
 from .schema import UNITS
 
-__all__ = ["WAVEFRONT", "Roof", "dispatch_roof", "dram_rate", "load_passes", "roofs"]
+__all__ = ["WAVEFRONT", "Roof", "atomics_roof", "dispatch_roof", "dram_rate", "load_passes", "roofs"]
 
 _SM_WIDE = frozenset({"lsu", "tex"})
 """Units that the sub-partitions of an SM share: one warp alone can use all of their lanes."""
@@ -96,6 +96,11 @@ def _pipe(unit: str, count: float, machine: Machine, ctas: int) -> Roof:
 def dispatch_roof(machine: Machine) -> Roof:
     """The time to start CTAs, which the machine does one after the other, whatever their size."""
     return Roof("dispatch", chip_cycles=1.0 / machine.cta_rate)
+
+
+def atomics_roof(given: TimingInput, machine: Machine) -> Roof:
+    """The time of the atomics at the busiest address, which L2 does one after the other."""
+    return Roof("atomics", chip_cycles=given.memory.atomic_operations / machine.atomic_rate / given.ctas)
 
 
 def dram_rate(caches: CacheEstimate, machine: Machine) -> float:

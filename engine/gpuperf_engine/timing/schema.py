@@ -76,6 +76,8 @@ QUANTITIES = (
     QuantityRule("cache", "l2_partitions", "l2_partitions", "partitions"),
     QuantityRule("cache", "l2_bandwidth", "l2_bandwidth", "B/clk", whole=False),
     QuantityRule("cache", "l2_sm_bandwidth", "l2_sm_bandwidth", "B/clk/SM", whole=False),
+    QuantityRule("atomics", "rate", "atomic_rate", "operations/clk/address", whole=False, minimum=0.001),
+    QuantityRule("atomics", "lanes", "atomic_lanes", "lanes/operation"),
     QuantityRule("dram", "bandwidth", "dram_bandwidth", "GB/s", whole=False),
     QuantityRule("dram", "sustained_one_way", "dram_sustained_one_way", "GB/s", whole=False),
     QuantityRule("dram", "sustained_mixed", "dram_sustained_mixed", "GB/s", whole=False),

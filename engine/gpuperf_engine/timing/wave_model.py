@@ -19,7 +19,7 @@ from .kleimenov_popova import fix_point, loaded_latency
 from .machine import Machine
 from .occupancy import Occupancy
 from .path_time import PathTime, path_time
-from .roofs import Roof, dispatch_roof, dram_rate, roofs
+from .roofs import Roof, atomics_roof, dispatch_roof, dram_rate, roofs
 
 __all__ = ["MODELS", "WaveModel", "knee"]
 
@@ -143,6 +143,8 @@ class WaveModel:
             found = roofs(given, machine, caches)
             if self.model == MODELS[0]:  # the others are what they were published as
                 found.append(dispatch_roof(machine))
+                if given.memory.atomic_operations:
+                    found.append(atomics_roof(given, machine))
             alone = self.warp_alone(caches)
             if known is not None:
                 known[caches] = found, alone
@@ -292,7 +294,7 @@ class WaveModel:
         meanwhile.
         """
         latency = parts["latency"]
-        memory = max(parts.get("l2", 0.0), parts.get("dram", 0.0))
+        memory = max(parts.get(name, 0.0) for name in ("l2", "dram", "atomics"))
         longest = max(*parts.values(), knee(latency + (ramp or 0.0), memory))
         if ramp is not None or resident == 1:
             for name, share, idle in self.idle(alone.path):

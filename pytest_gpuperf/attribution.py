@@ -203,21 +203,18 @@ class Attribution:
             found.append(
                 "lines are guesses, the hottest with that opcode: the baseline holds no counts of lines"
             )
+        at: dict[str, list[str]] = {}
+        rows = [row for row in rows if row["fails"] and row["class"] == "exact" and row["old"] is not None]
+        instructions = any(row["metric"] == "thread_instructions" for row in rows)
         for row in rows:
             metric = row["metric"]
-            explained = metric == "thread_instructions" or metric.startswith("counts.")
-            if not row["fails"] or row["class"] != "exact" or row["old"] is None or (moved and explained):
-                continue
-            if (
-                moved
-                and metric == "warp_instructions"
-                and any(r["metric"] == "thread_instructions" and r["fails"] for r in rows)
-            ):
+            by_opcodes = metric == "thread_instructions" or metric.startswith("counts.")
+            if moved and (by_opcodes or (metric == "warp_instructions" and instructions)):
                 continue
             place = self.place(metric)
             if place is not None:
-                found.append(_sentence(metric, row["new"] - row["old"], place))
-        return found
+                at.setdefault(_there(place), []).append(signed(row["new"] - row["old"], metric))
+        return found + [f"{', '.join(amounts)}{there}" for there, amounts in at.items()]
 
 
 def _count(name: str) -> Measure:
@@ -247,9 +244,11 @@ def _run(rows: Sequence[tuple[int, Change]]) -> Sequence[tuple[int, Change]]:
 
 
 def _sentence(name: str, delta: float, place: Place | None) -> str:
-    text = signed(delta, name)
-    if place is None or not str(place):
-        return text
+    return signed(delta, name) + (_there(place) if place is not None else "")
+
+
+def _there(place: Place) -> str:
+    """Where it moved, for the end of a sentence."""
     if not place.line:
-        return f"{text}, {place.gone}" if place.gone else text
-    return f"{text}{', most of them' if place.others else ''} at {place}"
+        return f", {place.gone}" if place.gone else ""
+    return f"{', most of them' if place.others else ''} at {place}"

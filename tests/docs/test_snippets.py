@@ -109,7 +109,10 @@ def _workflow(block: Block, document: dict) -> None:
         for step in job["steps"]:
             assert ("uses" in step) != ("run" in step), f"{block}: {step}"
             if "uses" in step:
-                assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"]), f"{block}: {step['uses']}"
+                ours = re.fullmatch(r"OWNER/pytest-gpuperf(/\w+)?@COMMIT", step["uses"])
+                assert not ours or (ROOT / (ours[1] or "").lstrip("/") / "action.yml").is_file()
+                pinned = ours or re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"])
+                assert pinned, f"{block}: {step['uses']}"
                 continue
             assert "${{" not in step["run"], f"{block}: {step['run']}"
             for line in step["run"].splitlines():

@@ -90,7 +90,7 @@ def test_green_then_red_with_lines_then_accepted(real):
             "gpuperf: saxpy is worse: memory.global_load_sectors 250 → 375 (+50 %)",
             "*memory.global_load_sectors*250  →*375*+50 %*allowed 0*worse",
             "*because +1,000 ld.global.f32 at saxpy.ptx:26 (saxpy.cu:8)",
-            "* +125 memory.global_load_sectors at saxpy.ptx:26 (saxpy.cu:8)",
+            "* +125 memory.global_load_sectors, +* memory.global_load_wavefronts at saxpy.ptx:26 (saxpy.cu:8)",
             "*pytest --gpuperf --gpuperf-update 'test_k.py::test_saxpy[[]1000[]]'",
         ]
     )
@@ -115,7 +115,7 @@ def test_a_branch_that_diverges_is_explained(real):
     result.stdout.fnmatch_lines(
         [
             "gpuperf: saxpy is worse: branches.*",
-            "* +1 branches.divergent at saxpy.ptx:27 (saxpy.cu:8)",
+            "* +32 branches.executed, +1 branches.divergent at saxpy.ptx:27 (saxpy.cu:8)",
             "*lanes part 1 of 32 times at saxpy.ptx:27 (saxpy.cu:8): decided by data of x",
         ]
     )

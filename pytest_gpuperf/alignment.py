@@ -76,6 +76,7 @@ def _pairs_of_groups(old: list[Group], new: list[Group]) -> list[tuple[Group | N
 
     anchor(lambda group: (group.where, "".join(line.token for line in group.lines)))
     anchor(lambda group: group.where if group.named or group.plain else None)
+    anchor(lambda group: group.text if group.named else None)
     for low, high, first, last in [*_gaps(partner, len(old), len(new))]:
         for a, b in _alike(old[low:high], new[first:last], _resemblance):
             partner[low + a] = first + b

@@ -76,8 +76,13 @@ class Group:
 
     @property
     def named(self) -> bool:
-        """Whether ``where`` holds the text of the source."""
-        return ": " in self.where.partition(_INTO)[0]
+        """Whether ``where`` holds text of the source, be it that of a call alone."""
+        return ": " in self.where
+
+    @property
+    def text(self) -> str:
+        """The text of the source without names of files: what a renamed file keeps."""
+        return _INTO.join(part.partition(": ")[2] for part in self.where.split(_INTO))
 
     @property
     def plain(self) -> bool:

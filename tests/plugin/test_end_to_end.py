@@ -98,6 +98,24 @@ def test_green_then_red_with_lines_then_accepted(real):
     assert real.run().ret == 0
 
 
+def test_reports_are_compared_line_by_line(real):
+    real.report("--gpuperf-update")
+    (real.path / "out").rename(real.path / "base")
+    real.write("saxpy.ptx", "// a line more\n" + SAXPY.format(extra="    ld.global.f32 %f2, [%rd6+0];\n"))
+    real.run("--gpuperf-report=head")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest_gpuperf.cli", "compare", "base/gpuperf.json", "head/gpuperf.json"],
+        cwd=real.path,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.count("because +1,000 ld.global.f32 at saxpy.ptx:27 (saxpy.cu:8)") == 1
+    assert "\n  saxpy.ptx:27 (saxpy.cu:8), launched at test_k.py:10\n" in done.stdout
+
+
 DIVERGING = """\
     setp.lt.f32 %p, %f2, 0f41200000;
     @%p bra SMALL;

@@ -214,7 +214,8 @@ def test_the_line_that_was_edited_is_named(tmp_path: Path, edit: Edit, located: 
     assert re.match(rf"k/kernel\.ptx:{line}(?: |$)", row["where"]), row
     if located:
         place = f"k/{name}:{edit.source + 3 * shifted}"
-        assert f"({place})" in row["where"] or f"inlined at {place})" in row["where"], row
+        inlined = f":112 in atomicAdd, inlined at {place})" if "atom" in edit.old else f"({place})"
+        assert row["where"].endswith(inlined), row
         path, _, number = place.rpartition(":")
         assert found["look_at"][0] == {"path": path, "line": int(number)}
     assert any(f"k/kernel.ptx:{line}" in sentence for sentence in found["because"]), found["because"]
@@ -319,3 +320,35 @@ def test_what_a_baseline_keeps_reads_back(tmp_path: Path) -> None:
 )
 def test_damaged_lines_are_as_none(text: str) -> None:
     assert decode([text]) is None
+
+
+def test_a_file_that_was_renamed_is_the_same_source(tmp_path: Path) -> None:
+    edit = EDITS["an instruction in a cold line"]
+    _, kernel, _ = edit.parts()
+    write_source(tmp_path, edit, shifted=False)
+    old, *_ = case(tmp_path, edit, variant(edit, kernel, located=True, shifted=False))
+    (tmp_path / "k" / "histogram.cu").rename(tmp_path / "k" / "bins.cu")
+    text = variant(edit, kernel.replace(edit.old, edit.new), located=True, shifted=False)
+    found = judged(case(tmp_path, edit, text.replace('"histogram.cu"', '"bins.cu"')), old)
+    assert "(k/bins.cu:26)" in found["position"]
+
+
+def test_less_of_a_metric_is_where_it_was_saved(tmp_path: Path) -> None:
+    """The padding is put in; and an instruction is taken out, of which only the text of its source line is left."""
+    edit = Edit("kernels/transpose.ptx", "transpose_conflicts", transpose, "", "", "", "", 0)
+    write_source(tmp_path, edit, shifted=False)
+    text = (EXAMPLES / edit.file).read_text(encoding="utf-8")
+    old, *_ = case(tmp_path, edit, text)
+    found = judged(case(tmp_path, edit, text, entry="transpose_padded"), old)
+    (row,) = (row for row in found["rows"] if row["metric"] == "memory.shared_conflicts")
+    assert row["verdict"] == "improved" and "(k/transpose.cu:25" in row["where"]
+    edit = EDITS["an instruction in a cold line"]
+    _, kernel, _ = edit.parts()
+    write_source(tmp_path, edit, shifted=False)
+    old, *_ = case(
+        tmp_path, edit, variant(edit, kernel.replace(edit.old, edit.new), located=True, shifted=False)
+    )
+    found = judged(case(tmp_path, edit, variant(edit, kernel, located=True, shifted=False)), old)
+    (row,) = (row for row in found["rows"] if row["metric"] == "thread_instructions")
+    assert row["verdict"] == "improved"
+    assert row["where"] == "k/kernel.ptx (gone: histogram.cu: atomicAdd(&bins[bin], local_bins[bin]);)"

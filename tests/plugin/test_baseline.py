@@ -13,8 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pytest_gpuperf
-from pytest_gpuperf.baseline import Baseline, BaselineError, parse_baseline, render_baseline, write_if_changed
-from pytest_gpuperf.metrics import ANALYSIS
+from pytest_gpuperf.baseline import (
+    Baseline,
+    BaselineError,
+    ordered,
+    parse_baseline,
+    render_baseline,
+    write_if_changed,
+)
+from pytest_gpuperf.metrics import ANALYSIS, METRICS, put
 from pytest_gpuperf.yaml_text import scalar
 
 SCHEMAS = Path(pytest_gpuperf.__file__).parent / "schemas"
@@ -35,13 +42,18 @@ CASE = {
         "global_load_sectors": 1,
         "global_store_sectors": 2,
         "shared_conflicts": 0,
-        "global_atomic_turns": 0,
         "local_bytes": 0,
     },
     "resources": {"from": "estimate", "registers": 8, "shared_bytes": 0, "local_bytes": 0},
     "findings": ['redundant-values out "y = gpuperf.zeros(n, np.float32)"'],
     "targets": {"h100-sxm": {"machine": 3, "time_us": 18.42, "limiter": "dram", "occupancy": 0.75}},
 }
+
+for metric in METRICS:
+    if metric.since > 1 and metric.kind != "set":
+        for entry in CASE["targets"].values() if metric.per_target else [CASE]:
+            put(entry, metric.path, 0)
+CASE = ordered(CASE)
 
 
 def read(text: str):

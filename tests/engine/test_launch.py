@@ -102,6 +102,12 @@ def test_scalars_of_every_width_land_at_their_aligned_offsets() -> None:
     assert raw == struct.pack("<BxhfQdi", 1, -2, 1.5, 0, -0.5, -3)
 
 
+def test_negative_numbers_of_signed_parameters() -> None:
+    """What is ``int`` in CUDA C++ is ``.u32`` in the PTX of nvcc: a NumPy scalar passes it."""
+    raw = buffer(".param .u32 a, .param .s32 b, .param .b32 c", np.int32(-1), -1, -1)
+    assert raw == struct.pack("<iii", -1, -1, -1)
+
+
 def test_structures_by_value() -> None:
     pair = np.array((1, 2.5), dtype=np.dtype([("i", "<i4"), ("x", "<f4")]))[()]
     assert buffer(".param .align 4 .b8 s[8]", pair) == struct.pack("<if", 1, 2.5)
@@ -116,7 +122,12 @@ def test_structures_by_value() -> None:
         (".param .u32 n", (), "takes 1 argument, 0 given"),
         ("", (1,), "takes 0 arguments, 1 given"),
         (".param .u32 n", (np.int64(1),), "has 64 bits, the parameter has 32"),
-        (".param .u32 n", (2**32,), "outside -2147483648 … 4294967295"),
+        (".param .u32 n", (2**32,), "outside 0 … 4294967295"),
+        (".param .b32 n", (2**32,), "outside -2147483648 … 4294967295"),
+        (".param .u32 n", (-1,), "-1 for an unsigned parameter"),
+        (".param .u32 n", (-1,), "accepted: 0 … 4294967295; if it is signed in the source, np.int32(-1)"),
+        (".param .u64 n", (-(2**70),), "accepted: 0 … 18446744073709551615"),
+        (".param .u8 n", (-1,), "accepted: 0 … 255"),
         (".param .u32 n", (1.0,), "a float (1.0) for an integer parameter"),
         (".param .u32 n", (np.float32(1),), "a float32 for an integer parameter"),
         (".param .f32 x", (np.int32(1),), "an integer (int32) for a floating-point parameter"),

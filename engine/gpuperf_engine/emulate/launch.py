@@ -362,10 +362,16 @@ def _python_int(param: Variable, value: int) -> bytes:
     if param.type.is_float:
         return _python_float(param, float(value))
     bits = param.type.bits
-    # nvcc writes .u32 and .u64 for signed integers too, so both ranges are right
-    low, high = -(1 << (bits - 1)), (1 << bits) - 1
+    high = (1 << bits) - 1
+    if value < 0 and param.type.kind == "u":
+        # nvcc writes .u32 for an int too: a NumPy scalar says that this is one
+        raise LaunchError(
+            f"{value} for an unsigned parameter",
+            hint=f"accepted: 0 … {high}; if it is signed in the source, np.int{bits}({value})",
+        )
+    low = -(1 << (bits - 1))
     if not low <= value <= high:
-        raise LaunchError(f"{value} is outside {low} … {high}")
+        raise LaunchError(f"{value} is outside {0 if param.type.kind == 'u' else low} … {high}")
     return (value & high).to_bytes(param.size, "little")
 
 

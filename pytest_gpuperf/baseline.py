@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
+import stat
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,9 +31,11 @@ __all__ = [
     "Baseline",
     "BaselineError",
     "baseline_path",
+    "check_place",
     "is_required",
     "ordered",
-    "read_baseline",
+    "parse_baseline",
+    "remove_leftovers",
     "render_baseline",
     "write_if_changed",
 ]
@@ -104,20 +109,9 @@ def baseline_path(directory: Path, module: str) -> Path:
     return directory / (module.removesuffix(".py") + ".yaml")
 
 
-def read_baseline(path: Path, module: str, shown: str) -> Baseline | None:
-    """The baseline of a module, ``None`` if there is no file or it is empty. Raises ``BaselineError``; ``shown`` is the
-    path for messages."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise BaselineError(f"{shown}: {error.strerror or error}") from None
-    return parse_baseline(data, module, shown)
-
-
 def parse_baseline(data: bytes, module: str, shown: str) -> Baseline | None:
-    """``read_baseline`` of a file's contents."""
+    """The baseline of a module from the contents of a file, ``None`` if that is empty. Raises ``BaselineError``; ``shown`` is the
+    path for messages."""
     refresh = _refresh(module)
     try:
         text = data.decode("utf-8")
@@ -325,12 +319,54 @@ def render_baseline(baseline: Baseline, module: str) -> bytes:
     return ("\n".join(lines) + "\n").encode("utf-8")
 
 
-def write_if_changed(path: Path, data: bytes) -> bool:
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a directory",
+}
+
+
+def check_place(path: Path, root: Path | None = None) -> Path:
+    """Where the file of that path really is, if one may be read or written there. Raises ``OSError`` for what is no regular file
+    (reading a FIFO would wait forever) and for links that lead out of ``root``."""
+    real = Path(os.path.realpath(path))
+    if root is not None and not real.is_relative_to(os.path.realpath(root)):
+        raise OSError(
+            errno.EPERM, f"a link leads out of {root}: nothing there is read or written; remove it", str(path)
+        )
+    try:
+        kind = stat.S_IFMT(real.stat().st_mode)
+    except FileNotFoundError:
+        return real
+    if kind != stat.S_IFREG:
+        raise OSError(errno.EINVAL, f"{_KINDS.get(kind, 'no file')}, no regular file: remove it", str(path))
+    return real
+
+
+_LEFT = re.compile(r"[a-z0-9_]{8}", re.ASCII)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Removes the temporary files that writers of this file left when they were killed."""
+    prefix = f".{path.name}."
+    try:
+        names = [name for name in os.listdir(path.parent) if name.startswith(prefix)]
+    except OSError:
+        return
+    for name in names:
+        if _LEFT.fullmatch(name, len(prefix)):
+            with suppress(OSError):
+                os.unlink(path.parent / name)
+
+
+def write_if_changed(path: Path, data: bytes, root: Path | None = None) -> bool:
     """Replaces a file by ``data`` at once, keeping its permissions; nothing is touched where the bytes are equal already.
 
-    Raises ``OSError``, also for a file that nobody may write: replacing it needs no more than its folder.
+    Raises ``OSError``, also for a file that nobody may write (replacing it needs no more than its folder) and as ``check_place``.
     """
-    path = Path(os.path.realpath(path))  # a link stays one
+    path = check_place(path, root)  # a link stays one
     try:
         if path.read_bytes() == data:
             return False
@@ -340,6 +376,18 @@ def write_if_changed(path: Path, data: bytes) -> bool:
     except FileNotFoundError:
         mode = None
     path.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(path)
+    for again in (True, True, False):
+        try:
+            _replace(path, data, mode)
+            break
+        except FileNotFoundError:
+            if not again:  # two writers at once, each of which takes the other's file for a leftover
+                raise
+    return True
+
+
+def _replace(path: Path, data: bytes, mode: int | None) -> None:
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -347,9 +395,9 @@ def write_if_changed(path: Path, data: bytes) -> bool:
         os.chmod(temporary, mode if mode is not None else 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
-    return True
 
 
 def _umask() -> int:

@@ -25,7 +25,10 @@ from .settings import Settings
 from .sources.paths import SourcePaths
 from .textsafe import storable
 
-__all__ = ["Judge", "module_of", "test_of"]
+__all__ = ["UNEXCUSED", "Judge", "failing", "module_of", "test_of"]
+
+UNEXCUSED = ("error", "over-limit", "regressed")
+"""Verdicts that fail a test marked ``xfail`` too; what has no baseline yet, or a better one, does not."""
 
 
 def module_of(item: pytest.Item) -> str:
@@ -92,7 +95,7 @@ class Judge:
         if module not in self._baselines:
             directory = self.settings.baseline_dir
             try:
-                files = read_files(directory, module)
+                files = read_files(directory, module, self.settings.rootdir)
                 self._baselines[module] = read_module(files, module, self.shown(directory))
             except BaselineError as error:
                 self._baselines[module] = error

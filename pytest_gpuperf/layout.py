@@ -9,9 +9,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-from .baseline import Baseline, BaselineError, baseline_path, parse_baseline, render_baseline
+from .baseline import (
+    Baseline,
+    BaselineError,
+    baseline_path,
+    check_place,
+    parse_baseline,
+    render_baseline,
+)
 from .digest import digest_parts
 
 __all__ = [
@@ -49,12 +57,18 @@ def shown_file(module: str, key: str, layout: str) -> str:
     return case_file(module, key) if layout == "case" else baseline_path(Path(), module).as_posix()
 
 
-def read_files(directory: Path, module: str) -> dict[str, bytes]:
-    """The bytes of all files of a module, by path relative to ``directory``. Raises ``OSError``."""
+def read_files(directory: Path, module: str, root: Path) -> dict[str, bytes]:
+    """The bytes of all files of a module, by path relative to ``directory``. Raises ``OSError``, also for links that lead out of
+    ``root`` and for what is no regular file."""
     whole, folder = baseline_path(directory, module), _folder(directory, module)
     paths = [whole] if whole.exists() else []
     paths += sorted(folder.glob("*.yaml")) if folder.is_dir() else []
-    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in paths}
+    return {path.relative_to(directory).as_posix(): check_place(path, root).read_bytes() for path in paths}
+
+
+@lru_cache(maxsize=4096)  # a run needs each twice: to judge, and to plan what an update would write
+def _parsed(data: bytes, module: str, shown: str) -> Baseline | None:
+    return parse_baseline(data, module, shown)
 
 
 def read_module(files: Mapping[str, bytes], module: str, shown: str) -> Baseline | None:
@@ -62,9 +76,10 @@ def read_module(files: Mapping[str, bytes], module: str, shown: str) -> Baseline
     found: Baseline | None = None
     for name, data in sorted(files.items()):
         path = (PurePosixPath(shown) / name).as_posix()
-        part = parse_baseline(data, module, path)
+        part = _parsed(data, module, path)
         if part is None:
             continue
+        part = Baseline(dict(part.analysis), dict(part.cases))
         if found is None:
             found = part
             continue

@@ -76,6 +76,7 @@ class GateSession:
         plans = plan_files(
             self.outcomes,
             settings.baseline_dir,
+            settings.rootdir,
             self.shown,
             only_new=settings.update_new,
             prune=settings.prune,

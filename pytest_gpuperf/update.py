@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .baseline import Baseline, BaselineError, write_if_changed
+from .baseline import Baseline, BaselineError, check_place, remove_leftovers, write_if_changed
 from .layout import CASES, digest_of, read_files, read_module, render_files, shown_file
 from .metrics import ANALYSIS
 from .outcomes import ModuleState, Outcomes, TestState
@@ -19,10 +19,12 @@ __all__ = ["FilePlan", "find_orphans", "is_baseline", "plan_files", "write_files
 @dataclass
 class FilePlan:
     """The baseline of one module: the bytes of its files before and after, by path below ``directory``, and what differs, by
-    case id; ``problem`` says why it must stay as it is. ``shown`` stands for its files in messages."""
+    case id; ``problem`` says why it must stay as it is. ``shown`` stands for its files in messages, ``root`` is what they may not
+    lie outside of, ``kernels`` are the digests of the kernels before by case."""
 
     module: str
     directory: Path
+    root: Path
     shown: str
     before: dict[str, bytes]
     after: dict[str, bytes]
@@ -31,6 +33,7 @@ class FilePlan:
     pruned: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     unused_targets: list[str] = field(default_factory=list)
+    kernels: Mapping[str, str] = field(default_factory=dict)
     not_judged: str = ""
     problem: str = ""
 
@@ -47,6 +50,7 @@ class FilePlan:
 def plan_files(
     outcomes: Outcomes,
     directory: Path,
+    root: Path,
     shown: Any,
     *,
     only_new: bool,
@@ -61,7 +65,8 @@ def plan_files(
     """
     plans = []
     for module in sorted(outcomes.modules):
-        plan = _plan(module, outcomes.modules[module], directory, shown, only_new, prune, candidates, layout)
+        state = outcomes.modules[module]
+        plan = _plan(module, state, directory, root, shown, only_new, prune, candidates, layout)
         if plan is not None:
             plans.append(plan)
     return plans
@@ -71,6 +76,7 @@ def _plan(
     module: str,
     state: ModuleState,
     directory: Path,
+    root: Path,
     shown: Any,
     only_new: bool,
     prune: bool,
@@ -79,11 +85,11 @@ def _plan(
 ) -> FilePlan | None:
     place = shown(directory / shown_file(module, "", "module"))
     try:
-        before = read_files(directory, module)
+        before = read_files(directory, module, root)
     except OSError as error:
         place = shown(Path(error.filename)) if error.filename else place
-        return FilePlan(module, directory, place, {}, {}, problem=f"{place}: {error.strerror or error}")
-    plan = FilePlan(module, directory, place, before, before)
+        return FilePlan(module, directory, root, place, {}, {}, problem=f"{place}: {error.strerror or error}")
+    plan = FilePlan(module, directory, root, place, before, before)
     if state.crashed:
         # Which tests the lost worker had run, and what it would have said, is not known for certain.
         plan.not_judged = state.incomplete()
@@ -105,6 +111,7 @@ def _plan(
             plan.problem = str(error)
             return plan
         baseline = Baseline()  # every entry is being measured anew, so nothing can be lost
+    plan.kernels = {key: case["kernel"] for key, case in baseline.cases.items()}
     plan.stale = state.stale(baseline)
     plan.unused_targets = [f"{r['id']} → {t}" for r in records for t in r["unused_targets"]]
     plan.not_judged = state.incomplete() if _unmade(state, baseline) else ""
@@ -179,7 +186,7 @@ def find_orphans(directory: Path, rootdir: Path) -> list[Path]:
 def is_baseline(path: Path) -> bool:
     """Whether the file begins as baselines do."""
     try:
-        with path.open("rb") as stream:
+        with check_place(path).open("rb") as stream:
             return stream.readline(200).startswith(b"# pytest-gpuperf baseline")
     except OSError:
         return False
@@ -189,11 +196,15 @@ def write_files(plans: Sequence[FilePlan], orphans: Iterable[Path]) -> list[str]
     """Writes what differs and removes the orphans; returns a message per file for which that failed."""
     problems = [plan.problem for plan in plans if plan.problem]
     for plan in plans:
-        if plan.differs and not plan.problem:
+        if not plan.problem:
             try:
+                for name in {**plan.before, **plan.after}:
+                    remove_leftovers(check_place(plan.directory / name, plan.root))
+                if not plan.differs:
+                    continue
                 # First what is there afterwards: should this fail midway, no case is lost.
                 for name, data in plan.after.items():
-                    write_if_changed(plan.directory / name, data)
+                    write_if_changed(plan.directory / name, data, plan.root)
                 for name in plan.before.keys() - plan.after.keys():
                     (plan.directory / name).unlink()
             except OSError as error:

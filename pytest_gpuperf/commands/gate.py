@@ -161,7 +161,7 @@ def _check(arguments: argparse.Namespace) -> int:
             path = baseline_path(Path(arguments.baselines), module)
             _inside(path, Path(arguments.baselines))
             try:
-                files = read_files(Path(arguments.baselines), module)
+                files = _files(Path(arguments.baselines), module)
                 found[module] = read_module(files, module, arguments.baselines) or Baseline()
             except BaselineError as error:
                 raise ReportError(str(error)) from None
@@ -260,10 +260,15 @@ def _accept(arguments: argparse.Namespace) -> int:
             if not is_baseline(candidates / name):
                 raise ReportError(f"{candidates / name} is no baseline")
         taken += _taken(proposed, directory, module, entry, arguments.k)
-    written = [path for path, data in taken if data is not None and write_if_changed(path, data)]
     removed = [path for path, data in taken if data is None]
-    for path in removed:
-        path.unlink()
+    try:
+        written = [
+            path for path, data in taken if data is not None and write_if_changed(path, data, directory)
+        ]
+        for path in removed:
+            path.unlink()
+    except OSError as error:
+        raise ReportError(f"{error.filename}: not written: {error.strerror or error}") from None
     lines = [*(f"wrote {path}\n" for path in written), *(f"removed {path}\n" for path in removed)]
     write("".join(lines) or "nothing to accept\n", None)
     return OK
@@ -271,7 +276,7 @@ def _accept(arguments: argparse.Namespace) -> int:
 
 def _files(directory: Path, module: str) -> dict[str, bytes]:
     try:
-        return read_files(directory, module)
+        return read_files(directory, module, directory)
     except OSError as error:
         raise ReportError(f"{error.filename}: {error.strerror or error}") from None
 

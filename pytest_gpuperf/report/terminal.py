@@ -32,7 +32,7 @@ def summarise(
         *([] if settings.update else _unjudged(run)),
         *_stale(run, settings),
         *_unsettled(run, settings),
-        *(_writes(written) if updating and (written or not run.pruned or not run.stale) else []),
+        *(_writes(run, written) if updating else []),
         *(_details(run) if settings.details else []),
     ]:
         reporter.write_line(clean(line), **({colour: True} if colour else {}))
@@ -171,9 +171,6 @@ def _stale(run: Run, settings: Settings) -> Iterator[_Line]:
 
 def _renames(run: Run) -> list[str]:
     """New cases whose kernel is that of an unused entry of the same module: most likely the test was renamed."""
-    from ..baseline import BaselineError
-    from ..layout import read_module
-
     hints = []
     for plan in run.plans:
         new = {
@@ -181,19 +178,16 @@ def _renames(run: Run) -> list[str]:
             for r in run.records
             if r["module"] == plan.module and r["stored"] is None
         }
-        try:
-            stored = read_module(plan.before, plan.module, plan.shown)
-        except BaselineError:
-            continue
-        for key in plan.stale if stored is not None else []:
-            kernel = stored.cases[key].get("kernel") if stored is not None and key in stored.cases else None
+        for key in plan.stale:
+            kernel = plan.kernels.get(key)
             if kernel in new:
                 hints.append(f"renamed? {one_line(key)} → {one_line(new[kernel])} (same PTX)")
     return hints
 
 
-def _writes(written: Sequence[FilePlan]) -> Iterator[_Line]:
-    if not written:
+def _writes(run: Run, written: Sequence[FilePlan]) -> Iterator[_Line]:
+    failed = any(plan.problem for plan in run.plans)
+    if not written and not failed and not (run.pruned and run.stale):
         yield "", "baselines: nothing to write"
     for plan in written:
         parts = [

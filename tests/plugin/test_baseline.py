@@ -234,7 +234,7 @@ def test_unreadable_and_unwritable_files_are_messages(project):
     (project.path / "baselines" / "test_k.yaml").mkdir(parents=True)
     result = project.run()
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*baselines/test_k.yaml: Is a directory*"])
+    result.stdout.fnmatch_lines(["*baselines/test_k.yaml: a directory, no regular file*"])
     result = project.update()
     assert result.ret == 1
     assert "INTERNALERROR" not in result.stdout.str()

@@ -22,7 +22,7 @@ from ..listing import Listing
 from ..mangling import stable_id
 from ..metrics import ANALYSIS, UNSAID
 from ..report.files import write_views
-from ..report.message import failure_text, unjudged
+from ..report.message import failure_text, other_opcodes, unjudged
 from ..report.validate import ReportError, load_report
 from ..update import is_baseline
 from ..verdict import SESSION_VERDICTS, worst
@@ -223,6 +223,8 @@ def _concluded(document: Mapping[str, Any], output: str | None) -> int:
         f"{document['verdict']}: {counted(len(document['cases']), 'kernel')}{': ' + counts if counts else ''}\n",
         None,
     )
+    for line in other_opcodes(document["cases"]):
+        write(f"{line}\n", None)
     if sentence := unjudged(document["cases"]):
         write(f"{sentence}\n", None)
     for entry in document["stale"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..figures import change, counted, number
@@ -11,7 +11,7 @@ from ..mangling import stable_name
 from ..textsafe import clean, one_line
 from ..verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS, leading
 
-__all__ = ["failure_text", "headline", "metric_label", "unjudged", "update_command"]
+__all__ = ["failure_text", "headline", "metric_label", "other_opcodes", "unjudged", "update_command"]
 
 _ROWS = 12
 _WITHOUT_NUMBER = ("error", "unmodelled")
@@ -42,6 +42,19 @@ def unjudged(records: Iterable[Mapping[str, Any]]) -> str:
         f"not judged yet: {', '.join(metrics)} of {counted(kernels, 'kernel')}, stored before there was this; "
         "the next update adds it: pytest --gpuperf --gpuperf-update"
     )
+
+
+def other_opcodes(records: Iterable[Mapping[str, Any]], limit: int = 10) -> Iterator[str]:
+    """What the kernels that moved without failing execute in place of what."""
+    found = [
+        f"{SYMBOLS['changed']} {one_line(record['id'], 60)}: opcodes {one_line(row['note'], 200)}"
+        for record in records
+        for row in record["rows"]
+        if row["metric"] == "opcodes" and row["verdict"] == "changed" and not record["fails"]
+    ]
+    yield from found[:limit]
+    if len(found) > limit:
+        yield f"… and {len(found) - limit} more with other opcodes"
 
 
 def headline(records: Sequence[Mapping[str, Any]]) -> str:

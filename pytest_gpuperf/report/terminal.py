@@ -11,7 +11,7 @@ from ..textsafe import clean, one_line
 from ..update import FilePlan
 from ..verdict import CASE_VERDICTS, SYMBOLS, WORDS
 from .document import Run
-from .message import headline, unjudged
+from .message import headline, other_opcodes, unjudged
 
 __all__ = ["summarise"]
 
@@ -79,20 +79,7 @@ def _moved(run: Run, *, added: bool) -> Iterator[_Line]:
         names = ", ".join(one_line(record["id"], 60) for record in quiet[:_SHOWN])
         more = f" and {len(quiet) - _SHOWN} more" if len(quiet) > _SHOWN else ""
         yield "yellow", f"moved without failing: {names}{more}"
-        yield from (("yellow", f"  {line}") for line in _other_opcodes(quiet))
-
-
-def _other_opcodes(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What was executed in place of what, where it did not move any total."""
-    found = [
-        f"{SYMBOLS['changed']} {one_line(record['id'], 60)}: opcodes {one_line(row['note'], 200)}"
-        for record in records
-        for row in record["rows"]
-        if row["metric"] == "opcodes" and row["verdict"] == "changed"
-    ]
-    yield from found[:_SHOWN]
-    if len(found) > _SHOWN:
-        yield f"… and {len(found) - _SHOWN} more with other opcodes"
+        yield from (("yellow", f"  {line}") for line in other_opcodes(quiet))
 
 
 def _silent(record: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ import shutil
 import pytest
 import yaml
 
+from pytest_gpuperf.cli import main
 from pytest_gpuperf.compare import compare_case
 from pytest_gpuperf.declared import CaseSettings
 from pytest_gpuperf.metrics import ANALYSIS
@@ -148,6 +149,18 @@ def test_other_opcodes_at_equal_totals_are_seen(project, name):
     )
     for report in ("gpuperf.md", "gpuperf.html"):
         assert came.split(".")[0] in (project.path / "out" / report).read_text()
+
+
+def test_commands_name_other_opcodes_too(project, capsys):
+    project.write("test_k.py", TEST)
+    for folder, opcode in (("base", "ld.global.u32"), ("head", "ld.volatile.global.u32")):
+        write(project, f"{opcode} %r3, [%rd1]")
+        project.run(f"--gpuperf-report={folder}")
+    capsys.readouterr()
+    assert main(["compare", "base/gpuperf.json", "head/gpuperf.json"]) == 0
+    said = capsys.readouterr().out
+    assert "changed: 1 kernel: 1 changed" in said
+    assert "test_k/k: opcodes −128 ld.global.u32, +128 ld.volatile.global.u32" in said
 
 
 def test_a_predicate_that_lets_more_lanes_through_is_seen(real):

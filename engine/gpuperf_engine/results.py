@@ -142,12 +142,14 @@ class Memory:
 @dataclass(frozen=True, slots=True)
 class Resources:
     """Per thread registers (32-bit) and local bytes, per CTA shared bytes (static + dynamic). ``source`` is ``estimate``
-    (from liveness) or ``ptxas <version>``."""
+    (from liveness) or ``ptxas <version>``, which also says how many bytes a thread's spill instructions store and load."""
 
     registers: int
     shared_bytes: int
     local_bytes: int
     source: str = "estimate"
+    spill_stores: int = 0
+    spill_loads: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,16 @@ from ..ptx.syntax import Function, Instruction, Register
 from .blocks import BasicBlock
 from .operands import reads, writes
 
-__all__ = ["live_sets", "live_within", "pressure"]
+__all__ = ["live_sets", "live_within", "pressure", "words_of"]
 
 
 #: 32-bit registers that one of a type takes; 0 for predicates, which are counted apart
 _WEIGHTS = {kind.name: 0 if kind.is_predicate else max(1, kind.bits // 32) for kind in SCALAR_TYPES.values()}
+
+
+def words_of(register: Register) -> int:
+    """The 32-bit registers that one takes; 0 for a predicate."""
+    return _WEIGHTS[register.type.name]
 
 
 def live_sets(function: Function, blocks: Sequence[BasicBlock]) -> None:

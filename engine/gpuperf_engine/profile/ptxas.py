@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from dataclasses import replace
 from functools import lru_cache
 from importlib import util
 from pathlib import Path
@@ -27,6 +28,7 @@ _SECONDS = 300
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
 _STACK = re.compile(r"(\d+) bytes stack frame")
+_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
 def find_ptxas() -> str:
@@ -55,12 +57,12 @@ def ptxas_resources(kernel: Function, dynamic_shared: int = 0) -> Resources:
     Raises ``MachineError`` if ``ptxas`` is missing or refuses the module.
     """
     module = kernel.module
-    registers, shared, local, version = _assembled(find_ptxas(), module.text, module.target, kernel.name)
-    return Resources(registers, shared + dynamic_shared, local, f"ptxas {version}")
+    found = _assembled(find_ptxas(), module.text, module.target, kernel.name)
+    return replace(found, shared_bytes=found.shared_bytes + dynamic_shared)
 
 
 @lru_cache(maxsize=256)
-def _assembled(ptxas: str, text: str, target: str, kernel: str) -> tuple[int, int, int, str]:
+def _assembled(ptxas: str, text: str, target: str, kernel: str) -> Resources:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "module.ptx"
         source.write_text(text, encoding="utf-8")
@@ -81,7 +83,15 @@ def _assembled(ptxas: str, text: str, target: str, kernel: str) -> tuple[int, in
             f"ptxas says nothing about kernel {kernel!r}", hint="is it an .entry of this module?"
         )
     shared, stack = _SHARED.search(part), _STACK.search(part)
-    return int(used[1]), int(shared[1]) if shared else 0, int(stack[1]) if stack else 0, _version(ptxas)
+    spills = _SPILLS.search(part)
+    return Resources(
+        int(used[1]),
+        int(shared[1]) if shared else 0,
+        int(stack[1]) if stack else 0,
+        f"ptxas {_version(ptxas)}",
+        int(spills[1]) if spills else 0,
+        int(spills[2]) if spills else 0,
+    )
 
 
 def _about(report: str, kernel: str) -> str:

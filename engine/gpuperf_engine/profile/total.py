@@ -61,6 +61,8 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
             max(profile.resources.shared_bytes for profile in profiles),
             max(profile.resources.local_bytes for profile in profiles),
             first.resources.source,
+            max(profile.resources.spill_stores for profile in profiles),
+            max(profile.resources.spill_loads for profile in profiles),
         ),
         blocks=_rows([profile.blocks for profile in profiles], BlockProfile, 6),
         branch_sites=_rows([profile.branch_sites for profile in profiles], BranchProfile, 3),

@@ -20,6 +20,7 @@ from ..flow.operands import reads, writes
 from ..profile.build import LaunchRecord
 from ..ptx import syntax
 from ..results import Resources
+from .allocation import NO_REGISTER, Allocation, allocate
 from .caches import SECTOR
 from .contention import contention
 from .expansion import expansion_of
@@ -39,9 +40,13 @@ _LOAD_LATENCY = {
     "generic": "global",
     "local": "local",
     "const": "constant",
+    "param": "constant",
     "shared": "shared",
 }
 
+
+#: what is read from banks of constants
+_CONSTANT = ("const", "param")
 
 # Effects whose order in memory matters, spaces that have one, and the registers that stand for it.
 _FENCES = frozenset({"fence", "warpgroup_commit", "warpgroup_wait"})
@@ -71,8 +76,13 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
         )
     plan = record.plan
     warps = plan.ctas * plan.warps_per_cta
+    allocated = allocate(record, machine, resources)
     builder = _Builder(
-        record.program, [int(n) for n in record.observation.block_warps], _sites(record), machine
+        record.program,
+        [int(n) for n in record.observation.block_warps],
+        _sites(record),
+        machine,
+        allocated,
     )
     path = builder.path_of(0, warps)
     barriers = sum(
@@ -80,11 +90,18 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
     )
     images = image_traffic(record)
     atomics = contention(record, machine)
-    memory = replace(_traffic(record, builder.sites, machine), atomic_operations=atomics.operations)
+    memory = _traffic(record, builder.sites, machine)
+    declared = record.program.local_bytes if memory.local_sectors else 0
+    memory = replace(
+        memory,
+        atomic_operations=atomics.operations,
+        constant_turns=builder.constant_turns(),
+        local_sectors=memory.local_sectors + builder.spilled_sectors(),
+    )
     return TimingInput(
         grid=plan.grid,
         block=plan.block,
-        registers_per_thread=resources.registers,
+        registers_per_thread=allocated.registers,
         shared_bytes=resources.shared_bytes,
         warp_instructions=builder.counts(),
         path=path,
@@ -95,10 +112,11 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
             for block, executions in zip(record.program.blocks, builder.executions, strict=True)
             if executions
         ),
+        local_bytes=declared + 4 * allocated.words,
         resources=resources.source,
         latencies=builder.latencies,
         waits=_waits(builder.sites, machine) | atomics.waits,
-        notes=() if images is None else (NOTE,),
+        notes=(*allocated.notes, *(() if images is None else (NOTE,))),
     )
 
 
@@ -119,6 +137,7 @@ class _Site:
 
     space: str
     requests: int
+    lanes: int
     global_requests: int
     sectors: int
     lines: int
@@ -141,6 +160,7 @@ def _sites(record: LaunchRecord) -> list[_Site]:
         counters["global_requests"] = counters["requests"] - counters["elsewhere"]
         names = (
             "requests",
+            "lanes",
             "global_requests",
             "sectors",
             "lines",
@@ -168,7 +188,9 @@ def _waits(sites: list[_Site], machine: Machine) -> dict[int, float]:
     found = {}
     for index, seen in enumerate(sites):
         passes = 0.0
-        if seen.global_requests and seen.global_wavefronts:
+        if seen.space in _CONSTANT:
+            passes = seen.lanes / seen.requests if seen.requests else 0.0
+        elif seen.global_requests and seen.global_wavefronts:
             data = seen.global_wavefronts * WAVEFRONT / machine.l1_bandwidth
             tags = tag_wavefronts(seen.global_requests, seen.lines, machine.l1_tag_rate)
             passes = max(data, tags) / seen.global_requests
@@ -188,7 +210,7 @@ def _traffic(record: LaunchRecord, sites: list[_Site], machine: Machine) -> Memo
     data = tags = 0.0
     for site, seen in zip(record.program.sites, sites, strict=True):
         local += seen.local_sectors
-        if seen.sectors:
+        if seen.sectors and seen.space not in _CONSTANT:
             requests[site.kind] += seen.global_requests
             sectors[site.kind] += seen.sectors
             if seen.global_wavefronts:
@@ -228,6 +250,7 @@ class _Builder:
     executions: list[int]
     sites: list[_Site]
     machine: Machine
+    allocated: Allocation
     latencies: dict[str, float] = field(default_factory=dict)
     active: list[int] = field(default_factory=list)
     known: dict[int, _Machined] = field(default_factory=dict)
@@ -235,7 +258,8 @@ class _Builder:
     def __post_init__(self) -> None:
         machine = self.machine
         spaces = tuple(site.space for site in self.sites)
-        key = machine.compute_capability, tuple(machine.latencies.items()), spaces
+        spills = tuple(self.allocated.loads.items()), tuple(self.allocated.stores.items())
+        key = machine.compute_capability, tuple(machine.latencies.items()), spaces, spills
         known = self.program.kernel.memo.setdefault("timing.blocks", {})
         assert isinstance(known, dict)
         self.known = known.setdefault(key, self.known)
@@ -244,14 +268,21 @@ class _Builder:
         """A block as this machine executes it; the same for all launches whose accesses go to the same spaces."""
         found = self.known.get(block.index)
         if found is None:
-            expanded = [
+            expanded = [*self.reloaded(block)]
+            expanded += (
                 item for instruction in block.instructions for item in self.expand(instruction, block)
-            ]
+            )
+            expanded = self.with_stores(expanded, block)
             chains = {item.latency for item in expanded} & self.latencies.keys()
             units: dict[str, int] = {}
             for instruction in block.tally:
-                for unit, count in self.units_of(instruction).items():
+                for unit, count in self.units_of(instruction, block).items():
                     units[unit] = units.get(unit, 0) + count
+            spilled = len(self.allocated.loads.get(block.index, ())) + len(
+                self.allocated.stores.get(block.index, ())
+            )
+            if spilled:
+                units["lsu"] = units.get("lsu", 0) + spilled
             found = self.known[block.index] = _Machined(
                 schedule(expanded, self.order_latencies),
                 {name: self.latencies[name] for name in chains},
@@ -259,6 +290,38 @@ class _Builder:
             )
         self.latencies.update(found.latencies)
         return found
+
+    def reloaded(self, block: BasicBlock) -> Iterable[Instruction]:
+        """Loads of spilled registers that a block reads."""
+        base = block.function << 20
+        for index, _ in self.allocated.loads.get(block.index, ()):
+            yield Instruction("lsu", "local", (), () if index == NO_REGISTER else (base + index,))
+
+    def with_stores(self, expanded: list[Instruction], block: BasicBlock) -> list[Instruction]:
+        """The instructions of a block with the stores of spilled registers, before the branch or barrier that ends it."""
+        base = block.function << 20
+        stores = [
+            Instruction("lsu", "none", () if index == NO_REGISTER else (base + index,))
+            for index, _ in self.allocated.stores.get(block.index, ())
+        ]
+        ends = bool(expanded) and expanded[-1].unit in ("cbu", "adu")
+        return [*expanded[:-1], *stores, expanded[-1]] if ends else [*expanded, *stores]
+
+    def constant_turns(self) -> int:
+        """Lanes that read constants at addresses of their own, each served after another."""
+        return sum(
+            seen.lanes - seen.requests
+            for site, seen in zip(self.program.sites, self.sites, strict=True)
+            if self.constant(site.instruction, self.program.blocks[site.block]) == "load"
+        )
+
+    def spilled_sectors(self) -> float:
+        """Sectors of the loads and stores of spilled registers: each word of a warp fills a line."""
+        allocated, total = self.allocated, 0
+        for of in (allocated.loads, allocated.stores):
+            for index, registers in of.items():
+                total += self.executions[index] * sum(words for _, words in registers)
+        return total * WAVEFRONT / SECTOR
 
     @property
     def order_latencies(self) -> Mapping[str, float]:
@@ -275,7 +338,19 @@ class _Builder:
                     total[unit] += count * executions
         return {unit: count for unit, count in total.items() if count}
 
-    def units_of(self, instruction: syntax.Instruction) -> Mapping[str, int]:
+    def constant(self, found: syntax.Instruction, block: BasicBlock) -> str:
+        """What a load from constants or parameters is: an ``operand`` of the instructions that use it, where all lanes read one
+        address, or a ``load`` through the cache of constants; empty for everything else."""
+        if found.effect != "load" or found.spelling.space not in _CONSTANT:
+            return ""
+        uniform = self.program.uniform[block.function]
+        bases = (item.base for item in found.operands if isinstance(item, syntax.Address))
+        varying = any(isinstance(base, syntax.Register) and base not in uniform for base in bases)
+        return "load" if varying else "operand"
+
+    def units_of(self, instruction: syntax.Instruction, block: BasicBlock) -> Mapping[str, int]:
+        if constant := self.constant(instruction, block):
+            return {} if constant == "operand" else {"lsu": 1}
         expansion = expansion_of(instruction.opcode, self.machine.compute_capability)
         if expansion is not None:
             return expansion.units
@@ -366,6 +441,13 @@ class _Builder:
         results = tuple(dict.fromkeys(base + register.index for register in writes(found)))
         after, before = self.memory_order(found)
         sources, results = sources + after, results + before
+        if constant := self.constant(found, block):
+            if constant == "operand":
+                yield Instruction("none", "none", sources, results)
+            else:
+                site = self.program.site_of.get(found, -1)
+                yield Instruction("lsu", "constant", sources, results, site)
+            return
         expansion = expansion_of(found.opcode, self.machine.compute_capability)
         if expansion is None:
             unit = found.spelling.unit

@@ -14,7 +14,9 @@ Assumptions, all stated so that a prediction can be judged:
   the CTAs running at once (the whole footprint divided evenly over the grid);
 - each partition of L2 holds its part of memory, and a copy of what its SMs have read from another: the first read of a sector in
   a partition goes to another one with the probability that the sector belongs there;
-- stores write through to L2; atomics are done there.
+- stores write through to L2; atomics are done there;
+- local memory stays in the L1 that shared memory leaves, in the share that fits of what the threads on an SM keep there; the rest
+  goes to L2, and what does not fit there to DRAM.
 
 PYTEST_DONT_REWRITE
 """
@@ -49,6 +51,9 @@ class CacheEstimate:
     l2_write_bytes: float
     dram_read_bytes: float
     dram_write_bytes: float
+    local_hit: float
+    local_l2_bytes: float
+    local_dram_bytes: float
 
     @property
     def l2_far(self) -> float:
@@ -58,11 +63,11 @@ class CacheEstimate:
 
     @property
     def l2_bytes(self) -> float:
-        return self.l2_read_bytes + self.l2_write_bytes
+        return self.l2_read_bytes + self.l2_write_bytes + self.local_l2_bytes
 
     @property
     def dram_bytes(self) -> float:
-        return self.dram_read_bytes + self.dram_write_bytes
+        return self.dram_read_bytes + self.dram_write_bytes + self.local_dram_bytes
 
 
 def estimate_caches(
@@ -80,9 +85,13 @@ def estimate_caches(
     missed = read - (read - per_cta) * kept
 
     running = min(given.ctas, resident.ctas_per_sm * machine.sm_count)
-    l2_needed = (first + memory.write_footprint) * running / given.ctas
+    local_hit, local_needed = _local(given, machine, resident)
+    l2_needed = (first + memory.write_footprint) * running / given.ctas + local_needed
     kept = min(1.0, machine.l2_bytes / l2_needed) if l2_needed > 0.0 else 1.0
     from_dram = first + (missed - first) * (1.0 - kept)
+
+    local_missed = memory.local_sectors * SECTOR * (1.0 - local_hit)
+    local_dram = local_missed * (1.0 - kept)
 
     # each partition of L2 keeps a copy of what its SMs read; what is written is in one
     left = _left(machine.l2_partitions * first + memory.write_footprint, machine) if warm else 0.0
@@ -103,7 +112,23 @@ def estimate_caches(
         l2_write_bytes=written,
         dram_read_bytes=from_dram,
         dram_write_bytes=min(memory.write_footprint, written) * (1.0 - left) if written else 0.0,
+        local_hit=local_hit,
+        local_l2_bytes=local_missed,
+        local_dram_bytes=local_dram,
     )
+
+
+def _local(given: TimingInput, machine: Machine, resident: Occupancy) -> tuple[float, float]:
+    """The share of the accesses to local memory that hit in L1, and the bytes of it that lie beyond."""
+    if not given.local_bytes:
+        return 1.0, 0.0
+    # what registers and shared memory would allow is left out: a launch that needs more of them gains no room in L1
+    ctas = min(resident.limits["warps"], resident.limits["ctas"], -(-given.ctas // machine.sm_count))
+    needed = ctas * given.threads_per_cta * given.local_bytes
+    room = max(0.0, machine.l1_bytes - min(machine.shared_per_sm, ctas * resident.shared_per_cta))
+    hit = min(1.0, room / needed)
+    running = min(given.ctas, ctas * machine.sm_count)
+    return hit, running * given.threads_per_cta * given.local_bytes * (1.0 - hit)
 
 
 def _left(footprint: float, machine: Machine) -> float:

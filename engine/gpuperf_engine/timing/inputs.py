@@ -65,7 +65,8 @@ class MemoryTraffic:
     ``shared_wavefronts`` counts passes through shared memory, bank conflicts included (one per conflict-free request of 4
     bytes per lane), ``shared_requests`` the warp instructions that made them.
     ``atomic_sectors`` are sectors of global atomics and reductions, one per distinct sector of a request; ``atomic_operations``
-    are those that follow each other in L2 at the busiest address.
+    are those that follow each other in L2 at the busiest address. ``constant_turns`` are lanes that read a constant after another of
+    their request.
     """
 
     load_requests: float = 0
@@ -80,6 +81,7 @@ class MemoryTraffic:
     local_sectors: float = 0
     atomic_sectors: float = 0
     atomic_operations: float = 0
+    constant_turns: float = 0
     load_wavefronts: float | None = None
     load_tag_wavefronts: float = 0
     texture_misses: float = 0
@@ -92,7 +94,8 @@ class TimingInput:
     ``grid`` and ``block`` are CTAs and threads along x, y, z; ``warp_instructions`` are machine instructions issued by all
     warps of the launch, by unit, and ``operand_reads`` the operands that these read from the register file; ``path`` is the way
     of the longest warp; ``barriers`` counts the CTA barriers on it.
-    ``resources`` says where ``registers_per_thread`` and ``shared_bytes`` (per CTA) come from; ``latencies`` are further
+    ``local_bytes`` are what a thread keeps in local memory, spilled registers among them. ``resources`` says where
+    ``registers_per_thread`` and ``shared_bytes`` (per CTA) come from; ``latencies`` are further
     latencies, in cycles, that instructions of the path name; ``waits`` are the cycles that a request of a memory instruction takes
     beyond the one that an access without conflicts takes (passes through L1 or shared memory, turns of atomics), the mean of its
     requests, by number of the instruction; ``notes`` are remarks for people.
@@ -107,6 +110,7 @@ class TimingInput:
     memory: MemoryTraffic = field(default_factory=MemoryTraffic)
     barriers: float = 0
     operand_reads: float = 0
+    local_bytes: float = 0
     resources: str = "estimate"
     latencies: Mapping[str, float] = field(default_factory=dict)
     waits: Mapping[int, float] = field(default_factory=dict)

@@ -109,7 +109,8 @@ def _check(
     assumed = registers_per_warp * _round_up(warps, machine.sub_partitions)
     if assumed > machine.registers_per_cta:
         raise LaunchError(
-            f"{threads} threads with {registers_per_thread} registers each need {assumed} registers per CTA on {machine.id}",
+            f"{threads} threads with {registers_per_thread} registers each need {assumed} registers per CTA on {machine.id}:"
+            " a GPU refuses such a launch (CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)",
             hint=f"a CTA has at most {machine.registers_per_cta}: use fewer threads, or .maxnreg / -maxrregcount",
         )
     if shared_bytes > machine.shared_per_cta:

@@ -66,7 +66,7 @@ def roofs(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[R
         Roof("shared", sm_cycles=shared / machine.l1_bandwidth / ctas),
     ]
     if "lsu" in counts:
-        found.append(_pipe("lsu", counts["lsu"], machine, ctas))
+        found.append(_pipe("lsu", counts["lsu"] + memory.constant_turns, machine, ctas))
     issued = sum(counts[unit] for unit in UNITS if unit in counts)
     found.append(
         Roof("issue", sm_cycles=issued / (machine.sub_partitions * machine.issue_rate) / ctas, split=True)
@@ -113,6 +113,7 @@ def dram_rate(caches: CacheEstimate, machine: Machine) -> float:
     mixed = machine.dram_bytes_per_cycle(machine.dram_sustained_mixed)
     if not caches.dram_bytes:
         return one_way
-    lesser = min(caches.dram_read_bytes, caches.dram_write_bytes) / caches.dram_bytes
+    local = caches.local_dram_bytes / 2  # what is stored is loaded again
+    lesser = min(caches.dram_read_bytes + local, caches.dram_write_bytes + local) / caches.dram_bytes
     mix = min(1.0, 4.0 * lesser)
     return 1.0 / ((1.0 - mix) / one_way + mix / mixed)

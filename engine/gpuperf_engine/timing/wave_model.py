@@ -251,12 +251,16 @@ class WaveModel:
         machine = self.machine
         latencies: dict[str, float] = {**machine.latencies, **self.given.latencies}
         latencies["global"] = global_latency
-        latencies["local"] = latencies["constant"] = latencies["l1"]
+        latencies["constant"] = latencies["l1"]
+        caches = self.caches_of(self.resident.ctas_per_sm)
+        below = caches.local_dram_bytes / caches.local_l2_bytes if caches.local_l2_bytes else 0.0
+        beyond = latencies["l2"] - latencies["l1"] + below * (latencies["dram"] - latencies["l2"])
+        latencies["local"] = latencies["l1"] + (1.0 - caches.local_hit) * beyond
         # atomics are done in the partition that the address belongs to
         latencies["atomic"] = machine.l2_latency(1.0 - 1.0 / machine.l2_partitions)
         memory = self.given.memory
         if memory.texture_misses and "tex" in latencies:
-            left = self.caches_of(self.resident.ctas_per_sm).l2_left
+            left = caches.l2_left
             below = latencies["atomic"] + (1.0 - left) * (latencies["dram"] - latencies["atomic"])
             latencies["tex"] += memory.texture_misses * (below - latencies["l1"])
         return path_time(

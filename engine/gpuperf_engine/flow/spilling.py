@@ -1,0 +1,114 @@
+"""Which registers of a function an assembler would keep in local memory where more are live than a thread has. PYTEST_DONT_REWRITE
+
+Chaitin's rule with the usual costs ("Register Allocation & Spilling via Graph Coloring", 1982): where too many registers are live,
+those go whose loads and stores are executed least, loops counting ten times for each level. A register that is kept in memory is
+loaded once in each block that reads it before writing it, and stored once in each block that writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..ptx.syntax import Instruction, Register
+from .blocks import BasicBlock
+from .liveness import words_of
+from .loops import find_loops
+from .operands import reads, writes
+
+__all__ = ["Spilled", "spill"]
+
+_LEVEL = 10.0
+_LEVELS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Spilled:
+    """Registers (index, 32-bit words) loaded and stored by number of the block, the words of all that are kept in memory, and the
+    block in which most are live (-1 for a function without blocks)."""
+
+    loads: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    stores: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    words: int = 0
+    tightest: int = -1
+
+
+def spill(blocks: Sequence[BasicBlock], room: int) -> Spilled:
+    """Of one function whose threads have ``room`` 32-bit registers for values. Needs ``live_out`` of the blocks."""
+    use = {block.index: _exposed(block) for block in blocks}
+    made = {block.index: _written(block) for block in blocks}
+    costs: dict[Register, float] | None = None
+    spilled: set[Register] = set()
+    most, tightest = -1, -1
+    for block in blocks:
+        live = {register for register in block.live_out if words_of(register)} - spilled
+        words = sum(words_of(register) for register in live)
+        points: list[Instruction | None] = [None, *reversed(block.instructions)]
+        for instruction in points:
+            taken: set[Register] = set()
+            if instruction is not None:
+                taken = set(reads(instruction)) | set(writes(instruction))
+                if instruction.guard is None:
+                    gone = live.intersection(writes(instruction))
+                    live -= gone
+                    words -= sum(words_of(register) for register in gone)
+                fresh = set(reads(instruction)) - live - spilled
+                live |= fresh
+                words += sum(words_of(register) for register in fresh)
+            if words > most:
+                most, tightest = words, block.index
+            while words > room:
+                if costs is None:
+                    costs = _costs(blocks, use, made)
+                candidates = [register for register in live - taken if words_of(register)]
+                if not candidates:
+                    break
+                known = costs
+                worst = min(candidates, key=lambda item: (known.get(item, 0.0) / words_of(item), item.index))
+                spilled.add(worst)
+                live.discard(worst)
+                words -= words_of(worst)
+
+    def kept(of: Mapping[int, Sequence[Register]]) -> dict[int, tuple[tuple[int, int], ...]]:
+        found = {
+            index: tuple((item.index, words_of(item)) for item in items if item in spilled)
+            for index, items in of.items()
+        }
+        return {index: items for index, items in found.items() if items}
+
+    return Spilled(kept(use), kept(made), sum(words_of(item) for item in spilled), tightest)
+
+
+def _exposed(block: BasicBlock) -> list[Register]:
+    """Registers that a block reads before it writes them, in order."""
+    found: dict[Register, None] = {}
+    written: set[Register] = set()
+    for instruction in block.instructions:
+        for register in reads(instruction):
+            if register not in written:
+                found[register] = None
+        written.update(writes(instruction))
+    return list(found)
+
+
+def _written(block: BasicBlock) -> list[Register]:
+    return list(dict.fromkeys(register for item in block.instructions for register in writes(item)))
+
+
+def _costs(
+    blocks: Sequence[BasicBlock],
+    use: Mapping[int, Sequence[Register]],
+    made: Mapping[int, Sequence[Register]],
+) -> dict[Register, float]:
+    depths = dict.fromkeys((block.index for block in blocks), 0)
+    for loop in find_loops(blocks):
+        for index in loop.body:
+            depths[index] = max(depths[index], loop.depth)
+    costs: dict[Register, float] = {}
+    for block in blocks:
+        weight = 1.0
+        for _ in range(min(depths[block.index], _LEVELS)):
+            weight *= _LEVEL
+        for register in (*use[block.index], *made[block.index]):
+            costs[register] = costs.get(register, 0.0) + weight
+    return costs

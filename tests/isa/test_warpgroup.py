@@ -392,7 +392,7 @@ def test_the_whole_warpgroup_must_be_there(backend: str) -> None:
     product = Product(opcode("f32.f16.f16", 8))
     for threads in (32, 96, 160):
         said = failing(backend, product, "the warpgroup of this warp has fewer than four warps", "", threads)
-        assert f"thread ({threads // 128 * 128}, 0, 0)" in said and "multiple of 128 threads" in said
+        assert f"thread ({(threads - 1) // 32 * 32}, 0, 0)" in said and "multiple of 128 threads" in said
     failing(
         backend, product, "16 of the 32 lanes of a warp execute it", "setp.lt.u32 %p, %l, 16;\n@!%p exit;"
     )
@@ -414,15 +414,30 @@ def test_no_warp_of_a_warpgroup_may_leave_it_out(warp: int, backend: str) -> Non
 
 
 WAIT = "wgmma.wait_group.sync.aligned 0;"
-#: one thread clears what the matrices were made of
+FENCE = "wgmma.fence.sync.aligned;"
+#: of A, from the start of shared memory on
+WORDS = 512
+#: one thread clears A
 CLEARS = f"""setp.ne.u32 %p, %t, {{thread}};
 @%p bra cleared;
 mov.u32 %s, tile; mov.u32 %i, 0;
 clear:
 st.shared.b32 [%s], 0; add.u32 %s, %s, 4; add.u32 %i, %i, 1;
-setp.lt.u32 %p, %i, {SHARED // 4};
+setp.lt.u32 %p, %i, {WORDS};
 @%p bra clear;
 cleared:"""
+
+
+#: all warps but the first wait for a flag
+HELD = f"""mov.u32 %i, tile; mov.u32 %s, {SHARED};
+add.u32 %s, %s, %i; setp.lt.u32 %p, %t, 32;
+@%p bra first;
+spin:
+ld.volatile.shared.u32 %w, [%s];
+setp.eq.u32 %p, %w, 0;
+@%p bra spin;
+first:
+"""
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -437,19 +452,37 @@ def test_nothing_behind_a_wait_changes_a_product(thread: int, wait: str, backend
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("thread", [0, 96])
+def test_products_read_what_is_there_when_the_last_warp_comes(thread: int, backend: str) -> None:
+    """One thread makes A of what lies there, and the other warps do not wait for it: the warps gather at the fence."""
+    product = Product(opcode("f32.f16.f16", 8), seed=4)
+    makes = CLEARS.replace(
+        "st.shared.b32 [%s], 0;", "ld.shared.b32 %w, [%s]; xor.b32 %w, %w, 0x10001; st.shared.b32 [%s], %w;"
+    )
+    text = product.module().replace(FENCE, makes.format(thread=thread) + "fence.proxy.async;\n" + FENCE)
+    memory = np.frombuffer(bytes(product.memory), np.uint32).copy()
+    memory[:WORDS] ^= 0x10001
+    product.memory = bytearray(memory.tobytes())
+    found, _ = product.run(backend, text)
+    assert found == product.expected()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_fence_does_not_hold_warps_that_others_wait_for(backend: str) -> None:
+    """The manual does not say that warps wait for each other there: warp 0 lets the others come behind its product."""
+    product = Product(opcode("f32.f16.f16", 8), seed=4)
+    clean = f"mov.u32 %s, tile; st.shared.u32 [%s+{SHARED}], 0;\nbar.sync 0;"
+    text = product.module(after="st.volatile.shared.u32 [%s], 1;").replace("bar.sync 0;", clean)
+    found, _ = product.run(backend, text.replace(FENCE, HELD + FENCE))
+    assert found == product.expected()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_wait_leaves_so_many_groups(backend: str) -> None:
     """Warp 0 goes on with its group pending, and lets the others come; a wait for that group would never end."""
     product = Product(opcode("f32.f16.f16", 8), seed=4)
-    held = f"""mov.u32 %i, tile; mov.u32 %s, {SHARED};
-add.u32 %s, %s, %i; setp.lt.u32 %p, %t, 32;
-@%p bra first;
-spin:
-ld.volatile.shared.u32 %w, [%s];
-setp.eq.u32 %p, %w, 0;
-@%p bra spin;
-first:"""
     lets = f"{WAIT.replace('0', '1')}\nst.volatile.shared.u32 [%s], 1;\n{WAIT}"
-    text = product.module(before=held).replace(WAIT, lets)
+    text = product.module(before=HELD).replace(WAIT, lets)
     clean = f"mov.u32 %s, tile; st.shared.u32 [%s+{SHARED}], 0;\nbar.sync 0;"
     text = text.replace("bar.sync 0;", clean)
     found, _ = product.run(backend, text)
@@ -497,7 +530,7 @@ def test_descriptors_that_mean_nothing(backend: str) -> None:
     said = failing(
         backend, product, "a matrix descriptor differs", "setp.eq.u32 %p, %l, 7;\n@%p add.u64 %db, %db, 1;"
     )
-    assert "thread (7, 0, 0)" in said
+    assert "thread (103, 0, 0)" in said  # the last warp to come goes on first
     said = failing(backend, product, "out-of-bounds", "mov.b64 %da, 0x3fff;")
     assert "0x3fff0" in said and "16-byte load from shared" in said
     sparse = Product(opcode("f32.f16.f16", 8, True))

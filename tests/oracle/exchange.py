@@ -61,7 +61,7 @@ class Barrier:
 def is_exchange(b: Builder) -> bool:
     base = b.statement.base
     if base == "wgmma":
-        return b.has("mma_async") or b.has("wait_group")
+        return not b.has("commit_group")
     if base == "wmma":
         return b.has("mma")
     if base == "mbarrier":
@@ -80,7 +80,7 @@ def build(b: Builder) -> Callable[[Thread], None]:
         return barrier_step(b)
     if base == "mbarrier":
         return mbarriers.wait(b)
-    if base == "wgmma" and b.has("wait_group"):
+    if base == "wgmma" and not b.has("mma_async"):
         return warpgroup.wait(b)
     if base in MATRIX_NAMES:
         return MATRIX_NAMES[base](b, lambda b, gets, puts, exchange: warp_step(b, -1, gets, puts, exchange))

@@ -144,7 +144,12 @@ class Cta:
     groups: Counter[int] = field(
         default_factory=Counter
     )  # of products of a warpgroup, by the thread that committed them
-    awaiting: list[tuple[Thread, int]] = field(default_factory=list)  # who waits until how many are committed
+    fences: Counter[int] = field(
+        default_factory=Counter
+    )  # before such products, by the thread that has come to them
+    awaiting: list[tuple[Thread, Counter[int], int]] = field(
+        default_factory=list
+    )  # who waits until how far all have come
 
     def step(self) -> bool:
         """Let every thread that can run do so once; returns whether one did."""

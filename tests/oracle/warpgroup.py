@@ -1,10 +1,11 @@
-"""``wgmma.mma_async``: each warp of a warpgroup makes its sixteen rows, as soon as its lanes are there. ``.wait_group`` holds a thread
-until all threads of the warpgroup have committed the groups that it waits for: then no warp reads operands of theirs any more.
-``.fence`` has nothing to do."""
+"""``wgmma.mma_async``: each warp of a warpgroup makes its sixteen rows, as soon as its lanes are there. At ``.fence`` the threads of
+the warpgroup gather, so all of them read what is there when the last one comes. ``.wait_group`` holds a thread until all of them have
+committed the groups that it waits for: then no warp reads operands of theirs any more."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -28,37 +29,43 @@ THREADS = 128
 
 @meaning("wgmma")
 def ordering(b: Builder) -> Step:
-    if b.mods[0] not in ("fence", "commit_group"):
+    if b.mods[0] != "commit_group":
         raise b.fail("the oracle does not know this instruction")
-    if b.mods[0] == "fence":
-        return lambda t: None
 
     def step(t: Thread) -> None:
-        t.cta.groups[t.number] += 1
-        for waiting in [item for item in t.cta.awaiting if is_complete(*item)]:
-            t.cta.awaiting.remove(waiting)
-            waiting[0].waiting = None
+        come(t, t.cta.groups)
 
     return step
 
 
 class GroupWait:
-    """A thread that waits for products of its warpgroup."""
+    """A thread that waits for others of its warpgroup."""
 
 
-def is_complete(t: Thread, wanted: int) -> bool:
-    """Whether all threads of a thread's warpgroup have committed so many groups."""
+def come(t: Thread, counter: Counter[int]) -> None:
+    """A thread has come to the next group, or fence: those go on that waited for it."""
+    counter[t.number] += 1
+    for item in [item for item in t.cta.awaiting if is_complete(*item)]:
+        t.cta.awaiting.remove(item)
+        item[0].waiting = None
+
+
+def is_complete(t: Thread, counter: Counter[int], wanted: int) -> bool:
+    """Whether all threads of a thread's warpgroup have come so far."""
     first = t.number // THREADS * THREADS
     members = range(first, min(first + THREADS, len(t.cta.threads)))
-    return all(t.cta.groups[member] >= wanted for member in members)
+    return all(counter[member] >= wanted for member in members)
 
 
 def wait(b: Builder) -> Callable[[Thread], None]:
-    """``wgmma.wait_group``: all groups but the last ones."""
-    left = constant(b, 0)
+    """``wgmma.fence``, where the threads of a warpgroup gather, and ``wgmma.wait_group``, for all groups but the last ones."""
+    left = constant(b, 0) if b.has("wait_group") else 0
 
     def step(t: Thread) -> None:
-        item = (t, t.cta.groups[t.number] - left)
+        counter = t.cta.groups if b.has("wait_group") else t.cta.fences
+        if counter is t.cta.fences:
+            come(t, counter)
+        item = (t, counter, counter[t.number] - left)
         if not is_complete(*item):
             t.waiting = GroupWait()
             t.cta.awaiting.append(item)

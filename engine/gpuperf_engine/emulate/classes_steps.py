@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Step", "make_step"]
 
 #: effects that change nothing that a class of warps could see
-_NOTHING = ("fence", "hint", "warp_barrier", "warpgroup_commit", "warpgroup_wait")
+_NOTHING = ("fence", "hint", "warp_barrier", "warpgroup_fence", "warpgroup_commit", "warpgroup_wait")
 Step = Callable[["State"], None]
 _U32 = scalar_type("u32")
 

@@ -180,9 +180,10 @@ def uneven_products(
 
 
 def awaited_warps(instruction: Instruction, warps: Sequence[int]) -> str:
-    """What a warp waits for at ``wgmma.wait_group``, in words: warps of its warpgroup, by their numbers in the block."""
-    named = f"warp{'s' * (len(warps) > 1)} {', '.join(map(str, warps))}"
-    return f"at {instruction.opcode}, for the products of {named} of the warpgroup,"
+    """What a warp waits for at ``wgmma.fence`` and ``.wait_group``, in words: warps of its warpgroup, as numbered in the block."""
+    named = f"warp{'s' * (len(warps) > 1)} {', '.join(map(str, warps))} of the warpgroup,"
+    what = "the products of " * (instruction.effect == "warpgroup_wait")
+    return f"at {instruction.opcode}, for {what}{named}"
 
 
 def long_line(place: Place, instruction: Instruction, lanes: int) -> TrapError:

@@ -36,7 +36,7 @@ from .lanes_operands import (
 from .lanes_stack import StackStep
 from .lanes_tensor import ReplaceStep, TensorStep
 from .lanes_values import LaneValue
-from .lanes_warpgroup import CommitStep, GroupWait
+from .lanes_warpgroup import CommitStep, GroupFence, GroupWait
 from .launch import LaunchPlan
 from .program import Program
 
@@ -69,10 +69,12 @@ class Block:
         if block.synchronises and is_exchange(instructions[0]):
             self.sync = Exchange(to, instructions[0])
             instructions = instructions[1:]
-        self.wait: WaitStep | GroupWait | None = None
-        if block.waits:
+        self.wait: WaitStep | GroupFence | GroupWait | None = None
+        if block.waits and instructions[0].effect == "mbarrier_wait":
+            self.wait = WaitStep(to, instructions[0])
+        elif block.waits:
             of_group = instructions[0].effect == "warpgroup_wait"
-            self.wait = (GroupWait if of_group else WaitStep)(to, instructions[0])
+            self.wait = (GroupWait if of_group else GroupFence)(to, instructions[0])
         if self.wait is not None:
             instructions = instructions[1:]
         if instructions and instructions[-1].effect in _ENDS:

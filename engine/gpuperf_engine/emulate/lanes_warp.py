@@ -100,6 +100,8 @@ class LanesCta:
     products: dict[int, int] = field(default_factory=dict)
     #: groups of such products that each warp has committed
     groups: Counter[int] = field(default_factory=Counter)
+    #: fences before them to which each has come
+    fences: Counter[int] = field(default_factory=Counter)
 
     @property
     def window(self) -> int:
@@ -145,8 +147,9 @@ class LanesWarp:
         self.steps = 0
         #: of its warpgroup that it has executed
         self.products = 0
-        #: groups of products that must be complete for it to go on
+        #: groups of products, or fences, to which the warps of its warpgroup must have come for it to go on
         self.wanted = 0
+        self.awaited = cta.groups
         self.fuel = 0
         self.mask = 0
         self.active: Lanes = mask_array(0)
@@ -362,9 +365,9 @@ class LanesWarp:
 
     @property
     def missing(self) -> list[int]:
-        """Warps of the warpgroup that have not issued what this one waits for."""
+        """Warps of the warpgroup that have not come to what this one waits for."""
         first, end = self.index & ~3, self.cta.plan.warps_per_cta
-        return [warp for warp in range(first, min(first + 4, end)) if self.cta.groups[warp] < self.wanted]
+        return [warp for warp in range(first, min(first + 4, end)) if self.awaited[warp] < self.wanted]
 
     # -- what the schedule asks for ----------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from .schedule import Status
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
 
-__all__ = ["CommitStep", "GroupWait", "WarpgroupStep"]
+__all__ = ["CommitStep", "GroupFence", "GroupWait", "WarpgroupStep"]
 
 Words = npt.NDArray[np.uint32]
 _B32, _F16, _PRED = (scalar_type(name) for name in ("b32", "f16", "pred"))
@@ -42,6 +42,10 @@ class _Ordering:
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
         self.predicated = to.program.predicated_of.get(instruction)
 
+    def counts(self, warp: LanesWarp, lanes: int) -> bool:
+        """Whether the warp has come: where its lanes are apart, which the manual leaves undefined, the lowest one counts."""
+        return bool(lanes & warp.live & -warp.live)
+
     def lanes(self, warp: LanesWarp, counts: bool) -> int:
         """The lanes that take part, as a mask."""
         if self.guard is None:
@@ -56,9 +60,33 @@ class CommitStep(_Ordering):
     """``wgmma.commit_group``: the warp has issued a group."""
 
     def __call__(self, warp: LanesWarp) -> None:
-        # where the lanes of a warp are apart, which the manual leaves undefined, the lowest one counts
-        if self.lanes(warp, True) & warp.live & -warp.live:
+        if self.counts(warp, self.lanes(warp, True)):
             warp.cta.groups[warp.index] += 1
+
+
+class GroupFence(_Ordering):
+    """``wgmma.fence``: the warps of the warpgroup gather, so that their products read what is there when the last of them comes. The
+    manual does not say that they do: a wait that nobody can end gives up."""
+
+    #: of a warp that stops here
+    status = Status.GATHERS
+
+    def count(self, warp: LanesWarp) -> None:
+        """The warp comes here."""
+        if self.counts(warp, self.lanes(warp, True)):
+            warp.cta.fences[warp.index] += 1
+
+    def __call__(self, warp: LanesWarp) -> bool:
+        """Whether all are here."""
+        warp.wanted = warp.cta.fences[warp.index]
+        warp.awaited = warp.cta.fences
+        over = warp.expired or warp.is_complete() or not self.lanes(warp, False)
+        warp.expired = warp.expired and not over
+        return over
+
+    def reason(self, warp: LanesWarp, shared: npt.NDArray[np.uint8]) -> str:
+        """What the warp waits for, in words."""
+        return awaited_warps(self.instruction, warp.missing)
 
 
 class GroupWait(_Ordering):
@@ -82,6 +110,7 @@ class GroupWait(_Ordering):
         if not self.lanes(warp, False):
             return True
         warp.wanted = max(0, warp.cta.groups[warp.index] - self.left)
+        warp.awaited = warp.cta.groups
         return warp.is_complete()
 
     def reason(self, warp: LanesWarp, shared: npt.NDArray[np.uint8]) -> str:

@@ -98,7 +98,7 @@ class BlockWriter:
             instructions = instructions[1:]
         elif block.waits and instructions[0] not in self.refused:
             self.current = instructions[0]
-            of_group = instructions[0].effect == "warpgroup_wait"
+            of_group = instructions[0].effect in ("warpgroup_fence", "warpgroup_wait")
             (write_group_wait if of_group else write_wait)(self, instructions[0])
             instructions = instructions[1:]
         for instruction in instructions:

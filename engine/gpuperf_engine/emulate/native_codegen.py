@@ -516,6 +516,7 @@ def _write_exits(frame: Frame) -> None:
         Status.FAULT,
         Status.EVENT,
         Status.SUSPENDED,
+        Status.GATHERS,
         Status.WARPGROUP,
     ):
         writer.start(f"leave{status}")

@@ -273,7 +273,7 @@ class Worker:
         phases = slot.get(Cta.PHASES) & 0xFFFFFFFF
         if np.isin(waits, (Wait.RUNNABLE, Wait.TURN_OVER)).any() or (seen[suspended] != phases).any():
             return Standing.RUNS
-        return Standing.STUCK if suspended.any() else Standing.WAITS
+        return Standing.STUCK if suspended.any() or (waits == Wait.GATHERS).any() else Standing.WAITS
 
     def expire(self, slot: Slot) -> bool:
         """Waits on mbarriers give up; whether there were any."""

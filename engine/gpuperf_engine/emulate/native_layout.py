@@ -311,8 +311,9 @@ class State:
     AREA = 112  # of the entry popped last, what its lanes keep (see ``native_frames``)
     FREE = 116  # the first area that is free again; 0: none
     AREAS = 120  # those ever used
-    WANTED = 124  # groups that the warps of its warpgroup must have made for it to go on
-    STACK = 128
+    WANTED = 124  # groups, or fences, to which the warps of its warpgroup must have come for it to go on
+    FENCES = 128  # before products of its warpgroup, to which it has come
+    STACK = 192
     ENTRY = 16
 
 
@@ -327,6 +328,7 @@ class Status:
     BLOCKED = 5
     STUCK = 6  # of a cluster: none of its CTAs can go on
     SUSPENDED = 7
+    GATHERS = 14
     WARPGROUP = 15
 
 
@@ -341,6 +343,7 @@ class Wait:
     CLUSTER = 5
     SUSPENDED = 6
     WARPGROUP = 7
+    GATHERS = 8
 
 
 class Event:

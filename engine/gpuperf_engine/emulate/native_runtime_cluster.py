@@ -148,7 +148,7 @@ def visit_cluster(context: int, cluster: int) -> int:
         if load64(cta + Cta.PRESENCE) != Presence.ENDED:
             if any_warp(context, cta, Wait.RUNNABLE, Wait.TURN_OVER):
                 return Status.TURN_OVER
-            if any_warp(context, cta, Wait.SUSPENDED, Wait.SUSPENDED):
+            if any_warp(context, cta, Wait.SUSPENDED, Wait.GATHERS):
                 found = Status.SUSPENDED
         rank += 1
     return found

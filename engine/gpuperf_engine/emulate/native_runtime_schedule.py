@@ -159,8 +159,8 @@ def ended(context: int, cta: int, state: int) -> int:
     return 0
 
 
-def warpgroup_complete(context: int, state: int) -> int:
-    """Whether the other warps of its warpgroup have made the groups of products that a warp waits for."""
+def warpgroup_complete(context: int, state: int, field: int) -> int:
+    """Whether the other warps of its warpgroup have come to what a warp waits for: by that field of their states."""
     index = load32(state + State.INDEX)
     size = load64(context + Context.STATE_BYTES)
     wanted = load32(state + State.WANTED)
@@ -170,7 +170,7 @@ def warpgroup_complete(context: int, state: int) -> int:
         last = load64(context + Context.WARPS)
     state += (other - index) * size
     while other < last:
-        if load32(state + State.COMMITS) < wanted:
+        if load32(state + field) < wanted:
             return 0
         state += size
         other += 1
@@ -210,7 +210,8 @@ def proceed(context: int, cta: int) -> int:
         if wait == Wait.SUSPENDED and load32(state + State.SEEN) != load64(cta + Cta.PHASES) & 4294967295:
             store32(state + State.WAIT, Wait.RUNNABLE)
             wait = Wait.RUNNABLE
-        if wait == Wait.WARPGROUP and warpgroup_complete(context, state):
+        came = wait == Wait.WARPGROUP and warpgroup_complete(context, state, State.COMMITS)
+        if came or (wait == Wait.GATHERS and warpgroup_complete(context, state, State.FENCES)):
             store32(state + State.WAIT, Wait.RUNNABLE)
             wait = Wait.RUNNABLE
         if wait == Wait.RUNNABLE:
@@ -218,8 +219,9 @@ def proceed(context: int, cta: int) -> int:
             store64(context + Context.STATE, state)
             status = call(code, context, cta, state)
             over = load64(state + State.STEPS) > load64(context + Context.BUDGET)
-            stopped = status <= Status.TURN_OVER or status == Status.SUSPENDED or status == Status.WARPGROUP
-            if over and stopped:
+            if over and (
+                status <= Status.TURN_OVER or status == Status.SUSPENDED or status >= Status.GATHERS
+            ):
                 store64(cta + Cta.POSITION, warp)
                 store64(cta + Cta.RAN, 1)
                 return Status.TURN_OVER + 8
@@ -235,6 +237,8 @@ def proceed(context: int, cta: int) -> int:
                 store32(state + State.SEEN, load64(cta + Cta.PHASES))
             elif status == Status.WARPGROUP:
                 store32(state + State.WAIT, Wait.WARPGROUP)
+            elif status == Status.GATHERS:
+                store32(state + State.WAIT, Wait.GATHERS)
             else:
                 store64(cta + Cta.POSITION, warp)
                 store64(cta + Cta.RAN, 1)
@@ -252,19 +256,20 @@ def proceed(context: int, cta: int) -> int:
         wait = load32(first + warp * size + State.WAIT)
         if wait == Wait.TURN_OVER:
             return Status.TURN_OVER
-        if wait == Wait.SUSPENDED:
+        if wait == Wait.SUSPENDED or wait == Wait.GATHERS:
             found = Status.SUSPENDED
         warp += 1
     return found
 
 
 def expire(context: int, cta: int) -> int:
-    """Waits on mbarriers give up; whether there were any."""
+    """Waits on mbarriers, and at fences for a warpgroup, give up; whether there were any."""
     warps = load64(context + Context.WARPS)
     state = load64(cta + Cta.STATES)
     found = 0
     while warps:
-        if load32(state + State.WAIT) == Wait.SUSPENDED:
+        wait = load32(state + State.WAIT)
+        if wait == Wait.SUSPENDED or wait == Wait.GATHERS:
             store32(state + State.WAIT, Wait.RUNNABLE)
             store32(state + State.EXPIRED, 1)
             found = 1

@@ -26,6 +26,7 @@ from .clusters import reaches_peers, refused_address
 from .diagnose import (
     Place,
     Waiting,
+    awaited_warps,
     bad_barrier,
     bad_cluster_barrier,
     bad_mbarrier,
@@ -55,7 +56,6 @@ from .lanes_exchange import Exchange, mask_array, perform
 from .lanes_mbarrier import WaitStep, operation
 from .lanes_operands import Prepare, every_lane, integer, lane_value
 from .lanes_values import LaneValue, dtype_of
-from .lanes_warpgroup import GroupWait
 from .memory import Access
 from .native_barrier import ArrivesInParts
 from .native_layout import (
@@ -100,6 +100,8 @@ if TYPE_CHECKING:
 __all__ = ["NativeWarp"]
 
 _SPACES = ("global", "shared", "local")
+#: a warp that waits for others
+_GROUPED = (Wait.BARRIER, Wait.CLUSTER, Wait.GATHERS, Wait.WARPGROUP)
 #: of the barrier at which the warp stands
 _OPERANDS = (State.BARRIER_ID, State.BARRIER_WARPS, State.BARRIER_KIND)
 #: ``pc = _BEHIND + block``, as ``AFTER``: behind the call or barrier that ends the block
@@ -493,15 +495,16 @@ class NativeWarp:
 
     @property
     def missing(self) -> list[int]:
-        """Warps of the warpgroup that have not issued what this one waits for."""
+        """Warps of the warpgroup that have not come to what this one waits for."""
         first, end = self.where_it_is.warp & ~3, self.where_it_is.plan.warps_per_cta
         others = (self.worker.warp(self.slot, warp) for warp in range(first, min(first + 4, end)))
         wanted = self.header(State.WANTED)
-        return [warp.where_it_is.warp for warp in others if warp.header(State.COMMITS) < wanted]
+        field = State.FENCES if self.header(State.WAIT) == Wait.GATHERS else State.COMMITS
+        return [warp.where_it_is.warp for warp in others if warp.header(field) < wanted]
 
     def urge(self) -> bool:
         """The launch runs in circles; whether the warp can try something else from now on."""
-        waits = self.header(State.WAIT) in (Wait.BARRIER, Wait.CLUSTER, Wait.WARPGROUP) and self.mask
+        waits = self.header(State.WAIT) in _GROUPED and self.mask
         if waits or not self.splits().urge():
             return False
         self.set_header(State.HASTE, self.patience.haste)
@@ -620,7 +623,7 @@ class NativeWarp:
         """Where its lanes are or wait."""
         place, blocks = self.place(), self.program.blocks
         at_barrier = self.header(State.WAIT) in (Wait.BARRIER, Wait.CLUSTER)
-        suspended = self.header(State.WAIT) in (Wait.SUSPENDED, Wait.WARPGROUP)
+        suspended = self.header(State.WAIT) in (Wait.SUSPENDED, Wait.GATHERS, Wait.WARPGROUP)
         splits = self.splits()
         if splits.mask and at_barrier:
             terminator = self.block.terminator
@@ -629,8 +632,10 @@ class NativeWarp:
         elif suspended:
             instruction = self.block.instructions[0]
             prepare = Prepare(self.program, place.plan, self.block.function)
-            made = (GroupWait if instruction.effect == "warpgroup_wait" else WaitStep)(prepare, instruction)
-            reason = made.reason(cast("LanesWarp", self), self.slot.shared)
+            if instruction.effect == "mbarrier_wait":
+                reason = WaitStep(prepare, instruction).reason(cast("LanesWarp", self), self.slot.shared)
+            else:
+                reason = awaited_warps(instruction, self.missing)
             yield Waiting(place, splits.mask, self.block, reason, instruction)
         elif splits.mask:
             yield Waiting(place, splits.mask, self.block, doing(splits.pc))

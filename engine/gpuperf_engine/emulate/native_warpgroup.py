@@ -92,45 +92,59 @@ def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> Non
 
 
 def write_commit(to: BlockWriter, instruction: Instruction) -> None:
-    """``wgmma.commit_group``: the warp has issued a group. Where its lanes are apart, which the manual leaves undefined, the lowest
-    one counts."""
+    """``wgmma.commit_group``: the warp has issued a group."""
+    _come(to, to.effective_mask(to.guard(instruction)), State.COMMITS)
+
+
+def _come(to: BlockWriter, mask: str, field: int) -> None:
+    """The warp has come to the next group or fence. Where its lanes are apart, which the manual leaves undefined, the lowest one
+    counts."""
     writer = to.writer
-    mask = to.effective_mask(to.guard(instruction))
     live = writer.op("load i32, ptr %live")
     lowest = writer.op(f"and i32 {live}, {writer.op(f'sub i32 0, {live}')}")
     counts = writer.op(f"icmp ne i32 {writer.op(f'and i32 {mask}, {lowest}')}, 0")
-    cell = to.frame.field("%st", State.COMMITS)
+    cell = to.frame.field("%st", field)
     made = writer.op(f"load i32, ptr {cell}")
     one = writer.op(f"zext i1 {counts} to i32")
     writer.do(f"store i32 {writer.op(f'add i32 {made}, {one}')}, ptr {cell}")
 
 
 def write_group_wait(to: BlockWriter, instruction: Instruction) -> None:
-    """``wgmma.wait_group``, with which the block begins: here it is continued after a stop. Each product is one of the whole
-    warpgroup, and complete when its four warps have issued it."""
+    """``wgmma.fence`` and ``wgmma.wait_group``, with which the block begins: here it is continued after a stop. At the first the warps
+    of a warpgroup gather, if they can; the second waits for products, each one of the whole warpgroup."""
     writer, frame = to.writer, to.frame
-    to.guard(instruction)
+    gathers = instruction.effect == "warpgroup_fence"
+    guard = to.guard(instruction)
+    if gathers:
+        _come(to, to.effective_mask(guard), State.FENCES)
     place = WAIT_CODE + to.block.index
     frame.resumable.add(place)
     writer.do(f"br label %w{to.block.index}")
     writer.start(f"w{to.block.index}")
     to.restart()
     guard = None if instruction.guard is None else to.predicate(instruction.guard)
-    mask = to.effective_mask(guard)
-    made = writer.op(f"load i32, ptr {frame.field('%st', State.COMMITS)}")
-    left = to.source(instruction.operands[0], U32).scalar()
-    writer.needs["llvm.usub.sat.i32"] = "declare i32 @llvm.usub.sat.i32(i32, i32)"
-    wanted = writer.op(f"call i32 @llvm.usub.sat.i32(i32 {made}, i32 {left})")
+    nobody = writer.op(f"icmp eq i32 {to.effective_mask(guard)}, 0")
+    field = State.FENCES if gathers else State.COMMITS
+    wanted = writer.op(f"load i32, ptr {frame.field('%st', field)}")
+    if not gathers:
+        left = to.source(instruction.operands[0], U32).scalar()
+        writer.needs["llvm.usub.sat.i32"] = "declare i32 @llvm.usub.sat.i32(i32, i32)"
+        wanted = writer.op(f"call i32 @llvm.usub.sat.i32(i32 {wanted}, i32 {left})")
     writer.do(f"store i32 {wanted}, ptr {frame.field('%st', State.WANTED)}")
     pointers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%st")]
-    found = writer.call("warpgroup_complete", "i64", *pointers)
-    complete = writer.op(f"icmp ne i64 {found}, 0")
-    nobody = writer.op(f"icmp eq i32 {mask}, 0")
+    found = writer.call("warpgroup_complete", "i64", *pointers, ("i64", str(field)))
+    goes_on = writer.op(f"or i1 {writer.op(f'icmp ne i64 {found}, 0')}, {nobody}")
+    if gathers:
+        expired = frame.field("%st", State.EXPIRED)
+        gave_up = writer.op(f"icmp ne i32 {writer.op(f'load i32, ptr {expired}')}, 0")
+        goes_on = writer.op(f"or i1 {goes_on}, {gave_up}")
     hold, over = writer.label("hold"), writer.label("over")
-    writer.do(f"br i1 {writer.op(f'or i1 {complete}, {nobody}')}, label %{over}, label %{hold}")
+    writer.do(f"br i1 {goes_on}, label %{over}, label %{hold}")
     writer.start(hold)
-    hold_warp(to, place, Status.WARPGROUP)
+    hold_warp(to, place, Status.GATHERS if gathers else Status.WARPGROUP)
     writer.start(over)
+    if gathers:
+        writer.do(f"store i32 0, ptr {expired}")
 
 
 def _constant(to: BlockWriter, operand: Operand) -> int:

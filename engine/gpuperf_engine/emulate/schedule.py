@@ -23,8 +23,8 @@ give up, in the next round: they answer that the phase is not complete; where ot
 the turn ends at the next back edge, so that they can go on. When they have given up ``GIVES_UP`` times in a row, and no CTA has ended
 and no barrier or phase completed meanwhile, that is a deadlock.
 
-A warp that waits for products of its warpgroup (``wgmma.wait_group``) goes on, with what is left of its turn, when its turn comes in a
-pass after the other warps have issued them.
+A warp that waits for others of its warpgroup (``wgmma.fence``) or their products (``wgmma.wait_group``) goes on, with what is left of
+its turn, when it is the next one in a pass after they have come. At ``wgmma.fence`` it gives up as at an mbarrier.
 
 A CTA whose warps all wait, none of them at an mbarrier, can never go on, unless one of them waits for its cluster: then it is the
 cluster whose CTAs all wait. That is a deadlock, as are lanes of one warp that wait for lanes of the same warp that never come.
@@ -61,10 +61,16 @@ class Status(Enum):
 
     READY = "ready"  # came to a barrier and may go on in the next pass
     SUSPENDED = "suspended"  # waits for a phase of an mbarrier, and no other lanes can run
+    GATHERS = "gathers"  # waits for the warps of its warpgroup before a product, and no other lanes can run
     WARPGROUP = "warpgroup"  # waits for products of its warpgroup, and no other lanes can run
     WAITS = "waits"  # some of its lanes wait at a CTA barrier, and no other lanes can run
     TURN_OVER = "turn over"
     DONE = "done"
+
+
+#: statuses of a warp that may go on when others of its warpgroup have come, and of one that may give up
+_GROUPS = (Status.GATHERS, Status.WARPGROUP)
+_GIVES_UP = (Status.SUSPENDED, Status.GATHERS)
 
 
 class Standing(Enum):
@@ -95,7 +101,7 @@ class WarpRunner(Protocol):
         """The wait on an mbarrier at which it is suspended gives up."""
 
     def is_complete(self) -> bool:
-        """Whether the warps of its warpgroup have issued the products that it waits for."""
+        """Whether the warps of its warpgroup have come to what it waits for."""
 
     def urge(self) -> bool:
         """The launch runs in circles; whether the warp can try something else from now on."""
@@ -178,7 +184,7 @@ class Cta:
                     self.statuses[place] = warp.resume()
                     self._seen[place] = self.barriers.phases
                     self._release()
-        if Status.TURN_OVER in self.statuses or Status.SUSPENDED in self.statuses:
+        if any(status in self.statuses for status in (Status.TURN_OVER, *_GIVES_UP)):
             return False
         if Status.WAITS not in self.statuses and Status.WARPGROUP not in self.statuses:
             return True
@@ -191,14 +197,14 @@ class Cta:
         status = self.statuses[place]
         if status is Status.SUSPENDED:
             return self._seen[place] != self.barriers.phases
-        return status is Status.READY or (status is Status.WARPGROUP and self.warps[place].is_complete())
+        return status is Status.READY or (status in _GROUPS and self.warps[place].is_complete())
 
     @property
     def standing(self) -> Standing:
         """Whether one of its warps can go on by itself."""
         if Status.TURN_OVER in self.statuses or any(map(self._can_run, range(len(self.warps)))):
             return Standing.RUNS
-        return Standing.STUCK if Status.SUSPENDED in self.statuses else Standing.WAITS
+        return Standing.STUCK if any(status in self.statuses for status in _GIVES_UP) else Standing.WAITS
 
     @property
     def progress(self) -> int:
@@ -206,8 +212,8 @@ class Cta:
         return self.passed + self.barriers.phases
 
     def expire(self) -> bool:
-        """Waits on mbarriers give up; whether there were any."""
-        suspended = [place for place, status in enumerate(self.statuses) if status is Status.SUSPENDED]
+        """Waits on mbarriers, and at fences for a warpgroup, give up; whether there were any."""
+        suspended = [place for place, status in enumerate(self.statuses) if status in _GIVES_UP]
         for place in suspended:
             self.statuses[place] = Status.READY
             self.warps[place].expire()

@@ -86,7 +86,7 @@ def synchronises(instruction: Instruction) -> bool:
 
 def _waits(instruction: Instruction) -> bool:
     """Whether the warp may be suspended there."""
-    return instruction.effect in ("mbarrier_wait", "warpgroup_wait")
+    return instruction.effect in ("mbarrier_wait", "warpgroup_fence", "warpgroup_wait")
 
 
 def _needs_own_block(instruction: Instruction) -> bool:

@@ -353,7 +353,7 @@ def _overlap(one: Access, other: Access) -> bool:
 #: effects that touch no memory, whatever their operands; of those not known here every address is read and written
 _NO_MEMORY = frozenset(
     ("", "special", "stack", "exchange", "warp_barrier", "barrier", "fence", "branch", "indirect_branch", "call", "return")
-) | {"exit", "trap", "hint", "image_query", "warpgroup_commit", "warpgroup_wait"}  # fmt: skip
+) | {"exit", "trap", "hint", "image_query", "warpgroup_fence", "warpgroup_commit", "warpgroup_wait"}  # fmt: skip
 
 
 def _directions(instruction: Instruction, name: str) -> tuple[bool, bool]:

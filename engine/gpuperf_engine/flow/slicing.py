@@ -165,7 +165,7 @@ def _keep(made: _Slicer, block: BasicBlock, instruction: Instruction, split: boo
         )
     elif effect == "barrier":
         made.keep(instruction, _operands(instruction, "a", "b"))
-    elif effect in ("warpgroup_commit", "warpgroup_wait"):
+    elif effect in ("warpgroup_fence", "warpgroup_commit", "warpgroup_wait"):
         made.keep(instruction, ())
     elif effect == "mbarrier_wait" or (addresses and effect == "tensor"):
         made.want(instruction)

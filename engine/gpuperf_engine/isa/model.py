@@ -55,6 +55,7 @@ EFFECTS: dict[str, str] = {
     "mbarrier_wait": "asks whether a phase of an mbarrier object is complete; the warp may have to wait",
     "matrix": "matrix multiply or fragment movement of a whole warp (mma, wmma, ldmatrix …)",
     "warpgroup": "multiplies matrices of a warpgroup that lie in shared memory (wgmma.mma_async)",
+    "warpgroup_fence": "orders registers before products of the warpgroup, whose warps gather there (wgmma.fence)",
     "warpgroup_commit": "makes a group of the products that the warpgroup has issued (wgmma.commit_group)",
     "warpgroup_wait": "waits until groups of products of the warpgroup are complete (wgmma.wait_group)",
     "tensor": "moves and multiplies what is in tensor memory (tcgen05)",

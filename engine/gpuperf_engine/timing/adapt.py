@@ -49,7 +49,7 @@ _LOAD_LATENCY = {
 _CONSTANT = ("const", "param")
 
 # Effects whose order in memory matters, spaces that have one, and the registers that stand for it.
-_FENCES = frozenset({"fence", "warpgroup_commit", "warpgroup_wait"})
+_FENCES = frozenset({"fence", "warpgroup_fence", "warpgroup_commit", "warpgroup_wait"})
 _ORDERED = frozenset({"load", "store", "atomic", "reduction"}) | _FENCES
 _SPACES = ("global", "shared", "local")
 _ORDER = (-1, -2, -3)

@@ -1,8 +1,9 @@
 """Matrix products of a warpgroup, four warps (manual: wgmma.mma_async, wgmma.mma_async.sp and what orders them). PYTEST_DONT_REWRITE
 
 Matrices come from shared memory through descriptors (``fragments.Descriptor`` says where), A also from registers. Each warp makes
-its sixteen rows of D where it issues the instruction, and ``wgmma.wait_group`` holds a warp until all four warps of its warpgroup
-have issued the products: nothing that comes behind a wait can change what one of them still reads. Sums are those of ``mma``.
+its sixteen rows of D where it issues the instruction. ``wgmma.fence`` gathers the four warps of the warpgroup, so that they read what
+is there when the last of them comes; ``wgmma.wait_group`` holds a warp until all four have issued the products, so that nothing behind
+it can change what one of them still reads. Sums are those of ``mma``.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ _ORDER: dict[str, Any] = {"category": "matrix", "unit": "cbu", "since": (8, 0), 
 declare(
     "wgmma.fence.sync.aligned",
     "Orders accesses of registers and shared memory before products of the warpgroup.",
-    effect="fence",
+    effect="warpgroup_fence",
     **_ORDER,
 )
 declare(

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench docs hardware clean
+.PHONY: demo test check bench docs fuzz hardware clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo/demo.py
@@ -26,6 +26,10 @@ bench: $(READY)
 # Renders the generated pages of docs/ and the tables in the README from the code.
 docs: $(READY)
 	$(BIN)/python -m benchmarks.docs
+
+# Changes real PTX at random for MINUTES and runs it on both backends, which must agree; SEED=N begins with that mutant.
+fuzz: $(READY)
+	$(BIN)/python -m tests.hostile.fuzz --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) --keep build/fuzz
 
 # Measures on the GPU of this machine, holds what it computed against the emulator and puts the times into benchmarks/hardware;
 # docs/hardware.md says what. Only the driver is needed. MACHINE=ID names the machine's description where several fit.

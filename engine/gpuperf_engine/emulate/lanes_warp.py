@@ -158,7 +158,7 @@ class LanesWarp:
         self.suspended = False
         #: that wait gives up
         self.expired = False
-        self._last = 0  # block entered last
+        self._turned = 0  # block at whose end the last turn ended
         #: counters of this warp's threads, shape (columns, 32), if its CTA keeps them
         self.own = cta.counters.threads_of(cta.index, index)
 
@@ -236,7 +236,7 @@ class LanesWarp:
     def resume(self) -> Status:
         status = self._run()
         if self.steps > self.cta.plan.max_instructions:
-            raise budget(self.place(), self._block_at(self._last), self.steps, self.mask)
+            raise budget(self.place(), self._block_at(self._turned), self.steps, self.mask)
         return status
 
     def _run(self) -> Status:
@@ -262,7 +262,6 @@ class LanesWarp:
                 block = blocks[pc - AT_WAIT]
             else:
                 block = blocks[pc]
-                self._last = pc
                 counters.block_warps[pc] += 1
                 counters.block_lanes[pc] += self.mask.bit_count()
                 if self.own is not None:
@@ -342,6 +341,7 @@ class LanesWarp:
 
     def end_turn(self, block: BasicBlock) -> Status:
         """The fuel is used up."""
+        self._turned = block.index
         if block.fuel > 1 and self.splits.mask:
             self.splits.take_turns()
         return Status.TURN_OVER

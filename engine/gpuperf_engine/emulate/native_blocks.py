@@ -417,7 +417,8 @@ class BlockWriter:
         return self.lanes if mask == self.mask else self.writer.op(f"bitcast i32 {mask} to <{LANES} x i1>")
 
     def error(self, mask: str, event: int, detail: str = "0") -> None:
-        """Leave with an error if any lane of a mask is set."""
+        """Leave with an error if any lane of a mask is set. A refused access before it comes first."""
+        self.check_faults()
         self.writer.do(f"store i32 {mask}, ptr {self.frame.field('%st', State.CULPRITS)}")
         self.frame.guarded_stop(self.writer.op(f"icmp ne i32 {mask}, 0"), self.block.index, event, detail)
 

@@ -612,7 +612,7 @@ class NativeWarp:
     def _beyond(self, instruction: Instruction, address: int) -> tuple[str, str] | None:
         """Why an address of the shared window cannot be reached, if it lies in another CTA of the cluster."""
         place, group = self.place(), self.slot.group
-        if group is None:
+        if group is None or place.plan.cluster_ctas == 1:
             return None
         arrives = instruction.effect == "mbarrier" and operation(instruction) & 15 == Mbarrier.ARRIVE
         return refused_address(

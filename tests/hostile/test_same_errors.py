@@ -1,0 +1,82 @@
+"""Of several things that are wrong the same is named, at the same place, by either backend."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.hostile.kernels import module
+from tests.hostile.sandbox import Job, Sandbox
+
+BAD_LOAD = "mov.u64 %rd0, 64; ld.global.u32 %r0, [%rd0];"
+COUNT = "mov.u32 %r0, {}; {}: sub.u32 %r0, %r0, 1; setp.ne.u32 %p0, %r0, 0; @%p0 bra {};"
+CASES = {
+    "a refused load before a trap": (f"{BAD_LOAD}\ntrap;", "MemoryFault", "k.ptx:14:19: ld.global.u32"),
+    "a refused load before a guarded trap": (
+        f"mov.u32 %r1, %laneid; setp.eq.u32 %p0, %r1, 3;\n{BAD_LOAD}\n@%p0 trap; ret;",
+        "MemoryFault",
+        "ld.global.u32",
+    ),
+    "a refused load before a texture that is none": (
+        f"{BAD_LOAD}\ntex.1d.v4.f32.f32 {{%f0, %f1, %f2, %f3}}, [%rd0, {{%f4}}]; ret;",
+        "MemoryFault",
+        "ld.global.u32",
+    ),
+    "a refused load before too large an allocation": (
+        f"{BAD_LOAD}\nalloca.u64 %rd1, 1000000; ret;",
+        "MemoryFault",
+        "ld.global.u32",
+    ),
+    "a refused load before a lane outside its own mask": (
+        f"{BAD_LOAD}\nvote.sync.all.pred %p0, %p1, 1; ret;",
+        "MemoryFault",
+        "ld.global.u32",
+    ),
+    "a texture that is none before a refused load": (
+        f"tex.1d.v4.f32.f32 {{%f0, %f1, %f2, %f3}}, [%rd0, {{%f4}}];\n{BAD_LOAD}\nret;",
+        "TrapError",
+        "tex.1d.v4.f32.f32",
+    ),
+    "a loop too long, and a barrier": (
+        f"{COUNT.format(5000, 'L', 'L')} bar.sync 0; mov.u32 %r5, 5; ret;",
+        "BudgetExceeded",
+        "warp instructions executed, 4,000 allowed",
+    ),
+    "a loop too long, and the end": (
+        f"{COUNT.format(5000, 'L', 'L')}\nmov.u32 %r5, 5; ret;",
+        "BudgetExceeded",
+        "warp instructions executed, 4,000 allowed",
+    ),
+    "more than is allowed in one turn": (
+        f"mov.u32 %r0, 30; L: {'add.u32 %r1, %r1, 1; ' * 200} sub.u32 %r0, %r0, 1; setp.ne.u32 %p0, %r0, 0;\n@%p0 bra L;\nret;",
+        "BudgetExceeded",
+        "warp instructions executed, 4,000 allowed",
+    ),
+    "more than is allowed in one turn, up to a barrier": (
+        f"mov.u32 %r0, 30; L: {'add.u32 %r1, %r1, 1; ' * 200} sub.u32 %r0, %r0, 1; setp.ne.u32 %p0, %r0, 0;\n@%p0 bra L;\n"
+        "bar.sync 0;\nret;",
+        "BudgetExceeded",
+        "warp instructions executed, 4,000 allowed",
+    ),
+    "a second loop too long": (
+        f"{COUNT.format(30, 'K', 'K')}\n{COUNT.format(5000, 'L', 'L')}\nmov.u32 %r5, 5; ret;",
+        "BudgetExceeded",
+        "warp instructions executed, 4,000 allowed",
+    ),
+    "another block of a cluster of one": (
+        "barrier.cluster.arrive; barrier.cluster.wait; mov.u32 %r0, 16777216; ld.shared::cluster.u32 %r1, [%r0]; ret;",
+        "MemoryFault",
+        "ld.shared::cluster.u32: 4-byte load from shared address 0x1000000",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_first_is_named_alike(sandbox: Sandbox, name: str) -> None:
+    body, kind, part = CASES[name]
+    job = Job(module(f"\n{body}"), options={"max_instructions": 4000})
+    native, lanes = (sandbox.run(replace(job, backend=backend)) for backend in ("native", "lanes"))
+    assert (native.kind, native.type) == ("error", kind), native.text
+    assert part in native.text
+    assert native.text == lanes.text

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.emulate.heap import Heap
 
 from .running import BACKENDS, module
 
@@ -294,6 +295,21 @@ def test_lists_live_from_one_launch_to_the_next(backend: str) -> None:
     assert sums.numpy().tolist() == wanted
     assert device.memory.heap.used == 0
     assert not later.numpy().any()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_block_costs_the_same_however_many_there_are(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, rows = Heap.table, Heap.row
+    read: list[int] = []
+    monkeypatch.setattr(Heap, "table", lambda heap: (read.append(len(heap.blocks)), whole(heap))[1])
+    monkeypatch.setattr(Heap, "row", lambda heap, number: (read.append(1), rows(heap, number))[1])
+    device = ge.Device(backend=backend, memory_bytes=1 << 24)
+    heads, sums = device.zeros(96, np.uint64), device.zeros(96, np.int64)
+    device.launch(module("system")["build"], 3, 32, [heads, device.array(np.full(96, 20, np.int32))])
+    device.launch(module("system")["sum_and_free"], 3, 32, [heads, sums])
+    assert len(device.memory.heap.blocks) == 96 * 20
+    # made, freed, and looked at once by the second launch
+    assert sum(read) <= 4 * 96 * 20
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

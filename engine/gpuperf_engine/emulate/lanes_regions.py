@@ -79,14 +79,24 @@ class Arena:
         self.memory = memory
         self.region = Region(memory.bytes, memory.shadow)
         self._version = (-1, -1)
+        self._told = 0
         self._refresh()
 
     def _refresh(self) -> None:
-        if self._version != self.memory.version:
-            self._version = self.memory.version
-            table = self.memory.table().astype(np.uint64)
-            self._starts, self._ends = table[:, 0], table[:, 1]
-            self._kinds, self._initialized = table[:, 2], table[:, 3] != 0
+        memory = self.memory
+        if self._version == memory.version:
+            return
+        heap, first = memory.heap, len(memory.allocations)
+        count = first + len(heap.blocks)
+        if self._version[0] != memory.generation:
+            self._table = memory.table().astype(np.uint64).T.copy()
+        else:  # a block of malloc or free: kernels may make very many
+            if count > self._table.shape[1]:
+                self._table = np.pad(self._table, ((0, 0), (0, count)))
+            for number in heap.changed[self._told :]:
+                self._table[:, first + number] = heap.row(number)
+        self._version, self._told = memory.version, len(heap.changed)
+        self._starts, self._ends, self._kinds, self._initialized = self._table[:, :count]
 
     def check(
         self, addresses: Lanes, size: int, writes: bool, reaches: int = ANY, parameters: int = 0
@@ -108,4 +118,4 @@ class Arena:
             good &= (np.uint64(reaches) >> self._kinds[place] & np.uint64(1)) != 0
         if reaches == bit_of("param"):
             good &= self._starts[place] == np.uint64(parameters)
-        return good, bool(self._initialized[place[good]].all())
+        return good, bool((self._initialized[place[good]] != 0).all())

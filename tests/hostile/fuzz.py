@@ -92,6 +92,7 @@ def main() -> int:
     given = parser.parse_args()
     seed = int.from_bytes(os.urandom(3), "big") * 1000 if given.seed is None else given.seed
     until = time.monotonic() + 60 * given.minutes
+    tell = time.monotonic() + 60
     ran: collections.Counter[str] = collections.Counter()
     failed: list[int] = []
     with tempfile.TemporaryDirectory() as cache:
@@ -102,6 +103,9 @@ def main() -> int:
             for number in range(seed, seed + (given.count or 1 << 62)):
                 if time.monotonic() > until:
                     break
+                if time.monotonic() > tell:
+                    tell = time.monotonic() + 60
+                    print(f"… {ran.total()} mutants, {len(failed)} failed", flush=True)
                 found = mutant(number)
                 wrong, outcomes = run(sandbox, found)
                 last = outcomes[0]

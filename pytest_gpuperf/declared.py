@@ -29,11 +29,11 @@ __all__ = [
     "check_targets",
     "check_tolerances",
     "max_instructions",
-    "strictness",
     "unknown",
+    "way",
 ]
 
-_MARKER_KEYS = ("targets", "tolerance", "limits", "max_instructions", "strict")
+_MARKER_KEYS = ("targets", "tolerance", "limits", "max_instructions", "strict", "races")
 
 
 @dataclass(frozen=True)
@@ -173,9 +173,10 @@ def check_marker(item: pytest.Item, search: Sequence[str] = ()) -> None:
         steps = marker.kwargs.get("max_instructions")
         if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
             raise pytest.UsageError(f"{where}: max_instructions must be a whole number of at least 1")
-        strict = marker.kwargs.get("strict")
-        if strict is not None and strict not in CHOICES["strict"]:
-            raise unknown(f"{where}: strict={strict!r}", str(strict), CHOICES["strict"])
+        for key in ("strict", "races"):
+            given = marker.kwargs.get(key)
+            if given is not None and given not in CHOICES[key]:
+                raise unknown(f"{where}: {key}={given!r}", str(given), CHOICES[key])
 
 
 def case_settings(settings: Settings, item: pytest.Item, call: Mapping[str, Any]) -> CaseSettings:
@@ -198,12 +199,12 @@ def case_settings(settings: Settings, item: pytest.Item, call: Mapping[str, Any]
     )
 
 
-def strictness(settings: Settings, item: pytest.Item) -> str:
-    """What becomes of breaches of rules that work on today's GPUs."""
+def way(settings: Settings, item: pytest.Item, key: str) -> str:
+    """What becomes of breaches of rules that work on today's GPUs (``strict``) and of races (``races``) in the kernels of a test."""
     for marker in item.iter_markers("gpuperf"):
-        if marker.kwargs.get("strict") is not None:
-            return str(marker.kwargs["strict"])
-    return settings.strict
+        if marker.kwargs.get(key) is not None:
+            return str(marker.kwargs[key])
+    return str(getattr(settings, key))
 
 
 def max_instructions(settings: Settings, item: pytest.Item, call: int | None) -> int | None:

@@ -14,7 +14,7 @@ from .settings import Settings
 __all__ = ["check_uninitialized", "make_device"]
 
 
-def make_device(settings: Settings, strict: str) -> Any:
+def make_device(settings: Settings, strict: str, races: str) -> Any:
     """A fresh ``Device``: observing memory and values when kernels are judged, nothing otherwise. What kernels print
     goes to standard output, where pytest captures it."""
     observe = {"memory", "values"} if settings.enabled else {"memory"}
@@ -22,6 +22,8 @@ def make_device(settings: Settings, strict: str) -> Any:
     options: dict[str, Any] = {"printer": lambda text: sys.stdout.write(text)}
     if settings.backend != "auto":
         options["backend"] = settings.backend
+    if races != "off":
+        options["races"] = races
     if settings.resources != "estimate":
         options["resources"] = settings.resources
     if strict != "note":

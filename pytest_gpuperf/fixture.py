@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import pytest
 
-from .declared import check_declaration, max_instructions, strictness
+from .declared import check_declaration, max_instructions, way
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class Gpuperf:
         if self._device is None:
             from .device import make_device
 
-            self._device = make_device(self._settings, strictness(self._settings, self._item))
+            ways = (way(self._settings, self._item, key) for key in ("strict", "races"))
+            self._device = make_device(self._settings, *ways)
         return self._device
 
     @property

@@ -12,8 +12,9 @@ import pytest
 __all__ = ["CHOICES", "MARKER", "add_options", "check_idle", "enabled"]
 
 MARKER = (
-    "gpuperf(targets=None, tolerance=None, limits=None, max_instructions=None, strict=None): the test launches GPU kernels "
-    "through the 'gpuperf' fixture, which are counted and compared with a baseline; the arguments are defaults for its kernels."
+    "gpuperf(targets=None, tolerance=None, limits=None, max_instructions=None, strict=None, races=None): the test launches GPU "
+    "kernels through the 'gpuperf' fixture, which are counted and compared with a baseline; the arguments are defaults for its "
+    "kernels."
 )
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -23,6 +24,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "resources": ("estimate", "ptxas"),
     "uninitialized": ("warn", "error", "ignore"),
     "strict": ("note", "error", "off"),
+    "races": ("note", "error", "off"),
     "backend": ("auto", "native", "lanes"),
     "baseline_layout": ("module", "case"),
 }
@@ -143,6 +145,12 @@ def add_options(parser: pytest.Parser) -> None:
     ini(
         "gpuperf_strict",
         "breaches of rules that work on today's GPUs: note, error or off",
+        type="string",
+        default="note",
+    )
+    ini(
+        "gpuperf_races",
+        "accesses of shared memory that nothing orders: note, error or off",
         type="string",
         default="note",
     )

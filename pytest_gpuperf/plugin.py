@@ -5,7 +5,7 @@ Imports nothing but pytest and the standard library, so that a run without ``--g
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,6 +47,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     )
     if declares and not _runs(item.config):
         pytest.skip(SKIP_REASON)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    gpuperf = getattr(item, "funcargs", {}).get("gpuperf")
+    if call.when == "call" and report.failed and gpuperf is not None:
+        from .failure import put_races
+
+        put_races(report, getattr(gpuperf, "launches", ()))
+    return report
 
 
 @pytest.fixture

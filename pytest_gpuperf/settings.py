@@ -46,6 +46,7 @@ class Settings:
     resources: str
     uninitialized: str
     strict: str
+    races: str
     backend: str
     rootdir: Path
 
@@ -104,6 +105,7 @@ def _read(config: pytest.Config) -> Settings:
         resources=values["resources"],
         uninitialized=values["uninitialized"],
         strict=values["strict"],
+        races=values["races"],
         backend=values["backend"],
         rootdir=rootdir,
     )

@@ -22,6 +22,7 @@ from .errors import (
     NotObserved,
     PtxError,
     PtxSyntaxError,
+    RaceError,
     TrapError,
     UnknownName,
     Unsupported,
@@ -43,7 +44,17 @@ if TYPE_CHECKING:
         machine_ids,
         parse,
     )
-    from .results import Branches, Estimate, Explanation, Finding, Memory, Profile, Resources
+    from .results import (
+        Branches,
+        Estimate,
+        Explanation,
+        Finding,
+        Memory,
+        Profile,
+        Race,
+        RaceAccess,
+        Resources,
+    )
 
 __version__ = "0.1.0"
 
@@ -66,6 +77,9 @@ __all__ = [
     "Profile",
     "PtxError",
     "PtxSyntaxError",
+    "Race",
+    "RaceAccess",
+    "RaceError",
     "Resources",
     "TensorMap",
     "TrapError",
@@ -83,7 +97,7 @@ __all__ = [
     "parse",
 ]
 
-_RESULTS = ("Branches", "Estimate", "Finding", "Memory", "Profile", "Resources")
+_RESULTS = ("Branches", "Estimate", "Finding", "Memory", "Profile", "Race", "RaceAccess", "Resources")
 
 
 def __getattr__(name: str) -> Any:

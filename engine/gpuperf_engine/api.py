@@ -19,7 +19,7 @@ from .profile.ptxas import ptxas_resources
 from .profile.threads import Sample, Threads
 from .ptx.parse import parse
 from .ptx.syntax import Function, Kernel, Module
-from .results import Estimate, Finding, Profile
+from .results import Estimate, Finding, Profile, race_error
 
 if TYPE_CHECKING:
     from .timing.machine import Machine
@@ -49,7 +49,8 @@ class Device(Runtime):
 
     ``Device(observe={"memory"}, memory_bytes=4 << 30, backend="native", resources="estimate")``: ``observe`` is a
     subset of ``memory`` (the default), ``footprint``, ``threads`` and ``values``; ``backend`` is ``native`` (LLVM) or ``lanes``
-    (NumPy, the reference: slow, same results); ``resources`` is ``estimate`` (from liveness) or ``ptxas``.
+    (NumPy, the reference: slow, same results); ``resources`` is ``estimate`` (from liveness) or ``ptxas``; ``races`` is ``off``,
+    ``note`` (accesses that nothing orders are in ``profile.races`` and in its notes) or ``error`` (they raise ``RaceError``).
     """
 
     def launch(
@@ -103,6 +104,8 @@ class Device(Runtime):
         profile = build_profile(program, plan, observation)
         if self.resources == "ptxas":
             profile = replace(profile, resources=ptxas_resources(kernel, plan.dynamic_shared))
+        if profile.races and self.races == "error":
+            raise race_error(profile.kernel, profile.races)
         return replace(profile, seconds=time.perf_counter() - start)
 
     def sample(

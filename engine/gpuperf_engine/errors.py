@@ -20,6 +20,7 @@ __all__ = [
     "NotObserved",
     "PtxError",
     "PtxSyntaxError",
+    "RaceError",
     "TrapError",
     "UnknownName",
     "Unsupported",
@@ -95,6 +96,10 @@ class Deadlock(EngineError):
 
 class BudgetExceeded(EngineError):
     """A warp executed more than ``max_instructions`` warp instructions."""
+
+
+class RaceError(EngineError):
+    """Different warps access the same memory, one stores, and nothing orders them; raised only if asked for (``races="error"``)."""
 
 
 class NotObserved(EngineError):

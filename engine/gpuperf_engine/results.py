@@ -5,11 +5,11 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .errors import NotObserved, UnknownName, nearest
+from .errors import NotObserved, RaceError, UnknownName, nearest
 
 __all__ = [
     "BlockProfile",
@@ -25,8 +25,11 @@ __all__ = [
     "Memory",
     "ObjectFootprint",
     "Profile",
+    "Race",
+    "RaceAccess",
     "Resources",
     "SiteProfile",
+    "race_error",
 ]
 
 
@@ -419,6 +422,8 @@ class Profile:
     #: the launches themselves (``profile.build.LaunchRecord``), for analyses that need more than totals
     records: tuple[Any, ...] = field(default=(), repr=False, compare=False)
     notes: tuple[str, ...] = ()
+    #: accesses that nothing orders, if the device looked for them; each has a note as well
+    races: tuple[Race, ...] = ()
     #: ``classes`` (of blocks that behave alike, each counted once) or ``every block``, and why not by classes
     slice_share: float = 1.0
     method: str = "every block"
@@ -498,6 +503,8 @@ class Profile:
         data["version"] = list(self.version)
         data["grid"], data["block"] = list(self.grid), list(self.block)
         data["notes"] = list(self.notes)
+        if self.races:
+            data["races"] = [race.to_dict() for race in self.races]
         if self.cluster != (1, 1, 1):
             data["cluster"] = list(self.cluster)
         if self.printed:
@@ -545,6 +552,73 @@ class Estimate:
     waves: float
     notes: tuple[str, ...] = ()
     timeline: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RaceAccess:
+    """One side of a race: the position in the PTX text (``file:line:column``), that in the source (``file:line``, ``""`` without
+    ``.loc``), the opcode, and the indices of the block and of the thread in it."""
+
+    location: str
+    source: str
+    opcode: str
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+
+    @property
+    def place(self) -> str:
+        """``softmax.cu:12 (softmax.ptx:88:2)``."""
+        return f"{self.source} ({self.location})" if self.source else self.location
+
+    def __str__(self) -> str:
+        return f"{self.opcode or 'the access'} by thread {self.thread} of block {self.block}"
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Two accesses of different warps to the same memory that nothing orders, at least one of them a store.
+
+    ``kind``: ``RAW`` if the later one, in the order in which they ran here, reads what the other stores, ``WAR`` if it stores what the
+    other has read, ``WAW`` if both store. ``object`` is a variable, with the offset in bytes; ``address`` that in the state
+    space; ``count`` how often accesses of these two instructions met so. The threads are those of the first time in the first block.
+    """
+
+    kind: str
+    space: str
+    object: str
+    address: int
+    first: RaceAccess
+    second: RaceAccess
+    count: int = 1
+
+    @property
+    def message(self) -> str:
+        """One line: where, what, and who."""
+        did = {"RAW": "reads what", "WAR": "stores to what", "WAW": "stores to what"}[self.kind]
+        done = "has read" if self.kind == "WAR" else "has stored"
+        other = f"{self.first} at {self.first.place} {done}"
+        if self.first.block == self.second.block:
+            other = other.replace(f" of block {self.first.block}", "", 1)
+        return (
+            f"{self.second.place}: race on {self.space} memory ({self.kind}): {self.second} {did} {other}, at {self.object}, "
+            "with nothing between that orders them"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+
+def race_error(kernel: str, races: Sequence[Race]) -> RaceError:
+    """What ``races="error"`` raises."""
+    more = [race.message for race in races[1:3]]
+    if len(races) > 3:
+        more.append(f"and {len(races) - 3} more")
+    return RaceError(
+        races[0].message,
+        details=[f"kernel {kernel}", *more],
+        hint="order them (a barrier, or a fence and a flag), or make both accesses atomic",
+    )
 
 
 @dataclass(frozen=True, slots=True)

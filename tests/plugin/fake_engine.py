@@ -67,7 +67,7 @@ class Array:
 
 
 class Device:
-    def __init__(self, observe=("memory",), backend="native", printer=None):
+    def __init__(self, observe=("memory",), backend="native", printer=None, races="off"):
         self.observe = set(observe)
         self.next = 0x1000
         self.kernels = []

@@ -50,6 +50,7 @@ _numbers = itertools.count()
 OBSERVABLE = ("footprint", "memory", "threads", "values")
 BACKENDS = ("native", "lanes")
 RESOURCES = ("estimate", "ptxas")
+RACES = ("off", "note", "error")
 #: functions are given addresses of their own, outside every window, for indirect calls
 FUNCTION_BASE = 0x0000_7D00_0000_0000
 FUNCTION_STEP = 16
@@ -109,6 +110,7 @@ class Runtime:
         printf_bytes: int = PRINTF_BYTES,
         printer: Callable[[str], object] | None = None,
         strict: str = "note",
+        races: str = "off",
     ) -> None:
         try:
             self.observe = frozenset((observe,) if isinstance(observe, str) else observe)
@@ -127,6 +129,9 @@ class Runtime:
         if strict not in STRICTNESS:
             raise UnknownName(f"strict is {strict!r:.60}", hint=nearest(strict, STRICTNESS, noun="value"))
         self.strict = strict
+        if races not in RACES:
+            raise UnknownName(f"no way {races!r} to treat races", hint=nearest(races, RACES, noun="way"))
+        self.races = races
         self.resources = resources
         self.memory = Memory(as_whole(memory_bytes, "memory_bytes", 0), as_whole(heap_bytes, "heap_bytes", 0))
         self.printf_bytes = as_whole(printf_bytes, "printf_bytes", 0)
@@ -476,6 +481,7 @@ class Runtime:
             cluster=together,
             explicit_cluster=explicit,
             strict=self.strict,
+            races=self.races != "off" and executed is None and not sampled,
             console=Console(self.printf_bytes),
         )
         saved = None if keep else self.memory.save()

@@ -105,6 +105,8 @@ class LaunchPlan:
     explicit_cluster: bool = False
     #: what becomes of breaches of rules that work on today's GPUs (``isa.rules.STRICTNESS``)
     strict: str = "note"
+    #: whether accesses that nothing orders are looked for
+    races: bool = False
 
     @property
     def ctas(self) -> int:

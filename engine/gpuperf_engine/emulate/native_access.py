@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .native_access_local import local_access
+from .native_access_races import race_declarations, races_function
 from .native_access_shared import shared_access
 from .native_access_text import V32, V64, Form, Text, declarations, finish, given, head, ones_of, slow
-from .native_layout import SHAPE_BYTES, SITE_BYTES, Context, Counter, Cta
+from .native_layout import SHAPE_BYTES, SITE_BYTES, Context, Counter, Cta, Race
 from .native_writer import LANES
 
 __all__ = ["access_functions", "access_names", "is_access"]
@@ -42,7 +43,11 @@ def access_functions(group: str, wide: bool) -> str:
         space
     ]
     texts = [make(f"{space}_{what}_{name}", form, wide, what == "store") for what in ("load", "store")]
-    return declarations(form) + "\n".join(texts)
+    head = declarations(form)
+    if space in ("shared", "watched"):
+        texts += [races_function(form, wide, stores) for stores in (False, True)]
+        head = "\n".join(dict.fromkeys((head + race_declarations(form)).splitlines())) + "\n"
+    return head + "\n".join(texts)
 
 
 def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
@@ -50,6 +55,12 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
     to = Text()
     shift, size = form.shift, form.size
     value = head(to, name, form, stores, V64, ", i64 %how")
+    flags = to.op(f"load i8, ptr {to.place(to.field('%ctx', Context.RACE_SITES, 'ptr'), '%site')}")
+    strong = to.op(f"and i8 {flags}, {Race.IS_STRONG}")
+    to.do(f"br i1 {to.op(f'icmp eq i8 {strong}, 0')}, label %weak, label %strong", "strong:")
+    running = (to.number("%ctx"), to.field("%ctx", Context.CTA), to.field("%ctx", Context.STATE))
+    to.op(f"call i64 @race_flag({given((*running, '%site', 4 if stores else 8))})")
+    to.do("br label %weak", "weak:")
     cache = to.place(to.field("%ctx", Context.CACHE, "ptr"), to.op("shl i64 %site, 5"))
     low, span = to.field(cache, 0), to.field(cache, 8)
     zero = to.op(f"extractelement {V64} %a, i32 0")

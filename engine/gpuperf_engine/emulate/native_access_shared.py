@@ -9,6 +9,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from ..isa.spaces import RANK_SHIFT
+from .native_access_races import races_name
 from .native_access_text import V32, V64, Form, Text, finish, given, head, ones_of, slow
 from .native_layout import SHAPE_BYTES, SITE_BYTES, UNWRITTEN, Context, Counter, Cta
 from .native_writer import LANES
@@ -33,6 +34,7 @@ class _Shared:
     def text(self) -> str:
         to, form = self.to, self.form
         self.value = head(to, self.name, form, self.stores, V32)
+        self._races()
         cta = self.cta = to.field("%ctx", Context.CTA, "ptr")
         self.base = to.field(cta, Cta.SHARED, "ptr")
         self.shadow = to.place(self.base, to.field(cta, Cta.SHARED_SHADOW)) if self.watched else ""
@@ -54,6 +56,18 @@ class _Shared:
         self._scattered()
         self._count()
         return "\n".join([*to.lines, "}", ""])
+
+    def _races(self) -> None:
+        """Look for races with other accesses first, while what is overwritten is there."""
+        to, form = self.to, self.form
+        flags = to.op(f"load i8, ptr {to.place(to.field('%ctx', Context.RACE_SITES, 'ptr'), '%site')}")
+        to.do(f"br i1 {to.op(f'icmp eq i8 {flags}, 0')}, label %access, label %races", "races:")
+        value = "" if not self.stores else f", {form.raw} %v" if form.alone else ", ptr %vals"
+        to.do(
+            f"call void @{races_name(form, self.stores)}(ptr %ctx, i64 %site, i32 %mask, {V32} %a{value})",
+            "br label %access",
+            "access:",
+        )
 
     # -- half warps that are consecutive or have one address -----------------------------------------------------------
 

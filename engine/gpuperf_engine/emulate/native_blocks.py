@@ -38,6 +38,7 @@ from .native_images import write_image
 from .native_layout import PLACE_SHIFT, Context, Event, State, Status
 from .native_mbarrier import write_mbarrier, write_wait
 from .native_memory import address_value, write_memory
+from .native_races import write_order
 from .native_special import read_rank, read_special, variable_address
 from .native_stack import write_stack
 from .native_values import LANES, NativeValue, scalar_ll, vector_ll
@@ -130,7 +131,7 @@ class BlockWriter:
         if instruction in self.refused:
             self._stop_at(instruction, Event.REFUSED)
         elif effect in _IGNORED or is_done_at_once(instruction):
-            self._count_guard(instruction)
+            write_order(self, instruction)
         elif effect in ("load", "store", "atomic", "reduction") or instruction in self.frame.program.site_of:
             write_memory(self, instruction)
         elif effect == "warpgroup_commit":
@@ -396,9 +397,6 @@ class BlockWriter:
             column = len(self.frame.program.blocks) + counter
             self.frame.count_lanes("%predicated", 8 * counter, self.effective_mask(found), column)
         return found
-
-    def _count_guard(self, instruction: Instruction) -> None:
-        self.guard(instruction)
 
     def effective_mask(self, guard: NativeValue | None) -> str:
         """Active lanes in which a guard holds, as i32."""

@@ -43,12 +43,17 @@ _MEMORY = (
     "copy_lanes", "sectors_of", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows",
     "count_wavefronts", "wavefronts_of",
 )  # fmt: skip
+_RACES = (
+    "race_lanes", "race_flag", "race_fence", "race_groups", "races_settle", "race_bulk", "race_told", "race_phase", "race_waited",
+)  # fmt: skip
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
-_CALLED = ("bump", "cluster_cta", "fault", "mark", "near", "note", "reach")
+_CALLED = (
+    "bump", "cluster_cta", "fault", "mark", "near", "note", "race_bulk", "race_phase", "race_told", "race_waited", "reach",
+)  # fmt: skip
 _TOLD = ("in_rank", "refuse_mbarrier", "tell_copied")
 #: functions written in ``native_script``: an object that every kernel needs, one for mbarriers and bulk copies, one for tensor copies
 _SCRIPTS = {
-    "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED))),
+    "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED, *_RACES))),
     "copies": (*_MBARRIER, *_TOLD),
     "tensors": ("tensor_lanes", "replace_lanes"),
 }
@@ -56,7 +61,7 @@ _IMPORTS = {"copies": _CALLED, "tensors": (*_CALLED, *_TOLD)}
 _FILES = {
     "script": tuple(
         _HERE / f"native_runtime_{stem}.py"
-        for stem in ("memory", "parts", "matrix", "count", "schedule", "cluster")
+        for stem in ("memory", "parts", "matrix", "count", "schedule", "cluster", "races")
     ),
     "copies": tuple(_HERE / f"native_runtime_{stem}.py" for stem in ("mbarrier", "bulk")),
     "tensors": tuple(
@@ -82,6 +87,8 @@ _ACCESS = (
     "count_local",
     "count_windows",
     "count_wavefronts",
+    "race_flag",
+    "race_lanes",
 )
 _numbers = itertools.count()
 _lock = threading.RLock()

@@ -39,6 +39,7 @@ from .native_layout import (
     Cluster,
     Context,
     Cta,
+    Race,
     State,
     Status,
     Wait,
@@ -47,6 +48,7 @@ from .native_layout import (
 from .native_threads import run_parallel
 from .observe import Observation
 from .program import Program
+from .races import race_flags, races_of
 from .schedule import TURN, Standing, Watch
 from .spaces import ANY, bit_of, reachable
 from .threads import COLUMN_BYTES, columns_of, make_table
@@ -62,7 +64,7 @@ _Begin = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes
 _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _FUNCTIONS = {
     **dict.fromkeys(("run", "run_clusters"), _Run),
-    **dict.fromkeys(("visit", "proceed", "visit_cluster", "expire"), _Visit),
+    **dict.fromkeys(("visit", "proceed", "visit_cluster", "expire", "races_settle"), _Visit),
     **dict.fromkeys(("begin_cluster",), _Begin),
     **dict.fromkeys(("visited",), _Run),
 }
@@ -93,6 +95,8 @@ class Slot:
     local: NDArray[np.uint8]
     #: what calls inside recursive functions keep, shape (warps, ``CAPACITY``, bytes)
     areas: NDArray[np.uint8]
+    #: what is known of the order of accesses, if races are looked for
+    races: NDArray[np.uint8]
     warps: dict[int, NativeWarp] = field(default_factory=dict)
     #: the cluster of the CTA, if it runs in one
     group: Group | None = None
@@ -129,6 +133,7 @@ class Worker:
         self.shapes = aligned(sites * SHAPE_BYTES)
         self.scratch = aligned(8192)
         self.context = aligned(Context.BYTES)
+        self.races = np.zeros(1 + Race.MOST_FOUND * Race.COLUMNS * launch.checks_races, dtype=np.int64)
         self.groups: list[Group] = []
         self.noted = np.zeros(1 + Noted.MOST * (Noted.BYTES // 8), np.int64)
         self.spare = aligned(
@@ -183,6 +188,8 @@ class Worker:
             Context.REACHES: address_of(launch.reaches),
             Context.STRICT: (1 << len(NOTED)) - 1 if plan.strict == "error" else 0,
             Context.NOTED: address_of(self.noted),
+            Context.RACE_SITES: address_of(launch.races),
+            Context.RACES_FOUND: address_of(self.races),
         }
         if launch.table_of_threads is not None:
             fields[Context.THREADS] = address_of(launch.table_of_threads.counts)
@@ -259,6 +266,8 @@ class Worker:
         live = {warp: mask for warp, mask in enumerate(lanes) if mask}
         for completed in slot.barriers.complete(live):
             struct.pack_into("<Q", self.context, Context.PASSED, self.get(Context.PASSED) + 1)
+            if self.launch.checks_races:
+                self.launch.functions["races_settle"](address_of(self.context), address_of(slot.record))
             for warp, waiting in completed.waiting.items():
                 self.warp(slot, warp).release(waiting, completed.true, completed.false)
         slot.put(Cta.ACTIVE, slot.get(Cta.ACTIVE) & 0xFFFF | bool(slot.barriers.state()) << 16)
@@ -336,6 +345,8 @@ class Launch:
         )
         self.reaches = np.array([*(reachable(site.instruction) for site in program.sites), ANY], np.uint8)
         self.near = self._near()
+        self.races = race_flags(program, plan)
+        self.checks_races = bool((self.races & Race.CHECKED).any())
         self.functions: dict[str, Any] = {
             name: _FUNCTIONS[name](address) for name, address in runtime_addresses((*_FUNCTIONS,)).items()
         }
@@ -379,6 +390,7 @@ class Launch:
                 aligned(2 * shared),
                 aligned(2 * local + 64),
                 aligned(warps * CAPACITY * area).reshape(warps, -1, max(1, area)),
+                aligned(self.checks_races * (Race.BYTES + Race.PLANES_COUNT * (shared + 256))),
             )
         except (MemoryError, ValueError):
             raise LaunchError(
@@ -394,6 +406,10 @@ class Launch:
         made.put(Cta.LOCAL_SHADOW, local)
         made.put(Cta.STATES, address_of(made.states))
         made.put(Cta.AREAS, address_of(made.areas))
+        if self.checks_races:
+            room = address_of(made.races)
+            made.put(Cta.RACE_ROOM, room)
+            struct.pack_into("<4q", made.races, Race.NOW, 0, room + Race.BYTES, shared + 256, 32)
         return made
 
     @staticmethod
@@ -518,6 +534,7 @@ class Launch:
                     made.sites[site.index, 1] = made.predicated[guarded]
         made.uninitialized = frozenset(unseen)
         made.breaches = first_breaches(item for worker in self.workers for item in worker.breaches())
+        made.races = races_of(program, self.plan, (worker.races for worker in self.workers))
         made.threads = self.table_of_threads
         return made
 

@@ -41,6 +41,7 @@ __all__ = [
     "Cta",
     "Event",
     "Presence",
+    "Race",
     "Reach",
     "State",
     "Status",
@@ -153,7 +154,12 @@ class Context:
     REACHES = 512  # a byte per site: the bits of the memory that it may reach (``spaces.reachable``)
     STRICT = 520  # rules whose breach is an error, a bit each (``isa.rules.Noted``)
     NOTED = 528  # records of breaches that are noted, behind their number
-    BYTES = 536
+    RACE_SITES = 536  # a byte per site: bits of ``Race``; zeros where races are not looked for
+    RACES_FOUND = 544  # how many, and their rows of ``Race.COLUMNS`` words
+    RACE_AGENT = 552  # stamp of the asynchronous copy that accesses memory now; 0: the warp does
+    RACE_VALUE = 560  # what the lane stores, if known, and bytes from one element of a lane to the next, / 32
+    RACE_WIDTH = 568
+    BYTES = 576
 
 
 class Counter:
@@ -202,7 +208,67 @@ class Cta:
     WITHIN = 936  # %cluster_ctaid, three i64
     PHASES = 960  # phases of mbarriers completed
     AREAS = 968  # host address of what activations of recursive functions keep, by warp
-    BYTES = 976
+    RACES = 976  # host address of the Race record; 0: races are not looked for
+    RACE_ROOM = 984  # the same, from the start of a CTA on
+    BYTES = 992
+
+
+class Race:
+    """What is known of the order of accesses of one CTA's shared memory; see ``native_runtime_races``.
+
+    Clocks are 128 numbers of four bytes, by agent: warps, then the ``cp.async`` of each warp, then the copies that tell one mbarrier
+    each.
+    """
+
+    NOW = 0  # counts what orders anything
+    PLANES = 8  # host address of the first of the shadows of shared memory, word for word
+    PLANE = 16  # bytes of each
+    AGENTS = 24  # how many agents there are: 32 until something is copied asynchronously
+    SLOTS = 32  # mbarriers that are known
+    EVERYTHING = 64  # clock of all that was released by atomics and flags
+    MEETING = 576  # clock of the barrier of the cluster
+    BARRIERS = 1152  # clocks of the barriers of the CTA
+    MBARRIERS = BARRIERS + 16 * 512  # records of 64 mbarriers
+    MBARRIER = 1088  # bytes of each
+    WARPS = MBARRIERS + 64 * MBARRIER  # records of the warps
+    WARP = 2048  # bytes of each
+    BYTES = WARPS + 32 * WARP
+    # an mbarrier: its address, clocks of its phase and of those completed
+    ARRIVING = 64
+    DONE = 576
+    # a warp
+    STAMP = 0  # of its accesses: time << 8 | agent
+    BASE = 8  # stamps below this one are those of accesses that come before, unless they are asynchronous
+    FENCED = 16  # whether it has executed a fence
+    READ = 24  # whether it has read what others may have released
+    COPIES = 32  # time of the group of copies that is open; 0: none was made
+    GROUPS = 40  # groups committed
+    RING = 64  # and when, those of the last 48
+    RING_SIZE = 48
+    CLOCK = 512
+    FENCE = 1024  # clock at the last fence
+    # planes: stamps, and what is behind them: site << 14 | warp << 9 | bytes of the word << 5 | lane
+    WRITER = 0
+    READER = 2
+    OTHER = 4
+    PLANES_COUNT = 6
+    #: flag of stamps: atomic, or of an access that is ``volatile``, ``relaxed`` or stronger
+    STRONG = 128
+    #: set in times of asynchronous agents: no barrier alone orders what they do
+    ASYNCHRONOUS = 1 << 23
+    #: times beyond which shadows are cleared at a barrier of all warps, and checking ends
+    LATE = 1 << 22
+    LAST = (1 << 23) - 2
+    #: of a site: is checked; is strong; acquires; releases
+    CHECKED = 1
+    IS_STRONG = 2
+    ACQUIRES = 4
+    RELEASES = 8
+    MOST_SITES = 1 << 18
+    #: of a finding: kind and sites, CTA, what is behind both stamps, address, how often
+    COLUMNS = 6
+    MOST_FOUND = 256
+    RAW, WAR, WAW = 1, 2, 3
 
 
 class Cluster:

@@ -26,6 +26,8 @@ __all__ = ["hold_warp", "write_mbarrier", "write_wait"]
 
 B8, U32, U64, PRED = (scalar_type(name) for name in ("b8", "u32", "u64", "pred"))
 _GENERIC, _REMOTE = 256, 512
+#: the arrival is that of earlier copies
+_COPIES = 1024
 
 
 def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
@@ -59,7 +61,7 @@ def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
         ("i64", writer.op(f"zext i32 {mask} to i64")),
         *_numbers(to, "%area", counts),
         ("i64", moved),
-        ("i64", str(how | generic)),
+        ("i64", str(how | generic | _COPIES * instruction.opcode.startswith("cp.async."))),
         *words,
     )
     to.faulting = True

@@ -11,6 +11,7 @@ from .native_layout import Bulk, Context, Counter, Cta
 from .native_runtime_count import bump
 from .native_runtime_mbarrier import in_rank, mbarrier_change, mbarrier_report, refuse_mbarrier
 from .native_runtime_memory import reach
+from .native_runtime_races import race_bulk
 from .native_script import (
     call,
     load8,
@@ -216,7 +217,11 @@ def bulk_lanes(
             to = target
             if how & Bulk.MULTICAST:
                 to = in_rank(cta, target, rank)
-            if bulk_move(context, cta, state, site, lane, source, to, size, how, bytes, edges, combine):
+            if told and how & Bulk.TO_GLOBAL == 0:
+                race_bulk(context, cta, load64(told + lane * 8))
+            refused = bulk_move(context, cta, state, site, lane, source, to, size, how, bytes, edges, combine)
+            store64(context + Context.RACE_AGENT, 0)
+            if refused:
                 return 1
             kind = how >> Bulk.REPORT
             found = kind and holds_pattern(context, cta, state, site, lane, source, size, kind)

@@ -13,6 +13,7 @@ from ..isa.mbarriers import COUNT_MAX, SMALL_MAX, Mbarrier
 from .native_layout import AREA_SHIFT, Context, Cta, State
 from .native_runtime_cluster import cluster_cta
 from .native_runtime_memory import fault, mark
+from .native_runtime_races import race_phase, race_told, race_waited
 from .native_script import load32, load64, store32, store64, trailing_zeros, unsigned_less
 
 
@@ -127,6 +128,8 @@ def mbarrier_change(
     arrivals = old & COUNT_MAX
     expected = (old >> Mbarrier.EXPECTED) & most(old)
     transactions = ((old >> Mbarrier.TRANSACTIONS) & 2097151) - 1048576
+    if kind != Mbarrier.EXPECT:
+        race_told(context, cta, host - load64(cta + Cta.SHARED), how & 1024)
     if kind == Mbarrier.CHECK:
         if arrivals == most(old):
             return refuse_mbarrier(context, site, lane, address, Mbarrier.TOO_MANY, old, count)
@@ -147,7 +150,10 @@ def mbarrier_change(
             expected -= count
         if how & Mbarrier.STAYS and arrivals == 0 and transactions == 0:
             return refuse_mbarrier(context, site, lane, address, Mbarrier.COMPLETES, old, count)
+    phases = load64(cta + Cta.PHASES)
     mbarrier_settle(context, cta, host, arrivals, expected, transactions)
+    if phases != load64(cta + Cta.PHASES):
+        race_phase(cta, host - load64(cta + Cta.SHARED))
     return old
 
 
@@ -250,6 +256,8 @@ def mbarrier_wait(
         reported = 0
         if ((phase ^ given) & 1) != 0:
             complete = complete | 1 << lane
+            owner = load64(context + Context.OWNER)
+            race_waited(context, cta, host - load64(owner + Cta.SHARED))
             if word >> Mbarrier.TAG == Mbarrier.REPORTING:
                 reported = (word >> Mbarrier.REPORTED) & 1
         store64(states + lane * 8, reported)

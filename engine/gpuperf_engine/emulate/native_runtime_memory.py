@@ -8,9 +8,10 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from .native_layout import UNWRITTEN, Context, Counter, Cta, Reach, State
+from .native_layout import UNWRITTEN, Context, Counter, Cta, Race, Reach, State
 from .native_runtime_cluster import cluster_cta
 from .native_runtime_count import bump, count_lanes
+from .native_runtime_races import race_at, race_copies, race_flag
 from .native_script import (
     fill,
     load8,
@@ -125,6 +126,8 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
             if load8(load64(context + Context.REACHES) + site) & Reach.LOCAL == 0:
                 return fault(context, site, lane, place, 2)
     if space == 0:
+        if load8(load64(context + Context.RACE_SITES) + site) & Race.IS_STRONG:
+            race_flag(context, cta, state, site, how)
         cache = load64(context + Context.CACHE) + site * 32
         offset = address - load64(cache)
         span = load64(cache + 8)
@@ -168,6 +171,8 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
         return fault(context, site, lane, place, space)
     if space == 2:
         return reach_local(context, cta, state, site, lane, place, size, how)
+    if load64(cta + Cta.RACES):
+        race_at(context, cta, state, site, lane, place, size, how)
     if load64(context + Context.WATCH) == 2:
         return watched(context, cta, site, host, size, how)
     if distance:
@@ -295,7 +300,13 @@ def reach_one(
     cache = load64(context + Context.CACHE) + site * 32
     offset = address - load64(cache)
     span = load64(cache + 8)
-    plain = (how & 3) == 0 and (address & (size - 1)) == 0 and load64(cache + 16) == 0
+    flags = load8(load64(context + Context.RACE_SITES) + site)
+    plain = (
+        (how & 3) == 0
+        and flags & Race.IS_STRONG == 0
+        and (address & (size - 1)) == 0
+        and load64(cache + 16) == 0
+    )
     if plain and span >= size and unsigned_less(offset, span - size + 1):
         host = address + load64(context + Context.ARENA)
         note(context, address, size, 8)
@@ -373,10 +384,14 @@ def move_lanes(
     size: int,
     how: int,
 ) -> int:
+    store64(context + Context.RACE_WIDTH, width)
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
         address = load64(addresses + lane * 8)
+        store64(context + Context.RACE_VALUE, 0)
+        if how & 4:
+            store64(context + Context.RACE_VALUE, place + lane * width)
         host = near(context, site, address, size, how & 3)
         local = 0
         if host:
@@ -387,6 +402,7 @@ def move_lanes(
             if host == 0:
                 return 1
         move(host, place, size, width, lane, local, how & 4)
+    store64(context + Context.RACE_VALUE, 0)
     return 0
 
 
@@ -454,7 +470,9 @@ def copy_lanes(
     while rest:
         lane = trailing_zeros(rest)
         rest = rest & (rest - 1)
+        race_copies(context, cta, state)
         host = reach(context, cta, state, site, lane, load64(targets + lane * 8), width, 5)
+        store64(context + Context.RACE_AGENT, 0)
         if host == 0:
             return 1
         size = load64(sizes + lane * 8)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .native_layout import EXIT_CODE, UNWRITTEN, Barrier, Cluster, Context, Cta, State, Status, Wait
 from .native_runtime_cluster import place_in_cluster
+from .native_runtime_races import race_arrive, race_begin, race_cluster, race_meet
 from .native_script import bits_count, call, fill, load32, load64, store32, store64, trailing_zeros
 
 
@@ -43,6 +44,7 @@ def begin(context: int, cta: int, index: int) -> int:
         if load64(cta + Cta.LOCAL_SHADOW):
             fill(load64(cta + Cta.LOCAL) + load64(cta + Cta.LOCAL_SHADOW), 0, local)
     store64(cta + Cta.LIVE_WARPS, warps)
+    race_begin(context, cta)
     state = load64(cta + Cta.STATES)
     warp = 0
     while warp < warps:
@@ -71,6 +73,7 @@ def release(context: int, cta: int, number: int) -> int:
     arrived = load64(barrier + Barrier.ARRIVED)
     if arrived == 0 or arrived < expected:
         return 0
+    race_meet(context, cta, number)
     state = load64(cta + Cta.STATES)
     warps = load64(context + Context.WARPS)
     while warps:
@@ -95,6 +98,8 @@ def arrive(context: int, cta: int, state: int) -> int:
     barrier = cta + Cta.BARRIERS + number * Barrier.BYTES
     if load32(state + State.BARRIER_KIND) != 1:
         store32(state + State.WAIT, Wait.BARRIER)
+    else:
+        race_arrive(context, cta, state, number)
     store64(cta + Cta.ACTIVE, load64(cta + Cta.ACTIVE) | 1 << number)
     store64(barrier + Barrier.ARRIVED, load64(barrier + Barrier.ARRIVED) + 1)
     store64(barrier + Barrier.EXPECTED, load32(state + State.BARRIER_WARPS))
@@ -108,13 +113,16 @@ def arrive(context: int, cta: int, state: int) -> int:
 
 def at_cluster(context: int, cluster: int, state: int) -> int:
     """A warp at the barrier of the cluster: it arrives, or waits unless the barrier at which it arrived is complete."""
+    cta = load64(context + Context.CTA)
     if load32(state + State.BARRIER_KIND) == 3:
+        race_cluster(context, cta, state, 1)
         store32(state + State.CLUSTER, 1)
         store64(cluster + Cluster.ARRIVED, load64(cluster + Cluster.ARRIVED) + 1)
         return release_cluster(context, cluster)
     if load32(state + State.CLUSTER) == 1:
         store32(state + State.WAIT, Wait.CLUSTER)
     else:
+        race_cluster(context, cta, state, 0)
         store32(state + State.CLUSTER, 0)
     return 0
 
@@ -126,12 +134,14 @@ def release_cluster(context: int, cluster: int) -> int:
         return 0
     rank = 0
     while rank < load64(cluster + Cluster.SIZE):
-        state = load64(load64(cluster + Cluster.PEERS + rank * 8) + Cta.STATES)
+        cta = load64(cluster + Cluster.PEERS + rank * 8)
+        state = load64(cta + Cta.STATES)
         warps = load64(context + Context.WARPS)
         while warps:
             if load32(state + State.CLUSTER) == 1:
                 store32(state + State.CLUSTER, 2)
             if load32(state + State.WAIT) == Wait.CLUSTER:
+                race_cluster(context, cta, state, 0)
                 store32(state + State.WAIT, Wait.RUNNABLE)
                 store32(state + State.CLUSTER, 0)
             state += load64(context + Context.STATE_BYTES)

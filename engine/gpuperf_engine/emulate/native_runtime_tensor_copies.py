@@ -12,6 +12,7 @@ from .native_runtime_bulk import tell_copied
 from .native_runtime_count import bump
 from .native_runtime_mbarrier import in_rank, refuse_mbarrier
 from .native_runtime_memory import reach
+from .native_runtime_races import race_bulk
 from .native_runtime_tensor import is_padded, row_units, swizzled, tensor_row, unit_bytes, unit_held
 from .native_runtime_tensor_checks import (
     column_refused,
@@ -299,6 +300,8 @@ def tensor_lanes(
                 to = in_rank(cta, place, rank)
             store64(context + Context.MOVED, 0)
             failed = 0
+            if told:
+                race_bulk(context, cta, load64(told + lane * 8))
             if column:
                 failed = tensor_pixels(
                     context, cta, state, site, lane, layout, vectors, to, how | again, combine
@@ -307,6 +310,7 @@ def tensor_lanes(
                 failed = tensor_box(
                     context, cta, state, site, lane, layout, vectors, to, how | again, combine
                 )
+            store64(context + Context.RACE_AGENT, 0)
             if failed:
                 return 1
             moved = load64(context + Context.MOVED)

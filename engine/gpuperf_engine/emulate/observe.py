@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.slicing import Slice
-from ..results import ObjectFootprint
+from ..results import ObjectFootprint, Race
 from .breaches import Breach, first_breaches
 from .program import Program
 from .threads import ThreadTable
@@ -68,6 +68,8 @@ class Observation:
     footprint: tuple[ObjectFootprint, ...] | None = None
     #: of rules that were broken in a way that works on today's GPUs, one of each instruction
     breaches: tuple[Breach, ...] = ()
+    #: accesses that nothing orders, if they were looked for
+    races: tuple[Race, ...] = ()
     #: how it ran, for people: no property of the program
     remarks: tuple[str, ...] = ()
 
@@ -101,6 +103,7 @@ class Observation:
             self.sites += other.sites
         self.uninitialized |= other.uninitialized
         self.breaches = first_breaches((*self.breaches, *other.breaches))
+        self.races = tuple(dict.fromkeys((*self.races, *other.races)))
 
     def times(self, count: int) -> None:
         """So many launches like this one. Counters that leave 64 bits become Python integers."""

@@ -99,7 +99,13 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         method=observation.method,
         method_reason=observation.method_reason,
         remarks=observation.remarks,
-        notes=(*kernel.module.notes, *plan.console.notes, *_found(program, plan, observation)),
+        notes=(
+            *kernel.module.notes,
+            *plan.console.notes,
+            *_found(program, plan, observation),
+            *(race.message for race in observation.races),
+        ),
+        races=observation.races,
         printed=plan.console.text,
     )
 

@@ -72,6 +72,7 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
         observed_memory=None if any(memory is None for memory in memories) else _memories(memories),
         remarks=tuple(dict.fromkeys(remark for profile in profiles for remark in profile.remarks)),
         notes=tuple(dict.fromkeys(note for profile in profiles for note in profile.notes)),
+        races=tuple(dict.fromkeys(race for profile in profiles for race in profile.races)),
         printed="".join(profile.printed for profile in profiles),
         observed_footprint=None,
         observed_threads=None,

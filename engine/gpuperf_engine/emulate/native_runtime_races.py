@@ -1,0 +1,470 @@
+"""Runtime of generated code: accesses of shared memory that nothing orders. PYTEST_DONT_REWRITE
+
+Written in the subset of ``native_script`` and compiled, never run as Python. ``Race`` says how it lies in memory.
+
+The order is that of vector clocks (Flanagan and Freund, "FastTrack", PLDI 2009). Agents are warps, whose lanes are taken to be in
+order, and asynchronous copies. A time passes where an agent releases something; the stamp of an access is agent and time. Each word
+has the stamps of its last writer and of up to two readers. A barrier of all warps orders all that came before: then the base
+of all warps is raised, which one comparison tells. All else is in the clocks: barriers of some warps, mbarriers, groups of copies; and
+fences, atomics and flags, of which one clock of the CTA keeps what was released, whatever the flag.
+"""
+
+from __future__ import annotations
+
+from .native_layout import Context, Cta, Race, State, Wait
+from .native_script import fill, load8, load32, load64, store32, store64, trailing_zeros
+
+
+def race_begin(context: int, cta: int) -> int:
+    """A CTA starts: nothing of it has been accessed."""
+    record = load64(cta + Cta.RACE_ROOM)
+    store64(cta + Cta.RACES, record)
+    if record == 0:
+        return 0
+    store64(record + Race.SLOTS, 0)
+    race_all(record, load64(context + Context.WARPS))
+    now = load64(record + Race.NOW)
+    warp = 0
+    while warp < load64(context + Context.WARPS):
+        me = record + Race.WARPS + warp * Race.WARP
+        store64(me + Race.FENCED, 0)
+        store64(me + Race.READ, 0)
+        store64(me + Race.COPIES, 0)
+        store64(me + Race.GROUPS, 0)
+        agent = 32
+        while agent < load64(record + Race.AGENTS):
+            store32(me + Race.CLOCK + agent * 4, Race.ASYNCHRONOUS | now)
+            agent += 1
+        warp += 1
+    return 0
+
+
+def race_all(record: int, warps: int) -> int:
+    """All warps have met: what they have done comes before what they will do."""
+    now = load64(record + Race.NOW) + 1
+    agent = 32
+    while agent < load64(record + Race.AGENTS):
+        most = 0
+        warp = 0
+        while warp < warps:
+            time = load32(record + Race.WARPS + warp * Race.WARP + Race.CLOCK + agent * 4)
+            if time > most:
+                most = time
+            warp += 1
+        warp = 0
+        while warp < warps:
+            store32(record + Race.WARPS + warp * Race.WARP + Race.CLOCK + agent * 4, most)
+            warp += 1
+        agent += 1
+    if now > Race.LATE:
+        fill(load64(record + Race.PLANES), 0, load64(record + Race.PLANE) * Race.PLANES_COUNT)
+        fill(record + Race.EVERYTHING, 0, Race.BYTES - Race.EVERYTHING)
+        store64(record + Race.SLOTS, 0)
+        now = 1
+    store64(record + Race.NOW, now)
+    warp = 0
+    while warp < warps:
+        me = record + Race.WARPS + warp * Race.WARP
+        store64(me + Race.STAMP, now << 8 | warp)
+        store64(me + Race.BASE, now << 8)
+        warp += 1
+    return 0
+
+
+def race_tick(record: int) -> int:
+    """Another time."""
+    now = load64(record + Race.NOW) + 1
+    if now > Race.LAST:
+        # of a CTA that goes on for ever without a barrier of all its warps no more is checked
+        now = Race.LAST
+    store64(record + Race.NOW, now)
+    return now
+
+
+def race_send(record: int, me: int, clock: int) -> int:
+    """A warp releases what it knows to a clock."""
+    stamp = load64(me + Race.STAMP)
+    base = (load64(me + Race.BASE) >> 8) - 1
+    agent = 0
+    while agent < load64(record + Race.AGENTS):
+        time = load32(me + Race.CLOCK + agent * 4)
+        if agent < 32 and time < base:
+            time = base
+        if agent == stamp & 127:
+            time = stamp >> 8
+        if time > load32(clock + agent * 4):
+            store32(clock + agent * 4, time)
+        agent += 1
+    store64(me + Race.STAMP, race_tick(record) << 8 | (stamp & 127))
+    return 0
+
+
+def race_take(record: int, me: int, warps: int, clock: int) -> int:
+    """A warp acquires what a clock knows."""
+    own = load64(me + Race.STAMP) & 127
+    base = load64(me + Race.BASE) >> 8
+    least = Race.LAST
+    agent = 0
+    while agent < load64(record + Race.AGENTS):
+        time = load32(clock + agent * 4)
+        if time > load32(me + Race.CLOCK + agent * 4):
+            store32(me + Race.CLOCK + agent * 4, time)
+        time = load32(me + Race.CLOCK + agent * 4)
+        if agent < warps and agent != own and time < least:
+            least = time
+        agent += 1
+    if warps > 1 and least >= base:
+        store64(me + Race.BASE, (least + 1) << 8)
+    return 0
+
+
+def race_meet(context: int, cta: int, number: int) -> int:
+    """The warps that wait at a barrier of the CTA go on together."""
+    record = load64(cta + Cta.RACES)
+    if record == 0:
+        return 0
+    warps = load64(context + Context.WARPS)
+    size = load64(context + Context.STATE_BYTES)
+    first = load64(cta + Cta.STATES)
+    waiting = 0
+    warp = 0
+    while warp < warps:
+        state = first + warp * size
+        if load32(state + State.WAIT) == Wait.BARRIER and load32(state + State.BARRIER_ID) == number:
+            waiting += 1
+        warp += 1
+    if waiting == load64(cta + Cta.LIVE_WARPS):
+        return race_all(record, warps)
+    clock = record + Race.BARRIERS + number * 512
+    turn = 0
+    while turn < 2:
+        warp = 0
+        while warp < warps:
+            state = first + warp * size
+            if load32(state + State.WAIT) == Wait.BARRIER and load32(state + State.BARRIER_ID) == number:
+                me = record + Race.WARPS + warp * Race.WARP
+                if turn:
+                    race_take(record, me, warps, clock)
+                else:
+                    race_send(record, me, clock)
+            warp += 1
+        turn += 1
+    return 0
+
+
+def race_arrive(context: int, cta: int, state: int, number: int) -> int:
+    """A warp announces itself at a barrier, and does not wait."""
+    record = load64(cta + Cta.RACES)
+    if record:
+        me = record + Race.WARPS + load32(state + State.INDEX) * Race.WARP
+        race_send(record, me, record + Race.BARRIERS + number * 512)
+    return 0
+
+
+def race_cluster(context: int, cta: int, state: int, arrives: int) -> int:
+    """A warp arrives at the barrier of the cluster, or goes on behind it."""
+    record = load64(cta + Cta.RACES)
+    if record:
+        me = record + Race.WARPS + load32(state + State.INDEX) * Race.WARP
+        if arrives:
+            race_send(record, me, record + Race.MEETING)
+        else:
+            race_take(record, me, load64(context + Context.WARPS), record + Race.MEETING)
+    return 0
+
+
+def races_settle(context: int, cta: int) -> int:
+    """Threads have met at a barrier that Python keeps."""
+    record = load64(cta + Cta.RACES)
+    if record:
+        race_all(record, load64(context + Context.WARPS))
+    return 0
+
+
+def race_fence(context: int, cta: int, state: int) -> int:
+    """``fence`` and ``membar``: what came before is released by the flags that follow; what flags said before is acquired."""
+    record = load64(cta + Cta.RACES)
+    if record == 0:
+        return 0
+    me = record + Race.WARPS + load32(state + State.INDEX) * Race.WARP
+    if load64(me + Race.READ):
+        race_take(record, me, load64(context + Context.WARPS), record + Race.EVERYTHING)
+    race_send(record, me, me + Race.FENCE)
+    store64(me + Race.FENCED, 1)
+    return 0
+
+
+def race_flag(context: int, cta: int, state: int, site: int, how: int) -> int:
+    """An atomic, or a load or store that is ``volatile``, ``relaxed`` or stronger. ``how``: 4 writes, 8 reads."""
+    record = load64(cta + Cta.RACES)
+    if record == 0:
+        return 0
+    me = record + Race.WARPS + load32(state + State.INDEX) * Race.WARP
+    flags = load8(load64(context + Context.RACE_SITES) + site)
+    if how & 4:
+        if flags & Race.RELEASES:
+            race_send(record, me, record + Race.EVERYTHING)
+        elif load64(me + Race.FENCED):
+            agent = 0
+            while agent < load64(record + Race.AGENTS):
+                time = load32(me + Race.FENCE + agent * 4)
+                if time > load32(record + Race.EVERYTHING + agent * 4):
+                    store32(record + Race.EVERYTHING + agent * 4, time)
+                agent += 1
+    if how & 8:
+        store64(me + Race.READ, 1)
+        if flags & Race.ACQUIRES:
+            race_take(record, me, load64(context + Context.WARPS), record + Race.EVERYTHING)
+    return 0
+
+
+def race_groups(context: int, cta: int, state: int, kind: int, left: int) -> int:
+    """``cp.async.commit_group`` (kind 0), ``wait_group`` for all groups but the last ``left`` ones (1), ``wait_all`` (2)."""
+    record = load64(cta + Cta.RACES)
+    if record == 0:
+        return 0
+    warp = load32(state + State.INDEX)
+    me = record + Race.WARPS + warp * Race.WARP
+    count = load64(me + Race.GROUPS)
+    if load64(me + Race.COPIES) == 0:
+        store64(me + Race.COPIES, race_tick(record))
+    time = load64(me + Race.COPIES)
+    if kind == 0:
+        store64(me + Race.RING + (count % Race.RING_SIZE) * 8, time)
+        store64(me + Race.GROUPS, count + 1)
+    elif kind == 1:
+        if left >= count or left >= Race.RING_SIZE:
+            return 0
+        time = load64(me + Race.RING + ((count - left - 1) % Race.RING_SIZE) * 8)
+    if kind and load32(me + Race.CLOCK + (32 + warp) * 4) < (Race.ASYNCHRONOUS | time):
+        store32(me + Race.CLOCK + (32 + warp) * 4, Race.ASYNCHRONOUS | time)
+    if kind != 1:
+        store64(me + Race.COPIES, race_tick(record))
+    return 0
+
+
+def race_copies(context: int, cta: int, state: int) -> int:
+    """What follows is done by the ``cp.async`` of a warp, until ``RACE_AGENT`` is 0 again."""
+    record = load64(cta + Cta.RACES)
+    if record == 0:
+        return 0
+    warp = load32(state + State.INDEX)
+    me = record + Race.WARPS + warp * Race.WARP
+    store64(record + Race.AGENTS, 128)
+    if load64(me + Race.COPIES) == 0:
+        store64(me + Race.COPIES, race_tick(record))
+    stamp = (Race.ASYNCHRONOUS | load64(me + Race.COPIES)) << 8 | (32 + warp)
+    store64(context + Context.RACE_AGENT, stamp)
+    return 0
+
+
+def race_mbarrier(record: int, address: int) -> int:
+    """The record of an mbarrier of the CTA; beyond 64 of them, the last one is shared."""
+    slot = 0
+    count = load64(record + Race.SLOTS)
+    while slot < count:
+        found = record + Race.MBARRIERS + slot * Race.MBARRIER
+        if load64(found) == address:
+            return found
+        slot += 1
+    if count < 64:
+        store64(record + Race.SLOTS, count + 1)
+        found = record + Race.MBARRIERS + count * Race.MBARRIER
+        store64(found, address)
+    return found
+
+
+def race_bulk(context: int, cta: int, address: int) -> int:
+    """What follows is done by a bulk or tensor copy that tells the mbarrier at an address of the CTA's shared memory, until
+    ``RACE_AGENT`` is 0 again."""
+    record = load64(cta + Cta.RACES)
+    if record == 0:
+        return 0
+    store64(record + Race.AGENTS, 128)
+    if address >> 32:
+        address -= load64(context + Context.SHARED_WINDOW)
+    found = race_mbarrier(record, address)
+    agent = 64 + (found - record - Race.MBARRIERS) // Race.MBARRIER
+    time = Race.ASYNCHRONOUS | race_tick(record)
+    store32(found + Race.ARRIVING + agent * 4, time)
+    store64(context + Context.RACE_AGENT, time << 8 | agent)
+    return 0
+
+
+def race_told(context: int, cta: int, address: int, copies: int) -> int:
+    """The running warp arrives at an mbarrier, or tells it of bytes; ``copies``: when its ``cp.async`` are complete."""
+    record = load64(cta + Cta.RACES)
+    if record == 0:
+        return 0
+    warp = load32(load64(context + Context.STATE) + State.INDEX)
+    me = record + Race.WARPS + warp * Race.WARP
+    found = race_mbarrier(record, address)
+    race_send(record, me, found + Race.ARRIVING)
+    if copies and load64(me + Race.COPIES):
+        store32(found + Race.ARRIVING + (32 + warp) * 4, Race.ASYNCHRONOUS | load64(me + Race.COPIES))
+        store64(me + Race.COPIES, race_tick(record))
+    return 0
+
+
+def race_phase(cta: int, address: int) -> int:
+    """A phase of an mbarrier is complete."""
+    record = load64(cta + Cta.RACES)
+    if record == 0:
+        return 0
+    found = race_mbarrier(record, address)
+    agent = 0
+    while agent < load64(record + Race.AGENTS):
+        store32(found + Race.DONE + agent * 4, load32(found + Race.ARRIVING + agent * 4))
+        agent += 1
+    return 0
+
+
+def race_waited(context: int, cta: int, address: int) -> int:
+    """The running warp has found a phase complete."""
+    record = load64(cta + Cta.RACES)
+    if record == 0:
+        return 0
+    me = record + Race.WARPS + load32(load64(context + Context.STATE) + State.INDEX) * Race.WARP
+    return race_take(record, me, load64(context + Context.WARPS), race_mbarrier(record, address) + Race.DONE)
+
+
+def race_known(me: int, stamp: int) -> int:
+    """Whether what has a stamp comes before what the warp does now."""
+    if stamp < load64(me + Race.BASE) or stamp & 127 == load64(me + Race.STAMP) & 127:
+        return 1
+    return load32(me + Race.CLOCK + (stamp & 127) * 4) >= stamp >> 8
+
+
+def race_found(context: int, cta: int, before: int, after: int, place: int, kind: int) -> int:
+    """Note two accesses. Of those of the same instructions the ones of the first CTA are kept, and of these the first."""
+    table = load64(context + Context.RACES_FOUND)
+    key = (before >> 14) << 32 | (after >> 14) << 8 | kind
+    number = load64(cta + Cta.INDEX)
+    count = load64(table)
+    row = table + 8
+    end = row + count * (8 * Race.COLUMNS)
+    while row < end and load64(row) != key:
+        row += 8 * Race.COLUMNS
+    if row == end:
+        if count == Race.MOST_FOUND:
+            return 0
+        store64(table, count + 1)
+        store64(row, key)
+        store64(row + 40, 0)
+    if load64(row + 40) == 0 or number < load64(row + 8):
+        store64(row + 8, number)
+        store64(row + 16, before)
+        store64(row + 24, after)
+        store64(row + 32, place)
+    store64(row + 40, load64(row + 40) + 1)
+    return 0
+
+
+def race_same(context: int, cta: int, place: int, done: int, size: int) -> int:
+    """Whether a lane stores what is there already: bytes of its access from ``done`` on."""
+    value = load64(context + Context.RACE_VALUE)
+    width = load64(context + Context.RACE_WIDTH)
+    if value == 0:
+        return 0
+    host = load64(cta + Cta.SHARED) + place
+    index = 0
+    while index < size:
+        at = done + index
+        if load8(host + index) != load8(value + at // width * width * 32 + at % width):
+            return 0
+        index += 1
+    return 1
+
+
+def race_against(
+    context: int, cta: int, me: int, cell: int, plane: int, stamp: int, info: int, place: int, kind: int
+) -> int:
+    """Whether an access has a race with the one whose stamp is in a cell; a race that is not one of two stores is noted."""
+    last = load32(cell)
+    if last == stamp & 4294967295 or race_known(me, last) or (stamp & last & Race.STRONG):
+        return 0
+    behind = load32(cell + plane)
+    if behind & info & 480 == 0:
+        return 0
+    if kind != Race.WAW:
+        race_found(context, cta, behind, info, place, kind)
+    return 1
+
+
+def race_word(
+    context: int, cta: int, record: int, me: int, stamp: int, info: int, start: int, done: int, size: int, writes: int
+) -> int:  # fmt: skip
+    """One lane accesses bytes of a word."""
+    plane = load64(record + Race.PLANE)
+    cell = load64(record + Race.PLANES) + (start & -4)
+    kind = Race.RAW
+    if writes:
+        kind = Race.WAW
+    behind = load32(cell + plane)
+    if race_against(context, cta, me, cell, plane, stamp, info, start, kind) and writes:
+        plain = (stamp | load32(cell)) & Race.STRONG == 0
+        if not plain or race_same(context, cta, start, done, size) == 0:
+            race_found(context, cta, behind, info, start, kind)
+    if writes:
+        race_against(context, cta, me, cell + Race.READER * plane, plane, stamp, info, start, Race.WAR)
+        race_against(context, cta, me, cell + Race.OTHER * plane, plane, stamp, info, start, Race.WAR)
+        if load32(cell) == stamp & 4294967295:
+            info = info | (behind & 480)
+        store32(cell, stamp)
+        store32(cell + plane, info)
+        return 0
+    cell += Race.READER * plane
+    last = load32(cell)
+    if last != stamp & 4294967295 and race_known(me, last) == 0:
+        cell += 2 * plane
+        last = load32(cell)
+    if last == stamp & 4294967295:
+        info = info | (load32(cell + plane) & 480)
+    store32(cell, stamp)
+    store32(cell + plane, info)
+    return 0
+
+
+def race_at(context: int, cta: int, state: int, site: int, lane: int, place: int, size: int, how: int) -> int:
+    """One lane accesses shared memory of its CTA. ``how``: 4 writes, 8 reads."""
+    flags = load8(load64(context + Context.RACE_SITES) + site)
+    record = load64(cta + Cta.RACES)
+    if flags & Race.CHECKED == 0 or record == 0 or load64(record + Race.NOW) == Race.LAST:
+        return 0
+    warp = load32(state + State.INDEX)
+    me = record + Race.WARPS + warp * Race.WARP
+    stamp = load64(me + Race.STAMP)
+    if load64(context + Context.RACE_AGENT):
+        stamp = load64(context + Context.RACE_AGENT)
+    if flags & Race.IS_STRONG:
+        stamp = stamp | Race.STRONG
+    info = site << 14 | warp << 9 | lane
+    done = 0
+    while done < size:
+        start = place + done
+        part = 4 - (start & 3)
+        if part > size - done:
+            part = size - done
+        bits = ((1 << part) - 1) << (start & 3)
+        race_word(context, cta, record, me, stamp, info | bits << 5, start, done, part, how & 4)
+        done += part
+    if flags & Race.IS_STRONG:
+        race_flag(context, cta, state, site, how)
+    return 0
+
+
+def race_lanes(
+    context: int, site: int, mask: int, addresses: int, values: int, width: int, size: int, how: int
+) -> int:
+    """Accesses of shared memory lane by lane; ``values`` are what is stored, element e of lane l at ``values[e · 32 + l]``."""
+    cta = load64(context + Context.CTA)
+    state = load64(context + Context.STATE)
+    store64(context + Context.RACE_WIDTH, width)
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        if values:
+            store64(context + Context.RACE_VALUE, values + lane * width)
+        race_at(context, cta, state, site, lane, load64(addresses + lane * 8), size, how)
+    store64(context + Context.RACE_VALUE, 0)
+    return 0

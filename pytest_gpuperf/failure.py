@@ -1,0 +1,28 @@
+"""What a failed test is told before its traceback: races in its kernels are a likely reason. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
+
+__all__ = ["put_races"]
+
+_MOST = 8
+
+
+def put_races(report: pytest.TestReport, profiles: Iterable[Any]) -> None:
+    """Put the races of the launches of a test at the head of its failure."""
+    found = dict.fromkeys(race.message for profile in profiles for race in profile.races)
+    if not found or not isinstance(report.longrepr, ExceptionChainRepr):
+        return
+    lines = [
+        "gpuperf: results of this test depend on the order of threads:",
+        *(f"  {line}" for line in [*found][:_MOST]),
+    ]
+    if len(found) > _MOST:
+        lines.append(f"  … and {len(found) - _MOST} more")
+    traceback = report.longrepr.chain[0][0]
+    traceback.reprentries = [ReprEntryNative([f"{line}\n" for line in lines]), *traceback.reprentries]

@@ -1,0 +1,197 @@
+"""What orders accesses of shared memory, and what is told where nothing does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+
+HEAD = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data) {
+.reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<10>; .reg .b16 %h<4>;
+.shared .align 16 .b8 sm[4096]; .shared .align 8 .b64 bar; .shared .b32 flag;
+mov.u32 %r0, %tid.x; shr.u32 %r1, %r0, 5; shl.b32 %r2, %r0, 2; mov.u32 %r3, sm; add.u32 %r4, %r3, %r2;
+xor.b32 %r5, %r2, 128; add.u32 %r5, %r3, %r5; setp.eq.u32 %p0, %r0, 0; setp.eq.u32 %p1, %r1, 0;
+ld.param.u64 %rd0, [data]; mul.wide.u32 %rd1, %r0, 4; add.u64 %rd1, %rd0, %rd1; mov.u32 %r6, bar; mov.u32 %r7, flag;
+"""
+#: lines of the text before the body
+BEFORE = HEAD.count("\n")
+OTHER = "ld.shared.u32 %r9, [%r5];"
+INIT = "@%p0 mbarrier.init.shared.b64 [%r6], 64;\n@%p0 st.shared.u32 [%r7], 0;\nbar.sync 0;\n"
+WAIT = "wait: mbarrier.try_wait.parity.shared.b64 %p2, [%r6], 0; @!%p2 bra wait;\n"
+#: the second warp waits until the flag is set
+SPIN = "@%p1 bra done;\nspin: ld.{0}.shared.u32 %r9, [%r7]; setp.eq.u32 %p2, %r9, 0; @%p2 bra spin;\n"
+COPY = "cp.async.ca.shared.global [%r4], [%rd1], 4;\n"
+BULK = (
+    "@%p0 mbarrier.init.shared.b64 [%r6], 1;\nbar.sync 0;\n"
+    "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r6], 256;\n"
+    "@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd0], 256, [%r6];\n"
+)
+
+ORDERED = {
+    "a barrier": f"st.shared.u32 [%r4], %r0; bar.sync 0; {OTHER}",
+    "a barrier with a result": f"st.shared.u32 [%r4], %r0; barrier.red.popc.u32 %r8, 0, %p0; {OTHER}",
+    "a barrier of so many threads": f"st.shared.u32 [%r4], %r0; bar.sync 3, 64; {OTHER}",
+    "one arrives, one waits": "@!%p1 bra second;\nst.shared.u32 [%r4], %r0; bar.arrive 1, 64; bra done;\n"
+    f"second: bar.sync 1, 64; {OTHER}\ndone:",
+    "an mbarrier": f"{INIT}st.shared.u32 [%r4], %r0; mbarrier.arrive.shared.b64 %rd2, [%r6];\n{WAIT}{OTHER}",
+    "a flag and fences": f"{INIT}st.shared.u32 [%r4], %r0; membar.cta; @%p0 st.volatile.shared.u32 [%r7], 1;\n"
+    + SPIN.format("volatile")
+    + f"membar.cta; {OTHER}\ndone:",
+    "a flag that is released and acquired": f"{INIT}st.shared.u32 [%r4], %r0;\n"
+    "@%p0 st.release.cta.shared.u32 [%r7], 1;\n" + SPIN.format("acquire.cta") + f"{OTHER}\ndone:",
+    "an atomic that is released, and a relaxed flag with a fence": f"{INIT}st.shared.u32 [%r4], %r0;\n"
+    "@%p0 red.release.cta.shared.add.u32 [%r7], 1;\n"
+    + SPIN.format("relaxed.cta")
+    + f"fence.acq_rel.cta; {OTHER}\ndone:",
+    "a lock": f"{INIT}setp.ne.u32 %p3, %r0, 0; setp.ne.u32 %p4, %r0, 32; and.pred %p3, %p3, %p4; @%p3 bra done;\n"
+    "lock: atom.acquire.cta.shared.cas.b32 %r8, [%r7], 0, 1; setp.ne.u32 %p2, %r8, 0; @%p2 bra lock;\n"
+    "ld.shared.u32 %r9, [sm+2048]; add.u32 %r9, %r9, 1; st.shared.u32 [sm+2048], %r9;\n"
+    "atom.release.cta.shared.exch.b32 %r8, [%r7], 0;\ndone:",
+    "copies that are waited for": f"{COPY}cp.async.commit_group; cp.async.wait_group 0; bar.sync 0; {OTHER}",
+    "all copies waited for": f"{COPY}cp.async.wait_all; bar.sync 0; {OTHER}",
+    "the older one of two groups": f"{COPY}cp.async.commit_group;\n"
+    "add.u32 %r8, %r4, 1024; cp.async.ca.shared.global [%r8], [%rd1], 4; cp.async.commit_group;\n"
+    f"cp.async.wait_group 1; bar.sync 0; {OTHER}",
+    "copies that arrive at an mbarrier": f"{INIT}{COPY}cp.async.mbarrier.arrive.noinc.shared.b64 [%r6];\n{WAIT}{OTHER}",
+    "a bulk copy that is waited for": f"{BULK}{WAIT}{OTHER}",
+    "atomics": "atom.shared.add.u32 %r8, [sm], 1; red.shared.max.u32 [sm], %r0;",
+    "the lanes of one warp": "xor.b32 %r8, %r4, 4; st.shared.u32 [%r4], %r0; ld.shared.u32 %r9, [%r8]; st.shared.u32 [%r8], %r9;",
+    "bytes of one word": "add.u32 %r8, %r3, %r1; cvt.u16.u32 %h0, %r0; st.shared.u8 [%r8], %h0; ld.shared.u8 %h1, [%r8];",
+    "one value from all": "st.shared.u32 [sm], 7;",
+    "all read": f"{OTHER} ld.shared.u32 %r10, [%r4];",
+    "words at other places": "st.shared.u32 [%r4], %r0; ld.shared.u32 %r9, [%r5+2048];",
+}
+
+#: the body, and kind, lines of the body (from 1 on) and x of the threads of what is found
+RACES = {
+    "reads what another warp stores": (f"st.shared.u32 [%r4], %r0;\n{OTHER}", ("RAW", 1, 2, 0, 32)),
+    "stores where another has read": (
+        "@%p1 ld.shared.u32 %r9, [%r5];\n@!%p1 st.shared.u32 [%r4], %r0;",
+        ("WAR", 1, 2, 0, 32),
+    ),
+    "stores where another has stored": ("st.shared.u32 [sm+8], %r0;", ("WAW", 1, 1, 31, 32)),
+    "a barrier of the wrong threads": (
+        f"st.shared.u32 [%r4], %r0;\nadd.u32 %r8, %r1, 1; bar.sync %r8, 32;\n{OTHER}",
+        ("RAW", 1, 3, 32, 0),
+    ),
+    "an mbarrier that nobody waits for": (
+        f"{INIT}st.shared.u32 [%r4], %r0;\nmbarrier.arrive.shared.b64 %rd2, [%r6];\n{OTHER}",
+        ("RAW", 4, 6, 0, 32),
+    ),
+    "a flag without a fence before": (
+        f"{INIT}@%p1 st.shared.u32 [%r4], %r0;\n@%p0 st.volatile.shared.u32 [%r7], 1;\n"
+        + SPIN.format("volatile")
+        + f"membar.cta;\n{OTHER}\ndone:",
+        ("RAW", 4, 9, 0, 32),
+    ),
+    "a flag without a fence behind": (
+        f"{INIT}@%p1 st.shared.u32 [%r4], %r0;\nmembar.cta; @%p0 st.volatile.shared.u32 [%r7], 1;\n"
+        + SPIN.format("volatile")
+        + f"{OTHER}\ndone:",
+        ("RAW", 4, 8, 0, 32),
+    ),
+    "a flag that is no flag": (
+        f"{INIT}membar.cta; @%p0 st.shared.u32 [%r7], 1;\n{SPIN.format('volatile')}membar.cta;\ndone:",
+        ("RAW", 4, 6, 0, 32),
+    ),
+    "copies that nobody waits for": (
+        f"{COPY}cp.async.commit_group; bar.sync 0;\n{OTHER}",
+        ("RAW", 1, 3, 32, 0),
+    ),
+    "the newer one of two groups": (
+        f"cp.async.commit_group;\n{COPY}cp.async.commit_group; cp.async.wait_group 1; bar.sync 0;\n{OTHER}",
+        ("RAW", 2, 4, 32, 0),
+    ),
+    "one's own copy": (f"{COPY}cp.async.commit_group;\nld.shared.u32 %r9, [%r4];", ("RAW", 1, 3, 0, 0)),
+    "a bulk copy that nobody waits for": (
+        f"{BULK}bar.sync 0;\n@!%p1 ld.shared.u32 %r9, [%r5];",
+        ("RAW", 4, 6, 0, 32),
+    ),
+    "an atomic and a load": (
+        "atom.shared.add.u32 %r8, [sm], 1;\nld.shared.u32 %r9, [sm];",
+        ("WAR", 2, 1, 0, 32),
+    ),
+    "a vector and a part of it": (
+        "shl.b32 %r8, %r0, 4; add.u32 %r8, %r8, %r3;\n@%p1 st.shared.v4.u32 [%r8], {%r0, %r1, %r2, %r3};\n"
+        "@!%p1 ld.shared.u64 %rd3, [sm+8];",
+        ("RAW", 2, 3, 0, 32),
+    ),
+    "generic addresses": (
+        "cvt.u64.u32 %rd3, %r4; cvta.shared.u64 %rd3, %rd3; cvt.u64.u32 %rd4, %r5; cvta.shared.u64 %rd4, %rd4;\n"
+        "st.u32 [%rd3], %r0;\nld.u32 %r9, [%rd4];",
+        ("RAW", 2, 3, 0, 32),
+    ),
+    "one byte": (
+        "add.u32 %r8, %r3, %r0; cvt.u16.u32 %h0, %r0;\n@%p1 st.shared.u8 [%r8], %h0;\nxor.b32 %r8, %r8, 32;\n"
+        "@!%p1 ld.shared.u8 %h1, [%r8];",
+        ("RAW", 2, 4, 3, 32),
+    ),
+    "rows of a matrix": (
+        "st.shared.u32 [%r4], %r0;\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r9}, [%r3];",
+        ("RAW", 1, 2, 0, 32),
+    ),
+}
+
+
+def launch(body: str, races: str = "note", grid: int = 1, block: int = 64, lines: str = "") -> ge.Profile:
+    device = ge.Device(observe=set(), races=races, memory_bytes=1 << 20)
+    module = ge.parse(f"{HEAD}{lines}{body}\nret; }}\n", path="k.ptx")
+    return device.launch(module["k"], grid, block, [device.array(np.arange(1024, dtype=np.uint32))])
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_what_is_ordered_is_no_race(name: str) -> None:
+    assert launch(ORDERED[name], grid=3).races == ()
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_what_nothing_orders_is_a_race(name: str) -> None:
+    body, (kind, first, second, one, other) = RACES[name]
+    profile = launch(body, grid=3)
+    race = profile.races[0]
+    lines = [int(access.location.split(":")[1]) - BEFORE for access in (race.first, race.second)]
+    assert (race.kind, *lines, race.first.thread[0], race.second.thread[0]) == (
+        kind,
+        first,
+        second,
+        one,
+        other,
+    )
+    assert race.space == "shared" and race.count >= 3 and race.first.block == race.second.block == (0, 0, 0)
+    assert race.message in profile.notes
+
+
+def test_what_is_told_of_a_race() -> None:
+    lines = '.file 1 "k.cu"\n.loc 1 12 3\n'
+    race = launch(f"st.shared.u32 [%r4], %r0;\n.loc 1 14 1\n{OTHER}", lines=lines).races[0]
+    assert race.object == "sm" and race.address == 0
+    assert race.message == (
+        f"k.cu:14 (k.ptx:{BEFORE + 5}:1): race on shared memory (RAW): ld.shared.u32 by thread (32, 0, 0) of block (0, 0, 0) "
+        f"reads what st.shared.u32 by thread (0, 0, 0) at k.cu:12 (k.ptx:{BEFORE + 3}:1) has stored, at sm, "
+        "with nothing between that orders them"
+    )
+
+
+def test_a_race_is_an_error_if_asked_for() -> None:
+    body = RACES["reads what another warp stores"][0]
+    with pytest.raises(ge.RaceError, match=r"k\.ptx:\d+:1: race on shared memory \(RAW\).*\n  kernel k\n"):
+        launch(body, "error")
+    assert launch(ORDERED["a barrier"], "error").races == launch(body, "off").races == ()
+    with pytest.raises(ge.UnknownName, match="note"):
+        launch(body, "notes")
+
+
+def test_blocks_are_told_apart_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The block that is named is the first one, and how often is a sum."""
+    body = f"mov.u32 %r8, %ctaid.x; setp.lt.u32 %p2, %r8, 700; @%p2 bra done;\nst.shared.u32 [%r4], %r0;\n{OTHER}\ndone:"
+    found = []
+    for threads in (1, 4):
+        monkeypatch.setattr("gpuperf_engine.emulate.device.host_threads", lambda threads=threads: threads)
+        monkeypatch.setattr("gpuperf_engine.emulate.native_threads.WORTH_IT", 0.0)
+        found.append(launch(body, grid=2000).races)
+    assert found[0] == found[1]
+    assert found[0][0].first.block == (700, 0, 0) and found[0][0].count == 1300 * 32

@@ -1,0 +1,179 @@
+"""Races in shared memory: every deletion of a barrier in the examples is held against vector clocks over the interpreter's accesses,
+all pairs of which are compared."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from tests.oracle import exchange, threads
+from tests.oracle.scalar import OracleError
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+
+from case_types import Case, Launch, execute
+from cases import CASES
+
+from tests.examples.interpreter import Interpreter
+
+NAMES = (
+    "reduce_shared-1000",
+    "scan-256",
+    "sgemm_tiled-33x17x20",
+    "transpose_padded-45x33",
+    "histogram_shared-1500",
+    "heat_step_shared-37x13",
+    "softmax-3x200",
+    "layernorm-3x200",
+    "fft512-1",
+)
+_BARRIER = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:bar\.sync|barrier\.sync(?:\.aligned)?)\b.*;", re.MULTILINE)
+_BY_NAME = {case.name: case for case in CASES}
+
+
+@dataclass
+class Clocks:
+    """Vector clocks of the warps of a CTA; accesses of each byte of its shared memory: (warp, time, line, stores, atomic)."""
+
+    clocks: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(int)))
+    accesses: dict[int, list[tuple[int, int, int, bool, bool]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+
+    def meet(self, warps: list[int]) -> None:
+        """Warps have passed a barrier together."""
+        joined: dict[int, int] = defaultdict(int)
+        for warp in warps:
+            for other, time in self.clocks[warp].items():
+                joined[other] = max(joined[other], time)
+            joined[warp] = max(joined[warp], self.clocks[warp][warp] + 1)
+        for warp in warps:
+            self.clocks[warp].clear()
+            self.clocks[warp].update(joined)
+
+
+@dataclass
+class Watcher:
+    """Notes the pairs of lines that race."""
+
+    ctas: dict[Any, Clocks] = field(default_factory=lambda: defaultdict(Clocks))
+    pairs: set[tuple[int, int]] = field(default_factory=set)
+
+    def access(
+        self, thread: Any, space: str, address: int, size: int, stores: bool, value: int | None
+    ) -> None:
+        space, place = thread.resolve(space, address)
+        if space != "shared":
+            return
+        statement = thread.frame.function.code[thread.frame.pc]
+        atomic = statement.base in ("atom", "red")
+        clocks = self.ctas[thread.cta]
+        warp = thread.number // 32
+        mine = clocks.clocks[warp]
+        for byte in range(place, place + size):
+            known = clocks.accesses[byte]
+            same = value is not None and thread.cta.shared[byte] == value >> 8 * (byte - place) & 255
+            for other, time, line, stored, was_atomic in known:
+                if other == warp or not (stores or stored) or (atomic and was_atomic):
+                    continue
+                if time < mine[other] or (stores and stored and same and not atomic and not was_atomic):
+                    continue
+                self.pairs.add((min(line, statement.line), max(line, statement.line)))
+            entry = (warp, mine[warp], statement.line, stores, atomic)
+            if entry not in known:
+                known.append(entry)
+
+
+@pytest.fixture
+def watcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watcher]:
+    """The interpreter with its loads, stores and barriers watched."""
+    found = Watcher()
+    load, store, settle = threads.Thread.load, threads.Thread.store, exchange.settle_barrier
+
+    def watched_load(self: Any, space: str, address: int, size: int, align: int = 0) -> int:
+        found.access(self, space, address, size, False, None)
+        return load(self, space, address, size, align)
+
+    def watched_store(self: Any, space: str, address: int, size: int, value: int) -> None:
+        found.access(self, space, address, size, True, value)
+        store(self, space, address, size, value)
+
+    def watched_settle(cta: Any, number: int) -> None:
+        barrier = cta.barriers[number]
+        settle(cta, number)
+        if cta.barriers.get(number) is not barrier:
+            found.ctas[cta].meet(list(barrier.arrived))
+
+    monkeypatch.setattr(threads.Thread, "load", watched_load)
+    monkeypatch.setattr(threads.Thread, "store", watched_store)
+    monkeypatch.setattr(exchange, "settle_barrier", watched_settle)
+    monkeypatch.setattr(threads, "settle_barrier", watched_settle)
+    yield found
+
+
+def races_of(text: str, case: Case) -> tuple[list[ge.Race], bool]:
+    """What the engine finds in all launches of a case, and whether they ended."""
+    device = ge.Device(observe=set(), races="note")
+    module = ge.parse(text, path=case.ptx.name)
+    found: list[ge.Race] = []
+
+    def launch_one(launch: Launch, args: tuple[Any, ...]) -> None:
+        arrays = {id(arg): device.array(arg) for arg in args if isinstance(arg, np.ndarray)}
+        given = [arrays.get(id(arg), arg) for arg in args]
+        profile = device.launch(
+            module[launch.entry], launch.grid, launch.block, given, shared_bytes=launch.shared_bytes
+        )
+        found.extend(profile.races)
+        for arg in args:
+            if isinstance(arg, np.ndarray):
+                arg[...] = arrays[id(arg)].numpy()
+
+    try:
+        execute(case.program(), launch_one)
+    except ge.EngineError:
+        return found, False
+    return found, True
+
+
+def line_of(access: ge.RaceAccess) -> int:
+    return int(access.location.split(":")[1])
+
+
+def mutants(case: Case) -> Iterator[tuple[int, str]]:
+    """The text without one of the barriers of the kernels that the case launches, and its line; first the text as it is."""
+    text = case.ptx.read_text()
+    yield 0, text
+    entries = {launch.entry for launch in case.program().launches}
+    for found in _BARRIER.finditer(text):
+        if re.findall(r"\.entry\s+(\w+)", text[: found.start()])[-1] in entries:
+            line = text.count("\n", 0, found.end()) + 1
+            yield line, text[: found.start()] + "\n" * found.group().count("\n") + text[found.end() :]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_barriers_that_are_left_out(name: str, watcher: Watcher) -> None:
+    case = _BY_NAME[name]
+    told = []
+    for line, text in mutants(case):
+        watcher.ctas.clear()
+        watcher.pairs.clear()
+        try:
+            execute(case.program(), Interpreter(text))
+        except OracleError:
+            assert watcher.pairs  # what it read sent it out of bounds
+        races, ended = races_of(text, case)
+        pairs = {tuple(sorted((line_of(race.first), line_of(race.second)))) for race in races}
+        assert pairs <= watcher.pairs, line
+        assert bool(pairs) == bool(watcher.pairs) or not ended, line
+        told.append(bool(pairs))
+    assert not told[0]
+    assert any(told[1:])

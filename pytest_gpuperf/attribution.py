@@ -100,7 +100,11 @@ class Attribution:
             return (self._of_opcodes("threads", 0, metric.removeprefix("counts.by_category.")),)
         if section == "flops":
             return (self._of_opcodes("threads", 1, name),)
-        simple = {"thread_instructions": "threads", "warp_instructions": "warps"}
+        simple = {
+            "thread_instructions": "threads",
+            "warp_instructions": "warps",
+            "thread_instructions_predicated_on": "threads",  # guards are not told apart by line
+        }
         return (_count(simple[metric]),) if metric in simple else ()
 
     def _of_opcodes(self, count: str, part: int, wanted: str) -> Measure:

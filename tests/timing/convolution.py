@@ -1,0 +1,167 @@
+"""A tiled convolution with its filter in constant memory: PTX that does the work of the measured kernel, and its predicted time.
+
+``data/convolution.csv`` says what was measured. The kernel is written here from what it does: a CTA loads its part of the image and
+the border into shared memory, then every thread works on a tile of outputs, its threads' pixels a block apart, with the
+loops over the filter unrolled, so that each value is loaded from shared memory once and goes into all sums that need it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+import gpuperf_engine as ge
+from gpuperf_engine.timing.adapt import timing_input
+from gpuperf_engine.timing.estimate import estimate
+from gpuperf_engine.timing.inputs import MemoryTraffic, TimingInput
+from gpuperf_engine.timing.machine import load_machine
+
+DATA = Path(__file__).parent / "data" / "convolution.csv"
+IMAGE = 4096
+SMALL_GRID = (2, 2)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured configuration: block and tile of a thread (x, y), size of the filter, columns added to shared memory or not."""
+
+    machine: str
+    block: tuple[int, int]
+    tile: tuple[int, int]
+    filter: int
+    padded: bool
+    microseconds: float
+
+    @property
+    def width(self) -> int:
+        """Columns of the array in shared memory."""
+        border, columns = self.filter // 2 * 2, self.block[0] * self.tile[0]
+        width = columns + border
+        if self.padded and self.block[0] % 32 and (width - self.block[0]) % 32:
+            width += -(width - self.block[0]) % 32
+        return width
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        x, y = (-(-IMAGE // (block * tile)) for block, tile in zip(self.block, self.tile, strict=True))
+        return x, y
+
+
+def measured() -> Iterator[Row]:
+    with DATA.open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            number = {
+                name: int(line[name])
+                for name in ("block_x", "block_y", "tile_x", "tile_y", "filter", "padded")
+            }
+            yield Row(
+                line["machine"],
+                (number["block_x"], number["block_y"]),
+                (number["tile_x"], number["tile_y"]),
+                number["filter"],
+                bool(number["padded"]),
+                float(line["time_us"]),
+            )
+
+
+def ptx(row: Row) -> str:
+    """The kernel of one configuration; outputs beyond the image are written too, into room that the caller leaves."""
+    (block_x, block_y), (tile_x, tile_y), size = row.block, row.tile, row.filter
+    border = size // 2 * 2
+    pitch = IMAGE + border
+    rows, columns = block_y * tile_y + border, block_x * tile_x + border
+    lines: list[str] = []
+    add = lines.append
+    for i in range(0, rows, block_y):
+        for j in range(0, columns, block_x):
+            guards = []
+            if i + block_y > rows:
+                guards.append(f"add.s32 %r8, %r2, {i}; setp.lt.s32 %p1, %r8, {rows};")
+            if j + block_x > columns:
+                guards.append(f"add.s32 %r9, %r1, {j}; setp.lt.s32 %p2, %r9, {columns};")
+            lines += guards
+            label = f"S{i}_{j}"
+            if i + block_y > rows:
+                add(f"@!%p1 bra {label};")
+            if j + block_x > columns:
+                add(f"@!%p2 bra {label};")
+            add(f"ld.global.nc.f32 %f1, [%rd4+{4 * (i * pitch + j)}];")
+            add(f"st.shared.f32 [%r7+{4 * (i * row.width + j)}], %f1;")
+            add(f"{label}:")
+    add("bar.sync 0;")
+    sums = {(y, x): f"%s{y * tile_x + x}" for y in range(tile_y) for x in range(tile_x)}
+    lines += [f"mov.f32 {name}, 0f00000000;" for name in sums.values()]
+    used: dict[int, list[tuple[int, str]]] = {}
+    for i in range(size):
+        for j in range(size):
+            for (y, x), name in sums.items():
+                place = 4 * ((y * block_y + i) * row.width + x * block_x + j)
+                used.setdefault(place, []).append((4 * (i * size + j), name))
+    for number, place in enumerate(sorted(used)):
+        add(f"ld.shared.f32 %v{number}, [%r7+{place}];")
+        for weight, name in used[place]:
+            add(f"ld.const.f32 %f2, [weights+{weight}];")
+            add(f"fma.rn.f32 {name}, %v{number}, %f2, {name};")
+    lines += [
+        f"st.global.f32 [%rd5+{4 * (y * block_y * IMAGE + x * block_x)}], {name};"
+        for (y, x), name in sums.items()
+    ]
+    body = "\n".join(lines)
+    return f"""
+.version 7.0
+.target sm_75
+.address_size 64
+.const .align 4 .b8 weights[{4 * size * size}];
+.visible .entry convolution(.param .u64 output, .param .u64 input)
+{{
+.shared .align 4 .b8 part[{4 * rows * row.width}];
+.reg .pred %p<3>; .reg .b32 %r<20>; .reg .b64 %rd<9>; .reg .f32 %f<3>; .reg .f32 %s<{tile_x * tile_y}>; .reg .f32 %v<{len(used)}>;
+ld.param.u64 %rd1, [output]; ld.param.u64 %rd2, [input];
+mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ctaid.y;
+mul.lo.s32 %r10, %r3, {block_x * tile_x}; add.s32 %r10, %r10, %r1;
+mul.lo.s32 %r11, %r4, {block_y * tile_y}; add.s32 %r11, %r11, %r2;
+mad.lo.s32 %r12, %r11, {pitch}, %r10; mul.wide.s32 %rd3, %r12, 4; add.s64 %rd4, %rd2, %rd3;
+mad.lo.s32 %r13, %r11, {IMAGE}, %r10; mul.wide.s32 %rd3, %r13, 4; add.s64 %rd5, %rd1, %rd3;
+mov.u32 %r5, part; mad.lo.s32 %r6, %r2, {row.width}, %r1; shl.b32 %r6, %r6, 2; add.s32 %r7, %r5, %r6;
+{body}
+ret;
+}}
+"""
+
+
+@cache
+def launch(row: Row) -> TimingInput:
+    """The kernel on the whole image, from a launch of a few CTAs."""
+    machine = load_machine(row.machine)
+    device = ge.Device()
+    rows = SMALL_GRID[1] * row.block[1] * row.tile[1] + row.filter
+    given = [device.zeros((rows, IMAGE + row.filter), np.float32) for _ in range(2)]
+    kernel = ge.parse(ptx(row), path="convolution.ptx")["convolution"]
+    profile = device.launch(kernel, grid=SMALL_GRID, block=row.block, args=given, demand="addresses")
+    small = timing_input(profile.records[0], machine, profile.resources)
+    factor = row.grid[0] * row.grid[1] / (SMALL_GRID[0] * SMALL_GRID[1])
+    traffic = {
+        item.name: getattr(small.memory, item.name) * factor
+        for item in fields(MemoryTraffic)
+        if getattr(small.memory, item.name) is not None
+    }
+    side = IMAGE + row.filter // 2 * 2
+    traffic |= {"read_footprint": 4 * side * side, "write_footprint": 4 * IMAGE * IMAGE}
+    return replace(
+        small,
+        grid=(*row.grid, 1),
+        warp_instructions={unit: count * factor for unit, count in small.warp_instructions.items()},
+        operand_reads=small.operand_reads * factor,
+        memory=MemoryTraffic(**traffic),
+    )
+
+
+@cache
+def error(row: Row) -> float:
+    """Predicted over measured time, less one."""
+    return estimate(launch(row), row.machine, caches="warm").time_us / row.microseconds - 1

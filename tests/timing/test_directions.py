@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.results import Estimate
+from gpuperf_engine.timing.machine import machine_ids
 
 KERNELS = Path(__file__).parents[2] / "examples" / "kernels"
 MACHINES = ("a100-sxm-80gb", "h100-sxm", "rtx-4090")
@@ -106,3 +108,43 @@ def test_predictions_do_not_depend_on_names_and_comments() -> None:
         )
         found.append(on("h100-sxm", run))
     assert found[0] == found[1]
+
+
+@cache
+def strided(stride: int) -> ge.Profile:
+    """2¹⁶ threads, each of which scales one float; ``stride`` floats apart."""
+    text = """
+.version 7.0
+.target sm_60
+.address_size 64
+.visible .entry k(.param .u64 data)
+{
+.reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<9>;
+ld.param.u64 %rd1, [data]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;
+mad.lo.u32 %r4, %r1, %r2, %r3; mul.wide.u32 %rd2, %r4, STRIDE; add.s64 %rd3, %rd1, %rd2;
+ld.global.f32 %f1, [%rd3]; add.f32 %f1, %f1, %f1; st.global.f32 [%rd3], %f1;
+ret;
+}
+""".replace("STRIDE", str(4 * stride))
+    device = ge.Device()
+    return device.launch(
+        ge.parse(text, path="k.ptx")["k"], grid=256, block=256, args=[device.zeros(stride << 16, np.float32)]
+    )
+
+
+def any_target(run: ge.Profile) -> ge.Profile:
+    """The profile of PTX that says it needs a later GPU than it does."""
+    return replace(run, target="sm_60")
+
+
+@pytest.mark.parametrize("machine", machine_ids())
+def test_known_losses_have_their_direction_everywhere(machine: str) -> None:
+    times = [on(machine, run).time_us for run in map(strided, (1, 2, 8, 32))]
+    assert times == sorted(times) and times[3] > 1.05 * times[0]
+    padded, conflicts = (on(machine, any_target(transpose(kind))) for kind in ("padded", "conflicts"))
+    assert conflicts.time_us >= padded.time_us
+    assert conflicts.bounds["latency"] > padded.bounds["latency"]
+    tiled, coalesced, naive = (
+        on(machine, any_target(sgemm(stage))).time_us for stage in ("tiled", "coalesced", "naive")
+    )
+    assert tiled < coalesced < naive

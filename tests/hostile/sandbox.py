@@ -42,6 +42,15 @@ class Outcome:
     profile: dict[str, Any] = field(default_factory=dict)
 
 
+def _worked(pid: int) -> float | None:
+    """Seconds of processor time that a process has used, ``None`` where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
 class Sandbox:
     """A child process that performs one job after the other; it is replaced when it dies or hangs."""
 
@@ -49,7 +58,8 @@ class Sandbox:
         self._child: subprocess.Popen[bytes] | None = None
 
     def run(self, job: Job, seconds: float = 20.0) -> Outcome:
-        """The outcome of a job; kills the child when it takes longer than ``seconds``."""
+        """The outcome of a job; kills the child when it takes longer than ``seconds``: of processor time, where the system tells
+        that, so that a busy machine hangs nothing, and of waiting ten times as long."""
         child = self._started()
         assert child.stdin is not None
         try:
@@ -57,7 +67,7 @@ class Sandbox:
             child.stdin.flush()
         except BrokenPipeError:
             return self._dead(child)
-        data = self._answer(child, time.monotonic() + seconds)
+        data = self._answer(child, seconds)
         if data is None:
             self.close()
             return Outcome("hung", text=f"no answer within {seconds} s")
@@ -87,14 +97,19 @@ class Sandbox:
             )
         return self._child
 
-    def _answer(self, child: subprocess.Popen[bytes], deadline: float) -> bytes | None:
+    def _answer(self, child: subprocess.Popen[bytes], seconds: float) -> bytes | None:
         """A whole pickle, ``b""`` if the child ended, ``None`` if time ran out."""
         assert child.stdout is not None
         stream, data = child.stdout.fileno(), b""
+        began, before = time.monotonic(), _worked(child.pid)
         while True:
-            ready, _, _ = select.select([stream], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
+            ready, _, _ = select.select([stream], [], [], min(seconds, 0.5))
+            passed, now = time.monotonic() - began, _worked(child.pid)
+            used = passed if now is None or before is None else now - before
+            if not ready and (used > seconds or passed > 10 * seconds):
                 return None
+            if not ready:
+                continue
             piece = os.read(stream, 1 << 16)
             if not piece:
                 return b""

@@ -101,3 +101,21 @@ def test_wide_registers_through_control_flow(backend: str) -> None:
             low, high = high, (low + 1) % 2**64
         both = low.to_bytes(8, "little") + high.to_bytes(8, "little")
         assert bytes(found[lane]) == (bytes(16) if lane % 4 == 1 else both) + both
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("number", [0, 1, 2, 8, -1, 2**31, 2**32])
+def test_constants_as_predicates(backend: str, number: int) -> None:
+    """PTX manual, "Predicate Constants": "zero values are False and non-zero values are True"."""
+    uses = (
+        f"mov.pred p1, {number};",
+        f"setp.ne.u32 p2, t, t; or.pred p1, {number}, p2;",
+        f"setp.eq.u32 p2, t, t; and.pred p1, p2, {number};",
+        f"setp.eq.and.u32 p1, t, t, {number};",
+        f"not.pred p2, {number}; not.pred p1, p2;",
+    )
+    for use in uses:
+        made = run(backend, f"{use} selp.u32 r1, 7, 5, p1; st.global.u32 [b], r1;", random_bytes(1), 4)
+        assert made[:20].view(np.uint32).reshape(-1).tolist() == [7 if number else 5] * 20
+    made = run(backend, f"selp.u32 r1, 7, 5, {number}; st.global.u32 [b], r1;", random_bytes(1), 4)
+    assert made[:20].view(np.uint32).reshape(-1).tolist() == [7 if number else 5] * 20

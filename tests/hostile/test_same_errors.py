@@ -64,6 +64,13 @@ CASES = {
         "BudgetExceeded",
         "warp instructions executed, 4,000 allowed",
     ),
+    "more than is allowed in one turn, with a call of the system": (
+        f"mov.u32 %r0, 30; L: {'add.u32 %r1, %r1, 1; ' * 200}\n"
+        "{ .param .b64 a; .param .b64 r; st.param.b64 [a], 16; call (r), malloc, (a); }\n"
+        "sub.u32 %r0, %r0, 1; setp.ne.u32 %p0, %r0, 0;\n@%p0 bra L;\nret;",
+        "BudgetExceeded",
+        "warp instructions executed, 4,000 allowed",
+    ),
     "another block of a cluster of one": (
         "barrier.cluster.arrive; barrier.cluster.wait; mov.u32 %r0, 16777216; ld.shared::cluster.u32 %r1, [%r0]; ret;",
         "MemoryFault",
@@ -75,7 +82,8 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_first_is_named_alike(sandbox: Sandbox, name: str) -> None:
     body, kind, part = CASES[name]
-    job = Job(module(f"\n{body}"), options={"max_instructions": 4000})
+    before = ".extern .func (.param .b64 r) malloc (.param .b64 a);" if "malloc" in body else ""
+    job = Job(module(f"\n{body}", before=before), options={"max_instructions": 4000})
     native, lanes = (sandbox.run(replace(job, backend=backend)) for backend in ("native", "lanes"))
     assert (native.kind, native.type) == ("error", kind), native.text
     assert part in native.text

@@ -214,11 +214,11 @@ class BlockWriter:
 
     def _immediate(self, operand: Immediate, type: ScalarType) -> NativeValue:
         if operand.kind == "int":
-            return (
-                NativeValue.of_bits(self.writer, operand.value, type)
-                if not type.is_float
-                else self._literal(operand, type)
-            )
+            if type.is_float:
+                return self._literal(operand, type)
+            # manual, "Predicate Constants": "non-zero values are True"
+            bits = int(operand.value != 0) if type.is_predicate else operand.value
+            return NativeValue.of_bits(self.writer, bits, type)
         held = scalar_type(operand.kind)
         if held.bits == type.bits:
             return NativeValue.of_bits(self.writer, operand.value, type)

@@ -324,10 +324,10 @@ def _pay(to: BlockWriter, target: int) -> None:
 def _end_turn(to: BlockWriter, place: int) -> None:
     """The fuel is used up: the warp goes on at a place in its next turn, or where lanes may wait for others, others of them do."""
     block, writer, frame = to.block, to.writer, to.frame
+    writer.do(f"store i32 {block.index}, ptr {frame.field('%st', State.TURNED)}")
     if block.fuel > 1:
         frame.stop(str(place), Status.EVENT, Event.SPIN, str(block.index))
     else:
-        writer.do(f"store i32 {block.index}, ptr {frame.field('%st', State.DETAIL)}")
         frame.stop(str(place), Status.TURN_OVER)
 
 

@@ -379,6 +379,7 @@ class State:
     AREAS = 120  # those ever used
     WANTED = 124  # groups, or fences, to which the warps of its warpgroup must have come for it to go on
     FENCES = 128  # before products of its warpgroup, to which it has come
+    TURNED = 132  # the block at whose end the last turn ended
     STACK = 192
     ENTRY = 16
 

@@ -351,9 +351,7 @@ class NativeWarp:
         if status == Status.FAULT:
             raise self._fault()
         if status == Status.TURN_OVER:
-            block = self.header(State.DETAIL)  # where the last turn ended
-            blocks = self.program.blocks
-            raise budget(self.place(), blocks[block if block < len(blocks) else 0], self.steps(), self.mask)
+            raise self._over_budget()
         event = self.header(State.EVENT)
         if event == Event.SYSTEM:
             self._call_system()
@@ -393,9 +391,11 @@ class NativeWarp:
         elif event == Event.SPIN and self.slot.get(Cta.ACTIVE) >> 16:
             self.worker.release(self.slot)
         if event == Event.SPIN and self.steps() > self.worker.launch.plan.max_instructions:
-            raise budget(
-                self.place(), self.program.blocks[self.header(State.DETAIL)], self.steps(), self.mask
-            )
+            raise self._over_budget()
+
+    def _over_budget(self) -> EngineError:
+        turned = self.program.blocks[self.header(State.TURNED)]
+        return budget(self.place(), turned, self.steps(), self.mask)
 
     def _arrive(self, splits: Warp) -> None:
         """The running lanes arrive at a barrier of the CTA, as in the reference backend (``lanes_control.BarrierEnd``)."""

@@ -72,22 +72,30 @@ class Gpuperf:
         return tuple(self._recorder.profiles)
 
     @_quiet
-    def array(self, host: Any, name: str | None = None) -> Any:
-        """A device array with the contents, shape and dtype of ``host``; ``.numpy()`` copies it out."""
+    def array(self, host: Any, name: str | None = None, pad: int | None = None) -> Any:
+        """A device array with the contents, shape and dtype of ``host``; ``.numpy()`` copies it out.
+
+        ``pad``: bytes behind the last one that kernels may access too, with a note; ``None``: none but those of an element that begins
+        inside; 0: none at all.
+        """
         __tracebackhide__ = True
-        return self.device.array(host, **_named(name))
+        return self.device.array(host, **_given(name=name, pad=pad))
 
     @_quiet
-    def zeros(self, shape: int | Sequence[int], dtype: Any, name: str | None = None) -> Any:
-        """A device array of zeros."""
+    def zeros(
+        self, shape: int | Sequence[int], dtype: Any, name: str | None = None, pad: int | None = None
+    ) -> Any:
+        """A device array of zeros. ``pad``: see ``array``."""
         __tracebackhide__ = True
-        return self.device.zeros(shape, dtype, **_named(name))
+        return self.device.zeros(shape, dtype, **_given(name=name, pad=pad))
 
     @_quiet
-    def empty(self, shape: int | Sequence[int], dtype: Any, name: str | None = None) -> Any:
-        """A device array that was never written; reading it before that is reported."""
+    def empty(
+        self, shape: int | Sequence[int], dtype: Any, name: str | None = None, pad: int | None = None
+    ) -> Any:
+        """A device array that was never written; reading it before that is reported. ``pad``: see ``array``."""
         __tracebackhide__ = True
-        return self.device.empty(shape, dtype, **_named(name))
+        return self.device.empty(shape, dtype, **_given(name=name, pad=pad))
 
     @_quiet
     def tensor_map(self, array: Any, box: Sequence[int] | int, **options: Any) -> Any:
@@ -243,5 +251,5 @@ class Gpuperf:
         return profile
 
 
-def _named(name: str | None) -> dict[str, str]:
-    return {} if name is None else {"name": name}
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}

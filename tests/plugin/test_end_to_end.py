@@ -415,3 +415,34 @@ def test_how_a_texture_is_read_is_an_input(real):
     assert not real.report()["cases"][0]["inputs_changed"]
     real.write("test_k.py", FETCHES.format(filter="linear"))
     assert real.report()["cases"][0]["inputs_changed"]
+
+
+def test_accesses_past_the_end_of_an_array(pytester: pytest.Pytester) -> None:
+    """A compare-and-swap of the word that a tensor of two bytes lies in: a note, an error or nothing, as the settings say."""
+
+    def run(*args: str) -> pytest.RunResult:
+        return pytester.runpytest_inprocess(*PLUGIN, "-p", "no:cacheprovider", "--gpuperf", *args)
+
+    pytester.path.joinpath("cas.ptx").write_text(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry cas(.param .u64 x) { .reg .b64 a; .reg .b32 r;\n"
+        "ld.param.u64 a, [x];\natom.global.cas.b32 r, [a], 0, 5; ret; }\n",
+    )
+    test = (
+        "import numpy as np\ndef test_c(gpuperf):\n    x = gpuperf.zeros(1, np.uint16, name='x'{pad})\n"
+        "    gpuperf.kernel('cas.ptx', entry='cas')[1, 1](x)\n    assert x.numpy()[0] == 5\n"
+    )
+    pytester.path.joinpath("test_k.py").write_text(test.format(pad=""))
+    run("--gpuperf-update")
+    note = "cas.ptx:6:1: atom.global.cas.b32: thread (0, 0, 0)*2 bytes past the end of 'x' (2 bytes) [[]object-end]"
+    result = run()
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([f"*{note}*"])
+    result = run("-o", "gpuperf_strict=error")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*MemoryFault: cas.ptx:6:1: out-of-bounds*", "*[[]object-end]*"])
+    result = run("-o", "gpuperf_strict=off")
+    assert result.ret == 0 and "object-end" not in result.stdout.str()
+    pytester.path.joinpath("test_k.py").write_text(test.format(pad=", pad=0"))
+    result = run()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*MemoryFault: cas.ptx:6:1: out-of-bounds*"])

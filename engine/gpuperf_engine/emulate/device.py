@@ -38,6 +38,7 @@ from .launch import (
 )
 from .memory import DEFAULT_BYTES, Allocation, Memory
 from .observe import Observation
+from .padding import notes_of
 from .program import Program, build_program
 from .recording import Event, Snapshot, Write, call_site, changes, snapshot, watch, written
 from .reduced import reduced
@@ -155,42 +156,59 @@ class Runtime:
 
     # -- arrays ---------------------------------------------------------------------------------------------------------
 
-    def array(self, values: object, *, name: str | None = None) -> DeviceArray:
-        """Device memory with a copy of a host array (anything ``np.asarray`` takes)."""
+    def array(self, values: object, *, name: str | None = None, pad: int | None = None) -> DeviceArray:
+        """Device memory with a copy of a host array (anything ``np.asarray`` takes).
+
+        ``pad``: bytes behind the last one that kernels may access too, with a note in the profile. ``None``: none but those of an
+        element that begins inside, as every allocator of CUDA makes possible; 0: none at all.
+        """
         try:
             host = np.asarray(values, order="C")
         except (TypeError, ValueError) as error:
             raise LaunchError(f"a {type(values).__name__} is no array: {error}") from None
-        made = self._allocate(host.shape, host.dtype, name)
+        made = self._allocate(host.shape, host.dtype, name, pad)
         self.memory.write(made.allocation, 0, host.reshape(-1).view(np.uint8))
         self._record("copy-in", (made,), made.nbytes)
         return made
 
     def empty(
-        self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *, name: str | None = None
+        self,
+        shape: int | Sequence[int],
+        dtype: DTypeLike = np.float32,
+        *,
+        name: str | None = None,
+        pad: int | None = None,
     ) -> DeviceArray:
-        """Uninitialised device memory. Reading it before a write is reported."""
-        made = self._allocate(as_shape(shape), as_dtype(dtype), name)
+        """Uninitialised device memory. Reading it before a write is reported. ``pad``: see ``array``."""
+        made = self._allocate(as_shape(shape), as_dtype(dtype), name, pad)
         self.events.append(Event("allocate", call_site(), (made,), bytes=made.nbytes))
         return made
 
     def zeros(
-        self, shape: int | Sequence[int], dtype: DTypeLike = np.float32, *, name: str | None = None
+        self,
+        shape: int | Sequence[int],
+        dtype: DTypeLike = np.float32,
+        *,
+        name: str | None = None,
+        pad: int | None = None,
     ) -> DeviceArray:
-        """Device memory set to zero, recorded as an allocation and a memset."""
-        made = self._allocate(as_shape(shape), as_dtype(dtype), name)
+        """Device memory set to zero, recorded as an allocation and a memset. ``pad``: see ``array``."""
+        made = self._allocate(as_shape(shape), as_dtype(dtype), name, pad)
         self.memory.mark(made.allocation, 0, made.nbytes)
         self._record("memset", (made,), made.nbytes)
         return made
 
-    def _allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str | None) -> DeviceArray:
+    def _allocate(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str | None, pad: int | None
+    ) -> DeviceArray:
         if dtype.hasobject or dtype.kind in "USmM" or not dtype.isnative:
             raise LaunchError(
                 f"an array of dtype {dtype} has no device representation",
                 hint="accepted: booleans, numbers and structures of them in the byte order of the host",
             )
         size = math.prod(shape) * dtype.itemsize
-        allocation = self.memory.allocate(size, name or "")
+        behind = None if pad is None else as_whole(pad, "pad", 0)
+        allocation = self.memory.allocate(size, name or "", pad=behind)
         made = DeviceArray(self, allocation, 0, shape, dtype)
         self.arrays.append(made)
         return made
@@ -501,6 +519,7 @@ class Runtime:
         if "footprint" in observe:
             observation.footprint = footprint
         observation.remarks = (*observation.remarks, *cluster_remark(kernel, together))
+        observation.notes = (*observation.notes, *notes_of(program, plan, self.memory, observation.beyond))
         if sampled:
             return program, plan, observation
         objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))

@@ -96,7 +96,7 @@ def _counters(program: Program, plan: LaunchPlan, observe: frozenset[str]) -> Co
     blocks = len(program.blocks)
     sites = [[0] * len(SITE_COLUMNS) for _ in program.sites] if "memory" in observe else None
     return Counters(
-        [0] * blocks, [0] * blocks, [0] * blocks, [0] * blocks, [0] * len(program.predicated), sites, set(), [],
+        [0] * blocks, [0] * blocks, [0] * blocks, [0] * blocks, [0] * len(program.predicated), sites, set(), [], {},
         make_table(program, plan) if "threads" in observe else None, columns_of(program),
     )  # fmt: skip
 
@@ -113,6 +113,7 @@ def _observation(counters: Counters) -> Observation:
         np.array(counters.predicated, np.int64),
         sites,
         frozenset(counters.uninitialized),
+        counters.beyond,
         breaches=first_breaches(counters.breaches),
         threads=counters.threads,
     )

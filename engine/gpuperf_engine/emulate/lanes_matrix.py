@@ -63,7 +63,7 @@ class MatrixRows:
             type = scalar_type(f"b{8 * move.bytes}")
             for element in range(move.count):
                 data = np.zeros(32, f"u{move.bytes}") if self.loads else every_lane(values.pop(0))
-                for region, some, places, _ in parts:
+                for region, some, places, *_ in parts:
                     if self.loads:
                         data[some] = region.gather(places + element * move.bytes, type)
                     else:

@@ -50,7 +50,8 @@ from .observe import (
     turns,
     wavefronts,
 )
-from .spaces import bit_of, reachable
+from .padding import Overrun, merge
+from .spaces import bit_of, piece_of, reachable
 
 if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
@@ -118,6 +119,8 @@ class Part(NamedTuple):
     lanes: Lanes
     offsets: Lanes
     initialized: bool
+    #: bytes of each that lie inside an object, if some of them run past its end
+    inside: Lanes | None = None
 
 
 #: lane, address, space, size of the space
@@ -127,6 +130,12 @@ _RANK_SHIFT, _OFFSET = np.uint64(RANK_SHIFT), np.uint64((1 << RANK_SHIFT) - 1)
 
 def _in_window(addresses: Lanes, base: int) -> Lanes:
     return cast(Lanes, addresses - np.uint64(base) < np.uint64(WINDOW_BYTES))
+
+
+def _bytes_of(part: Part, bytes_: Lanes) -> Lanes:
+    """Where in the region these bytes of each access lie, those past the end of an object left out."""
+    places: Lanes = part.offsets[:, None] + bytes_
+    return places if part.inside is None else places[bytes_ < part.inside[:, None]]
 
 
 class MemoryStep:
@@ -141,6 +150,7 @@ class MemoryStep:
         self.kind = kind or instruction.effect
         self.space = space or spelling.space or "generic"
         self.reaches = reachable(instruction, space)
+        self.piece = piece_of(instruction)
         #: whether it may reach the shared memory of other CTAs of the cluster
         self.remote = reaches_peers(instruction)
         #: whether it arrives at an mbarrier there
@@ -201,42 +211,65 @@ class MemoryStep:
         elif self.space == "generic":
             refused, parts = self._generic(warp, lanes, addresses)
         else:
-            refused, part = self._arena(warp, lanes, addresses)
-            parts = [part]
+            refused, parts = self._arena(warp, lanes, addresses)
         if refused:
             raise self._fault(warp, *min(refused))
         for part in parts if tracks else ():
             self._track(warp, part)
             if warp.cta.arena.memory.touched is not None and part.region is warp.cta.arena.region:
-                self._note(warp.cta.arena.memory.touched, part.offsets)
+                self._note(warp.cta.arena.memory.touched, part)
         return parts
 
-    def _note(self, touched: tuple[Lanes, Lanes], offsets: Lanes) -> None:
+    def _note(self, touched: tuple[Lanes, Lanes], part: Part) -> None:
         """What is read and written, for the footprint."""
-        places = offsets[:, None] + np.arange(self.bytes)
         if self.kind != "store":
-            touched[0][places] = 1
+            touched[0][_bytes_of(part, np.arange(self.bytes))] = 1
         if self.writes:
-            touched[1][self._written(offsets)] = 1
+            touched[1][self._written(part)] = 1
 
-    def _written(self, offsets: Lanes) -> Lanes:
+    def _written(self, part: Part) -> Lanes:
         """The bytes that are written, of each lane."""
         inside = np.arange(self.bytes)
         for kept in self.kept:
             inside = inside[(inside < kept) | (inside >= kept + self.type.bytes)]
-        return offsets[:, None] + inside
+        return _bytes_of(part, inside)
 
-    def _arena(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> tuple[list[_Refusal], Part]:
+    def _arena(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> tuple[list[_Refusal], list[Part]]:
         arena = warp.cta.arena
         parameters = warp.cta.plan.parameter_address
         good, initialized = arena.check(addresses, self.bytes, self.writes, self.reaches, parameters)
-        good &= addresses % np.uint64(self.bytes) == 0
+        aligned = addresses % np.uint64(self.bytes) == 0
+        offsets = (addresses - np.uint64(ARENA_BASE)).astype(np.int64)
+        parts: list[Part] = []
+        if not good.all():
+            piece = 0 if warp.cta.plan.strict == "error" else self.piece
+            runs_past, ends = arena.beyond(addresses, self.bytes, piece, self.reaches)
+            runs_past &= ~good & aligned
+            if runs_past.any() and self.site is not None:
+                inside = np.where(ends > addresses, ends - addresses, 0).astype(np.int64)[runs_past]
+                for lane, address, end in zip(lanes[runs_past], addresses[runs_past], ends[runs_past]):
+                    self._runs_past(warp, int(lane), int(address), int(end))
+                parts = [Part(arena.region, lanes[runs_past], offsets[runs_past], False, inside)]
+                lanes, addresses, offsets = lanes[~runs_past], addresses[~runs_past], offsets[~runs_past]
+                good, aligned = good[~runs_past], aligned[~runs_past]
+        good &= aligned
         space = "const" if self.space == "const" else "global"
         refused = [
             (int(lanes[place]), int(addresses[place]), space, 0) for place in np.flatnonzero(~good)[:1]
         ]
-        offsets = (addresses - np.uint64(ARENA_BASE)).astype(np.int64)
-        return refused, Part(arena.region, lanes, offsets, initialized)
+        if lanes.size:
+            parts.append(Part(arena.region, lanes, offsets, initialized))
+        return refused, parts
+
+    def _runs_past(self, warp: LanesWarp, lane: int, address: int, end: int) -> None:
+        """Notes an access that ends in the padding behind an object."""
+        assert self.site is not None
+        seen = Overrun(warp.cta.index, warp.index, lane, address, address + self.bytes - end)
+        own = warp.counters.beyond.get(self.site)
+        if own is None or seen[:3] != own[:3]:
+            merge(warp.counters.beyond, {self.site: seen})
+        elif seen.farthest > own.farthest:
+            warp.counters.beyond[self.site] = own._replace(farthest=seen.farthest)
 
     def _shared(self, warp: LanesWarp, lanes: Lanes, places: Lanes) -> tuple[list[_Refusal], list[Part]]:
         """Shared memory of the CTA and, where the access may leave it, of the others of its cluster; ``places`` are addresses in the
@@ -305,9 +338,9 @@ class MemoryStep:
             parts = [*parts, part]
         others = ~(in_shared | in_local)
         if others.any():
-            bad, part = self._arena(warp, lanes[others], addresses[others])
+            bad, more = self._arena(warp, lanes[others], addresses[others])
             refused += bad
-            parts.append(part)
+            parts += more
         return refused, parts
 
     def _track(self, warp: LanesWarp, part: Part) -> None:
@@ -315,10 +348,16 @@ class MemoryStep:
         if part.initialized:
             return
         region, offsets = part.region, part.offsets
+        if part.inside is not None:
+            if self.kind != "store" and not region.shadow[_bytes_of(part, np.arange(self.bytes))].all():
+                warp.counters.uninitialized.add(cast(int, self.site))
+            if self.writes:
+                region.shadow[self._written(part)] = 1
+            return
         if self.kind != "store" and self.site is not None and region.unwritten(offsets, self.bytes):
             warp.counters.uninitialized.add(self.site)
         if self.kept:
-            region.shadow[self._written(offsets)] = 1
+            region.shadow[self._written(part)] = 1
         elif self.writes:
             region.mark(offsets, self.bytes)
 
@@ -346,7 +385,7 @@ class MemoryStep:
     def _load(self, warp: LanesWarp, parts: list[Part], guard: Lanes | None) -> None:
         for element, target in enumerate(self.targets[: self.count]):
             data = np.zeros(32, dtype_of(self.type))
-            for region, lanes, offsets, _ in parts:
+            for region, lanes, offsets, *_ in parts:
                 data[lanes] = region.gather(offsets + element * self.type.bytes, self.type)
             if target is not None:
                 warp.write(target, LaneValue(data, self.type), guard)
@@ -356,13 +395,13 @@ class MemoryStep:
             if element * self.type.bytes in self.kept:
                 continue
             data = every_lane(read(warp))
-            for region, lanes, offsets, _ in parts:
+            for region, lanes, offsets, *_ in parts:
                 region.scatter(offsets + element * self.type.bytes, data[lanes], self.type)
 
     def _atomic(self, warp: LanesWarp, parts: list[Part], guard: Lanes | None) -> None:
         given = [[every_lane(read(warp)) for read in operand] for operand in self.values]
         old = [np.zeros(32, dtype_of(self.type)) for _ in range(self.count)]
-        for region, lanes, offsets, _ in parts:
+        for region, lanes, offsets, *_ in parts:
             meant = self.instruction.spelling
             if region is not warp.cta.arena.region:
                 meant = select(meant, {"space": "shared"})  # which keeps subnormals (manual, ``atom``)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..isa.types import ScalarType
 from .lanes_values import dtype_of
-from .memory import Memory
+from .memory import PADDED, Memory
 from .spaces import ANY, KINDS, bit_of
 
 __all__ = ["Arena", "Region"]
@@ -112,10 +112,25 @@ class Arena:
         room = self._ends[place] - addresses  # wraps round beyond the end: then larger than any allocation
         size_of = self._ends[place] - self._starts[place]
         good = known & (room >= np.uint64(size)) & (room <= size_of)
+        kinds = self._kinds[place] % PADDED
         if writes:
-            good &= self._kinds[place] == KINDS["global"]
+            good &= kinds == KINDS["global"]
         if reaches != ANY:
-            good &= (np.uint64(reaches) >> self._kinds[place] & np.uint64(1)) != 0
+            good &= (np.uint64(reaches) >> kinds & np.uint64(1)) != 0
         if reaches == bit_of("param"):
             good &= self._starts[place] == np.uint64(parameters)
         return good, bool((self._initialized[place[good]] != 0).all())
+
+    def beyond(self, addresses: Lanes, size: int, piece: int, reaches: int) -> tuple[Lanes, Lanes]:
+        """Of accesses that no allocation holds whole: which may run into the padding behind one (see ``padding``), and where that
+        one ends. ``piece``: bytes that must begin inside."""
+        if not self._starts.size:
+            return np.zeros(addresses.shape, np.bool_), addresses
+        place = np.searchsorted(self._starts, addresses, side="right") - 1
+        known = (place >= 0) & bool(reaches & bit_of("global"))
+        place = np.maximum(place, 0)
+        ends, pads = self._ends[place], self._kinds[place] // PADDED
+        last = addresses + np.uint64(size)
+        begins = (pads % 2 == 1) & (piece > 0) & (last - np.uint64(piece) < ends)
+        good = known & (pads > 0) & (self._kinds[place] % PADDED == KINDS["global"])
+        return good & (begins | ((pads % 2 == 0) & (last <= ends + pads // 2))), ends

@@ -27,6 +27,7 @@ from .lanes_operands import integer, lane_value
 from .lanes_regions import Arena, Region
 from .lanes_values import LaneValue
 from .launch import LaunchPlan
+from .padding import Overrun
 from .program import Program
 from .schedule import Status
 from .threads import Columns, ThreadTable
@@ -58,6 +59,7 @@ class Counters:
     sites: list[list[int]] | None
     uninitialized: set[int]
     breaches: list[Breach]
+    beyond: dict[int, Overrun]
     threads: ThreadTable | None
     columns: Columns
 

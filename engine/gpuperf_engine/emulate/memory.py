@@ -34,7 +34,7 @@ from ..ptx.syntax import Instruction, Variable
 from ..source import Span
 from .heap import HEAP_BYTES, Heap, Kept
 from .image_rows import Images
-from .spaces import ANY, KINDS, bit_of, words
+from .spaces import ANY, KINDS, bit_of, piece_of, words
 
 __all__ = [
     "ALIGNMENT",
@@ -43,6 +43,7 @@ __all__ = [
     "FAR",
     "GLOBAL_BASE",
     "LOCAL_WINDOW",
+    "PADDED",
     "SHARED_WINDOW",
     "WINDOW_BYTES",
     "Access",
@@ -60,6 +61,8 @@ ARENA_BASE = min(WINDOWS["const"][0], WINDOWS["param"][0])
 ALIGNMENT = 256
 GAP = 4096
 DEFAULT_BYTES = 4 << 30
+#: in the column of kinds of ``Memory.table``
+PADDED = 256
 #: kinds of memory in windows of their own, which kernels do not write
 READ_ONLY = {"const": "constant", "param": "parameter"}
 #: stands for all addresses of shared memory beyond 32 bits: in none, and a multiple of the size of any access
@@ -76,7 +79,8 @@ def _gap(kind: str) -> int:
 @dataclass(slots=True, eq=False)
 class Allocation:
     """A named piece of the arena: ``[address, address + size)``. ``kind`` is ``global``, ``const`` or ``param``; the last two
-    cannot be stored to. ``initialized`` is true once every byte has been written. ``index`` counts all in the order made."""
+    cannot be stored to. ``initialized`` is true once every byte has been written. ``index`` counts all in the order made.
+    ``pad`` are the bytes behind it that may be accessed too; ``None``: those of an element that begins inside (``padding``)."""
 
     name: str
     address: int
@@ -84,6 +88,7 @@ class Allocation:
     kind: str = "global"
     initialized: bool = False
     index: int = 0
+    pad: int | None = 0
 
     @property
     def end(self) -> int:
@@ -157,15 +162,19 @@ class Memory:
             # room for the whole last sector
             self.touched = (_reserve(self._reserved + 32), _reserve(self._reserved + 32))
 
-    def allocate(self, size: int, name: str, kind: str = "global", align: int = ALIGNMENT) -> Allocation:
-        """A new allocation of ``size`` bytes (0 is allowed), 256-byte aligned, contents zero but uninitialised."""
+    def allocate(
+        self, size: int, name: str, kind: str = "global", align: int = ALIGNMENT, pad: int | None = 0
+    ) -> Allocation:
+        """A new allocation of ``size`` bytes (0 is allowed), 256-byte aligned, contents zero but uninitialised. ``pad``: see
+        ``Allocation``."""
         free, _ = self._room[kind]
-        address = self._placed(kind, free, size, repr(name) if name else "an array", align)
-        made = Allocation(name, address, size, kind, size == 0, len(self.allocations))
+        behind = pad or 0
+        address = self._placed(kind, free, size + behind, repr(name) if name else "an array", align)
+        made = Allocation(name, address, size, kind, size == 0, len(self.allocations), pad)
         place = bisect.bisect(self._starts, address)
         self.allocations.insert(place, made)
         self._starts.insert(place, address)
-        self._room[kind][0] = address + size + _gap(kind)
+        self._room[kind][0] = address + size + behind + _gap(kind)
         self.generation += 1
         return made
 
@@ -295,9 +304,16 @@ class Memory:
 
     def table(self) -> NDArray[np.int64]:
         """Shape ``(allocations, 4)``, dtype int64, in address order: start, end, kind (``KINDS``; others than global memory are
-        read-only), 1 if initialised."""
+        read-only) with ``PADDED`` for a padding of elements that begin inside and 512 for each byte of another one, 1 if initialised.
+        """
         rows = [
-            (item.address, item.end, KINDS[item.kind], int(item.initialized)) for item in self.allocations
+            (
+                item.address,
+                item.end,
+                KINDS[item.kind] + (PADDED if item.pad is None else 2 * PADDED * item.pad),
+                int(item.initialized),
+            )
+            for item in self.allocations
         ]
         made = np.array(rows, dtype=np.int64).reshape(len(rows), 4)
         return np.concatenate([made, self.heap.table()]) if self.heap.blocks else made
@@ -423,7 +439,12 @@ def _fault(memory: Memory, access: Access) -> MemoryFault:
             details=details,
             hint=f"the address must be a multiple of {access.size}",
         )
-    details.append(_neighbour(memory, address, access.size, named))
+    below = memory.below(address)
+    piece = piece_of(access.instruction)
+    runs_past = (
+        below is not None and below.pad is None and piece and address + access.size - piece < below.end
+    )
+    details.append(_neighbour(memory, address, access.size, named) + (" [object-end]" if runs_past else ""))
     return MemoryFault(
         f"out-of-bounds {what} {place}", span=span, details=details, hint=_converted(memory, within, named)
     )

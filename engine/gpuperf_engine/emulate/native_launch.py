@@ -33,6 +33,7 @@ from .native_clusters import Group, run_clusters
 from .native_frames import CAPACITY
 from .native_jit import runtime_addresses
 from .native_layout import (
+    BEYOND_BYTES,
     CACHE_BYTES,
     SHAPE_BYTES,
     SITE_COUNTERS,
@@ -47,6 +48,7 @@ from .native_layout import (
 )
 from .native_threads import run_parallel
 from .observe import Observation
+from .padding import Overrun, merge
 from .program import Program
 from .races import race_flags, races_of
 from .schedule import TURN, Standing, Watch
@@ -130,6 +132,7 @@ class Worker:
         # the last one is that of accesses which are not counted
         self.unseen = np.zeros(len(program.sites) + 1, dtype=np.int64)
         self.cache = aligned(len(self.unseen) * CACHE_BYTES)
+        self.beyond = np.zeros((len(self.unseen), BEYOND_BYTES // 8), dtype=np.int64)
         self.shapes = aligned(sites * SHAPE_BYTES)
         self.scratch = aligned(8192)
         self.context = aligned(Context.BYTES)
@@ -190,6 +193,8 @@ class Worker:
             Context.NOTED: address_of(self.noted),
             Context.RACE_SITES: address_of(launch.races),
             Context.RACES_FOUND: address_of(self.races),
+            Context.PIECES: address_of(launch.pieces),
+            Context.BEYOND: address_of(self.beyond),
         }
         if launch.table_of_threads is not None:
             fields[Context.THREADS] = address_of(launch.table_of_threads.counts)
@@ -344,6 +349,7 @@ class Launch:
             [*(reaches_peers(site.instruction) for site in program.sites), False], np.uint8
         )
         self.reaches = np.array([*(reachable(site.instruction) for site in program.sites), ANY], np.uint8)
+        self.pieces = np.frombuffer(program.pieces, np.uint8)
         self.near = self._near()
         self.races = race_flags(program, plan)
         self.checks_races = bool((self.races & Race.CHECKED).any())
@@ -521,6 +527,14 @@ class Launch:
             made.predicated += worker.predicated[: len(made.predicated)]
             if made.sites is not None:
                 made.sites += worker.sites[: len(made.sites)]
+            ran_past = {
+                int(site): Overrun(
+                    int(cta) - 1, int(thread) // 32, int(thread) % 32, int(address), int(farthest)
+                )
+                for site in np.flatnonzero(worker.beyond[:, 0])
+                for cta, thread, address, farthest in (worker.beyond[site],)
+            }
+            merge(made.beyond, ran_past)
             unseen.update(np.flatnonzero(worker.unseen[: len(program.sites)]).tolist())
         if made.sites is not None:
             for site in program.sites:

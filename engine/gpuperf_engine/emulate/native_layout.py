@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AREA_SHIFT",
     "BARRIERS",
+    "BEYOND_BYTES",
     "CACHE_BYTES",
     "EXIT_CODE",
     "GATHER_CODE",
@@ -57,6 +58,8 @@ SITE_COUNTERS = 15
 SITE_BYTES = 8 * SITE_COUNTERS
 #: whether a site read memory that nobody had written
 UNSEEN_BYTES = 8
+#: of a site, accesses that ran past an object: index of the CTA + 1 (0: there are none), warp · 32 + lane, address, bytes past it
+BEYOND_BYTES = 32
 #: shape of the last access of a site. Shared: distances of the lanes (32 × i32), mask (i64), result (i64), kind (i64). Global:
 #: distances in sectors and in lines (32 × i64 each), mask, result, 1 while the record is one of shared memory (generic accesses), and
 #: of loads, apart from these: distances in words (32 × i64), mask, passes
@@ -159,7 +162,9 @@ class Context:
     RACE_AGENT = 552  # stamp of the asynchronous copy that accesses memory now; 0: the warp does
     RACE_VALUE = 560  # what the lane stores, if known, and bytes from one element of a lane to the next, / 32
     RACE_WIDTH = 568
-    BYTES = 576
+    PIECES = 576  # a byte per site: bytes that must begin inside an object (``spaces.piece_of``)
+    BEYOND = 584  # BEYOND_BYTES per site
+    BYTES = 592
 
 
 class Counter:

@@ -52,7 +52,7 @@ def refill(context: int, site: int, address: int, size: int, writes: int) -> int
     end = load64(row + 8)
     if unsigned_less(end, address + size) or unsigned_less(address + size, address):
         return 0
-    kind = load64(row + 16)
+    kind = load64(row + 16) & 255
     reaches = load8(load64(context + Context.REACHES) + site)
     if (writes and kind) or (reaches >> kind) & 1 == 0:
         return 0
@@ -84,6 +84,47 @@ def note(context: int, address: int, size: int, how: int) -> int:
     if how & 4 and load64(context + Context.WRITES):
         fill(load64(context + Context.WRITES) + address, 1, size)
     return 0
+
+
+def beyond(
+    context: int, cta: int, state: int, site: int, lane: int, address: int, size: int, how: int
+) -> int:
+    """Whether an access that no object holds whole may run into the padding behind one; notes it if so."""
+    row = find(context, address)
+    if row == 0:
+        return 0
+    end = load64(row + 8)
+    kind = load64(row + 16)
+    last = address + size
+    if kind & 255 or kind < 256 or load8(load64(context + Context.REACHES) + site) & 1 == 0:
+        return 0
+    if kind & 256:
+        piece = load8(load64(context + Context.PIECES) + site)
+        if piece == 0 or load64(context + Context.STRICT) or not unsigned_less(last - piece, end):
+            return 0
+    elif unsigned_less(end + (kind >> 9), last):
+        return 0
+    place = load64(context + Context.BEYOND) + site * 32
+    index = load64(cta + Cta.INDEX) + 1
+    thread = load32(state + State.INDEX) * 32 + lane
+    known = load64(place)
+    if known == 0 or index < known or (index == known and thread < load64(place + 8)):
+        store64(place, index)
+        store64(place + 8, thread)
+        store64(place + 16, address)
+    if load64(place + 24) < last - end:
+        store64(place + 24, last - end)
+    inside = 0
+    if unsigned_less(address, end):
+        inside = end - address
+    if load64(row + 24) == 0:
+        shadow = address + load64(context + Context.SHADOW)
+        if how & 8:
+            unseen(context, site, shadow, inside)
+        if how & 4:
+            mark(shadow, inside)
+    note(context, address, inside, how)
+    return 1
 
 
 def unseen(context: int, site: int, shadow: int, size: int) -> int:
@@ -135,6 +176,8 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
             return fault(context, site, lane, address, 0)
         known = span >= size and not unsigned_less(span - size, offset)
         if not known and refill(context, site, address, size, how & 4) == 0:
+            if beyond(context, cta, state, site, lane, address, size, how):
+                return address + load64(context + Context.ARENA)
             return fault(context, site, lane, address, 0)
         if load64(cache + 16):
             shadow = address + load64(context + Context.SHADOW)

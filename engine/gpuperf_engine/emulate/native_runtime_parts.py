@@ -37,18 +37,18 @@ def store_parts(
             good = 1
             if span < size or unsigned_less(span - size, offset):
                 good = refill(context, site, address, size, 4)
-        if good == 0:
-            # notes why
-            reach(context, cta, state, site, lane, address, size, how)
+        # notes why not
+        if good == 0 and reach(context, cta, state, site, lane, address, size, how) == 0:
             return 1
         left = parts
         while left:
             element = trailing_zeros(left)
             left = left & (left - 1)
             place = address + element * width
-            if load64(cache + 16):
+            if good and load64(cache + 16):
                 mark(place + load64(context + Context.SHADOW), width)
-            note(context, place, width, 4)
+            if good:
+                note(context, place, width, 4)
             host = place + load64(context + Context.ARENA)
             move(host, values + element * width * 32, width, width, lane, 0, 1)
     return 0

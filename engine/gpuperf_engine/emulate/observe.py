@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..flow.slicing import Slice
 from ..results import ObjectFootprint, Race
 from .breaches import Breach, first_breaches
+from .padding import Overrun, merge
 from .program import Program
 from .threads import ThreadTable
 
@@ -46,7 +47,8 @@ class Observation:
     ``block_warps``, ``block_lanes``: shape (blocks,), executions by warp splits and by lanes. ``divergent``: (blocks,), executions of
     the block's counted branch in which lanes went to more than one target. ``taken``: (blocks,), lanes whose guard held at the
     block's counted branch. ``predicated``: (predicated instructions,), lanes whose guard held. ``sites``: (sites, SITE_COLUMNS) or
-    ``None`` if memory was not observed. ``uninitialized``: indices of sites that read bytes nobody had written.
+    ``None`` if memory was not observed. ``uninitialized``: indices of sites that read bytes nobody had written;
+    ``beyond``: those whose accesses ran into the padding behind an object.
     ``executed`` is the slice that ran, ``None`` for the whole program; ``method`` says for which blocks, and ``method_reason`` why
     not for fewer; ``ran`` counts the thread instructions executed, ``None`` for those of the slice in all blocks.
     """
@@ -58,6 +60,7 @@ class Observation:
     predicated: NDArray[np.int64]
     sites: NDArray[np.int64] | None
     uninitialized: frozenset[int] = field(default_factory=frozenset)
+    beyond: dict[int, Overrun] = field(default_factory=dict)
     executed: Slice | None = None
     method: str = "every block"
     method_reason: str = ""
@@ -70,6 +73,8 @@ class Observation:
     breaches: tuple[Breach, ...] = ()
     #: accesses that nothing orders, if they were looked for
     races: tuple[Race, ...] = ()
+    #: what it did that a reader should know
+    notes: tuple[str, ...] = ()
     #: how it ran, for people: no property of the program
     remarks: tuple[str, ...] = ()
 
@@ -104,6 +109,7 @@ class Observation:
         self.uninitialized |= other.uninitialized
         self.breaches = first_breaches((*self.breaches, *other.breaches))
         self.races = tuple(dict.fromkeys((*self.races, *other.races)))
+        merge(self.beyond, other.beyond)
 
     def times(self, count: int) -> None:
         """So many launches like this one. Counters that leave 64 bits become Python integers."""

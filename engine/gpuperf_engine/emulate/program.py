@@ -36,6 +36,7 @@ from ..ptx.syntax import (
 )
 from .call_graph import callees, reachable, recursive_functions, size_open_parameters, variables_of
 from .effects import accesses_memory, combines, site_kind, site_space
+from .spaces import piece_of
 
 __all__ = [
     "EXIT",
@@ -125,6 +126,11 @@ class Program:
         """The matrix products of warpgroups, in order."""
         every = (item for block in self.blocks for item in block.instructions)
         return tuple(item for item in every if item.effect == "warpgroup")
+
+    @cached_property
+    def pieces(self) -> bytes:
+        """For each site the bytes that must begin inside an object (``spaces.piece_of``), and a 0 for what is no site."""
+        return bytes([*(piece_of(site.instruction) for site in self.sites), 0])
 
     def callees(self, target: CallTarget) -> list[int]:
         """The functions that a call may mean, by number; see the function of this name."""

@@ -9,9 +9,10 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+from ..flow.operands import left_out
 from ..ptx.syntax import Instruction
 
-__all__ = ["ANY", "KINDS", "bit_of", "reachable", "words"]
+__all__ = ["ANY", "KINDS", "bit_of", "piece_of", "reachable", "words"]
 
 #: numbers of the bits; those of allocations first
 KINDS = {"global": 0, "const": 1, "param": 2, "shared": 3, "local": 4}
@@ -34,6 +35,14 @@ def reachable(instruction: Instruction, space: str = "") -> int:
         return ANY
     found = sum(bit_of(item) for item in spaces)
     return found | bit_of("const") | bit_of("param") if "global" in spaces else found
+
+
+def piece_of(instruction: Instruction) -> int:
+    """Bytes of what must begin inside an object: one element of a load, store or atomic; 0 for what may not leave it at all."""
+    if instruction.effect not in ("load", "store", "atomic", "reduction") or left_out(instruction):
+        return 0
+    kind = instruction.spelling.type
+    return 0 if kind is None else kind.bytes
 
 
 def words(bits: int) -> str:

@@ -32,6 +32,11 @@ RULES = {
         "CUDA: Distributed Shared Memory; PTX: mbarrier.arrive",
         works=True,
     ),
+    "object-end": Rule(
+        "an access ends where its object ends: no element that begins inside runs past the last byte",
+        "CUDA: Device Memory Accesses",
+        works=True,
+    ),
     "peer-ended": Rule(
         "shared memory of another block of the cluster is read and written only while that block has not ended",
         "CUDA: Distributed Shared Memory",

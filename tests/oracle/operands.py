@@ -19,6 +19,7 @@ from .syntax import (
     Register,
     Sink,
     Statement,
+    Sum,
     Symbol,
     Variable,
     Vector,
@@ -118,6 +119,13 @@ class Builder:
         if isinstance(operand, Number):
             value = self.literal(operand, width)
             return lambda t: value
+        if isinstance(operand, Sum):
+            base, offset, bits = (
+                self.get(operand.register, operand.register.width),
+                operand.offset,
+                operand.register.width,
+            )
+            return lambda t: (base(t) + offset) & mask(min(bits, width))
         if isinstance(operand, Not):
             inner = self.get(operand.operand, width)
             return lambda t: inner(t) ^ 1

@@ -23,6 +23,7 @@ from .syntax import (
     Scope,
     Sink,
     Statement,
+    Sum,
     Symbol,
     Variable,
     Vector,
@@ -314,6 +315,8 @@ class Reader(Cursor):
         if self.accept("["):
             base = self.simple() if self.kind() == "word" else None
             offset = 0
+            if isinstance(base, Sum):
+                base, offset = base.register, base.offset
             if base is None:
                 offset = self.expression()
             while self.peek() in ("+", "-"):
@@ -361,6 +364,11 @@ class Reader(Cursor):
             return found.items["xyzw".find(component) if component in "xyzw" else "rgba".find(component)]
         if component and isinstance(found, Register):
             return Part(found, component)
+        if isinstance(found, Register) and self.peek() == "+":
+            added = 0
+            while self.peek() == "+":
+                added += self.expression_signed()
+            return Sum(found, added)
         if isinstance(found, (Register, Vector)):
             return found
         offset = 0

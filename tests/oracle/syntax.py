@@ -98,6 +98,14 @@ class Negated:
 
 
 @dataclass(frozen=True)
+class Sum:
+    """An integer register plus a constant."""
+
+    register: Register
+    offset: int
+
+
+@dataclass(frozen=True)
 class Sink:
     pass
 

@@ -11,7 +11,7 @@ from ..affine.space import Refusal
 from ..affine.values import Mask, from_patterns
 from ..isa.types import SCALAR_TYPES, ScalarType, scalar_type
 from ..isa.words import Value
-from ..ptx.syntax import Guard, Negated, Operand, Register, SpecialRegister
+from ..ptx.syntax import Guard, Negated, Operand, Register, SpecialRegister, Sum
 from . import lanes_operands
 from .lanes_operands import Prepare
 from .lanes_values import LaneValue, dtype_of
@@ -74,6 +74,13 @@ def reader(run: ClassRun, to: Prepare, operand: Operand, type: ScalarType | None
         if type is None or type is operand.type:
             return lambda state: state.read(operand)
         return lambda state: as_type(state.read(operand), type)
+    if isinstance(operand, Sum):
+        register, offset, width = (
+            operand.register,
+            operand.offset,
+            scalar_type(f"u{operand.register.type.bits}"),
+        )
+        return lambda state: as_type(state.read(register).bits(width) + offset, type)
     if isinstance(operand, Negated):
         inner = reader(run, to, operand.operand, _PRED)
         return lambda state: ~inner(state)

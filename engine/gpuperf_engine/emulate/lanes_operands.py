@@ -28,6 +28,7 @@ from ..ptx.syntax import (
     Register,
     Sink,
     SpecialRegister,
+    Sum,
     Symbol,
     Variable,
     Vector,
@@ -119,6 +120,10 @@ def reader(to: Prepare, operand: Operand, type: ScalarType | None) -> Reader:
         if type is None or type == operand.type:
             return lambda warp: warp.read(operand)
         return lambda warp: as_type(warp.read(operand), type)
+    if isinstance(operand, Sum):
+        register, width = operand.register, scalar_type(f"u{operand.register.type.bits}")
+        added = integer(operand.offset, width)
+        return lambda warp: as_type(lane_value(warp.read(register).bits(width) + added), type)
     if isinstance(operand, Negated):
         inner = reader(to, operand.operand, _PRED)
         return lambda warp: lane_value(~inner(warp))

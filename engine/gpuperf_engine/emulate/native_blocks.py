@@ -24,6 +24,7 @@ from ..ptx.syntax import (
     Register,
     Sink,
     SpecialRegister,
+    Sum,
     Symbol,
     Variable,
     Vector,
@@ -202,6 +203,10 @@ class BlockWriter:
             return self.as_type(self.read(operand), type)
         if isinstance(operand, Immediate):
             return self._immediate(operand, type or scalar_type("s64"))
+        if isinstance(operand, Sum):
+            base = self.read(operand.register)
+            base = base.bits_as(scalar_type(f"u{base.type.bits}"))
+            return self.as_type(_native(base + operand.offset), type)
         if isinstance(operand, Negated):
             return _native(~self.source(operand.operand, PRED))
         if isinstance(operand, SpecialRegister):

@@ -24,6 +24,7 @@ from ..ptx.syntax import (
     Negated,
     Operand,
     Register,
+    Sum,
     Symbol,
     Variable,
 )
@@ -185,6 +186,13 @@ class OriginFinder:
             if isinstance(operand, Symbol) and isinstance(operand.target, Variable):
                 target = operand.target
                 return Origin(self._base(target), 0, self._offset(target) + operand.offset)
+            if isinstance(operand, Sum):
+                base = read(operand.register)
+                return (
+                    None
+                    if base is None
+                    else base.moved(operand.offset).wrapped(operand.register.type.bits, False)
+                )
             if isinstance(operand, Negated):
                 return read(operand.operand)
             return _UNKNOWN

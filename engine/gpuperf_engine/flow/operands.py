@@ -18,6 +18,7 @@ from ..ptx.syntax import (
     Register,
     Sink,
     SpecialRegister,
+    Sum,
     Variable,
     Vector,
 )
@@ -44,6 +45,8 @@ def registers_in(operand: Operand) -> Iterator[Register]:
     elif isinstance(operand, Pair):
         yield from registers_in(operand.first)
         yield from registers_in(operand.second)
+    elif isinstance(operand, Sum):
+        yield operand.register
     elif isinstance(operand, Negated):
         yield from registers_in(operand.operand)
     elif isinstance(operand, Address) and isinstance(operand.base, Register):

@@ -11,7 +11,18 @@ from ..errors import PtxError, nearest
 from ..source import Span
 from . import raw, shapes
 from .operands import Operands
-from .syntax import CallTarget, Function, Immediate, Operand, Prototype, Register, Symbol, Variable, Vector
+from .syntax import (
+    CallTarget,
+    Function,
+    Immediate,
+    Operand,
+    Prototype,
+    Register,
+    Sum,
+    Symbol,
+    Variable,
+    Vector,
+)
 from .text import quoted
 
 __all__ = ["call_target", "simple_call"]
@@ -129,6 +140,8 @@ def _arguments(operands: Operands, node: raw.Node, base: int) -> tuple[Operand, 
         return operand.elements
     if shape[0] == "name":
         operands.names.undeclared(shape[1], operand.span)
+    if isinstance(operand, Sum):
+        raise PtxError("what a call is given is no sum; add in an instruction of its own", span=operand.span)
     if (
         isinstance(operand, Symbol)
         and isinstance(operand.target, Variable)

@@ -155,6 +155,8 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
         if all(element == ("sink",) for element in shape[1:]):
             return f"{form.name} needs an element other than '_'"
         for element in shape[1:]:
+            if element[0] == "sum":
+                return f"{form.name}: an element of a vector is no sum; add in an instruction of its own"
             reason = _scalar(spelling, form, element)
             if reason:
                 return reason
@@ -184,6 +186,11 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
         if selector.accepts.fullmatch(shape[1]) is None:
             return f"{name} takes {selector.text}, found '.{shape[1]}'"
         return _scalar(spelling, form, shape[2])
+    if kind == "sum" and form.role == "source" and not form.register and not form.constant:
+        register = SCALAR_TYPES[shape[1][1]]
+        if register.is_float or register.is_predicate or (type is not None and type.is_float):
+            return f"{name}: constants are added to integers only, found {explain(shape[1])}"
+        return _scalar(spelling, form, shape[1])
     if form.register and kind != "register":
         return f"{name} must be a register, found {explain(shape)}"
     if kind == "not":
@@ -318,6 +325,7 @@ def explain(shape: Shape) -> str:
         "not": "a negated operand",
         "minus": "a negated operand",
         "part": "a part of a register",
+        "sum": "a register plus a constant",
         "sink": "'_'",
         "call": "a call",
     }[kind]

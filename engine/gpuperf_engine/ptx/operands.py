@@ -27,6 +27,7 @@ from .syntax import (
     Register,
     Sink,
     SpecialRegister,
+    Sum,
     Symbol,
     Variable,
     Vector,
@@ -38,6 +39,7 @@ __all__ = ["Operands", "check_constants", "narrow"]
 _DEEPEST = 8
 #: Special registers that had 16 bits, or 32, in PTX 1.x and may still be read so.
 _COLOURS = {"r": "x", "g": "y", "b": "z", "a": "w"}
+_PLUS = re.compile(r"[\w$%]+\s*\+")
 _TARGET = re.compile(r"sm_(\d+)")
 _ONCE_NARROWER = frozenset(["%tid", "%ntid", "%ctaid", "%nctaid", "%gridid"])
 
@@ -80,11 +82,13 @@ class Operands:
         if isinstance(node, (raw.Offset, raw.Element)):
             found, offset = self._place(node, base)
             if isinstance(found, Register):
-                raise PtxError(
-                    "a register with an offset is an address",
-                    span=span,
-                    hint="write it in brackets: [%rd1+4]",
-                )
+                if _PLUS.match(self.text.code, base + node.base.start) is None:
+                    raise PtxError(
+                        "all that can be done to a register here is to add a constant",
+                        span=span,
+                        hint="accepted: r + 4, r + -4",
+                    )
+                return Sum(found, offset, span), ("sum", ("register", found.type.name))
             return Symbol(found, offset, span), _symbol(found)
         piece = shorten(self.text.code[base + node.start : base + node.end])
         raise PtxError(f"{piece!r} cannot be an operand here", span=span)
@@ -150,6 +154,11 @@ class Operands:
         found: Any = self.names.known.get(node.text)
         found = found[0] if found is not None else self.names.symbol(node.text)
         if not isinstance(found, (Register, Variable, Function)):
+            if node.text[0] == "%" and special_type(node.text[1:]) is not None:
+                raise PtxError(
+                    f"{node.text} is a special register, to which nothing is added; move it to a register first",
+                    span=span,
+                )
             self.names.undeclared(node.text, span)
         if index and isinstance(found, Variable):
             offset += index * found.type.bytes * found.vector

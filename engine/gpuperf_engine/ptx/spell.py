@@ -19,6 +19,7 @@ from .syntax import (
     Register,
     Sink,
     SpecialRegister,
+    Sum,
     Symbol,
     Variable,
     Vector,
@@ -67,6 +68,8 @@ def operand(value: Operand, names: Naming) -> str:
         return f"{operand(value.first, names)}|{operand(value.second, names)}"
     if isinstance(value, Negated):
         return f"!{operand(value.operand, names)}"
+    if isinstance(value, Sum):
+        return _offset(operand(value.register, names), value.offset)
     if isinstance(value, Sink):
         return "_"
     if isinstance(value, LabelOperand):

@@ -40,6 +40,7 @@ __all__ = [
     "Register",
     "Sink",
     "SpecialRegister",
+    "Sum",
     "Symbol",
     "Variable",
     "Vector",
@@ -123,6 +124,16 @@ class Negated:
 
 
 @dataclass(frozen=True, slots=True)
+class Sum:
+    """``r + 4`` as a source operand: an integer register plus a constant, modulo two to the power of the register's bits. The manual
+    has such sums in addresses only; ptxas takes them for any source that is no vector and adds before the instruction."""
+
+    register: Register
+    offset: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Sink:
     """``_`` where a destination or source is not wanted."""
 
@@ -199,6 +210,7 @@ Operand = (
     | Vector
     | Pair
     | Negated
+    | Sum
     | Sink
     | LabelOperand
     | CallTarget

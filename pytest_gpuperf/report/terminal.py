@@ -100,8 +100,15 @@ def _accepted(run: Run) -> Iterator[_Line]:
 
 
 def _notes(run: Run, settings: Settings) -> Iterator[_Line]:
-    told = (f"{r['id']}: {note}" for r in run.records for note in r["detail"]["notes"])
-    notes = [*run.notes(), *dict.fromkeys(told)]
+    cases: dict[str, list[str]] = {}
+    for record in run.records:
+        for note in dict.fromkeys(record["detail"]["notes"]):
+            cases.setdefault(note, []).append(record["id"])
+    # what holds for many cases, such as a version that is too new, is told once
+    told = (
+        f"{ids[0]}{f' and {len(ids) - 1} more' if ids[1:] else ''}: {note}" for note, ids in cases.items()
+    )
+    notes = [*run.notes(), *told]
     shown = notes if settings.details else notes[:_SHOWN]
     yield from (("yellow", f"note: {one_line(note)}") for note in shown)
     if len(shown) < len(notes):

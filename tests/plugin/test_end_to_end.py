@@ -446,3 +446,18 @@ def test_accesses_past_the_end_of_an_array(pytester: pytest.Pytester) -> None:
     result = run()
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*MemoryFault: cas.ptx:6:1: out-of-bounds*"])
+
+
+def test_a_note_of_many_cases_is_told_once(pytester: pytest.Pytester) -> None:
+    """A ``.version`` that is newer than known: one line, however many kernels and tests have it."""
+    text = ".version 9.99\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x) { ret; }\n"
+    pytester.path.joinpath("k.ptx").write_text(text)
+    pytester.path.joinpath("test_k.py").write_text(
+        "import pytest\n@pytest.mark.parametrize('n', range(5))\ndef test_c(gpuperf, n):\n"
+        "    gpuperf.check('k.ptx', grid=1, block=32, args=[None])\n"
+    )
+    result = pytester.runpytest_inprocess(*PLUGIN, "-p", "no:cacheprovider", "--gpuperf-update")
+    said = [line for line in result.stdout.lines if "9.99" in line]
+    assert said == [
+        "note: test_c[0]/k and 4 more: .version 9.99 is newer than 9.5: new instructions are unknown"
+    ]

@@ -43,8 +43,9 @@ _WORD = re.compile(r"\.\w+", re.ASCII)
 #: What may stand before a statement: ends and beginnings of scopes, labels, lines of the source program.
 _FRONT = re.compile(r"(?:[\s{}]|[\w$%]+\s*:|\.loc(?:_intermediate)?\b[^\n]*|@@DWARF\b[^\n]*)*", re.ASCII)
 
-#: The newest ``.version`` whose manual the instruction table follows.
-NEWEST = (9, 4)
+#: The newest ``.version`` that is known: the table follows the manual of 9.4; ptxas of CUDA 13.5, which reads 9.5, takes no target
+#: more than 9.4 has.
+NEWEST = (9, 5)
 _OLDEST_MAJOR = 1
 #: PTX manual, "Constant State Space"
 _CONSTANT_BYTES = 65_536

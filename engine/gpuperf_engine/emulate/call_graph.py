@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ..ptx.pointers import fits, possible
 from ..ptx.syntax import (
     Address,
     CallTarget,
@@ -42,6 +43,7 @@ def _named(function: Function, seen: set[Variable]) -> Iterable[Function]:
                 if operand.function is not None:
                     yield operand.function
                 yield from operand.candidates
+                yield from possible(function.module, operand)
             elif targets := variables_of(operand):
                 yield from _pointed_at(targets, seen)
 
@@ -66,7 +68,7 @@ def callees(target: CallTarget, functions: tuple[Function, ...], number_of: dict
     elif target.candidates:
         names = [item.name for item in target.candidates]
     else:
-        names = [item.name for item in functions if not item.is_entry and _fits(item, target)]
+        names = [item.name for item in functions if not item.is_entry and fits(item, target)]
     return [number_of[name] for name in names if name in number_of]
 
 
@@ -85,19 +87,6 @@ def size_open_parameters(functions: tuple[Function, ...]) -> None:
                     for formal, given in zip(callee.params, target.arguments):
                         if formal.dims[:1] == (None,) and isinstance(given, Variable):
                             formal.size = max(formal.size, given.size)
-
-
-def _fits(function: Function, target: CallTarget) -> bool:
-    prototype = target.prototype
-    if prototype is None:
-        return len(function.params) == len(target.arguments) and len(function.returns) == len(target.returns)
-    wanted = [[_fixed_size(item) for item in group] for group in (prototype.params, prototype.returns)]
-    return wanted == [[_fixed_size(item) for item in group] for group in (function.params, function.returns)]
-
-
-def _fixed_size(formal: Variable) -> int | None:
-    """``None`` for parameters of open size."""
-    return None if formal.dims[:1] == (None,) else formal.size
 
 
 def recursive_functions(functions: tuple[Function, ...], number_of: dict[str, int]) -> frozenset[int]:

@@ -150,6 +150,8 @@ class Runtime:
         self._parameters: dict[Function, Allocation] = {}
         self._bound: dict[Variable, ImageObject] = {}
         self._names: dict[str, int] = {}
+        #: where the addresses of a module's functions begin
+        self._functions: dict[Module, int] = {}
         self._number = next(_numbers)
         self._launched: set[Module] = set()
         make_current(self)
@@ -408,7 +410,24 @@ class Runtime:
             return self._bound[target].handle
         if isinstance(target, Variable):
             return self._variable(target).address
-        return FUNCTION_BASE + FUNCTION_STEP * list(target.module.functions).index(target.name)
+        module = target.module
+        start = self._functions.get(module)
+        if start is None:
+            before = sum(len(other.functions) for other in self._functions)
+            start = self._functions[module] = FUNCTION_BASE + FUNCTION_STEP * before
+        return start + FUNCTION_STEP * list(module.functions).index(target.name)
+
+    def _describe(self, address: int) -> str:
+        """What is at an address, in words."""
+        if address == 0:
+            return "null"
+        for module, start in self._functions.items():
+            place, rest = divmod(address - start, FUNCTION_STEP)
+            if rest == 0 and 0 <= place < len(module.functions):
+                name = list(module.functions)[place]
+                return f"that of {name!r} of {module.path}"
+        holder = self.memory.resolve(address)
+        return "of nothing" if holder is None else f"in {holder.name!r} ({holder.kind} memory)"
 
     # -- launches -------------------------------------------------------------------------------------------------------
 
@@ -496,6 +515,7 @@ class Runtime:
             images=self.memory.images.sizes(np.concatenate([words, symbols])),
             kept=choose_ctas(threads_of, shape) if "threads" in observe else (),
             only_kept=sampled and running.order_free and not cooperative and not in_clusters,
+            describe=self._describe,
             cluster=together,
             explicit_cluster=explicit,
             strict=self.strict,

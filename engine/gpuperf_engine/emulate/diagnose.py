@@ -195,11 +195,20 @@ def long_line(place: Place, instruction: Instruction, lanes: int) -> TrapError:
 
 def bad_target(place: Place, instruction: Instruction, lane: int, value: int, targets: int) -> TrapError:
     """``brx.idx`` beyond its table, or a call through a register that holds no candidate's address."""
+    hint = None
     if instruction.effect == "indirect_branch":
         message = f"{instruction.opcode}: index {value} of a table of {targets} labels"
     else:
-        message = f"{instruction.opcode}: {value:#x} is not the address of a function that it may call"
-    return TrapError(message, span=instruction.span, details=[place.thread(lane), *_source(instruction)])
+        what = place.plan.describe(value)
+        message = (
+            f"{instruction.opcode}: {value:#x} is not the address of a function that it may call, but {what}"
+        )
+        hint = (
+            "accepted: functions of its module whose address is taken somewhere and that its prototype fits"
+        )
+    return TrapError(
+        message, span=instruction.span, details=[place.thread(lane), *_source(instruction)], hint=hint
+    )
 
 
 def bad_barrier(place: Place, instruction: Instruction, lane: int, what: str) -> TrapError:

@@ -100,6 +100,8 @@ class LaunchPlan:
     only_kept: bool = False
     #: where threads print to
     console: Console = field(default_factory=Console, compare=False)
+    #: what is at an address, in words
+    describe: Callable[[int], str] = field(default=hex, compare=False)
     #: CTAs of a cluster along each axis, and whether launch or kernel name that shape
     cluster: Dim3 = (1, 1, 1)
     explicit_cluster: bool = False

@@ -320,6 +320,7 @@ def _lay_out_variables(program: Program) -> None:
     program.frames = {number: _align(size, 16) for number, size in local.items()}
     program.local_bytes = program.local_static + sum(program.frames.values())
     _close_over_initialisers(symbols)
+    _add_candidates(program, symbols)
     program.grid_workspace = _grid_workspace(specials)
     if program.grid_workspace is not None:
         symbols.append(program.grid_workspace)
@@ -372,6 +373,17 @@ def _close_over_initialisers(symbols: list[Variable | Function]) -> None:
                 if relocation[2] not in known:
                     known.add(relocation[2])
                     symbols.append(relocation[2])
+
+
+def _add_candidates(program: Program, symbols: list[Variable | Function]) -> None:
+    """Add the functions that calls through registers may mean: their addresses are compared with."""
+    known = set(symbols)
+    for block in program.blocks:
+        target = block.terminator.call if block.terminator is not None else None
+        if target is not None and target.register is not None:
+            fresh = [program.functions[number] for number in program.callees(target)]
+            symbols += [function for function in fresh if function not in known]
+            known.update(fresh)
 
 
 def _order_free(instruction: Instruction, program: Program) -> bool:

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterable
 
 from . import spell
+from .pointers import possible
 from .syntax import Function, Register, Variable
 
 __all__ = ["canonical", "digest"]
@@ -127,6 +128,9 @@ def _function(function: Function, things: _Things) -> Iterable[str]:
             body.append(f"{names.labels[item.index]}:")
         body += [f'.pragma "{text}";' for text in item.pragmas]
         text = spell.instruction(item, names)
+        if item.call is not None:
+            for candidate in possible(function.module, item.call):
+                things.function(candidate)
         if item.effect == "indirect_branch":
             text += " " + ", ".join(names.label(target.index) for target in item.targets)
         if item.call is not None and item.call.prototype is not None:

@@ -15,6 +15,7 @@ from .available import check_target, check_type
 from .declare import Grammar, declaration_of, variables
 from .headers import function_of
 from .locations import FILE, SECTION, debug_labels, file_entry
+from .pointers import named_in
 from .resolve import Verdicts, resolve_body
 from .syntax import Body, Function, Module, Variable, text_digest
 from .text import Text, quoted, shorten
@@ -112,6 +113,12 @@ class LazyModule(Module):
         from .parse import parse
 
         return parse, (self._text.original, self._text.path)
+
+    def addressed_in_text(self) -> frozenset[str]:
+        names = frozenset((*self.functions, *self.aliases))
+        bodies = (self._text.code[start:end] for start, end in self.bodies.values())
+        found = {name for body in bodies for name in named_in(body, names)}
+        return frozenset(self.aliases[name].name if name in self.aliases else name for name in found)
 
     @uncollected
     def _body(self, function: Function) -> Body:

@@ -411,6 +411,8 @@ class Module:
     files: Mapping[int, str] = field(default_factory=dict)
     aliases: dict[str, Function] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    #: names of the functions whose address is taken, once somebody has asked (see ``pointers``)
+    addressed: frozenset[str] | None = None
     #: number of the device on which ``Function.symbol`` was taken before the first launch there
     expected_on: int | None = None
 
@@ -468,6 +470,10 @@ class Module:
     def _body(self, function: Function) -> Body:
         """What a function's body says."""
         return Body()
+
+    def addressed_in_text(self) -> frozenset[str]:
+        """The functions whose address may be taken in bodies, read or not."""
+        return frozenset()
 
     @property
     def digest(self) -> bytes:

@@ -308,6 +308,21 @@ def triton_vector_add(n: int, rng: np.random.Generator) -> Program:
     return Program((launch,), ((out, exactly(x + y)),))
 
 
+def triton_choose(n: int, rng: np.random.Generator) -> Program:
+    """One launch for each side of the branch."""
+    x, twice, moved = floats(rng, n), blank(n), blank(n)
+    launches = tuple(
+        Launch(
+            "choose_kernel",
+            blocks(n, 1024),
+            128,
+            (x, out, np.int32(n), np.float32(threshold), *TRITON_HIDDEN),
+        )
+        for out, threshold in ((twice, 1), (moved, -1))
+    )
+    return Program(launches, ((twice, exactly(2 * x)), (moved, exactly(np.append(x[1:], np.float32(0)) + 1))))
+
+
 def triton_softmax(rows: int, cols: int, rng: np.random.Generator) -> Program:
     data, out = 4 * floats(rng, rows, cols), blank((rows, cols))
     args = (out, data, np.int32(cols), np.int32(cols), *TRITON_HIDDEN)

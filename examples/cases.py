@@ -204,6 +204,7 @@ CASES: list[Case] = [
     ),
     *(layer("classifier", "softmax", layers.softmax, *size) for size in ((1, 1), (5, 45))),
     *both("vector_add", programs.triton_vector_add, 1008),
+    *both("choose", programs.triton_choose, 1008),
     *both("softmax", programs.triton_softmax, 2, 300),
     *both("layernorm", programs.triton_layernorm, 2, 700, 704),
     *(

@@ -103,3 +103,35 @@ def test_attention(gpuperf, arch, heads, length):
     # weights are rounded to half precision before they meet v, and so is the result
     half = 2.0**-11 + 2.0**-20
     np.testing.assert_allclose(out.numpy(), expected, rtol=half, atol=half * np.abs(wide_v).max())
+
+
+@architectures
+@pytest.mark.parametrize("threshold", [1.0, -1.0])
+def test_choose(gpuperf, arch, threshold):
+    """A branch that all programs take alike."""
+    n = 100_000
+    host = np.random.default_rng(21).standard_normal(n, np.float32)
+    x, out = gpuperf.array(host), gpuperf.empty(n, np.float32)
+
+    choose = gpuperf.kernel(f"triton/choose.{arch}.ptx", entry="choose_kernel")
+    choose[(n + 1023) // 1024, 128](x, out, np.int32(n), np.float32(threshold), *NO_SCRATCH)
+
+    moved = np.append(host[1:], np.float32(0)) + 1
+    np.testing.assert_array_equal(out.numpy(), 2 * host if threshold > 0 else moved)
+
+
+@pytest.mark.gpuperf(targets=["h100-sxm"])
+def test_tiles(gpuperf):
+    """Tensor descriptors that the host makes: each is five parameters, the map, shape and strides."""
+    rows, columns = 256, 64
+    host = np.random.default_rng(22).standard_normal((rows, columns)).astype(np.float16)
+    x, out = gpuperf.array(host), gpuperf.empty((rows, columns), np.float16)
+    described = []
+    for array in (x, out):
+        box = gpuperf.tensor_map(array, (16, 64), swizzle="128B")
+        described += [box, np.int32(rows), np.int32(columns), np.int64(columns), np.int64(1)]
+
+    tiles = gpuperf.kernel("triton/tiles.sm_90.ptx", entry="tiles_kernel")
+    tiles[rows // 16, 128, 2056](*described, *NO_SCRATCH)
+
+    np.testing.assert_array_equal(out.numpy(), host + host)

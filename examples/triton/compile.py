@@ -64,6 +64,18 @@ KERNELS = {
         {"QUERIES": 64, "KEYS": 32, "WIDTH": 64, "CAUSAL": True},
         ("length",),
     ),
+    "choose": (
+        kernels.choose_kernel,
+        {"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32", "threshold": "fp32", "BLOCK": "constexpr"},
+        {"BLOCK": 1024},
+        (),
+    ),
+    "tiles": (
+        kernels.tiles_kernel,
+        {"x": "tensordesc<fp16[16,64]>", "out": "tensordesc<fp16[16,64]>", "ROWS": "constexpr"},
+        {"ROWS": 16},
+        (),
+    ),
 }
 
 
@@ -77,7 +89,8 @@ def main() -> None:
             for i, (name, kind) in enumerate(signature.items())
             if kind.startswith("*") or name in multiples
         }
-        for capability in (80, 90):
+        # before sm_90 there are no tensor maps: Triton passes what a descriptor holds one by one
+        for capability in (90,) if "tiles" in stem else (80, 90):
             compiled = triton.compile(
                 ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned),
                 target=GPUTarget("cuda", capability, 32),

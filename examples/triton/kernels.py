@@ -1,4 +1,4 @@
-"""Five Triton kernels: vector addition, row softmax, layer normalisation, and on tensor cores a matrix product and attention."""
+"""Seven Triton kernels: vector addition, softmax, layer normalisation, matrix product, attention, a choice, and described tiles."""
 
 import triton
 import triton.language as tl
@@ -119,3 +119,23 @@ def attention_kernel(
         total = tl.dot(weights.to(tl.float16), v, total * correction[:, None])
         highest = higher
     tl.store(out_ptr + place, (total / powers[:, None]).to(tl.float16), mask=inside)
+
+
+@triton.jit
+def choose_kernel(x_ptr, out_ptr, n, threshold, BLOCK: tl.constexpr):
+    """out = 2 x if the threshold is positive, else x moved by one place, plus 1: a branch that whole programs take."""
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = index < n
+    if threshold > 0:
+        out = 2 * tl.load(x_ptr + index, mask=mask)
+    else:
+        out = tl.load(x_ptr + index + 1, mask=index + 1 < n, other=0.0) + 1
+    tl.store(out_ptr + index, out, mask=mask)
+
+
+@triton.jit
+def tiles_kernel(x, out, ROWS: tl.constexpr):
+    """out = x + x in tiles of whole rows; x and out are tensor descriptors that the host makes."""
+    row = tl.program_id(0) * ROWS
+    tile = x.load([row, 0])
+    out.store([row, 0], tile + tile)

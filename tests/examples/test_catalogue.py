@@ -14,7 +14,7 @@ from cases import BENCH, CASES, SMALL, Case, Launch, Program, execute
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 #: launched with tensor maps, which the catalogue does not describe: see test_tensor_maps.py
-WITH_MAPS = {"hgemm_tma"}
+WITH_MAPS = {"hgemm_tma", "tiles_kernel"}
 FILES = sorted(EXAMPLES.rglob("*.ptx"))
 
 

@@ -69,3 +69,27 @@ def test_interpreter_agrees(m: int, n: int, k: int) -> None:
         assert right
         compare_counts(profile, result)
         compare_groups(profile, result)
+
+
+TILES = PTX.parents[1] / "triton" / "tiles.sm_90.ptx"
+
+
+def test_descriptors_of_triton() -> None:
+    """Each is a map whose address is held in 32 bits, with shape and strides behind it."""
+    host, text = np.arange(64 * 64, dtype=np.float16).reshape(64, 64) / 8, TILES.read_text(encoding="utf-8")
+    shape = [np.int32(64), np.int32(64), np.int64(64), np.int64(1)]
+    buffers = [scalar.Buffer(host), scalar.Buffer(np.zeros_like(host))]
+    maps = [scalar.TensorMap(item, (16, 64), "128B") for item in buffers]
+    args = [item for box in maps for item in (box, *shape)]
+    result = scalar.run(text, "tiles_kernel", 4, 128, [*args, None, None], shared_bytes=2056)
+    np.testing.assert_array_equal(buffers[1].numpy(), host + host)
+    for backend in ("native", "lanes"):
+        device = ge.Device(backend=backend)
+        x, out = device.array(host), device.zeros(host.shape, host.dtype)
+        args = [
+            item for array in (x, out) for item in (ge.TensorMap(array, (16, 64), swizzle="128B"), *shape)
+        ]
+        kernel = ge.parse(text, path=TILES.name)["tiles_kernel"]
+        profile = device.launch(kernel, 4, 128, [*args, None, None], shared_bytes=2056)
+        np.testing.assert_array_equal(out.numpy(), host + host)
+        compare_counts(profile, result)

@@ -44,7 +44,8 @@ _MEMORY = (
     "count_wavefronts", "wavefronts_of",
 )  # fmt: skip
 _RACES = (
-    "race_lanes", "race_flag", "race_fence", "race_groups", "races_settle", "race_bulk", "race_told", "race_phase", "race_waited",
+    "race_committed", "race_multiplied", "race_lanes", "race_flag", "race_fence", "race_groups",
+    "races_settle", "race_bulk", "race_told", "race_phase", "race_waited",
 )  # fmt: skip
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = (

@@ -222,7 +222,7 @@ class Race:
     """What is known of the order of accesses of one CTA's shared memory; see ``native_runtime_races``.
 
     Clocks are 128 numbers of four bytes, by agent: warps, then the ``cp.async`` of each warp, then the copies that tell one mbarrier
-    each.
+    each, then the ``wgmma`` of each warp.
     """
 
     NOW = 0  # counts what orders anything
@@ -233,9 +233,10 @@ class Race:
     EVERYTHING = 64  # clock of all that was released by atomics and flags
     MEETING = 576  # clock of the barrier of the cluster
     BARRIERS = 1152  # clocks of the barriers of the CTA
-    MBARRIERS = BARRIERS + 16 * 512  # records of 64 mbarriers
+    MBARRIERS = BARRIERS + 16 * 512  # records of the mbarriers
     MBARRIER = 1088  # bytes of each
-    WARPS = MBARRIERS + 64 * MBARRIER  # records of the warps
+    MOST_MBARRIERS = 32
+    WARPS = MBARRIERS + MOST_MBARRIERS * MBARRIER  # records of the warps
     WARP = 2048  # bytes of each
     BYTES = WARPS + 32 * WARP
     # an mbarrier: its address, clocks of its phase and of those completed
@@ -248,10 +249,16 @@ class Race:
     READ = 24  # whether it has read what others may have released
     COPIES = 32  # time of the group of copies that is open; 0: none was made
     GROUPS = 40  # groups committed
-    RING = 64  # and when, those of the last 48
-    RING_SIZE = 48
+    PRODUCTS = 48  # time of the group of ``wgmma`` that is open; 0: none was made
+    RING = 64  # when groups of copies were committed, the last ones
+    PRODUCTS_RING = 288  # and groups of ``wgmma``
+    RING_SIZE = 28
     CLOCK = 512
     FENCE = 1024  # clock at the last fence
+    # numbers of agents that are not warps
+    OF_COPIES = 32
+    OF_MBARRIERS = 64
+    OF_PRODUCTS = 96
     # planes: stamps, and what is behind them: site << 14 | warp << 9 | bytes of the word << 5 | lane
     WRITER = 0
     READER = 2

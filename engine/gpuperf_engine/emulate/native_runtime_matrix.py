@@ -5,8 +5,10 @@ Written in the subset of ``native_script`` and compiled, never run as Python.
 
 from __future__ import annotations
 
+from .native_layout import Context
 from .native_runtime_memory import reach
-from .native_script import load16, load32, store16, store32
+from .native_runtime_races import race_products
+from .native_script import load16, load32, store16, store32, store64
 
 
 def matrix_words(
@@ -29,6 +31,7 @@ def matrix_words(
     keep = (width >> 4) - 1
     if across == 0 and mode and words * 4 > width:
         return 1
+    race_products(context, cta, state)
     line = 0
     step = 1
     pieces = words >> 2
@@ -43,6 +46,7 @@ def matrix_words(
             address = address ^ ((((address >> 7) - phase) & keep) << 4)
             host = reach(context, cta, state, site, 0, address, 16, 9)
             if host == 0:
+                store64(context + Context.RACE_AGENT, 0)
                 return 0
             if across:
                 half = 0
@@ -58,6 +62,7 @@ def matrix_words(
                 store32(into + 12 * pitch, load32(host + 12))
             piece += 1
         line += step
+    store64(context + Context.RACE_AGENT, 0)
     return 0
 
 

@@ -31,6 +31,7 @@ def race_begin(context: int, cta: int) -> int:
         store64(me + Race.READ, 0)
         store64(me + Race.COPIES, 0)
         store64(me + Race.GROUPS, 0)
+        store64(me + Race.PRODUCTS, 0)
         agent = 32
         while agent < load64(record + Race.AGENTS):
             store32(me + Race.CLOCK + agent * 4, Race.ASYNCHRONOUS | now)
@@ -236,8 +237,8 @@ def race_groups(context: int, cta: int, state: int, kind: int, left: int) -> int
         if left >= count or left >= Race.RING_SIZE:
             return 0
         time = load64(me + Race.RING + ((count - left - 1) % Race.RING_SIZE) * 8)
-    if kind and load32(me + Race.CLOCK + (32 + warp) * 4) < (Race.ASYNCHRONOUS | time):
-        store32(me + Race.CLOCK + (32 + warp) * 4, Race.ASYNCHRONOUS | time)
+    if kind and load32(me + Race.CLOCK + (Race.OF_COPIES + warp) * 4) < (Race.ASYNCHRONOUS | time):
+        store32(me + Race.CLOCK + (Race.OF_COPIES + warp) * 4, Race.ASYNCHRONOUS | time)
     if kind != 1:
         store64(me + Race.COPIES, race_tick(record))
     return 0
@@ -253,13 +254,60 @@ def race_copies(context: int, cta: int, state: int) -> int:
     store64(record + Race.AGENTS, 128)
     if load64(me + Race.COPIES) == 0:
         store64(me + Race.COPIES, race_tick(record))
-    stamp = (Race.ASYNCHRONOUS | load64(me + Race.COPIES)) << 8 | (32 + warp)
+    stamp = (Race.ASYNCHRONOUS | load64(me + Race.COPIES)) << 8 | (Race.OF_COPIES + warp)
     store64(context + Context.RACE_AGENT, stamp)
     return 0
 
 
+def race_products(context: int, cta: int, state: int) -> int:
+    """What follows is done by the ``wgmma`` of a warp, until ``RACE_AGENT`` is 0 again."""
+    record = load64(cta + Cta.RACES)
+    if record == 0:
+        return 0
+    warp = load32(state + State.INDEX)
+    me = record + Race.WARPS + warp * Race.WARP
+    store64(record + Race.AGENTS, 128)
+    if load64(me + Race.PRODUCTS) == 0:
+        store64(me + Race.PRODUCTS, race_tick(record))
+    stamp = (Race.ASYNCHRONOUS | load64(me + Race.PRODUCTS)) << 8 | (Race.OF_PRODUCTS + warp)
+    store64(context + Context.RACE_AGENT, stamp)
+    return 0
+
+
+def race_committed(cta: int, state: int) -> int:
+    """``wgmma.commit_group``, whose groups ``State.COMMITS`` counts."""
+    record = load64(cta + Cta.RACES)
+    if record == 0:
+        return 0
+    me = record + Race.WARPS + load32(state + State.INDEX) * Race.WARP
+    place = me + Race.PRODUCTS_RING + (load32(state + State.COMMITS) % Race.RING_SIZE) * 8
+    store64(place, load64(me + Race.PRODUCTS))
+    store64(me + Race.PRODUCTS, race_tick(record))
+    return 0
+
+
+def race_multiplied(context: int, cta: int, state: int) -> int:
+    """A warp has waited for groups of products of its warpgroup."""
+    record = load64(cta + Cta.RACES)
+    wanted = load32(state + State.WANTED)
+    if record == 0 or wanted == 0:
+        return 0
+    warp = load32(state + State.INDEX)
+    me = record + Race.WARPS + warp * Race.WARP
+    other = warp & -4
+    while other < load64(context + Context.WARPS) and other < (warp | 3) + 1:
+        ring = record + Race.WARPS + other * Race.WARP + Race.PRODUCTS_RING
+        time = load64(ring + ((wanted - 1) % Race.RING_SIZE) * 8)
+        if time:
+            time = time | Race.ASYNCHRONOUS
+            if load32(me + Race.CLOCK + (Race.OF_PRODUCTS + other) * 4) < time:
+                store32(me + Race.CLOCK + (Race.OF_PRODUCTS + other) * 4, time)
+        other += 1
+    return 0
+
+
 def race_mbarrier(record: int, address: int) -> int:
-    """The record of an mbarrier of the CTA; beyond 64 of them, the last one is shared."""
+    """The record of an mbarrier of the CTA; beyond ``MOST_MBARRIERS`` the last one is shared."""
     slot = 0
     count = load64(record + Race.SLOTS)
     while slot < count:
@@ -267,7 +315,7 @@ def race_mbarrier(record: int, address: int) -> int:
         if load64(found) == address:
             return found
         slot += 1
-    if count < 64:
+    if count < Race.MOST_MBARRIERS:
         store64(record + Race.SLOTS, count + 1)
         found = record + Race.MBARRIERS + count * Race.MBARRIER
         store64(found, address)
@@ -284,7 +332,7 @@ def race_bulk(context: int, cta: int, address: int) -> int:
     if address >> 32:
         address -= load64(context + Context.SHARED_WINDOW)
     found = race_mbarrier(record, address)
-    agent = 64 + (found - record - Race.MBARRIERS) // Race.MBARRIER
+    agent = Race.OF_MBARRIERS + (found - record - Race.MBARRIERS) // Race.MBARRIER
     time = Race.ASYNCHRONOUS | race_tick(record)
     store32(found + Race.ARRIVING + agent * 4, time)
     store64(context + Context.RACE_AGENT, time << 8 | agent)
@@ -301,7 +349,9 @@ def race_told(context: int, cta: int, address: int, copies: int) -> int:
     found = race_mbarrier(record, address)
     race_send(record, me, found + Race.ARRIVING)
     if copies and load64(me + Race.COPIES):
-        store32(found + Race.ARRIVING + (32 + warp) * 4, Race.ASYNCHRONOUS | load64(me + Race.COPIES))
+        store32(
+            found + Race.ARRIVING + (Race.OF_COPIES + warp) * 4, Race.ASYNCHRONOUS | load64(me + Race.COPIES)
+        )
         store64(me + Race.COPIES, race_tick(record))
     return 0
 
@@ -425,6 +475,49 @@ def race_word(
     return 0
 
 
+def race_words(
+    context: int, cta: int, record: int, me: int, stamp: int, info: int, place: int, size: int, writes: int
+) -> int:  # fmt: skip
+    """As ``race_word`` for whole words; what has no race is known by one comparison if the word before had the same stamps."""
+    plane = load64(record + Race.PLANE)
+    first = load64(record + Race.PLANES) + place
+    written = stamp
+    read = stamp
+    done = 0
+    while done < size:
+        cell = first + done
+        bad = 0
+        last = load32(cell)
+        if last != written and stamp & last & Race.STRONG == 0:
+            written = last
+            bad = race_known(me, last) == 0
+        one = load32(cell + Race.READER * plane)
+        if writes:
+            if one != read and stamp & one & Race.STRONG == 0:
+                read = one
+                bad = bad | (race_known(me, one) == 0)
+            one = load32(cell + Race.OTHER * plane)
+            if one != read and stamp & one & Race.STRONG == 0:
+                bad = bad | (race_known(me, one) == 0)
+        if bad:
+            race_word(context, cta, record, me, stamp, info, place + done, done, 4, writes)
+            written = stamp
+            read = stamp
+        elif writes:
+            store32(cell, stamp)
+            store32(cell + plane, info)
+        elif one != stamp:
+            cell += Race.READER * plane
+            if one != read and race_known(me, one) == 0:
+                cell += 2 * plane
+            else:
+                read = one
+            store32(cell, stamp)
+            store32(cell + plane, info)
+        done += 4
+    return 0
+
+
 def race_at(context: int, cta: int, state: int, site: int, lane: int, place: int, size: int, how: int) -> int:
     """One lane accesses shared memory of its CTA. ``how``: 4 writes, 8 reads."""
     flags = load8(load64(context + Context.RACE_SITES) + site)
@@ -440,6 +533,9 @@ def race_at(context: int, cta: int, state: int, site: int, lane: int, place: int
         stamp = stamp | Race.STRONG
     info = site << 14 | warp << 9 | lane
     done = 0
+    if (place | size) & 3 == 0:
+        race_words(context, cta, record, me, stamp & 4294967295, info | 480, place, size, how & 4)
+        done = size
     while done < size:
         start = place + done
         part = 4 - (start & 3)
@@ -449,7 +545,9 @@ def race_at(context: int, cta: int, state: int, site: int, lane: int, place: int
         race_word(context, cta, record, me, stamp, info | bits << 5, start, done, part, how & 4)
         done += part
     if flags & Race.IS_STRONG:
-        race_flag(context, cta, state, site, how)
+        # most atomics order nothing
+        if flags != Race.CHECKED | Race.IS_STRONG or load64(me + Race.READ) == 0 or load64(me + Race.FENCED):
+            race_flag(context, cta, state, site, how)
     return 0
 
 

@@ -106,6 +106,9 @@ def _come(to: BlockWriter, mask: str, field: int) -> None:
     cell = to.frame.field("%st", field)
     made = writer.op(f"load i32, ptr {cell}")
     one = writer.op(f"zext i1 {counts} to i32")
+    if field == State.COMMITS:
+        numbers = [("i64", pointer_number(to, pointer)) for pointer in ("%cta", "%st")]
+        writer.call("race_committed", "i64", *numbers)
     writer.do(f"store i32 {writer.op(f'add i32 {made}, {one}')}, ptr {cell}")
 
 
@@ -145,6 +148,9 @@ def write_group_wait(to: BlockWriter, instruction: Instruction) -> None:
     writer.start(over)
     if gathers:
         writer.do(f"store i32 0, ptr {expired}")
+        return
+    numbers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")]
+    writer.call("race_multiplied", "i64", *numbers)
 
 
 def _constant(to: BlockWriter, operand: Operand) -> int:

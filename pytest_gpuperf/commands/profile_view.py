@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
 from .._engine import load
@@ -12,6 +13,7 @@ from ..accesses import access_rows, access_table, footprint_table
 from ..explained import explanation_tables
 from ..figures import number
 from ..metrics import ESTIMATE
+from ..sources.paths import SourcePaths
 from .common import columns
 
 __all__ = ["Shown", "document_of", "lines_of"]
@@ -29,7 +31,7 @@ class Shown(NamedTuple):
 def lines_of(shown: Shown, scheme: str) -> Iterator[str]:
     """For a terminal, opcodes grouped by a scheme of ``Profile.groups``."""
     if shown.profile is not None:
-        explanation = load().explain(shown.profile).to_dict()
+        explanation = _shown_from_here(load().explain(shown.profile).to_dict())
         yield from _profile_table(shown.profile, shown.estimates, scheme, explanation)
     if shown.threads:
         yield ""
@@ -97,6 +99,21 @@ def _metrics(profile: Any) -> Iterator[tuple[str, int | float]]:
         yield f"flops.{name}", value
 
 
+def _from_here(place: str) -> str:
+    """A place in a source for people: one that was compiled by its absolute path, from the current folder."""
+    here = Path.cwd()
+    absolute = PurePosixPath(place).is_absolute() or PureWindowsPath(place).is_absolute()
+    return SourcePaths([here], here).place(place) if absolute else place
+
+
+def _shown_from_here(explanation: dict[str, Any]) -> dict[str, Any]:
+    for row in (*explanation["loops"], *explanation["branches"]):
+        row["source"] = _from_here(row["source"])
+    for row in explanation["lines"]:
+        row["path"] = _from_here(f"{row['path']}:").removesuffix(":")
+    return explanation
+
+
 def _profile_table(
     profile: Any, estimates: dict[str, Any], groups: str, explanation: dict[str, Any]
 ) -> Iterator[str]:
@@ -129,7 +146,7 @@ def _profile_table(
     yield from columns(table, right=(1, 2))
     if len(opcodes) > 20:
         yield f"… {len(opcodes) - 20} more opcodes (--format json has all)"
-    memory = access_table(access_rows(profile.sites), profile.path)
+    memory = access_table(access_rows(profile.sites, _from_here), profile.path)
     yield from ("", *columns(memory, right=(2,))) if memory else ()
     touched = footprint_table(profile.observed_footprint or ())
     yield from ("", *columns(touched, right=range(1, 6))) if touched else ()

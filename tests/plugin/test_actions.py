@@ -277,3 +277,27 @@ def test_the_comment_is_written_once_and_renewed(runner: Runner, project) -> Non
     (runner.folder / "comments.json").write_text(json.dumps([[forged, ours]]))
     assert runner.run(*command, **event).returncode == 0
     assert runner.calls()[-1][:4] == ["api", "-X", "PATCH", "repos/owner/project/issues/comments/5"]
+
+
+def test_the_python_that_is_given_is_taken(runner: Runner) -> None:
+    done = runner.run("bash", str(SCRIPTS / "python.sh"), GIVEN="/opt/venv/bin/python")
+    assert done.returncode == 0 and runner.text("output") == "python=/opt/venv/bin/python\n"
+
+
+def test_without_one_the_version_of_the_action_is_installed(runner: Runner) -> None:
+    """Into an environment of its own; here by a ``python`` that notes what it is asked."""
+    program = runner.folder / "bin" / "python"
+    program.write_text(
+        '#!/bin/bash\necho "$@" >> "$RUNNER_TEMP/asked"\n'
+        'if [[ "$2" == venv ]]; then mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; fi\n',
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+    done = runner.run("bash", str(SCRIPTS / "python.sh"))
+    assert done.returncode == 0, done.stderr
+    folder = runner.folder / "pytest-gpuperf"
+    assert runner.text("output") == f"python={folder}/bin/python\n"
+    assert runner.text("asked").splitlines() == [
+        f"-m venv {folder}",
+        f"-m pip install --quiet --disable-pip-version-check {ROOT}",
+    ]

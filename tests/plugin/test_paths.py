@@ -124,6 +124,20 @@ def test_no_report_holds_a_path_of_the_machine(real) -> None:
             assert path not in found, (name, found[max(0, found.index(path) - 200) : found.index(path) + 200])
 
 
+def test_the_command_shows_sources_from_the_current_folder(real, monkeypatch, capsys) -> None:
+    from pytest_gpuperf.cli import main
+
+    monkeypatch.chdir(real.path)
+    text = SAXPY.format(extra="").replace('"saxpy.cu"', f'"{real.path}/src/saxpy.cu"')
+    real.write("src/saxpy.cu", SOURCE)
+    real.write("saxpy.ptx", text.replace("mul.wide.s32 %rd5, %r1, 4", "mul.wide.s32 %rd5, %r1, 32"))
+    arguments = ["s32=64", "f32=2", "f32[1024]=arange", "f32[1024]=zeros"]
+    options = [option for argument in arguments for option in ("--arg", argument)]
+    assert main(["profile", "saxpy.ptx", "--entry", "saxpy", "--grid", "1", "--block", "64", *options]) == 0
+    out = capsys.readouterr().out
+    assert "(src/saxpy.cu:8)" in out and "src/saxpy.cu:8 " in out and str(real.path) not in out
+
+
 def annotations(output: str) -> list[str]:
     return re.findall(r"^::error file=([^,]*),line=(\d+)", output, re.MULTILINE)
 

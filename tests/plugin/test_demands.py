@@ -104,7 +104,7 @@ def test_pull_requests_of_forks_need_no_token(project, monkeypatch):
     project.update()
     project.kernel(LOAD)
     result = project.run()
-    assert "::error file=scale.ptx" in result.stdout.str()
+    assert "::error file=test_k.py,line=8" in result.stdout.str()
     assert "ld.global.f32" in (project.path / "summary.md").read_text(encoding="utf-8")
 
 

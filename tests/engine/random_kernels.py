@@ -18,6 +18,7 @@ __all__ = [
     "Choices",
     "Seeded",
     "gathered",
+    "meeting",
     "ordered",
     "structured",
     "tangled",
@@ -226,3 +227,102 @@ def tangled(choices: Choices) -> str:
             writer.leave()
     writer.place("END")
     return HEAD + entry(writer.lines) + device_function(choices)
+
+
+class _Meetings:
+    """A body whose exchanges have masks that name lanes in other branches, at the meeting point, or ended; ``%r1`` is the result.
+
+    ``%c0`` … are counters of loops by depth, ``%r9`` is a number of each thread's own.
+    """
+
+    EXCHANGES = (
+        "shfl.sync.bfly.b32 %r3, %r1, {small}, 31, {mask}",
+        "shfl.sync.down.b32 %r3|%p4, %r1, {small}, 31, {mask}",
+        "shfl.sync.idx.b32 %r3, %r1, %r9, 31, {mask}",
+        "vote.sync.ballot.b32 %r3, %p3, {mask}",
+        "vote.sync.all.pred %p4, %p3, {mask}",
+        "match.any.sync.b32 %r3, %r8, {mask}",
+        "redux.sync.add.u32 %r3, %r8, {mask}",
+        "bar.warp.sync {mask}",
+        "activemask.b32 %r3",
+    )
+
+    def __init__(self, choices: Choices) -> None:
+        self.choices = choices
+        self.lines: list[str] = []
+        self.labels = 0
+
+    def emit(self, *lines: str) -> None:
+        self.lines += [f"    {line};" for line in lines]
+
+    def label(self) -> str:
+        self.labels += 1
+        return f"L{self.labels}"
+
+    def region(self, depth: int, most: int) -> None:
+        for _ in range(self.choices.number(1, most)):
+            self.statement(depth)
+
+    def statement(self, depth: int) -> None:
+        kind = self.choices.number(0, 9 if depth < 3 else 5)
+        if kind < 4:
+            self.exchange()
+        elif kind == 4:
+            self.test()
+            self.emit("@%p3 bra END" if self.choices.number(0, 1) else "@%p3 exit")
+        elif kind == 5:
+            self.emit("bar.sync 0" if self.choices.number(0, 2) == 0 else "add.u32 %r1, %r1, 7")
+        elif kind < 9:
+            other, end = self.label(), self.label()
+            self.test()
+            self.emit(f"@%p3 bra {other}")
+            self.region(depth + 1, 3)
+            self.emit(f"bra {end}")
+            self.lines.append(f"{other}:")
+            if self.choices.number(0, 1):
+                self.region(depth + 1, 3)
+            self.lines.append(f"{end}:")
+        else:
+            again, counter = self.label(), f"%c{depth}"
+            self.emit(f"and.b32 {counter}, %r9, {self.choices.number(0, 3)}")
+            self.lines.append(f"{again}:")
+            self.region(depth + 1, 2)
+            self.emit(
+                f"sub.u32 {counter}, {counter}, 1", f"setp.ge.s32 %p3, {counter}, 0", f"@%p3 bra {again}"
+            )
+
+    def test(self) -> None:
+        bound, bits = self.choices.number(0, 40), self.choices.number(0, 7)
+        test = (
+            f"setp.lt.u32 %p3, %r9, {bound}",
+            f"and.b32 %r4, %r9, {bits}; setp.eq.u32 %p3, %r4, {bits & 5}",
+        )
+        self.emit(test[self.choices.number(0, 1)])
+
+    def exchange(self) -> None:
+        form = self.EXCHANGES[self.choices.number(0, len(self.EXCHANGES) - 1)]
+        mask = ("-1", "-1", "%r7")[self.choices.number(0, 2)]
+        self.emit(form.format(mask=mask, small=self.choices.number(1, 31)), "mad.lo.u32 %r1, %r3, 5, %r1")
+
+
+def meeting(choices: Choices) -> str:
+    """The text of a module whose kernel ``k`` has exchanges anywhere; it may be a deadlock."""
+    writer = _Meetings(choices)
+    writer.region(0, 7)
+    return "\n".join(
+        [
+            ".version 9.0\n.target sm_100a\n.address_size 64",
+            f".visible .entry k({PARAMETERS})",
+            "{",
+            "    .reg .pred %p<8>;\n    .reg .b32 %r<16>, %c<8>;\n    .reg .b64 %d<4>;",
+            "    mov.u32 %r9, %laneid;\n    mov.u32 %r0, %tid.x;\n    mov.u32 %r5, %tid.y;\n    mov.u32 %r6, %ntid.x;",
+            "    mad.lo.u32 %r0, %r5, %r6, %r0;\n    mov.u32 %r5, %ntid.y;\n    mul.lo.u32 %r6, %r6, %r5;",
+            "    mov.u32 %r5, %ctaid.x;\n    mad.lo.u32 %r0, %r5, %r6, %r0;\n    mul.lo.u32 %r1, %r0, 0x9e3779b1;",
+            "    mov.u32 %r3, 1;\n    shr.u32 %r8, %r9, 3;\n    setp.gt.s32 %p3, %r1, 0;",
+            "    setp.lt.u32 %p5, %r9, 16;\n    selp.b32 %r7, 0xffff, 0xffff0000, %p5;",
+            *writer.lines,
+            "END:",
+            f"    mul.wide.u32 %d0, %r0, {4 * WORDS};\n    ld.param.u64 %d1, [logs];\n    add.u64 %d0, %d0, %d1;",
+            "    st.global.b32 [%d0], %r1;\n    ret;\n}\n",
+        ]
+    )

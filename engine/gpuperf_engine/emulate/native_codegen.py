@@ -22,7 +22,9 @@ from .native_layout import (
     AREA_SHIFT,
     EXIT_CODE,
     GATHER_CODE,
+    KIND,
     MATRICES_BYTES,
+    MEET_CODE,
     RETURN_CODE,
     SYNC_CODE,
     WAIT_CODE,
@@ -35,6 +37,7 @@ from .native_layout import (
 )
 from .native_slots import Slots
 from .native_values import Writer
+from .native_waits import reasons_to_wait
 from .program import Program
 from .threads import COLUMN_BYTES, columns_of
 from .warp import FRAME, WAIT
@@ -103,6 +106,7 @@ class Frame:
         self.checked_stack = checked
         self.slots = Slots(program, State.STACK + self.stack_entries * State.ENTRY)
         self.areas = Areas(program, self.slots)
+        self.reasons = reasons_to_wait(program)
 
     def exit_code(self, block: BasicBlock) -> int:
         """Identity of a block's reconvergence point."""
@@ -374,7 +378,9 @@ def _label(frame: Frame, target: int) -> str:
         return f"r{target - RETURN_CODE}"
     if target >= GATHER_CODE:
         return f"g{target - GATHER_CODE}"
-    return f"w{target - WAIT_CODE}" if target >= WAIT_CODE else frame.arrival(target)
+    if target >= WAIT_CODE:
+        return f"w{target - WAIT_CODE}"
+    return f"m{target - MEET_CODE}" if target >= MEET_CODE else frame.arrival(target)
 
 
 def _write_joins(frame: Frame) -> None:
@@ -398,7 +404,8 @@ def _write_joins(frame: Frame) -> None:
         offset = writer.op(f"zext i32 {writer.op(f'shl i32 {below}, 4')} to i64")
         base = writer.op(f"getelementptr i8, ptr {frame.field('%st', State.STACK)}, i64 {offset}")
         if frame.parks:
-            waits = writer.op(f"icmp eq i32 {writer.op(f'load i32, ptr {frame.field(base, 12)}')}, {WAIT}")
+            kind = writer.op(f"and i32 {writer.op(f'load i32, ptr {frame.field(base, 12)}')}, {KIND}")
+            waits = writer.op(f"icmp eq i32 {kind}, {WAIT}")
             blocked, free = writer.label("blocked"), writer.label("free")
             writer.do(f"br i1 {waits}, label %{blocked}, label %{free}")
             writer.start(blocked)

@@ -15,10 +15,11 @@ from ..flow.operands import matched
 from ..isa.frame import evaluate
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction, Operand
-from .native_layout import SYNC_CODE, Event, Status
+from .native_layout import MEET_CODE, SYNC_CODE, Event, State, Status
 from .native_matrix import matrix_name, matrix_types
 from .native_rows import write_rows
 from .native_values import LANES, NativeValue, vector_ll
+from .native_waits import is_alone
 from .native_warpgroup import write_warpgroup
 
 if TYPE_CHECKING:
@@ -73,7 +74,14 @@ class _Exchange:
         stay, go = writer.label("park"), writer.label("together")
         writer.do(f"br i1 {missing}, label %{stay}, label %{go}")
         writer.start(stay)
-        to.frame.stop(str(to.block.index), Status.EVENT, Event.PARK)
+        cell = to.frame.field("%st", State.MEMBERS)
+        kept = writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64")
+        given = writer.op(
+            f"select <{LANES} x i1> {to.spread(self.mask)}, <{LANES} x i32> {asked.vector()}, <{LANES} x i32> {kept}"
+        )
+        writer.do(f"store <{LANES} x i32> {given}, ptr {cell}, align 64")
+        reason = to.frame.reasons.get(to.block.index, 0)
+        to.frame.stop(str(to.block.index), Status.EVENT, Event.PARK, str(reason))
         writer.start(go)
         if self.instruction.effect in _WHOLE:
             to.error(writer.op(f"xor i32 {self.mask}, -1"), Event.INCOMPLETE)
@@ -93,7 +101,16 @@ class _Exchange:
 
 
 def write_exchange(to: BlockWriter, instruction: Instruction) -> None:
-    """One exchange instruction. Where lanes may have to wait, the block can be continued behind it."""
+    """One exchange instruction. Where lanes may have to wait, the block can be continued behind it, and the instruction be carried out
+    by itself, for lanes that have come in parts."""
+    begins = to.block.synchronises and instruction is to.block.instructions[0]
+    parts = begins and to.frame.split[to.number]
+    meets = parts and not to.frame.program.recursive and not is_alone(to.frame.program, instruction)
+    if meets:
+        to.frame.resumable.add(MEET_CODE + to.block.index)
+        to.writer.do(f"br label %m{to.block.index}")
+        to.writer.start(f"m{to.block.index}")
+        to.restart()
     exchange = _Exchange(to, instruction)
     if instruction.effect == "warpgroup":
         write_warpgroup(to, instruction, exchange.mask)
@@ -101,11 +118,18 @@ def write_exchange(to: BlockWriter, instruction: Instruction) -> None:
         write_rows(to, instruction, exchange.mask)
     else:
         _write_results(to, instruction, exchange)
-    if to.block.synchronises and instruction is to.block.instructions[0] and to.frame.split[to.number]:
+    if parts:
         to.check_faults()
         to.flush(frozenset(to.slots))
         to.frame.resumable.add(SYNC_CODE + to.block.index)
-        to.writer.do(f"br label %s{to.block.index}")
+        if meets:
+            word = to.writer.op(f"load i32, ptr {to.frame.field('%st', State.MEETING)}")
+            met, on = to.writer.label("met"), f"s{to.block.index}"
+            to.writer.do(f"br i1 {to.writer.op(f'icmp eq i32 {word}, 0')}, label %{on}, label %{met}")
+            to.writer.start(met)
+            to.frame.stop(str(SYNC_CODE + to.block.index), Status.EVENT, Event.MET)
+        else:
+            to.writer.do(f"br label %s{to.block.index}")
         to.writer.start(f"s{to.block.index}")
         to.restart()
 

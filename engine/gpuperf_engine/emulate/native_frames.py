@@ -173,7 +173,9 @@ def _align(piece: _Piece) -> int:
 def entry_of(frame: Frame, number: int, area: str) -> tuple[str, str]:
     """Kind and identity of the frame of a call of function ``number`` that keeps something in an area (``""``: nothing)."""
     if not area:
-        return str(FRAME), str(EXIT_CODE + number)
+        # where nothing is kept, the entry tells whose exit leads to it
+        known = 0 if frame.program.recursive else number + 1
+        return str(FRAME | known << AREA_SHIFT), str(EXIT_CODE + number)
     writer = frame.writer
     kind = writer.op(f"or i32 {writer.op(f'shl i32 {area}, {AREA_SHIFT}')}, {FRAME}")
     return kind, writer.op(f"add i32 {area}, {EXIT_CODE + len(frame.program.functions)}")

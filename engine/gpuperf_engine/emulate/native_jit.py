@@ -18,7 +18,7 @@ from ..isa import mbarriers
 from ..isa.rules import Noted
 from ..isa.tensor_maps import Problem
 from . import native_cache as store
-from . import native_layout, native_script, tensor_maps
+from . import native_layout, native_script, splits, tensor_maps, warp
 from .native_access import access_functions, access_names, is_access
 from .native_combine import COMBINE_PREFIX, combine_function
 from .native_images import IMAGE_PREFIX, image_function
@@ -62,7 +62,7 @@ _IMPORTS = {"copies": _CALLED, "tensors": (*_CALLED, *_TOLD)}
 _FILES = {
     "script": tuple(
         _HERE / f"native_runtime_{stem}.py"
-        for stem in ("memory", "parts", "matrix", "count", "schedule", "cluster", "races")
+        for stem in ("memory", "parts", "matrix", "count", "splits", "schedule", "cluster", "races")
     ),
     "copies": tuple(_HERE / f"native_runtime_{stem}.py" for stem in ("mbarrier", "bulk")),
     "tensors": tuple(
@@ -70,6 +70,8 @@ _FILES = {
     ),
 }
 _CONSTANTS = {
+    **{name: getattr(splits, name) for name in ("FRAME", "REJOIN", "SIDE", "WAIT")},
+    **{name: getattr(warp, name) for name in ("HASTE", "PATIENCE")},
     **vars(native_layout),
     **vars(mbarriers),
     **vars(tensor_maps),

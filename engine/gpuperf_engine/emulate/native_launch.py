@@ -12,8 +12,10 @@ import ctypes
 import hashlib
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,6 +49,7 @@ from .native_layout import (
     instruction_at,
 )
 from .native_threads import run_parallel
+from .native_waits import reasons_to_wait, remarks_on
 from .observe import Observation
 from .padding import Overrun, merge
 from .program import Program
@@ -135,6 +138,8 @@ class Worker:
         self.beyond = np.zeros((len(self.unseen), BEYOND_BYTES // 8), dtype=np.int64)
         self.shapes = aligned(sites * SHAPE_BYTES)
         self.scratch = aligned(8192)
+        #: how often warps left compiled code, by event and block
+        self.left: Counter[tuple[int, int]] = Counter()
         self.context = aligned(Context.BYTES)
         self.races = np.zeros(1 + Race.MOST_FOUND * Race.COLUMNS * launch.checks_races, dtype=np.int64)
         self.groups: list[Group] = []
@@ -195,6 +200,7 @@ class Worker:
             Context.RACES_FOUND: address_of(self.races),
             Context.PIECES: address_of(launch.pieces),
             Context.BEYOND: address_of(self.beyond),
+            Context.ENTRIES: 0 if launch.program.recursive else generated.stack_entries,
         }
         if launch.table_of_threads is not None:
             fields[Context.THREADS] = address_of(launch.table_of_threads.counts)
@@ -418,6 +424,11 @@ class Launch:
             struct.pack_into("<4q", made.races, Race.NOW, 0, room + Race.BYTES, shared + 256, 32)
         return made
 
+    @cached_property
+    def reasons(self) -> dict[int, int]:
+        """What splits wait for, by the block where they do."""
+        return reasons_to_wait(self.program)
+
     @staticmethod
     def aligned(size: int) -> NDArray[np.uint8]:
         """Zero bytes that begin at a multiple of 64."""
@@ -502,6 +513,7 @@ class Launch:
         for slot in window:
             states = slot.states.copy().reshape(-1, size)
             states[:, State.FUEL : State.FUEL + 4] = 0
+            states[:, State.TURNS : State.TURNS + 4] = 0
             if not self.program.reads_clock:
                 states[:, State.STEPS : State.STEPS + 8] = 0
             for part in (states, slot.shared, slot.local, slot.record[Cta.BARRIERS :]):
@@ -550,6 +562,7 @@ class Launch:
         made.breaches = first_breaches(item for worker in self.workers for item in worker.breaches())
         made.races = races_of(program, self.plan, (worker.races for worker in self.workers))
         made.threads = self.table_of_threads
+        made.remarks = tuple(remarks_on(program, sum((worker.left for worker in self.workers), Counter())))
         return made
 
 

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from .program import Program
 
 __all__ = [
+    "APART",
     "AREA_SHIFT",
     "BARRIERS",
     "BEYOND_BYTES",
     "CACHE_BYTES",
     "EXIT_CODE",
     "GATHER_CODE",
+    "KIND",
     "MATRICES_BYTES",
+    "MEET_CODE",
     "PLACE_SHIFT",
     "RETURN_CODE",
     "SHAPE_BYTES",
@@ -41,9 +44,11 @@ __all__ = [
     "Counter",
     "Cta",
     "Event",
+    "Patient",
     "Presence",
     "Race",
     "Reach",
+    "Reason",
     "State",
     "Status",
     "Wait",
@@ -74,8 +79,14 @@ RETURN_CODE = 1 << 29
 GATHER_CODE = 1 << 28
 #: as place to continue: at the wait on an mbarrier that begins block b, which has been counted, is ``WAIT_CODE + b``
 WAIT_CODE = 1 << 27
-#: from this bit on, the kind of an entry of the stack has the number of its area
+#: as place to continue: at the exchange that begins block b, for lanes that have come in parts, is ``MEET_CODE + b``
+MEET_CODE = 1 << 26
+#: from this bit on, the kind of an entry of the stack has the number of its area; of a split that waits, its ``Reason``; of a call
+#: in a program without recursive functions, 1 + the number of the function
 AREA_SHIFT = 8
+KIND = (1 << AREA_SHIFT) - 1
+#: from the runtime to itself: the lanes of a ``.sync`` operation stand at several instructions
+APART = 64
 #: what unwritten words of shared memory hold until a value is stored
 UNWRITTEN = 0x5BD1E995
 #: room of a warp for the matrices of one product of a warpgroup
@@ -164,7 +175,8 @@ class Context:
     RACE_WIDTH = 568
     PIECES = 576  # a byte per site: bytes that must begin inside an object (``spaces.piece_of``)
     BEYOND = 584  # BEYOND_BYTES per site
-    BYTES = 592
+    ENTRIES = 592  # of a warp's stack; 0: all moves of splits that wait are left to Python
+    BYTES = 600
 
 
 class Counter:
@@ -392,8 +404,31 @@ class State:
     WANTED = 124  # groups, or fences, to which the warps of its warpgroup must have come for it to go on
     FENCES = 128  # before products of its warpgroup, to which it has come
     TURNED = 132  # the block at whose end the last turn ended
-    STACK = 192
+    TURNS = 136  # of them in loops that may wait for other threads
+    PATIENCE = 140  # bits of ``Patient``
+    HOLDS = 144  # lanes whose predicate held at the aligned barrier where the warp is being gathered
+    GATHERED = 148  # that barrier, as ``BARRIER_ID``, ``BARRIER_WARPS`` and ``BARRIER_KIND``
+    MEETING = 160  # 1: an exchange is carried out for lanes that have come in parts
+    MEMBERS = 192  # u32 of each lane: the member mask that it gave where it waits, 0 after its operation
+    STACK = 320
     ENTRY = 16
+
+
+class Patient:
+    """How long the lanes of a warp wait at a reconvergence point, see ``warp.Patience``."""
+
+    EAGER = 1
+    LEFT = 2
+
+
+class Reason:
+    """What a split waits for: at a CTA barrier, for the rest of the warp at an aligned one, or at the exchange that begins its block:
+    then ``EXCHANGE`` + the number of its opcode, with ``ALONE`` where lanes at one instruction are left to Python too."""
+
+    BARRIER = 1
+    ALIGNED = 2
+    EXCHANGE = 3
+    ALONE = 1 << 23
 
 
 class Status:
@@ -470,6 +505,12 @@ class Event:
     LOCALS = 51
     #: lanes arrive at a barrier of the CTA to which warps come in parts
     ARRIVES = 52
+    #: an exchange has been carried out for lanes that came in parts
+    MET = 53
+    #: all lanes of a ``.sync`` operation are there, at several instructions; ``DETAIL``: whether no split runs
+    MEET = 54
+    #: no split of the warp can go on
+    BLOCKED = 55
 
 
 def instruction_at(program: Program, site: int) -> Instruction:

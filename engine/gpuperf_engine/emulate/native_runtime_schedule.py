@@ -8,6 +8,7 @@ from __future__ import annotations
 from .native_layout import EXIT_CODE, UNWRITTEN, Barrier, Cluster, Context, Cta, State, Status, Wait
 from .native_runtime_cluster import place_in_cluster
 from .native_runtime_races import race_arrive, race_begin, race_cluster, race_meet
+from .native_runtime_splits import settle
 from .native_script import bits_count, call, fill, load32, load64, store32, store64, trailing_zeros
 
 
@@ -228,6 +229,13 @@ def proceed(context: int, cta: int) -> int:
             ran = 1
             store64(context + Context.STATE, state)
             status = call(code, context, cta, state)
+            if status == Status.EVENT:
+                found = settle(context, cta, state)
+                if found == 0:
+                    continue
+                status = Status.TURN_OVER
+                if found != 1:
+                    status = found - 8
             over = load64(state + State.STEPS) > load64(context + Context.BUDGET)
             if over and (
                 status <= Status.TURN_OVER or status == Status.SUSPENDED or status >= Status.GATHERS

@@ -62,6 +62,8 @@ from .native_layout import (
     AREA_SHIFT,
     EXIT_CODE,
     GATHER_CODE,
+    KIND,
+    MEET_CODE,
     RETURN_CODE,
     SYNC_CODE,
     WAIT_CODE,
@@ -69,11 +71,13 @@ from .native_layout import (
     Context,
     Cta,
     Event,
+    Patient,
     State,
     Status,
     Wait,
     instruction_at,
 )
+from .native_waits import put_wait, wait_of
 from .program import MAX_DEPTH
 from .spaces import reachable
 from .system import SystemCall
@@ -114,7 +118,7 @@ class _Window:
 
 
 class NativeWarp:
-    """A warp's state. ``waits`` are the reasons of the ``WAIT`` entries of its stack, from the bottom up."""
+    """A warp's state."""
 
     def __init__(self, worker: Worker, place: Place, state: NDArray[np.uint8], slot: Slot) -> None:
         self.worker = worker
@@ -122,14 +126,9 @@ class NativeWarp:
         self.where_it_is = place
         self.program = place.program
         self.state = state
-        self.waits: list[Any] = []
         self.exchanges: dict[int, Exchange] = {}
-        self.patience = Patience()
         #: the block that ends with the barrier at which the whole warp waits, of those that Python keeps
         self.at_barrier: BasicBlock | None = None
-        #: lanes whose predicate held at the aligned barrier where the warp is being gathered
-        self.holds = 0
-        self.gathered: tuple[int, ...] = ()
 
     # ---------------------------------------------------------------------------------------------------- state
 
@@ -158,7 +157,7 @@ class NativeWarp:
     def block(self) -> BasicBlock:
         """The block where the warp stands."""
         place = self.header(State.PC)
-        for code in (SYNC_CODE, RETURN_CODE, GATHER_CODE, WAIT_CODE):
+        for code in (SYNC_CODE, RETURN_CODE, GATHER_CODE, WAIT_CODE, MEET_CODE):
             if code <= place < EXIT_CODE:
                 place -= code
         return self.program.blocks[min(place, len(self.program.blocks) - 1)]
@@ -229,7 +228,9 @@ class NativeWarp:
 
     def splits(self) -> Warp:
         """The stack as the reference backend has it."""
-        made = Warp(0, self.mask, self, self.patience)
+        bits = self.header(State.PATIENCE)
+        eager, left = bool(bits & Patient.EAGER), bool(bits & Patient.LEFT)
+        made = Warp(0, self.mask, self, Patience(self.header(State.TURNS), eager, left))
         made.pc, made.id = _outside(self.header(State.PC)), _outside(self.header(State.ID))
         made.live = self.header(State.LIVE)
         made.frames = self.header(State.CALLS)
@@ -237,19 +238,20 @@ class NativeWarp:
             made.pc = made.id  # the exit of the function, whose number each activation has for itself
         elif self._returns():
             made.kept = self.header(State.AREA) or None
-        waits = iter(self.waits)
         for depth in range(self.header(State.DEPTH)):
             pc, mask, identity, kind = struct.unpack_from(
                 "<4I", self.state, State.STACK + depth * State.ENTRY
             )
-            kind, area = kind & (1 << AREA_SHIFT) - 1, kind >> AREA_SHIFT
-            group, payload = 0, area or None
+            kind, area = kind & KIND, kind >> AREA_SHIFT
+            group, payload = 0, (area or None) if self.program.recursive else None
             if kind == REJOIN:
                 group = _outside(pc)
             elif kind == FRAME:
-                group = -1 - (len(self.program.functions) + area if area else self._callee(pc))
+                group = -area
+                if self.program.recursive:
+                    group = -1 - (len(self.program.functions) + area if area else self._callee(pc))
             elif kind == WAIT:
-                payload = next(waits)
+                payload = wait_of(self.program, self.state.data, pc, mask, area)
             made.stack.append(Entry(_outside(pc), mask, _outside(identity), kind, group, payload))
         return made
 
@@ -277,11 +279,20 @@ class NativeWarp:
             self._keep_areas(splits)
         for depth, entry in enumerate(splits.stack):
             area = entry.payload if entry.kind in (SIDE, FRAME) and entry.payload else 0
+            if entry.kind == WAIT:
+                reasons = self.worker.launch.reasons
+                area = put_wait(reasons, self.state.data, entry.pc, entry.mask, entry.payload)
+            elif entry.kind == FRAME and not self.program.recursive:
+                area = -entry.group
             fields = (_inside(entry.pc), entry.mask, _inside(entry.id), entry.kind | area << AREA_SHIFT)
             struct.pack_into("<4I", self.state, State.STACK + depth * State.ENTRY, *fields)
-        self.waits = [entry.payload for entry in splits.stack if entry.kind == WAIT]
-        self.set_header(State.WAITS, len(self.waits))
-        self.set_header(State.HASTE, self.patience.haste)
+        self.set_header(State.WAITS, sum(entry.kind == WAIT for entry in splits.stack))
+        self._keep_patience(splits.patience)
+
+    def _keep_patience(self, patience: Patience) -> None:
+        self.set_header(State.TURNS, patience.turns)
+        self.set_header(State.PATIENCE, Patient.EAGER * patience.eager | Patient.LEFT * patience.left)
+        self.set_header(State.HASTE, patience.haste)
 
     def meet(self, meeting: Meeting) -> None:
         """Carry out a ``.sync`` operation for all parts."""
@@ -353,6 +364,7 @@ class NativeWarp:
         if status == Status.TURN_OVER:
             raise self._over_budget()
         event = self.header(State.EVENT)
+        self.worker.left[event, self._where_left(event)] += 1
         if event == Event.SYSTEM:
             self._call_system()
             return
@@ -368,11 +380,21 @@ class NativeWarp:
             splits._choose()
         elif event == Event.EXITED:
             splits.exit(0)
+        elif event == Event.MEET:
+            splits._complete_waits()
+            if self.header(State.DETAIL):
+                splits._choose()
+            elif not splits.mask:
+                splits._pop()
+        elif event == Event.BLOCKED:
+            self._wait(splits)
+            return
         elif event == Event.DIVERGENT_BARRIER:
             splits.gather()
-            self.holds |= self.header(State.BARRIER_LANES)
+            self.set_header(State.HOLDS, self.header(State.HOLDS) | self.header(State.BARRIER_LANES))
             # until all are there, other lanes may come to another barrier
-            self.gathered = tuple(map(self.header, _OPERANDS))
+            for place, field in enumerate(_OPERANDS):
+                self.set_header(State.GATHERED + 4 * place, self.header(field))
         elif event == Event.SPIN:
             splits.jump(splits.pc)
             if splits.mask:
@@ -382,10 +404,10 @@ class NativeWarp:
             raise self._error(event)
         self.adopt(splits)
         if AT_END <= splits.pc < AFTER and splits.mask == splits.live:
-            self.set_header(State.BARRIER_LANES, self.holds)
-            for field, value in zip(_OPERANDS, self.gathered):
-                self.set_header(field, value)
-            self.holds = 0
+            self.set_header(State.BARRIER_LANES, self.header(State.HOLDS))
+            for place, field in enumerate(_OPERANDS):
+                self.set_header(field, self.header(State.GATHERED + 4 * place))
+            self.set_header(State.HOLDS, 0)
         if splits.blocked:
             self._wait(splits)
         elif event == Event.SPIN and self.slot.get(Cta.ACTIVE) >> 16:
@@ -396,6 +418,16 @@ class NativeWarp:
     def _over_budget(self) -> EngineError:
         turned = self.program.blocks[self.header(State.TURNED)]
         return budget(self.place(), turned, self.steps(), self.mask)
+
+    def _where_left(self, event: int) -> int:
+        """The block at whose instruction the warp has left compiled code."""
+        if event in (Event.SYSTEM, Event.ARRIVES, Event.SPIN):
+            return self.header(State.DETAIL)
+        if event == Event.MEET:
+            entry = State.STACK + (self.header(State.DEPTH) - 1) * State.ENTRY
+            place = self.header(entry) if self.header(State.DETAIL) else 0
+            return place if place < len(self.program.blocks) else self.block.index
+        return self.block.index
 
     def _arrive(self, splits: Warp) -> None:
         """The running lanes arrive at a barrier of the CTA, as in the reference backend (``lanes_control.BarrierEnd``)."""
@@ -505,9 +537,10 @@ class NativeWarp:
     def urge(self) -> bool:
         """The launch runs in circles; whether the warp can try something else from now on."""
         waits = self.header(State.WAIT) in _GROUPED and self.mask
-        if waits or not self.splits().urge():
+        splits = self.splits()
+        if waits or not splits.urge():
             return False
-        self.set_header(State.HASTE, self.patience.haste)
+        self._keep_patience(splits.patience)
         return True
 
     def _error(self, event: int) -> EngineError:

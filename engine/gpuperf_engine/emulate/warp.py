@@ -90,6 +90,7 @@ __all__ = [
     "CALL",
     "EXIT",
     "FRAME",
+    "HASTE",
     "PATIENCE",
     "REJOIN",
     "SIDE",
@@ -104,6 +105,8 @@ __all__ = [
 
 #: turns after which lanes that have arrived no longer wait for lanes that spin
 PATIENCE = 256
+#: by how many bits turns are shortened then: lanes that need each other to get on had better change often
+HASTE = 4
 
 
 @dataclass(slots=True)
@@ -122,8 +125,8 @@ class Patience:
 
     @property
     def haste(self) -> int:
-        """By how many bits turns are shortened: lanes that need each other to get on had better change often."""
-        return 4 if self.eager else 0
+        """By how many bits turns are shortened."""
+        return HASTE if self.eager else 0
 
 
 class Meeting(NamedTuple):

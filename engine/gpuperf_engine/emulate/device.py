@@ -40,7 +40,7 @@ from .memory import DEFAULT_BYTES, Allocation, Memory
 from .observe import Observation
 from .padding import notes_of
 from .program import Program, build_program
-from .recording import Event, Snapshot, Write, call_site, changes, snapshot, watch, written
+from .recording import Event, Snapshot, Watching, Write, call_site, snapshot, written
 from .reduced import reduced
 from .threads import choose_ctas
 from .touched import take_footprint
@@ -145,6 +145,10 @@ class Runtime:
         self.set_variables: list[DeviceArray] = []
         #: of variables without initial contents, by allocation, the bytes that the host has written to
         self._set_bytes: dict[Allocation, NDArray[np.bool_]] = {}
+        self._array_of: dict[Allocation, DeviceArray] = {}
+        self._launches = 0
+        #: names of arrays
+        self._taken: set[str] = set()
         self._backend = _backend(backend)
         self._variables: dict[Variable, DeviceArray] = {}
         self._parameters: dict[Function, Allocation] = {}
@@ -213,6 +217,8 @@ class Runtime:
         allocation = self.memory.allocate(size, name or "", pad=behind)
         made = DeviceArray(self, allocation, 0, shape, dtype)
         self.arrays.append(made)
+        self._array_of[allocation] = made
+        self._taken.add(allocation.name)
         return made
 
     def memset(self, array: DeviceArray, value: object) -> None:
@@ -491,12 +497,10 @@ class Runtime:
             dtype=np.uint64,
         )
         resident = resident_ctas(math.prod(shape), math.prod(threads), cooperative, math.prod(together))
-        number = 1 + sum(event.kind == "launch" for event in self.events)
-        name = f"launch {number} (of {kernel.name!r}, demand={demand!r})"
+        name = f"launch {self._launches + 1} (of {kernel.name!r}, demand={demand!r})"
         executed = self._knowledge.admit(program, demand, raw, symbols, name if keep else None)
         running = program if executed is None else reduced(program, executed)
-        pointed = pointed_at(raw, self.memory.allocations)
-        named = {item.address: item.name for item in self.memory.allocations}
+        pointed = pointed_at(raw, self.memory)
         words = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64)
         plan = LaunchPlan(
             grid=shape,
@@ -510,8 +514,8 @@ class Runtime:
             resident=resident,
             cooperative=cooperative,
             threads=host_threads() if running.order_free and not running.prints else 1,
-            pointed_at=pointed,
-            names=tuple(named[address] for address, _ in pointed),
+            pointed_at=tuple((item.address, item.size) for item in pointed),
+            names=tuple(item.name for item in pointed),
             images=self.memory.images.sizes(np.concatenate([words, symbols])),
             kept=choose_ctas(threads_of, shape) if "threads" in observe else (),
             only_kept=sampled and running.order_free and not cooperative and not in_clusters,
@@ -523,7 +527,8 @@ class Runtime:
             console=Console(self.printf_bytes),
         )
         saved = None if keep else self.memory.save()
-        before = watch(self.memory, self._followed()) if "values" in observe else {}
+        followed = (array for array in self.set_variables if array.allocation.kind != "const")
+        watching = Watching(self.memory, self._array_of, [*followed]) if "values" in observe else None
         if "footprint" in observe:
             self.memory.observe_footprint()
         try:
@@ -532,8 +537,8 @@ class Runtime:
             if keep and self._printer is not None and plan.console.text:
                 self._printer(plan.console.text)
             footprint = take_footprint(self.memory)
-            writes = changes(self.memory, self._followed(), before)
-            self.memory.settle()
+            writes = watching.changes() if watching is not None else ()
+            self.memory.settle((*pointed, *(array.allocation for array in self._variables.values())))
             if saved is not None:
                 self.memory.restore(saved)
         if "footprint" in observe:
@@ -543,6 +548,7 @@ class Runtime:
         if sampled:
             return program, plan, observation
         objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
+        self._launches += 1
         self.events.append(Event("launch", call_site(), objects, kernel.name, 0, writes))
         return program, plan, observation
 
@@ -601,11 +607,12 @@ class Runtime:
                 argument.allocation.name = self._unique(plain)
 
     def _unique(self, name: str) -> str:
-        taken = {array.allocation.name for array in self.arrays}
-        number, fresh = 1, name
-        while fresh in taken:
+        number, fresh = self._names.get(name, 1), name
+        while fresh in self._taken:
             number += 1
             fresh = f"{name}#{number}"
+        self._names[name] = number
+        self._taken.add(fresh)
         return fresh
 
     def _parameter_memory(self, kernel: Function, raw: bytes) -> int:
@@ -619,10 +626,6 @@ class Runtime:
         return found.address
 
     # -- values ---------------------------------------------------------------------------------------------------------
-
-    def _followed(self) -> list[DeviceArray]:
-        """What launches are compared over: arrays, and variables that the host set and a kernel may change."""
-        return [*self.arrays, *(array for array in self.set_variables if array.allocation.kind != "const")]
 
     def _before(self, array: DeviceArray) -> Snapshot | None:
         if "values" not in self.observe:
@@ -647,10 +650,12 @@ class Runtime:
             mask[target.offset : target.offset + target.nbytes] = True
             if before is None:
                 before = Snapshot(np.zeros(mask.size, dtype=np.uint8), np.zeros(mask.size, dtype=np.bool_))
-            arrays = (*self.arrays, *self._variables.values())
-            whole = next((array for array in arrays if array.allocation is target.allocation), target)
-            if whole in self._variables.values() and whole not in self.set_variables:
-                self.set_variables.append(whole)
+            whole = self._array_of.get(target.allocation)
+            if whole is None:
+                variables = self._variables.values()
+                whole = next((item for item in variables if item.allocation is target.allocation), target)
+                if whole in variables and whole not in self.set_variables:
+                    self.set_variables.append(whole)
             if target.allocation in self._set_bytes:
                 self._set_bytes[target.allocation] |= mask
             writes = (written(self.memory, whole, mask, before),)

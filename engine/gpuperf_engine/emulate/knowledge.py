@@ -8,7 +8,6 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -36,13 +35,9 @@ def pointers(program: Program, parameters: bytes, symbols: Sequence[int], memory
     ``program.symbols``) point. Numbers are in order of first appearance, so launches with the same pattern have the same."""
     numbers: dict[Allocation, int] = {}
     aliases: dict[int | Variable, int] = {}
-    starts = [allocation.address for allocation in memory.allocations]
 
     def note(key: int | Variable, address: int) -> None:
-        place = bisect_right(starts, address) - 1
-        found = memory.images.allocation_of(address)
-        if place >= 0 and address < memory.allocations[place].end:
-            found = memory.allocations[place]
+        found = memory.holder(address) or memory.images.allocation_of(address)
         if found is not None:
             aliases[key] = numbers.setdefault(found, len(numbers))
 

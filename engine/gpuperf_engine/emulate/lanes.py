@@ -66,7 +66,6 @@ class LanesBackend:
         with np.errstate(all="ignore"):
             count = len(plan.kept) if plan.only_kept else plan.ctas // size
             run_ctas(count, size if program.order_free else plan.resident, start, lambda: _written(memory))
-        memory.settle()
         return _observation(counters)
 
 

@@ -119,7 +119,17 @@ class Arena:
             good &= (np.uint64(reaches) >> kinds & np.uint64(1)) != 0
         if reaches == bit_of("param"):
             good &= self._starts[place] == np.uint64(parameters)
+        if writes:
+            self._tell(place[good])
         return good, bool((self._initialized[place[good]] != 0).all())
+
+    def _tell(self, places: Lanes) -> None:
+        """Stores are about to be made to the allocations with these numbers."""
+        if self.memory.before_store is not None:
+            for number in np.unique(places).tolist():
+                if number < len(self.memory.allocations):  # the others are blocks of the heap
+                    self.memory.before_store(self.memory.allocations[number])
+            self._refresh()
 
     def beyond(self, addresses: Lanes, size: int, piece: int, reaches: int) -> tuple[Lanes, Lanes]:
         """Of accesses that no allocation holds whole: which may run into the padding behind one (see ``padding``), and where that
@@ -133,4 +143,6 @@ class Arena:
         last = addresses + np.uint64(size)
         begins = (pads % 2 == 1) & (piece > 0) & (last - np.uint64(piece) < ends)
         good = known & (pads > 0) & (self._kinds[place] % PADDED == KINDS["global"])
-        return good & (begins | ((pads % 2 == 0) & (last <= ends + pads // 2))), ends
+        good &= begins | ((pads % 2 == 0) & (last <= ends + pads // 2))
+        self._tell(place[good])
+        return good, ends

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 import os
-from bisect import bisect_right
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..errors import LaunchError
 from ..ptx.syntax import Function, Variable
 from .console import Console
-from .memory import Allocation
+from .memory import Allocation, Memory
 from .program import Program
 from .tensor_descriptions import TensorMap
 
@@ -397,13 +397,8 @@ def _python_float(param: Variable, value: float) -> bytes:
     return bytes(made.tobytes())
 
 
-def pointed_at(parameters: bytes, allocations: Sequence[Allocation]) -> tuple[tuple[int, int], ...]:
-    """(address, size) of the allocations (given in order of address) that a word of the parameter buffer points into."""
-    starts = [allocation.address for allocation in allocations]
-    found: set[int] = set()
-    for offset in range(0, len(parameters) - 7, 8):
-        address = int.from_bytes(parameters[offset : offset + 8], "little")
-        place = bisect_right(starts, address) - 1
-        if place >= 0 and address < allocations[place].end:
-            found.add(place)
-    return tuple((allocations[place].address, allocations[place].size) for place in sorted(found))
+def pointed_at(parameters: bytes, memory: Memory) -> tuple[Allocation, ...]:
+    """The allocations that a word of the parameter buffer points into, in order of address."""
+    words = struct.unpack_from(f"<{len(parameters) // 8}Q", parameters)
+    found = {holder for address in words if (holder := memory.holder(address)) is not None}
+    return tuple(sorted(found, key=lambda item: item.address))

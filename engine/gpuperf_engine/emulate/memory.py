@@ -6,8 +6,8 @@ parameters are allocations too, each kind in its window of the generic address s
 (device address − ARENA_BASE)``.
 
 The shadow has one byte per byte of the arena: 0 means never written. A kernel's store writes 1 there unless its allocation
-is ``initialized``. While values are observed a launch starts with 2 in all written bytes and ``initialized`` false
-everywhere, so that 1 afterwards means written by this launch.
+is ``initialized``. While values are observed, an allocation has 2 in all written bytes and ``initialized`` false from the first store
+of a launch on, so that 1 afterwards means written by this launch.
 
 Generic addresses (PTX manual, "Generic Addressing"): the shared and local windows lie outside the arena, so a generic
 address belongs to exactly one state space. All addresses here are generic.
@@ -21,7 +21,7 @@ import bisect
 import contextlib
 import mmap
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -141,6 +141,8 @@ class Memory:
         self._reserved = self.heap.start + self.heap.span - ARENA_BASE
         self.bytes: NDArray[np.uint8] = _reserve(self._reserved)
         self.shadow: NDArray[np.uint8] = _reserve(self._reserved)
+        #: host addresses of both
+        self.host, self.host_shadow = int(self.bytes.ctypes.data), int(self.shadow.ctypes.data)
         self.allocations: list[Allocation] = []
         self.images = Images()
         self._starts: list[int] = []
@@ -151,6 +153,16 @@ class Memory:
                 kind: [base + GAP, base + size] for kind, (base, size) in WINDOWS.items() if kind in READ_ONLY
             },
         }
+        #: the rows of ``table``, as far as they are there
+        self._rows = np.zeros((0, 4), np.int64)
+        self._filled = 0
+        #: allocations that are not wholly written yet, and launches since all of them were looked at
+        self._pending: dict[Allocation, None] = {}
+        self._since = 0
+        #: called with each allocation before a launch stores to it for the first time; ``None``: nobody wants to know
+        self.before_store: Callable[[Allocation], object] | None = None
+        #: called when a launch begins again, with memory restored
+        self.begin_again: Callable[[], object] | None = None
         #: raised whenever an allocation is made or its ``initialized`` changes: caches keyed by it stay right
         self.generation = 0
         #: while the footprint is observed: a byte each for the bytes of the arena, 1 where a launch read, and where it wrote
@@ -174,6 +186,9 @@ class Memory:
         place = bisect.bisect(self._starts, address)
         self.allocations.insert(place, made)
         self._starts.insert(place, address)
+        self._filled = min(self._filled, place)
+        if size:
+            self._pending[made] = None
         self._room[kind][0] = address + size + behind + _gap(kind)
         self.generation += 1
         return made
@@ -230,24 +245,40 @@ class Memory:
         if allocation.initialized:
             return
         if offset == 0 and size == allocation.size:
-            allocation.initialized = True
             self.shadow_of(allocation)[:] = 1
+            self.set_initialized(allocation, True)
         else:
             shadow = self.shadow_of(allocation)
             shadow[offset : offset + size] = 1
+
+    def set_initialized(self, allocation: Allocation, initialized: bool) -> None:
+        """Note whether every byte of an allocation has been written."""
+        if allocation.initialized == initialized:
+            return
+        allocation.initialized = initialized
+        if initialized:
+            self._pending.pop(allocation, None)
+        else:
+            self._pending[allocation] = None
+        place = bisect.bisect_left(self._starts, allocation.address)
+        if place < self._filled:
+            self._rows[place, 3] = initialized
         self.generation += 1
 
     def clear(self, allocation: Allocation) -> None:
         """Note that a fresh allocation is zero because somebody wants it so; its pages stay uncommitted."""
-        allocation.initialized = True
-        self.generation += 1
+        self.set_initialized(allocation, True)
 
-    def settle(self) -> None:
-        """Raise ``initialized`` on allocations that a kernel has filled completely meanwhile."""
-        for allocation in self.allocations:
+    def settle(self, touched: Iterable[Allocation] = ()) -> None:
+        """Raise ``initialized`` on allocations that a kernel has filled completely: of those ``touched`` now, of all others once in as
+        many launches as there are, so that a launch costs the same beside any number of them."""
+        self._since += 1
+        everything = self._since >= len(self._pending)
+        if everything:
+            self._since = 0
+        for allocation in [*self._pending] if everything else touched:
             if not allocation.initialized and _all_set(self.shadow_of(allocation)):
-                allocation.initialized = True
-                self.generation += 1
+                self.set_initialized(allocation, True)
 
     def save(self) -> Saved:
         """Everything that launches can change, for ``restore``; memory that was never written costs nothing."""
@@ -276,14 +307,14 @@ class Memory:
         self.shadow[self._heap_part()] = heap_shadow
         known = {item for item, *_ in saved.contents}
         for item, initialized, contents, shadow in saved.contents:
-            item.initialized = initialized
+            self.set_initialized(item, initialized)
             self.view(item)[:] = contents
             self.shadow_of(item)[:] = shadow
         for item in self.allocations:
             if item not in known and item.kind == "global" and bool(self.shadow_of(item).any()):
                 self.view(item)[:] = 0
                 self.shadow_of(item)[:] = 0
-                item.initialized = item.size == 0
+                self.set_initialized(item, item.size == 0)
         self.generation += 1
 
     def resolve(self, address: int, size: int = 1) -> Allocation | None:
@@ -302,20 +333,34 @@ class Memory:
         place = bisect.bisect_right(self._starts, address) - 1
         return self.allocations[place] if place >= 0 else None
 
+    def holder(self, address: int) -> Allocation | None:
+        """The allocation that an address lies in; blocks of the heap are none."""
+        place = bisect.bisect_right(self._starts, address) - 1
+        found = self.allocations[place] if place >= 0 else None
+        return found if found is not None and address < found.end else None
+
     def table(self) -> NDArray[np.int64]:
         """Shape ``(allocations, 4)``, dtype int64, in address order: start, end, kind (``KINDS``; others than global memory are
         read-only) with ``PADDED`` for a padding of elements that begin inside and 512 for each byte of another one, 1 if initialised.
-        """
-        rows = [
+        Not to be written to."""
+        fresh = [
             (
                 item.address,
                 item.end,
                 KINDS[item.kind] + (PADDED if item.pad is None else 2 * PADDED * item.pad),
                 int(item.initialized),
             )
-            for item in self.allocations
+            for item in self.allocations[self._filled :]
         ]
-        made = np.array(rows, dtype=np.int64).reshape(len(rows), 4)
+        if fresh:
+            needed = self._filled + len(fresh)
+            if needed > len(self._rows):
+                grown = np.zeros((2 * needed, 4), np.int64)
+                grown[: self._filled] = self._rows[: self._filled]
+                self._rows = grown
+            self._rows[self._filled : needed] = fresh
+            self._filled = needed
+        made = self._rows[: self._filled]
         return np.concatenate([made, self.heap.table()]) if self.heap.blocks else made
 
     @property
@@ -330,6 +375,8 @@ class Memory:
 
 def _all_set(flags: NDArray[np.uint8]) -> bool:
     """Whether no byte is 0; looks no further than the first piece that has one, so that large untouched arrays cost nothing."""
+    if flags.size and not (flags[0] and flags[-1]):
+        return False
     piece = 1 << 16
     return all(bool(flags[start : start + piece].all()) for start in range(0, flags.size, piece))
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 
 from ..errors import Unsupported
 from ..flow.uniformity import analyse_uniformity
@@ -19,7 +20,7 @@ from .memory import Memory
 from .native_barrier import ArrivesInParts, is_loose
 from .native_codegen import Generated, generate
 from .native_jit import Library, compile_object, fingerprint, generation, improve, link, runtime_addresses
-from .native_launch import Launch
+from .native_launch import Known, Launch, Slot, Worker
 from .observe import Observation
 from .program import Program
 
@@ -38,6 +39,17 @@ class Code:
     content: bytes
     library: Library
     generation: int
+    #: what compiled code is told of the program, made for the first launch
+    _known: Known | None = None
+    #: of earlier launches, for the next one: by shape of the CTA, and zero
+    slots: dict[tuple[int, int], Slot] = field(default_factory=dict)
+    workers: list[Worker] = field(default_factory=list)
+
+    def known(self, make: Callable[[], Known]) -> Known:
+        """What ``make`` made for the first launch."""
+        if self._known is None:
+            self._known = make()
+        return self._known
 
     def refresh(self) -> None:
         """Use the best runtime functions that there are by now."""
@@ -70,6 +82,8 @@ class NativeBackend:
             if saved is None:
                 raise
             memory.restore(saved)
+            if memory.begin_again is not None:
+                memory.begin_again()
             plan.console.clear()
             if reason.bearable and not parted:
                 memo[_IN_PARTS] = True
@@ -78,8 +92,9 @@ class NativeBackend:
             return self.run(program, plan, memory, observe)
         finally:
             improve()
-        memory.settle()
-        return launch.observation()
+        observation = launch.observation()
+        launch.end()
+        return observation
 
 
 def code_of(

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
+import math
 import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +31,7 @@ from .breaches import Breach, first_breaches
 from .clusters import reaches_peers
 from .diagnose import Place, deadlock
 from .launch import LaunchPlan
-from .memory import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
+from .memory import ARENA_BASE, LOCAL_WINDOW, PADDED, SHARED_WINDOW, WINDOW_BYTES, Memory
 from .native_access_text import Form
 from .native_clusters import Group, run_clusters
 from .native_frames import CAPACITY
@@ -55,7 +57,7 @@ from .padding import Overrun, merge
 from .program import Program
 from .races import race_flags, races_of
 from .schedule import TURN, Standing, Watch
-from .spaces import ANY, bit_of, reachable
+from .spaces import ANY, KINDS, bit_of, reachable
 from .threads import COLUMN_BYTES, columns_of, make_table
 
 if TYPE_CHECKING:
@@ -67,6 +69,8 @@ __all__ = ["Launch", "Slot", "Worker", "aligned"]
 _Visit = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _Begin = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+#: as ``native_script.call`` calls it
+_Saver = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _FUNCTIONS = {
     **dict.fromkeys(("run", "run_clusters"), _Run),
     **dict.fromkeys(("visit", "proceed", "visit_cluster", "expire", "races_settle"), _Visit),
@@ -74,6 +78,10 @@ _FUNCTIONS = {
     **dict.fromkeys(("visited",), _Run),
 }
 _NEEDS_PYTHON = 8
+#: in ``Worker``: the context, among its parts
+_CONTEXT = -1
+#: most of what a launch allocates that is kept for the next
+_KEPT_BYTES = 1 << 18
 #: seconds of compiled code at a time
 _PIECE = 0.1
 
@@ -116,6 +124,12 @@ class Slot:
         """Set a field of the CTA record."""
         struct.pack_into("<q", self.record, offset, value)
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of host memory."""
+        parts = self.record, self.states, self.shared, self.local, self.areas
+        return sum(part.nbytes for part in parts)
+
     def end(self) -> None:
         """The CTA has ended: what Python knows of it is forgotten."""
         self.warps.clear()
@@ -127,27 +141,56 @@ class Worker:
 
     def __init__(self, launch: Launch) -> None:
         program = launch.program
-        sites = max(1, len(program.sites))
-        self.launch = launch
-        self.blocks = np.zeros((4, len(program.blocks)), dtype=np.int64)
-        self.predicated = np.zeros(max(1, len(program.predicated)), dtype=np.int64)
-        self.sites = np.zeros((sites, SITE_COUNTERS), dtype=np.int64)
+        sites, predicated = max(1, len(program.sites)), max(1, len(program.predicated))
         # the last one is that of accesses which are not counted
-        self.unseen = np.zeros(len(program.sites) + 1, dtype=np.int64)
-        self.cache = aligned(len(self.unseen) * CACHE_BYTES)
-        self.beyond = np.zeros((len(self.unseen), BEYOND_BYTES // 8), dtype=np.int64)
-        self.shapes = aligned(sites * SHAPE_BYTES)
-        self.scratch = aligned(8192)
+        unseen = len(program.sites) + 1
+        spare = 0 if launch.table_of_threads is None else columns_of(program).count * COLUMN_BYTES
+        parts = {
+            Context.BLOCKS: 32 * len(program.blocks),
+            Context.PREDICATED: 8 * predicated,
+            Context.SITES: 8 * SITE_COUNTERS * sites,
+            Context.UNSEEN: 8 * unseen,
+            Context.CACHE: unseen * CACHE_BYTES,
+            Context.SHAPES: sites * SHAPE_BYTES,
+            Context.BEYOND: unseen * BEYOND_BYTES,
+            Context.SCRATCH: 8192,
+            Context.THREADS_SPARE: spare,
+            Context.NOTED: 8 + Noted.MOST * Noted.BYTES,
+            Context.RACES_FOUND: 8 + 8 * Race.MOST_FOUND * Race.COLUMNS * launch.checks_races,
+            _CONTEXT: Context.BYTES,
+        }
+        starts = [0, *itertools.accumulate(-(-size // 64) * 64 for size in parts.values())]
+        #: everything that compiled code writes to, zero where a launch begins, but for the context
+        self.whole = aligned(starts[-1])
+        first = address_of(self.whole)
+        self.addresses = {name: first + start for name, start in zip(parts, starts)}
+        views = {name: self.whole[start : start + size] for (name, size), start in zip(parts.items(), starts)}
+        self.blocks = views[Context.BLOCKS].view(np.int64).reshape(4, -1)
+        self.predicated = views[Context.PREDICATED].view(np.int64)
+        self.sites = views[Context.SITES].view(np.int64).reshape(sites, SITE_COUNTERS)
+        self.unseen = views[Context.UNSEEN].view(np.int64)
+        self.cache = views[Context.CACHE]
+        self.beyond = views[Context.BEYOND].view(np.int64).reshape(unseen, BEYOND_BYTES // 8)
+        self.context: NDArray[np.uint8] = views[_CONTEXT]
+        self.address = self.addresses.pop(_CONTEXT)
         #: how often warps left compiled code, by event and block
         self.left: Counter[tuple[int, int]] = Counter()
-        self.context = aligned(Context.BYTES)
-        self.races = np.zeros(1 + Race.MOST_FOUND * Race.COLUMNS * launch.checks_races, dtype=np.int64)
+        self.races = views[Context.RACES_FOUND].view(np.int64)
+        self.noted = views[Context.NOTED].view(np.int64)
         self.groups: list[Group] = []
-        self.noted = np.zeros(1 + Noted.MOST * (Noted.BYTES // 8), np.int64)
-        self.spare = aligned(
-            0 if launch.table_of_threads is None else columns_of(program).count * COLUMN_BYTES
-        )
+        self.begin(launch)
+
+    def begin(self, launch: Launch) -> None:
+        """Be the worker of a launch that begins; the counters are zero."""
+        self.launch = launch
         self._fill()
+
+    def reset(self) -> None:
+        """Make ready for another launch of the same code."""
+        self.whole[:] = 0
+        self.left.clear()
+        self.groups.clear()
+        del self.launch  # and with it the memory of its device
 
     def _fill(self) -> None:
         launch, plan, generated = self.launch, self.launch.plan, self.launch.code.generated
@@ -158,20 +201,15 @@ class Worker:
             Context.STATE_BYTES: generated.state_bytes,
             Context.FUEL: TURN,
             Context.BUDGET: plan.max_instructions,
-            Context.ARENA: address_of(launch.memory.bytes) - ARENA_BASE,
-            Context.SHADOW: address_of(launch.memory.shadow) - ARENA_BASE,
+            **self.addresses,
+            Context.ARENA: launch.memory.host - ARENA_BASE,
+            Context.SHADOW: launch.memory.host_shadow - ARENA_BASE,
             Context.TABLE: address_of(launch.table),
             Context.TABLE_ROWS: len(launch.memory.allocations) + len(launch.memory.heap.blocks),
-            Context.BLOCKS: address_of(self.blocks),
-            Context.SITES: address_of(self.sites),
-            Context.PREDICATED: address_of(self.predicated),
-            Context.CACHE: address_of(self.cache),
-            Context.UNSEEN: address_of(self.unseen),
-            Context.TIDS: address_of(launch.tids),
+            Context.TIDS: launch.tids.address,
             Context.PARAMS: address_of(launch.params),
             Context.SHARED_BYTES: plan.shared_bytes,
             Context.LOCAL_BYTES: launch.program.local_area,
-            Context.SCRATCH: address_of(self.scratch),
             Context.ZERO_START: generated.zero_start,
             Context.ZERO_BYTES: generated.zero_bytes,
             Context.PARAMETERS: generated.parameters_start,
@@ -183,7 +221,6 @@ class Worker:
             Context.SYMBOLS: address_of(launch.symbols),
             Context.DYNAMIC_SHARED: plan.dynamic_shared,
             Context.PARAM_ADDRESS: plan.parameter_address,
-            Context.SHAPES: address_of(self.shapes),
             Context.COUNTING: int("memory" in launch.observe),
             Context.READS: self._map(0),
             Context.WRITES: self._map(1),
@@ -191,28 +228,26 @@ class Worker:
             Context.IMAGES: address_of(launch.images),
             Context.IMAGE_ROWS: len(launch.images),
             Context.EXPLICIT_CLUSTER: int(plan.explicit_cluster),
-            Context.REMOTE: address_of(launch.remote),
-            Context.NEAR: address_of(launch.near),
-            Context.REACHES: address_of(launch.reaches),
+            Context.REMOTE: launch.known.remote.address,
+            Context.NEAR: launch.near.address,
+            Context.REACHES: launch.known.reaches.address,
             Context.STRICT: (1 << len(NOTED)) - 1 if plan.strict == "error" else 0,
-            Context.NOTED: address_of(self.noted),
             Context.RACE_SITES: address_of(launch.races),
-            Context.RACES_FOUND: address_of(self.races),
+            Context.SAVE: ctypes.cast(launch.saver, ctypes.c_void_p).value or 0,
             Context.PIECES: address_of(launch.pieces),
-            Context.BEYOND: address_of(self.beyond),
             Context.ENTRIES: 0 if launch.program.recursive else generated.stack_entries,
         }
         if launch.table_of_threads is not None:
             fields[Context.THREADS] = address_of(launch.table_of_threads.counts)
-            fields[Context.THREADS_SPARE] = address_of(self.spare)
             fields[Context.KEPT] = address_of(launch.kept)
             fields[Context.KEPT_COUNT] = len(launch.plan.kept)
+        context, pack = self.context.data, struct.Struct("<Q").pack_into
         for offset, value in fields.items():
-            struct.pack_into("<Q", self.context, offset, value % (1 << 64))
-        struct.pack_into("<3i", self.context, Context.NTID, *plan.block)
-        struct.pack_into("<3i", self.context, Context.NCTAID, *plan.grid)
-        struct.pack_into("<3i", self.context, Context.CLUSTER_SHAPE, *plan.cluster)
-        struct.pack_into("<3i", self.context, Context.CLUSTERS, *plan.clusters)
+            pack(context, offset, value % (1 << 64))
+        struct.pack_into("<3i", context, Context.NTID, *plan.block)
+        struct.pack_into("<3i", context, Context.NCTAID, *plan.grid)
+        struct.pack_into("<3i", context, Context.CLUSTER_SHAPE, *plan.cluster)
+        struct.pack_into("<3i", context, Context.CLUSTERS, *plan.clusters)
 
     def _map(self, number: int) -> int:
         maps = self.launch.memory.touched
@@ -237,7 +272,7 @@ class Worker:
         while first < last:
             # in pieces, so that an interrupt from the keyboard is seen
             start = time.perf_counter()
-            found = run(address_of(self.context), address_of(slot.record), first, min(last, first + some))
+            found = run(self.address, address_of(slot.record), first, min(last, first + some))
             some = some * 2 if time.perf_counter() - start < _PIECE else some
             status, index = found & 15, found >> 4
             if status != Status.DONE and not self._settle(slot, status):
@@ -248,14 +283,14 @@ class Worker:
     def visit(self, slot: Slot) -> bool:
         """Another visit of a CTA in flight; whether it has ended."""
         visit: Callable[..., int] = self.launch.functions["visit"]
-        return self._settle(slot, visit(address_of(self.context), address_of(slot.record)))
+        return self._settle(slot, visit(self.address, address_of(slot.record)))
 
     def _settle(self, slot: Slot, status: int) -> bool:
         """Bring a visit to its end, with what Python must do for warps. Returns whether the CTA has ended."""
         proceed: Callable[..., int] = self.launch.functions["proceed"]
         while status >= _NEEDS_PYTHON:
             self.attend(slot, status - _NEEDS_PYTHON)
-            status = proceed(address_of(self.context), address_of(slot.record))
+            status = proceed(self.address, address_of(slot.record))
         if status == Status.BLOCKED:
             raise deadlock(item for warp in self.warps(slot) for item in warp.where())
         if status == Status.DONE:
@@ -298,7 +333,7 @@ class Worker:
     def expire(self, slot: Slot) -> bool:
         """Waits on mbarriers give up; whether there were any."""
         expire: Callable[..., int] = self.launch.functions["expire"]
-        return bool(expire(address_of(self.context), address_of(slot.record)))
+        return bool(expire(self.address, address_of(slot.record)))
 
     def warp(self, slot: Slot, index: int) -> NativeWarp:
         """The view of one warp; kept while its CTA is in flight, as it may hold what lanes wait for."""
@@ -342,56 +377,76 @@ class Launch:
         #: kept while it runs, also if better code takes its place meanwhile
         self.library = code.library
         self.table = memory.table()
+        self.saver = _Saver(self._save)
+        self.failed: BaseException | None = None
+        if memory.before_store is not None:
+            first = self.table[: len(memory.allocations)]
+            self.table = self.table.copy()
+            self.table[: len(first), 3] += 2 * (first[:, 2] % PADDED == KINDS["global"])
         memory.heap.changed.clear()
         self.images = np.ascontiguousarray(memory.images.rows)
-        self.tids = _thread_ids(plan)
+        self.tids = _thread_ids(plan.block)
         self.params = np.frombuffer(plan.parameters + bytes(16), dtype=np.uint8).copy()
         self.symbols = np.ascontiguousarray(np.append(plan.symbols, np.uint64(0)))
         self.table_of_threads = make_table(program, plan) if "threads" in observe else None
         self.kept = np.array([*plan.kept, -1] if self.table_of_threads is not None else [], dtype=np.int64)
         self.workers: list[Worker] = []
         self.free: list[Slot] = []
-        self.remote = np.array(
-            [*(reaches_peers(site.instruction) for site in program.sites), False], np.uint8
-        )
-        self.reaches = np.array([*(reachable(site.instruction) for site in program.sites), ANY], np.uint8)
         self.pieces = np.frombuffer(program.pieces, np.uint8)
-        self.near = self._near()
         self.races = race_flags(program, plan)
         self.checks_races = bool((self.races & Race.CHECKED).any())
-        self.functions: dict[str, Any] = {
-            name: _FUNCTIONS[name](address) for name, address in runtime_addresses((*_FUNCTIONS,)).items()
-        }
+        self.known = code.known(lambda: Known(program))
+        self.near = self.known.near(plan.shared_bytes > 0, code.generated.watch)
+        self.functions = _functions(tuple(runtime_addresses((*_FUNCTIONS,)).values()))
 
-    def _near(self) -> NDArray[np.uint64]:
-        """For each generic load or store the function for shared memory (``Context.NEAR``), if the launch has any."""
-        found = np.zeros(max(1, len(self.program.sites)), np.uint64)
-        if self.plan.shared_bytes == 0:
-            return found
-        space = "watched" if self.code.generated.watch == 1 else "shared"
-        names: dict[int, str] = {}
-        for site in self.program.sites:
-            kind = site.instruction.spelling.modifier("type")
-            near = site.space == "generic" and self.reaches[site.index] & bit_of("shared")
-            if kind and near and site.instruction.effect in ("load", "store"):
-                width = scalar_type(str(kind)).bytes
-                form = Form(width, max(1, site.bytes // width))
-                names[site.index] = f"{space}_{site.instruction.effect}_{form.name}"
-        addresses = runtime_addresses(tuple(names.values()))
-        for index, name in names.items():
-            found[index] = addresses[name]
-        return found
+    def _save(self, context: int, row: int, _: int) -> int:
+        """Compiled code is about to store to an allocation for the first time."""
+        try:
+            index = (row - address_of(self.table)) // self.table.strides[0]
+            allocation = self.memory.allocations[index]
+            if self.memory.before_store is not None:
+                self.memory.before_store(allocation)
+            self.table[index, 3] = int(allocation.initialized)
+        except BaseException as error:  # it cannot be raised through compiled code
+            self.failed = error
+        return 0
 
     def worker(self) -> Worker:
-        """A fresh context."""
-        made = Worker(self)
+        """A fresh context, perhaps that of an earlier launch."""
+        if self._pooled and self.code.workers:
+            made = self.code.workers.pop()
+            made.begin(self)
+        else:
+            made = Worker(self)
         self.workers.append(made)
         return made
+
+    @property
+    def _pooled(self) -> bool:
+        """Whether what a launch allocates may serve the next: it is little, and all launches need the same."""
+        return not self.clustered and self.table_of_threads is None and not self.checks_races
+
+    def end(self) -> None:
+        """The launch has come to its end, and its counters have been read: what it allocated may serve the next."""
+        if not self._pooled:
+            return
+        shape = self.plan.warps_per_cta, self.plan.shared_bytes
+        for slot in self.free[:1] if len(self.workers) == 1 else ():
+            if slot.bytes <= _KEPT_BYTES:
+                self.code.slots[shape] = slot
+        for worker in self.workers[:1]:
+            if worker.whole.size <= _KEPT_BYTES:
+                worker.reset()
+                self.code.workers[:] = [worker]
 
     def slot(self) -> Slot:
         """Room for a CTA, used before or fresh."""
         if self.free:
             return self.free.pop()
+        shape = self.plan.warps_per_cta, self.plan.shared_bytes
+        kept = self.code.slots.pop(shape, None) if self._pooled else None
+        if kept is not None:
+            return kept
         plan, program = self.plan, self.program
         warps, area = plan.warps_per_cta, self.code.generated.area_bytes
         shared, local = -(-plan.shared_bytes // 64) * 64 + 64, program.local_area * warps * 32
@@ -436,6 +491,11 @@ class Launch:
 
     def run(self) -> None:
         """All CTAs: on several host threads if nobody can tell, else on the deterministic schedule."""
+        self._run()
+        if self.failed is not None:
+            raise self.failed
+
+    def _run(self) -> None:
         if self.plan.only_kept:
             worker = self.worker()
             for index in self.plan.kept:
@@ -566,13 +626,62 @@ class Launch:
         return made
 
 
-def _thread_ids(plan: LaunchPlan) -> NDArray[np.int32]:
+class _Table:
+    """An array and its host address."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = np.ascontiguousarray(array)
+        self.address = address_of(self.array)
+
+
+class Known:
+    """What compiled code is told of the sites of a program, the same in all its launches."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        instructions = [site.instruction for site in program.sites]
+        self.remote = _Table(np.array([*map(reaches_peers, instructions), False], np.uint8))
+        self.reaches = _Table(np.array([*map(reachable, instructions), ANY], np.uint8))
+        self._near: dict[tuple[bool, int], tuple[dict[str, int], _Table]] = {}
+
+    def near(self, shared: bool, watch: int) -> _Table:
+        """For each generic load or store the function for shared memory (``Context.NEAR``), if the launch has any."""
+        names = self._names(watch) if shared else {}
+        addresses = runtime_addresses(tuple(names.values())) if names else {}
+        kept = self._near.get((shared, watch))
+        if kept is None or kept[0] != addresses:  # better ones may have been compiled meanwhile
+            found = np.zeros(max(1, len(self._program.sites)), np.uint64)
+            for index, name in names.items():
+                found[index] = addresses[name]
+            kept = self._near[shared, watch] = (addresses, _Table(found))
+        return kept[1]
+
+    def _names(self, watch: int) -> dict[int, str]:
+        space = "watched" if watch == 1 else "shared"
+        names: dict[int, str] = {}
+        for site in self._program.sites:
+            kind = site.instruction.spelling.modifier("type")
+            near = site.space == "generic" and self.reaches.array[site.index] & bit_of("shared")
+            if kind and near and site.instruction.effect in ("load", "store"):
+                width = scalar_type(str(kind)).bytes
+                form = Form(width, max(1, site.bytes // width))
+                names[site.index] = f"{space}_{site.instruction.effect}_{form.name}"
+        return names
+
+
+@lru_cache(maxsize=64)
+def _thread_ids(block: tuple[int, int, int]) -> _Table:
     """Shape (warps, 3, 32): tid.x, tid.y, tid.z of each lane."""
-    count = plan.warps_per_cta * 32
-    linear = np.arange(count, dtype=np.int64)
-    wide, tall, _ = plan.block
+    wide, tall, _ = block
+    linear = np.arange(-(-math.prod(block) // 32) * 32, dtype=np.int64)
     axes = np.stack([linear % wide, linear // wide % tall, linear // (wide * tall)])
     table = np.ascontiguousarray(axes.reshape(3, -1, 32).transpose(1, 0, 2), dtype=np.int32)
     raw = aligned(table.nbytes)
     raw[:] = table.reshape(-1).view(np.uint8)
-    return raw.view(np.int32)
+    return _Table(raw.view(np.int32))
+
+
+@lru_cache(maxsize=8)
+def _functions(addresses: tuple[int, ...]) -> dict[str, Any]:
+    """The functions of the schedule, to be called."""
+    return {name: made(address) for (name, made), address in zip(_FUNCTIONS.items(), addresses)}

@@ -106,7 +106,7 @@ class Context:
     BUDGET = 32
     ARENA = 40  # host address = device address + this
     SHADOW = 48  # shadow byte = device address + this
-    TABLE = 56  # rows of four: start, end, kind (``spaces.KINDS``), initialised
+    TABLE = 56  # rows of four: start, end, kind (``spaces.KINDS``), 1 if initialised + 2 if the first store is to be told
     TABLE_ROWS = 64
     BLOCKS = 72  # counters of blocks: warps, lanes, divergent, as three arrays
     SITES = 80  # SITE_COUNTERS per site
@@ -176,7 +176,8 @@ class Context:
     PIECES = 576  # a byte per site: bytes that must begin inside an object (``spaces.piece_of``)
     BEYOND = 584  # BEYOND_BYTES per site
     ENTRIES = 592  # of a warp's stack; 0: all moves of splits that wait are left to Python
-    BYTES = 600
+    SAVE = 600  # function that is given the row of an allocation before the first store to it
+    BYTES = 608
 
 
 class Counter:

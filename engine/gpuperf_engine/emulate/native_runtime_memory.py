@@ -13,6 +13,7 @@ from .native_runtime_cluster import cluster_cta
 from .native_runtime_count import bump, count_lanes
 from .native_runtime_races import race_at, race_copies, race_flag
 from .native_script import (
+    call,
     fill,
     load8,
     load16,
@@ -61,8 +62,15 @@ def refill(context: int, site: int, address: int, size: int, writes: int) -> int
     cache = load64(context + Context.CACHE) + site * 32
     store64(cache, start)
     store64(cache + 8, end - start)
-    store64(cache + 16, 1 - load64(row + 24))
+    store64(cache + 16, 1 - is_initialized(context, row, writes))
     return 1
+
+
+def is_initialized(context: int, row: int, writes: int) -> int:
+    """Whether every byte of an allocation has been written, or need not be noted. Before the first store to it somebody may save it."""
+    if writes and load64(row + 24) & 2:
+        call(load64(context + Context.SAVE), context, row, row)
+    return load64(row + 24) & 1
 
 
 def fault(context: int, site: int, lane: int, address: int, space: int) -> int:
@@ -117,7 +125,7 @@ def beyond(
     inside = 0
     if unsigned_less(address, end):
         inside = end - address
-    if load64(row + 24) == 0:
+    if is_initialized(context, row, how & 4) == 0:
         shadow = address + load64(context + Context.SHADOW)
         if how & 8:
             unseen(context, site, shadow, inside)

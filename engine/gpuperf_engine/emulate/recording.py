@@ -1,7 +1,7 @@
 """The recorded program: what the host did, from which line, and what each step changed in memory.
 
-While values are observed every array is compared with itself before each step; which bytes a launch stored to is read off
-the shadow (see ``memory``).
+While values are observed every array that a step stores to is compared with itself before; which bytes a launch stored to is read
+off the shadow (see ``memory``).
 
 PYTEST_DONT_REWRITE
 """
@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import linecache
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from .arrays import DeviceArray
 from .memory import Allocation, Memory
 
-__all__ = ["CallSite", "Event", "Snapshot", "Write", "call_site", "changes", "snapshot", "watch", "written"]
+__all__ = ["CallSite", "Event", "Snapshot", "Watching", "Write", "call_site", "snapshot", "written"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,37 +94,64 @@ def snapshot(memory: Memory, allocation: Allocation) -> Snapshot:
     return Snapshot(memory.view(allocation).copy(), known)
 
 
-def watch(memory: Memory, arrays: Iterable[DeviceArray]) -> dict[Allocation, Snapshot]:
-    """Snapshot the arrays before a launch, and set the shadow so that the launch's own writes can be told."""
-    saved: dict[Allocation, Snapshot] = {}
-    for array in arrays:
-        allocation = array.allocation
-        saved[allocation] = snapshot(memory, allocation)
-        if saved[allocation].any_written:
-            shadow = memory.shadow_of(allocation)
-            np.add(shadow, shadow, out=shadow)
-        allocation.initialized = allocation.size == 0
-    memory.generation += 1
-    return saved
+class Watching:
+    """What a launch changes in some arrays, given by their allocations, and variables: each is saved just before the first store to
+    it, and its shadow set so that the launch's own writes can be told. What a launch does not store to costs nothing."""
 
+    def __init__(
+        self,
+        memory: Memory,
+        arrays: Mapping[Allocation, DeviceArray],
+        variables: Sequence[DeviceArray] = (),
+    ) -> None:
+        self.memory = memory
+        self.arrays = arrays
+        self.variables = {variable.allocation: variable for variable in variables}
+        self.saved: dict[Allocation, Snapshot] = {}
+        self._lock = threading.Lock()
+        memory.before_store, memory.begin_again = self.save, self._begin
+        self._begin()
 
-def changes(
-    memory: Memory, arrays: Iterable[DeviceArray], before: dict[Allocation, Snapshot]
-) -> tuple[Write, ...]:
-    """What the launch since ``watch`` wrote; sets the shadow back."""
-    found = []
-    for array in arrays:
-        old = before.get(array.allocation)
-        if old is None:
-            continue
-        shadow = memory.shadow_of(array.allocation)
-        mask = shadow == 1
-        stored = bool(mask.any())
-        if stored:
-            found.append(written(memory, array, mask, old))
-        if stored or old.any_written:  # pages of an array that was never written stay uncommitted
-            np.not_equal(shadow, 0, out=shadow.view(np.bool_))
-    return tuple(found)
+    def save(self, allocation: Allocation) -> None:
+        """A store is about to be made, by any host thread."""
+        with self._lock:
+            known = allocation in self.arrays or allocation in self.variables
+            if allocation in self.saved or not known:
+                return
+            before = snapshot(self.memory, allocation)
+            shadow = self.memory.shadow_of(allocation)
+            if before.written is None:  # perhaps without having been written to
+                shadow[:] = 2
+            elif before.any_written:
+                np.add(shadow, shadow, out=shadow)
+            self.memory.set_initialized(allocation, allocation.size == 0)
+            self.saved[allocation] = before
+
+    def _begin(self) -> None:
+        """The launch begins, perhaps again, with memory as it was."""
+        self.saved.clear()
+        for allocation in self.memory.images.allocations:
+            if allocation is not None:  # surfaces are stored to without looking an address up
+                self.save(allocation)
+
+    def changes(self) -> tuple[Write, ...]:
+        """What the launch wrote, arrays in order of address and then variables; sets the shadow back."""
+        self.memory.before_store = self.memory.begin_again = None
+        found = []
+        arrays = sorted(self.saved.keys() - self.variables.keys(), key=lambda item: item.address)
+        for allocation in [*arrays, *(item for item in self.variables if item in self.saved)]:
+            old = self.saved[allocation]
+            shadow = self.memory.shadow_of(allocation)
+            mask = shadow == 1
+            stored = bool(mask.any())
+            if stored:
+                known = self.variables if allocation in self.variables else self.arrays
+                found.append(written(self.memory, known[allocation], mask, old))
+            if stored or old.any_written:  # pages of an array that was never written stay uncommitted
+                np.not_equal(shadow, 0, out=shadow.view(np.bool_))
+            if old.written is None:
+                self.memory.set_initialized(allocation, True)
+        return tuple(found)
 
 
 def written(memory: Memory, array: DeviceArray, mask: NDArray[np.bool_], before: Snapshot) -> Write:

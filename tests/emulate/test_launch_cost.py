@@ -1,0 +1,143 @@
+"""What a launch costs does not depend on what was launched and allocated before, nor on arrays that it does not touch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.emulate import memory, recording
+
+EMPTY = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a) { ret; }
+"""
+#: stores a thread's number where the second argument points; through the address that lies there if the first is not 0
+STORE = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u32 chase, .param .u64 target)
+{
+    .reg .pred %p;
+    .reg .b32 %c, %t;
+    .reg .b64 %a, %o;
+    ld.param.u32 %c, [chase];
+    ld.param.u64 %a, [target];
+    setp.eq.u32 %p, %c, 0;
+    @%p bra HERE;
+    ld.global.u64 %a, [%a];
+HERE:
+    mov.u32 %t, %tid.x;
+    mul.wide.u32 %o, %t, 4;
+    add.u64 %a, %a, %o;
+    st.global.u32 [%a], %t;
+    ret;
+}
+"""
+
+
+def bytecodes(call: Callable[[], object]) -> int:
+    """How many bytecodes of Python a call executes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("observe", [(), ("memory",), ("values",)], ids=["counts", "memory", "values"])
+def test_earlier_launches_and_arrays_cost_nothing(backend: str, observe: tuple[str, ...]) -> None:
+    kernel = ge.parse(EMPTY, path="k.ptx")["k"]
+    device = ge.Device(observe, backend=backend)
+    array = device.zeros(32, name="array")
+
+    def launch() -> None:
+        device.launch(kernel, 1, 32, [array])
+
+    for _ in range(3):
+        launch()
+    before = bytecodes(launch)
+    for number in range(300):
+        (device.zeros if number % 2 else device.empty)(8, np.uint32)
+        launch()
+    after = bytecodes(launch)
+    assert after < 1.02 * before + 50
+
+
+def test_naming_arrays_costs_the_same_each_time() -> None:
+    kernel = ge.parse(EMPTY, path="k.ptx")["k"]
+    device = ge.Device(observe=set())
+
+    def launch() -> None:
+        device.launch(kernel, 1, 32, [device.empty(8)])
+
+    for _ in range(3):
+        launch()
+    before = bytecodes(launch)
+    for _ in range(300):
+        launch()
+    assert bytecodes(launch) < 1.02 * before + 50
+    assert [array.name for array in device.arrays[:3]] == ["a", "a#2", "a#3"]
+
+
+def test_all_arrays_that_kernels_filled_are_found_in_time() -> None:
+    """Also one to which only an address in memory leads."""
+    kernel = ge.parse(STORE, path="k.ptx")["k"]
+    device = ge.Device(observe=set())
+    hidden = device.empty(32, np.uint32, name="hidden")
+    for _ in range(20):
+        device.empty(8)
+    pointer = device.array(np.array([hidden.address], np.uint64))
+    device.launch(kernel, 1, 32, [1, pointer])
+    for _ in range(22):
+        device.launch(kernel, 1, 32, [1, pointer])
+    assert hidden.allocation.initialized
+
+
+def test_values_are_saved_of_what_is_stored_to(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[str] = []
+
+    def snapshot(memory: memory.Memory, allocation: memory.Allocation) -> recording.Snapshot:
+        saved.append(allocation.name)
+        return original(memory, allocation)
+
+    original = recording.snapshot
+    kernel = ge.parse(STORE, path="k.ptx")["k"]
+    device = ge.Device({"values"}, backend=backend)
+    device.array(np.ones(1 << 20, np.uint8), name="untouched")
+    written = device.array(np.arange(64, dtype=np.uint32), name="written")
+    hidden = device.zeros(32, np.uint32, name="hidden")
+    fresh = device.empty(32, np.uint32, name="fresh")
+    pointer = device.array(np.array([hidden.address], np.uint64), name="pointer")
+    monkeypatch.setattr(recording, "snapshot", snapshot)
+    writes = []
+    for chase, target in ((0, written), (1, pointer), (0, fresh), (0, fresh)):
+        device.launch(kernel, 2, 32, [chase, target])
+        writes += [
+            (item.array.name, item.elements, item.written, item.unchanged)
+            for item in device.events[-1].writes
+        ]
+    assert saved == ["written", "hidden", "fresh", "fresh"]
+    assert writes == [
+        ("written", 64, 32, 32),
+        ("hidden", 32, 32, 1),  # element 0 was 0
+        ("fresh", 32, 32, 0),
+        ("fresh", 32, 32, 32),
+    ]
+    assert not device.launch(kernel, 1, 32, [0, written]).notes

@@ -10,6 +10,7 @@ from cases import SMALL
 
 import gpuperf_engine as ge
 from gpuperf_engine.emulate import fewer
+from gpuperf_engine.emulate.classes import MOST_STEPS
 from tests.engine.random_kernels import ACCUMULATORS, INPUTS, LOCK, WORDS, Seeded
 from tests.engine.running import module
 from tests.engine.test_random_kernels import BLOCKS, SHAPES
@@ -64,6 +65,12 @@ def test_random_kernels(shape: str, seed: int) -> None:
             check(*found)
 
 
+def in_classes(patch: pytest.MonkeyPatch) -> None:
+    """Have launches counted in classes, if these do not refuse."""
+    patch.setattr(fewer, "_steps", lambda probe: MOST_STEPS)
+    patch.setattr(fewer, "_quickly", lambda plan, standing, run: None)
+
+
 def run(
     kernel: ge.Kernel, backend: str, demand: str, grid: Any, block: Any, start: list[np.ndarray]
 ) -> ge.Profile | str:
@@ -81,7 +88,7 @@ def test_examples(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first launches of each program, natively, with as few blocks as will do or, in every third, as it comes."""
     case = SMALL[number]
     if number % 3:
-        monkeypatch.setattr(fewer, "QUICK", 0)
+        in_classes(monkeypatch)
     module = ge.parse(case.text, path=str(case.ptx))
     for launch in case.program().launches[:2]:
         found = []
@@ -162,16 +169,17 @@ SHAPES_OF_LAUNCHES: dict[str, tuple[str, Any, Any, tuple[int, int, int]]] = {
 
 @pytest.mark.parametrize("demand", ["control", "addresses", "values"])
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("quick", [0, fewer.QUICK], ids=["classes", "blocks"])
+@pytest.mark.parametrize("steps", [MOST_STEPS, 0], ids=["classes", "blocks"])
 @pytest.mark.parametrize("name", SHAPES_OF_LAUNCHES)
 def test_shapes_of_launches(
-    name: str, quick: int, backend: str, demand: str, monkeypatch: pytest.MonkeyPatch
+    name: str, steps: int, backend: str, demand: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fewer, "QUICK", quick)
+    if steps:
+        in_classes(monkeypatch)
     body, grid, block, expected = SHAPES_OF_LAUNCHES[name]
     device = ge.Device(set(), backend=backend, memory_bytes=1 << 16)
     profile = device.launch(ge.parse(module(body), path="k.ptx")["k"], grid, block, demand=demand)
     branches = profile.branches
     assert (profile.thread_instructions, branches.executed, branches.divergent) == expected
-    if demand == "control" and quick == 0:
+    if demand == "control" and steps:
         assert profile.method == "classes", profile.method_reason

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate import fewer
 from gpuperf_engine.emulate import knowledge as runtime
 from gpuperf_engine.emulate.device import program_of
 from gpuperf_engine.emulate.reduced import slice_of
 from gpuperf_engine.flow.operands import reads, writes
 from gpuperf_engine.flow.slicing import Slice
 from gpuperf_engine.ptx.syntax import Function, Instruction
+from tests.engine.test_demands import in_classes
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 REGISTERS = ".reg .pred %p<8>; .reg .b32 %r<20>; .reg .b64 %rd<10>;"
@@ -192,9 +192,10 @@ def launch(body: str, backend: str, demand: str) -> ge.Profile:
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault(name: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = launch(FAULTS[name], backend, "values")
-    for quick in (0, fewer.QUICK):
+    for classes in (True, False):
         with monkeypatch.context() as patch:
-            patch.setattr(fewer, "QUICK", quick)  # 0: by classes, if they do not refuse
+            if classes:
+                in_classes(patch)
             ours = launch(FAULTS[name], backend, "control")
         assert (ours.blocks, ours.branch_sites) == (whole.blocks, whole.branch_sites)
 

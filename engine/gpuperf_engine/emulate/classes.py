@@ -35,13 +35,19 @@ from .memory import Memory
 from .program import Program
 from .warp import AFTER, AT_END, Meeting
 
-__all__ = ["ClassRun", "Counts", "Refusal", "count_by_classes"]
+__all__ = ["ClassRun", "Counts", "Refusal", "TooLong", "count_by_classes"]
 
-#: pieces, and steps (instructions of the slice, and looking at cells), after which it is given up
+#: pieces, and steps after which it is given up: instructions of the slice, cells and polyhedra looked at, which take 15 to 55 µs each
 MOST_PIECES = 100_000
-MOST_OPERATIONS = 150_000
-#: polyhedra looked at to count points
+MOST_STEPS = 150_000
+#: polyhedra among them
 MOST_COUNTING = 100_000
+
+
+class TooLong(Refusal):
+    """It takes more steps than were allowed."""
+
+
 _WRITES = ("store", "atomic", "reduction", "async_copy", "bulk_copy")
 
 
@@ -69,7 +75,7 @@ def count_by_classes(
     *,
     guards: frozenset[Instruction] = frozenset(),
     most_pieces: int = MOST_PIECES,
-    most_operations: int = MOST_OPERATIONS,
+    most_steps: int = MOST_STEPS,
 ) -> Counts:
     """The counts of a launch. ``executed``: the instructions whose results decide the control flow, stores that they may read from
     included; ``guards``: those of which only the guard is evaluated, to count its lanes (``flow.slicing.Slice``). ``memory``: what
@@ -77,7 +83,7 @@ def count_by_classes(
 
     Raises ``Refusal`` with a reason of one line for what cannot be counted so.
     """
-    return ClassRun(program, plan, executed, guards, memory, most_pieces, most_operations).count()
+    return ClassRun(program, plan, executed, guards, memory, most_pieces, most_steps).count()
 
 
 class _Block:
@@ -112,11 +118,11 @@ class ClassRun:
         guards: frozenset[Instruction],
         memory: Memory | None,
         most_pieces: int,
-        most_operations: int,
+        most_steps: int,
     ) -> None:
         self.program, self.plan, self.executed, self.memory = program, plan, executed, memory
         self.guards = guards
-        self.most_pieces, self.most_operations = most_pieces, most_operations
+        self.most_pieces, self.most_steps = most_pieces, most_steps
         self.space = Space(concretely)
         self.totals = [0] * (4 * len(program.blocks) + len(program.predicated))
         self.pieces = self.operations = self.effort = 0
@@ -182,11 +188,13 @@ class ClassRun:
 
     def count(self) -> Counts:
         self._check_barriers()
-        budget = Budget(MOST_COUNTING)
+        self.counting = Budget(min(MOST_COUNTING, self.most_steps))
         try:
             for coordinates, box, lanes in warp_classes(self.plan):
-                self._run_all(State(self, Piece(box, (), budget), coordinates, lanes))
+                self._run_all(State(self, Piece(box, (), self.counting), coordinates, lanes))
         except TooComplex as error:
+            if self.counting.left < 0 and self.most_steps < MOST_COUNTING:
+                raise TooLong(f"it takes more than {self.most_steps:,} steps") from None
             raise Refusal(f"the blocks that do the same cannot be counted: {error}") from None
         except RecursionError:
             raise Refusal("loops are nested too deeply") from None
@@ -326,8 +334,9 @@ class ClassRun:
         counts[4 * pc] = counts.get(4 * pc, 0) + 1
         counts[4 * pc + 1] = counts.get(4 * pc + 1, 0) + mask.bit_count()
         state.spend(block.counts)
-        if self.operations + self.effort > self.most_operations:
-            raise Refusal(f"it takes more than {self.most_operations:,} steps")
+        looked_at = min(MOST_COUNTING, self.most_steps) - self.counting.left
+        if self.operations + self.effort + looked_at > self.most_steps:
+            raise TooLong(f"it takes more than {self.most_steps:,} steps")
         if goes_on:
             state.position = 0
         return goes_on

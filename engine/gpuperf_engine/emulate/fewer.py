@@ -2,16 +2,16 @@
 
 Blocks whose slice sees nothing of the others, and writes nothing that they see, need not all run. If the slice does not ask for the
 block index, or not for its last axes, the first blocks tell all others, whatever it does: calls, floating point, barriers. Else
-classes are counted on affine values (``classes``). What is tried depends on how much the first block executes, so the method is
-the same on every host.
+classes are counted on affine values (``classes``). How long that is tried depends on how much a few blocks execute, so the method is
+the same on every host, and the control flow costs no more than the whole program.
 
 PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from ..errors import BudgetExceeded
 from ..flow.operands import special_registers
 from ..flow.slicing import Slice
-from .classes import MOST_OPERATIONS, Refusal, count_by_classes
+from ..ptx.syntax import Instruction
+from .classes import MOST_STEPS, Refusal, TooLong, count_by_classes
 from .launch import LaunchPlan
 from .memory import Memory
 from .observe import Observation
@@ -27,13 +28,29 @@ from .program import Program
 
 __all__ = ["observe_control"]
 
-#: warp instructions of the slice that run in less time than it takes to think
+#: plain warp instructions that compiled code executes in the time of one step of class execution: 1.6 ns each, at the least, for
+#: about 20 µs of Python, at most 55
+RATE = 12_000
+#: of other instructions, about so many plain ones take as long, by effect
+COSTS = {
+    **dict.fromkeys(("load", "store", "exchange", "async_copy"), 4),
+    **dict.fromkeys(
+        ("atomic", "reduction", "barrier", "matrix", "bulk_copy", "mbarrier", "mbarrier_wait"), 32
+    ),
+}
+#: warp instructions that run in less time than it takes to think, if so many are left for each warp
 QUICK = 500_000
-#: warp instructions that one warp of the first block may execute to find out how many those are
+LEAST = 200
+#: steps without which nothing is counted
+LEAST_STEPS = 8
+#: warp instructions that one warp of the first blocks may execute to find out how many those are, and how much more the next time
 PROBE = 200_000
-#: warp instructions that take about the time of one operation of class execution, and operations worth it at any rate
-RATE = 1_200
-LEAST_OPERATIONS = 400
+FURTHER = 16
+#: how many times as many steps must be worth it before a kernel that took too many is tried again
+AGAIN = 4
+#: blocks that are looked at for what the others may do, where there are many
+LOOKED_AT = 4
+_MANY = 64
 _AXES = {"x": 1, "y": 2, "z": 3}
 #: of these the value is the same in all blocks
 _SAME = ("tid", "ntid", "nctaid", "laneid", "lanemask", "warpid", "nwarpid", "envreg", "nsmid")
@@ -56,18 +73,57 @@ def observe_control(
     if reason:
         return _every(run(plan), executed, reason)
     standing = _standing(executed, plan)
-    work = _work(program, plan, executed, standing, run)
-    if work is None or work > QUICK:
-        try:
-            budget = (
-                MOST_OPERATIONS if work is None else min(MOST_OPERATIONS, LEAST_OPERATIONS + work // RATE)
-            )
-            return _by_classes(program, plan, executed, memory, budget)
-        except Refusal as refusal:
-            reason = str(refusal)
+    found = _quickly(plan, standing, run)
+    if found is not None:
+        return _times(found, program, plan, executed, standing, "")
+    memo, place = program.kernel.memo, ("too long", executed.demand, plan.block)
+    limit = PROBE
+    while True:
+        probe = _probe(program, plan, executed, standing, limit, run)
+        steps = _steps(probe)
+        tried = memo.get(place, 0)
+        if isinstance(tried, int) and LEAST_STEPS <= steps < AGAIN * tried:
+            reason = f"it takes more than {tried:,} steps"
+        elif steps >= LEAST_STEPS:
+            try:
+                return _by_classes(program, plan, executed, memory, steps)
+            except TooLong as refusal:
+                reason, memo[place] = str(refusal), steps
+            except Refusal as refusal:
+                reason = str(refusal)
+                break
+        if probe.found is not None or limit >= plan.max_instructions:
+            break
+        limit *= FURTHER
+    if probe.found is not None and len(probe.blocks) == standing:
+        found = probe.found
+    elif standing == plan.ctas:
+        found = run(plan)
+    else:
+        found = run(replace(plan, kept=range(standing), only_kept=True))
+    return _times(found, program, plan, executed, standing, reason)
+
+
+def _quickly(plan: LaunchPlan, standing: int, run: Run) -> Observation | None:
+    """All blocks that tell all others, if that is done before one could find out how long it takes."""
+    limit = QUICK // (standing * plan.warps_per_cta)
+    if limit < LEAST:
+        return None
+    whole = plan if standing == plan.ctas else replace(plan, kept=range(standing), only_kept=True)
+    try:
+        return run(replace(whole, max_instructions=min(limit, plan.max_instructions)))
+    except BudgetExceeded:
+        if plan.max_instructions <= limit:
+            raise
+        return None
+
+
+def _times(
+    found: Observation, program: Program, plan: LaunchPlan, executed: Slice, standing: int, reason: str
+) -> Observation:
+    """What all blocks did, from what those did that tell all others."""
     if standing == plan.ctas:
-        return _every(run(plan), executed, reason or "there are too few for classes to be quicker")
-    found = run(replace(plan, kept=range(standing), only_kept=True))
+        return _every(found, executed, reason or "there are too few for classes to be quicker")
     found.executed, found.method = executed, "classes"
     found.ran = found.executed_in(program)
     found.times(plan.ctas // standing)
@@ -105,30 +161,57 @@ def _standing(executed: Slice, plan: LaunchPlan) -> int:
     return (1, x, x * y, plan.ctas)[axes]
 
 
-def _work(program: Program, plan: LaunchPlan, executed: Slice, standing: int, run: Run) -> int | None:
-    """About how many warp instructions of the slice the blocks execute that tell all others: so many times what the first
-    does; ``None`` if that is more than is worth finding out."""
-    if standing * plan.warps_per_cta > QUICK:
-        return None
-    probe = replace(plan, kept=(0,), only_kept=True, max_instructions=min(PROBE, plan.max_instructions))
+@dataclass(frozen=True)
+class _Probe:
+    """What some blocks did, ``None`` if that was too much to find out, and about what all others that have to run cost, in plain warp
+    instructions: the whole program, and the slice."""
+
+    blocks: Sequence[int]
+    found: Observation | None
+    whole: int
+    ran: int
+
+
+def _probe(
+    program: Program, plan: LaunchPlan, executed: Slice, standing: int, limit: int, run: Run
+) -> _Probe:
+    """Run some blocks; ``standing`` are those that tell all others."""
+    blocks = range(1)
+    if standing >= _MANY:
+        blocks = range(0, standing, -(-standing // LOOKED_AT))
+    some = replace(plan, kept=blocks, only_kept=True, max_instructions=min(limit, plan.max_instructions))
+    left = standing - len(blocks)
     try:
-        found = run(probe)
+        found = run(some)
     except BudgetExceeded:
-        if plan.max_instructions <= PROBE:
+        if plan.max_instructions <= limit:
             raise
-        return None
+        # one warp of each at least, and nobody knows how many more: a quarter of that is not too much to try
+        return _Probe(blocks, None, standing * limit * 5 // 4, standing * limit)
     only = executed.instructions
-    return standing * sum(
-        int(found.block_warps[block.index]) * sum(item in only for item in block.tally)
-        for block in program.blocks
-    )
+    warps = [(int(found.block_warps[block.index]), block.tally) for block in program.blocks]
+    whole = sum(count * sum(map(_cost, tally)) for count, tally in warps)
+    ran = sum(count * sum(_cost(item) for item in tally if item in only) for count, tally in warps)
+    return _Probe(blocks, found, whole * left // len(blocks), ran * left // len(blocks))
+
+
+def _cost(instruction: Instruction) -> int:
+    """What an instruction costs, in plain ones."""
+    return COSTS.get(instruction.effect, 1)
+
+
+def _steps(probe: _Probe) -> int:
+    """How many steps of class execution may be tried: they may take as long as running the blocks, and both together about as long as
+    the whole program."""
+    worth = min(probe.whole * 11 // 10 - probe.ran, probe.ran)
+    return min(MOST_STEPS, max(0, worth) // RATE)
 
 
 def _by_classes(
-    program: Program, plan: LaunchPlan, executed: Slice, memory: Memory, budget: int
+    program: Program, plan: LaunchPlan, executed: Slice, memory: Memory, steps: int
 ) -> Observation:
     counts = count_by_classes(
-        program, plan, executed.instructions, memory, guards=executed.guards, most_operations=budget
+        program, plan, executed.instructions, memory, guards=executed.guards, most_steps=steps
     )
     columns = (counts.block_warps, counts.block_lanes, counts.divergent, counts.taken, counts.predicated)
     warps, lanes, divergent, taken, predicated = map(_table, columns)

@@ -82,6 +82,7 @@ _NEEDS_PYTHON = 8
 _CONTEXT = -1
 #: most of what a launch allocates that is kept for the next
 _KEPT_BYTES = 1 << 18
+_KEPT_WORKERS = 4
 #: seconds of compiled code at a time
 _PIECE = 0.1
 
@@ -434,10 +435,10 @@ class Launch:
         for slot in self.free[:1] if len(self.workers) == 1 else ():
             if slot.bytes <= _KEPT_BYTES:
                 self.code.slots[shape] = slot
-        for worker in self.workers[:1]:
-            if worker.whole.size <= _KEPT_BYTES:
-                worker.reset()
-                self.code.workers[:] = [worker]
+        kept = [worker for worker in self.workers if worker.whole.size <= _KEPT_BYTES][:_KEPT_WORKERS]
+        for worker in kept:
+            worker.reset()
+        self.code.workers += kept[: max(0, _KEPT_WORKERS - len(self.code.workers))]
 
     def slot(self) -> Slot:
         """Room for a CTA, used before or fresh."""

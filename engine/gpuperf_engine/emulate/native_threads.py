@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["run_parallel"]
 
-#: what one thread alone must be expected to need, in seconds, before others are asked to help
-WORTH_IT = 0.0015
+#: what one thread alone must be expected to need, in seconds, before others are asked to help: ten times what asking costs, so that
+#: kernels which gain nothing from a second core, because memory is what they wait for, lose no more than a tenth
+WORTH_IT = 0.004
 
 
 @cache
@@ -68,10 +69,13 @@ class _Queue:
 def run_parallel(launch: Launch) -> None:
     """Run all CTAs or clusters: the first few here, and, if much is left, the rest on all threads of the plan."""
     worker, count = launch.worker(), launch.units
-    first = max(1, count // 32)
-    start = time.perf_counter()
-    launch.run_part(worker, 0, first)
-    expected = (time.perf_counter() - start) * (count - first) / first
+    some = max(1, count // 64)
+    launch.run_part(worker, 0, some)
+    # the first few touch memory and code for the first time; what others do on this machine meanwhile does not count
+    first = min(2 * some, count)
+    start = time.thread_time()
+    launch.run_part(worker, some, first)
+    expected = (time.thread_time() - start) * (count - first) / max(1, first - some)
     threads = min(launch.plan.threads, count - first)
     if expected < WORTH_IT or threads < 2:
         launch.run_part(worker, first, count)

@@ -9,7 +9,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..flow.dependence import Aliases, Dependence
 from ..flow.liveness import live_sets
@@ -42,6 +42,23 @@ def dependence_of(program: Program) -> Dependence:
 
 def reduced(program: Program, wanted: Slice) -> Program:
     """The program that runs a slice, made once for each set of instructions."""
+    memo = program.kernel.memo
+    # the slices of a kernel are made once too, and live as long
+    found = memo.get(("reduced", id(wanted)))
+    if isinstance(found, _Reduced) and found.wanted is wanted:
+        return found.program
+    made = _made(program, wanted)
+    memo["reduced", id(wanted)] = _Reduced(wanted, made)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduced:
+    wanted: Slice
+    program: Program
+
+
+def _made(program: Program, wanted: Slice) -> Program:
     if all(item in wanted.instructions for block in program.blocks for item in block.instructions):
         return program
     numbers = [

@@ -25,7 +25,7 @@ from tests.engine.classes.measured import (
     swizzle,
 )
 from tests.engine.classes.running import module
-from tests.engine.test_demands import counts
+from tests.engine.test_demands import counts, in_classes
 
 MEDIUM = (
     saxpy_wide(90_000, 128, 11_000_003),
@@ -42,7 +42,8 @@ MEDIUM = (
 
 
 @pytest.mark.parametrize("case", MEDIUM, ids=lambda case: case.entry)
-def test_same_profile(case: Case) -> None:
+def test_same_profile(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_classes(monkeypatch)
     found = {}
     for demand in ("control", "values"):
         device = ge.Device(memory_bytes=1 << 16, observe=())

@@ -148,7 +148,7 @@ def test_instructions_of_a_warp_are_limited_as_everywhere() -> None:
 def test_endless_loops_are_given_up(step: int, test: str, limit: str) -> None:
     body = LOOP.format(step=step, test=test, limit=limit)
     start = time.process_time()
-    found = reason(body, block=97, max_instructions=10**15, most_operations=5000)
+    found = reason(body, block=97, max_instructions=10**15, most_steps=5000)
     assert "more than max_instructions" in found or "more than 5,000 steps" in found
     assert time.process_time() - start < 5
 
@@ -162,4 +162,4 @@ def test_classes_are_limited() -> None:
     counts = count(body + BRANCH)
     assert counts.pieces > 100
     assert reason(body + BRANCH, most_pieces=100) == "there are more than 100 classes of warps"
-    assert reason(body + BRANCH, most_operations=500) == "it takes more than 500 steps"
+    assert reason(body + BRANCH, most_steps=500) == "it takes more than 500 steps"

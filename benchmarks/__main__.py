@@ -149,6 +149,8 @@ def main() -> None:
         print("\n".join(demands.rows(3)))
         print("\nWhat observing memory costs:\n")
         print("\n".join(demands.observed_rows(3)))
+        print("\nWhat slices and a second core cost where they save nothing:\n")
+        print("\n".join(demands.cost_rows(3)))
 
 
 if __name__ == "__main__":

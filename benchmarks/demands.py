@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
+from cases import BENCH, SMALL, Launch
 
 import gpuperf_engine as ge
 
-__all__ = ["observed_rows", "rows"]
+__all__ = ["cost_rows", "observed_rows", "rows"]
 
 KERNELS = Path(__file__).resolve().parent.parent / "examples" / "kernels"
 
@@ -140,3 +144,51 @@ def observed_rows(runs: int) -> list[str]:
 
 if __name__ == "__main__":
     print("\n".join([*rows(3), "", *observed_rows(3)]))
+
+
+def cost_rows(runs: int) -> list[str]:
+    """What doing less must not cost: all examples at their small and at their large sizes, least of so many warm runs of each launch,
+    added up. A slice may cost no more than the whole kernel, and two cores no more than one."""
+    lines = [
+        "| examples | launches | `values`, ms | `control` | `addresses` | two cores, in time |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for title, cases in (("small", SMALL), ("large", BENCH)):
+        seconds: Counter[str] = Counter()
+        launches = 0
+        for case in cases:
+            module = ge.parse(case.text, path=case.ptx.name)
+            for item in case.program().launches[:2]:
+                launches += 1
+                kernel = module[item.entry]
+                for demand in ("values", "control", "addresses"):
+                    seconds[demand] += min(_once(kernel, item, demand)[0] for _ in range(runs + 1))
+                for cores in (1, 2):
+                    with _cores(cores):
+                        elapsed = min(_once(kernel, item, "values")[1] for _ in range(runs + 1))
+                    seconds[f"{cores} cores"] += elapsed
+        values = seconds["values"]
+        lines.append(
+            f"| {title} | {launches} | {values * 1e3:.1f} | {seconds['control'] / values:.2f} × "
+            f"| {seconds['addresses'] / values:.2f} × | {seconds['2 cores'] / seconds['1 cores']:.2f} × |"
+        )
+    return lines
+
+
+def _once(kernel: ge.Kernel, launch: Launch, demand: str) -> tuple[float, float]:
+    """CPU and elapsed seconds of one launch of an example on a device of its own that counts."""
+    device = ge.Device(observe=(), memory_bytes=1 << 30)
+    arrays = {
+        id(item): device.array(item) for item in launch.args if isinstance(item, np.ndarray) and item.shape
+    }
+    args = [arrays.get(id(item), item) for item in launch.args]
+    start, begun = time.process_time(), time.perf_counter()
+    device.launch(kernel, launch.grid, launch.block, args, shared_bytes=launch.shared_bytes, demand=demand)
+    return time.process_time() - start, time.perf_counter() - begun
+
+
+@contextmanager
+def _cores(count: int) -> Iterator[None]:
+    """Launches run on so many host threads."""
+    with mock.patch("gpuperf_engine.emulate.device.host_threads", lambda: count):
+        yield

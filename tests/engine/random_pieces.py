@@ -155,9 +155,12 @@ class Pieces:
 
     def memory(self) -> None:
         kinds = ["input", "const", "local", "own", "vector", "narrow", "log"]
-        kind = self.pick(kinds[:3] if self.in_function else [*kinds, "sum", "shared sum", "atom"])
+        more = ["sum", "shared sum", "atom", "qualified", "qualified"]
+        kind = self.pick([*kinds[:3], "qualified"] if self.in_function else [*kinds, *more])
         r = self.register
-        if kind == "input":
+        if kind == "qualified":
+            self.qualified()
+        elif kind == "input":
             self.emit(
                 f"and.b32 %t0, {r('r')}, {INPUTS - 1}", "mul.wide.u32 %a0, %t0, 4", "add.u64 %a0, %a0, %in"
             )
@@ -178,6 +181,9 @@ class Pieces:
                 f"and.b32 %t0, {r('r')}, {4 * INPUTS - 2}", "cvt.u64.u32 %a0, %t0", "add.u64 %a0, %a0, %in"
             )
             self.emit(f"ld.global.{width} {r('r')}, [%a0]")
+        elif kind == "const" and self.chance(2):  # its window lies below 2³²
+            self.emit(f"and.b32 %t0, {r('r')}, 7", "shl.b32 %t0, %t0, 2", "mov.u32 %t1, table")
+            self.emit("add.u32 %t1, %t1, %t0", f"{self.guard()}ld.const.b32 {r('r')}, [%t1]")
         elif kind == "const":
             self.emit(
                 f"and.b32 %t0, {r('r')}, 7",
@@ -240,6 +246,64 @@ class Pieces:
             self.emit(f"{guard}atom.{space}.{operation} {r(kind)}, [{place}], {r(kind)}")
         else:
             self.emit(f"{guard}red.{space}.{operation} [{place}], {r(kind)}")
+
+    def guard(self) -> str:
+        """``@p``, ``@!p`` or nothing."""
+        return f"@{self.pick(('', '!'))}{self.register('p')} " if self.chance(2) else ""
+
+    def qualified(self) -> None:
+        """Guarded accesses of all widths that are volatile, ordered or cached in some way, to memory that is the thread's own, through
+        addresses of 32 bits where the space has those; and predicates, two at once, that decide them."""
+        relation, join = self.pick(("lt", "ge", "eq", "ne")), self.pick(("and", "or", "xor"))
+        first, second = self.several("p", 2)
+        operands = f"{self.register('r')}, {self.source('r')}, {self.pick(('', '!'))}{self.register('p')}"
+        self.emit(f"{self.guard()}setp.{relation}.{join}.s32 {first}|{second}, {operands}")
+        space = self.pick(("local",) if self.in_function else ("local", "shared", "global", "generic"))
+        size = 4 if space in ("shared", "generic") else self.pick((4, 8, 16))
+        if space == "local":
+            base = "%t1"
+            self.emit("mov.u32 %t1, scratch")
+        elif space == "shared":
+            base = "%own"
+        elif space == "generic":
+            base = "%a1"
+            self.emit("cvt.u64.u32 %a0, %own", "cvta.shared.u64 %a1, %a0")
+        else:
+            base = "%log"
+        for _ in range(self.choices.number(1, 4)):
+            self._access(space, base, size)
+        self.emit(
+            f"{self.guard()}selp.b32 {self.register('r')}, {self.source('r')}, {self.source('r')}, {first}"
+        )
+
+    def _access(self, space: str, base: str, size: int) -> None:
+        bits = self.pick((8, 16, 32, 64) if size > 4 else (8, 16, 32))
+        lanes = self.pick((1, 1, 2)) if 16 <= 2 * bits <= 8 * size and bits >= 16 else 1
+        whole = bits // 8 * lanes
+        room = 16 if space == "local" else 4 * LOGS if space == "global" else 4
+        place = f"{base}+{whole * self.choices.number(0, room // whole - 1)}"
+        loads = self.chance(2)
+        ways = ["", ".weak"] if space == "local" else ["", ".volatile", ".volatile"]
+        if space != "local" and lanes == 1:
+            ways += [f".relaxed.{scope}" for scope in ("cta", "gpu", "sys")]
+            ways.append(".acquire.gpu" if loads else ".release.gpu")
+        if space == "global" and lanes == 1:
+            ways.append(".mmio.relaxed.sys")
+        if space == "global":
+            ways += [".cv", ".cg", ".lu", ".cs"] if loads else [".wt", ".cg", ".cs", ".wb"]
+        way = self.pick(ways)
+        named = "" if space == "generic" else f".{space}"
+        # what orders comes before the space, how it is cached behind it
+        words = f"{named}{way}" if way in (".cv", ".cg", ".lu", ".cs", ".wt", ".wb") else f"{way}{named}"
+        kind = "d" if bits == 64 or self.chance(4) else "h" if bits == 16 and self.chance(3) else "r"
+        letters = "bu" if kind == "h" or not loads else "bus"
+        type_ = f"{self.pick(letters)}{bits}"
+        vector = f".v{lanes}" if lanes > 1 else ""
+        data = f"{{{', '.join(self.several(kind, lanes))}}}" if lanes > 1 else self.register(kind)
+        if loads:
+            self.emit(f"{self.guard()}ld{words}{vector}.{type_} {data}, [{place}]")
+        else:
+            self.emit(f"{self.guard()}st{words}{vector}.{type_} [{place}], {data}")
 
     def several(self, kind: str, count: int) -> list[str]:
         """So many different registers."""

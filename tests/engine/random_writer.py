@@ -205,9 +205,12 @@ class Writer(Pieces):
     # -- threads together
 
     def barrier(self) -> None:
-        kind = self.pick(("exchange", "count", "vote", "sums"))
+        kind = self.pick(("exchange", "count", "vote", "sums", "guarded"))
         r = self.register
-        if kind == "exchange":
+        if kind == "guarded":  # by what is the same in all threads of a block
+            self.emit("mov.u32 %t0, %ctaid.x", "and.b32 %t0, %t0, 1", "setp.eq.u32 %q1, %t0, 0")
+            self.emit(f"@{self.pick(('', '!'))}%q1 bar.sync {self.choices.number(0, 15)}")
+        elif kind == "exchange":
             self.emit(f"st.shared.b32 [%own], {r('r')}", "bar.sync 0")
             self.emit(
                 f"and.b32 %t0, {r('r')}, 1023",

@@ -67,7 +67,7 @@ def refill(context: int, site: int, address: int, size: int, writes: int) -> int
 
 
 def is_initialized(context: int, row: int, writes: int) -> int:
-    """Whether every byte of an allocation has been written, or need not be noted. Before the first store to it somebody may save it."""
+    """Whether every byte of an allocation has been written. Somebody may save it before the first store to it."""
     if writes and load64(row + 24) & 2:
         call(load64(context + Context.SAVE), context, row, row)
     return load64(row + 24) & 1

@@ -544,7 +544,6 @@ def race_at(context: int, cta: int, state: int, site: int, lane: int, place: int
         bits = ((1 << part) - 1) << (start & 3)
         race_word(context, cta, record, me, stamp, info | bits << 5, start, done, part, how & 4)
         done += part
-    if flags & Race.IS_STRONG:
         # most atomics order nothing
         if flags != Race.CHECKED | Race.IS_STRONG or load64(me + Race.READ) == 0 or load64(me + Race.FENCED):
             race_flag(context, cta, state, site, how)

@@ -185,6 +185,14 @@ def test_a_race_is_an_error_if_asked_for() -> None:
         launch(body, "notes")
 
 
+def test_the_reference_backend_says_that_it_does_not_look() -> None:
+    device = ge.Device(races="note", backend="lanes", memory_bytes=1 << 20)
+    text = f"{HEAD}{RACES['reads what another warp stores'][0]}\nret; }}\n"
+    profile = device.launch(ge.parse(text, path="k.ptx")["k"], 1, 64, [device.zeros(1024, np.uint32)])
+    assert profile.races == ()
+    assert profile.remarks == ("k.ptx:4:17: 'k': races are looked for on the backend 'native' only",)
+
+
 def test_blocks_are_told_apart_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """The block that is named is the first one, and how often is a sum."""
     body = f"mov.u32 %r8, %ctaid.x; setp.lt.u32 %p2, %r8, 700; @%p2 bra done;\nst.shared.u32 [%r4], %r0;\n{OTHER}\ndone:"

@@ -9,6 +9,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from .launch import Dim3, LaunchPlan
 from .memory import Memory
 from .observe import SITE_COLUMNS, Observation
 from .program import Program
+from .races import race_remark
 from .schedule import Cluster, Cta, run_ctas
 from .threads import columns_of, make_table
 
@@ -66,7 +68,7 @@ class LanesBackend:
         with np.errstate(all="ignore"):
             count = len(plan.kept) if plan.only_kept else plan.ctas // size
             run_ctas(count, size if program.order_free else plan.resident, start, lambda: _written(memory))
-        return _observation(counters)
+        return replace(_observation(counters), remarks=race_remark(program, plan))
 
 
 def _coordinates(place: Dim3) -> tuple[LaneValue, ...]:

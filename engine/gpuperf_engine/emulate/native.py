@@ -73,7 +73,7 @@ class NativeBackend:
             observation = LanesBackend().run(program, plan, memory, observe)
             kernel = program.kernel
             remark = f"{kernel.span}: {kernel.name!r} runs on the reference backend, which is slow: {code}"
-            return replace(observation, remarks=(remark,))
+            return replace(observation, remarks=(remark, *observation.remarks))
         saved = memory.save() if _may_come_in_parts(program) else None
         launch = Launch(program, plan, memory, observe, code, clustered)
         try:

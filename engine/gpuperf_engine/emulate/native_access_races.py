@@ -203,19 +203,23 @@ class _Races:
     def _way(self, label: str, parts: Sequence[_Words]) -> None:
         """Compare the stamps of all words, and renew them."""
         to = self.to
-        checked = (Race.WRITER, Race.READER, Race.OTHER) if self.stores else (Race.WRITER,)
-        bad = to.op("or i1 false, false")
-        for part in parts:
-            for plane in checked:
-                late = to.op(
-                    f"and <{part.count} x i1> {self._late(part, part.load(self.planes[plane]))}, {part.lanes}"
-                )
-                bad = to.op(f"or i1 {bad}, {part.some(late)}")
+        bad = self._any_late(parts, Race.WRITER)
+        if self.stores:
+            # where the first reader comes before the last barrier of all warps, so does the other one
+            some = "false"
+            for part in parts:
+                after = self._after(part, part.load(self.planes[Race.READER]))
+                here = to.op(f"and <{part.count} x i1> {after}, {part.lanes}")
+                some = to.op(f"or i1 {some}, {part.some(here)}")
+            to.do(f"br i1 {bad}, label %{label}ask, label %{label}one", f"{label}one:")
+            to.do(f"br i1 {some}, label %{label}two, label %{label}good", f"{label}two:")
+            read = self._any_late(parts, Race.READER)
+            bad = to.op(f"or i1 {read}, {self._any_late(parts, Race.OTHER)}")
         to.do(f"br i1 {bad}, label %{label}ask, label %{label}good", f"{label}ask:")
         if self.wide:
-            bad = to.op("or i1 false, false")
+            bad = "false"
             for part in parts:
-                for plane in checked:
+                for plane in (Race.WRITER, Race.READER, Race.OTHER) if self.stores else (Race.WRITER,):
                     bad = to.op(f"or i1 {bad}, {self._unknown(part, part.load(self.planes[plane]))}")
             to.do(f"br i1 {bad}, label %slow, label %{label}good")
         else:
@@ -230,10 +234,24 @@ class _Races:
                 self._read(part, stamp)
         to.do("br label %end")
 
+    def _any_late(self, parts: Sequence[_Words], plane: int) -> str:
+        """Whether any word of a plane is late (``_late``)."""
+        found = "false"
+        for part in parts:
+            late = self._late(part, part.load(self.planes[plane]))
+            late = self.to.op(f"and <{part.count} x i1> {late}, {part.lanes}")
+            found = self.to.op(f"or i1 {found}, {part.some(late)}")
+        return found
+
+    def _after(self, part: _Words, stamps: str) -> str:
+        """Where stamps are not earlier than the last barrier of all warps."""
+        base = self.to.splat(self.base, "i32", part.count)
+        return self.to.op(f"icmp uge {part.kind} {stamps}, {base}")
+
     def _late(self, part: _Words, stamps: str) -> str:
         """Where stamps are those of other agents since the last barrier of all warps."""
         to, count, kind = self.to, part.count, part.kind
-        after = to.op(f"icmp uge {kind} {stamps}, {to.splat(self.base, 'i32', count)}")
+        after = self._after(part, stamps)
         agents = to.op(f"and {kind} {stamps}, splat (i32 127)")
         other = to.op(f"icmp ne {kind} {agents}, {to.splat(self.agent, 'i32', count)}")
         return to.op(f"and <{count} x i1> {after}, {other}")

@@ -481,41 +481,70 @@ def race_words(
     """As ``race_word`` for whole words; what has no race is known by one comparison if the word before had the same stamps."""
     plane = load64(record + Race.PLANE)
     first = load64(record + Race.PLANES) + place
+    base = load64(me + Race.BASE)
+    if size == 16 and race_four(me, stamp, info, first, plane, base, writes):
+        return 0
     written = stamp
-    read = stamp
     done = 0
     while done < size:
         cell = first + done
         bad = 0
         last = load32(cell)
-        if last != written and stamp & last & Race.STRONG == 0:
+        if last >= base and last != written and stamp & last & Race.STRONG == 0:
             written = last
             bad = race_known(me, last) == 0
         one = load32(cell + Race.READER * plane)
-        if writes:
-            if one != read and stamp & one & Race.STRONG == 0:
-                read = one
+        if writes and one >= base:
+            # where it is earlier, so is the other one
+            if stamp & one & Race.STRONG == 0:
                 bad = bad | (race_known(me, one) == 0)
             one = load32(cell + Race.OTHER * plane)
-            if one != read and stamp & one & Race.STRONG == 0:
+            if one >= base and stamp & one & Race.STRONG == 0:
                 bad = bad | (race_known(me, one) == 0)
         if bad:
             race_word(context, cta, record, me, stamp, info, place + done, done, 4, writes)
             written = stamp
-            read = stamp
         elif writes:
             store32(cell, stamp)
             store32(cell + plane, info)
         elif one != stamp:
             cell += Race.READER * plane
-            if one != read and race_known(me, one) == 0:
+            if one >= base and race_known(me, one) == 0:
                 cell += 2 * plane
-            else:
-                read = one
             store32(cell, stamp)
             store32(cell + plane, info)
         done += 4
     return 0
+
+
+def race_four(me: int, stamp: int, info: int, cell: int, plane: int, base: int, writes: int) -> int:
+    """Four words that have the same stamps: whether they have no race, and if so, noted."""
+    four = load64(cell)
+    last = four & 4294967295
+    if four != load64(cell + 8) or four >> 32 != last:
+        return 0
+    if last >= base and last != stamp and stamp & last & Race.STRONG == 0 and race_known(me, last) == 0:
+        return 0
+    four = load64(cell + Race.READER * plane)
+    last = four & 4294967295
+    if four != load64(cell + Race.READER * plane + 8) or four >> 32 != last:
+        return 0
+    if writes:
+        if last >= base:
+            return 0
+    elif last == stamp:
+        return 1
+    else:
+        cell += Race.READER * plane
+        if last >= base and race_known(me, last) == 0:
+            cell += 2 * plane
+    four = stamp | stamp << 32
+    store64(cell, four)
+    store64(cell + 8, four)
+    four = info | info << 32
+    store64(cell + plane, four)
+    store64(cell + plane + 8, four)
+    return 1
 
 
 def race_at(context: int, cta: int, state: int, site: int, lane: int, place: int, size: int, how: int) -> int:
@@ -533,6 +562,17 @@ def race_at(context: int, cta: int, state: int, site: int, lane: int, place: int
         stamp = stamp | Race.STRONG
     info = site << 14 | warp << 9 | lane
     done = 0
+    if size == 4 and place & 3 == 0 and flags == Race.CHECKED | Race.IS_STRONG and load64(me + Race.READ):
+        # an atomic among atomics
+        base = load64(me + Race.BASE)
+        plane = load64(record + Race.PLANE)
+        cell = load64(record + Race.PLANES) + place
+        last = load32(cell)
+        unread = load32(cell + Race.READER * plane) < base and load64(me + Race.FENCED) == 0
+        if unread and (last < base or last & Race.STRONG) and how & 4:
+            store32(cell, stamp)
+            store32(cell + plane, info | 480)
+            return 0
     if (place | size) & 3 == 0:
         race_words(context, cta, record, me, stamp & 4294967295, info | 480, place, size, how & 4)
         done = size
@@ -544,9 +584,10 @@ def race_at(context: int, cta: int, state: int, site: int, lane: int, place: int
         bits = ((1 << part) - 1) << (start & 3)
         race_word(context, cta, record, me, stamp, info | bits << 5, start, done, part, how & 4)
         done += part
-        # most atomics order nothing
-        if flags != Race.CHECKED | Race.IS_STRONG or load64(me + Race.READ) == 0 or load64(me + Race.FENCED):
-            race_flag(context, cta, state, site, how)
+    # most atomics order nothing
+    plain = flags == Race.CHECKED | Race.IS_STRONG and load64(me + Race.READ) and not load64(me + Race.FENCED)
+    if flags & Race.IS_STRONG and plain == 0:
+        race_flag(context, cta, state, site, how)
     return 0
 
 

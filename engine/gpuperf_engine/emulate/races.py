@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from ..flow.operands import matched
 from ..ptx.syntax import Instruction
 from ..results import Race, RaceAccess
+from .effects import combines
 from .launch import LaunchPlan
 from .native_layout import Race as Layout
 from .program import Program, Site
 from .spaces import bit_of, reachable
 
-__all__ = ["race_flags", "races_of"]
+__all__ = ["race_flags", "race_remark", "races_of"]
 
 _KINDS = {Layout.RAW: "RAW", Layout.WAR: "WAR", Layout.WAW: "WAW"}
 _STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
@@ -40,6 +41,14 @@ def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
     return found
 
 
+def race_remark(program: Program, plan: LaunchPlan) -> tuple[str, ...]:
+    """What the reference backend says where it is asked to look for races."""
+    if not plan.races or plan.shared_bytes == 0:
+        return ()
+    kernel = program.kernel
+    return (f"{kernel.span}: {kernel.name!r}: races are looked for on the backend 'native' only",)
+
+
 def _flags(program: Program) -> NDArray[np.uint8]:
     made = np.zeros(len(program.sites) + 1, np.uint8)
     if len(made) > Layout.MOST_SITES:
@@ -53,7 +62,11 @@ def _flags(program: Program) -> NDArray[np.uint8]:
             bits |= Layout.CHECKED
         effect = site.instruction.effect
         flag = effect in ("load", "store") and not _STRONG.isdisjoint(words)
-        if flag or effect in ("atomic", "reduction"):
+        if (
+            flag
+            or effect in ("atomic", "reduction")
+            or (effect == "bulk_copy" and combines(site.instruction))
+        ):
             bits |= Layout.IS_STRONG
         if bits & Layout.IS_STRONG:
             bits |= Layout.ACQUIRES * ("acquire" in words or "acq_rel" in words)

@@ -1,0 +1,106 @@
+"""A project that runs every change: its tests load ``NAME/*.ptx``, the kernel before or after the change, beside its sources."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+MODULE = """\
+import os
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, {examples!r})
+import case_programs
+from cases import CASES, execute
+from cnn import programs as layers
+
+HERE = Path(__file__).resolve().parent
+RUNS = {runs!r}
+FILES = {files!r}
+
+
+def program_of(case):
+    if isinstance(case, str):
+        return next(known for known in CASES if known.name == case).program()
+    builder, *sizes = case
+    source, _, name = builder.rpartition(":")
+    make = getattr(layers if source else case_programs, name)
+    return make(*sizes, np.random.default_rng(zlib.crc32(repr(case).encode())))
+
+
+TARGETS = {targets!r}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.gpuperf(targets=TARGETS[name])) for name in RUNS])
+def test_change(gpuperf, name):
+    program = program_of(RUNS[name])
+    arrays = {{id(buffer): gpuperf.array(buffer) for buffer in program.buffers}}
+    for launch in program.launches:
+        kernel = gpuperf.kernel(f"{{name}}/{{FILES[name]}}", entry=launch.entry)
+        kernel[launch.grid, launch.block, launch.shared_bytes](*(arrays.get(id(arg), arg) for arg in launch.args))
+    np.savez(HERE / os.environ["RESULTS"] / name, *(arrays[id(buffer)].numpy() for buffer in program.buffers))
+"""
+
+
+class Project:
+    """A folder with the tests, in which the gate is run on one set of files after another.
+
+    ``runs`` maps the name of each change to the program that shows it, ``files`` to the name of its PTX, ``targets`` to the GPUs.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        runs: Mapping[str, Any],
+        files: Mapping[str, str],
+        targets: Mapping[str, Sequence[str]],
+    ) -> None:
+        self.folder = folder
+        (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+        module = MODULE.format(
+            examples=str(EXAMPLES),
+            runs=dict(runs),
+            files=dict(files),
+            targets={name: list(chosen) for name, chosen in targets.items()},
+        )
+        (folder / "test_changes.py").write_text(module, encoding="utf-8")
+
+    def run(
+        self, when: str, texts: Mapping[str, Mapping[str, str]], *options: str
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Runs the gate on these files (name of the change, file, text): the records of the report by the name of the change. What
+        the kernels computed is kept in the folder ``when``."""
+        (self.folder / when).mkdir()
+        for change, files in texts.items():
+            (self.folder / change).mkdir(exist_ok=True)
+            for name, text in files.items():
+                (self.folder / change / name).write_text(text, encoding="utf-8")
+        options = ("-q", "-p", "no:cacheprovider", "--gpuperf", f"--gpuperf-report={when}/report", *options)
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options],
+            cwd=self.folder,
+            env={**os.environ, "RESULTS": when, "PYTEST_ADDOPTS": ""},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            check=False,
+        )
+        report = self.folder / when / "report" / "gpuperf.json"
+        assert report.exists(), done.stdout
+        records: dict[str, list[dict[str, Any]]] = {}
+        for record in json.loads(report.read_text(encoding="utf-8"))["cases"]:
+            records.setdefault(record["id"].partition("[")[2].partition("]")[0], []).append(record)
+        return records

@@ -176,9 +176,28 @@ def _findings(
     if unknown or (stored_analysis["findings"] != analysis["findings"] and (gone or added)):
         reason = _other_meaning("findings", stored_analysis, analysis)
         return [_row(metric, "", len(was), len(now), "0", "incomparable", policy, reason)]
-    rows = [_row(metric, "", None, None, "none new", "regressed", policy, identity) for identity in added]
+    rows = []
+    for before, after in _renamed(gone, added):
+        gone.remove(before)
+        added.remove(after)
+        note = f"{before} → {after}"
+        rows.append(_row(metric, "", None, None, "none new", "changed", policy, note))
+    rows += [_row(metric, "", None, None, "none new", "regressed", policy, identity) for identity in added]
     rows += [_row(metric, "", None, None, "none new", "improved", policy, identity) for identity in gone]
     return rows or [_row(metric, "", len(was), len(now), "none new", "ok", policy)]
+
+
+def _renamed(gone: list[str], added: list[str]) -> list[tuple[str, str]]:
+    """Pairs of findings that differ in what the object is called: the same rule at the same call. An object without a name of
+    its own is called by a parameter of the kernel, which may be renamed."""
+    waiting: dict[tuple[str, str], list[str]] = {}
+    for identity in gone:
+        waiting.setdefault(_rule_and_call(identity), []).append(identity)
+    return [(same.pop(0), identity) for identity in added if (same := waiting.get(_rule_and_call(identity)))]
+
+
+def _rule_and_call(identity: str) -> tuple[str, str]:
+    return identity.partition(" ")[0], identity.partition(' "')[2]
 
 
 def _minus(left: list[str], right: list[str]) -> list[str]:

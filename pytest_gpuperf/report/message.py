@@ -72,9 +72,8 @@ def headline(records: Sequence[Mapping[str, Any]]) -> str:
         )
         return f"{kernel} {what}: nothing to compare with{more}"
     if row["metric"] == "findings" and row["note"]:
-        return (
-            f"{kernel}: finding {'fixed' if verdict == 'improved' else 'new'}: {one_line(row['note'])}{more}"
-        )
+        word = {"improved": "fixed", "changed": "of an object called otherwise"}.get(verdict, "new")
+        return f"{kernel}: finding {word}: {one_line(row['note'])}{more}"
     if row["metric"] == "opcodes":
         return f"{kernel}: opcodes {WORDS[verdict]}: {one_line(row['note'])}{more}"
     if row["new"] is None:
@@ -185,9 +184,13 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _sentence(row: Mapping[str, Any]) -> list[str]:
     """A finding, or why there is no prediction."""
-    word = {"regressed": "new finding", "improved": "finding fixed"}.get(
-        row["verdict"], WORDS[row["verdict"]]
-    )
+    word = WORDS[row["verdict"]]
+    if row["metric"] == "findings":
+        word = {
+            "regressed": "new finding",
+            "improved": "finding fixed",
+            "changed": "finding of an object called otherwise",
+        }.get(row["verdict"], word)
     where = f"{row['target']}: " if row["target"] else "opcodes " if row["metric"] == "opcodes" else ""
     first, *more = clean(row["note"]).splitlines()
     return [f"  {SYMBOLS[row['verdict']]} {where}{word}: {first}", *(f"    {line}" for line in more)]

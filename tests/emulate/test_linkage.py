@@ -127,7 +127,7 @@ def test_names_find_what_they_mean(text: str, wanted: list[int], backend: str) -
         ),
         (
             f"{F}.func g () {{ ret; }}\n{ENTRY}mov.u64 %l3, g;\n{INDIRECT}{STORE}",
-            r"call: 0x\w+ is not the address of a function that it may call\n  thread \(0, 0, 0\)",
+            r"call: 0x\w+ is not the address of a function that it may call, but that of 'g' of k\.ptx\n  thread \(0, 0, 0\)",
         ),
     ],
 )

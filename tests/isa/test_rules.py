@@ -11,7 +11,8 @@ from gpuperf_engine.isa.rules import NOTED, RULES, render
 
 
 def test_rules_that_are_noted_are_those_that_work_on_todays_gpus() -> None:
-    assert set(NOTED) == {name for name, rule in RULES.items() if rule.works}
+    # ends of objects are looked at where an access was refused, not by compiled code
+    assert {*NOTED, "object-end"} == {name for name, rule in RULES.items() if rule.works}
     assert set(BROKEN) >= set(NOTED)
     assert set(BROKEN) <= set(RULES)
 

@@ -213,6 +213,32 @@ def judged(was: dict, now: dict, **tolerance: str) -> dict:
 
 
 @pytest.mark.parametrize(
+    ("was", "now", "verdicts"),
+    [
+        (['single-zero k[1] "go(x)"'], ['single-zero y "go(x)"'], {"changed"}),
+        (
+            ['single-zero k[1] "go(x)"'],
+            ['single-zero y "go(x)"', 'single-zero z "go(x)"'],
+            {"changed", "regressed"},
+        ),
+        (['single-zero k[1] "go(x)"'], ['single-value y "go(x)"'], {"improved", "regressed"}),
+        (['single-zero k[1] "go(x)"'], ['single-zero y "go(z)"'], {"improved", "regressed"}),
+    ],
+)
+def test_a_finding_of_a_renamed_object_is_no_new_one(was, now, verdicts):
+    rows = compare_case(
+        {**CASE, "findings": now},
+        {**CASE, "findings": was},
+        stored_analysis=ANALYSIS,
+        analysis=ANALYSIS,
+        failures={},
+        policy={"on_improvement": "fail", "on_unmodelled": "fail"},
+        case=CaseSettings((), (), {}, ()),
+    )
+    assert {row["verdict"] for row in rows if row["metric"] == "findings"} == verdicts
+
+
+@pytest.mark.parametrize(
     ("was", "now", "verdict", "fails"),
     [
         (20, 27, "ok", False),  # 35 %, but fewer than 8

@@ -67,9 +67,9 @@ REWRITES: dict[str, tuple[str, str, Callable[[str], str]]] = {
     ),
     "labels-renamed": ("kernels/softmax", "softmax-3x200", lambda text: text.replace("$L__BB", "$Block_")),
     "parameters-renamed": (
-        "kernels/spmv",
-        "spmv_vector-37x150",
-        lambda text: text.replace("spmv_vector_param_", "argument_"),
+        "kernels/mandelbrot",
+        "mandelbrot-35x20x40",
+        lambda text: text.replace("mandelbrot_param_", "argument_"),
     ),
     "newer-version": (
         "kernels/collatz",

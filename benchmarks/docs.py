@@ -60,6 +60,13 @@ def accuracy() -> str:
     return NOTE.format(source="benchmarks/accuracy.py and benchmarks/hardware") + render()
 
 
+def regressions() -> str:
+    """What the gate catches."""
+    from benchmarks.regressions import render
+
+    return NOTE.format(source="tests/regressions/changes.yaml") + render()
+
+
 def schema(name: str) -> str:
     """A published schema with the cases of baselines as the table of metrics makes them."""
     import json
@@ -88,6 +95,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/nvprof.md": nvprof,
     "docs/network.md": network,
     "docs/accuracy.md": accuracy,
+    "docs/regressions.md": regressions,
     **{
         name: partial(schema, name)
         for name in ("pytest_gpuperf/schemas/baseline-1.json", "pytest_gpuperf/schemas/report-1.json")

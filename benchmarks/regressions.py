@@ -14,7 +14,8 @@ _HEAD = """\
 
 {count} edits of the [examples](../examples/README.md), each of a kind that reviews let through. For {red} of them the counts
 alone turn red, without any declared GPU, with the metric and the source line below. {timed} shows in the predicted time alone,
-{unseen} are taken for no loss; the reasons stand below. {green} edits that change nothing stay green: {sources} of the CUDA source and {texts}
+{unseen} are taken for no loss; the reasons stand below. {green} edits that change nothing stay green: {sources} of the CUDA source and
+{texts}
 of the PTX (registers, labels, comments, line numbers). All are run by `tests/regressions`.
 
 """

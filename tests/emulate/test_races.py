@@ -1,4 +1,4 @@
-"""What orders accesses of shared memory, and what is told where nothing does."""
+"""What orders accesses of shared memory, and of global memory by several blocks, and what is told where nothing does."""
 
 from __future__ import annotations
 
@@ -203,3 +203,151 @@ def test_blocks_are_told_apart_on_any_number_of_cores(monkeypatch: pytest.Monkey
         found.append(launch(body, grid=2000).races)
     assert found[0] == found[1]
     assert found[0][0].first.block == (700, 0, 0) and found[0][0].count == 1300 * 32
+
+
+GLOBAL = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b) {
+.reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<4>; .reg .b16 %h<4>;
+mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mad.lo.u32 %r3, %r1, %r2, %r0; add.u32 %r4, %r3, 5;
+ld.param.u64 %rd0, [a]; ld.param.u64 %rd1, [b]; mul.wide.u32 %rd2, %r3, 4; add.u64 %rd3, %rd0, %rd2; add.u64 %rd4, %rd1, %rd2;
+mul.wide.u32 %rd5, %r0, 4; add.u64 %rd5, %rd0, %rd5; setp.eq.u32 %p0, %r0, 0;
+"""
+AHEAD = GLOBAL.count("\n")
+
+AMONG_BLOCKS_ORDERED = {
+    "each its own element": "ld.global.u32 %r5, [%rd3]; add.u32 %r5, %r5, 1; st.global.u32 [%rd3], %r5;",
+    "what the neighbour reads is in another array": "ld.global.u32 %r5, [%rd3+4]; st.global.u32 [%rd4], %r5;",
+    "all read": "ld.global.u32 %r5, [%rd0]; ld.global.u32 %r6, [%rd5]; st.global.u32 [%rd3+8192], %r5;",
+    "one value from all": "st.global.u32 [%rd0], 7;",
+    "a flag that is set by whoever finds something": "@%p0 st.global.u32 [%rd0], 1;",
+    "atomics": "red.global.add.u32 [%rd5], 1; red.relaxed.gpu.global.max.u32 [%rd5], %r3;",
+    "split over blocks, with atomics": "ld.global.u32 %r5, [%rd4]; red.global.add.u32 [%rd5], %r5;",
+    "bytes of one word": "cvt.u64.u32 %rd6, %r1; add.u64 %rd6, %rd0, %rd6; cvt.u16.u32 %h0, %r1;\n"
+    "@%p0 st.global.u8 [%rd6], %h0; @%p0 ld.global.u8 %h1, [%rd6];",
+    "one element of each block": "mul.wide.u32 %rd6, %r1, 4; add.u64 %rd6, %rd0, %rd6; @%p0 st.global.u32 [%rd6], %r4;",
+    "a store that is volatile": "@%p0 st.volatile.global.u32 [%rd0], %r1;",
+    "vectors": "mul.wide.u32 %rd6, %r3, 16; add.u64 %rd6, %rd0, %rd6; ld.global.v4.u32 {%r5, %r6, %r7, %r8}, [%rd6];\n"
+    "st.global.v4.u32 [%rd6], {%r6, %r5, %r8, %r7};",
+}
+
+#: the body, and for each finding kind, lines of the body, blocks and threads (x), and the object
+AMONG_BLOCKS = {
+    "reads what a later block stores": (
+        "ld.global.u32 %r5, [%rd3+4];\nst.global.u32 [%rd3], %r4;",
+        [("WAR", 1, 2, 0, 1, 63, 0, "a + 256")],
+    ),
+    "reads what an earlier block stores": (
+        "@%p0 st.global.u32 [%rd3], %r4;\nsub.u64 %rd3, %rd3, 256; setp.ne.u32 %p1, %r1, 0;\n@%p1 ld.global.u32 %r5, [%rd3];",
+        [("RAW", 1, 3, 0, 1, 0, 0, "a")],
+    ),
+    "a sum without atomics": (
+        "ld.global.u32 %r5, [%rd5];\nadd.u32 %r5, %r5, 1;\nst.global.u32 [%rd5], %r5;",
+        [
+            ("WAR", 1, 3, 0, 1, 0, 0, "a"),
+            ("RAW", 3, 1, 0, 1, 0, 0, "a"),
+            ("WAW", 3, 3, 0, 1, 0, 0, "a"),
+        ],
+    ),
+    "an atomic and a load": (
+        "@%p0 red.global.add.u32 [%rd0], 1;\n@!%p0 ld.global.u32 %r5, [%rd5+-4];",
+        [("RAW", 1, 2, 0, 1, 0, 1, "a"), ("WAR", 2, 1, 0, 1, 1, 0, "a")],
+    ),
+    "an atomic and a store": (
+        "@%p0 red.global.add.u32 [%rd0], 1;\nsetp.eq.u32 %p1, %r0, 1; @%p1 st.global.u32 [%rd0], %r4;",
+        [
+            ("WAW", 1, 2, 0, 1, 0, 1, "a"),
+            ("WAW", 2, 1, 0, 1, 1, 0, "a"),
+            ("WAW", 2, 2, 0, 1, 1, 1, "a"),
+        ],
+    ),
+    "anywhere": (
+        "mul.wide.u32 %rd6, %r0, 68; add.u64 %rd6, %rd0, %rd6; mul.wide.u32 %rd7, %r1, 4; add.u64 %rd7, %rd6, %rd7;\n"
+        "ld.global.u32 %r5, [%rd7+4];\nst.global.u32 [%rd7], %r4;",
+        [("WAR", 2, 3, 0, 1, 0, 0, "a + 4")],
+    ),
+    "generic addresses": (
+        "ld.u32 %r5, [%rd3+4];\nst.u32 [%rd3], %r4;",
+        [("WAR", 1, 2, 0, 1, 63, 0, "a + 256")],
+    ),
+    "a copy to shared memory": (
+        ".shared .align 16 .b8 sm[4096]; mov.u32 %r6, sm; shl.b32 %r7, %r0, 2; add.u32 %r6, %r6, %r7;\n"
+        "cp.async.ca.shared.global [%r6], [%rd3+4], 4;\nst.global.u32 [%rd3], %r4;",
+        [("WAR", 2, 3, 0, 1, 63, 0, "a + 256")],
+    ),
+}
+
+
+def launch_blocks(body: str, grid: int = 3, races: str = "note", same: bool = False) -> ge.Profile:
+    device = ge.Device(observe=set(), races=races, memory_bytes=1 << 20)
+    a, b = (device.array(np.zeros(4096, np.uint32), name=name) for name in "ab")
+    module = ge.parse(f"{GLOBAL}{body}\nret; }}\n", path="k.ptx")
+    profile = device.launch(module["k"], grid, 64, [a, a if same else b])
+    again = device.launch(module["k"], grid, 64, [a, a if same else b])
+    assert bool(again.races) == bool(profile.races)
+    return profile
+
+
+@pytest.mark.parametrize("name", AMONG_BLOCKS_ORDERED)
+def test_what_blocks_do_apart_is_no_race(name: str) -> None:
+    assert launch_blocks(AMONG_BLOCKS_ORDERED[name]).races == ()
+
+
+@pytest.mark.parametrize("name", AMONG_BLOCKS)
+def test_what_blocks_do_to_the_same_memory_is_a_race(name: str) -> None:
+    body, wanted = AMONG_BLOCKS[name]
+    found = []
+    for race in launch_blocks(body).races:
+        assert race.space == "global" and race.message in launch_blocks(body).notes
+        sides = (race.first, race.second)
+        found.append(
+            (
+                race.kind,
+                *(int(side.location.split(":")[1]) - AHEAD for side in sides),
+                *(side.block[0] for side in sides),
+                *(side.thread[0] for side in sides),
+                race.object,
+            )
+        )
+    assert sorted(found) == sorted(wanted)
+    assert launch_blocks(body, races="off").races == launch_blocks(body, grid=1).races == ()
+
+
+def test_arrays_are_told_apart_by_what_is_given() -> None:
+    body = AMONG_BLOCKS_ORDERED["what the neighbour reads is in another array"]
+    assert launch_blocks(body).races == ()
+    (race,) = launch_blocks(body, same=True).races
+    assert (race.kind, race.first.block, race.second.block) == ("WAR", (0, 0, 0), (1, 0, 0))
+
+
+def test_blocks_that_may_wait_for_others_are_not_checked() -> None:
+    """A block that takes the last ticket reads what all have stored."""
+    body = (
+        "st.global.u32 [%rd3], %r4; membar.gl; bar.sync 0; atom.global.add.u32 %r5, [%rd1], 1;\n"
+        "setp.ne.u32 %p1, %r5, 191; @%p1 bra done; membar.gl; ld.global.u32 %r6, [%rd0]; st.global.u32 [%rd0+4], %r6;\ndone:"
+    )
+    assert launch_blocks(body).races == ()
+
+
+def test_what_an_earlier_launch_did_is_no_race() -> None:
+    device = ge.Device(observe=set(), races="error", memory_bytes=1 << 20)
+    a, b = (device.zeros(4096, np.uint32) for _ in "ab")
+    body = AMONG_BLOCKS_ORDERED["what the neighbour reads is in another array"]
+    kernel = ge.parse(f"{GLOBAL}{body}\nret; }}\n", path="k.ptx")["k"]
+    for _ in range(4):
+        device.launch(kernel, 3, 64, [a, b])
+        a, b = b, a
+
+
+def test_races_among_blocks_are_the_same_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for threads in (1, 4):
+        monkeypatch.setattr("gpuperf_engine.emulate.device.host_threads", lambda threads=threads: threads)
+        monkeypatch.setattr("gpuperf_engine.emulate.native_threads.WORTH_IT", 0.0)
+        body = AMONG_BLOCKS["reads what a later block stores"][0]
+        device = ge.Device(observe=set(), races="note", memory_bytes=1 << 22)
+        module = ge.parse(f"{GLOBAL}{body}\nret; }}\n", path="k.ptx")
+        array = device.zeros(1 << 18, np.uint32)
+        found.append(device.launch(module["k"], 2000, 64, [array, array]).races)
+    assert found[0] == found[1] != ()

@@ -1,12 +1,13 @@
 """Races in shared memory: every deletion of a barrier in the examples is held against vector clocks over the interpreter's accesses,
-all pairs of which are compared."""
+all pairs of which are compared. Races in global memory: the examples with one array in the place of two, held against the same
+accesses of all blocks."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,11 +67,35 @@ class Watcher:
 
     ctas: dict[Any, Clocks] = field(default_factory=lambda: defaultdict(Clocks))
     pairs: set[tuple[int, int]] = field(default_factory=set)
+    #: pairs of lines of different blocks on global memory, and by byte: (block, line, stores, atomic)
+    among_blocks: set[tuple[int, int]] = field(default_factory=set)
+    bytes: dict[int, set[tuple[Any, int, bool, bool]]] = field(default_factory=lambda: defaultdict(set))
+
+    def begin(self) -> None:
+        """A launch begins."""
+        self.ctas.clear()
+        self.bytes.clear()
+
+    def access_global(self, thread: Any, place: int, size: int, stores: bool, value: int | None) -> None:
+        statement = thread.frame.function.code[thread.frame.pc]
+        atomic = statement.base in ("atom", "red")
+        memory, offset = thread.place("global", place, size)
+        for index in range(size):
+            known = self.bytes[place + index]
+            same = value is not None and not atomic and memory[offset + index] == value >> 8 * index & 255
+            for cta, line, stored, was_atomic in known:
+                if cta is thread.cta or not (stores or stored) or (atomic and was_atomic):
+                    continue
+                if not (stores and stored and same and not was_atomic):
+                    self.among_blocks.add((min(line, statement.line), max(line, statement.line)))
+            known.add((thread.cta, statement.line, stores, atomic))
 
     def access(
         self, thread: Any, space: str, address: int, size: int, stores: bool, value: int | None
     ) -> None:
         space, place = thread.resolve(space, address)
+        if space == "global":
+            self.access_global(thread, place, size, stores, value)
         if space != "shared":
             return
         statement = thread.frame.function.code[thread.frame.pc]
@@ -119,13 +144,18 @@ def watcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watcher]:
     yield found
 
 
-def races_of(text: str, case: Case) -> tuple[list[ge.Race], bool]:
+#: of the arguments of a launch others
+Change = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+
+
+def races_of(text: str, case: Case, change: Change = tuple) -> tuple[list[ge.Race], bool]:
     """What the engine finds in all launches of a case, and whether they ended."""
     device = ge.Device(observe=set(), races="note")
     module = ge.parse(text, path=case.ptx.name)
     found: list[ge.Race] = []
 
     def launch_one(launch: Launch, args: tuple[Any, ...]) -> None:
+        args = change(args)
         arrays = {id(arg): device.array(arg) for arg in args if isinstance(arg, np.ndarray)}
         given = [arrays.get(id(arg), arg) for arg in args]
         profile = device.launch(
@@ -212,3 +242,46 @@ def test_waits_that_are_left_out(name: str, opcode: str) -> None:
     told = [bool(races_of(text[: item.start()] + text[item.end() :], case)[0]) for item in found]
     assert told == ASYNCHRONOUS[name][opcode]
     assert races_of(text, case) == ([], True)
+
+
+#: cases, and which of their arguments takes the place of which other one
+IN_PLACE = {
+    "saxpy-1000": (2, 3),
+    "transpose_padded-45x33": (2, 3),
+    "heat_step-37x13": (2, 3),
+    "heat_step_shared-37x13": (2, 3),
+    "layernorm-3x200": (2, 5),
+    "cnn_depthwise_3x3-1x2x17x9": (3, 5),
+    "triton_vector_add.sm_80-1008": (0, 2),
+}
+RACING = {"transpose_padded-45x33", "heat_step-37x13", "heat_step_shared-37x13", "cnn_depthwise_3x3-1x2x17x9"}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_arrays_that_are_one(name: str, watcher: Watcher) -> None:
+    case, (source, target) = _BY_NAME[name], IN_PLACE[name]
+    text = case.ptx.read_text()
+    run = Interpreter(text)
+
+    def in_place(args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (*args[:target], args[source], *args[target + 1 :])
+
+    def both(change: Change) -> tuple[set[Any], set[Any]]:
+        def launch_one(launch: Launch, args: tuple[Any, ...]) -> None:
+            watcher.begin()
+            run(launch, change(args))
+
+        watcher.among_blocks.clear()
+        execute(case.program(), launch_one)
+        races, ended = races_of(text, case, change)
+        assert ended
+        told = [race for race in races if race.space == "global"]
+        assert all(race.first.block != race.second.block for race in told)
+        return {tuple(sorted((line_of(race.first), line_of(race.second)))) for race in told}, set(
+            watcher.among_blocks
+        )
+
+    assert both(tuple) == (set(), set())
+    pairs, wanted = both(in_place)
+    assert pairs <= wanted
+    assert bool(pairs) == bool(wanted) == (name in RACING)

@@ -83,6 +83,7 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
     quiet = to.op(f"or i1 {to.op(f'icmp eq i64 {counting}, 0')}, {to.op('icmp uge i64 %how, 4')}")
     space = to.op("and i64 %how, 3")
     to.do(f"br i1 {to.all(tests)}, label %fast, label %scattered", "fast:")
+    _checked(to, form, stores, flags, "row", zero)
     host = to.op(f"inttoptr i64 {to.op(f'add i64 {arena}, {zero}')} to ptr")
     align = min(8, size)
     count = LANES * form.pieces
@@ -169,6 +170,8 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
         outside = to.op(f"and i32 %mask, {to.op(f'xor i32 {inside}, -1')}")
         plain = to.op(f"icmp eq i32 {outside}, 0")
         to.do(f"br i1 {plain}, label %gather, label %slow", "gather:")
+        to.do(f"store {V64} %a, ptr %area, align 64")
+        _checked(to, form, stores, flags, "anywhere", to.number("%area"))
         pointers = to.pointers(to.op(f"inttoptr i64 {arena} to ptr"), "%a", "i64", form)
         shadows = to.op(f"inttoptr i64 {to.field('%ctx', Context.SHADOW)} to ptr")
         if stores:
@@ -212,6 +215,21 @@ def _global(name: str, form: Form, wide: bool, stores: bool) -> str:
     to.do("br label %out2", "out2:")
     finish(to, form, stores, slowly)
     return "\n".join([*to.lines, "}", ""])
+
+
+def _checked(to: Text, form: Form, stores: bool, flags: str, way: str, where: str) -> None:
+    """Hold an access against those of other CTAs, if its site is checked; ``race_row`` and ``race_anywhere`` say how."""
+    asked = to.op(f"icmp ne i8 {to.op(f'and i8 {flags}, {Race.GLOBAL}')}, 0")
+    to.do(f"br i1 {asked}, label %{way}asked, label %{way}free", f"{way}asked:")
+    values = "0"
+    if stores and form.alone:
+        to.do(f"store {form.raw} %v, ptr %out, align 64")
+        values = to.number("%out")
+    elif stores:
+        values = to.number("%vals")
+    items = (to.number("%ctx"), "%site", "%mask64", where, values, form.width, form.size, 4 if stores else 8)
+    to.op(f"call i64 @race_{way}({given(items)})")
+    to.do(f"br label %{way}free", f"{way}free:")
 
 
 def _in_shared(to: Text, form: Form, stores: bool, quiet: str) -> None:

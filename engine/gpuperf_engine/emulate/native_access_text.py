@@ -205,6 +205,8 @@ def declarations(form: Form) -> str:
         f"declare i64 @store_lanes({', '.join(['i64'] * 10)})",
         "declare i64 @mark_lanes(i64, i64, i64, i64)",
         "declare i64 @race_flag(i64, i64, i64, i64, i64)",
+        f"declare i64 @race_row({', '.join(['i64'] * 8)})",
+        f"declare i64 @race_anywhere({', '.join(['i64'] * 8)})",
         "declare i64 @seen_lanes(i64, i64, i64, i64, i64)",
         "declare i64 @sectors_of(i64, i64)",
         "declare i64 @wavefronts_of(i64, i64, i64, i64, i64, i64)",

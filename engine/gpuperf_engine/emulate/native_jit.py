@@ -45,7 +45,7 @@ _MEMORY = (
 )  # fmt: skip
 _RACES = (
     "race_committed", "race_multiplied", "race_lanes", "race_flag", "race_fence", "race_groups",
-    "races_settle", "race_bulk", "race_told", "race_phase", "race_waited",
+    "races_settle", "race_bulk", "race_told", "race_phase", "race_waited", "race_row", "race_anywhere",
 )  # fmt: skip
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = (
@@ -92,6 +92,8 @@ _ACCESS = (
     "count_wavefronts",
     "race_flag",
     "race_lanes",
+    "race_row",
+    "race_anywhere",
 )
 _numbers = itertools.count()
 _lock = threading.RLock()

@@ -31,7 +31,7 @@ from .breaches import Breach, first_breaches
 from .clusters import reaches_peers
 from .diagnose import Place, deadlock
 from .launch import LaunchPlan
-from .memory import ARENA_BASE, LOCAL_WINDOW, PADDED, SHARED_WINDOW, WINDOW_BYTES, Memory
+from .memory import ARENA_BASE, GLOBAL_BASE, LOCAL_WINDOW, PADDED, SHARED_WINDOW, WINDOW_BYTES, Memory
 from .native_access_text import Form
 from .native_clusters import Group, run_clusters
 from .native_frames import CAPACITY
@@ -83,6 +83,8 @@ _CONTEXT = -1
 #: most of what a launch allocates that is kept for the next
 _KEPT_BYTES = 1 << 18
 _KEPT_WORKERS = 4
+#: fields of the context, see ``Launch._lines``
+_LINES = Context.RACE_LINES, Context.RACE_FROM, Context.RACE_SPAN, Context.RACE_FIRST
 #: seconds of compiled code at a time
 _PIECE = 0.1
 
@@ -157,7 +159,7 @@ class Worker:
             Context.SCRATCH: 8192,
             Context.THREADS_SPARE: spare,
             Context.NOTED: 8 + Noted.MOST * Noted.BYTES,
-            Context.RACES_FOUND: 8 + 8 * Race.MOST_FOUND * Race.COLUMNS * launch.checks_races,
+            Context.RACES_FOUND: 8 + 8 * Race.MOST_FOUND * Race.COLUMNS,
             _CONTEXT: Context.BYTES,
         }
         starts = [0, *itertools.accumulate(-(-size // 64) * 64 for size in parts.values())]
@@ -234,6 +236,7 @@ class Worker:
             Context.REACHES: launch.known.reaches.address,
             Context.STRICT: (1 << len(NOTED)) - 1 if plan.strict == "error" else 0,
             Context.RACE_SITES: address_of(launch.races),
+            **launch.lines,
             Context.SAVE: ctypes.cast(launch.saver, ctypes.c_void_p).value or 0,
             Context.PIECES: address_of(launch.pieces),
             Context.ENTRIES: 0 if launch.program.recursive else generated.stack_entries,
@@ -396,9 +399,30 @@ class Launch:
         self.pieces = np.frombuffer(program.pieces, np.uint8)
         self.races = race_flags(program, plan)
         self.checks_races = bool((self.races & Race.CHECKED).any())
+        self.lines = (
+            self._lines()
+            if (self.races & Race.GLOBAL).any()
+            else {Context.RACE_LINES: 0, Context.RACE_LOCKS: 0}
+        )
         self.known = code.known(lambda: Known(program))
         self.near = self.known.near(plan.shared_bytes > 0, code.generated.watch)
         self.functions = _functions(tuple(runtime_addresses((*_FUNCTIONS,)).values()))
+
+    def _lines(self) -> dict[int, int]:
+        """What the context is told of the lines of global memory."""
+        known = Race.SLOT * Race.SLOTS_COUNT
+        lines, first = self.memory.race_lines(self.plan.ctas, Race.LINE_BYTES, known)
+        return {Context.RACE_LOCKS: 0} | dict(
+            zip(_LINES, (address_of(lines), GLOBAL_BASE, self.memory.global_span, first))
+        )
+
+    def lock_lines(self) -> None:
+        """Several threads will run CTAs: each holds the lines of global memory that it looks at, if races are looked for."""
+        if self.lines[Context.RACE_LINES]:
+            self.locks = np.zeros(Race.LOCKS, np.uint8)
+            self.lines[Context.RACE_LOCKS] = address_of(self.locks)
+            for worker in self.workers:
+                struct.pack_into("<Q", worker.context, Context.RACE_LOCKS, address_of(self.locks))
 
     def _save(self, context: int, row: int, _: int) -> int:
         """Compiled code is about to store to an allocation for the first time."""

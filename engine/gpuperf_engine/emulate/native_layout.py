@@ -177,7 +177,12 @@ class Context:
     BEYOND = 584  # BEYOND_BYTES per site
     ENTRIES = 592  # of a warp's stack; 0: all moves of splits that wait are left to Python
     SAVE = 600  # function that is given the row of an allocation before the first store to it
-    BYTES = 608
+    RACE_LINES = 608  # host address of what is known of each ``Race.LINE_BYTES`` of global memory; 0: races are not looked for
+    RACE_FROM = 616  # where global memory begins, and its bytes
+    RACE_SPAN = 624
+    RACE_FIRST = 632  # stamp of the first CTA of the launch
+    RACE_LOCKS = 640  # bytes of which one is held while a line is looked at; 0: one thread runs all CTAs
+    BYTES = 648
 
 
 class Counter:
@@ -289,11 +294,32 @@ class Race:
     IS_STRONG = 2
     ACQUIRES = 4
     RELEASES = 8
+    #: is checked for accesses of global memory by other CTAs
+    GLOBAL = 16
     MOST_SITES = 1 << 18
-    #: of a finding: kind and sites, CTA, what is behind both stamps, address, how often
-    COLUMNS = 6
+    #: of a finding: kind and sites, CTA, what is behind both stamps, address, how often, CTA of the later access
+    COLUMNS = 7
     MOST_FOUND = 256
     RAW, WAR, WAW = 1, 2, 3
+    #: or-ed to the kind where the memory is global, and where the last access of the other CTA to the line was to other bytes
+    FAR = 4
+    NEAR_BY = 8
+    # a line of global memory: slots of CTAs, those in use first
+    LINE_BITS = 6
+    LINE_BYTES = 1 << LINE_BITS
+    SLOT = 32  # bytes of each
+    SLOTS_COUNT = 4
+    #: of a slot: stamp (CTA << 1 | strong), then of its last store and its last load what is behind stamps and where it lies in the
+    #: line: its first byte, the logarithm of the bytes of a lane, and bytes in all − 1; bytes that were stored, and that were loaded
+    STORED_AT = 4
+    LOADED_AT = 6
+    STORED_BY = 8
+    LOADED_BY = 12
+    STORED = 16
+    LOADED = 24
+    POWER = LINE_BITS
+    LENGTH = LINE_BITS + 3
+    LOCKS = 4096
 
 
 class Cluster:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from .native_layout import UNWRITTEN, Context, Counter, Cta, Race, Reach, State
 from .native_runtime_cluster import cluster_cta
 from .native_runtime_count import bump, count_lanes
-from .native_runtime_races import race_at, race_copies, race_flag
+from .native_runtime_races import race_alone, race_at, race_copies, race_flag
 from .native_script import (
     call,
     fill,
@@ -175,7 +175,8 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
             if load8(load64(context + Context.REACHES) + site) & Reach.LOCAL == 0:
                 return fault(context, site, lane, place, 2)
     if space == 0:
-        if load8(load64(context + Context.RACE_SITES) + site) & Race.IS_STRONG:
+        races = load8(load64(context + Context.RACE_SITES) + site)
+        if races & Race.IS_STRONG:
             race_flag(context, cta, state, site, how)
         cache = load64(context + Context.CACHE) + site * 32
         offset = address - load64(cache)
@@ -194,6 +195,8 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
             if how & 4:
                 mark(shadow, size)
         note(context, address, size, how)
+        if races & Race.GLOBAL:
+            race_alone(context, site, lane, address, size, how)
         return address + load64(context + Context.ARENA)
     limit = load64(context + Context.SHARED_BYTES)
     if space == 1 and load64(cta + Cta.CLUSTER):
@@ -354,7 +357,7 @@ def reach_one(
     flags = load8(load64(context + Context.RACE_SITES) + site)
     plain = (
         (how & 3) == 0
-        and flags & Race.IS_STRONG == 0
+        and flags & (Race.IS_STRONG | Race.GLOBAL) == 0
         and (address & (size - 1)) == 0
         and load64(cache + 16) == 0
     )
@@ -385,6 +388,8 @@ def near(context: int, site: int, address: int, size: int, space: int) -> int:
     offset = address - load64(cache)
     span = load64(cache + 8)
     if space == 1 or space == 2 or address & (size - 1) or span < size or load64(cache + 16):
+        return 0
+    if load8(load64(context + Context.RACE_SITES) + site) & Race.GLOBAL:
         return 0
     if unsigned_less(span - size, offset):
         return 0

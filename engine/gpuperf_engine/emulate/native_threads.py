@@ -80,6 +80,7 @@ def run_parallel(launch: Launch) -> None:
     if expected < WORTH_IT or threads < 2:
         launch.run_part(worker, first, count)
         return
+    launch.lock_lines()
     queue = _Queue(launch, first, max(1, (count - first) // (threads * 8)))
     pool = _pool(launch.plan.threads)
     jobs: list[Future[None]] = [pool.submit(queue.work, launch.worker()) for _ in range(threads - 1)]

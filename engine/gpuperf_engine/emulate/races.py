@@ -7,19 +7,22 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import bisect
 from collections import defaultdict
 from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..flow.dependence import Access, Aliases, Object, objects
 from ..flow.operands import matched
-from ..ptx.syntax import Instruction
+from ..ptx.syntax import Instruction, Variable
 from ..results import Race, RaceAccess
 from .effects import combines
 from .launch import LaunchPlan
 from .native_layout import Race as Layout
 from .program import Program, Site
+from .reduced import dependence_of
 from .spaces import bit_of, reachable
 
 __all__ = ["race_flags", "race_remark", "races_of"]
@@ -28,22 +31,91 @@ _KINDS = {Layout.RAW: "RAW", Layout.WAR: "WAR", Layout.WAW: "WAW"}
 _STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
 _COPIES = ("async_copy", "bulk_copy")
 _STORES = ("store", "atomic", "reduction")
+#: stands for all objects
+_ANYTHING: Object = ("global", "anything")
 
 
 def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
     """For each site, and for accesses that are no site's, the bits of ``Race`` (``native_layout``); zeros where nothing is checked."""
-    if not plan.races or plan.cluster_ctas > 1 or plan.shared_bytes == 0:
+    if not plan.races or plan.cluster_ctas > 1:
         return np.zeros(len(program.sites) + 1, np.uint8)
-    found = program.kernel.memo.get(place := f"races{program.variant}")
+    among_blocks = program.order_free and plan.ctas > 1 and not plan.only_kept
+    aliases = _aliases(program, plan) if among_blocks else {}
+    place = f"races{program.variant} {plan.shared_bytes > 0} {among_blocks} {[*aliases.values()]}"
+    found = program.kernel.memo.get(place)
     if found is None:
-        found = program.kernel.memo[place] = _flags(program)
+        found = np.zeros(len(program.sites) + 1, np.uint8)
+        if len(program.sites) < Layout.MOST_SITES:
+            if plan.shared_bytes:
+                found |= _flags(program)
+            if among_blocks:
+                found |= _among_blocks(program, aliases)
+        program.kernel.memo[place] = found
     assert isinstance(found, np.ndarray)
     return found
 
 
+def _aliases(program: Program, plan: LaunchPlan) -> Aliases:
+    """Which words of the parameter buffer, and which variables, point into the same allocation."""
+    starts = [address for address, _ in plan.pointed_at]
+    known: dict[int, int] = {}
+    found: dict[int | Variable, int] = {}
+
+    def note(key: int | Variable, address: int, alone: bool) -> None:
+        place = bisect.bisect_right(starts, address) - 1
+        inside = place >= 0 and address < sum(plan.pointed_at[place])
+        if inside or alone:
+            found[key] = known.setdefault(starts[place] if inside else address, len(known))
+        else:
+            found[key] = -1
+
+    for number, address in enumerate(
+        np.frombuffer(plan.parameters[: len(plan.parameters) // 8 * 8], np.uint64)
+    ):
+        note(8 * number, int(address), False)
+    for target, address in zip(program.symbols, plan.symbols.tolist()):
+        if isinstance(target, Variable):
+            note(target, int(address), True)
+    return found
+
+
+def _among_blocks(program: Program, aliases: Aliases) -> NDArray[np.uint8]:
+    """Which sites access objects in global memory to which some site stores, and not all by atomics: no CTA of the launch waits for
+    another one."""
+    graph = dependence_of(program)
+    pointers = {key: number for key, number in aliases.items() if number >= 0}
+
+    def objects_of(accesses: Iterable[Access]) -> frozenset[Object]:
+        found: set[Object] = set()
+        for access in accesses:
+            if "global" in access.spaces:
+                some = objects(access, pointers)
+                found.update((_ANYTHING,) if some is None else (item for item in some if item[0] == "global"))
+        return frozenset(found)
+
+    stored: set[Object] = set()
+    weakly: set[Object] = set()
+    touched: dict[Site, frozenset[Object]] = {}
+    for site in program.sites:
+        instruction = site.instruction
+        into = objects_of(graph.writes_memory(instruction))
+        touched[site] = into | objects_of(graph.reads_memory(instruction))
+        stored |= into
+        weakly |= frozenset() if _is_strong(instruction) else touched[site]
+
+    def meets(item: Object, others: set[Object]) -> bool:
+        return bool(others) if item == _ANYTHING else item in others or _ANYTHING in others
+
+    made = np.zeros(len(program.sites) + 1, np.uint8)
+    for site, items in touched.items():
+        if any(meets(item, stored) and meets(item, weakly) for item in items):
+            made[site.index] = Layout.GLOBAL | Layout.IS_STRONG * _is_strong(site.instruction)
+    return made
+
+
 def race_remark(program: Program, plan: LaunchPlan) -> tuple[str, ...]:
     """What the reference backend says where it is asked to look for races."""
-    if not plan.races or plan.shared_bytes == 0:
+    if not plan.races or (plan.shared_bytes == 0 and plan.ctas == 1):
         return ()
     kernel = program.kernel
     return (f"{kernel.span}: {kernel.name!r}: races are looked for on the backend 'native' only",)
@@ -51,8 +123,6 @@ def race_remark(program: Program, plan: LaunchPlan) -> tuple[str, ...]:
 
 def _flags(program: Program) -> NDArray[np.uint8]:
     made = np.zeros(len(program.sites) + 1, np.uint8)
-    if len(made) > Layout.MOST_SITES:
-        return made
     made[-1] = Layout.CHECKED
     alone = _read_alone(program)
     for site in program.sites:
@@ -60,19 +130,21 @@ def _flags(program: Program) -> NDArray[np.uint8]:
         bits = 0
         if _reaches_shared(site) and site.index not in alone:
             bits |= Layout.CHECKED
-        effect = site.instruction.effect
-        flag = effect in ("load", "store") and not _STRONG.isdisjoint(words)
-        if (
-            flag
-            or effect in ("atomic", "reduction")
-            or (effect == "bulk_copy" and combines(site.instruction))
-        ):
+        if _is_strong(site.instruction):
             bits |= Layout.IS_STRONG
         if bits & Layout.IS_STRONG:
             bits |= Layout.ACQUIRES * ("acquire" in words or "acq_rel" in words)
             bits |= Layout.RELEASES * ("release" in words or "acq_rel" in words)
         made[site.index] = bits
     return made
+
+
+def _is_strong(instruction: Instruction) -> bool:
+    """Whether an access is atomic, ``volatile``, ``relaxed`` or stronger."""
+    effect = instruction.effect
+    if effect in ("load", "store"):
+        return not _STRONG.isdisjoint(instruction.opcode.split("."))
+    return effect in ("atomic", "reduction") or (effect == "bulk_copy" and combines(instruction))
 
 
 def _read_alone(program: Program) -> frozenset[int]:
@@ -125,17 +197,31 @@ def races_of(program: Program, plan: LaunchPlan, tables: Iterable[NDArray[np.int
             known = rows.setdefault(row[0], row)
             if known is not row:
                 total = known[5] + row[5]
-                rows[row[0]] = kept = min(known, row, key=lambda item: item[1])
+                rows[row[0]] = kept = min(known, row, key=lambda item: (item[1], item[6]))
                 kept[5] = total
-    return tuple(_race(program, plan, row) for row in sorted(rows.values(), key=lambda row: (row[1], row[0])))
+    exact = {key for key in rows if key & Layout.FAR and not key & Layout.NEAR_BY}
+    if exact:
+        rows = {key: row for key, row in rows.items() if key in exact or not key & Layout.FAR}
+    found = sorted(rows.values(), key=lambda row: (row[1], row[6], row[0]))
+    return tuple(_race(program, plan, row) for row in found)
 
 
 def _race(program: Program, plan: LaunchPlan, row: list[int]) -> Race:
-    key, cta, before, after, place, count = row
+    key, cta, before, after, place, count, other = row
+    first, second = (
+        _access(program, plan, info & 0xFFFFFFFF, _block(plan, number))
+        for info, number in ((before, cta), (after, other))
+    )
+    kind = _KINDS[key & 3]
+    if key & Layout.FAR:
+        # how often depends on which CTAs ran at the same time
+        return Race(kind, "global", _object(plan, place), place, first, second)
+    return Race(kind, "shared", _variable(program, place), place, first, second, count)
+
+
+def _block(plan: LaunchPlan, cta: int) -> tuple[int, int, int]:
     wide, tall, _ = plan.grid
-    block = (cta % wide, cta // wide % tall, cta // (wide * tall))
-    first, second = (_access(program, plan, info & 0xFFFFFFFF, block) for info in (before, after))
-    return Race(_KINDS[key & 255], "shared", _variable(program, place), place, first, second, count)
+    return cta % wide, cta // wide % tall, cta // (wide * tall)
 
 
 def _access(program: Program, plan: LaunchPlan, info: int, block: tuple[int, int, int]) -> RaceAccess:
@@ -147,6 +233,14 @@ def _access(program: Program, plan: LaunchPlan, info: int, block: tuple[int, int
     instruction = program.sites[info >> 14].instruction
     source = "" if instruction.location is None else str(instruction.location)
     return RaceAccess(str(instruction.span), source, instruction.opcode, block, where)
+
+
+def _object(plan: LaunchPlan, address: int) -> str:
+    """``x + 12``, of an argument."""
+    for (start, size), name in zip(plan.pointed_at, plan.names):
+        if name and start <= address < start + size:
+            return f"{name} + {address - start}" if address > start else name
+    return plan.describe(address)
 
 
 def _variable(program: Program, place: int) -> str:

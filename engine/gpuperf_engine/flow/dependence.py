@@ -28,7 +28,7 @@ from .operands import access_bytes, formal_register, matched, reads
 from .ssa import Merge, Node, SsaForm, ssa_form
 from .uniformity import Uniformity
 
-__all__ = ["Access", "Aliases", "Dependence", "Layout", "objects"]
+__all__ = ["Access", "Aliases", "Dependence", "Layout", "Object", "objects"]
 
 #: byte offset of a word of the parameter buffer, or module variable → the object that it points into. Words that are
 #: missing are no pointers.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from itertools import product
+
 import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.emulate.apart import Form, are_apart
 
 HEAD = """.version 8.0
 .target sm_90
@@ -351,3 +355,58 @@ def test_races_among_blocks_are_the_same_on_any_number_of_cores(monkeypatch: pyt
         array = device.zeros(1 << 18, np.uint32)
         found.append(device.launch(module["k"], 2000, 64, [array, array]).races)
     assert found[0] == found[1] != ()
+
+
+def test_addresses_that_are_told_apart_are() -> None:
+    """Held against all bytes of all threads."""
+    made = random.Random(3)
+    told = 0
+    for _ in range(3000):
+        extents = [made.choice((1, 1, 2, 3)) for _ in range(6)]
+        numbers = tuple(made.choice((0, 1, 2, 4, 4, 8, 12, 16, -4, 24, 48)) for _ in range(6))
+        forms = [Form(made.choice((0, 4, 8, 48)), numbers) for _ in range(made.choice((1, 1, 2, 3)))]
+        size = made.choice((1, 2, 4, 8))
+        owners: dict[int, tuple[int, ...]] = {}
+        shared = False
+        for index in product(*map(range, extents)):
+            for form in forms:
+                start = form.constant + sum(number * place for number, place in zip(numbers, index))
+                for byte in range(start, start + size):
+                    shared |= owners.setdefault(byte, index[3:]) != index[3:]
+        found = are_apart(forms, size, extents)
+        assert not (found and shared)
+        told += found
+    assert told > 300
+
+
+BIG = {
+    "each its own element": (
+        "ld.global.u32 %r5, [%rd3]; add.u32 %r5, %r5, 1; st.global.u32 [%rd3], %r5;",
+        False,
+    ),
+    "two elements each": (
+        "shl.b32 %r5, %r3, 3; cvt.u64.u32 %rd6, %r5; add.u64 %rd6, %rd0, %rd6; ld.global.u32 %r5, [%rd6+4];\n"
+        "st.global.u32 [%rd6], %r5; st.global.u32 [%rd6+4], %r5;",
+        False,
+    ),
+    "that of the next thread": ("ld.global.u32 %r5, [%rd3+4]; st.global.u32 [%rd3], %r5;", True),
+    "that of the first thread": ("ld.global.u32 %r5, [%rd5]; st.global.u32 [%rd3], %r4;", True),
+    "a register that a loop changes": (
+        "mov.u64 %rd6, %rd3; mov.u32 %r6, 0;\nmore: st.global.u32 [%rd6], %r4; add.u64 %rd6, %rd6, 256; add.u32 %r6, %r6, 1;\n"
+        "setp.lt.u32 %p1, %r6, 2; @%p1 bra more;",
+        True,
+    ),
+    "a guarded register": (
+        "mov.u64 %rd6, %rd3; setp.eq.u32 %p1, %r1, 3; @%p1 sub.u64 %rd6, %rd6, 256; st.global.u32 [%rd6], %r4;",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BIG)
+def test_what_is_proved_for_big_launches_is_right(name: str) -> None:
+    body, races = BIG[name]
+    device = ge.Device(observe=set(), races="note", memory_bytes=1 << 22)
+    module = ge.parse(f"{GLOBAL}{body}\nret; }}\n", path="k.ptx")
+    array = device.array(np.arange(1 << 18, dtype=np.uint32))
+    assert bool(device.launch(module["k"], 1500, 64, [array, array]).races) == races

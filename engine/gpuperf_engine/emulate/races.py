@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from ..flow.dependence import Access, Aliases, Object, objects
 from ..flow.operands import matched
 from ..ptx.syntax import Instruction, Variable
 from ..results import Race, RaceAccess
+from .apart import Forms, are_apart
 from .effects import combines
 from .launch import LaunchPlan
 from .native_layout import Race as Layout
@@ -33,6 +34,10 @@ _COPIES = ("async_copy", "bulk_copy")
 _STORES = ("store", "atomic", "reduction")
 #: stands for all objects
 _ANYTHING: Object = ("global", "anything")
+#: warps of a launch for which it is found out which accesses need no check: of fewer ones the checks cost less
+_WORTH_IT = 1024
+#: launches of a kernel of which that is kept
+_KEPT = 64
 
 
 def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
@@ -42,17 +47,64 @@ def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
     among_blocks = program.order_free and plan.ctas > 1 and not plan.only_kept
     aliases = _aliases(program, plan) if among_blocks else {}
     place = f"races{program.variant} {plan.shared_bytes > 0} {among_blocks} {[*aliases.values()]}"
-    found = program.kernel.memo.get(place)
-    if found is None:
-        found = np.zeros(len(program.sites) + 1, np.uint8)
+    known = program.kernel.memo.get(place)
+    if known is None:
+        flags = np.zeros(len(program.sites) + 1, np.uint8)
+        touched: dict[Site, frozenset[Object]] = {}
         if len(program.sites) < Layout.MOST_SITES:
             if plan.shared_bytes:
-                found |= _flags(program)
+                flags |= _flags(program)
             if among_blocks:
-                found |= _among_blocks(program, aliases)
-        program.kernel.memo[place] = found
-    assert isinstance(found, np.ndarray)
+                touched = _among_blocks(program, aliases)
+        for site in touched:
+            flags[site.index] |= Layout.GLOBAL | Layout.IS_STRONG * _is_strong(site.instruction)
+        known = program.kernel.memo[place] = (flags, touched)
+    assert isinstance(known, tuple)
+    flags, touched = known
+    assert isinstance(flags, np.ndarray)
+    if not touched or plan.ctas * plan.warps_per_cta < _WORTH_IT:
+        return flags
+    return _without(flags, _apart(program, plan, place, touched))
+
+
+def _without(flags: NDArray[np.uint8], sites: Iterable[int]) -> NDArray[np.uint8]:
+    made = flags.copy()
+    made[[*sites]] &= 255 - Layout.GLOBAL
+    return made
+
+
+def _apart(
+    program: Program, plan: LaunchPlan, place: str, touched: Mapping[Site, frozenset[Object]]
+) -> frozenset[int]:
+    """Sites of objects that each block accesses at places of its own, however they are reached."""
+    kept = program.kernel.memo.setdefault("apart", {})
+    assert isinstance(kept, dict)
+    key = place, plan.grid, plan.block, plan.parameters
+    if key not in kept:
+        if len(kept) >= _KEPT:
+            kept.clear()
+        kept[key] = _found_apart(program, plan, touched)
+    found = kept[key]
+    assert isinstance(found, frozenset)
     return found
+
+
+def _found_apart(
+    program: Program, plan: LaunchPlan, touched: Mapping[Site, frozenset[Object]]
+) -> frozenset[int]:
+    if len(program.functions) > 1 or any(_ANYTHING in items for items in touched.values()):
+        return frozenset()
+    forms = Forms(program, plan)
+    of_object: dict[Object, list[Site]] = defaultdict(list)
+    for site, items in touched.items():
+        for item in items:
+            of_object[item].append(site)
+    left: set[Object] = set()
+    for item, sites in of_object.items():
+        found = [form for site in sites if (form := forms.of(site)) is not None]
+        if len(found) == len(sites) and are_apart(found, max(site.bytes for site in sites), forms.extents):
+            left.add(item)
+    return frozenset(site.index for site, items in touched.items() if items <= left)
 
 
 def _aliases(program: Program, plan: LaunchPlan) -> Aliases:
@@ -79,9 +131,9 @@ def _aliases(program: Program, plan: LaunchPlan) -> Aliases:
     return found
 
 
-def _among_blocks(program: Program, aliases: Aliases) -> NDArray[np.uint8]:
-    """Which sites access objects in global memory to which some site stores, and not all by atomics: no CTA of the launch waits for
-    another one."""
+def _among_blocks(program: Program, aliases: Aliases) -> dict[Site, frozenset[Object]]:
+    """Which sites access which objects in global memory to which some site stores, and not all by atomics: no CTA of the launch waits
+    for another one."""
     graph = dependence_of(program)
     pointers = {key: number for key, number in aliases.items() if number >= 0}
 
@@ -106,11 +158,12 @@ def _among_blocks(program: Program, aliases: Aliases) -> NDArray[np.uint8]:
     def meets(item: Object, others: set[Object]) -> bool:
         return bool(others) if item == _ANYTHING else item in others or _ANYTHING in others
 
-    made = np.zeros(len(program.sites) + 1, np.uint8)
+    found: dict[Site, frozenset[Object]] = {}
     for site, items in touched.items():
-        if any(meets(item, stored) and meets(item, weakly) for item in items):
-            made[site.index] = Layout.GLOBAL | Layout.IS_STRONG * _is_strong(site.instruction)
-    return made
+        some = frozenset(item for item in items if meets(item, stored) and meets(item, weakly))
+        if some:
+            found[site] = some
+    return found
 
 
 def race_remark(program: Program, plan: LaunchPlan) -> tuple[str, ...]:

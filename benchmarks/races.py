@@ -17,6 +17,7 @@ __all__ = ["rows"]
 
 _CASES = (
     cuda("saxpy", "saxpy, 1 M", programs.saxpy, 1 << 20),
+    cuda("saxpy", "saxpy_grid_stride, 1 M", programs.saxpy_grid_stride, 1 << 20, 128),
     cuda("sgemm", "sgemm_tiled 256³", programs.sgemm, "sgemm_tiled", 256, 256, 256),
     cuda("reduce", "reduce_shared, 1 M", programs.reduce_shared, 1 << 20, 1),
     cuda("transpose", "transpose_padded 1,024²", programs.transpose, "transpose_padded", 1024, 1024),

@@ -1,4 +1,4 @@
-"""Runtime of generated code: accesses of shared memory that nothing orders. PYTEST_DONT_REWRITE
+"""Runtime of generated code: accesses of shared memory, and of global memory by several CTAs, that nothing orders. PYTEST_DONT_REWRITE
 
 Written in the subset of ``native_script`` and compiled, never run as Python. ``Race`` says how it lies in memory.
 
@@ -7,6 +7,9 @@ order, and asynchronous copies. A time passes where an agent releases something;
 has the stamps of its last writer and of up to two readers. A barrier of all warps orders all that came before: then the base
 of all warps is raised, which one comparison tells. All else is in the clocks: barriers of some warps, mbarriers, groups of copies; and
 fences, atomics and flags, of which one clock of the CTA keeps what was released, whatever the flag.
+
+Global memory is checked where no CTA can wait for another one, so that nothing orders them. Each line of it has slots: a CTA with the
+bytes that it loaded and stored.
 """
 
 from __future__ import annotations

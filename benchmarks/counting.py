@@ -38,7 +38,7 @@ def _check(case: Case, profile: ge.Profile) -> None:
 
 def _measure(case: Case, runs: int) -> tuple[float, float]:
     """CPU seconds of the first launch, which also slices the kernel, and the median of so many more."""
-    device = ge.Device(memory_bytes=1 << 16, max_instructions=10**18, observe=())
+    device = ge.Device(races="off", memory_bytes=1 << 16, max_instructions=10**18, observe=())
     out = device.zeros(32, np.uint32)
     kernel = ge.parse(TEXT, path="measured.ptx")[case.entry]
     seconds = []

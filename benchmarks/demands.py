@@ -76,7 +76,7 @@ def _launch(
     kernel: ge.Kernel, case: Case, host: list[Any], demand: str, observe: set[str]
 ) -> tuple[float, ge.Profile]:
     """CPU seconds of one launch on a device of its own, and its profile."""
-    device = ge.Device(observe=observe, memory_bytes=1 << 30)
+    device = ge.Device(observe=observe, races="off", memory_bytes=1 << 30)
     args = [device.array(item) if isinstance(item, np.ndarray) else item for item in host]
     start = time.process_time()
     profile = device.launch(
@@ -177,7 +177,7 @@ def cost_rows(runs: int) -> list[str]:
 
 def _once(kernel: ge.Kernel, launch: Launch, demand: str) -> tuple[float, float]:
     """CPU and elapsed seconds of one launch of an example on a device of its own that counts."""
-    device = ge.Device(observe=(), memory_bytes=1 << 30)
+    device = ge.Device(observe=(), races="off", memory_bytes=1 << 30)
     arrays = {
         id(item): device.array(item) for item in launch.args if isinstance(item, np.ndarray) and item.shape
     }

@@ -59,7 +59,7 @@ class Bench:
         self.thread_instructions = 0
         self._program = case.program()
         self._module = ge.parse(case.text, path=case.ptx.name)
-        self._device = ge.Device()
+        self._device = ge.Device(races="off")
         self._arrays = {id(buffer): self._device.array(buffer) for buffer in self._program.buffers}
 
     def _arguments(self, launch: Any) -> list[object]:
@@ -100,21 +100,21 @@ def _import_everything() -> None:
     import gpuperf_engine.api
     import gpuperf_engine.isa.rows  # noqa: F401
 
-    ge.Device()
+    ge.Device(races="off")
 
 
 def print_first_run(name: str) -> None:
     """Milliseconds from PTX text to the results of one launch, imports done before, as one JSON object."""
     _import_everything()
     if name == "warm-up":
-        device = ge.Device()
+        device = ge.Device(races="off")
         device.launch(ge.parse(WARM_UP)["warm_up"], 1, 32, [device.zeros(32, np.uint32)])
         print(json.dumps({"ms": 0.0}))
         return
     case = next(item for item in BENCH if item.name.startswith(name))
     program = case.program()
     start = time.perf_counter()
-    device = ge.Device()
+    device = ge.Device(races="off")
     module = ge.parse(case.text, path=case.ptx.name)
     arrays = {id(buffer): device.array(buffer) for buffer in program.buffers}
     for launch in program.launches:
@@ -159,7 +159,7 @@ def _synthetic(instructions: int, blocks: int) -> str:
 def print_large(instructions: int) -> None:
     """Milliseconds to parse, compile and run a kernel of about that many instructions."""
     _import_everything()
-    device = ge.Device()
+    device = ge.Device(races="off")
     device.launch(ge.parse(WARM_UP)["warm_up"], 1, 32, [device.zeros(32, np.uint32)])
     text = _synthetic(instructions, instructions // 40)
     start = time.perf_counter()

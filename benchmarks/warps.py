@@ -68,7 +68,7 @@ def _median(action: Callable[[], float], runs: int) -> float:
 
 def _rate(opcode: str, body: str, runs: int) -> float:
     """Warp instructions of that opcode per second, on all cores."""
-    kernel, device = _kernel(body, 400), ge.Device(observe=set())
+    kernel, device = _kernel(body, 400), ge.Device(observe=set(), races="off")
     out = device.zeros(128, np.uint32)
     seen = 0
 
@@ -92,7 +92,7 @@ def _triton_matmul(size: int, runs: int) -> float:
     kernel = ge.parse(path.read_text(encoding="utf-8"), path=path.name)["matmul_kernel"]
     rng = np.random.default_rng(1)
     host = [rng.integers(-8, 9, (size, size)).astype(np.float16) for _ in range(2)]
-    device = ge.Device()
+    device = ge.Device(races="off")
     a, b = (device.array(item) for item in host)
     c = device.zeros((size, size), np.float32)
 
@@ -118,7 +118,7 @@ def _specialised_matmul(size: int, runs: int) -> float:
     kernel = ge.parse(path.read_text(encoding="utf-8"), path=path.name)["hgemm_tma"]
     rng = np.random.default_rng(2)
     host = [rng.integers(-8, 9, (size, size)).astype(np.float16) for _ in range(2)]
-    device = ge.Device()
+    device = ge.Device(races="off")
     a, b = (ge.TensorMap(device.array(item), (128, 64), swizzle="128B") for item in host)
     c = device.zeros((size, size), np.float32)
 

@@ -111,7 +111,7 @@ class Runtime:
         printf_bytes: int = PRINTF_BYTES,
         printer: Callable[[str], object] | None = None,
         strict: str = "note",
-        races: str = "off",
+        races: str | None = None,
     ) -> None:
         try:
             self.observe = frozenset((observe,) if isinstance(observe, str) else observe)
@@ -130,6 +130,8 @@ class Runtime:
         if strict not in STRICTNESS:
             raise UnknownName(f"strict is {strict!r:.60}", hint=nearest(strict, STRICTNESS, noun="value"))
         self.strict = strict
+        if races is None:  # the reference backend does not look for them
+            races = "note" if backend == "native" else "off"
         if races not in RACES:
             raise UnknownName(f"no way {races!r} to treat races", hint=nearest(races, RACES, noun="way"))
         self.races = races

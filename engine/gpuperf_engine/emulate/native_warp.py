@@ -617,8 +617,9 @@ class NativeWarp:
             size = worker.get(Context.FAULT_SIZE) or 8
         else:
             site = self.program.sites[number & ~Bulk.TELLS]
-            instruction, kind, size = site.instruction, site.kind, site.bytes
-            size = worker.get(Context.FAULT_SIZE) or size
+            instruction, kind = site.instruction, site.kind
+            moves = instruction.spelling.moves
+            size = worker.get(Context.FAULT_SIZE) or (site.bytes if moves is None else moves.piece)
             if number & Bulk.TELLS:
                 kind, size = "store", 8
         if where >= len(_SPACES):

@@ -136,6 +136,11 @@ class Moves:
         """What one lane accesses in all."""
         return sum(part.bytes * part.count for part in self.parts)
 
+    @property
+    def piece(self) -> int:
+        """What one lane accesses at a time: the same in all parts."""
+        return self.parts[0].bytes * self.parts[0].count
+
 
 class Tile:
     """A matrix of ``rows`` × ``columns`` elements of ``bits`` as ``wmma`` holds it.

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..errors import EngineError, TrapError, Unsupported
 from ..isa.system import DEVICE_LAUNCH, SYSTEM_FUNCTIONS
 from ..ptx.syntax import Function, Instruction
+from ..ptx.text import shorten
 from .diagnose import Place, cta_of, lanes_of, thread_of
 from .memory import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Access, Memory
 from .printf import conversions, format_text
@@ -144,7 +145,7 @@ class SystemCall:
     def _words(self, lane: int, address: int) -> str:
         """A text of a message; a program that gives none at all has still failed."""
         try:
-            return self.text(lane, address).decode("utf-8", "backslashreplace")[:400]
+            return shorten(self.text(lane, address).decode("utf-8", "backslashreplace"), 400)
         except EngineError:
             return "?"
 

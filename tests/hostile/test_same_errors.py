@@ -11,6 +11,7 @@ from tests.hostile.sandbox import Job, Sandbox
 
 BAD_LOAD = "mov.u64 %rd0, 64; ld.global.u32 %r0, [%rd0];"
 COUNT = "mov.u32 %r0, {}; {}: sub.u32 %r0, %r0, 1; setp.ne.u32 %p0, %r0, 0; @%p0 bra {};"
+FRAGMENT = "{%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}"
 CASES = {
     "a refused load before a trap": (f"{BAD_LOAD}\ntrap;", "MemoryFault", "k.ptx:14:19: ld.global.u32"),
     "a refused load before a guarded trap": (
@@ -71,18 +72,56 @@ CASES = {
         "BudgetExceeded",
         "warp instructions executed, 4,000 allowed",
     ),
+    "a misaligned part of a matrix fragment": (
+        f"mov.u64 %rd0, 68; wmma.load.c.sync.aligned.row.m16n16k16.shared.f32 {FRAGMENT}, [%rd0], %r1; ret;",
+        "MemoryFault",
+        "the address must be a multiple of",
+    ),
+    "a misaligned matrix fragment, stored": (
+        f"mov.u64 %rd0, 66; wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%rd0], {FRAGMENT}, %r1; ret;",
+        "MemoryFault",
+        "16-byte store",
+    ),
+    "a matrix fragment out of bounds": (
+        "mov.u64 %rd0, 1048576;\nwmma.load.a.sync.aligned.row.m16n16k16.shared.f16 "
+        "{%r0, %r1, %r2, %r3, %r4, %r5, %r6, %r7}, [%rd0], %r8; ret;",
+        "MemoryFault",
+        "16-byte load",
+    ),
+    "several misaligned matrices": (
+        "mov.u64 %rd0, 8; ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r0, %r1, %r2, %r3}, [%rd0]; ret;",
+        "MemoryFault",
+        "16-byte load",
+    ),
+    "several misaligned matrices, stored": (
+        "mov.u64 %rd0, 8; stmatrix.sync.aligned.m8n8.x4.shared.b16 [%rd0], {%r0, %r1, %r2, %r3}; ret;",
+        "MemoryFault",
+        "16-byte store",
+    ),
+    "an assertion in unprintable words": (
+        "{ .param .b64 m; .param .b32 l; .param .b64 s; cvta.global.u64 %rd0, words; st.param.b64 [m], %rd0;\n"
+        "st.param.b32 [l], 7; st.param.b64 [s], 1; call __assertfail, (m, m, l, m, s); }\nret;",
+        "TrapError",
+        r"k.ptx:15:43: a\x1b[2J b \xff:7: a\x1b[2J b \xff: block: [0,0,0], thread: [0,0,0] Assertion `a\x1b[2J b \xff` failed.",
+    ),
     "another block of a cluster of one": (
         "barrier.cluster.arrive; barrier.cluster.wait; mov.u32 %r0, 16777216; ld.shared::cluster.u32 %r1, [%r0]; ret;",
         "MemoryFault",
         "ld.shared::cluster.u32: 4-byte load from shared address 0x1000000",
     ),
 }
+DECLARED = {
+    "malloc": ".extern .func (.param .b64 r) malloc (.param .b64 a);",
+    "__assertfail": ".extern .func __assertfail (.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 g, .param .b64 s);"
+    " .global .b8 words[] = {97, 27, 91, 50, 74, 10, 98, 13, 10, 255, 0};",
+    ".shared": ".shared .align 128 .b8 tile[4096];",
+}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_first_is_named_alike(sandbox: Sandbox, name: str) -> None:
     body, kind, part = CASES[name]
-    before = ".extern .func (.param .b64 r) malloc (.param .b64 a);" if "malloc" in body else ""
+    before = next((text for name, text in DECLARED.items() if name in body), "")
     job = Job(module(f"\n{body}", before=before), options={"max_instructions": 4000})
     native, lanes = (sandbox.run(replace(job, backend=backend)) for backend in ("native", "lanes"))
     assert (native.kind, native.type) == ("error", kind), native.text

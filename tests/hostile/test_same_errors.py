@@ -127,3 +127,30 @@ def test_the_first_is_named_alike(sandbox: Sandbox, name: str) -> None:
     assert (native.kind, native.type) == ("error", kind), native.text
     assert part in native.text
     assert native.text == lanes.text
+
+
+#: 64 trips of this loop are a turn, of about 1,600 warp instructions: within 4,000 of them two rounds end, and not four
+SPIN = f"L: {'add.u32 %r9, %r9, 0; ' * 20} {{}} ld.volatile.global.u32 %r1, [%rd0]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; ret;"
+CIRCLES = {
+    "what nobody reads": SPIN.format("ld.volatile.global.u32 %r5, [%rd0+4];"),
+    "what nobody reads, of a predicate": SPIN.format(
+        "ld.volatile.global.u32 %r5, [%rd0+4]; setp.eq.u32 %p5, %r5, 0;"
+    ),
+    "what the lanes that have ended had": "mov.u32 %r7, %laneid; setp.gt.u32 %p2, %r7, 3; mov.u32 %r8, 0;\n"
+    + SPIN.format(
+        "ld.volatile.global.u32 %r5, [%rd0+4]; add.u32 %r8, %r5, 3; @%p2 exit; and.b32 %r9, %r8, 0;"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CIRCLES)
+def test_circles_are_found_in_the_same_round(sandbox: Sandbox, name: str) -> None:
+    """A second warp changes in the first round what the loop of the first loads in the next, and does not use."""
+    body = (
+        "mov.u64 %rd0, flag; mov.u32 %r0, %tid.x; setp.ge.u32 %p0, %r0, 32; @%p0 bra S;\n"
+        f"{CIRCLES[name]}\nS: mov.u32 %r2, 1; st.volatile.global.u32 [%rd0+4], %r2; ret;"
+    )
+    job = Job(module(body, before=".global .u32 flag[2];"), block=64, options={"max_instructions": 4000})
+    native, lanes = (sandbox.run(replace(job, backend=backend)) for backend in ("native", "lanes"))
+    assert (native.kind, native.type) == ("error", "Deadlock"), native.text
+    assert native.text == lanes.text

@@ -23,10 +23,11 @@ from .clusters import ClusterBarrier, broken_rule, refused_address
 from .diagnose import Place, Waiting, budget, deadlock, divergent_barrier, doing, uneven_products
 from .lanes_calls import Call, Frame
 from .lanes_exchange import mask_array, perform
-from .lanes_operands import integer, lane_value
+from .lanes_operands import every_lane, integer, lane_value
 from .lanes_regions import Arena, Region
 from .lanes_values import LaneValue
 from .launch import LaunchPlan
+from .live import live_at
 from .padding import Overrun
 from .program import Program
 from .schedule import Status
@@ -42,6 +43,7 @@ __all__ = ["Counters", "LanesCluster", "LanesCta", "LanesWarp"]
 Lanes = npt.NDArray[Any]
 _PRED = scalar_type("pred")
 _EMPTY = np.zeros(32, np.uint64)
+_NEVER_WRITTEN = LaneValue(np.zeros(1, np.uint64), scalar_type("u64"))
 _NO_CARRY = LaneValue(np.zeros(1, np.bool_), _PRED)
 
 _lanes_array = lru_cache(maxsize=4096)(mask_array)
@@ -395,9 +397,11 @@ class LanesWarp:
 
     def state(self) -> Iterator[bytes]:
         yield repr((self.splits.state(), self.at_barrier is not None)).encode()
-        for register, value in self.registers.items():
+        for register, lanes in self._live().items():
+            value = self.registers.get(register, _NEVER_WRITTEN)
+            data = np.where(_lanes_array(lanes), every_lane(value), 0)
             yield register.index.to_bytes(4, "little")
-            yield repr(value.data).encode() if value.data.dtype == object else value.data.tobytes()
+            yield repr(data).encode() if data.dtype == object else data.tobytes()
         for carry in self.carry.values():
             yield carry.data.tobytes()
         for data in (*self.parameters.values(), *self.stack_depths.values()):
@@ -405,6 +409,16 @@ class LanesWarp:
         yield self.local.bytes.tobytes()
         if self.cta.program.reads_clock:
             yield self.steps.to_bytes(8, "little")
+
+    def _live(self) -> dict[Register, int]:
+        """The registers that lanes may still read, and these lanes."""
+        splits, found = self.splits, dict[Register, int]()
+        places = [(splits.pc, splits.mask, SIDE), *((item.pc, item.mask, item.kind) for item in splits.stack)]
+        for pc, mask, kind in places:
+            lanes = mask & splits.live
+            for _, register in (live_at(self.cta.program, pc, kind) or ()) if lanes else ():
+                found[register] = found.get(register, 0) | lanes
+        return found
 
     def where(self) -> Iterable[Waiting]:
         place, blocks = self.place(), self.cta.blocks

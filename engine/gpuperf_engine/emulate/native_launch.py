@@ -62,6 +62,7 @@ from .threads import COLUMN_BYTES, columns_of, make_table
 
 if TYPE_CHECKING:
     from .native import Code
+    from .native_digest import Decisive
     from .native_warp import NativeWarp
 
 __all__ = ["Launch", "Slot", "Worker", "aligned"]
@@ -587,6 +588,12 @@ class Launch:
             lambda slot: (item for warp in worker.warps(slot) for item in warp.where()),
         )
 
+    @cached_property
+    def _decisive(self) -> Decisive:
+        from .native_digest import Decisive
+
+        return Decisive(self.program, self.code.generated)
+
     def digest(self, window: Sequence[Slot]) -> bytes:
         """Of everything that decides how the launch goes on."""
         made = hashlib.blake2b()
@@ -594,11 +601,10 @@ class Launch:
             if allocation.kind == "global":
                 made.update(self.memory.view(allocation))
         made.update(np.ascontiguousarray(self.memory.heap_bytes))
-        size = self.code.generated.state_bytes
+        size, decisive = self.code.generated.state_bytes, self._decisive
         for slot in window:
             states = slot.states.copy().reshape(-1, size)
-            states[:, State.FUEL : State.FUEL + 4] = 0
-            states[:, State.TURNS : State.TURNS + 4] = 0
+            decisive.clear(states)
             if not self.program.reads_clock:
                 states[:, State.STEPS : State.STEPS + 8] = 0
             for part in (states, slot.shared, slot.local, slot.record[Cta.BARRIERS :]):

@@ -56,6 +56,7 @@ from .lanes_exchange import Exchange, mask_array, perform
 from .lanes_mbarrier import WaitStep, operation
 from .lanes_operands import Prepare, every_lane, integer, lane_value
 from .lanes_values import LaneValue, dtype_of
+from .live import BEHIND
 from .memory import Access
 from .native_barrier import ArrivesInParts
 from .native_layout import (
@@ -101,15 +102,13 @@ if TYPE_CHECKING:
     from .lanes_warp import LanesWarp
     from .native_launch import Slot, Worker
 
-__all__ = ["NativeWarp"]
+__all__ = ["NativeWarp", "outside"]
 
 _SPACES = ("global", "shared", "local")
 #: a warp that waits for others
 _GROUPED = (Wait.BARRIER, Wait.CLUSTER, Wait.GATHERS, Wait.WARPGROUP)
 #: of the barrier at which the warp stands
 _OPERANDS = (State.BARRIER_ID, State.BARRIER_WARPS, State.BARRIER_KIND)
-#: ``pc = _BEHIND + block``, as ``AFTER``: behind the call or barrier that ends the block
-_BEHIND = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -231,7 +230,7 @@ class NativeWarp:
         bits = self.header(State.PATIENCE)
         eager, left = bool(bits & Patient.EAGER), bool(bits & Patient.LEFT)
         made = Warp(0, self.mask, self, Patience(self.header(State.TURNS), eager, left))
-        made.pc, made.id = _outside(self.header(State.PC)), _outside(self.header(State.ID))
+        made.pc, made.id = outside(self.header(State.PC)), outside(self.header(State.ID))
         made.live = self.header(State.LIVE)
         made.frames = self.header(State.CALLS)
         if self.header(State.PC) >= EXIT_CODE:
@@ -245,14 +244,14 @@ class NativeWarp:
             kind, area = kind & KIND, kind >> AREA_SHIFT
             group, payload = 0, (area or None) if self.program.recursive else None
             if kind == REJOIN:
-                group = _outside(pc)
+                group = outside(pc)
             elif kind == FRAME:
                 group = -area
                 if self.program.recursive:
                     group = -1 - (len(self.program.functions) + area if area else self._callee(pc))
             elif kind == WAIT:
                 payload = wait_of(self.program, self.state.data, pc, mask, area)
-            made.stack.append(Entry(_outside(pc), mask, _outside(identity), kind, group, payload))
+            made.stack.append(Entry(outside(pc), mask, outside(identity), kind, group, payload))
         return made
 
     def _callee(self, place: int) -> int:
@@ -705,14 +704,14 @@ def _end_kind(instruction: Instruction, space: str, kind: str, read: bool) -> st
     return ends.get(space, kind)
 
 
-def _outside(code: int) -> int:
+def outside(code: int) -> int:
     """Places and identities of compiled code as ``Warp`` has them."""
     if code >= EXIT_CODE:
         return EXIT_CODE - code - 1
     if code >= SYNC_CODE:
         return code - SYNC_CODE + AFTER
     if code >= RETURN_CODE:
-        return code - RETURN_CODE + _BEHIND
+        return code - RETURN_CODE + BEHIND
     if code >= GATHER_CODE:
         return code - GATHER_CODE + AT_END
     return code - WAIT_CODE + AT_WAIT if code >= WAIT_CODE else code
@@ -721,8 +720,8 @@ def _outside(code: int) -> int:
 def _inside(code: int) -> int:
     if code < 0:
         return EXIT_CODE - code - 1
-    if code >= _BEHIND:
-        return code - _BEHIND + RETURN_CODE
+    if code >= BEHIND:
+        return code - BEHIND + RETURN_CODE
     if code >= AFTER:
         return code - AFTER + SYNC_CODE
     if code >= AT_END:

@@ -29,9 +29,9 @@ its turn, when it is the next one in a pass after they have come. At ``wgmma.fen
 A CTA whose warps all wait, none of them at an mbarrier, can never go on, unless one of them waits for its cluster: then it is the
 cluster whose CTAs all wait. That is a deadlock, as are lanes of one warp that wait for lanes of the same warp that never come.
 A livelock is found by comparing: after 1, 2, 4, 8 … rounds in which no CTA ended and no barrier or phase completed, a digest of
-everything that decides how the launch goes on is taken; if it is that of the time before, the launch runs in circles. Then waits
-on mbarriers give up, once for each such state; then warps whose lanes wait at reconvergence points for lanes that spin are urged
-(``warp.Warp.urge``); if there is none, it is an error.
+everything that decides how the launch goes on is taken, of registers those that may still be read (``live``); if it is that of the
+time before, the launch runs in circles. Then waits on mbarriers give up, once for each such state; then warps whose lanes wait at
+reconvergence points for lanes that spin are urged (``warp.Warp.urge``); if there is none, it is an error.
 
 PYTEST_DONT_REWRITE
 """

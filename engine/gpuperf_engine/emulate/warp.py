@@ -185,7 +185,9 @@ class Warp:
             for entry in self.stack
             if entry.kind == WAIT
         ]
-        return self.pc, self.mask, self.id, self.live, tuple(entry[:5] for entry in self.stack), tuple(waits)
+        running = (self.pc, self.mask, self.id) if self.mask else ()
+        patience = self.patience.eager, self.patience.left
+        return running, self.live, tuple(entry[:5] for entry in self.stack), tuple(waits), patience
 
     # Moves of the running split
 

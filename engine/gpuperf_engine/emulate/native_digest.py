@@ -20,6 +20,7 @@ __all__ = ["Decisive"]
 #: what is left of earlier moves, and counts of what has been done
 _IDLE = (State.FUEL, State.TURNS, State.EVENT, State.DETAIL, State.CULPRITS, State.TURNED)
 _EVERY = 0xFFFFFFFF
+_MOST_KEPT = 256
 
 
 class Decisive:
@@ -28,6 +29,8 @@ class Decisive:
     def __init__(self, program: Program, generated: Generated) -> None:
         self.program = program
         self.generated = generated
+        #: by running split and stack: most warps of a launch have the same
+        self._kept: dict[bytes, NDArray[np.uint8]] = {}
         self._known: dict[tuple[int, int], tuple[NDArray[np.uint32], list[int]]] = {}
         #: the lanes of each byte of all registers, and the places of predicates
         self._all = self._owners(
@@ -51,12 +54,24 @@ class Decisive:
         shapes, which = np.unique(
             np.hstack([running, stack[:, : width * int(depth.max(initial=0))]]), axis=0, return_inverse=True
         )
-        for number, (live, pc, mask, *entries) in enumerate(shapes.tolist()):
-            places = [(pc, mask, SIDE)]
-            places += zip(entries[::width], entries[1::width], (kind & KIND for kind in entries[3::width]))
-            states[which.reshape(-1) == number] &= self._kept(live, places)
+        for number, shape in enumerate(shapes):
+            raw = shape.tobytes()
+            kept = self._kept.get(raw)
+            if kept is None:
+                if len(self._kept) >= _MOST_KEPT:
+                    self._kept.clear()
+                live, pc, mask, *entries = shape.tolist()
+                places = [(pc, mask, SIDE)]
+                places += zip(
+                    entries[::width], entries[1::width], (kind & KIND for kind in entries[3::width])
+                )
+                kept = self._kept[raw] = self._bits(live, places)
+            if len(shapes) == 1:
+                states &= kept
+            else:
+                states[which.reshape(-1) == number] &= kept
 
-    def _kept(self, live: int, places: list[tuple[int, int, int]]) -> NDArray[np.uint8]:
+    def _bits(self, live: int, places: list[tuple[int, int, int]]) -> NDArray[np.uint8]:
         """The bits of a state that decide."""
         owners, predicates = self._all
         kept = np.where(owners != 0, 0, 0xFF).astype(np.uint8)

@@ -60,6 +60,12 @@ CASES = {
         "BudgetExceeded",
         "warp instructions executed, 4,000 allowed",
     ),
+    "a loop too long for lanes that part where the turn ends": (
+        "mov.u32 %r1, %laneid; setp.lt.u32 %p1, %r1, 5; selp.u32 %r0, 4096, 5000, %p1;\n"
+        "L: sub.u32 %r0, %r0, 1; setp.ne.u32 %p0, %r0, 0; @%p0 bra L; mov.u32 %r5, 5; ret;",
+        "BudgetExceeded",
+        "thread (5, 0, 0)",
+    ),
     "a second loop too long": (
         f"{COUNT.format(30, 'K', 'K')}\n{COUNT.format(5000, 'L', 'L')}\nmov.u32 %r5, 5; ret;",
         "BudgetExceeded",

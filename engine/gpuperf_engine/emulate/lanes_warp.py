@@ -240,7 +240,7 @@ class LanesWarp:
     def resume(self) -> Status:
         status = self._run()
         if self.steps > self.cta.plan.max_instructions:
-            raise budget(self.place(), self._block_at(self._turned), self.steps, self.mask)
+            raise budget(self.place(), self._block_at(self._turned), self.steps, self.splits.mask)
         return status
 
     def _run(self) -> Status:

@@ -64,6 +64,14 @@ def test_what_differs_is_told(name: str) -> None:
     assert told in judge([native, lanes])
 
 
+def test_races_that_only_one_backend_looks_for_are_no_difference() -> None:
+    plain = replace(OK, profile={**OK.profile, "notes": ["something else"]})
+    notes = ["something else", "k.ptx:3:1: race on global memory (WAW): st.global.u32"]
+    raced = replace(OK, profile={**OK.profile, "notes": notes, "races": [{"kind": "WAW"}]})
+    assert not judge([raced, plain])
+    assert "profile.notes" in judge([raced, OK])
+
+
 def test_a_process_that_dies_or_hangs_is_its_mutants(sandbox: Sandbox) -> None:
     loop = module("mov.u64 %rd0, 0; L: add.u64 %rd0, %rd0, 1; setp.ne.u64 %p0, %rd0, 0; @%p0 bra L; ret;")
     endless = Job(loop, "k", options={"max_instructions": 1 << 40})

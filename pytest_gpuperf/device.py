@@ -22,8 +22,7 @@ def make_device(settings: Settings, strict: str, races: str) -> Any:
     options: dict[str, Any] = {"printer": lambda text: sys.stdout.write(text)}
     if settings.backend != "auto":
         options["backend"] = settings.backend
-    if races != "off":
-        options["races"] = races
+    options["races"] = races
     if settings.resources != "estimate":
         options["resources"] = settings.resources
     if strict != "note":

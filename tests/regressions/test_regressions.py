@@ -140,9 +140,9 @@ def test_what_is_not_red_is_at_least_shown(outcome: Outcome) -> None:
     assert all(bool(change.worse) + bool(change.only_time) + bool(change.unseen) == 1 for change in CHANGES)
 
 
-@pytest.mark.parametrize("name", [*(change.name for change in NO_OPS), *REWRITES])
-def test_edits_that_change_nothing_are_green(outcome: Outcome, name: str) -> None:
-    assert not any(record["fails"] for record in outcome.records[name]), outcome.rows(name)
+def test_edits_that_change_nothing_are_green(outcome: Outcome) -> None:
+    for name in [*(change.name for change in NO_OPS), *REWRITES]:
+        assert not any(record["fails"] for record in outcome.records[name]), (name, outcome.rows(name))
 
 
 def test_the_packed_programs_are_those_of_the_edits() -> None:

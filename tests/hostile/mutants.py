@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuperf_engine.errors import PtxError
 from gpuperf_engine.isa.table import lookup, rows
 from tests.hostile.sandbox import ROOT, Job
 
@@ -165,7 +166,7 @@ def _values(opcode: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The modifiers of an opcode that may be another, with what may stand in their places."""
     try:
         found = lookup(opcode)
-    except Exception:
+    except PtxError:
         return ()
     slots: dict[str, set[str]] = {}
     for spelling in found:
@@ -190,7 +191,7 @@ def _absent(opcode: str) -> tuple[str, ...]:
             longer = ".".join([*parts[:at], word, *parts[at:]])
             try:
                 lookup(longer)
-            except Exception:
+            except PtxError:
                 continue
             made.append(longer)
     return tuple(made)

@@ -156,8 +156,9 @@ def test_the_packed_programs_are_those_of_the_edits() -> None:
 @pytest.mark.parametrize("change", [CHANGES[0], CHANGES[-1]], ids=lambda change: change.name)
 def test_compiling_gives_what_is_packed(change: Change) -> None:
     made, known = compile_change(change), packed()[change.name]["ptx"]
-    if _compiler(made) == _compiler(known):
-        assert made == known
+    if _compiler(made) != _compiler(known):
+        pytest.skip(f"packed with another nvcc: {_compiler(known)}")
+    assert made == known
 
 
 def _compiler(text: str) -> str:

@@ -62,7 +62,18 @@ _IMPORTS = {"copies": _CALLED, "tensors": (*_CALLED, *_TOLD)}
 _FILES = {
     "script": tuple(
         _HERE / f"native_runtime_{stem}.py"
-        for stem in ("memory", "parts", "matrix", "count", "splits", "schedule", "cluster", "races")
+        for stem in (
+            "memory",
+            "parts",
+            "matrix",
+            "count",
+            "splits",
+            "schedule",
+            "cluster",
+            "races",
+            "races_shared",
+            "races_global",
+        )
     ),
     "copies": tuple(_HERE / f"native_runtime_{stem}.py" for stem in ("mbarrier", "bulk")),
     "tensors": tuple(

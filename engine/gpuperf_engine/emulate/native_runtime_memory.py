@@ -11,7 +11,9 @@ from __future__ import annotations
 from .native_layout import UNWRITTEN, Context, Counter, Cta, Race, Reach, State
 from .native_runtime_cluster import cluster_cta
 from .native_runtime_count import bump, count_lanes
-from .native_runtime_races import race_alone, race_at, race_copies, race_flag
+from .native_runtime_races import race_copies, race_flag
+from .native_runtime_races_global import race_alone
+from .native_runtime_races_shared import race_at
 from .native_script import (
     call,
     fill,

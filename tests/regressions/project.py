@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -77,18 +78,42 @@ class Project:
         )
         (folder / "test_changes.py").write_text(module, encoding="utf-8")
 
-    def run(
-        self, when: str, texts: Mapping[str, Mapping[str, str]], *options: str
-    ) -> dict[str, list[dict[str, Any]]]:
-        """Runs the gate on these files (name of the change, file, text): the records of the report by the name of the change. What
-        the kernels computed is kept in the folder ``when``."""
+    def update(self, texts: Mapping[str, Mapping[str, str]], originals: Mapping[str, str]) -> None:
+        """Measures these files (name of the change, file, text) for the baseline. ``originals`` maps every change to one of them
+        with the same kernel and program, whose entries are its own too."""
+        tests = [f"test_changes.py::test_change[{name}]" for name in texts]
+        said = self._pytest("before", texts, "--gpuperf-update", *tests)
+        path = self.folder / "baselines" / "test_changes.yaml"
+        assert path.exists(), said
+        head, *entries = re.split(r"^(?=  test_change\[)", path.read_text(encoding="utf-8"), flags=re.M)
+        assert {_change_of(entry) for entry in entries} == set(texts), said
+        shared = [
+            entry.replace(f"[{original}]", f"[{name}]", 1)
+            for name, original in originals.items()
+            for entry in entries
+            if _change_of(entry) == original
+        ]
+        path.write_text(head + "".join(shared), encoding="utf-8")
+
+    def judge(self, texts: Mapping[str, Mapping[str, str]]) -> dict[str, list[dict[str, Any]]]:
+        """Runs the gate on these files: the records of the report by the name of the change."""
+        said = self._pytest("after", texts, "--gpuperf-report=report")
+        report = self.folder / "report" / "gpuperf.json"
+        assert report.exists(), said
+        records: dict[str, list[dict[str, Any]]] = {}
+        for record in json.loads(report.read_text(encoding="utf-8"))["cases"]:
+            records.setdefault(_change_of(record["id"]), []).append(record)
+        return records
+
+    def _pytest(self, when: str, texts: Mapping[str, Mapping[str, str]], *options: str) -> str:
+        """What pytest said. What the kernels computed is kept in the folder ``when``."""
         (self.folder / when).mkdir()
         for change, files in texts.items():
             (self.folder / change).mkdir(exist_ok=True)
             for name, text in files.items():
                 (self.folder / change / name).write_text(text, encoding="utf-8")
-        options = ("-q", "-p", "no:cacheprovider", "--gpuperf", f"--gpuperf-report={when}/report", *options)
-        done = subprocess.run(
+        options = ("-q", "-p", "no:cacheprovider", "--gpuperf", *options)
+        return subprocess.run(
             [sys.executable, "-m", "pytest", *options],
             cwd=self.folder,
             env={**os.environ, "RESULTS": when, "PYTEST_ADDOPTS": ""},
@@ -97,10 +122,9 @@ class Project:
             text=True,
             encoding="utf-8",
             check=False,
-        )
-        report = self.folder / when / "report" / "gpuperf.json"
-        assert report.exists(), done.stdout
-        records: dict[str, list[dict[str, Any]]] = {}
-        for record in json.loads(report.read_text(encoding="utf-8"))["cases"]:
-            records.setdefault(record["id"].partition("[")[2].partition("]")[0], []).append(record)
-        return records
+        ).stdout
+
+
+def _change_of(identifier: str) -> str:
+    """The name of the change in ``test_change[NAME]/ENTRY``."""
+    return identifier.partition("[")[2].partition("]")[0]

@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# The tests start Python hundreds of times; where this is set, each start compiles the engine anew, which takes four times as long.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test check bench docs fuzz hardware clean
 
 demo: $(READY)

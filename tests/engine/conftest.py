@@ -1,15 +1,8 @@
-"""Makes the catalogue of example kernels importable, and runs tests on both backends."""
+"""Tests that ask for ``backend`` run on both."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-EXAMPLES = str(Path(__file__).resolve().parents[2] / "examples")
-if EXAMPLES not in sys.path:
-    sys.path.append(EXAMPLES)
 
 
 @pytest.fixture(params=["lanes", "native"])

@@ -5,26 +5,20 @@ accesses of all blocks."""
 from __future__ import annotations
 
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-import gpuperf_engine as ge
-from tests.oracle import exchange, threads
-from tests.oracle.scalar import OracleError
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
-
 from case_types import Case, Launch, execute
 from cases import CASES
 
+import gpuperf_engine as ge
 from tests.examples.interpreter import Interpreter
+from tests.oracle import exchange, threads
+from tests.oracle.scalar import OracleError
 
 NAMES = (
     "reduce_shared-1000",

@@ -1,15 +1,12 @@
-"""The toy machine, which only tests can load, and where it is; the catalogue of example kernels on the path."""
+"""The toy machine, which only tests can load, and where it is."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from gpuperf_engine.timing.machine import Machine, load_machine
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
 MACHINES = Path(__file__).parents[1] / "machines"
 

@@ -45,3 +45,52 @@ def test_path_and_counts_agree_on_any_control_flow(toy: Machine, shape, seed: in
     found = estimate(profile, machine)
     assert found.time_us >= max(found.bounds.values()) * (1 - 1e-12)
     assert found == estimate(profile, machine)
+
+
+RECURSIVE = """.version 8.0
+.target sm_80
+.address_size 64
+.func (.reg .b32 %v) odd (.reg .b32 %n);
+.func (.reg .b32 %v) even (.reg .b32 %n)
+{
+    .reg .pred %p; .reg .b32 %m;
+    mov.u32 %v, %n;
+    setp.eq.u32 %p, %n, 0;
+    @%p ret;
+    sub.u32 %m, %n, 1;
+    call (%v), NEXT, (%m);
+    mad.lo.u32 %v, %v, 3, %n;
+    ret;
+}
+.func (.reg .b32 %v) odd (.reg .b32 %n)
+{
+    .reg .b32 %m;
+    add.u32 %m, %n, 0;
+    call (%v), even, (%m);
+    xor.b32 %v, %v, 5;
+    ret;
+}
+.visible .entry k(.param .u64 out)
+{
+    .reg .b32 %r<3>; .reg .b64 %rd<2>;
+    ld.param.u64 %rd0, [out];
+    mov.u32 %r0, 0;
+    call (%r1), even, (9);
+    call (%r2), odd, (6);
+    add.u32 %r1, %r1, %r2;
+    st.global.u32 [%rd0], %r1;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("next_one", ["even", "odd"])
+def test_functions_that_call_themselves(toy: Machine, next_one: str) -> None:
+    """Each activation takes its time, by whatever way it was called: the path of the one warp issues what was counted."""
+    device = ge.Device()
+    kernel = ge.parse(RECURSIVE.replace("NEXT", next_one), path="k.ptx")["k"]
+    profile = device.launch(kernel, 1, 32, [device.zeros(32, np.uint32)])
+    # 10 activations of the first call and 7 of the second, of which all but the last of each come to the product
+    assert profile.warp_opcodes["mad.lo.u32"] == 9 + 6
+    given = timing_input(profile.records[0], toy, profile.resources)
+    assert _issued(given.path) == pytest.approx(sum(given.warp_instructions.values()), rel=1e-9)

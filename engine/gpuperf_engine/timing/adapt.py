@@ -22,6 +22,7 @@ from ..ptx import syntax
 from ..results import Resources
 from .allocation import NO_REGISTER, Allocation, allocate
 from .caches import SECTOR
+from .calls import Calls
 from .contention import contention
 from .expansion import expansion_of
 from .footprint import footprint
@@ -252,10 +253,11 @@ class _Builder:
     machine: Machine
     allocated: Allocation
     latencies: dict[str, float] = field(default_factory=dict)
-    active: list[int] = field(default_factory=list)
     known: dict[int, _Machined] = field(default_factory=dict)
+    calls: Calls = field(init=False)
 
     def __post_init__(self) -> None:
+        self.calls = Calls(self.program, self.executions)
         machine = self.machine
         spaces = tuple(site.space for site in self.sites)
         spills = tuple(self.allocated.loads.items()), tuple(self.allocated.stores.items())
@@ -360,19 +362,16 @@ class _Builder:
     # -- the path -------------------------------------------------------------------------------------------------------
 
     def path_of(self, function: int, entries: float) -> Path:
-        """The path of one function, which was entered ``entries`` times; empty where it calls itself."""
-        if function in self.active or not entries:
+        """The path of one function, which was entered ``entries`` times, without the calls of itself."""
+        if not entries:
             return ()
-        self.active.append(function)
         blocks = self.program.blocks_of(function)
         first = blocks[0].index
         loops: dict[int, set[int]] = {}
         for block in blocks:
             for head in sorted(block.back_edges):
                 loops.setdefault(head, set()).update(natural_loop(blocks, block.index, head, first))
-        path = self.region({block.index for block in blocks}, None, entries, loops)
-        self.active.pop()
-        return path
+        return self.region({block.index for block in blocks}, None, entries, loops)
 
     def region(
         self, members: set[int], head: int | None, passes: float, loops: Mapping[int, set[int]]
@@ -402,37 +401,10 @@ class _Builder:
         instructions = self.machined(block).instructions
         if instructions:
             yield Block(instructions, share) if share <= 1.0 else Loop((Block(instructions),), share)
-        if block.kind == "call" and block.terminator is not None:
-            for number in self.callees(block.terminator):
-                # A call through a register: each function's entries are shared among the calls that may mean it.
-                entered = self.executions[self.program.entries[number]]
-                body = self.path_of(number, entered)
-                if body:
-                    yield Loop(body, share * entered / self.calls_of(number))
-
-    def callees(self, call: syntax.Instruction) -> tuple[int, ...]:
-        """Numbers of the functions that a call may mean: through a register without list of targets, any."""
-        for operand in call.operands:
-            if isinstance(operand, syntax.CallTarget):
-                if operand.function is not None:
-                    named: Iterable[syntax.Function] = (operand.function,)
-                else:
-                    named = operand.candidates or (
-                        item for item in self.program.functions if not item.is_entry
-                    )
-                known = self.program.function_of
-                return tuple(sorted(known[item.name] for item in named if item.name in known))
-        return ()
-
-    def calls_of(self, function: int) -> int:
-        """Executions of all calls that may mean a function."""
-        return sum(
-            self.executions[block.index]
-            for block in self.program.blocks
-            if block.kind == "call"
-            and block.terminator is not None
-            and function in self.callees(block.terminator)
-        )
+        for number, entered, each in self.calls.entered(block):
+            body = self.path_of(number, entered)
+            if body:
+                yield Loop(body, share * each)
 
     def expand(self, found: syntax.Instruction, block: BasicBlock) -> Iterable[Instruction]:
         """Machine instructions of one PTX instruction: the first carries operands and result, the others take their slots."""

@@ -1,0 +1,69 @@
+"""Which functions a call enters, and how often. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from ..emulate.call_graph import callees
+from ..emulate.program import BasicBlock, Program
+
+__all__ = ["Calls"]
+
+
+class Calls:
+    """The calls of a program of which each block was executed ``executions`` times.
+
+    Functions that call one another are entered as one: what was executed in all of them is shared among the calls from outside.
+    So are the entries of a function among the calls through registers that may mean it.
+    """
+
+    def __init__(self, program: Program, executions: Sequence[int]) -> None:
+        self.program, self.executions = program, executions
+
+    def entered(self, block: BasicBlock) -> Iterator[tuple[int, int, float]]:
+        """The functions that the call at the end of a block enters, others than its own and those that call that one: number,
+        executions in the launch, and those for each execution of the call."""
+        targets = self.targets.get(block.index, [])
+        for group in dict.fromkeys(self.group(number) for number in targets):
+            if block.function in group:
+                continue
+            calls = sum(
+                self.executions[index]
+                for index, meant in self.targets.items()
+                if self.program.blocks[index].function not in group and not group.isdisjoint(meant)
+            )
+            for number in sorted(group):
+                executions = self.executions[self.program.entries[number]]
+                yield number, executions, executions / calls
+
+    @cached_property
+    def targets(self) -> dict[int, list[int]]:
+        """By block that ends with a call, the functions that it may mean."""
+        program = self.program
+        return {
+            block.index: callees(block.terminator.call, program.functions, program.function_of)
+            for block in program.blocks
+            if block.kind == "call" and block.terminator is not None and block.terminator.call is not None
+        }
+
+    def group(self, number: int) -> frozenset[int]:
+        """The function, and those that it calls and that call it."""
+        reached = self.reached
+        return frozenset(other for other in reached[number] if number in reached[other]) | {number}
+
+    @cached_property
+    def reached(self) -> list[set[int]]:
+        """By function, those that it calls, directly or not."""
+        direct: list[set[int]] = [set() for _ in self.program.functions]
+        for index, meant in self.targets.items():
+            direct[self.program.blocks[index].function].update(meant)
+        found = []
+        for own in direct:
+            seen, left = set(own), list(own)
+            while left:
+                further = direct[left.pop()] - seen
+                seen |= further
+                left += further
+            found.append(seen)
+        return found

@@ -124,5 +124,30 @@ FIELDS = (
     *spread("setp.*.s64 @Dp|@Dp, @Sd, @Sd", COMPARE),
     *spread("setp.*.or.f32 @Dp|@Dp, @Rf, @Rf, @Rp", UNORDERED),
 )
+CHOICES = (
+    *spread("selp.* @Dh, @Sh, @Sh, @Rp", "b16 s16"),
+    *spread("selp.* @Dr, @Sr, @Rr, @Rp", "u32 s32"),
+    *spread("selp.* @Dd, @Sd, @Sd, @Rp", "u64 s64"),
+    *spread("slct.*.s32 @Dh, @Sh, @Sh, @Sr", "b16 u16 s16"),
+    *spread("slct*.f32 @Dr, @Sr, @Sr, @Rf", ".b32 .ftz.s32"),
+    *spread("slct.*.s32 @Df, @Rf, @Rf, @Sr", "f32"),
+    *spread("slct*.f32 @Dd, @Sd, @Sd, @Rf", ".u64 .ftz.b64"),
+    *spread("setp.*.or.f16x2 @Dp|@Dp, @Rr, @Rr, !@Rp", COMPARE, UNORDERED),
+    *spread("setp.*.and.ftz.f16x2 @Dp|@Dp, @Rr, @Rr, @Rp", COMPARE),
+    *spread("setp.*.bf16x2 @Dp|@Dp, @Rr, @Rr", COMPARE, UNORDERED),
+    *spread("setp.*.xor.bf16 @Dp, @Rx, @Rx, @Rp", COMPARE),
+    *spread("set.*.bf16x2.bf16x2 @Dr, @Rr, @Rr", COMPARE, UNORDERED),
+    *spread("set.*.and.f16x2.f16x2 @Dr, @Rr, @Rr, !@Rp", COMPARE),
+    *spread("set.*.or.ftz.f16x2.f16x2 @Dr, @Rr, @Rr, @Rp", UNORDERED),
+    *spread("set.*.xor.u16.f16 @Dh, @Rx, @Rx, @Rp", COMPARE),
+    *spread("set.*.f16.f16 @Dx, @Rx, @Rx", UNORDERED),
+)
 #: names say what a failing kernel was about
-FAMILIES = {"packed": PACKED, "mixed": MIXED, "video": VIDEO, "narrow": NARROW, "fields": FIELDS}
+FAMILIES = {
+    "packed": PACKED,
+    "mixed": MIXED,
+    "video": VIDEO,
+    "narrow": NARROW,
+    "fields": FIELDS,
+    "choices": CHOICES,
+}

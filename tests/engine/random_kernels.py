@@ -50,6 +50,60 @@ HEAD = """.version 9.0
     mul.lo.u32 %v, %n, 3;
     ret;
 }
+.func (.param .align 8 .b8 r[16], .param .b16 h) fields (.param .align 8 .b8 a[16], .param .f32 f)
+{
+    .reg .pred %p;
+    .reg .b16 %h;
+    .reg .b32 %a, %b;
+    .reg .b64 %d;
+    .reg .f32 %f;
+    ld.param.b64 %d, [a];
+    ld.param.v2.b32 {%a, %b}, [a+8];
+    ld.param.f32 %f, [f];
+    st.param.b64 [r+8], %d;
+    cvt.u16.u64 %h, %d;
+    st.param.b16 [h], %h;
+    st.param.v2.b32 [r], {%b, %a};
+    setp.lt.s32 %p, %a, %b;
+    @%p ret;
+    mov.b32 %a, %f;
+    @!%p st.param.b32 [r+4], %a;
+    ret;
+}
+.func (.reg .b32 %o) cell (.reg .b64 %a, .reg .b32 %v)
+{
+    .reg .pred %p;
+    and.b32 %o, %v, 5;
+    setp.eq.u32 %p, %o, 4;
+    @%p atom.add.u32 %o, [%a], %v;
+    @%p bra OUT;
+    @!%p red.xor.b32 [%a], %v;
+    atom.exch.b32 %o, [%a], %v;
+OUT:
+    @%p red.max.s32 [%a], %o;
+    ret;
+}
+.func (.reg .b32 %o) plain_cell (.reg .b64 %a, .reg .b32 %v)
+{
+    .reg .pred %p;
+    and.b32 %o, %v, 5;
+    setp.eq.u32 %p, %o, 4;
+    @%p st.b32 [%a+4], %v;
+    @!%p ld.b32 %o, [%a+4];
+    @%p ret;
+    st.b32 [%a+8], %o;
+    ret;
+}
+.func (.reg .b32 %o) turned (.reg .b32 %v, .reg .b32 %m)
+{
+    .reg .pred %p;
+    .reg .b32 %n;
+    shfl.sync.bfly.b32 %o|%p, %v, 3, 31, %m;
+    vote.sync.ballot.b32 %n, %p, %m;
+    @%p redux.sync.add.u32 %o, %v, %n;
+    xor.b32 %o, %o, %n;
+    ret;
+}
 .func (.param .b32 r) deep (.param .b32 a)
 {
     .reg .pred %p;

@@ -125,9 +125,14 @@ class Pieces:
         sign = self.pick("us")
         sums, products = self.pick(("add", "sub")), self.chance(2)
         length = self.choices.number(2, 4)
+        begun = self.chance(3)  # the carry is known: the chain's first instruction may leave it too
+        if begun:
+            self.emit(f"{sums}.cc.u32 %t0, {r('r')}, {r('r')}")
         for place in range(length):
             first, last = place == 0, place == length - 1
-            guard = f"@{self.pick(('', '!'))}{r('p')} " if not first and self.chance(4) else ""
+            guard = self.guard() if begun or not first else ""
+            if self.chance(4):
+                self.emit(f"{self.guard()}xor.b32 {r('r')}, {r('r')}, {self.source('r')}")
             cc = "" if last else ".cc"
             if products and sums == "add":
                 half = self.pick(("lo", "hi"))
@@ -155,8 +160,8 @@ class Pieces:
 
     def memory(self) -> None:
         kinds = ["input", "const", "local", "own", "vector", "narrow", "log"]
-        more = ["sum", "shared sum", "atom", "qualified", "qualified"]
-        kind = self.pick([*kinds[:3], "qualified"] if self.in_function else [*kinds, *more])
+        more = ["sum", "shared sum", "atom", "qualified", "qualified", "either"]
+        kind = self.pick([*kinds[:3], "qualified", "either"] if self.in_function else [*kinds, *more])
         r = self.register
         if kind == "qualified":
             self.qualified()
@@ -215,37 +220,77 @@ class Pieces:
             cell = 4 * ("add.u32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32").index(operation)
             guard = f"@{r('p')} " if self.chance(3) else ""
             self.emit(f"{guard}red.global.{operation} [%sums+{cell}], {r('r')}")
+        elif kind == "shared sum" and self.chance(2):  # an address in 32 bits, of each lane its own
+            self.emit(
+                f"and.b32 %t0, {r('r')}, 7",
+                "shl.b32 %t0, %t0, 2",
+                "mov.u32 %t1, sums",
+                "add.u32 %t1, %t1, %t0",
+            )
+            self.emit(f"{self.guard()}red.shared{self.pick(('', '::cta'))}.add.u32 [%t1], {r('r')}")
         elif kind == "shared sum":
-            self.emit(f"red.shared.add.u32 [sums+{4 * self.choices.number(0, 7)}], {r('r')}")
+            self.emit(f"{self.guard()}red.shared.add.u32 [sums+{4 * self.choices.number(0, 7)}], {r('r')}")
+        elif kind == "either":
+            self.either()
         else:
             self.atomic()
 
     def atomic(self) -> None:
         """On memory that is the thread's own: results are used, and no order shows. Shared memory has one word for it."""
         r, pick = self.register, self.pick
-        guard = f"@{pick(('', '!'))}{r('p')} " if self.chance(4) else ""
+        guard = self.guard()
         kind, operation = pick(ATOMICS)
         size = {"h": 2, "x": 2, "d": 8, "e": 8}.get(kind, 4)
         lanes = int(operation[1]) if operation[0] == "v" else 1
         place = f"%log+{size * lanes * self.choices.number(0, 4 * LOGS // (size * lanes) - 1)}"
         space = "global"
-        if size == 4 and lanes == 1 and self.chance(4):
-            space, place = "shared", "%own"
+        if size == 4 and lanes == 1 and self.chance(3):
+            space, place = self.pick(
+                (("shared", "%own"), ("shared::cta", "%own"), ("shared", "%a0"), ("", "%a1"))
+            )
+            if place != "%own":
+                self.emit("cvt.u64.u32 %a0, %own", "cvta.shared.u64 %a1, %a0")
+        space = space and f".{space}"
         if lanes > 1:
             operation = operation[3:]
             values = [", ".join(self.several(kind, lanes)) for _ in range(2)]
             if self.chance(3):
-                self.emit(f"{guard}red.global.v{lanes}.{operation} [{place}], {{{values[1]}}}")
+                self.emit(f"{guard}red{space}.v{lanes}.{operation} [{place}], {{{values[1]}}}")
             else:
                 self.emit(
-                    f"{guard}atom.global.v{lanes}.{operation} {{{values[0]}}}, [{place}], {{{values[1]}}}"
+                    f"{guard}atom{space}.v{lanes}.{operation} {{{values[0]}}}, [{place}], {{{values[1]}}}"
                 )
         elif operation.startswith("cas"):
-            self.emit(f"{guard}atom.{space}.{operation} {r(kind)}, [{place}], {self.source(kind)}, {r(kind)}")
+            self.emit(f"{guard}atom{space}.{operation} {r(kind)}, [{place}], {self.source(kind)}, {r(kind)}")
         elif operation.split(".")[0] in ("exch",) or self.chance(2):
-            self.emit(f"{guard}atom.{space}.{operation} {r(kind)}, [{place}], {r(kind)}")
+            self.emit(f"{guard}atom{space}.{operation} {r(kind)}, [{place}], {r(kind)}")
         else:
-            self.emit(f"{guard}red.{space}.{operation} [{place}], {r(kind)}")
+            self.emit(f"{guard}red{space}.{operation} [{place}], {r(kind)}")
+
+    def either(self) -> None:
+        """Two accesses of one place, or results in one register, of which a predicate decides; it may change in between."""
+        r, p = self.register, self.register("p")
+        first, second = self.pick((("", "!"), ("!", "")))
+        places = [f"[scratch+{4 * self.choices.number(0, 3)}]" for _ in range(2)]
+        space, atomic = "local", False
+        if not self.in_function and self.chance(2):
+            places = [f"[%log+{4 * self.choices.number(0, 3)}]" for _ in range(2)]
+            space, atomic = "global", True
+        kind = self.pick(("load", "store", "both", "atomic") if atomic else ("load", "store", "both"))
+        target = r("r")
+        forms = {
+            "load": (f"ld.{space}.b32 {target}, {places[0]}", f"ld.{space}.b32 {target}, {places[1]}"),
+            "store": (f"st.{space}.b32 {places[0]}, {r('r')}", f"st.{space}.b32 {places[0]}, {r('r')}"),
+            "both": (f"ld.{space}.b32 {target}, {places[0]}", f"st.{space}.b32 {places[0]}, {target}"),
+            "atomic": (
+                f"atom.{space}.add.u32 {target}, {places[0]}, {r('r')}",
+                f"red.{space}.xor.b32 {places[1]}, {r('r')}",
+            ),
+        }[kind]
+        self.emit(f"@{first}{p} {forms[0]}")
+        if self.chance(4):
+            self.emit(f"setp.lt.s32 {p}, {r('r')}, {self.source('r')}")
+        self.emit(f"@{second}{p} {forms[1]}")
 
     def guard(self) -> str:
         """``@p``, ``@!p`` or nothing."""

@@ -130,7 +130,10 @@ class Writer(Pieces):
 
     def call(self) -> None:
         guard = f"@{self.pick(('', '!'))}{self.register('p')} " if self.chance(3) else ""
-        name = self.pick(("helper", "helper", "other", "deep", "plain", "pointer"))
+        name = self.pick(("helper", "helper", "other", "deep", "plain", "pointer", "fields", "cell"))
+        if name in ("fields", "cell"):
+            getattr(self, name)()
+            return
         if name == "plain":
             self.emit(f"{guard}call ({self.register('r')}), plain, ({self.register('r')})")
             return
@@ -157,6 +160,37 @@ class Writer(Pieces):
             self.emit(f"{guard}call (r0), {name}, (a0, a1)")
         self.emit(f"{guard}ld.param.b32 {self.register('r')}, [r0]")
         self.lines.append("    }")
+
+    def fields(self) -> None:
+        """A call with structures and other types as parameters and results, all under one guard."""
+        guard, r = self.guard(), self.register
+        self.lines.append("    {")
+        self.emit(
+            ".param .align 8 .b8 r0[16]", ".param .b16 r1", ".param .align 8 .b8 a0[16]", ".param .f32 a1"
+        )
+        self.emit(
+            f"{guard}st.param.b64 [a0], {r('d')}", f"{guard}st.param.v2.b32 [a0+8], {{{r('r')}, {r('r')}}}"
+        )
+        self.emit(f"{guard}st.param.f32 [a1], {r('f')}", f"{guard}call (r0, r1), fields, (a0, a1)")
+        self.emit(f"{guard}ld.param.b64 {r('d')}, [r0+8]", f"{guard}ld.param.b16 {r('h')}, [r1]")
+        first, second = self.several("r", 2)
+        self.emit(f"{guard}ld.param.v2.b32 {{{first}, {second}}}, [r0]")
+        self.lines.append("    }")
+
+    def cell(self) -> None:
+        """A call of a function with atomics on memory of the thread's own, by a generic address."""
+        if self.in_function:
+            self.emit("mov.b64 %a0, scratch", "cvta.local.u64 %a0, %a0")
+            name = "plain cell"
+        elif self.chance(2):
+            self.emit("cvt.u64.u32 %a0, %own", "cvta.shared.u64 %a0, %a0")
+            name = "cell"
+        else:
+            self.emit(f"add.u64 %a0, %log, {4 * self.choices.number(0, LOGS - 1)}")
+            name = "cell"
+        self.emit(
+            f"{self.guard()}call ({self.register('r')}), {name.replace(' ', '_')}, (%a0, {self.register('r')})"
+        )
 
     # -- where the order shows
 
@@ -231,18 +265,22 @@ class Writer(Pieces):
             )
 
     def exchange(self, depth: int) -> None:
-        r, m = self.register, f"%m{depth}"
-        kind = self.pick(("shfl", "shfl", "vote", "match", "redux", "barrier", "elect"))
+        r, m, guard = self.register, f"%m{depth}", ""
+        if self.chance(3):  # among the lanes in which a predicate holds
+            condition = f"{self.pick(('', '!'))}{r('p')}"
+            self.emit(f"vote.sync.ballot.b32 %t2, {condition}, {m}")
+            guard, m = f"@{condition} ", "%t2"
+        kind = self.pick(("shfl", "shfl", "vote", "match", "redux", "barrier", "elect", "active", "call"))
         if kind == "shfl":
             mode = self.pick(("up", "down", "bfly", "idx"))
             control = self.pick(("0", "31", "0x1c1f", "0x181f", r("r")))
             pair = f"{r('r')}|{r('p')}" if self.chance(2) else r("r")
-            self.emit(f"shfl.sync.{mode}.b32 {pair}, {r('r')}, {self.source('r')}, {control}, {m}")
+            self.emit(f"{guard}shfl.sync.{mode}.b32 {pair}, {r('r')}, {self.source('r')}, {control}, {m}")
         elif kind == "vote":
             mode = self.pick(("all", "any", "uni", "ballot"))
             operand = f"{self.pick(('', '!'))}{r('p')}"
             line = f"ballot.b32 {r('r')}" if mode == "ballot" else f"{mode}.pred {r('p')}"
-            self.emit(f"vote.sync.{line}, {operand}, {m}")
+            self.emit(f"{guard}vote.sync.{line}, {operand}, {m}")
         elif kind == "match":
             bits, value = 32, "%t0"
             self.emit(f"and.b32 %t0, {r('r')}, 3")
@@ -250,12 +288,16 @@ class Writer(Pieces):
                 bits, value = 64, "%a0"
                 self.emit(f"mul.wide.s32 %a0, %t0, {r('r')}" if self.chance(2) else "mov.b64 %a0, {%t0, %t0}")
             one = f"any.sync.b{bits} {r('r')}" if self.chance(2) else f"all.sync.b{bits} {r('r')}|{r('p')}"
-            self.emit(f"match.{one}, {value}, {m}")
+            self.emit(f"{guard}match.{one}, {value}, {m}")
         elif kind == "redux":
             operation = self.pick(REDUCTIONS)
             kind = "f" if operation.endswith("f32") else "r"
-            self.emit(f"redux.sync.{operation} {r(kind)}, {r(kind)}, {m}")
+            self.emit(f"{guard}redux.sync.{operation} {r(kind)}, {r(kind)}, {m}")
         elif kind == "elect":
-            self.emit(f"elect.sync {r('r')}|{r('p')}, {m}")
+            self.emit(f"{guard}elect.sync {r('r')}|{r('p')}, {m}")
+        elif kind == "active":  # who came together at the barrier goes on together
+            self.emit(f"{guard}bar.warp.sync {m}", f"{guard}activemask.b32 {r('r')}")
+        elif kind == "call":
+            self.emit(f"{guard}call ({r('r')}), turned, ({r('r')}, {m})")
         else:
-            self.emit(f"bar.warp.sync {m}")
+            self.emit(f"{guard}bar.warp.sync {m}")

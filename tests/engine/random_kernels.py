@@ -233,7 +233,8 @@ def device_function(choices: Choices) -> str:
 def structured(choices: Choices, gathers: bool = False, ordered: bool = False) -> str:
     """The text of a module whose kernel ``k`` has nested control. ``gathers``: barriers also where early returns have parted lanes,
     so that warp-level counts are the engine's own."""
-    writer = Writer(choices, exchanges=choices.number(0, 2) > 0, gathers=gathers, ordered=ordered)
+    exchanges, whole = choices.number(0, 2) > 0, choices.number(0, 1) > 0
+    writer = Writer(choices, exchanges=exchanges, gathers=gathers, ordered=ordered, whole=whole)
     # all of shared memory that is read is written first
     writer.emit("st.shared.b32 [%own], %r4", "bar.sync 0")
     writer.region(0, 14, uniform=True)

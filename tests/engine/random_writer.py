@@ -22,6 +22,8 @@ class Writer(Pieces):
     #: barriers after early returns from inside a branch; they bring splits together, which the interpreter does not count
     gathers: bool = False
     parted: bool = False
+    #: nobody leaves from inside a branch, so that lanes which the manual has together are: ``activemask`` tells the mask
+    whole: bool = False
     #: results may depend on the order of threads: only the two backends can be compared
     ordered: bool = False
 
@@ -50,7 +52,7 @@ class Writer(Pieces):
             self.loop(depth)
         elif kind == 16:
             self.switch(depth)
-        elif kind == 17:
+        elif kind == 17 and not (self.whole and depth):
             self.parted |= depth > 0 and not self.in_function
             self.leave()
         elif kind == 18 and not self.in_function:
@@ -295,7 +297,7 @@ class Writer(Pieces):
             self.emit(f"{guard}redux.sync.{operation} {r(kind)}, {r(kind)}, {m}")
         elif kind == "elect":
             self.emit(f"{guard}elect.sync {r('r')}|{r('p')}, {m}")
-        elif kind == "active":  # who came together at the barrier goes on together
+        elif kind == "active" and self.whole:
             self.emit(f"{guard}bar.warp.sync {m}", f"{guard}activemask.b32 {r('r')}")
         elif kind == "call":
             self.emit(f"{guard}call ({r('r')}), turned, ({r('r')}, {m})")

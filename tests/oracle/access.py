@@ -134,8 +134,9 @@ def atom(b: Builder) -> Step:
     puts = [b.put(item) for item in items] if at else []
     swap = b.get(at + 2) if op == "cas" else None
     combine = None if swap else float_atomic(b, op) if b.float is not None else integer_atomic(b, op)
-    # atom.add.f32 in global memory flushes subnormals, in shared memory it does not (manual, "atom")
-    flushes = op == "add" and b.type == "f32" and len(values) == 1
+    # atom.add.f32 in global memory flushes subnormals, in shared memory it does not (manual, "atom"); vectors do as well: of
+    # .v4.add.f32 ptxas makes ATOMG.E.ADD.F32x4.FTZ.RN
+    flushes = op == "add" and b.type == "f32"
     arrived = b.address(2) if b.has("async") else None
 
     def step(t: Thread) -> None:

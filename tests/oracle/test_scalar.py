@@ -418,3 +418,14 @@ def test_results_do_not_depend_on_the_quantum() -> None:
         result = run(text, "k", 1, 64, [50, 3.0, x, y], quantum=quantum)
         runs.append((result.memory[1].tolist(), result.opcodes, result.warp_opcodes))
     assert runs[0] == runs[1] == runs[2]
+
+
+def test_float_sums_of_vectors_flush_subnormals() -> None:
+    text = (
+        ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p) { .reg .b64 a; .reg .f32 f<2>;"
+        "ld.param.u64 a, [p]; mov.b32 f0, 0x00000001; mov.b32 f1, 0x3f800000;"
+        "red.global.v2.add.f32 [a], {f0, f1}; red.global.add.f32 [a+8], f0; ret; }"
+    )
+    memory = Buffer(np.array([0x00700000, 0x00700000, 0x80700000], np.uint32))
+    run(text, "k", 1, 1, [memory])
+    assert memory.numpy().tolist() == [0, 0x3F800000, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -359,18 +360,29 @@ def test_races_among_blocks_are_the_same_on_any_number_of_cores(monkeypatch: pyt
 
 def test_addresses_that_are_told_apart_are() -> None:
     """Held against all bytes of all threads."""
+
+    def places(form: Form) -> Iterator[int]:
+        for counts in product(*(range(most + 1) for _, most in form.steps)):
+            yield form.constant + sum(step * count for (step, _), count in zip(form.steps, counts))
+
     made = random.Random(3)
     told = 0
     for _ in range(3000):
         extents = [made.choice((1, 1, 2, 3)) for _ in range(6)]
         numbers = tuple(made.choice((0, 1, 2, 4, 4, 8, 12, 16, -4, 24, 48)) for _ in range(6))
-        forms = [Form(made.choice((0, 4, 8, 48)), numbers) for _ in range(made.choice((1, 1, 2, 3)))]
+        forms = []
+        for _ in range(made.choice((1, 1, 2, 3))):
+            steps = {
+                made.choice((2, 4, 8, 12, 24, 48, 64)): made.choice((1, 2))
+                for _ in range(made.choice((0, 0, 1, 2)))
+            }
+            forms.append(Form(made.choice((0, 4, 8, 48)), numbers, tuple(steps.items())))
         size = made.choice((1, 2, 4, 8))
         owners: dict[int, tuple[int, ...]] = {}
         shared = False
         for index in product(*map(range, extents)):
-            for form in forms:
-                start = form.constant + sum(number * place for number, place in zip(numbers, index))
+            indexed = sum(number * place for number, place in zip(numbers, index))
+            for start in (indexed + place for form in forms for place in places(form)):
                 for byte in range(start, start + size):
                     shared |= owners.setdefault(byte, index[3:]) != index[3:]
         found = are_apart(forms, size, extents)
@@ -410,3 +422,84 @@ def test_what_is_proved_for_big_launches_is_right(name: str) -> None:
     module = ge.parse(f"{GLOBAL}{body}\nret; }}\n", path="k.ptx")
     array = device.array(np.arange(1 << 18, dtype=np.uint32))
     assert bool(device.launch(module["k"], 1500, 64, [array, array]).races) == races
+
+
+LOOPS = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a, .param .s32 thread, .param .s32 block, .param .s32 from, .param .s32 by, .param .s32 to) {
+.reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<4>;
+mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mad.lo.u32 %r3, %r1, %r2, %r0;
+ld.param.u64 %rd0, [a]; ld.param.s32 %r4, [thread]; ld.param.s32 %r5, [block]; ld.param.s32 %r6, [from];
+ld.param.s32 %r7, [by]; ld.param.s32 %r8, [to];
+mad.lo.s32 %r9, %r0, %r4, %r6; mad.lo.s32 %r9, %r1, %r5, %r9;
+"""
+STORE = "mul.wide.s32 %rd1, {0}, 4; add.s64 %rd1, %rd0, %rd1; st.global.u32 [%rd1], %r3;\n"
+AROUND = {
+    "tested at the end": "setp.ge.s32 %p0, %r9, %r8; @%p0 bra done;\n"
+    f"more: {STORE.format('%r9')}add.s32 %r9, %r9, %r7; setp.lt.s32 %p0, %r9, %r8; @%p0 bra more;\ndone:",
+    "tested at the head": f"more: setp.ge.s32 %p0, %r9, %r8; @%p0 bra done;\n{STORE.format('%r9')}"
+    "add.s32 %r9, %r7, %r9; bra more;\ndone:",
+    "two at a time": f"more: {STORE.format('%r9')}add.s32 %r10, %r9, %r7;\n{STORE.format('%r10')}"
+    "add.s32 %r9, %r10, %r7; setp.le.s32 %p0, %r9, %r8; @!%p0 bra done; bra more;\ndone:",
+    "a counter of its own": f"mov.u32 %r10, 4;\nmore: {STORE.format('%r9')}add.s32 %r9, %r9, %r7;\n"
+    "sub.s32 %r10, %r10, 1; setp.ne.s32 %p0, %r10, 0; @%p0 bra more;",
+    "a pointer": "mul.wide.s32 %rd1, %r9, 4; add.s64 %rd1, %rd0, %rd1; mul.wide.s32 %rd2, %r7, 4; mov.u32 %r10, 0;\n"
+    "more: st.global.u32 [%rd1], %r3; add.s64 %rd1, %rd1, %rd2;\n"
+    "add.s32 %r10, %r10, 1; setp.lt.u32 %p0, %r10, 5; @%p0 bra more;",
+    "one loop in another one": "mov.u32 %r10, 0;\n"
+    f"outer: mov.u32 %r11, 0;\nmore: add.s32 %r12, %r9, %r11; {STORE.format('%r12')}add.s32 %r11, %r11, 1;\n"
+    "setp.lt.s32 %p0, %r11, 3; @%p0 bra more;\n"
+    "add.s32 %r9, %r9, %r7; add.s32 %r10, %r10, 1; setp.lt.s32 %p0, %r10, 3; @%p0 bra outer;",
+    "one loop after another one": f"setp.ge.s32 %p0, %r9, %r8; @%p0 bra rest;\n"
+    f"more: {STORE.format('%r9')}add.s32 %r9, %r9, %r7; setp.lt.s32 %p0, %r9, %r8; @%p0 bra more;\n"
+    f"rest: {STORE.format('%r9')}add.s32 %r9, %r9, %r7; add.s32 %r13, %r8, %r7; setp.lt.s32 %p0, %r9, %r13; @%p0 bra rest;",
+    "down": "neg.s32 %r7, %r7; add.s32 %r9, %r9, 2048;\n"
+    f"more: {STORE.format('%r9')}add.s32 %r9, %r9, %r7; setp.gt.s32 %p0, %r9, %r8; @%p0 bra more;",
+    # 12, 4, 4294967292: the third one is greater than 2 too
+    "a counter that passes 0": f"mov.u32 %r10, 12; mov.u32 %r11, 0;\nmore: {STORE.format('%r9')}add.s32 %r9, %r9, %r7;\n"
+    "add.u32 %r11, %r11, 1; setp.eq.u32 %p1, %r11, 8; @%p1 bra done;\n"
+    "sub.u32 %r10, %r10, 8; setp.gt.u32 %p0, %r10, 2; @%p0 bra more;\ndone:",
+    "a change that is not always made": f"more: {STORE.format('%r9')}setp.gt.u32 %p1, %r0, 7; @%p1 add.s32 %r9, %r9, 1;\n"
+    "add.s32 %r9, %r9, %r7; setp.lt.s32 %p0, %r9, %r8; @%p0 bra more;",
+    "a change that depends on the block": f"more: {STORE.format('%r9')}add.s32 %r9, %r9, %r7; add.s32 %r9, %r9, %r1;\n"
+    "setp.lt.s32 %p0, %r9, %r8; @%p0 bra more;",
+}
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_what_is_proved_of_loops_is_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held against what is found where nothing is proved."""
+    made = random.Random(name)
+    kernel = ge.parse(f"{LOOPS}{AROUND[name]}\nret; }}\n", path="k.ptx")["k"]
+    proved = raced = 0
+    for _ in range(60):
+        grid, block = made.choice((2, 3, 5)), made.choice((8, 32))
+        thread = made.choice((1, 1, 2, 3))
+        own = made.choice((block * thread, block * thread, 1, block, 2 * block, 4 * block * thread + 1))
+        by = made.choice((grid * own, grid * own, own, 1, block * thread, grid * own + 1))
+        values = (thread, own, made.choice((0, 3)), by, made.choice((1, 2, 4)) * grid * block * thread)
+        found = []
+        for least in (1 << 30, 0):
+            monkeypatch.setattr("gpuperf_engine.emulate.races._WORTH_IT", least)
+            seen: list[bool] = []
+
+            def noted(*given: object, seen: list[bool] = seen) -> bool:
+                seen.append(are_apart(*given))  # type: ignore[arg-type]
+                return seen[-1]
+
+            monkeypatch.setattr("gpuperf_engine.emulate.races.are_apart", noted)
+            device = ge.Device(observe=set(), races="note", memory_bytes=1 << 20)
+            array = device.zeros(1 << 14, np.uint32)
+            found.append(device.launch(kernel, grid, block, [array, *values]).races)
+            proved += any(seen)
+        assert found[0] == found[1], values
+        raced += bool(found[0])
+    assert raced > 5
+    assert (proved > 5) == (name not in UNPROVED)
+
+
+UNPROVED = {
+    "a change that is not always made",
+    "a change that depends on the block",
+}

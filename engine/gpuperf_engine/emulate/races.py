@@ -35,7 +35,7 @@ _STORES = ("store", "atomic", "reduction")
 #: stands for all objects
 _ANYTHING: Object = ("global", "anything")
 #: warps of a launch for which it is found out which accesses need no check: of fewer ones the checks cost less
-_WORTH_IT = 1024
+_WORTH_IT = 256
 #: launches of a kernel of which that is kept
 _KEPT = 64
 
@@ -92,7 +92,7 @@ def _apart(
 def _found_apart(
     program: Program, plan: LaunchPlan, touched: Mapping[Site, frozenset[Object]]
 ) -> frozenset[int]:
-    if len(program.functions) > 1 or any(_ANYTHING in items for items in touched.values()):
+    if any(_ANYTHING in items for items in touched.values()):
         return frozenset()
     forms = Forms(program, plan)
     of_object: dict[Object, list[Site]] = defaultdict(list)

@@ -172,7 +172,10 @@ def test_unwritten_memory_of_another_cta(backend: str) -> None:
     assert (out.numpy() == 0).all()
     assert len(profile.notes) == 1
     assert "ld.shared::cluster.u32" in profile.notes[0]
-    wrote = f"mapa.shared::cluster.u32 %r1, sm, 1; {SYNC} st.shared::cluster.u8 [%r1+64], %r0; {SYNC} ld.shared.u8 %r2, [sm+64];"
+    wrote = (
+        f"mapa.shared::cluster.u32 %r1, sm, 1; mov.u32 %r4, 31; {SYNC} st.shared::cluster.u8 [%r1+64], %r4; {SYNC}"
+        "ld.shared.u8 %r2, [sm+64];"
+    )
     only = "mov.u32 %r3, %cluster_ctarank; setp.eq.u32 %p1, %r3, 0; @%p1 bra done;"
     profile = device.launch(
         kernel(wrote.replace("ld.shared.u8", only + "ld.shared.u8") + "\ndone:" + put("%r2")),

@@ -143,25 +143,25 @@ class _Races:
         outside = to.op(f"and i32 %mask, {to.op(f'xor i32 {inside}, -1')}")
         flags = to.op(f"load i8, ptr {to.place(to.field('%ctx', Context.RACE_SITES, 'ptr'), '%site')}")
         strong = to.op(f"and i8 {flags}, {Race.IS_STRONG}")
-        self.cta = to.field("%ctx", Context.CTA, "ptr")
-        self.record = to.field(self.cta, Cta.RACES, "ptr")
+        self.record = to.field(to.field("%ctx", Context.CTA, "ptr"), Cta.RACES, "ptr")
+        self.me = to.field("%ctx", Context.RACE_WARP, "ptr")
         tests = [
             to.op(f"icmp eq i32 {outside}, 0"),
             to.op("icmp ne i32 %mask, 0"),
-            to.op(f"icmp ne i64 {to.number(self.record)}, 0"),
+            to.op(f"icmp ne ptr {self.me}, null"),
         ]
         to.do(f"br i1 {to.all(tests)}, label %inside, label %end", "inside:")
-        to.do(f"br i1 {to.op(f'icmp ne i8 {strong}, 0')}, label %slow, label %weak", "weak:")
+        far = to.op(f"icmp ne ptr {self.record}, {to.field(self.me, Race.RECORD, 'ptr')}")
+        lanewise = to.op(f"or i1 {far}, {to.op(f'icmp ne i8 {strong}, 0')}")
+        to.do(f"br i1 {lanewise}, label %slow, label %weak", "weak:")
 
     def _quickly(self) -> None:
         to, form = self.to, self.form
-        state = to.field("%ctx", Context.STATE, "ptr")
-        warp = to.field(state, State.INDEX, "i32")
-        offset = to.op(f"mul i64 {to.op(f'zext i32 {warp} to i64')}, {Race.WARP}")
-        me = to.place(to.place(self.record, Race.WARPS), offset)
-        self.clock = to.place(me, Race.CLOCK)
-        self.stamp = to.field(me, Race.STAMP, "i32")
-        self.base = to.field(me, Race.BASE, "i32")
+        warp = to.field(to.field("%ctx", Context.STATE, "ptr"), State.INDEX, "i32")
+        self.clock = to.place(self.me, Race.CLOCK)
+        self.stamp = to.field(self.me, Race.STAMP, "i32")
+        self.base = to.field(self.me, Race.BASE, "i32")
+        self.mask = to.field(self.me, Race.MASK, "i32")
         self.agent = to.op(f"and i32 {self.stamp}, 127")
         plane = to.field(self.record, Race.PLANE)
         self.planes = [to.field(self.record, Race.PLANES, "ptr")]
@@ -252,7 +252,7 @@ class _Races:
         """Where stamps are those of other agents since the last barrier of all warps."""
         to, count, kind = self.to, part.count, part.kind
         after = self._after(part, stamps)
-        agents = to.op(f"and {kind} {stamps}, splat (i32 127)")
+        agents = to.op(f"and {kind} {stamps}, {to.splat(self.mask, 'i32', count)}")
         other = to.op(f"icmp ne {kind} {agents}, {to.splat(self.agent, 'i32', count)}")
         return to.op(f"and <{count} x i1> {after}, {other}")
 
@@ -260,7 +260,8 @@ class _Races:
         """Whether any of these is not known to the clock either."""
         to, count, kind = self.to, part.count, part.kind
         late = to.op(f"and <{count} x i1> {self._late(part, stamps)}, {part.lanes}")
-        agents = to.op(f"shl {kind} {to.op(f'and {kind} {stamps}, splat (i32 127)')}, splat (i32 2)")
+        agents = to.op(f"and {kind} {stamps}, {to.splat(self.mask, 'i32', count)}")
+        agents = to.op(f"shl {kind} {agents}, splat (i32 2)")
         pointers = to.op(f"getelementptr i8, ptr {self.clock}, {kind} {agents}")
         known = to.op(
             f"call {kind} @llvm.masked.gather.v{count}i32.v{count}p0(<{count} x ptr> align 4 {pointers}, "

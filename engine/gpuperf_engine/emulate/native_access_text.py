@@ -204,7 +204,7 @@ def declarations(form: Form) -> str:
         "declare i64 @cluster_cta(i64, i64, i64, i64, i64, i64)",
         f"declare i64 @store_lanes({', '.join(['i64'] * 10)})",
         "declare i64 @mark_lanes(i64, i64, i64, i64)",
-        "declare i64 @race_flag(i64, i64, i64, i64, i64)",
+        "declare i64 @race_flag(i64, i64, i64)",
         f"declare i64 @race_row({', '.join(['i64'] * 8)})",
         f"declare i64 @race_anywhere({', '.join(['i64'] * 8)})",
         "declare i64 @seen_lanes(i64, i64, i64, i64, i64)",

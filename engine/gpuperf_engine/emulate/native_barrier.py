@@ -43,7 +43,7 @@ def write_barrier(to: BlockWriter) -> None:
     assert instruction is not None
     parts = instruction.opcode.split(".")
     if instruction.spelling.modifier("cluster"):
-        _write_meeting(to, 4 if "wait" in parts else 3)
+        _write_meeting(to, 4 if "wait" in parts else 5 if "relaxed" in parts else 3)
         return
     operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
     number = _scalar(to, to.source(operands["a"], U32))
@@ -90,7 +90,7 @@ def _write_meeting(to: BlockWriter, kind: int, parts: list[str] | None = None) -
     if kind >= 3:
         # whoever has arrived waits next, and the other way round
         there = writer.op(f"load i32, ptr {frame.field('%st', State.CLUSTER)}")
-        wrong = writer.op(f"icmp {'ne' if kind == 3 else 'eq'} i32 {there}, 0")
+        wrong = writer.op(f"icmp {'eq' if kind == 4 else 'ne'} i32 {there}, 0")
         frame.guarded_stop(wrong, block.index, Event.CLUSTER_ORDER)
     place = RETURN_CODE + block.index
     frame.resumable.add(place)

@@ -51,7 +51,7 @@ _RACES = (
 _CALLED = (
     "bump", "cluster_cta", "fault", "mark", "near", "note", "race_bulk", "race_phase", "race_told", "race_waited", "reach",
 )  # fmt: skip
-_TOLD = ("in_rank", "refuse_mbarrier", "tell_copied")
+_TOLD = ("in_rank", "refuse_mbarrier", "tell_copied", "told_at")
 #: functions written in ``native_script``: an object that every kernel needs, one for mbarriers and bulk copies, one for tensor copies
 _SCRIPTS = {
     "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED, *_RACES))),

@@ -483,7 +483,7 @@ class Launch:
                 aligned(2 * shared),
                 aligned(2 * local + 64),
                 aligned(warps * CAPACITY * area).reshape(warps, -1, max(1, area)),
-                aligned(self.checks_races * (Race.BYTES + Race.PLANES_COUNT * (shared + 256))),
+                aligned(self._race_room * self.checks_races),
             )
         except (MemoryError, ValueError):
             raise LaunchError(
@@ -500,10 +500,49 @@ class Launch:
         made.put(Cta.STATES, address_of(made.states))
         made.put(Cta.AREAS, address_of(made.areas))
         if self.checks_races:
-            room = address_of(made.races)
-            made.put(Cta.RACE_ROOM, room)
-            struct.pack_into("<4q", made.races, Race.NOW, 0, room + Race.BYTES, shared + 256, 32)
+            made.put(Cta.RACE_ROOM, address_of(made.races))
+            self._lay_out_races(made)
         return made
+
+    @property
+    def _race_sizes(self) -> tuple[int, int, int]:
+        """Times from one to the next, bytes of a clock, bytes of all clocks and records of a CTA."""
+        if self.plan.cluster_ctas == 1:
+            step, clock = 1, 512
+        else:
+            step = 1 << (self.plan.cluster_ctas - 1).bit_length()
+            clock = step * Race.PEER
+        records = Race.MOST_MBARRIERS * (Race.ARRIVING + 2 * clock) + 32 * (Race.CLOCK + 2 * clock)
+        return step, clock, Race.CLOCKS_COUNT * clock + records
+
+    @property
+    def _race_room(self) -> int:
+        """Bytes of what is known of the order of the accesses of a CTA."""
+        return Race.CLOCKS + self._race_sizes[2] + Race.PLANES_COUNT * self._race_plane
+
+    @property
+    def _race_plane(self) -> int:
+        return -(-self.plan.shared_bytes // 64) * 64 + 320
+
+    def _lay_out_races(self, made: Slot) -> None:
+        step, clock, room = self._race_sizes
+        start, mbarrier, warp = address_of(made.races), Race.ARRIVING + 2 * clock, Race.CLOCK + 2 * clock
+        mbarriers = start + Race.CLOCKS + Race.CLOCKS_COUNT * clock
+        fields = {
+            Race.PLANES: start + Race.CLOCKS + room,
+            Race.PLANE: self._race_plane,
+            Race.AGENTS: 32 if step == 1 else 128,
+            Race.STEP: step,
+            Race.CLOCK_BYTES: clock,
+            Race.WARPS: mbarriers + Race.MOST_MBARRIERS * mbarrier,
+            Race.WARP: warp,
+            Race.MBARRIERS: mbarriers,
+            Race.MBARRIER: mbarrier,
+            Race.ROOM: room,
+            Race.CTA: address_of(made.record),
+        }
+        for offset, value in fields.items():
+            struct.pack_into("<q", made.races, offset, value)
 
     @cached_property
     def reasons(self) -> dict[int, int]:

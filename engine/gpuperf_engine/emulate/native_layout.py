@@ -170,7 +170,7 @@ class Context:
     NOTED = 528  # records of breaches that are noted, behind their number
     RACE_SITES = 536  # a byte per site: bits of ``Race``; zeros where races are not looked for
     RACES_FOUND = 544  # how many, and their rows of ``Race.COLUMNS`` words
-    RACE_AGENT = 552  # stamp of the asynchronous copy that accesses memory now; 0: the warp does
+    RACE_AGENT = 552  # stamp of the asynchronous copy that accesses memory now, and << 32 the rank of its CTA; 0: the warp does
     RACE_VALUE = 560  # what the lane stores, if known, and bytes from one element of a lane to the next, / 32
     RACE_WIDTH = 568
     PIECES = 576  # a byte per site: bytes that must begin inside an object (``spaces.piece_of``)
@@ -182,7 +182,8 @@ class Context:
     RACE_SPAN = 624
     RACE_FIRST = 632  # stamp of the first CTA of the launch
     RACE_LOCKS = 640  # bytes of which one is held while a line is looked at; 0: one thread runs all CTAs
-    BYTES = 648
+    RACE_WARP = 648  # what the warp that runs knows of the order of accesses; 0: races in shared memory are not looked for
+    BYTES = 656
 
 
 class Counter:
@@ -239,40 +240,53 @@ class Cta:
 class Race:
     """What is known of the order of accesses of one CTA's shared memory; see ``native_runtime_races``.
 
-    Clocks are 128 numbers of four bytes, by agent: warps, then the ``cp.async`` of each warp, then the copies that tell one mbarrier
-    each, then the ``wgmma`` of each warp.
+    Clocks are numbers of four bytes, by agent: warps, then the ``cp.async`` of each warp, then the copies that tell one mbarrier
+    each, then the ``wgmma`` of each warp: 128 of a CTA. In a cluster such 128 follow for each CTA, ``PEER`` bytes from one to the
+    next, by its rank xor that of the CTA whose clock it is.
     """
 
     NOW = 0  # counts what orders anything
     PLANES = 8  # host address of the first of the shadows of shared memory, word for word
     PLANE = 16  # bytes of each
-    AGENTS = 24  # how many agents there are: 32 until something is copied asynchronously
+    AGENTS = 24  # how many agents of a CTA there are: 32 until something is copied asynchronously
     SLOTS = 32  # mbarriers that are known
-    EVERYTHING = 64  # clock of all that was released by atomics and flags
-    MEETING = 576  # clock of the barrier of the cluster
-    BARRIERS = 1152  # clocks of the barriers of the CTA
-    MBARRIERS = BARRIERS + 16 * 512  # records of the mbarriers
-    MBARRIER = 1088  # bytes of each
-    MOST_MBARRIERS = 32
-    WARPS = MBARRIERS + MOST_MBARRIERS * MBARRIER  # records of the warps
-    WARP = 2048  # bytes of each
-    BYTES = WARPS + 32 * WARP
+    STEP = 40  # from one time to the next: in a cluster the power of two from which on no rank is, else 1
+    CLOCK_BYTES = 48
+    RANK = 56
+    WARPS = 64  # host address of the records of the warps, and bytes of each
+    WARP = 72
+    MBARRIERS = 80  # and of the mbarriers
+    MBARRIER = 88
+    MET = 96  # whether a warp has learned of another CTA since all warps met
+    ROOM = 104  # bytes of all clocks and records
+    CTA = 112  # host address of that of the CTA
+    CLOCKS = 128
+    # clocks of the CTA, by number: its barriers, then those of what was released by atomics and flags, and to the cluster; of the
+    # barrier of the cluster, and of its last completion
+    EVERYTHING = 16
+    EVERYWHERE = 17
+    MEETING = 18
+    GONE_ON = 19
+    CLOCKS_COUNT = 20
+    PEER = 1024
     # an mbarrier: its address, clocks of its phase and of those completed
+    MOST_MBARRIERS = 32
     ARRIVING = 64
-    DONE = 576
     # a warp
     STAMP = 0  # of its accesses: time << 8 | agent
     BASE = 8  # stamps below this one are those of accesses that come before, unless they are asynchronous
-    FENCED = 16  # whether it has executed a fence
+    FENCED = 16  # whether it has executed a fence (1), and one whose scope is the cluster or more (2)
     READ = 24  # whether it has read what others may have released
     COPIES = 32  # time of the group of copies that is open; 0: none was made
     GROUPS = 40  # groups committed
     PRODUCTS = 48  # time of the group of ``wgmma`` that is open; 0: none was made
-    RING = 64  # when groups of copies were committed, the last ones
-    PRODUCTS_RING = 288  # and groups of ``wgmma``
+    RECORD = 56  # host address of the record of its CTA
+    MASK = 64  # bits of a stamp that tell the agent
+    TURN = 72  # rank xor that of the CTA whose shared memory is accessed
+    RING = 80  # when groups of copies were committed, the last ones
+    PRODUCTS_RING = 304  # and groups of ``wgmma``
     RING_SIZE = 28
-    CLOCK = 512
-    FENCE = 1024  # clock at the last fence
+    CLOCK = 576  # then that of the last fence
     # numbers of agents that are not warps
     OF_COPIES = 32
     OF_MBARRIERS = 64
@@ -284,20 +298,25 @@ class Race:
     PLANES_COUNT = 6
     #: flag of stamps: atomic, or of an access that is ``volatile``, ``relaxed`` or stronger
     STRONG = 128
-    #: set in times of asynchronous agents: no barrier alone orders what they do
+    #: set in times of asynchronous agents, and of those of other CTAs: no barrier alone orders what they do
     ASYNCHRONOUS = 1 << 23
     #: times beyond which shadows are cleared at a barrier of all warps, and checking ends
     LATE = 1 << 22
-    LAST = (1 << 23) - 2
-    #: of a site: is checked; is strong; acquires; releases
+    LAST = (1 << 23) - 16
+    #: of a site: is checked; is strong; acquires; releases; to threads of its own CTA only
     CHECKED = 1
     IS_STRONG = 2
     ACQUIRES = 4
     RELEASES = 8
+    NARROW = 32
     #: is checked for accesses of global memory by other CTAs
     GLOBAL = 16
     MOST_SITES = 1 << 18
-    #: of a finding: kind and sites, CTA, what is behind both stamps, address, how often, CTA of the later access
+    #: in clusters, where what is behind a stamp has the CTA of the access from bit 28 on: its rank xor that of the memory
+    MOST_SITES_IN_CLUSTER = 1 << 14
+    BEHIND = (1 << 28) - 1
+    #: of a finding: kind and sites, CTA, what is behind both stamps, address (in clusters, from bit 32 on, 1 + the CTA that has it),
+    #: how often, CTA of the later access
     COLUMNS = 7
     MOST_FOUND = 256
     RAW, WAR, WAW = 1, 2, 3
@@ -408,7 +427,7 @@ class State:
     EVENT = 28
     BARRIER_ID = 32
     BARRIER_WARPS = 36  # 0: all
-    BARRIER_KIND = 40  # 0 sync, 1 arrive, 2 red; of the cluster: 3 arrive, 4 wait
+    BARRIER_KIND = 40  # 0 sync, 1 arrive, 2 red; of the cluster: 3 arrive, 4 wait, 5 arrive.relaxed
     BARRIER_LANES = 44  # lanes whose predicate holds
     BARRIER_ALL = 48
     BARRIER_ANY = 52

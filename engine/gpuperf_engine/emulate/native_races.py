@@ -33,7 +33,8 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
         writer.do(f"br i1 {some}, label %{told}, label %{after}")
         writer.start(told)
     if kind is None:
-        writer.call("race_fence", "i64", *numbers)
+        narrow = str(int("cta" in instruction.opcode.split(".")))
+        writer.call("race_fence", "i64", *numbers, ("i64", narrow))
     else:
         left = "0"
         if kind == 1:

@@ -41,6 +41,17 @@ def count_bulk(context: int, site: int, address: int, size: int, how: int, again
     return 0
 
 
+def told_at(context: int, cta: int, tell: int, rank: int, how: int) -> int:
+    """Where the mbarrier lies that a copy tells."""
+    if how & Bulk.GENERIC:
+        tell = (tell - load64(context + Context.SHARED_WINDOW) - load64(cta + Cta.WINDOW)) & 4294967295
+    if how & Bulk.MULTICAST:
+        if how & Bulk.PAIRED:
+            rank = (rank & -2) | (((tell + load64(cta + Cta.WINDOW)) >> 24) & 1)
+        tell = in_rank(cta, tell, rank)
+    return tell
+
+
 def tell_copied(
     context: int, cta: int, site: int, told: int, lane: int, rank: int, how: int, size: int, found: int
 ) -> int:
@@ -49,16 +60,12 @@ def tell_copied(
     if told == 0:
         return 0
     tell = load64(told + lane * 8)
-    if how & Bulk.GENERIC:
-        window = load64(context + Context.SHARED_WINDOW)
-        if not unsigned_less(tell - window, load64(context + Context.WINDOW_BYTES)):
-            refuse_mbarrier(context, site, lane, tell, Mbarrier.NOT_SHARED, 0, 0)
-            return 1
-        tell = (tell - window - load64(cta + Cta.WINDOW)) & 4294967295
-    if how & Bulk.MULTICAST:
-        if how & Bulk.PAIRED:
-            rank = (rank & -2) | (((tell + load64(cta + Cta.WINDOW)) >> 24) & 1)
-        tell = in_rank(cta, tell, rank)
+    if how & Bulk.GENERIC and not unsigned_less(
+        tell - load64(context + Context.SHARED_WINDOW), load64(context + Context.WINDOW_BYTES)
+    ):
+        refuse_mbarrier(context, site, lane, tell, Mbarrier.NOT_SHARED, 0, 0)
+        return 1
+    tell = told_at(context, cta, tell, rank, how)
     if found and mbarrier_report(context, cta, site | Bulk.TELLS, lane, tell, 512) == 0:
         return 1
     mbarrier_change(context, cta, site | Bulk.TELLS, lane, tell, Mbarrier.COMPLETE | 512, 1, size)
@@ -218,7 +225,7 @@ def bulk_lanes(
             if how & Bulk.MULTICAST:
                 to = in_rank(cta, target, rank)
             if told and how & Bulk.TO_GLOBAL == 0:
-                race_bulk(context, cta, load64(told + lane * 8))
+                race_bulk(context, cta, told_at(context, cta, load64(told + lane * 8), rank, how))
             refused = bulk_move(context, cta, state, site, lane, source, to, size, how, bytes, edges, combine)
             store64(context + Context.RACE_AGENT, 0)
             if refused:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..isa.rules import Noted
 from .native_layout import Cluster, Context, Cta, Presence, State, Status, Wait
+from .native_runtime_races import race_renew, race_together
 from .native_runtime_schedule import begin, visit
 from .native_script import load32, load64, store64, unsigned_less
 
@@ -92,12 +93,14 @@ def begin_cluster(context: int, cluster: int, number: int) -> int:
     store64(cluster + Cluster.POSITION, 0)
     store64(cluster + Cluster.LIVE, size * load64(context + Context.WARPS))
     store64(cluster + Cluster.ARRIVED, 0)
+    race_renew(context, cluster)
     rank = 0
     while rank < size:
         cta = load64(cluster + Cluster.PEERS + rank * 8)
         store64(cta + Cta.PRESENCE, Presence.WAITING)
         begin(context, cta, number * size + rank)
         rank += 1
+    race_together(context, cluster)
     return 0
 
 

@@ -257,7 +257,7 @@ def mbarrier_wait(
         if ((phase ^ given) & 1) != 0:
             complete = complete | 1 << lane
             owner = load64(context + Context.OWNER)
-            race_waited(context, cta, host - load64(owner + Cta.SHARED))
+            race_waited(context, owner, host - load64(owner + Cta.SHARED))
             if word >> Mbarrier.TAG == Mbarrier.REPORTING:
                 reported = (word >> Mbarrier.REPORTED) & 1
         store64(states + lane * 8, reported)

@@ -179,7 +179,7 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
     if space == 0:
         races = load8(load64(context + Context.RACE_SITES) + site)
         if races & Race.IS_STRONG:
-            race_flag(context, cta, state, site, how)
+            race_flag(context, site, how)
         cache = load64(context + Context.CACHE) + site * 32
         offset = address - load64(cache)
         span = load64(cache + 8)
@@ -228,7 +228,7 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
     if space == 2:
         return reach_local(context, cta, state, site, lane, place, size, how)
     if load64(cta + Cta.RACES):
-        race_at(context, cta, state, site, lane, place, size, how)
+        race_at(context, cta, site, lane, place, size, how)
     if load64(context + Context.WATCH) == 2:
         return watched(context, cta, site, host, size, how)
     if distance:

@@ -5,7 +5,7 @@ For the stamps and clocks see ``native_runtime_races``.
 
 from __future__ import annotations
 
-from .native_layout import Context, Cta, Race, State
+from .native_layout import Context, Cta, Race
 from .native_runtime_races import race_flag, race_found, race_known
 from .native_script import load8, load32, load64, store32, store64, trailing_zeros
 
@@ -147,47 +147,74 @@ def race_four(me: int, stamp: int, info: int, cell: int, plane: int, base: int, 
     return 1
 
 
-def race_at(context: int, cta: int, state: int, site: int, lane: int, place: int, size: int, how: int) -> int:
-    """One lane accesses shared memory of its CTA. ``how``: 4 writes, 8 reads."""
+def race_at(context: int, cta: int, site: int, lane: int, place: int, size: int, how: int) -> int:
+    """One lane of the running warp accesses shared memory of a CTA. ``how``: 4 writes, 8 reads."""
     flags = load8(load64(context + Context.RACE_SITES) + site)
     record = load64(cta + Cta.RACES)
+    me = load64(context + Context.RACE_WARP)
     if flags & Race.CHECKED == 0 or record == 0 or load64(record + Race.NOW) == Race.LAST:
         return 0
-    warp = load32(state + State.INDEX)
-    me = record + Race.WARPS + warp * Race.WARP
+    own = load64(me + Race.RECORD)
+    turn = load64(own + Race.RANK) ^ load64(record + Race.RANK)
     stamp = load64(me + Race.STAMP)
-    if load64(context + Context.RACE_AGENT):
-        stamp = load64(context + Context.RACE_AGENT)
+    info = site << 14 | (stamp & 31) << 9 | lane | turn << 28
+    agent = load64(context + Context.RACE_AGENT)
+    if agent:
+        stamp = (agent & 4294967295) ^ (agent >> 32 ^ load64(record + Race.RANK)) << 8
+    elif turn:
+        stamp = (stamp | Race.ASYNCHRONOUS << 8) ^ turn << 8
     if flags & Race.IS_STRONG:
         stamp = stamp | Race.STRONG
-    info = site << 14 | warp << 9 | lane
-    done = 0
-    if size == 4 and place & 3 == 0 and flags == Race.CHECKED | Race.IS_STRONG and load64(me + Race.READ):
-        # an atomic among atomics
-        base = load64(me + Race.BASE)
-        plane = load64(record + Race.PLANE)
-        cell = load64(record + Race.PLANES) + place
-        last = load32(cell)
-        unread = load32(cell + Race.READER * plane) < base and load64(me + Race.FENCED) == 0
-        if unread and (last < base or last & Race.STRONG) and how & 4:
-            store32(cell, stamp)
-            store32(cell + plane, info | 480)
+    if turn:
+        if load64(own + Race.NOW) == Race.LAST:
             return 0
-    if (place | size) & 3 == 0:
+        store64(me + Race.TURN, turn)
+        race_parts(context, cta, record, me, stamp, info, place, size, how & 4)
+        store64(me + Race.TURN, 0)
+    elif size == 4 and place & 3 == 0 and race_among_atomics(record, me, stamp, info, place, flags, how):
+        return 0
+    elif (place | size) & 3 == 0:
         race_words(context, cta, record, me, stamp & 4294967295, info | 480, place, size, how & 4)
-        done = size
+    else:
+        race_parts(context, cta, record, me, stamp, info, place, size, how & 4)
+    # most atomics order nothing
+    plain = flags | Race.NARROW == Race.CHECKED | Race.IS_STRONG | Race.NARROW
+    if flags & Race.IS_STRONG and not (plain and load64(me + Race.READ) and not load64(me + Race.FENCED)):
+        race_flag(context, site, how)
+    return 0
+
+
+def race_among_atomics(
+    record: int, me: int, stamp: int, info: int, place: int, flags: int, how: int
+) -> int:  # fmt: skip
+    """Whether a word is accessed by an atomic that orders nothing, after atomics only; notes it if so."""
+    if flags | Race.NARROW != Race.CHECKED | Race.IS_STRONG | Race.NARROW or load64(me + Race.READ) == 0:
+        return 0
+    base = load64(me + Race.BASE)
+    plane = load64(record + Race.PLANE)
+    cell = load64(record + Race.PLANES) + place
+    last = load32(cell)
+    unread = load32(cell + Race.READER * plane) < base and load64(me + Race.FENCED) == 0
+    if unread and (last < base or last & Race.STRONG) and how & 4:
+        store32(cell, stamp)
+        store32(cell + plane, info | 480)
+        return 1
+    return 0
+
+
+def race_parts(
+    context: int, cta: int, record: int, me: int, stamp: int, info: int, place: int, size: int, writes: int
+) -> int:  # fmt: skip
+    """As ``race_words``, of any bytes."""
+    done = 0
     while done < size:
         start = place + done
         part = 4 - (start & 3)
         if part > size - done:
             part = size - done
         bits = ((1 << part) - 1) << (start & 3)
-        race_word(context, cta, record, me, stamp, info | bits << 5, start, done, part, how & 4)
+        race_word(context, cta, record, me, stamp, info | bits << 5, start, done, part, writes)
         done += part
-    # most atomics order nothing
-    plain = flags == Race.CHECKED | Race.IS_STRONG and load64(me + Race.READ) and not load64(me + Race.FENCED)
-    if flags & Race.IS_STRONG and plain == 0:
-        race_flag(context, cta, state, site, how)
     return 0
 
 
@@ -196,13 +223,12 @@ def race_lanes(
 ) -> int:
     """Accesses of shared memory lane by lane; ``values`` are what is stored, element e of lane l at ``values[e · 32 + l]``."""
     cta = load64(context + Context.CTA)
-    state = load64(context + Context.STATE)
     store64(context + Context.RACE_WIDTH, width)
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
         if values:
             store64(context + Context.RACE_VALUE, values + lane * width)
-        race_at(context, cta, state, site, lane, load64(addresses + lane * 8), size, how)
+        race_at(context, cta, site, lane, load64(addresses + lane * 8), size, how)
     store64(context + Context.RACE_VALUE, 0)
     return 0

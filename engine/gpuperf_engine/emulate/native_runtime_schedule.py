@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .native_layout import EXIT_CODE, UNWRITTEN, Barrier, Cluster, Context, Cta, State, Status, Wait
 from .native_runtime_cluster import place_in_cluster
-from .native_runtime_races import race_arrive, race_begin, race_cluster, race_meet
+from .native_runtime_races import race_arrive, race_begin, race_cluster, race_go_on, race_me, race_meet
 from .native_runtime_splits import settle
 from .native_script import bits_count, call, fill, load32, load64, store32, store64, trailing_zeros
 
@@ -115,15 +115,16 @@ def arrive(context: int, cta: int, state: int) -> int:
 def at_cluster(context: int, cluster: int, state: int) -> int:
     """A warp at the barrier of the cluster: it arrives, or waits unless the barrier at which it arrived is complete."""
     cta = load64(context + Context.CTA)
-    if load32(state + State.BARRIER_KIND) == 3:
-        race_cluster(context, cta, state, 1)
+    kind = load32(state + State.BARRIER_KIND)
+    if kind != 4:
+        race_cluster(context, cta, state, kind)
         store32(state + State.CLUSTER, 1)
         store64(cluster + Cluster.ARRIVED, load64(cluster + Cluster.ARRIVED) + 1)
         return release_cluster(context, cluster)
     if load32(state + State.CLUSTER) == 1:
         store32(state + State.WAIT, Wait.CLUSTER)
     else:
-        race_cluster(context, cta, state, 0)
+        race_cluster(context, cta, state, 4)
         store32(state + State.CLUSTER, 0)
     return 0
 
@@ -133,6 +134,7 @@ def release_cluster(context: int, cluster: int) -> int:
     arrived = load64(cluster + Cluster.ARRIVED)
     if arrived == 0 or arrived < load64(cluster + Cluster.LIVE):
         return 0
+    race_go_on(cluster)
     rank = 0
     while rank < load64(cluster + Cluster.SIZE):
         cta = load64(cluster + Cluster.PEERS + rank * 8)
@@ -142,7 +144,7 @@ def release_cluster(context: int, cluster: int) -> int:
             if load32(state + State.CLUSTER) == 1:
                 store32(state + State.CLUSTER, 2)
             if load32(state + State.WAIT) == Wait.CLUSTER:
-                race_cluster(context, cta, state, 0)
+                race_cluster(context, cta, state, 4)
                 store32(state + State.WAIT, Wait.RUNNABLE)
                 store32(state + State.CLUSTER, 0)
             state += load64(context + Context.STATE_BYTES)
@@ -212,6 +214,8 @@ def proceed(context: int, cta: int) -> int:
     warp = load64(cta + Cta.POSITION)
     ran = load64(cta + Cta.RAN)
     store64(context + Context.CTA, cta)
+    store64(context + Context.RACE_WARP, 0)
+    races = load64(cta + Cta.RACES)
     while warp < warps or ran:
         if warp >= warps:
             warp = 0
@@ -228,6 +232,8 @@ def proceed(context: int, cta: int) -> int:
         if wait == Wait.RUNNABLE:
             ran = 1
             store64(context + Context.STATE, state)
+            if races:
+                store64(context + Context.RACE_WARP, race_me(races, warp))
             status = call(code, context, cta, state)
             if status == Status.EVENT:
                 found = settle(context, cta, state)

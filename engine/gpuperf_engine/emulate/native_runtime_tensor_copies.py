@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..isa.tensor_maps import Problem
 from .native_layout import Bulk, Context, Counter, Cta
-from .native_runtime_bulk import tell_copied
+from .native_runtime_bulk import tell_copied, told_at
 from .native_runtime_count import bump
 from .native_runtime_mbarrier import in_rank, refuse_mbarrier
 from .native_runtime_memory import reach
@@ -301,7 +301,7 @@ def tensor_lanes(
             store64(context + Context.MOVED, 0)
             failed = 0
             if told:
-                race_bulk(context, cta, load64(told + lane * 8))
+                race_bulk(context, cta, told_at(context, cta, load64(told + lane * 8), rank, how))
             if column:
                 failed = tensor_pixels(
                     context, cta, state, site, lane, layout, vectors, to, how | again, combine

@@ -42,18 +42,19 @@ _KEPT = 64
 
 def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
     """For each site, and for accesses that are no site's, the bits of ``Race`` (``native_layout``); zeros where nothing is checked."""
-    if not plan.races or plan.cluster_ctas > 1:
+    if not plan.races:
         return np.zeros(len(program.sites) + 1, np.uint8)
-    among_blocks = program.order_free and plan.ctas > 1 and not plan.only_kept
+    clustered = plan.cluster_ctas > 1
+    among_blocks = program.order_free and plan.ctas > 1 and not plan.only_kept and not clustered
     aliases = _aliases(program, plan) if among_blocks else {}
-    place = f"races{program.variant} {plan.shared_bytes > 0} {among_blocks} {[*aliases.values()]}"
+    place = f"races{program.variant} {plan.shared_bytes > 0} {clustered} {among_blocks} {[*aliases.values()]}"
     known = program.kernel.memo.get(place)
     if known is None:
         flags = np.zeros(len(program.sites) + 1, np.uint8)
         touched: dict[Site, frozenset[Object]] = {}
-        if len(program.sites) < Layout.MOST_SITES:
+        if len(program.sites) < (Layout.MOST_SITES_IN_CLUSTER if clustered else Layout.MOST_SITES):
             if plan.shared_bytes:
-                flags |= _flags(program)
+                flags |= _flags(program, clustered)
             if among_blocks:
                 touched = _among_blocks(program, aliases)
         for site in touched:
@@ -174,10 +175,10 @@ def race_remark(program: Program, plan: LaunchPlan) -> tuple[str, ...]:
     return (f"{kernel.span}: {kernel.name!r}: races are looked for on the backend 'native' only",)
 
 
-def _flags(program: Program) -> NDArray[np.uint8]:
+def _flags(program: Program, clustered: bool) -> NDArray[np.uint8]:
     made = np.zeros(len(program.sites) + 1, np.uint8)
     made[-1] = Layout.CHECKED
-    alone = _read_alone(program)
+    alone = frozenset[int]() if clustered else _read_alone(program)
     for site in program.sites:
         words = site.instruction.opcode.split(".")
         bits = 0
@@ -188,6 +189,7 @@ def _flags(program: Program) -> NDArray[np.uint8]:
         if bits & Layout.IS_STRONG:
             bits |= Layout.ACQUIRES * ("acquire" in words or "acq_rel" in words)
             bits |= Layout.RELEASES * ("release" in words or "acq_rel" in words)
+            bits |= Layout.NARROW * ("cta" in words)
         made[site.index] = bits
     return made
 
@@ -269,7 +271,11 @@ def _race(program: Program, plan: LaunchPlan, row: list[int]) -> Race:
     if key & Layout.FAR:
         # how often depends on which CTAs ran at the same time
         return Race(kind, "global", _object(plan, place), place, first, second)
-    return Race(kind, "shared", _variable(program, place), place, first, second, count)
+    owner, place = place >> 32, place & 0xFFFFFFFF
+    name = _variable(program, place)
+    if owner and _block(plan, owner - 1) != second.block:
+        name += f" of block {_block(plan, owner - 1)}"
+    return Race(kind, "shared", name, place, first, second, count)
 
 
 def _block(plan: LaunchPlan, cta: int) -> tuple[int, int, int]:

@@ -581,7 +581,8 @@ class Race:
     ``kind``: ``RAW`` if the later one, in the order in which they ran here, reads what the other stores, ``WAR`` if it stores what the
     other has read, ``WAW`` if both store; of global memory (``space``) in the order of the numbers of their blocks. ``object`` is a
     variable or an argument, with the offset in bytes; ``address`` that in the state space; ``count`` how often accesses of these two
-    instructions met so in shared memory. The threads are those of the first time in the first blocks.
+    instructions met so in shared memory. The threads are those of the first time in the first blocks. ``missing``: the fence that is
+    missing where the accesses are ordered, but the later one is by another proxy (``fence.proxy.async``), else ``""``.
     """
 
     kind: str
@@ -591,6 +592,7 @@ class Race:
     first: RaceAccess
     second: RaceAccess
     count: int = 1
+    missing: str = ""
 
     @property
     def message(self) -> str:
@@ -602,12 +604,18 @@ class Race:
             other = other.replace(f" of block {self.first.block}", "", 1)
         return (
             f"{self.second.place}: race on {self.space} memory ({self.kind}): {self.second} {did} {other}, at {self.object}, "
-            "with nothing between that orders them"
+            f"with {f'no {self.missing} between' if self.missing else 'nothing between that orders them'}"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return asdict(self)
+
+
+_UNORDERED = "order them (a barrier, or a fence and a flag), or make both accesses atomic"
+_UNFENCED = (
+    "execute fence.proxy.async after the stores and before the barrier that orders them with what reads"
+)
 
 
 def race_error(kernel: str, races: Sequence[Race]) -> RaceError:
@@ -618,7 +626,7 @@ def race_error(kernel: str, races: Sequence[Race]) -> RaceError:
     return RaceError(
         races[0].message,
         details=[f"kernel {kernel}", *more],
-        hint="order them (a barrier, or a fence and a flag), or make both accesses atomic",
+        hint=_UNFENCED if races[0].missing else _UNORDERED,
     )
 
 

@@ -228,7 +228,7 @@ ld.global.b32 %w, [%m]; st.shared.b32 [%s], %w;
 add.u64 %m, %m, 512; add.u32 %s, %s, 512; add.u32 %i, %i, 1;
 setp.lt.u32 %p, %i, {SHARED // 512};
 @%p bra fill;
-bar.sync 0;
+fence.proxy.async.shared::cta; bar.sync 0;
 mov.b64 %da, {self.left_matrix.descriptor:#x}; mov.b64 %db, {self.right_matrix.descriptor:#x};
 {chr(10).join(loads)}
 wgmma.fence.sync.aligned;

@@ -45,11 +45,13 @@ _MEMORY = (
 )  # fmt: skip
 _RACES = (
     "race_committed", "race_multiplied", "race_lanes", "race_flag", "race_fence", "race_groups",
-    "races_settle", "race_bulk", "race_told", "race_phase", "race_waited", "race_row", "race_anywhere",
+    "races_settle", "race_proxy", "race_bulk", "race_told", "race_phase", "race_waited", "race_row",
+    "race_anywhere",
 )  # fmt: skip
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = (
-    "bump", "cluster_cta", "fault", "mark", "near", "note", "race_bulk", "race_phase", "race_told", "race_waited", "reach",
+    "bump", "cluster_cta", "fault", "mark", "near", "note", "race_bulk", "race_phase", "race_told",
+    "race_waited", "reach",
 )  # fmt: skip
 _TOLD = ("in_rank", "refuse_mbarrier", "tell_copied", "told_at")
 #: functions written in ``native_script``: an object that every kernel needs, one for mbarriers and bulk copies, one for tensor copies

@@ -400,6 +400,7 @@ class Launch:
         self.pieces = np.frombuffer(program.pieces, np.uint8)
         self.races = race_flags(program, plan)
         self.checks_races = bool((self.races & Race.CHECKED).any())
+        self.proxies = bool((self.races & Race.ASYNC_PROXY).any())
         self.lines = (
             self._lines()
             if (self.races & Race.GLOBAL).any()
@@ -512,6 +513,7 @@ class Launch:
         else:
             step = 1 << (self.plan.cluster_ctas - 1).bit_length()
             clock = step * Race.PEER
+        clock *= 1 + self.proxies
         records = Race.MOST_MBARRIERS * (Race.ARRIVING + 2 * clock) + 32 * (Race.CLOCK + 2 * clock)
         return step, clock, Race.CLOCKS_COUNT * clock + records
 
@@ -540,6 +542,7 @@ class Launch:
             Race.MBARRIER: mbarrier,
             Race.ROOM: room,
             Race.CTA: address_of(made.record),
+            Race.TWIN: clock // 2 * self.proxies,
         }
         for offset, value in fields.items():
             struct.pack_into("<q", made.races, offset, value)

@@ -170,7 +170,7 @@ class Context:
     NOTED = 528  # records of breaches that are noted, behind their number
     RACE_SITES = 536  # a byte per site: bits of ``Race``; zeros where races are not looked for
     RACES_FOUND = 544  # how many, and their rows of ``Race.COLUMNS`` words
-    RACE_AGENT = 552  # stamp of the asynchronous copy that accesses memory now, and << 32 the rank of its CTA; 0: the warp does
+    RACE_AGENT = 552  # stamp of the asynchronous copy that accesses memory now, and the rank of its CTA << 32; 0: the warp does
     RACE_VALUE = 560  # what the lane stores, if known, and bytes from one element of a lane to the next, / 32
     RACE_WIDTH = 568
     PIECES = 576  # a byte per site: bytes that must begin inside an object (``spaces.piece_of``)
@@ -260,7 +260,9 @@ class Race:
     MET = 96  # whether a warp has learned of another CTA since all warps met
     ROOM = 104  # bytes of all clocks and records
     CTA = 112  # host address of that of the CTA
-    CLOCKS = 128
+    TWIN = 120  # from a clock to what of it the async proxy sees; 0: it reads no shared memory
+    FENCED_PROXY = 128  # whether a warp has let the async proxy see more since all warps met
+    CLOCKS = 192
     # clocks of the CTA, by number: its barriers, then those of what was released by atomics and flags, and to the cluster; of the
     # barrier of the cluster, and of its last completion
     EVERYTHING = 16
@@ -309,6 +311,8 @@ class Race:
     ACQUIRES = 4
     RELEASES = 8
     NARROW = 32
+    #: reads shared memory by the async proxy
+    ASYNC_PROXY = 64
     #: is checked for accesses of global memory by other CTAs
     GLOBAL = 16
     MOST_SITES = 1 << 18
@@ -323,6 +327,8 @@ class Race:
     #: or-ed to the kind where the memory is global, and where the last access of the other CTA to the line was to other bytes
     FAR = 4
     NEAR_BY = 8
+    #: or-ed to the kind where the accesses are ordered, but the later one is by the async proxy, which no fence lets see the other
+    UNFENCED = 16
     # a line of global memory: slots of CTAs, those in use first
     LINE_BITS = 6
     LINE_BYTES = 1 << LINE_BITS

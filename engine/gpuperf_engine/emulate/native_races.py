@@ -22,7 +22,8 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
     """Counts the guard; what looks for races is told. Copies are complete when they are issued."""
     guard = to.guard(instruction)
     kind = _KINDS.get(instruction.opcode)
-    if kind is None and instruction.effect != "fence":
+    proxies = _fences_proxies(instruction.opcode)
+    if kind is None and instruction.effect != "fence" and not proxies:
         return
     writer = to.writer
     numbers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")]
@@ -32,10 +33,12 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
         told, after = writer.label("order"), writer.label("ordered")
         writer.do(f"br i1 {some}, label %{told}, label %{after}")
         writer.start(told)
-    if kind is None:
+    if proxies:
+        writer.call("race_proxy", "i64", *numbers[1:])
+    if kind is None and instruction.effect == "fence":
         narrow = str(int("cta" in instruction.opcode.split(".")))
         writer.call("race_fence", "i64", *numbers, ("i64", narrow))
-    else:
+    elif kind is not None:
         left = "0"
         if kind == 1:
             (value,) = (to.source(operand, U32) for form, operand in matched(instruction))
@@ -44,3 +47,10 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
     if after:
         writer.do(f"br label %{after}")
         writer.start(after)
+
+
+def _fences_proxies(opcode: str) -> bool:
+    """Whether it lets the async proxy see what was stored to shared memory before; a wait for bulk copies, as a proxy fence follows
+    each (manual, "Async proxy")."""
+    fence = opcode.startswith("fence.proxy.async") and not opcode.endswith(".global")
+    return fence or opcode.startswith("cp.async.bulk.wait_group")

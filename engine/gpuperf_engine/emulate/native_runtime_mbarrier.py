@@ -129,7 +129,7 @@ def mbarrier_change(
     expected = (old >> Mbarrier.EXPECTED) & most(old)
     transactions = ((old >> Mbarrier.TRANSACTIONS) & 2097151) - 1048576
     if kind != Mbarrier.EXPECT:
-        race_told(context, cta, host - load64(cta + Cta.SHARED), how & 1024)
+        race_told(context, cta, host - load64(cta + Cta.SHARED), how & 1024, kind == Mbarrier.COMPLETE)
     if kind == Mbarrier.CHECK:
         if arrivals == most(old):
             return refuse_mbarrier(context, site, lane, address, Mbarrier.TOO_MANY, old, count)

@@ -58,9 +58,15 @@ def race_begin(context: int, cta: int) -> int:
         store64(me + Race.COPIES, 0)
         store64(me + Race.GROUPS, 0)
         store64(me + Race.PRODUCTS, 0)
+        twin = me + Race.CLOCK + load64(record + Race.TWIN)
         agent = 32
         while agent < load64(record + Race.AGENTS):
             store32(me + Race.CLOCK + agent * 4, Race.ASYNCHRONOUS | now)
+            store32(twin + agent * 4, Race.ASYNCHRONOUS | now)
+            agent += 1
+        agent = 0
+        while agent < 32 and load64(record + Race.TWIN):
+            store32(twin + agent * 4, now - load64(record + Race.STEP))
             agent += 1
         warp += 1
     return 0
@@ -121,6 +127,7 @@ def race_together(context: int, cluster: int) -> int:
                 agent = 0
                 while agent < 128:
                     store32(clock + agent * 4, time)
+                    store32(clock + load64(record + Race.TWIN) + agent * 4, time)
                     agent += 1
                 warp += 1
             peer += 1
@@ -136,12 +143,18 @@ def race_all(record: int, warps: int) -> int:
     if step > 1:
         if load64(record + Race.MET):
             race_share(record, warps, Race.PEER, step * Race.PEER)
-        store64(record + Race.MET, 0)
         if now > Race.LAST:
             now = Race.LAST
     elif now > Race.LATE:
         race_forget(record, warps)
         now = 1
+    twin = load64(record + Race.TWIN)
+    if twin and (load64(record + Race.FENCED_PROXY) or (step > 1 and load64(record + Race.MET))):
+        race_share(record, warps, twin, twin + load64(record + Race.AGENTS) * 4)
+        if step > 1:
+            race_share(record, warps, twin + Race.PEER, twin + step * Race.PEER)
+    store64(record + Race.FENCED_PROXY, 0)
+    store64(record + Race.MET, 0)
     store64(record + Race.NOW, now)
     warp = 0
     while warp < warps:
@@ -193,8 +206,16 @@ def race_join(clock: int, known: int, agents: int, flip: int, put: int, keep: in
 
 
 def race_learn(record: int, clock: int, known: int, turn: int) -> int:
-    """A clock learns all that another one knows; ``turn``: the ranks of their CTAs, xor. Warps of the own CTA have times of the common
-    kind."""
+    """A clock learns all that another one knows; ``turn``: the ranks of their CTAs, xor."""
+    twin = load64(record + Race.TWIN)
+    race_copied(record, clock, known, turn)
+    if twin:
+        race_copied(record, clock + twin, known + twin, turn)
+    return 0
+
+
+def race_copied(record: int, clock: int, known: int, turn: int) -> int:
+    """As ``race_learn``, of one of twins. Warps of the own CTA have times of the common kind."""
     agents = load64(record + Race.AGENTS)
     rank = 0
     if turn == 0:
@@ -219,6 +240,13 @@ def race_learn(record: int, clock: int, known: int, turn: int) -> int:
 
 def race_send(record: int, me: int, clock: int, turn: int) -> int:
     """A warp releases what it knows to a clock; ``turn``: the rank of that clock's CTA xor the own one."""
+    race_time(record, me)
+    race_learn(record, clock, me + Race.CLOCK, turn)
+    return 0
+
+
+def race_time(record: int, me: int) -> int:
+    """The clock of a warp tells all that it knows, itself too; what it does from now on is later."""
     stamp = load64(me + Race.STAMP)
     base = (load64(me + Race.BASE) >> 8) - load64(record + Race.STEP)
     agent = 0
@@ -227,8 +255,20 @@ def race_send(record: int, me: int, clock: int, turn: int) -> int:
             store32(me + Race.CLOCK + agent * 4, base)
         agent += 1
     store32(me + Race.CLOCK + (stamp & 127) * 4, stamp >> 8)
-    race_learn(record, clock, me + Race.CLOCK, turn)
     store64(me + Race.STAMP, race_tick(record) << 8 | (stamp & 127))
+    return 0
+
+
+def race_proxy(cta: int, state: int) -> int:
+    """``fence.proxy.async``: the async proxy sees what comes before. So it does where a warp finds that products or bulk copies are
+    complete, which an implicit fence follows."""
+    record = load64(cta + Cta.RACES)
+    if record == 0 or load64(record + Race.TWIN) == 0:
+        return 0
+    me = race_me(record, load32(state + State.INDEX))
+    race_time(record, me)
+    race_copied(record, me + Race.CLOCK + load64(record + Race.TWIN), me + Race.CLOCK, 0)
+    store64(record + Race.FENCED_PROXY, 1)
     return 0
 
 
@@ -429,7 +469,7 @@ def race_copies(context: int, cta: int, state: int) -> int:
     if load64(me + Race.COPIES) == 0:
         store64(me + Race.COPIES, race_tick(record))
     stamp = (Race.ASYNCHRONOUS | load64(me + Race.COPIES)) << 8 | (Race.OF_COPIES + warp)
-    store64(context + Context.RACE_AGENT, stamp)
+    store64(context + Context.RACE_AGENT, load64(record + Race.RANK) << 32 | stamp)
     return 0
 
 
@@ -444,7 +484,7 @@ def race_products(context: int, cta: int, state: int) -> int:
     if load64(me + Race.PRODUCTS) == 0:
         store64(me + Race.PRODUCTS, race_tick(record))
     stamp = (Race.ASYNCHRONOUS | load64(me + Race.PRODUCTS)) << 8 | (Race.OF_PRODUCTS + warp)
-    store64(context + Context.RACE_AGENT, stamp)
+    store64(context + Context.RACE_AGENT, load64(record + Race.RANK) << 32 | stamp)
     return 0
 
 
@@ -477,7 +517,7 @@ def race_multiplied(context: int, cta: int, state: int) -> int:
             if load32(me + Race.CLOCK + (Race.OF_PRODUCTS + other) * 4) < time:
                 store32(me + Race.CLOCK + (Race.OF_PRODUCTS + other) * 4, time)
         other += 1
-    return 0
+    return race_proxy(cta, state)
 
 
 def race_mbarrier(record: int, address: int) -> int:
@@ -523,8 +563,9 @@ def race_bulk(context: int, cta: int, address: int) -> int:
     return 0
 
 
-def race_told(context: int, cta: int, address: int, copies: int) -> int:
-    """The running warp arrives at an mbarrier of a CTA, or tells it of bytes; ``copies``: when its ``cp.async`` are complete."""
+def race_told(context: int, cta: int, address: int, copies: int, completes: int) -> int:
+    """The running warp arrives at an mbarrier of a CTA, or tells it of bytes; ``copies``: when its ``cp.async`` are complete. An
+    implicit proxy fence follows a copy that is complete (``completes``)."""
     theirs = load64(cta + Cta.RACES)
     if theirs == 0:
         return 0
@@ -533,6 +574,9 @@ def race_told(context: int, cta: int, address: int, copies: int) -> int:
     turn = load64(record + Race.RANK) ^ load64(theirs + Race.RANK)
     clock = race_mbarrier(theirs, address) + Race.ARRIVING
     race_send(record, me, clock, turn)
+    twin = load64(record + Race.TWIN)
+    if twin and completes:
+        race_copied(record, clock + twin, me + Race.CLOCK, turn)
     if copies and load64(me + Race.COPIES):
         agent = turn << 8 | Race.OF_COPIES | (load64(me + Race.STAMP) & 127)
         store32(clock + agent * 4, (Race.ASYNCHRONOUS | load64(me + Race.COPIES)) ^ turn)
@@ -547,7 +591,7 @@ def race_phase(cta: int, address: int) -> int:
         return 0
     found = race_mbarrier(record, address)
     size = load64(record + Race.CLOCK_BYTES)
-    if load64(record + Race.STEP) == 1:
+    if load64(record + Race.STEP) == 1 and load64(record + Race.TWIN) == 0:
         size = load64(record + Race.AGENTS) * 4
     copy(race_done(record, found), found + Race.ARRIVING, size)
     return 0

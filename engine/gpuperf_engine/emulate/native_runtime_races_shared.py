@@ -165,6 +165,8 @@ def race_at(context: int, cta: int, site: int, lane: int, place: int, size: int,
         stamp = (stamp | Race.ASYNCHRONOUS << 8) ^ turn << 8
     if flags & Race.IS_STRONG:
         stamp = stamp | Race.STRONG
+    if flags & Race.ASYNC_PROXY and how & 8 and turn == 0:
+        race_unfenced(context, cta, record, me, info, place, size)
     if turn:
         if load64(own + Race.NOW) == Race.LAST:
             return 0
@@ -181,6 +183,27 @@ def race_at(context: int, cta: int, site: int, lane: int, place: int, size: int,
     plain = flags | Race.NARROW == Race.CHECKED | Race.IS_STRONG | Race.NARROW
     if flags & Race.IS_STRONG and not (plain and load64(me + Race.READ) and not load64(me + Race.FENCED)):
         race_flag(context, site, how)
+    return 0
+
+
+def race_unfenced(
+    context: int, cta: int, record: int, me: int, info: int, place: int, size: int
+) -> int:  # fmt: skip
+    """The async proxy reads words: all that warps and their ``cp.async`` have stored there, and that comes before, is known to it if a
+    proxy fence lies between."""
+    plane = load64(record + Race.PLANE)
+    cell = load64(record + Race.PLANES) + (place & -4)
+    twin = me + Race.CLOCK + load64(record + Race.TWIN)
+    good = 0
+    done = 0
+    while done < size:
+        last = load32(cell + done)
+        if last != good and last & 127 < Race.OF_MBARRIERS:
+            good = last
+            if load32(twin + (last & load64(me + Race.MASK)) * 4) < last >> 8 and race_known(me, last):
+                behind = load32(cell + done + plane)
+                race_found(context, cta, behind, info | 480, place + done, Race.RAW | Race.UNFENCED)
+        done += 4
     return 0
 
 

@@ -184,6 +184,8 @@ def _flags(program: Program, clustered: bool) -> NDArray[np.uint8]:
         bits = 0
         if _reaches_shared(site) and site.index not in alone:
             bits |= Layout.CHECKED
+        if _is_in_async_proxy(site.instruction):
+            bits |= Layout.ASYNC_PROXY
         if _is_strong(site.instruction):
             bits |= Layout.IS_STRONG
         if bits & Layout.IS_STRONG:
@@ -192,6 +194,15 @@ def _flags(program: Program, clustered: bool) -> NDArray[np.uint8]:
             bits |= Layout.NARROW * ("cta" in words)
         made[site.index] = bits
     return made
+
+
+def _is_in_async_proxy(instruction: Instruction) -> bool:
+    """Whether it is a bulk or tensor copy that reads shared memory, or ``wgmma``: not ``tensormap.cp_fenceproxy``."""
+    spelling = instruction.spelling
+    if ".async.bulk" in spelling.opcode:
+        spaces = [str(spelling.modifier(name) or "") for name in ("src", "dst")]
+        return spaces[0].startswith("shared") or spaces[1] == "global"
+    return spelling.opcode.startswith("wgmma.mma_async")
 
 
 def _is_strong(instruction: Instruction) -> bool:
@@ -275,7 +286,8 @@ def _race(program: Program, plan: LaunchPlan, row: list[int]) -> Race:
     name = _variable(program, place)
     if owner and _block(plan, owner - 1) != second.block:
         name += f" of block {_block(plan, owner - 1)}"
-    return Race(kind, "shared", name, place, first, second, count)
+    missing = "fence.proxy.async" if key & Layout.UNFENCED else ""
+    return Race(kind, "shared", name, place, first, second, count, missing)
 
 
 def _block(plan: LaunchPlan, cta: int) -> tuple[int, int, int]:

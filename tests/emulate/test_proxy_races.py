@@ -1,0 +1,146 @@
+"""Stores by threads that the async proxy reads: which fences let it see them, and what is told where there is none.
+
+Manual: "Async proxy" (bulk and tensor copies are performed in it; accesses of the same memory by two proxies need a fence; an implicit
+one follows a copy that is complete), "Proxy-preserved base causality order" (the fence lies along the path from one access to the
+other, in whichever thread), ``wgmma.mma_async`` (performed in the async proxy), ``cp.async``, ``st.async`` and ``red.async`` (in the
+generic one), ``fence.proxy.async`` (with a state space, of accesses of that one).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+
+HEAD = """.version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 data, .param .align 64 .b8 map[128]) {
+.reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<10>; .reg .f32 %f<8>;
+.shared .align 128 .b8 sm[8192]; .shared .align 8 .b64 bar;
+mov.u32 %r0, %tid.x; shr.u32 %r1, %r0, 5; shl.b32 %r2, %r0, 2; mov.u32 %r3, sm; add.u32 %r4, %r3, %r2; xor.b32 %r5, %r4, 128;
+setp.eq.u32 %p0, %r0, 0; setp.eq.u32 %p1, %r1, 0; mov.u32 %r6, bar; mov.b64 %rd5, map; cvta.param.u64 %rd5, %rd5;
+ld.param.u64 %rd0, [data]; add.u64 %rd2, %rd0, 2048; mul.wide.u32 %rd1, %r0, 4; add.u64 %rd1, %rd0, %rd1;
+mov.b64 %rd3, 0x4000800010000; cvt.u64.u32 %rd4, %r3; shr.u64 %rd4, %rd4, 4; or.b64 %rd3, %rd3, %rd4;
+@%p0 mbarrier.init.shared.b64 [%r6], COUNT;
+bar.sync 0;
+"""
+#: lines of the text before the body
+BEFORE = HEAD.count("\n")
+STORE = "st.shared.u32 [%r4], %r0;\n"
+FENCE = "fence.proxy.async.shared::cta;\n"
+MEET = "bar.sync 0;\n"
+OUT = "@%p0 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r3], 512;\n"
+TENSOR = "@%p0 cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd5, {0}], [%r3];\n"
+TOLD = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\n"
+PRODUCT = (
+    "wgmma.fence.sync.aligned;\n"
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd3, %rd3, 0, 1, 1, 0, 0;\n"
+    "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n"
+)
+WAIT = "wait: mbarrier.try_wait.parity.shared.b64 %p2, [%r6], 0; @!%p2 bra wait;\n"
+IN = (
+    "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r6], 512;\n"
+    "@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd0], 512, [%r6];\n"
+)
+
+FENCED = {
+    "by those that store": STORE + FENCE + MEET + OUT,
+    "by the one that copies": STORE + MEET + "@%p0 " + FENCE + OUT,
+    "by another thread, between barriers": STORE + MEET + "@!%p1 " + FENCE + MEET + OUT,
+    "of all state spaces": STORE + "fence.proxy.async;\n" + MEET + OUT,
+    "of one direction": STORE
+    + "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;\n"
+    + MEET
+    + OUT,
+    "before an arrival": STORE + FENCE + "mbarrier.arrive.shared.b64 %rd6, [%r6];\n" + WAIT + OUT,
+    "a tensor copy": STORE + FENCE + MEET + TENSOR,
+    "a product": STORE + FENCE + MEET + PRODUCT,
+    "one fence for what all copies have brought": "cp.async.ca.shared.global [%r4], [%rd1], 4; cp.async.wait_all;\n"
+    + FENCE
+    + MEET
+    + PRODUCT,
+    "the async proxy alone": IN + WAIT + OUT,
+    "what a copy has brought": IN + WAIT + "ld.shared.u32 %r9, [%r4];",
+    "a copy to where threads have read": "ld.shared.u32 %r9, [%r5];\n" + MEET + IN + WAIT,
+    "each time anew": (
+        STORE + FENCE + MEET + OUT + "@%p0 cp.async.bulk.commit_group;\n"
+        "@%p0 cp.async.bulk.wait_group.read 0;\n" + MEET
+    )
+    * 2,
+    "a copy of a tensor map, by the generic proxy": STORE
+    + MEET
+    + "@!%p1 bra done;\ntensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd0], [%r3], 128;\n"
+    + "done:\n",
+    "a copy of other bytes": "st.shared.u32 [%r4+1024], %r0;\n" + MEET + OUT,
+}
+
+#: the body, and lines of the body (from 1 on) of what is stored and of what reads it
+UNFENCED = {
+    "a copy": (STORE + MEET + OUT, [(1, 3)]),
+    "a tensor copy": (STORE + MEET + TENSOR, [(1, 3)]),
+    "a product": (STORE + MEET + PRODUCT, [(1, 4)]),
+    "a fence of other memory": (STORE + "fence.proxy.async.global;\n" + MEET + OUT, [(1, 4)]),
+    "a fence of another kind": (STORE + "fence.acq_rel.gpu;\n" + MEET + OUT, [(1, 4)]),
+    "a fence before the stores": (FENCE + STORE + MEET + OUT, [(2, 4)]),
+    "a fence between two stores": (STORE + FENCE + STORE + MEET + OUT, [(3, 5)]),
+    "a fence in a thread that knows nothing of the stores": (
+        "@%p1 " + STORE + "@!%p1 " + FENCE + MEET + OUT,
+        [(1, 4)],
+    ),
+    "a fence of some of those that store": (STORE + "@%p1 " + FENCE + MEET + OUT, [(1, 4)]),
+    "what copies of the generic proxy have brought": (
+        "cp.async.ca.shared.global [%r4], [%rd1], 4;\ncp.async.wait_all;\n" + MEET + PRODUCT,
+        [(1, 5)],
+    ),
+    "an atomic": ("red.shared.add.u32 [%r4], %r0;\n" + MEET + OUT, [(1, 3)]),
+    "the second time": (STORE + FENCE + MEET + OUT + MEET + STORE + MEET + OUT, [(6, 8)]),
+    "an arrival": (STORE + "mbarrier.arrive.shared.b64 %rd6, [%r6];\n" + WAIT + OUT, [(1, 4)]),
+    "changed after a copy has brought it": (IN + WAIT + MEET + STORE + MEET + OUT, [(5, 7)]),
+}
+
+
+def launch(body: str, races: str = "note") -> ge.Profile:
+    device = ge.Device(observe=set(), races=races, memory_bytes=1 << 20)
+    count = 1 if IN in body else 128
+    module = ge.parse(f"{HEAD.replace('COUNT', str(count))}{body}\nret; }}\n", path="k.ptx")
+    data = device.array(np.zeros(1024, np.uint32))
+    made = ge.TensorMap(device.array(np.zeros(1024, np.uint32)), (128,))
+    return device.launch(module["k"], 2, 128, [data, made])
+
+
+@pytest.mark.parametrize("name", FENCED)
+def test_what_a_fence_lets_the_async_proxy_see(name: str) -> None:
+    assert [race for race in launch(FENCED[name]).races if race.space == "shared"] == []
+
+
+@pytest.mark.parametrize("name", UNFENCED)
+def test_what_no_fence_lets_the_async_proxy_see(name: str) -> None:
+    body, wanted = UNFENCED[name]
+    found = set()
+    for race in launch(body).races:
+        if race.space == "shared":
+            assert (race.kind, race.missing) == ("RAW", "fence.proxy.async")
+            found.add(tuple(int(side.location.split(":")[1]) - BEFORE for side in (race.first, race.second)))
+    assert sorted(found) == wanted
+
+
+def test_what_nothing_orders_is_told_as_such() -> None:
+    """A fence alone does not help where there is no barrier."""
+    for body in (STORE + OUT, STORE + FENCE + OUT):
+        told = {race.missing for race in launch(body).races if race.space == "shared"}
+        # the copy of the first thread comes after what its own warp has stored
+        assert told == ({"", "fence.proxy.async"} if FENCE not in body else {""})
+
+
+def test_what_is_told_of_a_missing_fence() -> None:
+    race = next(race for race in launch(STORE + MEET + OUT).races if race.space == "shared")
+    assert race.message == (
+        f"k.ptx:{BEFORE + 3}:1: race on shared memory (RAW): cp.async.bulk.global.shared::cta.bulk_group by thread (0, 0, 0) of "
+        f"block (0, 0, 0) reads what st.shared.u32 by thread (0, 0, 0) at k.ptx:{BEFORE + 1}:1 has stored, at sm, "
+        "with no fence.proxy.async between"
+    )
+    assert race.to_dict()["missing"] == "fence.proxy.async"
+    with pytest.raises(ge.RaceError, match=r"fence\.proxy\.async after the stores and before the barrier"):
+        launch(STORE + MEET + OUT, "error")

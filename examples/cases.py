@@ -152,8 +152,8 @@ CASES: list[Case] = [
         cuda("warpgroup_gemm", f"{entry}-{m}x{n}x{k}", programs.tensor_gemm, entry, m, n, k)
         for entry, m, n, k in (
             ("hgemm_wgmma", 128, 128, 64),
-            ("hgemm_specialised", 128, 128, 64),
-            ("hgemm_specialised", 128, 256, 320),
+            ("hgemm_specialised", 128, 256, 64),
+            ("hgemm_specialised", 128, 128, 320),
         )
     ),
     *(cuda("fft512", f"fft512-{n}", programs.fft512, n) for n in (1, 2)),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .emulate.arrays import DeviceArray
@@ -101,12 +100,11 @@ class Device(Runtime):
             keep=keep,
             threads_of=threads_of,
         )
-        profile = build_profile(program, plan, observation)
-        if self.resources == "ptxas":
-            profile = replace(profile, resources=ptxas_resources(kernel, plan.dynamic_shared))
+        resources = ptxas_resources(kernel, plan.dynamic_shared) if self.resources == "ptxas" else None
+        profile = build_profile(program, plan, observation, resources, start)
         if profile.races and self.races == "error":
             raise race_error(profile.kernel, profile.races)
-        return replace(profile, seconds=time.perf_counter() - start)
+        return profile
 
     def sample(
         self,

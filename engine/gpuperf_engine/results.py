@@ -5,9 +5,9 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import NotObserved, RaceError, UnknownName, nearest
 
@@ -415,7 +415,7 @@ class Profile:
     by_source_line: tuple[LineProfile, ...]
     static_instructions: int
     observed_memory: Memory | None
-    sites: tuple[SiteProfile, ...] = ()
+    sites: tuple[SiteProfile, ...] = field(default_factory=tuple)
     observed_footprint: tuple[ObjectFootprint, ...] | None = None
     #: ``profile.threads.Threads`` of one launch, if the device observed them
     observed_threads: Any = field(default=None, repr=False, compare=False)
@@ -424,8 +424,8 @@ class Profile:
     notes: tuple[str, ...] = ()
     #: accesses that nothing orders, if the device looked for them; each has a note as well
     races: tuple[Race, ...] = ()
+    slice_share: float = field(default_factory=lambda: 1.0)
     #: ``classes`` (of blocks that behave alike, each counted once) or ``every block``, and why not by classes
-    slice_share: float = 1.0
     method: str = "every block"
     method_reason: str = ""
     #: CTAs of a cluster along each axis
@@ -436,6 +436,25 @@ class Profile:
     printed: str = field(default="", repr=False)
     #: wall-clock time of the analysis; no property of the kernel, so never compared nor in ``to_dict``
     seconds: float = field(default=0.0, repr=False, compare=False)
+
+    @classmethod
+    def counting(cls, counted: Callable[[], Mapping[str, Any]], **known: object) -> Profile:
+        """A profile of which ``known`` fields are given now; ``counted`` gives all others when one of them is first asked for."""
+        made = object.__new__(cls)
+        made.__dict__.update(known, _counted=counted)
+        return made
+
+    if not TYPE_CHECKING:  # it would let any name pass
+
+        def __getattr__(self, name: str) -> object:
+            counted = None if name.startswith("__") else self.__dict__.get("_counted")
+            if counted is not None:
+                self.__dict__.update(counted(), _counted=None)
+            if name not in self.__dict__:
+                raise AttributeError(
+                    f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+                )
+            return self.__dict__[name]
 
     @property
     def memory(self) -> Memory:

@@ -8,9 +8,10 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar, cast
 
 from ..errors import PtxError
 from ..flow.blocks import EXIT, BasicBlock, cut
@@ -49,6 +50,8 @@ __all__ = [
     "reserved_offset",
     "shared_unit",
 ]
+
+_T = TypeVar("_T")
 
 #: bytes that the system keeps of the shared memory of a CTA (PTX manual, ``%reserved_smem_offset_begin``)
 RESERVED_SHARED = 1024
@@ -120,6 +123,8 @@ class Program:
     block_of: dict[Instruction, int] = field(default_factory=dict)
     #: which of the kernel's instructions are in ``blocks``: a digest, ``""`` for all (see ``reduced``)
     variant: str = ""
+    #: what is worked out of it once
+    memo: dict[object, object] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def products(self) -> tuple[Instruction, ...]:
@@ -165,6 +170,11 @@ class Program:
         return "print" in self.system_effects
 
     @cached_property
+    def static_instructions(self) -> int:
+        """Instructions in the text of all functions."""
+        return sum(len(function.instructions) for function in self.functions)
+
+    @cached_property
     def registers(self) -> int:
         """Estimated 32-bit registers per thread: the highest pressure of any function, plus what the ABI and addressing
         keep aside (two), at least 8; ptxas is exact (``gpuperf_resources = ptxas``)."""
@@ -183,6 +193,12 @@ class Program:
             for item in block.instructions
             for name in special_registers(item)
         )
+
+    def once(self, ask: Callable[[Program], _T]) -> _T:
+        """What a function says of the program, which is asked once."""
+        if ask not in self.memo:
+            self.memo[ask] = ask(self)
+        return cast("_T", self.memo[ask])
 
     def blocks_of(self, function: int) -> tuple[BasicBlock, ...]:
         """The blocks of one function, in order."""

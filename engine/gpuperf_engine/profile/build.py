@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from ..emulate.breaches import breach_note
 from ..emulate.launch import LaunchPlan
@@ -12,17 +15,10 @@ from ..emulate.observe import Observation
 from ..emulate.program import BasicBlock, Program
 from ..garbage import uncollected
 from ..ptx.syntax import Instruction
-from ..results import (
-    BlockProfile,
-    Branches,
-    BranchProfile,
-    LineProfile,
-    Profile,
-    Resources,
-    SiteProfile,
-)
+from ..results import BlockProfile, Branches, BranchProfile, LineProfile, Profile, Resources
 from .memory import memory_totals, site_profiles
 from .opcodes import count_opcodes
+from .sums import Columns, Row, Sums
 from .threads import Threads
 
 __all__ = ["LaunchRecord", "build_profile"]
@@ -37,32 +33,20 @@ class LaunchRecord:
     observation: Observation
 
 
-@dataclass
-class _Line:
-    instructions: int = 0
-    warps: int = 0
-    lanes: int = 0
-    sectors: int = 0
-    conflicts: int = 0
-    divergent: int = 0
+def build_profile(
+    program: Program,
+    plan: LaunchPlan,
+    observation: Observation,
+    resources: Resources | None = None,
+    started: float | None = None,
+) -> Profile:
+    """The profile of one launch of a program, whatever part of it ran. Counts are summed up when one of them is first asked for.
 
-
-_Lines = defaultdict[tuple[str, int], _Line]
-
-
-@uncollected
-def build_profile(program: Program, plan: LaunchPlan, observation: Observation) -> Profile:
-    """The profile of one launch of a program, whatever part of it ran."""
-    executed = observation.executed
-    totals = count_opcodes(program, observation)
-    lines, sources = _Lines(_Line), _Lines(_Line)
-    for block in program.blocks:
-        _count_lines(block, observation, lines, sources)
-    branches = list(_branches(program, observation, lines, sources))
-    sites = site_profiles(program, observation)
-    _count_sites(program, sites, lines, sources)
-    kernel = program.kernel
-    return Profile(
+    ``resources``: those to report, ``None`` for estimated ones; ``started``: the ``time.perf_counter()`` at which the analysis began.
+    """
+    executed, kernel = observation.executed, program.kernel
+    return Profile.counting(
+        partial(_counted, program, observation),
         kernel=kernel.name,
         path=kernel.module.path,
         target=kernel.module.target,
@@ -73,26 +57,8 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         cluster=plan.cluster,
         launches=1,
         demand="values" if executed is None else executed.demand,
-        share_executed=observation.executed_in(program) / max(1, totals.thread_instructions),
-        slice_share=observation.sliced_in(program) / max(1, totals.thread_instructions),
-        thread_instructions=totals.thread_instructions,
-        warp_instructions=totals.warp_instructions,
-        thread_instructions_predicated_on=totals.thread_instructions_predicated_on,
-        opcodes=totals.opcodes,
-        warp_opcodes=totals.warp_opcodes,
-        by_category=totals.by_category,
-        units=totals.units,
-        flops=totals.flops,
-        nvprof=totals.nvprof,
-        branches=Branches(sum(item.executed for item in branches), sum(item.divergent for item in branches)),
-        resources=Resources(program.registers, plan.shared_bytes, program.local_bytes),
-        blocks=tuple(_block(block, program, observation) for block in program.blocks if block.tally),
-        branch_sites=tuple(branches),
-        by_line=_listed(lines),
-        by_source_line=_listed(sources),
-        static_instructions=sum(len(function.instructions) for function in program.functions),
-        observed_memory=memory_totals(sites) if observation.sites is not None else None,
-        sites=sites,
+        resources=resources or Resources(program.registers, plan.shared_bytes, program.local_bytes),
+        static_instructions=program.static_instructions,
         observed_footprint=observation.footprint,
         observed_threads=None if observation.threads is None else Threads(program, plan, observation.threads),
         records=(LaunchRecord(program, plan, observation),),
@@ -107,16 +73,120 @@ def build_profile(program: Program, plan: LaunchPlan, observation: Observation) 
         ),
         races=observation.races,
         printed=plan.console.text,
+        seconds=0.0 if started is None else time.perf_counter() - started,
     )
 
 
-def _count_lines(block: BasicBlock, observation: Observation, lines: _Lines, sources: _Lines) -> None:
-    warps, lanes = int(observation.block_warps[block.index]), int(observation.block_lanes[block.index])
-    for instruction in block.tally:
-        for line in _lines_of(instruction, lines, sources):
-            line.instructions += 1
-            line.warps += warps
-            line.lanes += lanes
+@uncollected
+def _counted(program: Program, observation: Observation) -> Mapping[str, Any]:
+    """The fields of a profile that are sums of counters."""
+    table, totals = program.once(_Table), count_opcodes(program, observation)
+    counters = Columns.counters(observation).tolist()
+    sites = site_profiles(program, observation)
+    every = totals.thread_instructions
+    whole = observation.executed is None
+    sliced = every if whole else observation.sliced_in(program)
+    ran = sliced if observation.ran is None else observation.ran
+    branches = tuple(
+        BranchProfile(*what, counters[all], counters[some]) for what, all, some in table.branches
+    )
+    by_line, by_source_line = table.lines(observation)
+    return {
+        "share_executed": ran / max(1, every),
+        "slice_share": sliced / max(1, every),
+        "thread_instructions": every,
+        "warp_instructions": totals.warp_instructions,
+        "thread_instructions_predicated_on": totals.thread_instructions_predicated_on,
+        "opcodes": totals.opcodes,
+        "warp_opcodes": totals.warp_opcodes,
+        "by_category": totals.by_category,
+        "units": totals.units,
+        "flops": totals.flops,
+        "nvprof": totals.nvprof,
+        "branches": Branches(
+            sum(item.executed for item in branches), sum(item.divergent for item in branches)
+        ),
+        "blocks": tuple(
+            BlockProfile(*what, counters[warps], counters[lanes]) for what, warps, lanes in table.blocks
+        ),
+        "branch_sites": branches,
+        "by_line": by_line,
+        "by_source_line": by_source_line,
+        "observed_memory": memory_totals(sites) if observation.sites is not None else None,
+        "sites": sites,
+    }
+
+
+class _Line:
+    """The sums of one line."""
+
+    __slots__ = ("conflicts", "divergent", "instructions", "lanes", "sectors", "warps")
+
+    def __init__(self) -> None:
+        self.instructions = 0
+        self.warps, self.lanes, self.divergent = Row(), Row(), Row()
+        self.sectors, self.conflicts = Row(), Row()
+
+
+_Lines = defaultdict[tuple[str, int], _Line]
+
+
+class _Table:
+    """What all profiles of a program have in common: names and lines, and of which counters they are sums."""
+
+    def __init__(self, program: Program) -> None:
+        columns = Columns(program)
+        #: what stays the same, and the columns of both counters
+        self.blocks = [
+            (_block(block, program), columns.warps(block.index), columns.lanes(block.index))
+            for block in program.blocks
+            if block.tally
+        ]
+        self.branches = [
+            (
+                (program.functions[block.function].name, block.terminator.span.line, block.terminator.opcode),
+                columns.warps(block.index),
+                columns.divergent(block.index),
+            )
+            for block in program.blocks
+            if block.counted and block.terminator is not None
+        ]
+        lines, sources = _Lines(_Line), _Lines(_Line)
+        for block in program.blocks:
+            warps, lanes = columns.warps(block.index), columns.lanes(block.index)
+            for instruction in block.tally:
+                for line in _lines_of(instruction, lines, sources):
+                    line.instructions += 1
+                    line.warps[warps] += 1
+                    line.lanes[lanes] += 1
+            if block.counted and block.terminator is not None:
+                for line in _lines_of(block.terminator, lines, sources):
+                    line.divergent[columns.divergent(block.index)] += 1
+        for site in program.sites:
+            for line in _lines_of(site.instruction, lines, sources):
+                line.sectors[site.index] += 1
+                line.conflicts[len(program.sites) + site.index] += 1
+        both = sorted(lines.items()), sorted(sources.items())
+        #: path, number and instructions of the lines of the PTX and of those of the source
+        self._names = [[(*place, line.instructions) for place, line in found] for found in both]
+        every = [line for found in both for _, line in found]
+        self._executions = Sums([row for line in every for row in (line.warps, line.lanes, line.divergent)])
+        self._accesses = Sums([row for line in every for row in (line.sectors, line.conflicts)])
+
+    def lines(self, observation: Observation) -> tuple[tuple[LineProfile, ...], tuple[LineProfile, ...]]:
+        """By line of the PTX, and by line of the source."""
+        executions = iter(self._executions.of(Columns.counters(observation)))
+        accesses = iter(self._accesses.of(Columns.of_sites(observation)))
+        ptx, source = (
+            tuple(
+                LineProfile(path, number, instructions, warps, lanes, sectors, conflicts, divergent)
+                for (path, number, instructions), warps, lanes, divergent, sectors, conflicts in zip(
+                    names, executions, executions, executions, accesses, accesses
+                )
+            )
+            for names in self._names
+        )
+        return ptx, source
 
 
 def _lines_of(instruction: Instruction, lines: _Lines, sources: _Lines) -> tuple[_Line, ...]:
@@ -125,65 +195,14 @@ def _lines_of(instruction: Instruction, lines: _Lines, sources: _Lines) -> tuple
     return (line,) if location is None else (line, sources[location.path, location.line])
 
 
-def _branches(
-    program: Program,
-    observation: Observation,
-    lines: _Lines,
-    sources: _Lines,
-) -> Iterable[BranchProfile]:
-    for block in program.blocks:
-        if not block.counted or block.terminator is None:
-            continue
-        divergent = int(observation.divergent[block.index])
-        for line in _lines_of(block.terminator, lines, sources):
-            line.divergent += divergent
-        yield BranchProfile(
-            program.functions[block.function].name,
-            block.terminator.span.line,
-            block.terminator.opcode,
-            int(observation.block_warps[block.index]),
-            divergent,
-        )
-
-
-def _count_sites(
-    program: Program,
-    sites: tuple[SiteProfile, ...],
-    lines: _Lines,
-    sources: _Lines,
-) -> None:
-    for site, found in zip(program.sites, sites):
-        for line in _lines_of(site.instruction, lines, sources):
-            line.sectors += found.sectors + found.local_sectors
-            line.conflicts += found.conflicts
-
-
-def _block(block: BasicBlock, program: Program, observation: Observation) -> BlockProfile:
-    return BlockProfile(
-        function=program.functions[block.function].name,
-        index=block.index,
-        label=block.label,
-        first_line=block.tally[0].span.line,
-        last_line=block.tally[-1].span.end_line,
-        instructions=len(block.tally),
-        warp_executions=int(observation.block_warps[block.index]),
-        thread_executions=int(observation.block_lanes[block.index]),
-    )
-
-
-def _listed(lines: _Lines) -> tuple[LineProfile, ...]:
-    return tuple(
-        LineProfile(
-            path,
-            number,
-            line.instructions,
-            line.warps,
-            line.lanes,
-            line.sectors,
-            line.conflicts,
-            line.divergent,
-        )
-        for (path, number), line in sorted(lines.items())
+def _block(block: BasicBlock, program: Program) -> tuple[str, int, str, int, int, int]:
+    return (
+        program.functions[block.function].name,
+        block.index,
+        block.label,
+        block.tally[0].span.line,
+        block.tally[-1].span.end_line,
+        len(block.tally),
     )
 
 

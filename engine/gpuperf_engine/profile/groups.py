@@ -9,7 +9,6 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -22,8 +21,6 @@ __all__ = [
     "METRICS",
     "PRECISIONS",
     "Metric",
-    "add_groups",
-    "empty_groups",
     "metrics_of",
     "worked_on",
 ]
@@ -171,17 +168,3 @@ def _class_of(spelling: Spelling) -> str:
 def worked_on(spelling: Spelling) -> ScalarType | None:
     """The type of the first source: of what is compared, not of the predicate or number that comes of it."""
     return next((form.type for form in spelling.sources), spelling.type)
-
-
-def empty_groups() -> Counter[str]:
-    """All metrics at 0, in order."""
-    return Counter({metric.name: 0 for metric in METRICS})
-
-
-def add_groups(totals: Counter[str], spelling: Spelling, lanes_on: int, warps: int) -> None:
-    """Add the executions of one instruction: by lanes whose guard held, and by warps."""
-    by_thread, by_warp = metrics_of(spelling)
-    for name, weight in by_thread.items():
-        totals[name] += weight * lanes_on
-    for name in by_warp:
-        totals[name] += warps

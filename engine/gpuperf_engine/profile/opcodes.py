@@ -5,7 +5,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 
 from ..emulate.observe import Observation
@@ -13,18 +13,10 @@ from ..emulate.program import BasicBlock, Program
 from ..isa.matrix_work import matrix_work
 from ..isa.model import Spelling
 from ..ptx.syntax import Instruction
-from .groups import PRECISIONS, add_groups, empty_groups
+from .groups import METRICS, PRECISIONS, metrics_of
+from .sums import Columns, Row, Sums
 
 __all__ = ["Totals", "count_opcodes", "lanes_on", "work_of"]
-
-
-@dataclass(slots=True)
-class _Executions:
-    """Of one opcode: by lanes, by lanes whose guard held, by warps."""
-
-    lanes: int = 0
-    on: int = 0
-    warps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,35 +34,90 @@ class Totals:
     nvprof: dict[str, int]
 
 
+@dataclass(slots=True)
+class _Executions:
+    """Of one opcode: by lanes, by lanes whose guard held, by warps."""
+
+    lanes: Row
+    on: Row
+    warps: Row
+
+
+class _Groups:
+    """What is counted of opcodes, as sums of counters. A key is left out where no lane has executed an opcode of it."""
+
+    def __init__(self, program: Program) -> None:
+        self._rows: list[Row] = [Row(), Row(), Row()]
+        every, warps, on = self._rows
+        self._groups: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
+        for spelling, seen in _executions(program).items():
+            every.add(seen.lanes)
+            warps.add(seen.warps)
+            on.add(seen.on)
+            self._add("opcodes", spelling.opcode, seen.lanes, seen.lanes)
+            self._add("warp_opcodes", spelling.opcode, seen.warps, seen.lanes)
+            self._add("by_category", spelling.category, seen.lanes, seen.lanes)
+            self._add("units", spelling.unit, seen.warps, seen.lanes)
+            if work := work_of(spelling):
+                self._add("flops", work[0], seen.on, seen.lanes, work[1])
+            by_thread, by_warp = metrics_of(spelling)
+            for name, weight in by_thread.items():
+                self._add("nvprof", name, seen.on, seen.lanes, weight)
+            for name in by_warp:
+                self._add("nvprof", name, seen.warps, seen.lanes)
+        self._sums = Sums(self._rows)
+
+    def _add(self, group: str, key: str, counted: Row, lanes: Row, weight: int = 1) -> None:
+        place = self._groups[group].get(key)
+        if place is None:
+            place = self._groups[group][key] = len(self._rows), len(self._rows) + 1
+            self._rows += Row(), Row()
+        self._rows[place[0]].add(counted, weight)
+        self._rows[place[1]].add(lanes)
+
+    def count(self, observation: Observation) -> Totals:
+        sums = self._sums.of(Columns.counters(observation))
+
+        def group(name: str) -> dict[str, int]:
+            return {key: sums[counted] for key, (counted, lanes) in self._groups[name].items() if sums[lanes]}
+
+        every, warps, on = sums[:3]
+        return Totals(
+            thread_instructions=every,
+            warp_instructions=warps,
+            thread_instructions_predicated_on=on,
+            opcodes=dict(sorted(group("opcodes").items())),
+            warp_opcodes=dict(sorted(group("warp_opcodes").items())),
+            by_category=dict(sorted(group("by_category").items())),
+            units=dict(sorted(group("units").items())),
+            flops={"hp": 0, "sp": 0, "dp": 0} | group("flops"),
+            nvprof={metric.name: 0 for metric in METRICS} | group("nvprof"),
+        )
+
+
+def _executions(program: Program) -> dict[Spelling, _Executions]:
+    columns = Columns(program)
+    found: dict[Spelling, _Executions] = {}
+    for block in program.blocks:
+        warps, lanes = columns.warps(block.index), columns.lanes(block.index)
+        for instruction in block.tally:
+            seen = found.get(instruction.spelling)
+            if seen is None:
+                seen = found[instruction.spelling] = _Executions(Row(), Row(), Row())
+            seen.warps[warps] += 1
+            seen.lanes[lanes] += 1
+            seen.on[columns.lanes_on(instruction, block)] += 1
+    return found
+
+
 def count_opcodes(program: Program, observation: Observation) -> Totals:
     """From the counters of blocks, predicated instructions and branches."""
-    executed: dict[Spelling, _Executions] = {}
-    for block in program.blocks:
-        warps, lanes = int(observation.block_warps[block.index]), int(observation.block_lanes[block.index])
-        if not lanes:
-            continue
-        for instruction in block.tally:
-            spelling = instruction.spelling
-            seen = executed.get(spelling)
-            if seen is None:
-                seen = executed[spelling] = _Executions()
-            seen.lanes += lanes
-            seen.warps += warps
-            seen.on += lanes_on(instruction, block, program, observation)
-    return _totals(executed)
+    return program.once(_Groups).count(observation)
 
 
 def lanes_on(instruction: Instruction, block: BasicBlock, program: Program, observation: Observation) -> int:
     """Lanes of an instruction whose guard, if it has one, held."""
-    if instruction.guard is None:
-        return int(observation.block_lanes[block.index])
-    counter = program.predicated_of.get(instruction)
-    if counter is not None:
-        return int(observation.predicated[counter])
-    if block.counted and instruction is block.terminator:
-        return int(observation.taken[block.index])
-    # a guarded call or barrier: the lanes of the block of its own, which the uncounted branch leads to
-    return int(observation.block_lanes[program.block_of[instruction]])
+    return int(Columns.counters(observation)[Columns(program).lanes_on(instruction, block)])
 
 
 def work_of(spelling: Spelling) -> tuple[str, int] | tuple[()]:
@@ -79,27 +126,3 @@ def work_of(spelling: Spelling) -> tuple[str, int] | tuple[()]:
     if spelling.flops and spelling.type is not None and spelling.type.name in PRECISIONS:
         return PRECISIONS[spelling.type.name], spelling.flops
     return (spelling.category == "matrix" and matrix_work(spelling.opcode)) or ()
-
-
-def _totals(executed: dict[Spelling, _Executions]) -> Totals:
-    opcodes, warp_opcodes, categories, units = (Counter[str]() for _ in range(4))
-    flops, groups = Counter({"hp": 0, "sp": 0, "dp": 0}), empty_groups()
-    for spelling, seen in executed.items():
-        opcodes[spelling.opcode] += seen.lanes
-        warp_opcodes[spelling.opcode] += seen.warps
-        categories[spelling.category] += seen.lanes
-        units[spelling.unit] += seen.warps
-        if work := work_of(spelling):
-            flops[work[0]] += seen.on * work[1]
-        add_groups(groups, spelling, seen.on, seen.warps)
-    return Totals(
-        thread_instructions=opcodes.total(),
-        warp_instructions=warp_opcodes.total(),
-        thread_instructions_predicated_on=sum(seen.on for seen in executed.values()),
-        opcodes=dict(sorted(opcodes.items())),
-        warp_opcodes=dict(sorted(warp_opcodes.items())),
-        by_category=dict(sorted(categories.items())),
-        units=dict(sorted(units.items())),
-        flops=dict(flops),
-        nvprof=dict(groups),
-    )

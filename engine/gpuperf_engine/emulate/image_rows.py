@@ -42,6 +42,8 @@ class Images:
 
     def sizes(self, words: NDArray[np.uint64]) -> tuple[tuple[int, int], ...]:
         """Bytes of a texel and of the whole image, of those that some of the words are handles of, each once."""
+        if len(self.rows) == 1:
+            return ()
         found = []
         for place in sorted({int(place) for place in self.find(words)} - {0}):
             row = {name: int(self.rows[place, FIELDS[name]]) for name in _SIZES}

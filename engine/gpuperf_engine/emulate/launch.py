@@ -11,8 +11,9 @@ import math
 import operator
 import os
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -110,11 +111,11 @@ class LaunchPlan:
     #: whether accesses that nothing orders are looked for
     races: bool = False
 
-    @property
+    @cached_property
     def ctas(self) -> int:
         return math.prod(self.grid)
 
-    @property
+    @cached_property
     def cluster_ctas(self) -> int:
         return math.prod(self.cluster)
 
@@ -124,11 +125,11 @@ class LaunchPlan:
         x, y, z = (count // size for count, size in zip(self.grid, self.cluster))
         return x, y, z
 
-    @property
+    @cached_property
     def threads_per_cta(self) -> int:
         return math.prod(self.block)
 
-    @property
+    @cached_property
     def warps_per_cta(self) -> int:
         return -(-self.threads_per_cta // 32)
 
@@ -154,6 +155,7 @@ def is_whole(value: object) -> bool:
         return False
 
 
+@lru_cache(maxsize=64)
 def shared_limit(target: str) -> int:
     """Bytes of shared memory that a CTA may have on a target (opt-in maximum); 227 KiB for unknown ones."""
     number = int("".join(filter(str.isdigit, target)) or 0)
@@ -193,7 +195,7 @@ def check_shape(program: Program, grid: object, block: object, shared_bytes: int
             span=kernel.span,
             hint=f"a thread has at most {LOCAL_LIMIT:,} bytes",
         )
-    passed = max(_passed(program), key=lambda item: item.size, default=None)
+    passed = program.once(_passed)
     if passed is not None and passed.size > LOCAL_LIMIT:
         raise LaunchError(
             f"{passed.name!r} passes {passed.size:,} bytes in a call",
@@ -222,11 +224,13 @@ def check_shape(program: Program, grid: object, block: object, shared_bytes: int
     return shape, threads, total
 
 
-def _passed(program: Program) -> Iterable[Variable]:
-    """What functions are given and return in calls."""
+def _passed(program: Program) -> Variable | None:
+    """The largest of what functions are given and return in calls."""
+    found: list[Variable] = []
     for function in program.functions:
         formal = () if function.is_entry else (*function.params, *function.returns)
-        yield from (item for item in (*formal, *function.variables) if item.space == "param")
+        found += (item for item in (*formal, *function.variables) if item.space == "param")
+    return max(found, key=lambda item: item.size, default=None)
 
 
 def resident_ctas(ctas: int, threads: int, cooperative: bool, cluster: int = 1) -> int:

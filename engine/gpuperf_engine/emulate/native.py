@@ -63,7 +63,7 @@ class NativeBackend:
 
     def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
         """Raises what the kernel deserves: ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError``, ``Unsupported``."""
-        clustered = plan.cluster_ctas > 1 or waits_for_cluster(program)
+        clustered = plan.cluster_ctas > 1 or program.once(waits_for_cluster)
         memo, threads = program.kernel.memo, "threads" in observe
         parted = bool(memo.get(_IN_PARTS))
         code = code_of(program, threads, clustered, parted)
@@ -74,7 +74,7 @@ class NativeBackend:
             kernel = program.kernel
             remark = f"{kernel.span}: {kernel.name!r} runs on the reference backend, which is slow: {code}"
             return replace(observation, remarks=(remark, *observation.remarks))
-        saved = memory.save() if _may_come_in_parts(program) else None
+        saved = memory.save() if program.once(_may_come_in_parts) else None
         launch = Launch(program, plan, memory, observe, code, clustered)
         try:
             launch.run()

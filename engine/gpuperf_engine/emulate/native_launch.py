@@ -15,7 +15,7 @@ import math
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from .memory import ARENA_BASE, GLOBAL_BASE, LOCAL_WINDOW, PADDED, SHARED_WINDOW
 from .native_access_text import Form
 from .native_clusters import Group, run_clusters
 from .native_frames import CAPACITY
-from .native_jit import runtime_addresses
+from .native_jit import generation, runtime_addresses
 from .native_layout import (
     BEYOND_BYTES,
     CACHE_BYTES,
@@ -79,6 +79,8 @@ _FUNCTIONS = {
     **dict.fromkeys(("visited",), _Run),
 }
 _NEEDS_PYTHON = 8
+_WORD = struct.Struct("<Q")
+_WHOLE = (1 << 64) - 1
 #: in ``Worker``: the context, among its parts
 _CONTEXT = -1
 #: most of what a launch allocates that is kept for the next
@@ -99,7 +101,7 @@ def aligned(size: int) -> NDArray[np.uint8]:
 
 def address_of(array: NDArray[Any]) -> int:
     """Host address of an array's first byte."""
-    return int(array.ctypes.data)
+    return int(array.__array_interface__["data"][0])
 
 
 @dataclass(eq=False)
@@ -182,6 +184,9 @@ class Worker:
         self.races = views[Context.RACES_FOUND].view(np.int64)
         self.noted = views[Context.NOTED].view(np.int64)
         self.groups: list[Group] = []
+        self._fixed(launch)
+        #: the context as it is where a launch begins, but for what that launch puts there
+        self._fresh = self.context.copy()
         self.begin(launch)
 
     def begin(self, launch: Launch) -> None:
@@ -192,37 +197,55 @@ class Worker:
     def reset(self) -> None:
         """Make ready for another launch of the same code."""
         self.whole[:] = 0
+        self.context[:] = self._fresh
         self.left.clear()
         self.groups.clear()
         del self.launch  # and with it the memory of its device
 
+    def _put(self, fields: Mapping[int, int]) -> None:
+        context, pack = self.context.data, _WORD.pack_into
+        for offset, value in fields.items():
+            pack(context, offset, value & _WHOLE)
+
+    def _fixed(self, launch: Launch) -> None:
+        """What is the same in all launches of the code."""
+        generated, known = launch.code.generated, launch.known
+        self._put(
+            {
+                Context.STATE_BYTES: generated.state_bytes,
+                Context.FUEL: TURN,
+                **self.addresses,
+                Context.LOCAL_BYTES: launch.program.local_area,
+                Context.ZERO_START: generated.zero_start,
+                Context.ZERO_BYTES: generated.zero_bytes,
+                Context.PARAMETERS: generated.parameters_start,
+                Context.SHARED_WINDOW: SHARED_WINDOW,
+                Context.LOCAL_WINDOW: LOCAL_WINDOW,
+                Context.WINDOW_BYTES: WINDOW_BYTES,
+                Context.WATCH: generated.watch,
+                Context.REMOTE: known.remote.address,
+                Context.REACHES: known.reaches.address,
+                Context.PIECES: known.pieces.address,
+                Context.ENTRIES: 0 if launch.program.recursive else generated.stack_entries,
+            }
+        )
+
     def _fill(self) -> None:
-        launch, plan, generated = self.launch, self.launch.plan, self.launch.code.generated
+        launch, plan = self.launch, self.launch.plan
         last = plan.threads_per_cta - 32 * (plan.warps_per_cta - 1)
         fields = {
             Context.WARP_CODE: launch.library.addresses["warp"],
             Context.WARPS: plan.warps_per_cta,
-            Context.STATE_BYTES: generated.state_bytes,
-            Context.FUEL: TURN,
             Context.BUDGET: plan.max_instructions,
-            **self.addresses,
             Context.ARENA: launch.memory.host - ARENA_BASE,
             Context.SHADOW: launch.memory.host_shadow - ARENA_BASE,
             Context.TABLE: address_of(launch.table),
             Context.TABLE_ROWS: len(launch.memory.allocations) + len(launch.memory.heap.blocks),
             Context.TIDS: launch.tids.address,
-            Context.PARAMS: address_of(launch.params),
+            Context.PARAMS: launch.params.address,
             Context.SHARED_BYTES: plan.shared_bytes,
-            Context.LOCAL_BYTES: launch.program.local_area,
-            Context.ZERO_START: generated.zero_start,
-            Context.ZERO_BYTES: generated.zero_bytes,
-            Context.PARAMETERS: generated.parameters_start,
             Context.LAST_LANES: (1 << last) - 1,
-            Context.SHARED_WINDOW: SHARED_WINDOW,
-            Context.LOCAL_WINDOW: LOCAL_WINDOW,
-            Context.WINDOW_BYTES: WINDOW_BYTES,
-            Context.WATCH: generated.watch,
-            Context.SYMBOLS: address_of(launch.symbols),
+            Context.SYMBOLS: launch.symbols.address,
             Context.DYNAMIC_SHARED: plan.dynamic_shared,
             Context.PARAM_ADDRESS: plan.parameter_address,
             Context.COUNTING: int("memory" in launch.observe),
@@ -232,27 +255,21 @@ class Worker:
             Context.IMAGES: address_of(launch.images),
             Context.IMAGE_ROWS: len(launch.images),
             Context.EXPLICIT_CLUSTER: int(plan.explicit_cluster),
-            Context.REMOTE: launch.known.remote.address,
             Context.NEAR: launch.near.address,
-            Context.REACHES: launch.known.reaches.address,
             Context.STRICT: (1 << len(NOTED)) - 1 if plan.strict == "error" else 0,
             Context.RACE_SITES: address_of(launch.races),
             **launch.lines,
-            Context.SAVE: ctypes.cast(launch.saver, ctypes.c_void_p).value or 0,
-            Context.PIECES: address_of(launch.pieces),
-            Context.ENTRIES: 0 if launch.program.recursive else generated.stack_entries,
         }
+        if launch.saver is not None:
+            fields[Context.SAVE] = ctypes.cast(launch.saver, ctypes.c_void_p).value or 0
         if launch.table_of_threads is not None:
             fields[Context.THREADS] = address_of(launch.table_of_threads.counts)
             fields[Context.KEPT] = address_of(launch.kept)
             fields[Context.KEPT_COUNT] = len(launch.plan.kept)
-        context, pack = self.context.data, struct.Struct("<Q").pack_into
-        for offset, value in fields.items():
-            pack(context, offset, value % (1 << 64))
-        struct.pack_into("<3i", context, Context.NTID, *plan.block)
-        struct.pack_into("<3i", context, Context.NCTAID, *plan.grid)
-        struct.pack_into("<3i", context, Context.CLUSTER_SHAPE, *plan.cluster)
-        struct.pack_into("<3i", context, Context.CLUSTERS, *plan.clusters)
+        self._put(fields)
+        context = self.context.data
+        struct.pack_into("<6i", context, Context.NTID, *plan.block, *plan.grid)
+        struct.pack_into("<6i", context, Context.CLUSTER_SHAPE, *plan.cluster, *plan.clusters)
 
     def _map(self, number: int) -> int:
         maps = self.launch.memory.touched
@@ -263,6 +280,14 @@ class Worker:
         program = self.launch.program
         for rule, site, *where in self.noted[1:].reshape(-1, Noted.BYTES // 8)[: self.noted[0]].tolist():
             yield Breach(NOTED[rule], instruction_at(program, site), *where)
+
+    def overruns(self) -> dict[int, Overrun]:
+        """Accesses that ran past an object, by site."""
+        found = {}
+        for site in self.beyond[:, 0].nonzero()[0].tolist():
+            cta, thread, address, farthest = self.beyond[site].tolist()
+            found[site] = Overrun(cta - 1, thread // 32, thread % 32, address, farthest)
+        return found
 
     def get(self, offset: int) -> int:
         """A field of the context, unsigned."""
@@ -382,22 +407,21 @@ class Launch:
         #: kept while it runs, also if better code takes its place meanwhile
         self.library = code.library
         self.table = memory.table()
-        self.saver = _Saver(self._save)
+        self.saver = None if memory.before_store is None else _Saver(self._save)
         self.failed: BaseException | None = None
-        if memory.before_store is not None:
+        if self.saver is not None:
             first = self.table[: len(memory.allocations)]
             self.table = self.table.copy()
             self.table[: len(first), 3] += 2 * (first[:, 2] % PADDED == KINDS["global"])
         memory.heap.changed.clear()
         self.images = np.ascontiguousarray(memory.images.rows)
         self.tids = _thread_ids(plan.block)
-        self.params = np.frombuffer(plan.parameters + bytes(16), dtype=np.uint8).copy()
-        self.symbols = np.ascontiguousarray(np.append(plan.symbols, np.uint64(0)))
+        self.params = _Table(np.frombuffer(bytearray(plan.parameters + bytes(16)), np.uint8))
+        self.symbols = _Table(np.append(plan.symbols, np.uint64(0))) if len(plan.symbols) else _NO_SYMBOLS
         self.table_of_threads = make_table(program, plan) if "threads" in observe else None
         self.kept = np.array([*plan.kept, -1] if self.table_of_threads is not None else [], dtype=np.int64)
         self.workers: list[Worker] = []
         self.free: list[Slot] = []
-        self.pieces = np.frombuffer(program.pieces, np.uint8)
         self.races = race_flags(program, plan)
         self.checks_races = bool((self.races & Race.CHECKED).any())
         self.proxies = bool((self.races & Race.ASYNC_PROXY).any())
@@ -408,7 +432,7 @@ class Launch:
         )
         self.known = code.known(lambda: Known(program))
         self.near = self.known.near(plan.shared_bytes > 0, code.generated.watch)
-        self.functions = _functions(tuple(runtime_addresses((*_FUNCTIONS,)).values()))
+        self.functions = _functions(generation())
 
     def _lines(self) -> dict[int, int]:
         """What the context is told of the lines of global memory."""
@@ -599,7 +623,7 @@ class Launch:
         CTAs, in index order; one at a time in order-free programs."""
         resident = 1 if self.program.order_free else self.plan.resident
         window: list[Slot] = []
-        watch = self.watch(worker)
+        watch: Watch[Slot] | None = None
         while window or following < count:
             passed = worker.get(Context.PASSED)
             room = resident - len(window)
@@ -618,7 +642,10 @@ class Launch:
                     break
             window = left
             progress = progress or worker.get(Context.PASSED) > passed
-            watch.after(progress, window)
+            if window and watch is None:
+                watch = self.watch(worker)
+            if watch is not None:
+                watch.after(progress, window)
 
     def watch(self, worker: Worker) -> Watch[Slot]:
         """What finds out whether the CTAs that a worker runs can still end."""
@@ -672,25 +699,10 @@ class Launch:
             made.predicated += worker.predicated[: len(made.predicated)]
             if made.sites is not None:
                 made.sites += worker.sites[: len(made.sites)]
-            ran_past = {
-                int(site): Overrun(
-                    int(cta) - 1, int(thread) // 32, int(thread) % 32, int(address), int(farthest)
-                )
-                for site in np.flatnonzero(worker.beyond[:, 0])
-                for cta, thread, address, farthest in (worker.beyond[site],)
-            }
-            merge(made.beyond, ran_past)
-            unseen.update(np.flatnonzero(worker.unseen[: len(program.sites)]).tolist())
+            merge(made.beyond, worker.overruns())
+            unseen.update(worker.unseen[: len(program.sites)].nonzero()[0].tolist())
         if made.sites is not None:
-            for site in program.sites:
-                guarded = program.predicated_of.get(site.instruction)
-                if guarded is None:
-                    made.sites[site.index, 0] = made.block_warps[site.block]
-                    # of matrices some lanes give addresses, of bulk copies pieces are counted
-                    if site.instruction.effect not in ("matrix", "warpgroup", "bulk_copy"):
-                        made.sites[site.index, 1] = made.block_lanes[site.block]
-                elif site.instruction.effect != "bulk_copy":
-                    made.sites[site.index, 1] = made.predicated[guarded]
+            self.known.fill(made.sites, made)
         made.uninitialized = frozenset(unseen)
         made.breaches = first_breaches(item for worker in self.workers for item in worker.breaches())
         made.races = races_of(program, self.plan, (worker.races for worker in self.workers))
@@ -715,18 +727,48 @@ class Known:
         instructions = [site.instruction for site in program.sites]
         self.remote = _Table(np.array([*map(reaches_peers, instructions), False], np.uint8))
         self.reaches = _Table(np.array([*map(reachable, instructions), ANY], np.uint8))
-        self._near: dict[tuple[bool, int], tuple[dict[str, int], _Table]] = {}
+        self.pieces = _Table(np.frombuffer(program.pieces, np.uint8))
+        self._near: dict[tuple[bool, int], tuple[int, _Table]] = {}
+        guards = [program.predicated_of.get(instruction) for instruction in instructions]
+        #: sites whose requests, and those whose lanes, are the executions of their block, and those whose lanes are counted by guard
+        self._requests, self._lanes, self._guarded = (
+            (np.array([site for site, _ in pairs], np.intp), np.array([place for _, place in pairs], np.intp))
+            for pairs in (
+                [(site.index, site.block) for site, guard in zip(program.sites, guards) if guard is None],
+                [
+                    (site.index, site.block)
+                    for site, guard in zip(program.sites, guards)
+                    # of matrices some lanes give addresses, of bulk copies pieces are counted
+                    if guard is None and site.instruction.effect not in ("matrix", "warpgroup", "bulk_copy")
+                ],
+                [
+                    (site.index, guard)
+                    for site, guard in zip(program.sites, guards)
+                    if guard is not None and site.instruction.effect != "bulk_copy"
+                ],
+            )
+        )
+
+    def fill(self, sites: NDArray[np.int64], seen: Observation) -> None:
+        """Set the requests and lanes of sites that the counters of blocks and guards tell."""
+        for column, (place, counter), counts in (
+            (0, self._requests, seen.block_warps),
+            (1, self._lanes, seen.block_lanes),
+            (1, self._guarded, seen.predicated),
+        ):
+            if place.size:
+                sites[place, column] = counts[counter]
 
     def near(self, shared: bool, watch: int) -> _Table:
         """For each generic load or store the function for shared memory (``Context.NEAR``), if the launch has any."""
-        names = self._names(watch) if shared else {}
-        addresses = runtime_addresses(tuple(names.values())) if names else {}
-        kept = self._near.get((shared, watch))
-        if kept is None or kept[0] != addresses:  # better ones may have been compiled meanwhile
+        now, kept = generation(), self._near.get((shared, watch))
+        if kept is None or kept[0] != now:  # better ones may have been compiled meanwhile
+            names = self._names(watch) if shared else {}
+            addresses = runtime_addresses(tuple(names.values())) if names else {}
             found = np.zeros(max(1, len(self._program.sites)), np.uint64)
             for index, name in names.items():
                 found[index] = addresses[name]
-            kept = self._near[shared, watch] = (addresses, _Table(found))
+            kept = self._near[shared, watch] = (now, _Table(found))
         return kept[1]
 
     def _names(self, watch: int) -> dict[int, str]:
@@ -755,6 +797,10 @@ def _thread_ids(block: tuple[int, int, int]) -> _Table:
 
 
 @lru_cache(maxsize=8)
-def _functions(addresses: tuple[int, ...]) -> dict[str, Any]:
+def _functions(generation: int) -> dict[str, Any]:
     """The functions of the schedule, to be called."""
-    return {name: made(address) for (name, made), address in zip(_FUNCTIONS.items(), addresses)}
+    addresses = runtime_addresses((*_FUNCTIONS,))
+    return {name: made(addresses[name]) for name, made in _FUNCTIONS.items()}
+
+
+_NO_SYMBOLS = _Table(np.zeros(1, np.uint64))

@@ -46,6 +46,10 @@ ORDERED = {
     "a flag and fences": f"{INIT}st.shared.u32 [%r4], %r0; membar.cta; @%p0 st.volatile.shared.u32 [%r7], 1;\n"
     + SPIN.format("volatile")
     + f"membar.cta; {OTHER}\ndone:",
+    "a flag and fences, and no mbarrier": "@%p0 st.shared.u32 [%r7], 0;\nbar.sync 0;\n"
+    "st.shared.u32 [%r4], %r0; membar.cta; @%p0 st.volatile.shared.u32 [%r7], 1;\n"
+    + SPIN.format("volatile")
+    + f"membar.cta; {OTHER}\ndone:",
     "a flag that is released and acquired": f"{INIT}st.shared.u32 [%r4], %r0;\n"
     "@%p0 st.release.cta.shared.u32 [%r7], 1;\n" + SPIN.format("acquire.cta") + f"{OTHER}\ndone:",
     "an atomic that is released, and a relaxed flag with a fence": f"{INIT}st.shared.u32 [%r4], %r0;\n"
@@ -148,11 +152,20 @@ def launch(body: str, races: str = "note", grid: int = 1, block: int = 64, lines
     return device.launch(module["k"], grid, block, [device.array(np.arange(1024, dtype=np.uint32))])
 
 
+@pytest.fixture(params=("checked", "proved"))
+def worth(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches of a few warps for which nothing is proved, and as if they were large."""
+    if request.param == "proved":
+        monkeypatch.setattr("gpuperf_engine.emulate.races._WORTH_IT", 0)
+
+
+@pytest.mark.usefixtures("worth")
 @pytest.mark.parametrize("name", ORDERED)
 def test_what_is_ordered_is_no_race(name: str) -> None:
     assert launch(ORDERED[name], grid=3).races == ()
 
 
+@pytest.mark.usefixtures("worth")
 @pytest.mark.parametrize("name", RACES)
 def test_what_nothing_orders_is_a_race(name: str) -> None:
     body, (kind, first, second, one, other) = RACES[name]
@@ -294,11 +307,13 @@ def launch_blocks(body: str, grid: int = 3, races: str = "note", same: bool = Fa
     return profile
 
 
+@pytest.mark.usefixtures("worth")
 @pytest.mark.parametrize("name", AMONG_BLOCKS_ORDERED)
 def test_what_blocks_do_apart_is_no_race(name: str) -> None:
     assert launch_blocks(AMONG_BLOCKS_ORDERED[name]).races == ()
 
 
+@pytest.mark.usefixtures("worth")
 @pytest.mark.parametrize("name", AMONG_BLOCKS)
 def test_what_blocks_do_to_the_same_memory_is_a_race(name: str) -> None:
     body, wanted = AMONG_BLOCKS[name]

@@ -10,11 +10,13 @@ __all__ = [
     "combines",
     "is_done_at_once",
     "is_done_once",
+    "is_strong",
     "site_kind",
     "site_space",
     "tells_mbarrier",
 ]
 
+_STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
 #: what sites are called; a copy is a load that stores to shared memory as well
 MEMORY_EFFECTS = {
     "load": "load",
@@ -82,3 +84,11 @@ def site_kind(instruction: Instruction) -> str:
             return "load"
         return "reduction" if combines(instruction) else "store"
     return MEMORY_EFFECTS[instruction.effect]
+
+
+def is_strong(instruction: Instruction) -> bool:
+    """Whether an access is atomic, ``volatile``, ``relaxed`` or stronger."""
+    effect = instruction.effect
+    if effect in ("load", "store"):
+        return not _STRONG.isdisjoint(instruction.opcode.split("."))
+    return effect in ("atomic", "reduction") or (effect == "bulk_copy" and combines(instruction))

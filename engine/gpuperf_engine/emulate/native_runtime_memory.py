@@ -227,7 +227,7 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
         return fault(context, site, lane, place, space)
     if space == 2:
         return reach_local(context, cta, state, site, lane, place, size, how)
-    if load64(cta + Cta.RACES):
+    if load64(cta + Cta.RACES) and load8(load64(context + Context.RACE_SITES) + site) & Race.CHECKED:
         race_at(context, cta, site, lane, place, size, how)
     if load64(context + Context.WATCH) == 2:
         return watched(context, cta, site, host, size, how)

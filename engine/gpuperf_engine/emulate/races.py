@@ -15,27 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.dependence import Access, Aliases, Object, objects
-from ..flow.operands import matched
 from ..ptx.syntax import Instruction, Variable
 from ..results import Race, RaceAccess
 from .apart import Forms, are_apart
-from .effects import combines
+from .effects import is_strong
+from .intervals import met_sites, reaches_shared
 from .launch import LaunchPlan
 from .native_layout import Race as Layout
 from .program import Program, Site
 from .reduced import dependence_of
-from .spaces import bit_of, reachable
 
 __all__ = ["race_flags", "race_remark", "races_of"]
 
 _KINDS = {Layout.RAW: "RAW", Layout.WAR: "WAR", Layout.WAW: "WAW"}
-_STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
-_COPIES = ("async_copy", "bulk_copy")
-_STORES = ("store", "atomic", "reduction")
 #: stands for all objects
 _ANYTHING: Object = ("global", "anything")
 #: warps of a launch for which it is found out which accesses need no check: of fewer ones the checks cost less
 _WORTH_IT = 256
+_ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW
 #: launches of a kernel of which that is kept
 _KEPT = 64
 
@@ -58,20 +55,35 @@ def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
             if among_blocks:
                 touched = _among_blocks(program, aliases)
         for site in touched:
-            flags[site.index] |= Layout.GLOBAL | Layout.IS_STRONG * _is_strong(site.instruction)
+            flags[site.index] |= Layout.GLOBAL | Layout.IS_STRONG * is_strong(site.instruction)
         known = program.kernel.memo[place] = (flags, touched)
     assert isinstance(known, tuple)
     flags, touched = known
     assert isinstance(flags, np.ndarray)
-    if not touched or plan.ctas * plan.warps_per_cta < _WORTH_IT:
+    if plan.ctas * plan.warps_per_cta < _WORTH_IT:
         return flags
-    return _without(flags, _apart(program, plan, place, touched))
+    if touched:
+        flags = flags.copy()
+        flags[[*_apart(program, plan, place, touched)]] &= 255 - Layout.GLOBAL
+    if flags[-1] and not clustered:
+        flags = flags & _where_met(program, plan)
+    return flags
 
 
-def _without(flags: NDArray[np.uint8], sites: Iterable[int]) -> NDArray[np.uint8]:
-    made = flags.copy()
-    made[[*sites]] &= 255 - Layout.GLOBAL
-    return made
+def _where_met(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
+    """The bits that are left where it is known which accesses of shared memory meet in blocks of the launch's shape."""
+    place = f"met{program.variant} {plan.block} {plan.shared_bytes}"
+    found = program.kernel.memo.get(place)
+    if found is None:
+        met = met_sites(program, plan)
+        found = program.kernel.memo[place] = np.full(len(program.sites) + 1, 255, np.uint8)
+        for site in program.sites:
+            if reaches_shared(site) and met is not None and site.index not in met:
+                # what orders nothing but itself is as good as unordered
+                found[site.index] -= Layout.CHECKED | _ORDERS * (site.space == "shared")
+        found[-1] = 255 * (met is None or bool(met))
+    assert isinstance(found, np.ndarray)
+    return found
 
 
 def _apart(
@@ -154,7 +166,7 @@ def _among_blocks(program: Program, aliases: Aliases) -> dict[Site, frozenset[Ob
         into = objects_of(graph.writes_memory(instruction))
         touched[site] = into | objects_of(graph.reads_memory(instruction))
         stored |= into
-        weakly |= frozenset() if _is_strong(instruction) else touched[site]
+        weakly |= frozenset() if is_strong(instruction) else touched[site]
 
     def meets(item: Object, others: set[Object]) -> bool:
         return bool(others) if item == _ANYTHING else item in others or _ANYTHING in others
@@ -177,16 +189,16 @@ def race_remark(program: Program, plan: LaunchPlan) -> tuple[str, ...]:
 
 def _flags(program: Program, clustered: bool) -> NDArray[np.uint8]:
     made = np.zeros(len(program.sites) + 1, np.uint8)
-    made[-1] = Layout.CHECKED
-    alone = frozenset[int]() if clustered else _read_alone(program)
+    met = None if clustered else met_sites(program, None)
+    made[-1] = Layout.CHECKED * (met is None or bool(met))
     for site in program.sites:
         words = site.instruction.opcode.split(".")
         bits = 0
-        if _reaches_shared(site) and site.index not in alone:
+        if reaches_shared(site) and (met is None or site.index in met):
             bits |= Layout.CHECKED
         if _is_in_async_proxy(site.instruction):
             bits |= Layout.ASYNC_PROXY
-        if _is_strong(site.instruction):
+        if is_strong(site.instruction):
             bits |= Layout.IS_STRONG
         if bits & Layout.IS_STRONG:
             bits |= Layout.ACQUIRES * ("acquire" in words or "acq_rel" in words)
@@ -203,56 +215,6 @@ def _is_in_async_proxy(instruction: Instruction) -> bool:
         spaces = [str(spelling.modifier(name) or "") for name in ("src", "dst")]
         return spaces[0].startswith("shared") or spaces[1] == "global"
     return spelling.opcode.startswith("wgmma.mma_async")
-
-
-def _is_strong(instruction: Instruction) -> bool:
-    """Whether an access is atomic, ``volatile``, ``relaxed`` or stronger."""
-    effect = instruction.effect
-    if effect in ("load", "store"):
-        return not _STRONG.isdisjoint(instruction.opcode.split("."))
-    return effect in ("atomic", "reduction") or (effect == "bulk_copy" and combines(instruction))
-
-
-def _read_alone(program: Program) -> frozenset[int]:
-    """Loads that no store to shared memory can meet: between the barriers of all threads at which they can come, there is none.
-
-    Copies that are not over at a barrier and calls of functions are not followed.
-    """
-    reaching = [site for site in program.sites if _reaches_shared(site)]
-    stores = {site.index for site in reaching if site.kind in _STORES}
-    copies = any(site.instruction.effect in _COPIES for site in reaching)
-    if copies or len(program.functions) > 1 or any(block.waits for block in program.blocks):
-        return frozenset()
-    of_block: dict[int, list[Site]] = defaultdict(list)
-    for site in reaching:
-        of_block[site.block].append(site)
-    whole = {block.index for block in program.blocks if block.kind == "barrier" and _of_all(block.terminator)}
-    met: set[int] = set()
-    for start in (program.entries[0], *(next(iter(program.blocks[index].successors)) for index in whole)):
-        seen, waiting = {start}, [start]
-        while waiting:
-            index = waiting.pop()
-            for after in program.blocks[index].successors if index not in whole else ():
-                if after >= 0 and after not in seen:
-                    seen.add(after)
-                    waiting.append(after)
-        here = {site.index for index in seen for site in of_block.get(index, ())}
-        if here & stores:
-            met |= here
-    return frozenset(site.index for site in reaching if site.index not in met)
-
-
-def _reaches_shared(site: Site) -> bool:
-    copies = site.instruction.effect in _COPIES
-    return copies or bool(reachable(site.instruction) & bit_of("shared"))
-
-
-def _of_all(instruction: Instruction | None) -> bool:
-    """Whether a barrier waits for all threads of the CTA."""
-    assert instruction is not None
-    words = instruction.opcode.split(".")
-    given = {form.name for form, _ in matched(instruction)}
-    return "cluster" not in words and "arrive" not in words and "b" not in given
 
 
 def races_of(program: Program, plan: LaunchPlan, tables: Iterable[NDArray[np.int64]]) -> tuple[Race, ...]:

@@ -190,5 +190,5 @@ def _once(kernel: ge.Kernel, launch: Launch, demand: str) -> tuple[float, float]
 @contextmanager
 def _cores(count: int) -> Iterator[None]:
     """Launches run on so many host threads."""
-    with mock.patch("gpuperf_engine.emulate.device.host_threads", lambda: count):
+    with mock.patch("gpuperf_engine.device.device.host_threads", lambda: count):
         yield

@@ -71,7 +71,7 @@ def schema(name: str) -> str:
     """A published schema with the cases of baselines as the table of metrics makes them."""
     import json
 
-    from pytest_gpuperf.schema import filled
+    from pytest_gpuperf.store.schema import filled
 
     return json.dumps(filled(json.loads((ROOT / name).read_text(encoding="utf-8"))), indent=2)
 

@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .fixture import Gpuperf
-    from .kernel import Kernel
+    from .authoring.fixture import Gpuperf
+    from .authoring.kernel import Kernel
 
 __all__ = ["Gpuperf", "Kernel"]
 

@@ -13,7 +13,7 @@ __all__ = ["main"]
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        from .textsafe import clean
+        from .core.escaping import clean
 
         self.print_usage(sys.stderr)
         self.exit(2, f"{self.prog}: {clean(message)}\n")
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from gpuperf_engine.errors import EngineError
 
     from .commands.common import NOT_JUDGED, USAGE, UsageError
-    from .textsafe import clean
+    from .core.escaping import clean
 
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

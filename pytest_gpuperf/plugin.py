@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from . import options
+from .config import options
 
 if TYPE_CHECKING:
-    from .fixture import Gpuperf
+    from .authoring.fixture import Gpuperf
 
 SKIP_REASON = (
     "GPU kernels are analysed under --gpuperf (gpuperf_functional = true runs them for their results alone)"
@@ -27,9 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", options.MARKER)
     if options.enabled(config):
-        from .session import GateSession
-        from .settings import settings_of
-        from .worker import GateWorker
+        from .config.settings import settings_of
+        from .hooks.session import GateSession
+        from .hooks.worker import GateWorker
 
         settings = settings_of(config)
         config.pluginmanager.register(GateWorker(settings, config), "gpuperf-worker")
@@ -56,7 +56,7 @@ def pytest_runtest_makereport(
     report = yield
     gpuperf = getattr(item, "funcargs", {}).get("gpuperf")
     if call.when == "call" and report.failed and gpuperf is not None:
-        from .failure import put_races
+        from .report.failure import put_races
 
         put_races(report, getattr(gpuperf, "launches", ()))
     return report
@@ -67,8 +67,8 @@ def gpuperf(request: pytest.FixtureRequest) -> Iterator[Gpuperf]:
     """Device memory and GPU kernels, run and counted on the CPU: gpuperf.array, .zeros, .kernel, .check, .launches."""
     if not _runs(request.config):
         pytest.skip(SKIP_REASON)
-    from .fixture import Gpuperf
-    from .settings import settings_of
+    from .authoring.fixture import Gpuperf
+    from .config.settings import settings_of
 
     yield Gpuperf(request.node, settings_of(request.config))
 

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from .emulate.arrays import DeviceArray
-from .emulate.device import Runtime
-from .emulate.recording import Event
-from .emulate.tensor_descriptions import TensorMap
+from .device.device import Runtime
+from .device.recording import Event
+from .memory.arrays import DeviceArray
+from .memory.tensor_descriptions import TensorMap
 from .patterns.coarse import find_patterns as _find_patterns
 from .profile import add_profiles, build_profile, csv_rows, csv_text
 from .profile.explain import explain

@@ -10,7 +10,7 @@ from typing import Any
 from gpuperf_engine.errors import EngineError
 
 from .._engine import load
-from ..textsafe import clean
+from ..core.escaping import clean
 
 __all__ = ["FAILED", "NOT_JUDGED", "OK", "USAGE", "UsageError", "columns", "parse_file", "write"]
 

@@ -8,24 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..baseline import (
-    Baseline,
-    BaselineError,
-    baseline_path,
-    write_if_changed,
-)
-from ..declared import CaseSettings
-from ..figures import counted
-from ..judgement import judgement
-from ..layout import digest_of, read_files, read_module, render_files
-from ..listing import Listing
-from ..mangling import stable_id
-from ..metrics import ANALYSIS, UNSAID
+from ..config.declared import CaseSettings
+from ..core.mangling import stable_id
+from ..core.metrics import ANALYSIS, UNSAID
+from ..core.numbers import counted
+from ..core.verdict import SESSION_VERDICTS, worst
+from ..judge.judgement import judgement
+from ..judge.listing import Listing
 from ..report.files import write_views
 from ..report.message import failure_text, other_opcodes, unjudged
 from ..report.validate import ReportError, load_report
-from ..update import is_baseline
-from ..verdict import SESSION_VERDICTS, worst
+from ..store.baseline import Baseline, BaselineError, baseline_path, write_if_changed
+from ..store.files import digest_of, read_files, read_module, render_files
+from ..store.update import is_baseline
 from .common import FAILED, NOT_JUDGED, OK, UsageError, write
 
 __all__ = ["add_parser"]

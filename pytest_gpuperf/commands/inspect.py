@@ -7,13 +7,13 @@ import json
 from collections import Counter
 from typing import Any
 
-from gpuperf_engine.emulate.device import program_of
+from gpuperf_engine.device.device import program_of
 from gpuperf_engine.errors import nearest
 from gpuperf_engine.flow.blocks import EXIT
 
-from ..figures import counted
-from ..graph import Edge, Node, to_dot, to_svg
-from ..textsafe import clean
+from ..core.escaping import clean
+from ..core.numbers import counted
+from ..report.graph import Edge, Node, to_dot, to_svg
 from .common import OK, UsageError, columns, parse_file, write
 
 __all__ = ["add_parser"]

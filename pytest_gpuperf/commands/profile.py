@@ -12,8 +12,8 @@ from typing import Any
 from gpuperf_engine.errors import NotObserved, nearest
 
 from .._engine import load
-from ..progress import on_terminal, step
-from ..textsafe import clean
+from ..authoring.progress import on_terminal, step
+from ..core.escaping import clean
 from .common import OK, UsageError, write
 from .profile_view import Shown, document_of, lines_of
 from .programs import LaunchSpec, ProgramSpec, read_program

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuperf_engine.errors import nearest
 
-from ..progress import Progress, step
+from ..authoring.progress import Progress, step
 from .arguments import make_argument
 from .common import UsageError, parse_file
 from .programs import ProgramSpec

@@ -9,10 +9,10 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
 from .._engine import load
-from ..accesses import access_rows, access_table, footprint_table
-from ..explained import explanation_tables
-from ..figures import number
-from ..metrics import ESTIMATE
+from ..core.metrics import ESTIMATE
+from ..core.numbers import number
+from ..judge.accesses import access_rows, access_table, footprint_table
+from ..judge.explanation import explanation_tables
 from ..sources.paths import SourcePaths
 from .common import columns
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..figures import number
+from ..core.numbers import number
 
 __all__ = ["opcode_bars", "target_bars", "waterfall"]
 

@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..outcomes import Outcomes
-from ..update import FilePlan
+from ..store.outcomes import Outcomes
+from ..store.update import FilePlan
 
 __all__ = ["SCHEMA_VERSION", "Run", "build_document"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..baseline import write_if_changed
-from ..update import FilePlan, is_baseline
+from ..store.baseline import write_if_changed
+from ..store.update import FilePlan, is_baseline
 
 __all__ = ["dump_json", "write_report", "write_views"]
 
@@ -31,7 +31,7 @@ def _compact(value: Any) -> str:
 
 def write_views(directory: Path, document: Mapping[str, Any]) -> dict[str, str]:
     """Writes the document as JSON, HTML and Markdown; returns the paths by kind."""
-    from ..render import render_html, render_markdown
+    from .render import render_html, render_markdown
 
     directory.mkdir(parents=True, exist_ok=True)
     outputs = {

@@ -10,8 +10,8 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..textsafe import one_line
-from ..verdict import CASE_VERDICTS, WORDS
+from ..core.escaping import one_line
+from ..core.verdict import CASE_VERDICTS, WORDS
 from .message import headline, update_command
 from .repository import Repository
 
@@ -79,7 +79,7 @@ def write_summary(document: Mapping[str, Any]) -> None:
     """Appends the Markdown report to the job summary, where there is one."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if path:
-        from ..render import render_markdown
+        from .render import render_markdown
 
         with open(path, "a", encoding="utf-8") as stream:
             stream.write(render_markdown(document))

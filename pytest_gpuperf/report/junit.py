@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..textsafe import one_line
+from ..core.escaping import one_line
 
 __all__ = ["properties"]
 

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..figures import change, counted, number
-from ..mangling import stable_name
-from ..textsafe import clean, one_line
-from ..verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS, leading
+from ..core.escaping import clean, one_line
+from ..core.mangling import stable_name
+from ..core.numbers import change, counted, number
+from ..core.verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS, leading
 
 __all__ = ["failure_text", "headline", "metric_label", "other_opcodes", "unjudged", "update_command"]
 

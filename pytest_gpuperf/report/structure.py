@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..metrics import METRICS
+from ..core.metrics import METRICS
 
 __all__ = ["structural_differences"]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ..settings import Settings
-from ..textsafe import clean, one_line
-from ..update import FilePlan
-from ..verdict import CASE_VERDICTS, SYMBOLS, WORDS
+from ..config.settings import Settings
+from ..core.escaping import clean, one_line
+from ..core.verdict import CASE_VERDICTS, SYMBOLS, WORDS
+from ..store.update import FilePlan
 from .document import Run
 from .message import headline, other_opcodes, unjudged
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuperf_engine.errors import EngineError
 
-from ..textsafe import one_line
+from ..core.escaping import one_line
 
 __all__ = ["ReportError", "load_report", "load_schema", "problem"]
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..accesses import per_request, remark
-from ..digest import digest_parts
-from ..explained import explanation_tables, marks
-from ..figures import change, number
-from ..metrics import ESTIMATE
-from ..verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS
+from ..core.fingerprint import digest_parts
+from ..core.metrics import ESTIMATE
+from ..core.numbers import change, number
+from ..core.verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS
+from ..judge.accesses import per_request, remark
+from ..judge.explanation import explanation_tables, marks
 from .charts import opcode_bars, target_bars, waterfall
 from .message import headline, metric_label, unjudged, update_command
 from .structure import structural_differences

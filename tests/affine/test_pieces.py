@@ -12,7 +12,7 @@ from gpuperf_engine.affine.linear import Linear
 from gpuperf_engine.affine.pieces import Condition, Piece
 from gpuperf_engine.affine.points import Budget, TooComplex
 from gpuperf_engine.affine.space import Reparametrise, Space, Split
-from gpuperf_engine.emulate.classes_operands import concretely
+from gpuperf_engine.symbolic.operands import concretely
 
 Point = tuple[int, ...]
 

@@ -14,10 +14,10 @@ from gpuperf_engine.affine.lanes import FULL, Lanes, reduce
 from gpuperf_engine.affine.pieces import Piece
 from gpuperf_engine.affine.space import Refusal, Reparametrise, Space, Split
 from gpuperf_engine.affine.values import Affine, Mask
-from gpuperf_engine.emulate.classes_operands import concretely
-from gpuperf_engine.emulate.lanes_values import LaneValue, dtype_of
+from gpuperf_engine.interp.values import LaneValue, dtype_of
 from gpuperf_engine.isa.types import ScalarType, scalar_type
 from gpuperf_engine.isa.words import Value, brev, clz, high, maximum, minimum, popc, select
+from gpuperf_engine.symbolic.operands import concretely
 
 TYPES = [scalar_type(f"{kind}{bits}") for kind in "us" for bits in (16, 32, 64)]
 Program = Callable[[list[Value]], list[Value]]

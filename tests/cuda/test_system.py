@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.heap import Heap
+from gpuperf_engine.memory.heap import Heap
 
 from .running import BACKENDS, module
 

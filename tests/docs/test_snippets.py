@@ -19,14 +19,14 @@ else:
     import tomli as tomllib
 
 import gpuperf_engine.api
-import gpuperf_engine.emulate.native
-from pytest_gpuperf.baseline import parse_baseline
+import gpuperf_engine.jit.backend
 from pytest_gpuperf.cli import _build
-from pytest_gpuperf.settings import settings_of
+from pytest_gpuperf.config.settings import settings_of
+from pytest_gpuperf.store.baseline import parse_baseline
 from tests.docs.blocks import NOT_RUN, ROOT, Block, Page, blocks_of, commands_of, matches, not_run, pages
 
 # pytester forgets modules that are imported while a test runs; these may be imported once per process or are slow to.
-PRELOADED = (gpuperf_engine.api, gpuperf_engine.emulate.native)
+PRELOADED = (gpuperf_engine.api, gpuperf_engine.jit.backend)
 
 PYTHON_FIRST = {
     # What the page's first block takes for granted.

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.launch import MAX_INSTRUCTIONS, RESIDENT_THREADS
 from gpuperf_engine.patterns.coarse import REDUNDANT_SHARE
 from gpuperf_engine.profile.csv import COLUMNS
+from gpuperf_engine.simt.launch import MAX_INSTRUCTIONS, RESIDENT_THREADS
+from pytest_gpuperf.authoring.fixture import Gpuperf
 from pytest_gpuperf.cli import _build
-from pytest_gpuperf.declared import _MARKER_KEYS
-from pytest_gpuperf.fixture import Gpuperf
-from pytest_gpuperf.metrics import FAMILIES, METRICS
-from pytest_gpuperf.options import CHOICES
-from pytest_gpuperf.tolerance import parse_tolerance
-from pytest_gpuperf.verdict import SESSION_VERDICTS, fails
+from pytest_gpuperf.config.declared import _MARKER_KEYS
+from pytest_gpuperf.config.options import CHOICES
+from pytest_gpuperf.core.metrics import FAMILIES, METRICS
+from pytest_gpuperf.core.tolerance import parse_tolerance
+from pytest_gpuperf.core.verdict import SESSION_VERDICTS, fails
 from tests.docs.blocks import ROOT, pages
 
 OWN = [page for page in pages() if not page.endswith(("instructions.md", "machines.md", "nvprof.md"))]

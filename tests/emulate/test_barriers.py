@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.barriers import Barriers
+from gpuperf_engine.simt.barriers import Barriers
 from tests.engine.running import collect
 
 SHARED = ".shared .align 4 .b32 cell[256];"

@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gpuperf_engine.emulate.classes_warps import warp_classes
-from gpuperf_engine.emulate.launch import LaunchPlan
+from gpuperf_engine.simt.launch import LaunchPlan
+from gpuperf_engine.symbolic.warp_classes import warp_classes
 
 BLOCKS = [
     *(

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate import device as device_module
-from gpuperf_engine.emulate import native_threads
+from gpuperf_engine.device import device as device_module
+from gpuperf_engine.jit import workers as native_threads
 from tests.emulate.cluster_kernels import SYNC, kernel, put
 
 #: how often a thread goes round depends on what the next CTA of the cluster sent it

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.observe import sectors, wavefronts
+from gpuperf_engine.simt.counters import sectors, wavefronts
 
 #: distance of the lanes in bytes, by turn; the accesses of a thread go to shared memory, to global memory, and to both by turns
 STRIDES = (4, 16, 4, 0, 64, 8, 4, 4, 128, 0, 12, 4)

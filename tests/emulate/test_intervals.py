@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.intervals import met_sites
-from gpuperf_engine.emulate.launch import LaunchPlan
-from gpuperf_engine.emulate.program import Program
+from gpuperf_engine.jit.barrier_intervals import met_sites
+from gpuperf_engine.simt.launch import LaunchPlan
+from gpuperf_engine.simt.program import Program
 
 HEAD = """.version 8.0
 .target sm_80
@@ -109,9 +109,9 @@ def test_what_is_not_checked_has_no_race(monkeypatch: pytest.MonkeyPatch) -> Non
                 noted.append((met, len(met_sites(program, None) or ())))
             return met
 
-        monkeypatch.setattr("gpuperf_engine.emulate.races.met_sites", watched)
+        monkeypatch.setattr("gpuperf_engine.jit.races.met_sites", watched)
         for least in (1 << 30, 0):
-            monkeypatch.setattr("gpuperf_engine.emulate.races._WORTH_IT", least)
+            monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_IT", least)
             module = ge.parse(text, path="k.ptx")
             device = ge.Device(observe=set(), races="note", memory_bytes=1 << 20)
             data = device.array(np.arange(1024, dtype=np.uint32) % 9)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuperf_engine.emulate.lanes_values import LaneValue, dtype_of
+from gpuperf_engine.interp.values import LaneValue, dtype_of
 from gpuperf_engine.isa import words
 from gpuperf_engine.isa.types import ScalarType, scalar_type
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate import memory, recording
+from gpuperf_engine.device import recording
+from gpuperf_engine.memory import arena as memory
 
 EMPTY = """.version 8.0
 .target sm_80

@@ -13,15 +13,13 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate import (
-    native,
-    native_cache,
-    native_jit,
-    native_launch,
-    native_layout,
-    native_threads,
-)
-from gpuperf_engine.emulate.device import Runtime
+from gpuperf_engine.device.device import Runtime
+from gpuperf_engine.jit import backend as native
+from gpuperf_engine.jit import cache as native_cache
+from gpuperf_engine.jit import launch as native_launch
+from gpuperf_engine.jit import llvm as native_jit
+from gpuperf_engine.jit import workers as native_threads
+from gpuperf_engine.jit.ir import abi as native_layout
 
 INDEX = """.version 8.0
 .target sm_80
@@ -245,9 +243,9 @@ def test_sources_that_just_changed_are_read_every_time(sources: Path, cache: Pat
 
 
 def test_several_threads_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuperf_engine.emulate.device.host_threads", lambda: 1)
+    monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda: 1)
     _, alone, one = launch()
-    monkeypatch.setattr("gpuperf_engine.emulate.device.host_threads", lambda: 3)
+    monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda: 3)
     monkeypatch.setattr(native_threads, "WORTH_IT", 0.0)
     _, together, three = launch()
     np.testing.assert_array_equal(alone, together)
@@ -257,7 +255,7 @@ def test_several_threads_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_of_several_errors_the_first_block_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuperf_engine.emulate.device.host_threads", lambda: 3)
+    monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda: 3)
     monkeypatch.setattr(native_threads, "WORTH_IT", 0.0)
     for _ in range(5):
         with pytest.raises(ge.EngineError, match=r"thread \(36, 0, 0\) of block \(57, 0, 0\)"):

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.device import Runtime
-from gpuperf_engine.emulate.native import Code
-from gpuperf_engine.emulate.native_access import access_functions
-from gpuperf_engine.emulate.observe import Observation
+from gpuperf_engine.device.device import Runtime
 from gpuperf_engine.isa.frame import has_meaning
 from gpuperf_engine.isa.table import lookup, rows
+from gpuperf_engine.jit.backend import Code
+from gpuperf_engine.jit.runtime.access import access_functions
+from gpuperf_engine.simt.counters import Observation
 from tests.isa.assembler import opcodes
 
 HEAD = ".version 9.4\n.target sm_100a\n.address_size 64\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpuperf_engine.emulate.observe import Observation, atomic_wavefronts, sectors, wavefronts
+from gpuperf_engine.simt.counters import Observation, atomic_wavefronts, sectors, wavefronts
 
 LANES = np.arange(32, dtype=np.uint64)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.apart import Form, are_apart
+from gpuperf_engine.jit.disjoint import Form, are_apart
 
 HEAD = """.version 8.0
 .target sm_90
@@ -156,7 +156,7 @@ def launch(body: str, races: str = "note", grid: int = 1, block: int = 64, lines
 def worth(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches of a few warps for which nothing is proved, and as if they were large."""
     if request.param == "proved":
-        monkeypatch.setattr("gpuperf_engine.emulate.races._WORTH_IT", 0)
+        monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_IT", 0)
 
 
 @pytest.mark.usefixtures("worth")
@@ -216,8 +216,8 @@ def test_blocks_are_told_apart_on_any_number_of_cores(monkeypatch: pytest.Monkey
     body = f"mov.u32 %r8, %ctaid.x; setp.lt.u32 %p2, %r8, 700; @%p2 bra done;\nst.shared.u32 [%r4], %r0;\n{OTHER}\ndone:"
     found = []
     for threads in (1, 4):
-        monkeypatch.setattr("gpuperf_engine.emulate.device.host_threads", lambda threads=threads: threads)
-        monkeypatch.setattr("gpuperf_engine.emulate.native_threads.WORTH_IT", 0.0)
+        monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda threads=threads: threads)
+        monkeypatch.setattr("gpuperf_engine.jit.workers.WORTH_IT", 0.0)
         found.append(launch(body, grid=2000).races)
     assert found[0] == found[1]
     assert found[0][0].first.block == (700, 0, 0) and found[0][0].count == 1300 * 32
@@ -363,8 +363,8 @@ def test_what_an_earlier_launch_did_is_no_race() -> None:
 def test_races_among_blocks_are_the_same_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for threads in (1, 4):
-        monkeypatch.setattr("gpuperf_engine.emulate.device.host_threads", lambda threads=threads: threads)
-        monkeypatch.setattr("gpuperf_engine.emulate.native_threads.WORTH_IT", 0.0)
+        monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda threads=threads: threads)
+        monkeypatch.setattr("gpuperf_engine.jit.workers.WORTH_IT", 0.0)
         body = AMONG_BLOCKS["reads what a later block stores"][0]
         device = ge.Device(observe=set(), races="note", memory_bytes=1 << 22)
         module = ge.parse(f"{GLOBAL}{body}\nret; }}\n", path="k.ptx")
@@ -496,14 +496,14 @@ def test_what_is_proved_of_loops_is_right(name: str, monkeypatch: pytest.MonkeyP
         values = (thread, own, made.choice((0, 3)), by, made.choice((1, 2, 4)) * grid * block * thread)
         found = []
         for least in (1 << 30, 0):
-            monkeypatch.setattr("gpuperf_engine.emulate.races._WORTH_IT", least)
+            monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_IT", least)
             seen: list[bool] = []
 
             def noted(*given: object, seen: list[bool] = seen) -> bool:
                 seen.append(are_apart(*given))  # type: ignore[arg-type]
                 return seen[-1]
 
-            monkeypatch.setattr("gpuperf_engine.emulate.races.are_apart", noted)
+            monkeypatch.setattr("gpuperf_engine.jit.races.are_apart", noted)
             device = ge.Device(observe=set(), races="note", memory_bytes=1 << 20)
             array = device.zeros(1 << 14, np.uint32)
             found.append(device.launch(kernel, grid, block, [array, *values]).races)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from gpuperf_engine.emulate.barriers import Barriers
-from gpuperf_engine.emulate.clusters import WAITING, ClusterBarrier
-from gpuperf_engine.emulate.diagnose import Waiting
-from gpuperf_engine.emulate.schedule import Cluster, Cta, Status, run_ctas
 from gpuperf_engine.errors import Deadlock
+from gpuperf_engine.simt.barriers import Barriers
+from gpuperf_engine.simt.clusters import WAITING, ClusterBarrier
+from gpuperf_engine.simt.faults import Waiting
+from gpuperf_engine.simt.schedule import Cluster, Cta, Status, run_ctas
 
 Step = Callable[["Script"], Status]
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuperf_engine.emulate import softfloat, wide
-from gpuperf_engine.emulate.softfloat import FORMATS, Format
+from gpuperf_engine.interp import softfloat, wide
+from gpuperf_engine.interp.softfloat import FORMATS, Format
 
 SCALARS = ("f16", "bf16", "f32", "f64")
 ROUNDINGS = ("rn", "rz", "rm", "rp")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuperf_engine.emulate.warp import AFTER, AT_END, EXIT, PATIENCE, REJOIN, SIDE, WAIT, Meeting, Warp
+from gpuperf_engine.simt.stack import AFTER, AT_END, EXIT, PATIENCE, REJOIN, SIDE, WAIT, Meeting, Warp
 
 ALL = 0xF
 

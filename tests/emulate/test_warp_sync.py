@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.native_warp import NativeWarp
+from gpuperf_engine.jit.slow_path import NativeWarp
 from tests.engine.running import collect
 
 FULL = "0xffffffff"

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate import fewer
-from gpuperf_engine.emulate.classes import ClassRun
-from gpuperf_engine.emulate.launch import LaunchPlan
-from gpuperf_engine.emulate.native import NativeBackend
+from gpuperf_engine.jit.backend import NativeBackend
+from gpuperf_engine.simt.launch import LaunchPlan
+from gpuperf_engine.symbolic import choose as fewer
+from gpuperf_engine.symbolic.backend import ClassRun
 from tests.engine.running import module
 
 #: each thread does steps of the Collatz sequence from its number on: there are as many classes as threads

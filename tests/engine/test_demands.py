@@ -9,8 +9,8 @@ import pytest
 from cases import SMALL
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate import fewer
-from gpuperf_engine.emulate.classes import MOST_STEPS
+from gpuperf_engine.symbolic import choose as fewer
+from gpuperf_engine.symbolic.backend import MOST_STEPS
 from tests.engine.random_kernels import ACCUMULATORS, INPUTS, LOCK, WORDS, Seeded
 from tests.engine.running import module
 from tests.engine.test_random_kernels import BLOCKS, SHAPES

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.launch import check_shape, marshal
-from gpuperf_engine.emulate.program import Program, build_program
+from gpuperf_engine.simt.launch import check_shape, marshal
+from gpuperf_engine.simt.program import Program, build_program
 
 HEAD = ".version 7.8\n.target sm_80\n.address_size 64\n"
 

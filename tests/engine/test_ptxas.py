@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.device import program_of
+from gpuperf_engine.device.device import program_of
 from gpuperf_engine.profile.ptxas import ptxas_resources
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "kernels"

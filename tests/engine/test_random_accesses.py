@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate import native, native_jit
+from gpuperf_engine.jit import backend as native
+from gpuperf_engine.jit import llvm as native_jit
 
 SPACE = 512
 WIDTHS = {"b8": 1, "b16": 2, "b32": 4, "b64": 8}

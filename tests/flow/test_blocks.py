@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.program import EXIT, Program, build_program
+from gpuperf_engine.simt.program import EXIT, Program, build_program
 
 HEAD = ".version 7.8\n.target sm_80\n.address_size 64\n"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuperf_engine.flow.deciders import Deciders
+from gpuperf_engine.flow.control_dependence import Deciders
 from tests.flow.test_blocks import program
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.device import program_of
+from gpuperf_engine.device.device import program_of
 from gpuperf_engine.flow.dependence import Aliases, Dependence
 from gpuperf_engine.ptx.syntax import Instruction
 

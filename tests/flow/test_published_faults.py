@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate import knowledge as runtime
-from gpuperf_engine.emulate.device import program_of
-from gpuperf_engine.emulate.reduced import slice_of
+from gpuperf_engine.device.device import program_of
 from gpuperf_engine.flow.operands import reads, writes
 from gpuperf_engine.flow.slicing import Slice
 from gpuperf_engine.ptx.syntax import Function, Instruction
+from gpuperf_engine.symbolic import known_contents as runtime
+from gpuperf_engine.symbolic.slice_program import slice_of
 from tests.engine.test_demands import in_classes
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"

@@ -321,7 +321,7 @@ class Driver:
         return data
 
     def tensor_map(self, address: int, layout: dict[str, Any]) -> bytes:
-        """The 128 bytes of a tensor map; ``layout``: the fields of ``gpuperf_engine.emulate.tensor_maps.Layout``, whose axes,
+        """The 128 bytes of a tensor map; ``layout``: the fields of ``gpuperf_engine.memory.tensor_maps.Layout``, whose axes,
         innermost first, are all five there."""
         room = ctypes.create_string_buffer(256)
         held = ctypes.c_void_p(-(-ctypes.addressof(room) // 128) * 128)

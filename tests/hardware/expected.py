@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.tensor_maps import Layout
+from gpuperf_engine.memory.tensor_maps import Layout
 from tests.hardware import collect
 
 Array = npt.NDArray[Any]

@@ -23,9 +23,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.arrays import DeviceArray
-from gpuperf_engine.emulate.launch import marshal
 from gpuperf_engine.errors import EngineError
+from gpuperf_engine.memory.arrays import DeviceArray
+from gpuperf_engine.simt.launch import marshal
 from tests.hardware import collect
 from tests.hardware.expected import recorded_buffers
 from tests.isa.assembler import PTXAS

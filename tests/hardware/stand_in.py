@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.tensor_maps import Layout
 from gpuperf_engine.errors import EngineError
+from gpuperf_engine.memory.tensor_maps import Layout
 from tests.hardware import collect
 
 PROTOTYPES: dict[str, list[str]] = json.loads(

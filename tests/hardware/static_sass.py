@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.device import program_of
+from gpuperf_engine.device.device import program_of
 from gpuperf_engine.profile.groups import metrics_of
 from tests.hardware import collect
 

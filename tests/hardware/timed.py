@@ -35,7 +35,7 @@ class Timed(Case):
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """A tensor map among the arguments of a launch: of ``array``, with the fields of ``gpuperf_engine.emulate.tensor_maps.Layout``."""
+    """A tensor map among the arguments of a launch: of ``array``, with the fields of ``gpuperf_engine.memory.tensor_maps.Layout``."""
 
     array: Array
     layout: dict[str, Any]

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from gpuperf_engine.emulate.lanes_values import LaneValue, dtype_of
+from gpuperf_engine.interp.values import LaneValue, dtype_of
 from gpuperf_engine.isa.frame import evaluate
 from gpuperf_engine.isa.model import Row, Spelling
 from gpuperf_engine.isa.table import rows

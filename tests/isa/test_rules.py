@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import gpuperf_engine
-from gpuperf_engine.emulate.clusters import BROKEN
 from gpuperf_engine.isa.rules import NOTED, RULES, render
+from gpuperf_engine.simt.clusters import BROKEN
 
 
 def test_rules_that_are_noted_are_those_that_work_on_todays_gpus() -> None:

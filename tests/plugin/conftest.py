@@ -13,12 +13,12 @@ import numpy
 import pytest
 import yaml
 
-import gpuperf_engine.emulate.native
+import gpuperf_engine.jit.backend
 import gpuperf_engine.profile.total
 import gpuperf_engine.ptx.parse
-import pytest_gpuperf.gate
-import pytest_gpuperf.session
-import pytest_gpuperf.worker
+import pytest_gpuperf.hooks.session
+import pytest_gpuperf.hooks.worker
+import pytest_gpuperf.judge.judge
 
 # In-process runs forget the modules they imported, and these may be imported once per process or are slow to.
 PRELOADED = (deepdiff, gpuperf_engine, jinja2, numpy, pytest_gpuperf, yaml)

@@ -11,9 +11,9 @@ import pytest
 
 import gpuperf_engine as ge
 import pytest_gpuperf
-from pytest_gpuperf.accesses import access_rows, access_table, per_request, remark
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.commands.common import OK, USAGE
+from pytest_gpuperf.judge.accesses import access_rows, access_table, per_request, remark
 from pytest_gpuperf.report.view import _listing
 
 REPORT = json.loads(

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pytest_gpuperf
-from pytest_gpuperf.baseline import (
+from pytest_gpuperf.core.metrics import ANALYSIS, METRICS, put
+from pytest_gpuperf.store.baseline import (
     Baseline,
     BaselineError,
     ordered,
@@ -21,8 +22,7 @@ from pytest_gpuperf.baseline import (
     render_baseline,
     write_if_changed,
 )
-from pytest_gpuperf.metrics import ANALYSIS, METRICS, put
-from pytest_gpuperf.yaml_text import scalar
+from pytest_gpuperf.store.yaml_text import scalar
 
 SCHEMAS = Path(pytest_gpuperf.__file__).parent / "schemas"
 SCHEMA = json.loads((SCHEMAS / "baseline-1.json").read_text(encoding="utf-8"))

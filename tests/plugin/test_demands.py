@@ -12,7 +12,7 @@ import pytest
 
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.commands.common import FAILED, NOT_JUDGED, OK
-from pytest_gpuperf.metrics import ANALYSIS
+from pytest_gpuperf.core.metrics import ANALYSIS
 
 from .conftest import PLUGIN, TEST, ptx
 from .test_stale import CONFTEST, MANY, entries
@@ -185,7 +185,7 @@ def _two(first: str, second: str) -> str:
 def test_a_change_of_the_tool_is_no_regression(project, monkeypatch):
     project.update()
     later = {**ANALYSIS, "time": 99}
-    monkeypatch.setattr("pytest_gpuperf.metrics.ANALYSIS", later)
+    monkeypatch.setattr("pytest_gpuperf.core.metrics.ANALYSIS", later)
     for module in ("gate", "update", "baseline"):
         monkeypatch.setattr(f"pytest_gpuperf.{module}.ANALYSIS", later)
     document = project.report()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-import pytest_gpuperf.layout
-from pytest_gpuperf.baseline import write_if_changed
+import pytest_gpuperf.store.files
 from pytest_gpuperf.cli import main
+from pytest_gpuperf.store.baseline import write_if_changed
 
 from .test_gate import LOAD
 
@@ -116,7 +116,7 @@ def test_what_a_killed_update_left_is_removed(project, stored):
     killed = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from pytest_gpuperf.baseline import write_if_changed\n"
+        "from pytest_gpuperf.store.baseline import write_if_changed\n"
         "os.replace = lambda *_: os._exit(9)\n"
         "write_if_changed(Path(sys.argv[1]), b'half')\n"
     )
@@ -208,11 +208,11 @@ def test_xfail_excuses_what_is_new_or_better(project):
 
 def test_the_yaml_of_a_module_is_parsed_once(project, stored, monkeypatch):
     parsed = []
-    real = pytest_gpuperf.layout.parse_baseline
+    real = pytest_gpuperf.store.files.parse_baseline
     monkeypatch.setattr(
-        "pytest_gpuperf.layout.parse_baseline", lambda *args: parsed.append(args[1]) or real(*args)
+        "pytest_gpuperf.store.files.parse_baseline", lambda *args: parsed.append(args[1]) or real(*args)
     )
-    pytest_gpuperf.layout._parsed.cache_clear()
+    pytest_gpuperf.store.files._parsed.cache_clear()
     text = (project.path / "test_k.py").read_text()
     project.write("test_k.py", text.replace("test_scale", "test_renamed"))
     project.run().stdout.fnmatch_lines(["*renamed?*"])

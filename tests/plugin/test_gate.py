@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpuperf.metrics import ANALYSIS
+from pytest_gpuperf.core.metrics import ANALYSIS
 
 LOAD = "ld.global.f32 %f3, [%rd1];"
 

@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from benchmarks.docs import PAGES, ROOT
-from pytest_gpuperf.baseline import BaselineError, parse_baseline, render_baseline
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.commands.gate import _analysis
-from pytest_gpuperf.metrics import ANALYSIS, METRICS, UNKNOWN, flatten
+from pytest_gpuperf.core.metrics import ANALYSIS, METRICS, UNKNOWN, flatten
 from pytest_gpuperf.report.validate import load_schema, problem
+from pytest_gpuperf.store.baseline import BaselineError, parse_baseline, render_baseline
 
 DATA = Path(__file__).resolve().parent / "data" / "before-metric-revisions.yaml"
 """The baseline of ``examples/test_histogram.py`` as it was committed when the table of metrics had its first revision."""

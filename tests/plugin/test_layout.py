@@ -6,7 +6,7 @@ import pytest
 
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.commands.common import OK
-from pytest_gpuperf.layout import case_file
+from pytest_gpuperf.store.files import case_file
 
 from .test_stale import MANY
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from pytest_gpuperf.declared import CaseSettings
-from pytest_gpuperf.judgement import judgement
-from pytest_gpuperf.lines import decode, encode, line_groups
-from pytest_gpuperf.listing import Listing, add_lines
-from pytest_gpuperf.measure import measure
-from pytest_gpuperf.metrics import ANALYSIS
+from pytest_gpuperf.config.declared import CaseSettings
+from pytest_gpuperf.core.metrics import ANALYSIS
+from pytest_gpuperf.judge.judgement import judgement
+from pytest_gpuperf.judge.lines import decode, encode, line_groups
+from pytest_gpuperf.judge.listing import Listing, add_lines
+from pytest_gpuperf.judge.measure import measure
 from pytest_gpuperf.sources.paths import SourcePaths
 from pytest_gpuperf.sources.ptx_file import PtxSource
 

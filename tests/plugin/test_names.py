@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpuperf.mangling import function_name, stable_id, stable_name
+from pytest_gpuperf.core.mangling import function_name, stable_id, stable_name
 
 from .conftest import ptx
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pytest_gpuperf import progress
+from pytest_gpuperf.authoring import progress
 
 from .conftest import HERE, PLUGIN
 from .test_stale import CONFTEST
@@ -28,7 +28,7 @@ def terminal() -> tuple[int, int]:
 SLOW = """
 import time
 import fake_engine
-import pytest_gpuperf.progress as progress
+import pytest_gpuperf.authoring.progress as progress
 progress.PATIENCE, progress._TICK = 0.05, 0.02
 launch = fake_engine.Device.launch
 def slow(self, kernel, *args, **options):

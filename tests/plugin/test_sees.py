@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.compare import compare_case
-from pytest_gpuperf.declared import CaseSettings
-from pytest_gpuperf.metrics import ANALYSIS
+from pytest_gpuperf.config.declared import CaseSettings
+from pytest_gpuperf.core.metrics import ANALYSIS
+from pytest_gpuperf.judge.compare import compare_case
 
 from .test_baseline import CASE
 

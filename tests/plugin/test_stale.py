@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_gpuperf.baseline import Baseline
-from pytest_gpuperf.outcomes import ModuleState, TestState
+from pytest_gpuperf.store.baseline import Baseline
+from pytest_gpuperf.store.outcomes import ModuleState, TestState
 
 from .conftest import PLUGIN
 

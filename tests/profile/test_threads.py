@@ -11,7 +11,7 @@ import pytest
 from cases import SMALL, execute
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate import native_threads
+from gpuperf_engine.jit import workers as native_threads
 from gpuperf_engine.profile.groups import CLASSES
 from tests.engine.random_kernels import (
     ACCUMULATORS,
@@ -195,7 +195,7 @@ def test_what_was_not_observed_says_so() -> None:
 def test_several_host_threads_fill_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
     out = np.zeros(1, np.float32)
     alone = launched("native", UNEVEN, 500, 64, (out,))
-    monkeypatch.setattr("gpuperf_engine.emulate.device.host_threads", lambda: 3)
+    monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda: 3)
     monkeypatch.setattr(native_threads, "WORTH_IT", 0.0)
     together = launched("native", UNEVEN, 500, 64, (out,), threads_of=list(range(0, 500, 2)))
     np.testing.assert_array_equal(together.by_thread.blocks, alone.by_thread.blocks[::2])

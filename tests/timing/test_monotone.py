@@ -14,11 +14,11 @@ import pytest
 from cases import SMALL
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.observe import SITE_COLUMNS
-from gpuperf_engine.emulate.program import BasicBlock, Program
 from gpuperf_engine.flow.blocks import natural_loop
 from gpuperf_engine.profile.build import LaunchRecord
 from gpuperf_engine.results import Resources
+from gpuperf_engine.simt.counters import SITE_COLUMNS
+from gpuperf_engine.simt.program import BasicBlock, Program
 from gpuperf_engine.timing.adapt import timing_input
 from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.inputs import TimingInput

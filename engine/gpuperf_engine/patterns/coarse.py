@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..emulate.arrays import DeviceArray
-from ..emulate.device import Runtime
-from ..emulate.recording import Event, Write
+from ..device.device import Runtime
+from ..device.recording import Event, Write
 from ..errors import NotObserved
+from ..memory.arrays import DeviceArray
 from ..results import Finding
 
 __all__ = ["REDUNDANT_SHARE", "find_patterns"]

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..emulate.breaches import breach_note
-from ..emulate.launch import LaunchPlan
-from ..emulate.observe import Observation
-from ..emulate.program import BasicBlock, Program
 from ..garbage import uncollected
 from ..ptx.syntax import Instruction
 from ..results import BlockProfile, Branches, BranchProfile, LineProfile, Profile, Resources
+from ..simt.counters import Observation
+from ..simt.launch import LaunchPlan
+from ..simt.program import BasicBlock, Program
+from ..simt.rule_breaches import breach_note
 from .memory import memory_totals, site_profiles
 from .opcodes import count_opcodes
 from .sums import Columns, Row, Sums

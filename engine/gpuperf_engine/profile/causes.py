@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..emulate.launch import LaunchPlan
-from ..emulate.program import Program
-from ..flow.deciders import Deciders
+from ..flow.control_dependence import Deciders
 from ..flow.dependence import Access, Dependence
 from ..flow.operands import reads, special_registers, writes
 from ..flow.ssa import Merge, Node
 from ..isa.special import SPECIAL_REGISTERS
 from ..ptx.syntax import Address, Instruction, Variable
 from ..results import Cause
+from ..simt.launch import LaunchPlan
+from ..simt.program import Program
 from .naming import object_names, parameter_name
 
 __all__ = ["CauseFinder"]

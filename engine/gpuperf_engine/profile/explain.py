@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..emulate.observe import Observation
-from ..emulate.program import EXIT, BasicBlock, Program
-from ..emulate.reduced import dependence_of
-from ..emulate.threads import ThreadTable, columns_of
 from ..errors import NotObserved
-from ..flow.deciders import may_end
+from ..flow.control_dependence import may_end
 from ..flow.loops import Loop, find_loops
 from ..ptx.syntax import Instruction
 from ..results import DivergentBranch, Explanation, LineProfile, LoopProfile, Profile
+from ..simt.counters import Observation
+from ..simt.program import EXIT, BasicBlock, Program
+from ..simt.thread_counters import ThreadTable, columns_of
+from ..symbolic.slice_program import dependence_of
 from .causes import CauseFinder
 
 __all__ = ["explain"]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..emulate.observe import SITE_COLUMNS, Observation
-from ..emulate.program import Program, Site
 from ..results import Memory, SiteProfile
+from ..simt.counters import SITE_COLUMNS, Observation
+from ..simt.program import Program, Site
 
 __all__ = ["memory_totals", "site_profiles"]
 

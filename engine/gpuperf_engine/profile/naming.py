@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..emulate.launch import LaunchPlan
 from ..flow.addresses import Base
 from ..ptx.syntax import Function
+from ..simt.launch import LaunchPlan
 
 __all__ = ["object_names", "parameter_name", "plain_name"]
 

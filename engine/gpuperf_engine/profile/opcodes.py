@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from ..emulate.observe import Observation
-from ..emulate.program import BasicBlock, Program
 from ..isa.matrix_work import matrix_work
 from ..isa.model import Spelling
 from ..ptx.syntax import Instruction
+from ..simt.counters import Observation
+from ..simt.program import BasicBlock, Program
 from .groups import METRICS, PRECISIONS, metrics_of
 from .sums import Columns, Row, Sums
 

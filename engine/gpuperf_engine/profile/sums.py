@@ -13,9 +13,9 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from ..emulate.observe import SITE_COLUMNS, Observation
-from ..emulate.program import BasicBlock, Program
 from ..ptx.syntax import Instruction
+from ..simt.counters import SITE_COLUMNS, Observation
+from ..simt.program import BasicBlock, Program
 
 __all__ = ["Columns", "Row", "Sums"]
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..emulate.launch import Dim3, LaunchPlan
-from ..emulate.observe import Observation
-from ..emulate.program import Program
-from ..emulate.threads import ThreadTable, columns_of
 from ..errors import NotObserved, UnknownName, nearest
 from ..results import Profile
+from ..simt.counters import Observation
+from ..simt.launch import Dim3, LaunchPlan
+from ..simt.program import Program
+from ..simt.thread_counters import ThreadTable, columns_of
 from .groups import METRICS
 from .opcodes import Totals, count_opcodes
 

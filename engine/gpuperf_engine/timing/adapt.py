@@ -12,14 +12,14 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 
-from ..emulate.observe import SITE_COLUMNS
-from ..emulate.program import BasicBlock, Program
 from ..errors import NotObserved
 from ..flow.blocks import natural_loop
 from ..flow.operands import reads, writes
 from ..profile.build import LaunchRecord
 from ..ptx import syntax
 from ..results import Resources
+from ..simt.counters import SITE_COLUMNS
+from ..simt.program import BasicBlock, Program
 from .allocation import NO_REGISTER, Allocation, allocate
 from .caches import SECTOR
 from .calls import Calls

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil, prod
 
-from ..emulate.program import Program
 from ..flow.spilling import Spilled, spill
 from ..profile.build import LaunchRecord
 from ..ptx.syntax import Immediate
 from ..results import Resources
+from ..simt.program import Program
 from .machine import Machine
 from .occupancy import WARP_SIZE
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 
-from ..emulate.observe import SITE_COLUMNS
-from ..emulate.program import Site
 from ..profile.build import LaunchRecord
+from ..simt.counters import SITE_COLUMNS
+from ..simt.program import Site
 from .footprint import room
 from .machine import Machine
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 
-from ..emulate.launch import LaunchPlan
-from ..emulate.program import Program
 from ..flow.operands import reads, writes
 from ..ptx.syntax import Address, Function, Instruction, Register, Symbol, Variable
+from ..simt.launch import LaunchPlan
+from ..simt.program import Program
 
 __all__ = ["footprint", "room"]
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.classes import Refusal, count_by_classes
-from gpuperf_engine.emulate.reduced import slice_of
+from gpuperf_engine.symbolic.backend import Refusal, count_by_classes
+from gpuperf_engine.symbolic.slice_program import slice_of
 
 KERNELS = Path(__file__).parent / "kernels"
 BLOCKS: tuple[Any, ...] = (

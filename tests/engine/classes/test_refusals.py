@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.emulate.classes import Counts, Refusal, count_by_classes
-from gpuperf_engine.emulate.device import program_of
-from gpuperf_engine.emulate.launch import LaunchPlan, marshal
-from gpuperf_engine.emulate.reduced import slice_of
+from gpuperf_engine.device.device import program_of
+from gpuperf_engine.simt.launch import LaunchPlan, marshal
+from gpuperf_engine.symbolic.backend import Counts, Refusal, count_by_classes
+from gpuperf_engine.symbolic.slice_program import slice_of
 
 HEAD = """.version 8.0
 .target sm_90

@@ -1,0 +1,664 @@
+"""A device: its memory, the arrays in it, and the program of allocations, copies, memsets and launches made on it.
+
+Everything that the host does is recorded in order, with the source line that asked for it, for the value patterns.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..errors import LaunchError, NotObserved, UnknownName, nearest
+from ..flow.slicing import Slice
+from ..isa.rules import STRICTNESS
+from ..isa.spaces import WINDOWS
+from ..memory.arena import DEFAULT_BYTES, Allocation, Memory
+from ..memory.arrays import DeviceArray, as_dtype, as_shape, as_whole, converted, dtype_of_variable
+from ..memory.heap import HEAP_BYTES
+from ..memory.images import ImageObject, surface_row, texture_row
+from ..ptx.syntax import Function, Module, Variable, make_current
+from ..simt.clusters import check_cluster, cluster_remark
+from ..simt.console import PRINTF_BYTES, Console
+from ..simt.counters import Observation
+from ..simt.launch import (
+    MAX_INSTRUCTIONS,
+    LaunchPlan,
+    check_shape,
+    host_threads,
+    marshal,
+    pointed_at,
+    resident_ctas,
+)
+from ..simt.padding import notes_of
+from ..simt.program import Program, build_program
+from ..simt.thread_counters import choose_ctas
+from ..symbolic.choose import observe_control
+from ..symbolic.known_contents import Knowledge, resolve_demand
+from ..symbolic.slice_program import reduced
+from .footprint import take_footprint
+from .recording import Event, Snapshot, Watching, Write, call_site, snapshot, written
+
+__all__ = ["OBSERVABLE", "Runtime", "program_of"]
+
+_numbers = itertools.count()
+OBSERVABLE = ("footprint", "memory", "threads", "values")
+BACKENDS = ("native", "lanes")
+RESOURCES = ("estimate", "ptxas")
+RACES = ("off", "note", "error")
+#: functions are given addresses of their own, outside every window, for indirect calls
+FUNCTION_BASE = 0x0000_7D00_0000_0000
+FUNCTION_STEP = 16
+
+
+class Backend(Protocol):
+    """What runs a program. Counters and memory must not depend on which one it is."""
+
+    def run(
+        self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]
+    ) -> Observation: ...
+
+
+def program_of(kernel: Function) -> Program:
+    """The kernel laid out for running, made once per kernel object."""
+    found = kernel.memo.get("program")
+    if not isinstance(found, Program):
+        found = kernel.memo["program"] = build_program(kernel)
+    return found
+
+
+def _check_kernel(kernel: object) -> None:
+    if not isinstance(kernel, Function):
+        raise LaunchError(f"a {type(kernel).__name__} is no kernel", hint='write module["name"]')
+
+
+def _backend(name: str) -> Backend:
+    if name == "native":
+        from ..jit.llvm import prepare
+
+        prepare()
+        from ..jit.backend import NativeBackend
+
+        return NativeBackend()
+    from ..interp.backend import LanesBackend
+
+    return LanesBackend()
+
+
+class Runtime:
+    """The parts of a device below profiles: memory, arrays, the recorded program, and running a kernel.
+
+    ``observe`` is a subset of ``OBSERVABLE``; ``resources`` says where registers come from: ``estimate`` or ``ptxas``.
+    ``printer`` is given what each launch printed, also if it fails. ``strict``: what becomes of breaches of rules that work on
+    today's GPUs, one of ``isa.rules.STRICTNESS``.
+    """
+
+    def __init__(
+        self,
+        observe: Iterable[str] = ("memory",),
+        *,
+        memory_bytes: int = DEFAULT_BYTES,
+        backend: str = "native",
+        max_instructions: int = MAX_INSTRUCTIONS,
+        resources: str = "estimate",
+        heap_bytes: int = HEAP_BYTES,
+        printf_bytes: int = PRINTF_BYTES,
+        printer: Callable[[str], object] | None = None,
+        strict: str = "note",
+        races: str | None = None,
+    ) -> None:
+        try:
+            self.observe = frozenset((observe,) if isinstance(observe, str) else observe)
+        except TypeError:
+            raise UnknownName(
+                f"cannot observe {observe!r:.60}", hint=nearest(observe, OBSERVABLE, noun="observation")
+            ) from None
+        for name in sorted(self.observe - set(OBSERVABLE), key=str):
+            raise UnknownName(f"cannot observe {name!r}", hint=nearest(name, OBSERVABLE, noun="observation"))
+        if backend not in BACKENDS:
+            raise UnknownName(f"no backend {backend!r}", hint=nearest(backend, BACKENDS, noun="backend"))
+        if resources not in RESOURCES:
+            raise UnknownName(
+                f"no resources {resources!r}", hint=nearest(resources, RESOURCES, noun="source of resources")
+            )
+        if strict not in STRICTNESS:
+            raise UnknownName(f"strict is {strict!r:.60}", hint=nearest(strict, STRICTNESS, noun="value"))
+        self.strict = strict
+        if races is None:  # the reference backend does not look for them
+            races = "note" if backend == "native" else "off"
+        if races not in RACES:
+            raise UnknownName(f"no way {races!r} to treat races", hint=nearest(races, RACES, noun="way"))
+        self.races = races
+        self.resources = resources
+        self.memory = Memory(as_whole(memory_bytes, "memory_bytes", 0), as_whole(heap_bytes, "heap_bytes", 0))
+        self.printf_bytes = as_whole(printf_bytes, "printf_bytes", 0)
+        self._printer = printer
+        self._knowledge = Knowledge(self.memory)
+        self.max_instructions = as_whole(max_instructions, "max_instructions", 1)
+        self.events: list[Event] = []
+        self.arrays: list[DeviceArray] = []
+        #: variables of modules that the host has written to while values were observed, in that order
+        self.set_variables: list[DeviceArray] = []
+        #: of variables without initial contents, by allocation, the bytes that the host has written to
+        self._set_bytes: dict[Allocation, NDArray[np.bool_]] = {}
+        self._array_of: dict[Allocation, DeviceArray] = {}
+        self._launches = 0
+        #: names of arrays
+        self._taken: set[str] = set()
+        self._backend = _backend(backend)
+        self._variables: dict[Variable, DeviceArray] = {}
+        self._parameters: dict[Function, Allocation] = {}
+        self._bound: dict[Variable, ImageObject] = {}
+        self._names: dict[str, int] = {}
+        #: where the addresses of a module's functions begin
+        self._functions: dict[Module, int] = {}
+        self._number = next(_numbers)
+        self._launched: set[Module] = set()
+        make_current(self)
+
+    # -- arrays ---------------------------------------------------------------------------------------------------------
+
+    def array(self, values: object, *, name: str | None = None, pad: int | None = None) -> DeviceArray:
+        """Device memory with a copy of a host array (anything ``np.asarray`` takes).
+
+        ``pad``: bytes behind the last one that kernels may access too, with a note in the profile. ``None``: none but those of an
+        element that begins inside, as every allocator of CUDA makes possible; 0: none at all.
+        """
+        try:
+            host = np.asarray(values, order="C")
+        except (TypeError, ValueError) as error:
+            raise LaunchError(f"a {type(values).__name__} is no array: {error}") from None
+        made = self._allocate(host.shape, host.dtype, name, pad)
+        self.memory.write(made.allocation, 0, host.reshape(-1).view(np.uint8))
+        self._record("copy-in", (made,), made.nbytes)
+        return made
+
+    def empty(
+        self,
+        shape: int | Sequence[int],
+        dtype: DTypeLike = np.float32,
+        *,
+        name: str | None = None,
+        pad: int | None = None,
+    ) -> DeviceArray:
+        """Uninitialised device memory. Reading it before a write is reported. ``pad``: see ``array``."""
+        made = self._allocate(as_shape(shape), as_dtype(dtype), name, pad)
+        self.events.append(Event("allocate", call_site(), (made,), bytes=made.nbytes))
+        return made
+
+    def zeros(
+        self,
+        shape: int | Sequence[int],
+        dtype: DTypeLike = np.float32,
+        *,
+        name: str | None = None,
+        pad: int | None = None,
+    ) -> DeviceArray:
+        """Device memory set to zero, recorded as an allocation and a memset. ``pad``: see ``array``."""
+        made = self._allocate(as_shape(shape), as_dtype(dtype), name, pad)
+        self.memory.mark(made.allocation, 0, made.nbytes)
+        self._record("memset", (made,), made.nbytes)
+        return made
+
+    def _allocate(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str | None, pad: int | None
+    ) -> DeviceArray:
+        if dtype.hasobject or dtype.kind in "USmM" or not dtype.isnative:
+            raise LaunchError(
+                f"an array of dtype {dtype} has no device representation",
+                hint="accepted: booleans, numbers and structures of them in the byte order of the host",
+            )
+        size = math.prod(shape) * dtype.itemsize
+        behind = None if pad is None else as_whole(pad, "pad", 0)
+        allocation = self.memory.allocate(size, name or "", pad=behind)
+        made = DeviceArray(self, allocation, 0, shape, dtype)
+        self.arrays.append(made)
+        self._array_of[allocation] = made
+        self._taken.add(allocation.name)
+        return made
+
+    def memset(self, array: DeviceArray, value: object) -> None:
+        """Set every element of an array or view to one value."""
+        self._own(array)
+        before = self._before(array)
+        one = converted(value, array.dtype)
+        if one.size != 1:
+            raise LaunchError(
+                f"cannot fill with {value!r:.60}", hint="accepted: one value; copy_from() takes arrays"
+            )
+        filled = np.full(array.size, one.reshape(()), dtype=array.dtype)
+        array.bytes()[:] = filled.view(np.uint8)
+        self._knowledge.overwritten(array.allocation, array.nbytes)
+        self.memory.mark(array.allocation, array.offset, array.nbytes)
+        self._record("memset", (array,), array.nbytes, before)
+
+    def copy(self, target: DeviceArray, source: NDArray[Any] | DeviceArray) -> None:
+        """Copy host → device or device → device; both sides must have the same number of bytes. Host data is converted to
+        the array's dtype if that keeps its kind (``np.can_cast(…, "same_kind")``)."""
+        self._own(target)
+        before = self._before(target)
+        kind = "copy-in"
+        objects: tuple[DeviceArray, ...] = (target,)
+        if isinstance(source, DeviceArray):
+            self._address_of(source)
+            self._knowledge.require(source.allocation, "this copy")
+            raw, kind, objects = source.bytes().copy(), "copy", (target, source)
+        else:
+            raw = converted(source, target.dtype).reshape(-1).view(np.uint8)
+        if raw.size != target.nbytes:
+            raise LaunchError(f"copy of {raw.size:,} bytes to an array of {target.nbytes:,} bytes")
+        array_bytes = target.bytes()
+        array_bytes[:] = raw
+        self._knowledge.overwritten(target.allocation, target.nbytes)
+        self.memory.mark(target.allocation, target.offset, target.nbytes)
+        self._record(kind, objects, target.nbytes, before)
+
+    def read(self, array: DeviceArray) -> NDArray[Any]:
+        """Copy out, recorded. Raises ``NotObserved`` for contents that a launch did not compute."""
+        self._knowledge.require(array.allocation, "numpy()")
+        self.events.append(Event("copy-out", call_site(), (array,), bytes=array.nbytes))
+        copied: NDArray[Any] = array.bytes().copy().view(array.dtype).reshape(array.shape)
+        return copied
+
+    def symbol(self, kernel: Function, name: str) -> DeviceArray:
+        """The array of a ``__constant__`` or ``__device__`` variable of the kernel's module. Raises ``UnknownName``."""
+        _check_kernel(kernel)
+        variable = kernel.module.variable(name)
+        if variable.space not in ("global", "const") or variable.linkage == "extern":
+            raise UnknownName(
+                f".{variable.space} variable {name!r} has no memory on the device itself"
+                if variable.linkage != "extern"
+                else f"variable {name!r} is declared extern and defined in no module given",
+                span=variable.span,
+                hint="accepted: .global and .const variables that the module defines",
+            )
+        self._check_room(kernel.module)
+        found = self._variable(variable)
+        kernel.module.expected_on = None
+        return found
+
+    def current_symbol(self, kernel: Function, name: str) -> DeviceArray:
+        """What ``kernel.symbol(name)`` is while this is the current device."""
+        found = self.symbol(kernel, name)
+        if kernel.module not in self._launched:
+            kernel.module.expected_on = self._number
+        return found
+
+    def _becomes_current(self, kernel: Function) -> None:
+        """Before a launch. Raises ``LaunchError`` if the kernel's variables were set on another device instead."""
+        if kernel.module.expected_on not in (None, self._number):
+            raise LaunchError(
+                f"{kernel.name!r} is launched on a device that was not the current one when symbol() was called on its kernel",
+                hint=f"with several devices, name the one that is meant: device.symbol(module[{kernel.name!r}], …)",
+            )
+        kernel.module.expected_on = None
+        if kernel.module not in self._launched:
+            self._check_room(kernel.module)
+        self._launched.add(kernel.module)
+        make_current(self)
+
+    def _check_room(self, module: Module) -> None:
+        """Raises ``LaunchError`` if the module's variables do not fit, used or not: a driver refuses to load it then
+        (``cuModuleLoad``, CUDA_ERROR_OUT_OF_MEMORY)."""
+        self.memory.require(
+            item
+            for item in module.variables.values()
+            if item.space in ("global", "const") and item.linkage != "extern" and item not in self._variables
+        )
+
+    def share_variables(self, kernels: Iterable[Function]) -> None:
+        """Let variables that the kernels' modules declare alike, by name, size and initial contents, be the same memory.
+
+        For kernels that stand for one another, such as one source compiled for several targets.
+        """
+        groups: dict[tuple[object, ...], list[Variable]] = {}
+        for module in dict.fromkeys(kernel.module for kernel in kernels):
+            for item in module.variables.values():
+                if item.space in ("global", "const") and item.linkage != "extern" and not item.relocations:
+                    alike = (item.name, item.space, item.type, item.vector, item.dims, item.initial)
+                    groups.setdefault(alike, []).append(item)
+        for same in groups.values():
+            made = next((item for item in same if item in self._variables), same[0])
+            for item in same if len(same) > 1 else ():
+                self._variables.setdefault(item, self._variable(made))
+
+    def _variable(self, variable: Variable) -> DeviceArray:
+        found = self._variables.get(variable)
+        if found is not None:
+            return found
+        kind = "const" if variable.space == "const" else "global"
+        allocation = self.memory.allocate(variable.size, variable.name, kind, variable.align)
+        dims = tuple(int(size or 0) for size in variable.dims)
+        dtype = dtype_of_variable(variable)
+        shape = (*dims, variable.vector) if variable.vector > 1 else dims
+        if math.prod(shape) * dtype.itemsize != variable.size:
+            dtype, shape = np.dtype(np.uint8), (variable.size,)
+        made = self._variables[variable] = DeviceArray(self, allocation, 0, shape, dtype)
+        if variable.initial is None and not variable.relocations:
+            self.memory.clear(allocation)
+            return made
+        image = bytearray(variable.initial or bytes(variable.size))
+        for offset, width, target, addend, generic in variable.relocations:
+            address = self._symbol_address(target) + addend
+            if isinstance(target, Variable) and target.space == "const" and not generic:
+                address -= WINDOWS["const"][0]
+            image[offset : offset + width] = (address % (1 << 64)).to_bytes(8, "little")[:width]
+        self.memory.write(allocation, 0, bytes(image))
+        return made
+
+    def texture(
+        self,
+        array: DeviceArray,
+        *,
+        channels: int = 1,
+        layered: bool = False,
+        normalized: bool = False,
+        read: str = "element",
+        filter: str = "nearest",
+        address: str | Sequence[str] = "clamp",
+        border: Sequence[float] = (0, 0, 0, 0),
+        linear_memory: bool = False,
+    ) -> ImageObject:
+        """A texture object of an array, an argument for kernels.
+
+        The array's shape is (depth, height,) width; with ``layered`` the first axis are layers, with ``channels`` of 2 or 4 the last
+        axis. ``normalized`` coordinates run from 0 to 1; ``read="normalized"`` gives 8- and 16-bit integers as floats of 0 (−1) to 1;
+        ``filter`` is ``nearest`` or ``linear``; ``address``, one or one per dimension, ``clamp``, ``border``, and for normalized
+        coordinates ``wrap`` and ``mirror``. ``linear_memory``: as bound to linear memory, where fetches outside give 0.
+
+        Raises ``LaunchError``.
+        """
+        self._own(array)
+        row = texture_row(
+            array, channels, layered=layered, normalized=normalized, read=read, filter=filter, address=address,
+            border=border, linear_memory=linear_memory,
+        )  # fmt: skip
+        return ImageObject(array, row, self.memory.images.add(row, array.allocation))
+
+    def surface(self, array: DeviceArray, *, channels: int = 1, layered: bool = False) -> ImageObject:
+        """A surface object of an array, which kernels read and write; shapes as for ``texture``. Raises ``LaunchError``."""
+        self._own(array)
+        row = surface_row(array, channels, layered=layered)
+        return ImageObject(array, row, self.memory.images.add(row, array.allocation))
+
+    def bind(self, kernel: Function, name: str, image: ImageObject) -> None:
+        """Let a ``.texref`` or ``.surfref`` variable of the kernel's module mean an image of this device. Raises ``UnknownName`` and
+        ``LaunchError``."""
+        _check_kernel(kernel)
+        variable = kernel.module.variable(name)
+        wanted = next((word[1:-3] for word in variable.attributes if word in (".texref", ".surfref")), "tex")
+        if variable.space != "tex":
+            raise LaunchError(f"{name!r} is no .texref or .surfref variable", span=variable.span)
+        if (
+            not isinstance(image, ImageObject)
+            or self._address_of(image) is None
+            or image.kind[:3] != wanted[:3]
+        ):
+            raise LaunchError(
+                f"cannot bind {image!r:.60} to {name!r}",
+                span=variable.span,
+                hint=f"make a {'surface' if wanted == 'surf' else 'texture'} of this device",
+            )
+        self._bound[variable] = image
+
+    def _symbol_address(self, target: Variable | Function) -> int:
+        if isinstance(target, Variable) and target.space == "tex":
+            if target not in self._bound:
+                raise LaunchError(
+                    f"{target.name!r} is bound to no image",
+                    span=target.span,
+                    hint=f"bind one first: device.bind(kernel, {target.name!r}, device.texture(array))",
+                )
+            return self._bound[target].handle
+        if isinstance(target, Variable):
+            return self._variable(target).address
+        module = target.module
+        start = self._functions.get(module)
+        if start is None:
+            before = sum(len(other.functions) for other in self._functions)
+            start = self._functions[module] = FUNCTION_BASE + FUNCTION_STEP * before
+        return start + FUNCTION_STEP * list(module.functions).index(target.name)
+
+    def _describe(self, address: int) -> str:
+        """What is at an address, in words."""
+        if address == 0:
+            return "null"
+        for module, start in self._functions.items():
+            place, rest = divmod(address - start, FUNCTION_STEP)
+            if rest == 0 and 0 <= place < len(module.functions):
+                name = list(module.functions)[place]
+                return f"that of {name!r} of {module.path}"
+        holder = self.memory.resolve(address)
+        return "of nothing" if holder is None else f"in {holder.name!r} ({holder.kind} memory)"
+
+    # -- launches -------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        kernel: Function,
+        grid: object,
+        block: object,
+        args: Sequence[object] = (),
+        *,
+        shared_bytes: int = 0,
+        cluster: object = None,
+        cooperative: bool = False,
+        demand: str = "values",
+        max_instructions: int | None = None,
+        keep: bool = True,
+        threads_of: object = None,
+        sampled: bool = False,
+    ) -> tuple[Program, LaunchPlan, Observation]:
+        """Run a kernel on this memory. See ``api.Device.launch`` for the arguments and errors.
+
+        ``sampled``: threads alone are observed, whatever the device observes; only the CTAs of ``threads_of`` run if others cannot
+        notice; nothing is recorded.
+        """
+        _check_kernel(kernel)
+        if not kernel.is_entry:
+            raise LaunchError(
+                f"{kernel.name!r} is a device function (.func)",
+                span=kernel.span,
+                hint="only an .entry can be launched",
+            )
+        if not kernel.defined:
+            raise LaunchError(
+                f"{kernel.name!r} is declared and has no body",
+                span=kernel.span,
+                hint="parse the module that defines it",
+            )
+        demand = "control" if sampled else resolve_demand(demand, self.observe)
+        self._becomes_current(kernel)
+        program = program_of(kernel)
+        shape, threads, total = check_shape(program, grid, block, shared_bytes)
+        shape, together, explicit = check_cluster(kernel, shape, cluster)
+        in_clusters = math.prod(together) > 1
+        observe = frozenset(("threads",)) if sampled else self.observe
+        if demand == "control":
+            observe -= {"memory"}
+        if threads_of is not None and "threads" not in observe:
+            raise NotObserved(
+                "threads_of= chooses whose threads are observed", hint='use Device(observe={"threads"})'
+            )
+        budget = self.max_instructions
+        if max_instructions is not None:
+            budget = as_whole(max_instructions, "max_instructions", 1)
+        raw = marshal(kernel, args, self._address_of)
+        self._name_by_parameter(kernel, args)
+        symbols = np.array(
+            [
+                0 if target is program.grid_workspace and not cooperative else self._symbol_address(target)
+                for target in program.symbols
+            ],
+            dtype=np.uint64,
+        )
+        resident = resident_ctas(math.prod(shape), math.prod(threads), cooperative, math.prod(together))
+        name = f"launch {self._launches + 1} (of {kernel.name!r}, demand={demand!r})"
+        executed = self._knowledge.admit(program, demand, raw, symbols, name if keep else None)
+        running = program if executed is None else reduced(program, executed)
+        pointed = pointed_at(raw, self.memory)
+        words = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64)
+        plan = LaunchPlan(
+            grid=shape,
+            block=threads,
+            shared_bytes=total,
+            dynamic_shared=total - program.shared_static,
+            parameters=raw,
+            parameter_address=self._parameter_memory(kernel, raw),
+            symbols=symbols,
+            max_instructions=budget,
+            resident=resident,
+            cooperative=cooperative,
+            threads=host_threads() if running.order_free and not running.prints else 1,
+            pointed_at=tuple((item.address, item.size) for item in pointed),
+            names=tuple(item.name for item in pointed),
+            images=self.memory.images.sizes(np.concatenate([words, symbols])),
+            kept=choose_ctas(threads_of, shape) if "threads" in observe else (),
+            only_kept=sampled and running.order_free and not cooperative and not in_clusters,
+            describe=self._describe,
+            cluster=together,
+            explicit_cluster=explicit,
+            strict=self.strict,
+            races=self.races != "off" and executed is None and not sampled,
+            console=Console(self.printf_bytes),
+        )
+        saved = None if keep else self.memory.save()
+        followed = (array for array in self.set_variables if array.allocation.kind != "const")
+        watching = Watching(self.memory, self._array_of, [*followed]) if "values" in observe else None
+        if "footprint" in observe:
+            self.memory.observe_footprint()
+        try:
+            observation = self._observe(program, running, plan, executed, observe)
+        finally:
+            if keep and self._printer is not None and plan.console.text:
+                self._printer(plan.console.text)
+            footprint = take_footprint(self.memory)
+            writes = watching.changes() if watching is not None else ()
+            self.memory.settle((*pointed, *(array.allocation for array in self._variables.values())))
+            if saved is not None:
+                self.memory.restore(saved)
+        if "footprint" in observe:
+            observation.footprint = footprint
+        observation.remarks = (*observation.remarks, *cluster_remark(kernel, together))
+        observation.notes = (*observation.notes, *notes_of(program, plan, self.memory, observation.beyond))
+        if sampled:
+            return program, plan, observation
+        objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
+        self._launches += 1
+        self.events.append(Event("launch", call_site(), objects, kernel.name, 0, writes))
+        return program, plan, observation
+
+    def _observe(
+        self,
+        program: Program,
+        running: Program,
+        plan: LaunchPlan,
+        executed: Slice | None,
+        observe: frozenset[str],
+    ) -> Observation:
+        """Run as many CTAs as the demand needs."""
+        seen = running.system_effects - {"assert"}
+        if executed is not None and executed.demand == "control" and not observe and not seen:
+            return observe_control(
+                program,
+                plan,
+                executed,
+                self.memory,
+                lambda part: self._backend.run(running, part, self.memory, observe),
+            )
+        observation = self._backend.run(running, plan, self.memory, observe)
+        observation.executed = executed
+        if seen and executed is not None:
+            observation.method_reason = (
+                f"calls of the system ({', '.join(sorted(seen))}) depend on one another"
+            )
+        return observation
+
+    def _address_of(self, argument: object) -> int | None:
+        if isinstance(argument, ImageObject):
+            if argument.array.runtime is not self:
+                raise LaunchError(f"{argument!r} is on another device")
+            return argument.handle
+        if not isinstance(argument, DeviceArray):
+            return None
+        if argument.runtime is not self:
+            raise LaunchError(f"array {argument.name!r} is on another device")
+        return argument.address
+
+    def _own(self, array: object) -> None:
+        """Raises ``LaunchError`` unless this is an array on this device."""
+        if self._address_of(array) is None:
+            raise LaunchError(
+                f"a {type(array).__name__} is no device array",
+                hint="make one with array(), zeros() or empty()",
+            )
+
+    def _name_by_parameter(self, kernel: Function, args: Sequence[object]) -> None:
+        prefix = f"{kernel.name}_param_"
+        for index, (param, argument) in enumerate(zip(kernel.params, args)):
+            if isinstance(argument, DeviceArray) and not argument.allocation.name:
+                plain = param.name
+                if not plain or plain.startswith(prefix) or plain == f"{kernel.name}_{index}":
+                    plain = f"{kernel.name}[{index}]"
+                argument.allocation.name = self._unique(plain)
+
+    def _unique(self, name: str) -> str:
+        number, fresh = self._names.get(name, 1), name
+        while fresh in self._taken:
+            number += 1
+            fresh = f"{name}#{number}"
+        self._names[name] = number
+        self._taken.add(fresh)
+        return fresh
+
+    def _parameter_memory(self, kernel: Function, raw: bytes) -> int:
+        if not raw:
+            return 0
+        found = self._parameters.get(kernel)
+        if found is None:
+            name = f"parameters of {kernel.name}"
+            found = self._parameters[kernel] = self.memory.allocate(len(raw), name, "param")
+        self.memory.write(found, 0, raw)
+        return found.address
+
+    # -- values ---------------------------------------------------------------------------------------------------------
+
+    def _before(self, array: DeviceArray) -> Snapshot | None:
+        if "values" not in self.observe:
+            return None
+        found = snapshot(self.memory, array.allocation)
+        variable = next(
+            (key for key, made in self._variables.items() if made.allocation is array.allocation), None
+        )
+        if variable is None or variable.initial is not None or variable.relocations:
+            return found
+        # The zeros that a variable is loaded with are nothing that the program wrote.
+        known = self._set_bytes.setdefault(array.allocation, np.zeros(array.allocation.size, dtype=np.bool_))
+        return Snapshot(found.bytes, known.copy())
+
+    def _record(
+        self, kind: str, objects: tuple[DeviceArray, ...], size: int, before: Snapshot | None = None
+    ) -> None:
+        writes: tuple[Write, ...] = ()
+        target = objects[0]
+        if "values" in self.observe:
+            mask = np.zeros(target.allocation.size, dtype=np.bool_)
+            mask[target.offset : target.offset + target.nbytes] = True
+            if before is None:
+                before = Snapshot(np.zeros(mask.size, dtype=np.uint8), np.zeros(mask.size, dtype=np.bool_))
+            whole = self._array_of.get(target.allocation)
+            if whole is None:
+                variables = self._variables.values()
+                whole = next((item for item in variables if item.allocation is target.allocation), target)
+                if whole in variables and whole not in self.set_variables:
+                    self.set_variables.append(whole)
+            if target.allocation in self._set_bytes:
+                self._set_bytes[target.allocation] |= mask
+            writes = (written(self.memory, whole, mask, before),)
+        self.events.append(Event(kind, call_site(), objects, bytes=size, writes=writes))

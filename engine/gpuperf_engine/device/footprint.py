@@ -1,0 +1,65 @@
+"""The footprint of a launch: which bytes of each object it read and wrote, each counted once.
+
+Two maps beside the arena (``Memory.touched``) have a byte for each of its bytes; accesses only ever set them, so host threads
+need not agree.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..memory.arena import ARENA_BASE, Memory
+from ..results import SECTOR_BYTES, ObjectFootprint
+
+__all__ = ["take_footprint"]
+
+_PIECE = 1 << 17
+
+
+def take_footprint(memory: Memory) -> tuple[ObjectFootprint, ...]:
+    """The objects that were touched since the last call, in the order in which they were made."""
+    return tuple(_taken(memory)) if memory.touched is not None else ()
+
+
+def _taken(memory: Memory) -> Iterator[ObjectFootprint]:
+    assert memory.touched is not None
+    for allocation in sorted(memory.allocations, key=lambda item: item.index):
+        start = allocation.address - ARENA_BASE
+        # whole sectors: objects begin at multiples of 256 bytes, and no other begins in the last one's sector
+        end = start + -(-allocation.size // SECTOR_BYTES) * SECTOR_BYTES
+        counts = _counted([whole[start:end] for whole in memory.touched])
+        if allocation.kind != "param" and counts.any():
+            numbers, sectors = counts.tolist()
+            yield ObjectFootprint(allocation.name, allocation.size, *numbers, *sectors)
+
+
+def _counted(maps: list[NDArray[np.uint8]]) -> NDArray[np.int64]:
+    """Shape (2, 3): bytes and sectors that were read, written, and either; the maps are clear afterwards.
+
+    Piece by piece, so that each is looked at again while it is in the cache.
+    """
+    counts = np.zeros((2, 3), dtype=np.int64)
+    for place in range(0, len(maps[0]), _PIECE):
+        pieces = [whole[place : place + _PIECE] for whole in maps]
+        found = [_count(piece) for piece in pieces]
+        decided = not min(found)[0] or max(found)[0] == len(pieces[0])
+        either = max(found) if decided else _count(pieces[0] | pieces[1])
+        counts += np.array([*found, either]).T
+        for piece, (touched, _) in zip(pieces, found):
+            if touched:
+                piece[:] = 0
+    return counts
+
+
+def _count(piece: NDArray[np.uint8]) -> tuple[int, int]:
+    """Bytes and sectors that are marked in a map."""
+    marked = int(np.count_nonzero(piece.view(np.bool_)))
+    if marked in (0, len(piece)):
+        return marked, marked // SECTOR_BYTES
+    words = piece.view(np.uint64).reshape(-1, SECTOR_BYTES // 8)
+    return marked, int(np.count_nonzero(words[:, 0] | words[:, 1] | words[:, 2] | words[:, 3]))

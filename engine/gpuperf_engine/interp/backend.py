@@ -1,0 +1,120 @@
+"""The reference backend: every value is a NumPy array over the lanes of a warp. Slow, readable, always there.
+
+It follows the program block by block under the rules of ``warp`` and ``schedule``; the native backend gives the same memory and the
+same counters.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ..isa.types import scalar_type
+from ..jit.races import race_remark
+from ..memory.arena import Memory
+from ..simt.barriers import Barriers
+from ..simt.clusters import WAITING, ClusterBarrier, coordinates_of
+from ..simt.counters import SITE_COLUMNS, Observation
+from ..simt.launch import Dim3, LaunchPlan
+from ..simt.program import Program
+from ..simt.rule_breaches import first_breaches
+from ..simt.schedule import Cluster, Cta, run_ctas
+from ..simt.thread_counters import columns_of, make_table
+from .blocks import prepare
+from .regions import Arena, Region
+from .values import LaneValue
+from .warp import Counters, LanesCluster, LanesCta, LanesWarp
+
+__all__ = ["LanesBackend"]
+
+_U32 = scalar_type("u32")
+
+
+class LanesBackend:
+    """Runs programs on NumPy arrays."""
+
+    def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
+        """Run a launch on the memory. Raises what the kernel does wrong; see ``api.Device.launch``."""
+        counters = _counters(program, plan, observe)
+        blocks = prepare(program, plan)
+        arena = Arena(memory)
+        tids = [_tid(plan, warp) for warp in range(plan.warps_per_cta)]
+
+        size = plan.cluster_ctas
+
+        def start(turn: int) -> Cluster:
+            shared_by = LanesCluster([], [WAITING] * size, ClusterBarrier())
+            number = plan.kept[turn] if plan.only_kept else turn
+            ctas = [start_cta(size * number + rank, shared_by) for rank in range(size)]
+            return Cluster(ctas, shared_by.barrier, shared_by.states)
+
+        def start_cta(number: int, cluster: LanesCluster) -> Cta:
+            place, own_cluster, within, rank = coordinates_of(plan, number)
+            wide, tall, _ = plan.grid
+            index = place[0] + wide * (place[1] + tall * place[2])
+            shared, barriers = Region.fresh(plan.shared_bytes), Barriers()
+            own = LanesCta(
+                index, _coordinates(place), program, plan, blocks, arena, shared, barriers, counters,
+                cluster, rank, _coordinates(own_cluster), _coordinates(within),
+            )  # fmt: skip
+            cluster.members.append(own)
+            warps = [LanesWarp(own, warp, _lanes(plan, warp), tid) for warp, tid in enumerate(tids)]
+            return Cta(warps, barriers, lambda: (shared.bytes.tobytes(),))
+
+        with np.errstate(all="ignore"):
+            count = len(plan.kept) if plan.only_kept else plan.ctas // size
+            run_ctas(count, size if program.order_free else plan.resident, start, lambda: _written(memory))
+        return replace(_observation(counters), remarks=race_remark(program, plan))
+
+
+def _coordinates(place: Dim3) -> tuple[LaneValue, ...]:
+    return tuple(LaneValue(np.array([number], np.uint32), _U32) for number in (*place, 0))
+
+
+def _lanes(plan: LaunchPlan, warp: int) -> int:
+    return (1 << min(32, plan.threads_per_cta - 32 * warp)) - 1
+
+
+def _tid(plan: LaunchPlan, warp: int) -> tuple[LaneValue, ...]:
+    number = np.arange(32 * warp, 32 * warp + 32)
+    wide, tall, _ = plan.block
+    parts = (number % wide, number // wide % tall, number // (wide * tall), np.zeros(32))
+    return tuple(LaneValue(part.astype(np.uint32), _U32) for part in parts)
+
+
+def _written(memory: Memory) -> Iterator[bytes]:
+    for allocation in memory.allocations:
+        if allocation.kind == "global":
+            yield memory.view(allocation).tobytes()
+    yield memory.heap_bytes.tobytes()
+
+
+def _counters(program: Program, plan: LaunchPlan, observe: frozenset[str]) -> Counters:
+    blocks = len(program.blocks)
+    sites = [[0] * len(SITE_COLUMNS) for _ in program.sites] if "memory" in observe else None
+    return Counters(
+        [0] * blocks, [0] * blocks, [0] * blocks, [0] * blocks, [0] * len(program.predicated), sites, set(), [], {},
+        make_table(program, plan) if "threads" in observe else None, columns_of(program),
+    )  # fmt: skip
+
+
+def _observation(counters: Counters) -> Observation:
+    sites = None
+    if counters.sites is not None:
+        sites = np.array(counters.sites, np.int64).reshape(len(counters.sites), len(SITE_COLUMNS))
+    return Observation(
+        np.array(counters.block_warps, np.int64),
+        np.array(counters.block_lanes, np.int64),
+        np.array(counters.divergent, np.int64),
+        np.array(counters.taken, np.int64),
+        np.array(counters.predicated, np.int64),
+        sites,
+        frozenset(counters.uninitialized),
+        counters.beyond,
+        breaches=first_breaches(counters.breaches),
+        threads=counters.threads,
+    )

@@ -1,0 +1,238 @@
+"""Blocks prepared for the reference backend: each instruction becomes a step that is called with the warp.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from ..errors import EngineError, Unsupported
+from ..flow.blocks import BasicBlock
+from ..isa.frame import evaluate, has_meaning
+from ..isa.types import scalar_type
+from ..ptx.syntax import Instruction
+from ..simt.effects import is_done_at_once, tells_mbarrier
+from ..simt.faults import meaningless_operands, trap
+from ..simt.launch import LaunchPlan
+from ..simt.program import Program
+from .bulk import AnswerStep, BulkStep, FillStep, SignalStep
+from .calls import Call, parameter_step
+from .control import BarrierEnd, End, make_end
+from .copy import CopyStep
+from .exchange import Exchange
+from .images import ImageStep
+from .mbarrier import MbarrierStep, WaitStep
+from .memory import MemoryStep
+from .operands import Prepare, bits_of, destinations, every_lane, guard_of, integer, lane_value, sources
+from .stack import StackStep
+from .tensor import ReplaceStep, TensorStep
+from .values import LaneValue
+from .warpgroup import CommitStep, GroupFence, GroupWait
+
+if TYPE_CHECKING:
+    from .warp import LanesWarp
+
+__all__ = ["Block", "prepare", "refusal"]
+
+_U32, _PRED = scalar_type("u32"), scalar_type("pred")
+Step = Callable[["LanesWarp"], None]
+
+#: effects that are carried out by moving on
+_NOTHING = ("fence", "hint")
+_MEMORY = ("load", "store", "atomic", "reduction")
+_ENDS = ("branch", "indirect_branch", "call", "return", "exit", "barrier")
+
+
+class Block:
+    """One prepared block. ``sync`` is the ``.sync`` instruction that it starts with, ``wait`` the wait on an mbarrier or for the
+    warpgroup, ``steps`` what follows it, ``end`` its end."""
+
+    __slots__ = ("barrier", "basic", "counts", "end", "index", "steps", "sync", "wait")
+
+    def __init__(self, to: Prepare, block: BasicBlock) -> None:
+        self.basic = block
+        self.index = block.index
+        self.counts = block.counts
+        self.sync: Exchange | None = None
+        instructions = block.instructions
+        if block.synchronises and is_exchange(instructions[0]):
+            self.sync = Exchange(to, instructions[0])
+            instructions = instructions[1:]
+        self.wait: WaitStep | GroupFence | GroupWait | None = None
+        if block.waits and instructions[0].effect == "mbarrier_wait":
+            self.wait = WaitStep(to, instructions[0])
+        elif block.waits:
+            of_group = instructions[0].effect == "warpgroup_wait"
+            self.wait = (GroupWait if of_group else GroupFence)(to, instructions[0])
+        if self.wait is not None:
+            instructions = instructions[1:]
+        if instructions and instructions[-1].effect in _ENDS:
+            instructions = instructions[:-1]
+        self.steps = tuple(_step(to, instruction, block) for instruction in instructions)
+        self.end: End = _end(to, block)
+        self.barrier = self.end if isinstance(self.end, BarrierEnd) else None
+
+
+def is_exchange(instruction: Instruction) -> bool:
+    """Whether the lanes of the warp do this together."""
+    return instruction.effect in ("exchange", "warp_barrier") or (
+        instruction.effect in ("matrix", "warpgroup") and has_meaning(instruction.spelling)
+    )
+
+
+def prepare(program: Program, plan: LaunchPlan) -> list[Block]:
+    """All blocks of a program for one launch."""
+    makers = [Prepare(program, plan, number) for number in range(len(program.functions))]
+    return [Block(makers[block.function], block) for block in program.blocks]
+
+
+def _step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step:
+    """An instruction that cannot be run is an error only where it is reached."""
+    try:
+        return _make_step(to, instruction, block)
+    except EngineError as error:
+        return _failing(to, instruction, error)
+
+
+def _failing(to: Prepare, instruction: Instruction, error: EngineError) -> Step:
+    count = _guard_only(to, instruction)
+    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+
+    def step(warp: LanesWarp) -> None:
+        count(warp)
+        if guard is None or (warp.active & guard(warp)).any():
+            raise error
+
+    return step
+
+
+def _end(to: Prepare, block: BasicBlock) -> End:
+    """As ``_step``: an end that cannot be run is an error only where it is reached."""
+    try:
+        return make_end(to, block)
+    except Unsupported as error:
+        reason = error
+
+    def end(warp: LanesWarp) -> NoReturn:
+        raise reason
+
+    return end
+
+
+def refusal(
+    warp: LanesWarp, program: Program, plan: LaunchPlan, block: BasicBlock, index: int
+) -> EngineError:
+    """Why an instruction of a block cannot be run, when a warp has come to it."""
+    to, instruction = Prepare(program, plan, block.function), block.instructions[index]
+    try:
+        if instruction.effect == "call":
+            Call(to, block).groups(warp)
+        elif instruction is block.terminator:
+            make_end(to, block)
+        else:
+            _make_step(to, instruction, block)
+    except EngineError as error:
+        return error
+    return Unsupported(f"{instruction.opcode} cannot be run here", span=instruction.span)
+
+
+def _make_step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step:
+    effect = instruction.effect
+    if effect == "bulk_copy":
+        modifiers = instruction.spelling.modifiers
+        if "dim" in modifiers:
+            return TensorStep(to, instruction)
+        if "dst" in modifiers:
+            return BulkStep(to, instruction)
+        return (AnswerStep if tells_mbarrier(instruction) else FillStep)(to, instruction)
+    if effect == "tensor_map":
+        return ReplaceStep(to, instruction)
+    if effect in _MEMORY:
+        if instruction.spelling.space == "param":
+            return parameter_step(to, instruction)
+        return (SignalStep if tells_mbarrier(instruction) else MemoryStep)(to, instruction)
+    if effect == "exchange":
+        return Exchange(to, instruction)
+    if effect == "async_copy" and instruction in to.program.site_of:
+        return CopyStep(to, instruction)
+    if effect == "mbarrier":
+        return MbarrierStep(to, instruction)
+    if effect == "warpgroup_commit":
+        return CommitStep(to, instruction)
+    if effect in _NOTHING or is_done_at_once(instruction):
+        return _guard_only(to, instruction)
+    if effect == "stack":
+        return StackStep(to, instruction)
+    if effect in ("texture", "surface", "image_query") and has_meaning(instruction.spelling):
+        return ImageStep(to, instruction)
+    if effect == "trap":
+        return _guarded_trap(to, instruction)
+    if effect in ("", "special") and has_meaning(instruction.spelling):
+        return _compute(to, instruction)
+    raise Unsupported(
+        f"{instruction.opcode} is known and counted, but cannot be run yet", span=instruction.span
+    )
+
+
+def _compute(to: Prepare, instruction: Instruction) -> Step:
+    spelling = instruction.spelling
+    readers = sources(to, instruction)
+    targets = destinations(instruction)
+    function = to.number
+    reads_carry, writes_carry = spelling.reads_carry, spelling.writes_carry
+    reads_rank, is_checked = spelling.reads_rank, spelling.row.checked is not None
+    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+    counter = to.program.predicated_of.get(instruction)
+
+    def step(warp: LanesWarp) -> None:
+        where = None
+        if guard is not None:
+            where = guard(warp)
+            if counter is not None:
+                warp.count_guard(counter, warp.active & where)
+        values: list[LaneValue | int] = [read(warp) for read in readers]
+        if reads_carry:
+            values.append(warp.read_carry(function))
+        if reads_rank:
+            values.append(integer(warp.cta.rank, _U32))
+        results = evaluate(spelling, values)
+        if is_checked:
+            active = warp.active if where is None else warp.active & where
+            if wrong := bits_of(LaneValue(every_lane(lane_value(results[-1])) & active, _PRED)):
+                raise meaningless_operands(warp.place(), instruction, wrong)
+        for target, value in zip(targets, results):
+            if target is not None:
+                warp.write(target, lane_value(value), where)
+        if writes_carry:
+            active = warp.active if where is None else warp.active & where
+            warp.put_carry(function, lane_value(results[-1]), active)
+
+    return step
+
+
+def _guard_only(to: Prepare, instruction: Instruction) -> Step:
+    """Nothing happens, but the lanes whose guard holds are counted; destinations (cache policies) become 0."""
+    counter = to.program.predicated_of.get(instruction)
+    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+
+    def step(warp: LanesWarp) -> None:
+        if guard is not None and counter is not None:
+            warp.count_guard(counter, warp.active & guard(warp))
+
+    return step
+
+
+def _guarded_trap(to: Prepare, instruction: Instruction) -> Step:
+    counter = to.program.predicated_of.get(instruction)
+    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+
+    def step(warp: LanesWarp) -> None:
+        active = warp.active if guard is None else warp.active & guard(warp)
+        if counter is not None:
+            warp.count_guard(counter, active)
+        if active.any():
+            raise trap(warp.place(), instruction, sum(1 << lane for lane in active.nonzero()[0].tolist()))
+
+    return step

@@ -1,0 +1,407 @@
+"""Bulk copies of the reference backend: carried out when they are issued, lane after lane, in pieces of 16 bytes.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import MemoryFault
+from ..flow.operands import matched
+from ..isa.frame import evaluate, has_meaning
+from ..isa.mbarriers import Mbarrier
+from ..isa.spaces import RANK_SHIFT
+from ..isa.types import scalar_type
+from ..memory.arena import SHARED_WINDOW, WINDOW_BYTES
+from ..ptx.syntax import Address, Instruction, Operand
+from ..simt.counters import LINE_BYTES, SITE_COLUMNS
+from ..simt.effects import is_done_once
+from ..simt.faults import bad_mbarrier
+from .mbarrier import Objects, in_rank, ranks_in, ranks_of
+from .memory import MemoryStep, Part, address_reader
+from .operands import Prepare, every_lane, guard_of, lane_value, reader
+from .values import LaneValue, dtype_of
+
+if TYPE_CHECKING:
+    from .warp import LanesWarp
+
+__all__ = [
+    "BULK_PIECE",
+    "Active",
+    "AnswerStep",
+    "BulkStep",
+    "FillStep",
+    "Pattern",
+    "SignalStep",
+    "Targets",
+    "count",
+    "in_rank",
+    "spans",
+    "validity_pattern",
+]
+
+Lanes = npt.NDArray[Any]
+_U16, _U32, _U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
+#: bytes that are checked and counted as one
+BULK_PIECE = 16
+#: bytes of a copy that are looked at together
+_AT_ONCE = 1 << 14
+_SECTOR = 32
+_WAVEFRONT = 128
+
+
+def count(warp: LanesWarp, site: int, **amounts: int) -> None:
+    if warp.counters.sites is not None:
+        for name, amount in amounts.items():
+            warp.counters.sites[site][SITE_COLUMNS.index(name)] += amount
+
+
+def spans(address: int, size: int, unit: int) -> int:
+    """How many aligned units of bytes a range touches."""
+    return (address + size - 1) // unit - address // unit + 1 if size else 0
+
+
+class Active:
+    """The lanes that carry an instruction out: those that are active and whose guard holds, which are counted."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.predicated = to.program.predicated_of.get(instruction)
+
+    def __call__(self, warp: LanesWarp) -> npt.NDArray[np.bool_]:
+        active = warp.active
+        if self.guard is not None:
+            active = active & self.guard(warp)
+            if self.predicated is not None:
+                warp.count_guard(self.predicated, active)
+        return active
+
+
+class Pattern(NamedTuple):
+    """What copies report (manual: "Report Mechanisms for Asynchronous Copy Operations"): elements with these bits. Of 16 bytes the
+    manual samples one element; here that is the first."""
+
+    code: int
+    bits: int
+    every: bool
+
+    def is_in(self, data: npt.NDArray[np.uint8]) -> bool:
+        if self.every:
+            return bool((data == self.code).any())
+        return self.matches(data.reshape(-1, BULK_PIECE)[:, : max(1, self.bits // 8)])
+
+    def matches(self, sampled: npt.NDArray[np.uint8]) -> bool:
+        """Whether one of these elements, their bytes in a row each, has these bits."""
+        wanted = np.frombuffer(self.code.to_bytes(max(1, self.bits // 8), "little"), np.uint8)
+        mask = np.uint8(0xFF if self.bits >= 8 else 0xF)
+        return bool(((sampled & mask) == wanted).all(axis=1).any())
+
+
+def validity_pattern(instruction: Instruction) -> Pattern | None:
+    """What a copy reports, if it does."""
+    kind, _, code = str(instruction.spelling.modifier("report") or "").rpartition("::")
+    if not kind.startswith("mbarrier::report::validity"):
+        return None
+    return Pattern(int(code, 16), 4 * len(code), kind.endswith("per_element"))
+
+
+class Targets:
+    """The CTAs of the cluster that a copy goes to, and the mbarriers there that it tells."""
+
+    def __init__(
+        self, to: Prepare, instruction: Instruction, operands: Mapping[str, Operand], space: str
+    ) -> None:
+        self.read_ranks = ranks_of(to, instruction)
+        self.paired = instruction.spelling.modifier("group") == "cta_group::2"
+        told = operands.get("m")
+        self.told = Objects(to, instruction, told, space) if isinstance(told, Address) else None
+
+    def ranks(self, warp: LanesWarp, lane: int) -> list[int] | list[None]:
+        """Those of a multicast."""
+        if self.read_ranks is None:
+            return [None]
+        return ranks_in(int(every_lane(self.read_ranks(warp))[lane]))
+
+    @staticmethod
+    def place(place: int, rank: int | None) -> int:
+        """An address of shared memory, in the CTA of a rank."""
+        return place if rank is None else in_rank(place, rank)
+
+    def tell(self, warp: LanesWarp, lane: int, rank: int | None, size: int, reports: bool = False) -> None:
+        """So many bytes have come; ``reports``: and something is to be reported. Of a pair of CTAs that one is told whose rank is odd
+        or even as that of the mbarrier."""
+        if self.told is not None:
+            told = self.told.read(warp).copy()
+            if self.paired and rank is not None:
+                rank = rank & ~1 | int(told[lane]) >> RANK_SHIFT & 1
+            told[lane] = self.place(int(told[lane]), rank)
+            if reports:
+                self.told.report(warp, lane, told)
+            self.told.change(warp, lane, told, Mbarrier.COMPLETE, 1, size)
+
+
+class _End:
+    """Source or target of a copy."""
+
+    def __init__(
+        self, to: Prepare, instruction: Instruction, operand: Address, space: str, kind: str
+    ) -> None:
+        self.space = space
+        self.addresses = address_reader(to, operand, space)
+        self.access = MemoryStep(to, instruction, kind, space, BULK_PIECE)
+        self.single = MemoryStep(to, instruction, kind, space, 1)
+
+    def byte(self, warp: LanesWarp, lane: int, address: int) -> Part:
+        """Where a byte is. Raises ``MemoryFault`` if it cannot be reached."""
+        (part,) = self.single.reach(warp, np.array([lane]), np.array([address], np.uint64))
+        return part
+
+    def pieces(self, warp: LanesWarp, lane: int, address: int, size: int) -> list[Part]:
+        """Where the bytes are, in parts that begin with the first. Raises ``MemoryFault`` for the first piece that cannot be
+        reached."""
+        parts: list[Part] = []
+        for start in range(0, size, _AT_ONCE):
+            found = self.part(warp, lane, address + start, min(_AT_ONCE, size - start))
+            parts = parts or found
+        return parts
+
+    def part(self, warp: LanesWarp, lane: int, address: int, size: int) -> list[Part]:
+        """``pieces`` of so few bytes that all of them are looked at together."""
+        places = np.uint64(address % (1 << 64)) + np.arange(0, size, BULK_PIECE, dtype=np.uint64)
+        return self.access.reach(warp, np.repeat(lane, places.size), places)
+
+
+class BulkStep:
+    """``cp.async.bulk`` and ``cp.reduce.async.bulk``."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        spelling = instruction.spelling
+        self.instruction = instruction
+        self.combines = has_meaning(spelling)
+        self.once = is_done_once(instruction)
+        self.type = scalar_type(str(spelling.modifier("type"))) if self.combines else _U32
+        spaces = {name: str(spelling.modifier(name)).split("::")[0] for name in ("dst", "src")}
+        source, target = operands["a"], operands["d"]
+        assert isinstance(source, Address)
+        assert isinstance(target, Address)
+        self.source = _End(to, instruction, source, spaces["src"], "load")
+        self.target = _End(to, instruction, target, spaces["dst"], "reduction" if self.combines else "store")
+        self.read_size = reader(to, operands["size"], _U32)
+        self.targets = Targets(to, instruction, operands, spaces["dst"])
+        self.read_bytes = reader(to, operands["bytes"], _U16) if "bytes" in operands else None
+        self.read_edges = [reader(to, operands[name], _U32) for name in ("left", "right") if name in operands]
+        self.pattern = validity_pattern(instruction)
+        self.active = Active(to, instruction)
+        self.site = to.program.site_of[instruction]
+
+    def __call__(self, warp: LanesWarp) -> None:
+        active = self.active(warp)
+        lanes = np.flatnonzero(active).tolist()[: 1 if self.once else None]
+        if not lanes:
+            return
+        count(warp, self.site, requests=1)
+        sources, targets = every_lane(self.source.addresses(warp)), every_lane(self.target.addresses(warp))
+        sizes = every_lane(self.read_size(warp))
+        for lane in lanes:
+            size, source, target = int(sizes[lane]), int(sources[lane]), int(targets[lane])
+            if size % BULK_PIECE:
+                raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.SIZE, target, 0, size)
+            edges = [int(every_lane(read(warp))[lane]) for read in self.read_edges]
+            for edge in edges:
+                if edge >= BULK_PIECE:
+                    raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.EDGE, target, 0, edge)
+            for turn, rank in enumerate(self.targets.ranks(warp, lane)):
+                place = self.targets.place(target, rank)
+                if any(edges) and size:
+                    self._move_within(warp, lane, source, place, size, *edges)
+                else:
+                    self._move(warp, lane, source, place, size)
+                reports = self.pattern is not None and self._is_reported(warp, lane, source, size)
+                self.targets.tell(warp, lane, rank, size, reports)
+                self._tally(warp, source, place, size, again=turn > 0)
+
+    def _move(self, warp: LanesWarp, lane: int, source: int, target: int, size: int) -> None:
+        come, go = self._reach(warp, lane, source, target, size)
+        for taken, given in zip(come, go):
+            first, last = int(taken.offsets[0]), int(given.offsets[0])
+            data = taken.region.bytes[first : first + size]
+            into = given.region.bytes[last : last + size]
+            if self.combines:
+                dtype = dtype_of(self.type)
+                old, new = (
+                    LaneValue(into.view(dtype), self.type),
+                    LaneValue(data.copy().view(dtype), self.type),
+                )
+                (made,) = evaluate(self.instruction.spelling, [old, new])
+                into[:] = np.ascontiguousarray(lane_value(made).data).view(np.uint8)
+            elif self.read_bytes is not None:
+                bits = int(every_lane(self.read_bytes(warp))[lane])
+                chosen = np.resize([bool(bits >> place & 1) for place in range(BULK_PIECE)], size)
+                into[chosen] = data[chosen]
+            else:
+                into[:] = data.copy()
+
+    def _reach(
+        self, warp: LanesWarp, lane: int, source: int, target: int, size: int
+    ) -> tuple[list[Part], list[Part]]:
+        """Where the bytes are. Raises ``MemoryFault`` for the first piece that cannot be reached, at either end: whatever size is
+        asked for, not much more is looked at than there is."""
+        come: list[Part] = []
+        go: list[Part] = []
+        for start in range(0, size, _AT_ONCE):
+            length = min(_AT_ONCE, size - start)
+            try:
+                taken = self.source.part(warp, lane, source + start, length)
+                given = self.target.part(warp, lane, target + start, length)
+            except MemoryFault:
+                for offset in range(start, start + length, BULK_PIECE):
+                    self.source.part(warp, lane, source + offset, BULK_PIECE)
+                    self.target.part(warp, lane, target + offset, BULK_PIECE)
+                raise
+            come, go = come or taken, go or given
+        return come, go
+
+    def _move_within(
+        self, warp: LanesWarp, lane: int, source: int, target: int, size: int, left: int, right: int
+    ) -> None:
+        """A copy without so many bytes at the ends: those of the first and last 16 bytes one by one."""
+        first, last = BULK_PIECE * (left > 0), size - BULK_PIECE * (right > 0)
+        if left:
+            self._move_bytes(warp, lane, source, target, range(left, min(first, size - right)))
+        if first < last:
+            self._move(warp, lane, source + first, target + first, last - first)
+        if right and last >= first:
+            self._move_bytes(warp, lane, source, target, range(last, size - right))
+
+    def _move_bytes(self, warp: LanesWarp, lane: int, source: int, target: int, offsets: range) -> None:
+        """These bytes of 16, one by one."""
+        self.target.part(warp, lane, target + offsets.start // BULK_PIECE * BULK_PIECE, BULK_PIECE)
+        for offset in offsets:
+            taken = self.source.byte(warp, lane, source + offset)
+            given = self.target.byte(warp, lane, target + offset)
+            given.region.bytes[int(given.offsets[0])] = taken.region.bytes[int(taken.offsets[0])]
+
+    def _is_reported(self, warp: LanesWarp, lane: int, source: int, size: int) -> bool:
+        """Whether what was copied holds the pattern of what is not valid."""
+        for part in self.source.pieces(warp, lane, source, size):
+            first = int(part.offsets[0])
+            if self.pattern is not None and self.pattern.is_in(part.region.bytes[first : first + size]):
+                return True
+        return False
+
+    def _tally(self, warp: LanesWarp, source: int, target: int, size: int, again: bool) -> None:
+        """``again``: the same bytes to a further CTA."""
+        place = source if self.source.space == "global" else target
+        if "global" in (self.source.space, self.target.space) and not again:
+            sectors, lines = spans(place, size, _SECTOR), spans(place, size, LINE_BYTES)
+            count(warp, self.site, sectors=sectors, lines=lines)
+        waves = -(-size // _WAVEFRONT)
+        count(warp, self.site, lanes=0 if again else size // BULK_PIECE, wavefronts=waves, ideal=waves)
+
+
+class FillStep:
+    """``st.bulk``."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        target = operands["a"]
+        assert isinstance(target, Address)
+        self.instruction = instruction
+        space = instruction.spelling.space or "generic"
+        self.generic = space == "generic"
+        self.addresses = address_reader(to, target, space)
+        self.access = MemoryStep(to, instruction, "store", space, 8)
+        self.read_size = reader(to, operands["bytes"], _U64)
+        self.active = Active(to, instruction)
+        self.site = to.program.site_of[instruction]
+
+    def __call__(self, warp: LanesWarp) -> None:
+        lanes = np.flatnonzero(self.active(warp)).tolist()
+        if not lanes:
+            return
+        count(warp, self.site, requests=1)
+        addresses, sizes = every_lane(self.addresses(warp)), every_lane(self.read_size(warp))
+        for lane in lanes:
+            size, address = int(sizes[lane]), int(addresses[lane])
+            if self.generic and not 0 <= address - SHARED_WINDOW < WINDOW_BYTES:
+                raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.NOT_SHARED, address, 0, 0)
+            if size % 8:
+                raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.WORDS, address, 0, size)
+            for offset in range(0, size, 8):
+                place = np.array([address + offset], np.uint64)
+                (part,) = self.access.reach(warp, np.array([lane]), place)
+                start = int(part.offsets[0])
+                part.region.bytes[start : start + 8] = 0
+            waves = -(-size // _WAVEFRONT)
+            count(warp, self.site, lanes=size // 8, wavefronts=waves, ideal=waves)
+
+
+class AnswerStep:
+    """``clusterlaunchcontrol.try_cancel``: no request succeeds, so the response is zero."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        target, told = operands["a"], operands["m"]
+        assert isinstance(target, Address)
+        assert isinstance(told, Address)
+        self.instruction = instruction
+        space = instruction.spelling.space or "generic"
+        self.generic = space == "generic"
+        self.addresses = address_reader(to, target, space)
+        self.access = MemoryStep(to, instruction, "store", "shared", BULK_PIECE)
+        self.told = Objects(to, instruction, told, space)
+        self.everywhere = bool(instruction.spelling.modifier("multicast"))
+        self.active = Active(to, instruction)
+        self.site = to.program.site_of[instruction]
+
+    def __call__(self, warp: LanesWarp) -> None:
+        lanes = np.flatnonzero(self.active(warp)).tolist()
+        if not lanes:
+            return
+        count(warp, self.site, requests=1)
+        addresses, told = every_lane(self.addresses(warp)), self.told.read(warp)
+        ranks = range(warp.cta.plan.cluster_ctas) if self.everywhere else [None]
+        for lane in lanes:
+            for number, rank in enumerate(ranks):
+                self._put(warp, lane, int(addresses[lane]), told.copy(), rank)
+                count(warp, self.site, lanes=int(number == 0), wavefronts=1, ideal=1)
+
+    def _put(self, warp: LanesWarp, lane: int, address: int, told: Lanes, rank: int | None) -> None:
+        base = SHARED_WINDOW if self.generic else 0
+        if self.generic and not 0 <= address - base < WINDOW_BYTES:
+            raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.NOT_SHARED, address, 0, 0)
+        place, object_ = address - base, int(told[lane])
+        if rank is not None:
+            place = in_rank(place, rank)
+            told[lane] = (
+                base + in_rank(object_ - base, rank) if 0 <= object_ - base < WINDOW_BYTES else object_
+            )
+        (part,) = self.access.reach(warp, np.array([lane]), np.array([place], np.uint64))
+        start = int(part.offsets[0])
+        part.region.bytes[start : start + BULK_PIECE] = 0
+        self.told.change(warp, lane, told, Mbarrier.COMPLETE, 1, BULK_PIECE)
+
+
+class SignalStep:
+    """``st.async`` and ``red.async``: the access, then the mbarrier is told of each lane's bytes."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.access = MemoryStep(to, instruction)
+        form, told = next((form, item) for form, item in matched(instruction) if form.name == "m")
+        assert isinstance(told, Address)
+        self.told = Objects(to, instruction, told, form.space or instruction.spelling.space or "generic")
+
+    def __call__(self, warp: LanesWarp) -> None:
+        self.access(warp)
+        active = warp.active
+        if self.access.guard is not None:
+            active = active & self.access.guard(warp)
+        addresses = self.told.read(warp)
+        for lane in np.flatnonzero(active).tolist():
+            self.told.change(warp, lane, addresses, Mbarrier.COMPLETE, 1, self.access.bytes)

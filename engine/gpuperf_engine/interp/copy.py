@@ -1,0 +1,103 @@
+"""``cp.async`` of the reference backend: copied when it is issued, so its groups and waits have nothing to do.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..flow.operands import matched
+from ..isa.types import scalar_type
+from ..ptx.syntax import Address, Immediate, Instruction
+from ..simt.counters import LINE_BYTES, SITE_COLUMNS, sectors, wavefronts
+from .memory import MemoryStep, address_reader
+from .operands import Prepare, every_lane, guard_of, reader
+
+if TYPE_CHECKING:
+    from .warp import LanesWarp
+
+__all__ = ["CopyStep"]
+
+Lanes = npt.NDArray[Any]
+
+
+class CopyStep:
+    """Copies of 4, 8 or 16 bytes from global to shared memory; a size given, or ``ignore``, leaves zeros behind it."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        operands = {form.name: operand for form, operand in matched(instruction)}
+        length = operands["bytes"]
+        target, source = operands["d"], operands["a"]
+        assert isinstance(length, Immediate)
+        assert isinstance(target, Address)
+        assert isinstance(source, Address)
+        self.bytes = length.value
+        self.source = MemoryStep(to, instruction, "load", "global", self.bytes)
+        self.target = MemoryStep(to, instruction, "store", "shared", self.bytes)
+        self.byte = copy(self.source)
+        self.byte.bytes = 1
+        self.read_source = address_reader(to, source, "global")
+        self.read_target = address_reader(to, target, "shared")
+        given, ignored = operands.get("source_bytes"), operands.get("ignore")
+        self.read_size = None if given is None else reader(to, given, scalar_type("u32"))
+        self.read_ignore = None if ignored is None else reader(to, ignored, scalar_type("pred"))
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.predicated = to.program.predicated_of.get(instruction)
+        self.site = to.program.site_of[instruction]
+
+    def __call__(self, warp: LanesWarp) -> None:
+        active = warp.active
+        if self.guard is not None:
+            active = active & self.guard(warp)
+            if self.predicated is not None:
+                warp.count_guard(self.predicated, active)
+        lanes = np.flatnonzero(active)
+        if not lanes.size:
+            return
+        sources, targets = every_lane(self.read_source(warp)), every_lane(self.read_target(warp))
+        sizes = self._sizes(warp)
+        data = np.zeros((32, self.bytes), np.uint8)
+        whole = lanes[sizes[lanes] == self.bytes]
+        if whole.size:
+            for part in self.source.reach(warp, whole, sources[whole]):
+                data[part.lanes] = part.region.bytes[part.offsets[:, None] + np.arange(self.bytes)]
+        for lane in lanes[(sizes[lanes] > 0) & (sizes[lanes] < self.bytes)]:
+            if sources[lane] % self.bytes:
+                self.source.reach(warp, np.array([lane]), sources[lane : lane + 1])
+            places = sources[lane] + np.arange(sizes[lane], dtype=np.uint64)
+            for part in self.byte.reach(warp, np.repeat(lane, sizes[lane]), places):
+                data[lane, : sizes[lane]] = part.region.bytes[part.offsets]
+        for part in self.target.reach(warp, lanes, targets[lanes]):
+            part.region.bytes[part.offsets[:, None] + np.arange(self.bytes)] = data[part.lanes]
+        if warp.counters.sites is not None:
+            self._count(
+                warp.counters.sites[self.site], lanes, lanes[sizes[lanes] > 0], sources, targets[lanes]
+            )
+
+    def _sizes(self, warp: LanesWarp) -> Lanes:
+        """Bytes that each lane copies."""
+        sizes = np.full(32, self.bytes, np.int64)
+        if self.read_size is not None:
+            sizes = np.minimum(every_lane(self.read_size(warp)).astype(np.int64), self.bytes)
+        if self.read_ignore is not None:
+            sizes = np.where(every_lane(self.read_ignore(warp)), 0, sizes)
+        return sizes
+
+    def _count(self, row: list[int], lanes: Lanes, filled: Lanes, sources: Lanes, targets: Lanes) -> None:
+        found, ideal = wavefronts(targets, lanes, self.bytes)
+        counted = {
+            "requests": 1,
+            "lanes": int(lanes.size),
+            "sectors": sectors(sources[filled]),
+            "lines": sectors(sources[filled], LINE_BYTES),
+            "global_wavefronts": wavefronts(sources[filled], filled, self.bytes)[0],
+            "wavefronts": found,
+            "ideal": ideal,
+        }
+        for name, amount in counted.items():
+            row[SITE_COLUMNS.index(name)] += amount

@@ -1,0 +1,206 @@
+"""Exchange between the lanes of a warp in the reference backend: shfl, vote, match, redux, activemask, elect, bar.warp.sync, mma.
+
+The *participants* are the lanes of the member mask that have not exited, or the active lanes where there is no mask. They may
+stand at several instructions (``warp.Meeting``), whose operands are put together first. ``shfl`` from a lane that does not take
+part gives 0.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..flow.operands import matched
+from ..isa.frame import evaluate
+from ..isa.types import ScalarType, scalar_type
+from ..ptx.syntax import Instruction, Vector
+from ..simt.faults import bad_member_mask, incomplete_warp, lanes_of, meaningless_operands
+from .matrix import MatrixRows
+from .operands import Prepare, Reader, destinations, every_lane, guard_of, lane_value, reader
+from .values import LaneValue, dtype_of
+from .warpgroup import WarpgroupStep
+
+if TYPE_CHECKING:
+    from .warp import LanesWarp
+
+__all__ = ["Exchange", "mask_array"]
+
+Lanes = npt.NDArray[Any]
+_U32, _PRED = scalar_type("u32"), scalar_type("pred")
+_WHOLE = 0xFFFFFFFF
+_LANE = LaneValue(np.arange(32, dtype=np.uint32), _U32)
+
+
+def mask_array(mask: int) -> npt.NDArray[np.bool_]:
+    """The lanes of a mask as 32 ``bool``."""
+    return np.unpackbits(np.array([mask], "<u4").view(np.uint8), bitorder="little").astype(np.bool_)
+
+
+class Exchange:
+    """One exchange instruction, prepared."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.instruction = instruction
+        self.spelling = instruction.spelling
+        self.operation = _OPERATIONS.get(self.spelling.row.name, _nothing)
+        #: for ldmatrix and stmatrix: the access of all rows
+        self.rows = MatrixRows(to, instruction) if self.spelling.moves is not None else None
+        self.warpgroup = WarpgroupStep(to, instruction) if instruction.effect == "warpgroup" else None
+        self.readers: dict[str, Reader] = {}
+        self.types: dict[str, ScalarType] = {}
+        for form, operand in matched(instruction):
+            if form.role in ("source", "predicate_source") or form.updated:
+                type_ = form.type or _U32
+                elements = operand.elements if isinstance(operand, Vector) else (operand,)
+                for place, element in enumerate(elements):
+                    name = f"{form.name}{place}" if isinstance(operand, Vector) else form.name
+                    self.types[name] = type_
+                    self.readers[name] = reader(to, element, type_)
+        self.targets = destinations(instruction)
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.predicated = to.program.predicated_of.get(instruction)
+
+    def __call__(self, warp: LanesWarp) -> None:
+        """Without ``.sync``: the active lanes take part."""
+        lanes = warp.mask
+        if self.guard is not None and self.predicated is not None:
+            lanes &= int(
+                np.packbits(np.broadcast_to(self.guard(warp), (32,)), bitorder="little").view("<u4")[0]
+            )
+            warp.count_guard(self.predicated, warp.lanes_array(lanes))
+        if lanes:
+            perform(warp, lanes, [(self, lanes)])
+
+    def masks(self, warp: LanesWarp) -> dict[int, int]:
+        """The member masks that the active lanes give (all lanes for matrices), with those lanes. Raises ``TrapError`` if a
+        lane is not in its own."""
+        if "membermask" not in self.readers:
+            return {_WHOLE: warp.mask}
+        given = self.readers["membermask"](warp).data
+        if given.shape == (1,) or not (given[warp.active] != given[warp.active][0]).any():
+            found = {int(given[0] if given.shape == (1,) else given[warp.active][0]): warp.mask}
+        else:
+            found = {}
+            for lane in lanes_of(warp.mask):
+                found[int(given[lane])] = found.get(int(given[lane]), 0) | 1 << lane
+        for mask, lanes in found.items():
+            if lanes & ~mask:
+                raise bad_member_mask(warp.place(), self.instruction, lanes_of(lanes & ~mask)[0], mask)
+        return found
+
+
+def perform(warp: LanesWarp, participants: int, parts: Sequence[tuple[Exchange, int]]) -> None:
+    """Carry the operation out over the participants; each part's lanes get their results in its own registers."""
+    first = parts[0][0]
+    if first.instruction.effect in ("matrix", "warpgroup") and participants != _WHOLE:
+        raise incomplete_warp(warp.place(), first.instruction, participants)
+    joint: dict[str, LaneValue] = {}
+    for name, type_ in first.types.items():
+        data = np.zeros(32, dtype_of(type_))
+        for exchange, lanes in parts:
+            np.copyto(data, exchange.readers[name](warp).data, where=mask_array(lanes))
+        joint[name] = LaneValue(data, type_)
+    if first.warpgroup is not None:
+        results = first.warpgroup(warp, joint)
+    elif first.rows is not None:
+        results = first.rows(warp, participants, list(joint.values()))
+    else:
+        results = first.operation(first, participants, joint)
+        checked = first.spelling.row.checked is not None and first.warpgroup is None
+        if checked and (wrong := _ballot(results.pop(), participants)):
+            raise meaningless_operands(warp.place(), first.instruction, wrong)
+    for exchange, lanes in parts:
+        where = mask_array(lanes)
+        for target, value in zip(exchange.targets, results):
+            if target is not None:
+                warp.put(target, value, where)
+
+
+def _u32(number: int) -> LaneValue:
+    return LaneValue(np.array([number], np.uint32), _U32)
+
+
+def _pred(value: bool) -> LaneValue:
+    return LaneValue(np.array([value]), _PRED)
+
+
+def _ballot(predicate: LaneValue, participants: int) -> int:
+    return int(np.packbits(every_lane(predicate), bitorder="little").view("<u4")[0]) & participants
+
+
+def _shuffle(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    source, inside = evaluate(exchange.spelling, [_LANE, joint["b"], joint["c"]])
+    value = joint["a"]
+    present = np.where(mask_array(participants), value.data, value.data.dtype.type(0))
+    lanes = every_lane(lane_value(source)) & np.uint32(31)
+    return [LaneValue(present[lanes], value.type), LaneValue(every_lane(lane_value(inside)), _PRED)]
+
+
+def _vote(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    found = _ballot(joint["a"], participants)
+    mode = exchange.spelling.modifier("mode")
+    if mode is None:
+        return [_u32(found)]
+    answers = {"all": found == participants, "any": found != 0, "uni": found in (0, participants)}
+    return [_pred(answers[str(mode)])]
+
+
+def _match(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    data = joint["a"].data
+    equal = (data[:, None] == data[None, :]) & mask_array(participants)
+    same = np.packbits(equal, axis=1, bitorder="little").view("<u4").reshape(32).astype(np.uint32)
+    if not exchange.spelling.modifier("all"):
+        return [LaneValue(same, _U32)]
+    every = int(same[lanes_of(participants)[0]]) == participants
+    return [_u32(participants if every else 0), _pred(every)]
+
+
+def _redux(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    value = joint["a"]
+    if value.type.is_float:  # one lane alone gives its magnitude, or the canonical NaN, too
+        (alone,) = evaluate(exchange.spelling, [value, value])
+        value = lane_value(alone)
+    first, *others = lanes_of(participants)
+    total = LaneValue(value.data[first : first + 1], value.type)
+    for lane in others:
+        (made,) = evaluate(exchange.spelling, [total, LaneValue(value.data[lane : lane + 1], value.type)])
+        total = lane_value(made)
+    return [total]
+
+
+def _active(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    return [_u32(participants)]
+
+
+def _elect(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    leader = lanes_of(participants)[0]
+    return [_u32(leader), LaneValue(_LANE.data == leader, _PRED)]
+
+
+def _nothing(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    return []
+
+
+def _matrix(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    forms = [form for form in exchange.spelling.sources for _ in range(form.vector)]
+    values = [int(value.data[0]) if form.constant else value for form, value in zip(forms, joint.values())]
+    return [lane_value(result) for result in evaluate(exchange.spelling, values)]
+
+
+_OPERATIONS: dict[str, Callable[[Exchange, int, dict[str, LaneValue]], list[LaneValue]]] = {
+    "shfl": _shuffle,
+    "vote": _vote,
+    "match": _match,
+    "redux": _redux,
+    "activemask": _active,
+    "elect": _elect,
+    "bar": _nothing,
+    "mma": _matrix,
+    "movmatrix": _matrix,
+    "wmma": _matrix,
+}

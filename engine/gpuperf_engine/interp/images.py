@@ -1,0 +1,132 @@
+"""Textures and surfaces in the reference backend. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..flow.operands import matched
+from ..isa.frame import evaluate
+from ..isa.images import Image
+from ..isa.types import scalar_type
+from ..isa.words import Value
+from ..memory.arena import ARENA_BASE
+from ..memory.images import image_fault
+from ..ptx.syntax import Address, Instruction
+from .memory import address_reader
+from .operands import Prepare, Reader, destinations, every_lane, guard_of, lane_value, reader, sources
+from .values import LaneValue, dtype_of
+
+if TYPE_CHECKING:
+    from .warp import LanesWarp
+
+__all__ = ["ImageStep"]
+
+Lanes = npt.NDArray[Any]
+_U32, _U64, _B32 = scalar_type("u32"), scalar_type("u64"), scalar_type("b32")
+
+
+class ImageStep:
+    """One instruction on an image, for the active lanes."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.instruction = instruction
+        self.spelling = instruction.spelling
+        self.handle, self.values = _operands(to, instruction)
+        self.targets = destinations(instruction)
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.predicated = to.program.predicated_of.get(instruction)
+
+    def __call__(self, warp: LanesWarp) -> None:
+        guard, active = None, warp.active
+        if self.guard is not None:
+            guard = self.guard(warp)
+            active = active & guard
+            if self.predicated is not None:
+                warp.count_guard(self.predicated, active)
+        handles = every_lane(self.handle(warp))
+        image = _LanesImage(warp, handles, active)
+        values = [image, *(read(warp) for read in self.values)]
+        results = evaluate(self.spelling, cast("Sequence[Value]", values))
+        if image.refused.any():
+            lane = int(image.refused.argmax())
+            images = warp.cta.arena.memory.images
+            raise image_fault(warp.place(), self.instruction, lane, int(handles[lane]), images)
+        for target, value in zip(self.targets, results):
+            if target is not None:
+                warp.write(target, lane_value(value), guard)
+
+
+def _operands(
+    to: Prepare, instruction: Instruction
+) -> tuple[Reader, list[Callable[[LanesWarp], LaneValue | int]]]:
+    """The handle, and the operands of the meaning."""
+    values = sources(to, instruction)
+    for _, operand in matched(instruction):
+        if isinstance(operand, Address):
+            return address_reader(to, operand, "global"), values
+    return reader(to, instruction.operands[-1], _U64), values[1:]
+
+
+class _LanesImage(Image):
+    def __init__(self, warp: LanesWarp, handles: Lanes, active: Lanes) -> None:
+        memory = warp.cta.arena.memory
+        self.region, self.touched = warp.cta.arena.region, memory.touched
+        self.rows = memory.images.rows[memory.images.find(handles)]
+        self.active = active
+        self.refused: Lanes = np.zeros(32, np.bool_)
+
+    def word(self, place: int) -> Value:
+        return LaneValue(self.rows[:, place], _U32)
+
+    def _where(self, where: Value) -> Lanes:
+        found: Lanes = every_lane(lane_value(where)) & self.active
+        return found
+
+    def _offsets(self, address: Value, lanes: Lanes) -> Lanes:
+        offsets = every_lane(lane_value(address))[lanes] - np.uint64(ARENA_BASE)
+        return offsets.astype(np.int64)
+
+    def load(self, address: Value, where: Value) -> Value:
+        lanes = self._where(where)
+        data = np.zeros(32, np.uint32)
+        data[lanes] = self.region.gather(self._offsets(address, lanes), _U32)
+        return LaneValue(data, _B32)
+
+    def store(self, address: Value, value: Value, where: Value) -> None:
+        lanes = self._where(where)
+        stored, offsets = lane_value(value), self._offsets(address, lanes)
+        self.region.scatter(offsets, every_lane(stored)[lanes], stored.type)
+        self._mark(offsets, stored.type.bytes)
+
+    def _mark(self, offsets: Lanes, size: int) -> None:
+        self.region.mark(offsets, size)
+
+    def change(self, address: Value, value: Value, op: str, where: Value) -> None:
+        lanes = self._where(where)
+        given = lane_value(value)
+        data, offsets = every_lane(given)[lanes], self._offsets(address, lanes)
+        combine = {
+            "add": np.add,
+            "min": np.minimum,
+            "max": np.maximum,
+            "and": np.bitwise_and,
+            "or": np.bitwise_or,
+        }
+        places, lane_of = np.unique(offsets, return_inverse=True)
+        cells = places[:, None] + np.arange(given.type.bytes)
+        words = self.region.bytes[cells].view(dtype_of(given.type)).reshape(-1)
+        cast("Any", combine[op]).at(words, lane_of, data)
+        self.region.bytes[cells] = words.reshape(-1, 1).view(np.uint8)
+        self._mark(offsets, given.type.bytes)
+
+    def either(
+        self, condition: Value, yes: Callable[[], Sequence[Value]], no: Callable[[], Sequence[Value]]
+    ) -> Sequence[Value]:
+        return yes() if self._where(condition).any() else no()
+
+    def refuse(self, where: Value) -> None:
+        self.refused |= self._where(where)

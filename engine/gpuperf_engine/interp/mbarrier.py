@@ -1,0 +1,315 @@
+"""mbarrier objects in the reference backend: lanes of one instruction follow each other in ascending order.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import EngineError
+from ..flow.operands import matched
+from ..isa.mbarriers import (
+    Mbarrier,
+    arrive,
+    change_transactions,
+    fresh,
+    is_valid,
+    most,
+    parity,
+    pending,
+    report,
+    waits_for,
+    was_reported,
+)
+from ..isa.spaces import RANK_SHIFT
+from ..isa.types import scalar_type
+from ..memory.arena import SHARED_WINDOW, WINDOW_BYTES
+from ..ptx.syntax import Address, Instruction, Operand
+from ..simt.clusters import MOST_CTAS
+from ..simt.faults import bad_mbarrier, lanes_of
+from ..simt.schedule import Status
+from .memory import MemoryStep, address_reader
+from .operands import Prepare, Reader, destinations, every_lane, guard_of, integer, reader
+from .regions import Region
+from .values import LaneValue
+
+if TYPE_CHECKING:
+    from .warp import LanesCta, LanesWarp
+
+__all__ = ["MbarrierStep", "Objects", "WaitStep", "in_rank", "operation", "ranks_in", "ranks_of"]
+
+Lanes = npt.NDArray[Any]
+_U32, _U64, _PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
+_B8 = scalar_type("b8")
+_ONE = integer(1, _U32)
+#: what is reported besides that something is
+_NO_VALUE = np.zeros(1, np.uint8)
+
+
+def operation(instruction: Instruction) -> int:
+    """What an instruction does to its object, in the numbers of ``Mbarrier``."""
+    words = instruction.opcode.split(".")
+    if words[0] == "cp":
+        return Mbarrier.ARRIVE if "noinc" in words else Mbarrier.CHECK
+    kinds = {
+        "init": Mbarrier.INIT,
+        "inval": Mbarrier.INVAL,
+        "expect_tx": Mbarrier.EXPECT,
+        "complete_tx": Mbarrier.COMPLETE,
+        "check_layout": Mbarrier.LAYOUT,
+    }
+    found = kinds.get(words[1], Mbarrier.ARRIVE) | Mbarrier.REPORTS * ("layout::v1" in words)
+    if found == Mbarrier.ARRIVE:
+        found |= Mbarrier.DROP * (words[1] == "arrive_drop") | Mbarrier.STAYS * ("noComplete" in words)
+        found |= Mbarrier.EXPECTS * ("expect_tx" in words)
+    return found
+
+
+class _Object(NamedTuple):
+    """Where one lane's object is."""
+
+    region: Region
+    offset: int
+    cta: LanesCta
+
+    @property
+    def word(self) -> int:
+        return int.from_bytes(self.region.bytes[self.offset : self.offset + 8].tobytes(), "little")
+
+    def put(self, word: int) -> None:
+        self.region.bytes[self.offset : self.offset + 8] = np.frombuffer(word.to_bytes(8, "little"), np.uint8)
+
+
+class Objects:
+    """The mbarrier objects at an address operand."""
+
+    def __init__(self, to: Prepare, instruction: Instruction, operand: Address, space: str) -> None:
+        self.instruction = instruction
+        self.generic = space == "generic"
+        self.addresses = address_reader(to, operand, space)
+        self.access = MemoryStep(to, instruction, "store", "shared", 8)
+
+    def read(self, warp: LanesWarp) -> Lanes:
+        """The lanes' addresses."""
+        return every_lane(self.addresses(warp))
+
+    def at(self, warp: LanesWarp, lane: int, addresses: Lanes, marks: bool = False) -> _Object:
+        """One lane's object. Raises ``TrapError`` if it is not in shared memory, ``MemoryFault`` if beyond its bounds."""
+        place = addresses[lane : lane + 1]
+        if self.generic:
+            place = place - np.uint64(SHARED_WINDOW)
+            if place[0] >= np.uint64(WINDOW_BYTES):
+                raise self.error(warp, lane, Mbarrier.NOT_SHARED, int(addresses[lane]), 0, 0)
+        (part,) = self.access.reach(warp, np.array([lane]), place, marks)
+        own = (
+            warp.cta
+            if warp.cta.plan.cluster_ctas == 1
+            else warp.cta.cluster.members[int(place[0]) >> RANK_SHIFT]
+        )
+        return _Object(part.region, int(part.offsets[0]), own)
+
+    def error(
+        self, warp: LanesWarp, lane: int, problem: int, address: int, word: int, amount: int
+    ) -> EngineError:
+        return bad_mbarrier(warp.place(), self.instruction, lane, problem, address, word, amount)
+
+    def in_rank(self, addresses: Lanes, rank: int) -> Lanes:
+        """The same places in the shared memory of the CTA of that rank."""
+        base = SHARED_WINDOW * self.generic
+        places = [int(place) - base for place in addresses]
+        return np.array(
+            [base + (in_rank(place, rank) if 0 <= place < WINDOW_BYTES else place) for place in places],
+            np.uint64,
+        )
+
+    def report(self, warp: LanesWarp, lane: int, addresses: Lanes) -> None:
+        """Note in an object that something is to be reported. Raises ``TrapError``."""
+        place, address = self.at(warp, lane, addresses), int(addresses[lane])
+        old = place.word
+        made, problem = report(old) if is_valid(old) else (old, Mbarrier.UNINITIALISED)
+        if problem:
+            raise self.error(warp, lane, problem, address, old, 0)
+        place.put(made)
+
+    def change(
+        self, warp: LanesWarp, lane: int, addresses: Lanes, how: int, count: int, transactions: int = 0
+    ) -> int:
+        """One operation; gives the object as it was before. Raises ``TrapError``."""
+        kind = how & 15
+        place, address = self.at(warp, lane, addresses, kind == Mbarrier.INIT), int(addresses[lane])
+        old = place.word
+        completed, problem = False, 0
+        if kind == Mbarrier.INIT:
+            made = fresh(count, bool(how & Mbarrier.REPORTS))
+            if not 1 <= count <= most(made):
+                raise self.error(warp, lane, Mbarrier.COUNT, address, old, count)
+        elif not is_valid(old):
+            raise self.error(warp, lane, Mbarrier.UNINITIALISED, address, old, 0)
+        elif kind == Mbarrier.INVAL:
+            made = 0
+        elif kind == Mbarrier.CHECK:
+            made, problem = old, Mbarrier.TOO_MANY if pending(old)[0] == most(old) else 0
+        elif kind == Mbarrier.LAYOUT:
+            made = old
+        elif kind in (Mbarrier.EXPECT, Mbarrier.COMPLETE):
+            made, completed, problem = change_transactions(
+                old, transactions if kind == Mbarrier.EXPECT else -transactions
+            )
+        else:
+            made, completed, problem = arrive(old, count, how, transactions)
+        if problem:
+            amount = transactions if problem == Mbarrier.RANGE else count
+            raise self.error(warp, lane, problem, address, old, amount)
+        place.put(made)
+        place.cta.barriers.phases += completed
+        return old
+
+
+def _objects(to: Prepare, instruction: Instruction) -> Objects:
+    address = next(item for item in instruction.operands if isinstance(item, Address))
+    return Objects(to, instruction, address, instruction.spelling.space or "generic")
+
+
+def ranks_of(to: Prepare, instruction: Instruction) -> Reader | None:
+    """What reads the bits of the CTAs that a multicast goes to."""
+    for form, operand in matched(instruction):
+        if form.name == "mask" and form.type is not None:
+            return reader(to, operand, scalar_type(f"u{form.type.bits}"))
+    return None
+
+
+def in_rank(place: int, rank: int) -> int:
+    """An address in the shared window, in the CTA of that rank; one of no shared memory as it is, to be refused."""
+    return place if place >> RANK_SHIFT >= MOST_CTAS else place & (1 << RANK_SHIFT) - 1 | rank << RANK_SHIFT
+
+
+def ranks_in(mask: int) -> list[int]:
+    """The CTAs whose bit is set."""
+    return [rank for rank in range(32) if mask >> rank & 1]
+
+
+class MbarrierStep:
+    """``mbarrier.init`` … ``arrive_drop`` and ``cp.async.mbarrier.arrive``."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        self.how = operation(instruction)
+        self.objects = _objects(to, instruction)
+        self.objects.access.arrives = self.how & 15 == Mbarrier.ARRIVE
+        moves = self.how & 15 in (Mbarrier.EXPECT, Mbarrier.COMPLETE)
+        self.count: Reader = lambda warp: _ONE
+        self.transactions: Reader | None = None
+        if "tx" in operands or moves:
+            self.transactions = reader(to, operands["count" if moves else "tx"], _U32)
+        elif "count" in operands:
+            self.count = reader(to, operands["count"], _U32)
+        self.ranks = ranks_of(to, instruction)
+        self.targets = destinations(instruction)
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.predicated = to.program.predicated_of.get(instruction)
+
+    def __call__(self, warp: LanesWarp) -> None:
+        active = _guarded(self, warp)
+        addresses = self.objects.read(warp)
+        counts = every_lane(self.count(warp))
+        transactions = every_lane(self.transactions(warp)) if self.transactions is not None else None
+        masks = None if self.ranks is None else every_lane(self.ranks(warp))
+        states = np.zeros(32, np.uint64)
+        for lane in np.flatnonzero(active).tolist():
+            more = 0 if transactions is None else int(transactions[lane])
+            places = [addresses]
+            if masks is not None:
+                places = [self.objects.in_rank(addresses, rank) for rank in ranks_in(int(masks[lane]))]
+            for place in places:
+                states[lane] = self.objects.change(warp, lane, place, self.how, int(counts[lane]), more)
+        if self.targets and self.targets[0] is not None:
+            made = LaneValue(states, _U64)
+            if self.how & 15 == Mbarrier.LAYOUT:
+                asked = Mbarrier.REPORTING if self.how & Mbarrier.REPORTS else Mbarrier.VALID
+                made = LaneValue(states >> np.uint64(Mbarrier.TAG) == asked, _PRED)
+            warp.write(self.targets[0], made, None if self.guard is None else self.guard(warp))
+
+
+def _guarded(step: MbarrierStep | WaitStep, warp: LanesWarp, counts: bool = True) -> Lanes:
+    """The lanes that take part."""
+    if step.guard is None:
+        return warp.active
+    active = warp.active & step.guard(warp)
+    if counts and step.predicated is not None:
+        warp.count_guard(step.predicated, active)
+    return active
+
+
+class WaitStep:
+    """``mbarrier.test_wait`` and ``try_wait``."""
+
+    #: of a warp that stops here
+    status = Status.SUSPENDED
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        self.instruction = instruction
+        self.objects = _objects(to, instruction)
+        self.parity = "parity" in operands
+        self.conditional = instruction.spelling.modifier("phase_type") == "phase_type::conditional"
+        self.state = (
+            reader(to, operands["parity"], _U32) if self.parity else reader(to, operands["state"], _U64)
+        )
+        self.targets = destinations(instruction)
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.predicated = to.program.predicated_of.get(instruction)
+
+    def count(self, warp: LanesWarp) -> None:
+        """The warp comes here."""
+        _guarded(self, warp)
+
+    def __call__(self, warp: LanesWarp) -> bool:
+        """Give the lanes their answers, unless some phase is incomplete and the warp may wait: then gives False."""
+        lanes = np.flatnonzero(_guarded(self, warp, counts=False)).tolist()
+        addresses = self.objects.read(warp)
+        complete, reported = np.zeros(32, np.bool_), np.zeros(32, np.bool_)
+        for lane in lanes:
+            complete[lane], reported[lane] = self._look(warp, lane, addresses)
+        if not complete[lanes].all():
+            if not warp.expired:
+                return False
+            if warp.mask != warp.live:
+                warp.fuel = 0
+        warp.expired = False
+        guard = None if self.guard is None else self.guard(warp)
+        answers = (LaneValue(complete, _PRED), LaneValue(reported, _PRED), LaneValue(_NO_VALUE, _B8))
+        for target, answer in zip(self.targets, answers):
+            if target is not None:
+                warp.write(target, answer, guard)
+        return True
+
+    def _look(self, warp: LanesWarp, lane: int, addresses: Lanes) -> tuple[bool, bool]:
+        """Whether the phase is complete, and whether something was reported in it."""
+        word = self.objects.at(warp, lane, addresses).word
+        state = int(every_lane(self.state(warp))[lane])
+        for problem, bad in (
+            (Mbarrier.UNINITIALISED, not is_valid(word)),
+            (Mbarrier.STATE, not self.parity and not is_valid(state)),
+        ):
+            if bad:
+                raise self.objects.error(warp, lane, problem, int(addresses[lane]), word, 0)
+        complete = not waits_for(word, state, self.parity, self.conditional)
+        return complete, complete and was_reported(word)
+
+    def reason(self, warp: LanesWarp, shared: npt.NDArray[np.uint8]) -> str:
+        """What the running lanes wait for, in words; ``shared`` is the memory of their CTA."""
+        addresses, states = self.objects.read(warp), every_lane(self.state(warp))
+        for lane in lanes_of(warp.mask):
+            address = int(addresses[lane]) - SHARED_WINDOW * self.objects.generic & (1 << RANK_SHIFT) - 1
+            word = int.from_bytes(shared[address : address + 8].tobytes(), "little")
+            if is_valid(word) and waits_for(word, int(states[lane]), self.parity, self.conditional):
+                arrivals, transactions = pending(word)
+                return (
+                    f"at {self.instruction.opcode}, for {arrivals:,} arrivals and {transactions:,} bytes of the phase of "
+                    f"parity {parity(word)} of the mbarrier at {address:#x},"
+                )
+        return f"at {self.instruction.opcode}"

@@ -1,0 +1,508 @@
+"""Loads, stores and atomics of the reference backend: every access checked, counted, and carried out for all lanes at once.
+
+Lanes that store to one address: the highest wins. Atomics on one address follow each other in ascending lane order. A refused
+access is reported for the lowest lane.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import MemoryFault
+from ..flow.operands import left_out, matched
+from ..isa.frame import evaluate
+from ..isa.model import Spelling
+from ..isa.selectors import select
+from ..isa.spaces import RANK_SHIFT, WINDOWS
+from ..isa.types import ScalarType, scalar_type
+from ..memory.arena import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Access
+from ..memory.spaces import bit_of, piece_of, reachable
+from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
+from ..simt.clusters import reaches_peers
+from ..simt.counters import (
+    LINE_BYTES,
+    SITE_COLUMNS,
+    atomic_wavefronts,
+    local_sectors,
+    sectors,
+    turns,
+    wavefronts,
+)
+from ..simt.faults import cta_of, thread_of
+from ..simt.padding import Overrun, merge
+from ..simt.rule_breaches import Breach
+from .operands import (
+    Prepare,
+    Reader,
+    address_of,
+    address_operand,
+    as_type,
+    by_warp,
+    destinations,
+    every_lane,
+    guard_of,
+    integer,
+    lane_value,
+    reader,
+)
+from .regions import Region
+from .values import LaneValue, dtype_of
+
+if TYPE_CHECKING:
+    from .warp import LanesWarp
+
+__all__ = ["MemoryStep", "Part", "address_reader", "stored_readers"]
+
+Lanes = npt.NDArray[Any]
+_U64 = scalar_type("u64")
+(
+    _REQUESTS, _LANES, _SECTORS, _WAVEFRONTS, _IDEAL, _SHARED_LANES, _LOCAL_LANES, _LINES, _LOCAL_SECTORS,
+    _TURNS, _SHARED_TURNS, _ELSEWHERE, _SHARED_REQUESTS, _LOCAL_REQUESTS, _GLOBAL_WAVEFRONTS,
+) = range(len(SITE_COLUMNS))  # fmt: skip
+
+
+def address_reader(to: Prepare, operand: Address, space: str) -> Reader:
+    """Reads the lanes' addresses as u64: base plus offset, in 32 bits for 32-bit registers in shared and local memory. Those of
+    constants and parameters are made generic, as device memory holds them."""
+    base, offset = operand.base, operand.offset
+    window = WINDOWS[space][0] if space in ("const", "param") else 0
+    if isinstance(base, Variable):
+        if (moving := by_warp(to, base, offset)) is not None:
+            return moving
+        constant = integer(address_of(to, base, offset, operand) + window, _U64)
+        return lambda warp: constant
+    if base is None:
+        absolute = integer(offset + window, _U64)
+        return lambda warp: absolute
+    return _register_reader(base, offset + window, space)
+
+
+def _register_reader(register: Register, offset: int, space: str) -> Reader:
+    width = 32 if register.type.bits <= 32 and space in ("shared", "local") else 64
+    number = scalar_type(f"u{width}")
+    own = scalar_type(f"u{register.type.bits}")
+    added = integer(offset, number)
+
+    def read(warp: LanesWarp) -> LaneValue:
+        base = warp.read(register).bits(own).convert(number)
+        return lane_value((base + added).convert(_U64))
+
+    return read
+
+
+def stored_readers(to: Prepare, instruction: Instruction, type: ScalarType) -> list[list[Reader]]:
+    """For each value operand (cache policies are none) the readers of its elements, in the access's type."""
+    found = []
+    for form, operand in matched(instruction):
+        if form.role == "source" and form.name != "policy":
+            elements = operand.elements if isinstance(operand, Vector) else (operand,)
+            found.append([_element(to, element, type) for element in elements])
+    return found
+
+
+def _element(to: Prepare, operand: Any, type: ScalarType) -> Reader:
+    if isinstance(operand, Immediate):
+        return reader(to, operand, type)
+    own = reader(to, operand, None)
+    return lambda warp: as_type(own(warp), type)
+
+
+class Part(NamedTuple):
+    """The lanes of an access that go to one region, with their byte offsets there."""
+
+    region: Region
+    lanes: Lanes
+    offsets: Lanes
+    initialized: bool
+    #: bytes of each that lie inside an object, if some of them run past its end
+    inside: Lanes | None = None
+
+
+#: lane, address, space, size of the space
+_Refusal = tuple[int, int, str, int]
+_RANK_SHIFT, _OFFSET = np.uint64(RANK_SHIFT), np.uint64((1 << RANK_SHIFT) - 1)
+
+
+def _in_window(addresses: Lanes, base: int) -> Lanes:
+    return cast(Lanes, addresses - np.uint64(base) < np.uint64(WINDOW_BYTES))
+
+
+def _bytes_of(part: Part, bytes_: Lanes) -> Lanes:
+    """Where in the region these bytes of each access lie, those past the end of an object left out."""
+    places: Lanes = part.offsets[:, None] + bytes_
+    return places if part.inside is None else places[bytes_ < part.inside[:, None]]
+
+
+class MemoryStep:
+    """One load, store, atomic or reduction. Calling it with a warp carries it out for the active lanes."""
+
+    def __init__(
+        self, to: Prepare, instruction: Instruction, kind: str = "", space: str = "", size: int = 0
+    ) -> None:
+        """``kind``, ``space`` and ``size`` make one half of a copy, which is only asked where it goes (``reach``)."""
+        spelling = instruction.spelling
+        self.instruction = instruction
+        self.kind = kind or instruction.effect
+        self.space = space or spelling.space or "generic"
+        self.reaches = reachable(instruction, space)
+        self.piece = piece_of(instruction)
+        #: whether it may reach the shared memory of other CTAs of the cluster
+        self.remote = reaches_peers(instruction)
+        #: whether it arrives at an mbarrier there
+        self.arrives = False
+        site = to.program.site_of.get(instruction)
+        self.site = site
+        self.writes = self.kind != "load"
+        #: byte offsets of the elements that a store leaves as they are
+        self.kept: list[int] = []
+        if size:
+            self.bytes = size
+            return
+        self.type = scalar_type(str(spelling.modifier("type")))
+        self.bytes = to.program.sites[site].bytes if site is not None else self.type.bytes
+        if site is None:
+            vectors = [len(item.elements) for item in instruction.operands if isinstance(item, Vector)]
+            self.bytes *= max(vectors, default=1)
+        self.count = max(1, self.bytes // self.type.bytes)
+        self.addresses = address_reader(to, address_operand(instruction), self.space)
+        self.targets = destinations(instruction)
+        self.values = stored_readers(to, instruction, self.type) if self.writes else []
+        self.kept = [self.type.bytes * place for place in left_out(instruction)] if self.writes else []
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.predicated = to.program.predicated_of.get(instruction)
+
+    def __call__(self, warp: LanesWarp) -> None:
+        guard = None
+        active = warp.active
+        if self.guard is not None:
+            guard = self.guard(warp)
+            active = active & guard
+            if self.predicated is not None:
+                warp.count_guard(self.predicated, active)
+        lanes = np.flatnonzero(active)
+        if not lanes.size:
+            return
+        addresses = every_lane(self.addresses(warp))[lanes]
+        parts = self.reach(warp, lanes, addresses)
+        if warp.counters.sites is not None and self.site is not None:
+            self.tally(warp.counters.sites[self.site], lanes, addresses)
+        if self.kind == "load":
+            self._load(warp, parts, guard)
+        elif self.kind == "store":
+            self._store(warp, parts)
+        else:
+            self._atomic(warp, parts, guard)
+
+    # -- where it goes ---------------------------------------------------------------------------------------------------
+
+    def reach(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes, tracks: bool = True) -> list[Part]:
+        """Regions with the lanes that access them and their byte offsets there; ``tracks``: notes what is read and written. Raises
+        ``MemoryFault``."""
+        if self.space == "shared":
+            refused, parts = self._shared(warp, lanes, addresses)
+        elif self.space == "local":
+            refused, part = self._private(warp, warp.local, lanes, addresses)
+            parts = [part]
+        elif self.space == "generic":
+            refused, parts = self._generic(warp, lanes, addresses)
+        else:
+            refused, parts = self._arena(warp, lanes, addresses)
+        if refused:
+            raise self._fault(warp, *min(refused))
+        for part in parts if tracks else ():
+            self._track(warp, part)
+            if warp.cta.arena.memory.touched is not None and part.region is warp.cta.arena.region:
+                self._note(warp.cta.arena.memory.touched, part)
+        return parts
+
+    def _note(self, touched: tuple[Lanes, Lanes], part: Part) -> None:
+        """What is read and written, for the footprint."""
+        if self.kind != "store":
+            touched[0][_bytes_of(part, np.arange(self.bytes))] = 1
+        if self.writes:
+            touched[1][self._written(part)] = 1
+
+    def _written(self, part: Part) -> Lanes:
+        """The bytes that are written, of each lane."""
+        inside = np.arange(self.bytes)
+        for kept in self.kept:
+            inside = inside[(inside < kept) | (inside >= kept + self.type.bytes)]
+        return _bytes_of(part, inside)
+
+    def _arena(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> tuple[list[_Refusal], list[Part]]:
+        arena = warp.cta.arena
+        parameters = warp.cta.plan.parameter_address
+        good, initialized = arena.check(addresses, self.bytes, self.writes, self.reaches, parameters)
+        aligned = addresses % np.uint64(self.bytes) == 0
+        offsets = (addresses - np.uint64(ARENA_BASE)).astype(np.int64)
+        parts: list[Part] = []
+        if not good.all():
+            piece = 0 if warp.cta.plan.strict == "error" else self.piece
+            runs_past, ends = arena.beyond(addresses, self.bytes, piece, self.reaches)
+            runs_past &= ~good & aligned
+            if runs_past.any() and self.site is not None:
+                inside = np.where(ends > addresses, ends - addresses, 0).astype(np.int64)[runs_past]
+                for lane, address, end in zip(lanes[runs_past], addresses[runs_past], ends[runs_past]):
+                    self._runs_past(warp, int(lane), int(address), int(end))
+                parts = [Part(arena.region, lanes[runs_past], offsets[runs_past], False, inside)]
+                lanes, addresses, offsets = lanes[~runs_past], addresses[~runs_past], offsets[~runs_past]
+                good, aligned = good[~runs_past], aligned[~runs_past]
+        good &= aligned
+        space = "const" if self.space == "const" else "global"
+        refused = [
+            (int(lanes[place]), int(addresses[place]), space, 0) for place in np.flatnonzero(~good)[:1]
+        ]
+        if lanes.size:
+            parts.append(Part(arena.region, lanes, offsets, initialized))
+        return refused, parts
+
+    def _runs_past(self, warp: LanesWarp, lane: int, address: int, end: int) -> None:
+        """Notes an access that ends in the padding behind an object."""
+        assert self.site is not None
+        seen = Overrun(warp.cta.index, warp.index, lane, address, address + self.bytes - end)
+        own = warp.counters.beyond.get(self.site)
+        if own is None or seen[:3] != own[:3]:
+            merge(warp.counters.beyond, {self.site: seen})
+        elif seen.farthest > own.farthest:
+            warp.counters.beyond[self.site] = own._replace(farthest=seen.farthest)
+
+    def _shared(self, warp: LanesWarp, lanes: Lanes, places: Lanes) -> tuple[list[_Refusal], list[Part]]:
+        """Shared memory of the CTA and, where the access may leave it, of the others of its cluster; ``places`` are addresses in the
+        shared window."""
+        cta = warp.cta
+        if cta.plan.cluster_ctas == 1:
+            refused, part = self._private(warp, cta.shared, lanes, places)
+            return refused, [part]
+        refused, parts = [], []
+        ranks = places >> _RANK_SHIFT
+        broken: dict[str, tuple[int, int]] = {}
+        for rank in np.unique(ranks).tolist():
+            chosen = ranks == rank
+            region: Region | None = cta.shared
+            rule = None
+            if rank != cta.rank:
+                region, rule = cta.shared_of(rank, self.arrives) if self.remote else (None, None)
+            first = np.flatnonzero(chosen)[0]
+            if rule is not None and region is not None:
+                here = int(lanes[first]), int(places[first])
+                broken[rule] = min(broken.get(rule, here), here)
+            if region is None:
+                refused.append((int(lanes[first]), int(places[first]), "shared", 0))
+                continue
+            bad, part = self._private(warp, region, lanes[chosen], places[chosen] & _OFFSET, rank)
+            refused += bad
+            parts.append(part)
+        for rule, (lane, place) in broken.items():
+            made = Breach(rule, self.instruction, cta.index, warp.index, lane, place)
+            warp.counters.breaches.append(made)
+        return refused, parts
+
+    def _private(
+        self, warp: LanesWarp, region: Region, lanes: Lanes, places: Lanes, rank: int = 0
+    ) -> tuple[list[_Refusal], Part]:
+        """The shared memory of one CTA (of that rank), or local memory; ``places`` are addresses within it."""
+        shared = region is not warp.local
+        space, limit = ("shared", warp.cta.plan.shared_bytes) if shared else ("local", warp.local_bytes)
+        size = self.bytes
+        good = (places % np.uint64(size) == 0) & (places <= np.uint64(max(0, limit - size))) & (limit >= size)
+        good &= shared or self.kind in ("load", "store")
+        refused = [
+            (int(lanes[place]), (rank << RANK_SHIFT) + int(places[place]), space, limit)
+            for place in np.flatnonzero(~good)[:1]
+        ]
+        offsets = places.astype(np.int64) if shared else places.astype(np.int64) + lanes * limit
+        return refused, Part(region, lanes, offsets, False)
+
+    def _generic(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> tuple[list[_Refusal], list[Part]]:
+        in_shared, in_local = _in_window(addresses, SHARED_WINDOW), _in_window(addresses, LOCAL_WINDOW)
+        refused: list[_Refusal] = []
+        parts: list[Part] = []
+        for kind, inside, base in (("shared", in_shared, SHARED_WINDOW), ("local", in_local, LOCAL_WINDOW)):
+            if inside.any() and not self.reaches & bit_of(kind):
+                first = np.flatnonzero(inside)[0]
+                refused.append((int(lanes[first]), int(addresses[first]) - base, kind, 0))
+                inside[:] = False
+        if in_shared.any():
+            places = addresses[in_shared] - np.uint64(SHARED_WINDOW)
+            bad, parts = self._shared(warp, lanes[in_shared], places)
+            refused += bad
+        if in_local.any():
+            places = addresses[in_local] - np.uint64(LOCAL_WINDOW)
+            bad, part = self._private(warp, warp.local, lanes[in_local], places)
+            refused += bad
+            parts = [*parts, part]
+        others = ~(in_shared | in_local)
+        if others.any():
+            bad, more = self._arena(warp, lanes[others], addresses[others])
+            refused += bad
+            parts += more
+        return refused, parts
+
+    def _track(self, warp: LanesWarp, part: Part) -> None:
+        """The shadow of memory that is not known to be initialised."""
+        if part.initialized:
+            return
+        region, offsets = part.region, part.offsets
+        if part.inside is not None:
+            if self.kind != "store" and not region.shadow[_bytes_of(part, np.arange(self.bytes))].all():
+                warp.counters.uninitialized.add(cast(int, self.site))
+            if self.writes:
+                region.shadow[self._written(part)] = 1
+            return
+        if self.kind != "store" and self.site is not None and region.unwritten(offsets, self.bytes):
+            warp.counters.uninitialized.add(self.site)
+        if self.kept:
+            region.shadow[self._written(part)] = 1
+        elif self.writes:
+            region.mark(offsets, self.bytes)
+
+    def _fault(self, warp: LanesWarp, lane: int, address: int, space: str, limit: int) -> MemoryFault:
+        plan = warp.cta.plan
+        return warp.cta.arena.memory.fault(
+            Access(
+                self.instruction,
+                warp.cta.program.kernel.name,
+                self.kind,
+                space,
+                address,
+                self.bytes,
+                thread_of(plan, warp.index, lane),
+                cta_of(plan, warp.cta.index),
+                limit,
+                cluster=warp.cta.refusal(address, self.remote, self.arrives) if space == "shared" else None,
+                reaches=self.reaches,
+                parameters=plan.parameter_address,
+            )
+        )
+
+    # -- what it does ----------------------------------------------------------------------------------------------------
+
+    def _load(self, warp: LanesWarp, parts: list[Part], guard: Lanes | None) -> None:
+        for element, target in enumerate(self.targets[: self.count]):
+            data = np.zeros(32, dtype_of(self.type))
+            for region, lanes, offsets, *_ in parts:
+                data[lanes] = region.gather(offsets + element * self.type.bytes, self.type)
+            if target is not None:
+                warp.write(target, LaneValue(data, self.type), guard)
+
+    def _store(self, warp: LanesWarp, parts: list[Part]) -> None:
+        for element, read in enumerate(self.values[0][: self.count]):
+            if element * self.type.bytes in self.kept:
+                continue
+            data = every_lane(read(warp))
+            for region, lanes, offsets, *_ in parts:
+                region.scatter(offsets + element * self.type.bytes, data[lanes], self.type)
+
+    def _atomic(self, warp: LanesWarp, parts: list[Part], guard: Lanes | None) -> None:
+        given = [[every_lane(read(warp)) for read in operand] for operand in self.values]
+        old = [np.zeros(32, dtype_of(self.type)) for _ in range(self.count)]
+        for region, lanes, offsets, *_ in parts:
+            meant = self.instruction.spelling
+            if region is not warp.cta.arena.region:
+                meant = select(meant, {"space": "shared"})  # which keeps subnormals (manual, ``atom``)
+            if offsets.size > 1 and self.count == 1 and (offsets == offsets[0]).all():
+                self._queue(meant, region, lanes, offsets[:1], [operand[0] for operand in given], old[0])
+                continue
+            turn = _turns(offsets)
+            for number in range(int(turn.max()) + 1):
+                now = turn == number
+                self._combine(meant, region, lanes[now], offsets[now], given, old)
+        for target, data in zip(self.targets, old):
+            if target is not None:
+                warp.write(target, LaneValue(data, self.type), guard)
+
+    def _combine(
+        self,
+        meant: Spelling,
+        region: Region,
+        lanes: Lanes,
+        offsets: Lanes,
+        given: list[list[Lanes]],
+        old: list[Lanes],
+    ) -> None:
+        """One step for lanes with different addresses."""
+        for element in range(self.count):
+            place = offsets + element * self.type.bytes
+            before = region.gather(place, self.type)
+            old[element][lanes] = before
+            operands = [LaneValue(operand[element][lanes], self.type) for operand in given]
+            (after,) = evaluate(meant, [LaneValue(before, self.type), *operands])
+            region.scatter(place, np.broadcast_to(lane_value(after).data, lanes.shape), self.type)
+
+    def _queue(
+        self, meant: Spelling, region: Region, lanes: Lanes, offset: Lanes, given: list[Lanes], old: Lanes
+    ) -> None:
+        """All lanes have one address: the value stays in hand. Once it no longer changes, equal operands leave it as it is."""
+        value = region.gather(offset, self.type)
+        alike = all((operand[lanes] == operand[lanes[0]]).all() for operand in given)
+        for place, lane in enumerate(lanes):
+            old[lane] = value[0]
+            operands = [LaneValue(operand[lane : lane + 1], self.type) for operand in given]
+            (after,) = evaluate(meant, [LaneValue(value, self.type), *operands])
+            before, value = value, np.broadcast_to(lane_value(after).data, (1,))
+            if alike and before[0] == value[0]:
+                old[lanes[place:]] = value[0]
+                break
+        region.scatter(offset, value, self.type)
+
+    # -- what it costs ---------------------------------------------------------------------------------------------------
+
+    def tally(self, row: list[int], lanes: Lanes, addresses: Lanes, again: bool = False) -> None:
+        """Adds to the site's counters; see ``observe.SITE_COLUMNS``. ``again``: a further access of the same instruction."""
+        if not again:
+            row[_REQUESTS] += 1
+            row[_LANES] += int(lanes.size)
+        if self.space == "shared":
+            self._count_shared(row, lanes, addresses)
+        elif self.space == "local":
+            row[_LOCAL_SECTORS] += local_sectors(addresses, lanes, self.bytes)
+        elif self.space == "global":
+            self._count_global(row, lanes, addresses)
+        elif self.space == "generic":
+            in_shared, in_local = _in_window(addresses, SHARED_WINDOW), _in_window(addresses, LOCAL_WINDOW)
+            if in_shared.any():
+                row[_SHARED_LANES] += int(in_shared.sum())
+                row[_SHARED_REQUESTS] += 1
+                self._count_shared(row, lanes[in_shared], addresses[in_shared])
+            if in_local.any():
+                row[_LOCAL_LANES] += int(in_local.sum())
+                row[_LOCAL_REQUESTS] += 1
+                places = addresses[in_local] - np.uint64(LOCAL_WINDOW)
+                row[_LOCAL_SECTORS] += local_sectors(places, lanes[in_local], self.bytes)
+            others = ~(in_shared | in_local)
+            if others.any():
+                self._count_global(row, lanes[others], addresses[others])
+            else:
+                row[_ELSEWHERE] += 1
+
+    def _count_global(self, row: list[int], lanes: Lanes, addresses: Lanes) -> None:
+        row[_SECTORS] += sectors(addresses)
+        row[_LINES] += sectors(addresses, LINE_BYTES)
+        if self.kind == "load":
+            row[_GLOBAL_WAVEFRONTS] += wavefronts(addresses, lanes, self.bytes)[0]
+        if self.kind in ("atomic", "reduction"):
+            row[_TURNS] += turns(addresses)
+
+    def _count_shared(self, row: list[int], lanes: Lanes, addresses: Lanes) -> None:
+        if self.kind in ("atomic", "reduction"):
+            row[_SHARED_TURNS] += turns(addresses)
+            found, ideal = atomic_wavefronts(addresses, lanes, self.bytes)
+        else:
+            found, ideal = wavefronts(addresses, lanes, self.bytes, self.kind == "load")
+        row[_WAVEFRONTS] += found
+        row[_IDEAL] += ideal
+
+
+def _turns(offsets: Lanes) -> Lanes:
+    """For each lane how many lower lanes have the same offset."""
+    order = np.argsort(offsets, kind="stable")
+    ordered = offsets[order]
+    first = np.searchsorted(ordered, ordered, side="left")
+    turns = np.empty_like(first)
+    turns[order] = np.arange(offsets.size) - first
+    return turns

@@ -1,0 +1,148 @@
+"""Memory as the reference backend sees it: plain bytes with their shadow, and the table of allocations of device memory.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..isa.types import ScalarType
+from ..memory.arena import PADDED, Memory
+from ..memory.spaces import ANY, KINDS, bit_of
+from .values import dtype_of
+
+__all__ = ["Arena", "Region"]
+
+Lanes = npt.NDArray[Any]
+
+
+class Region:
+    """Plain bytes and their shadow; ``words`` looks at the bytes in another width."""
+
+    __slots__ = ("_views", "bytes", "shadow")
+
+    def __init__(self, data: npt.NDArray[np.uint8], shadow: npt.NDArray[np.uint8]) -> None:
+        self.bytes = data
+        self.shadow = shadow
+        self._views: dict[int, Lanes] = {}
+
+    @classmethod
+    def fresh(cls, size: int) -> Region:
+        """Zero bytes that nobody has written."""
+        whole = -(-size // 16) * 16
+        return cls(np.zeros(whole, np.uint8), np.zeros(whole, np.uint8))
+
+    def words(self, width: int) -> Lanes:
+        found = self._views.get(width)
+        if found is None:
+            usable = self.bytes.size // width * width
+            found = self._views[width] = self.bytes[:usable].view(f"u{width}")
+        return found
+
+    def gather(self, offsets: Lanes, type: ScalarType) -> Lanes:
+        """Values at aligned byte offsets."""
+        if type.bits == 128:
+            pairs = self.words(8)
+            place = offsets >> 3
+            wide: Lanes = pairs[place].astype(object) | (pairs[place + 1].astype(object) << 64)
+            return wide
+        found: Lanes = self.words(type.bytes)[offsets // type.bytes]
+        seen: Lanes = found.view(dtype_of(type))
+        return seen
+
+    def scatter(self, offsets: Lanes, data: Lanes, type: ScalarType) -> None:
+        """Store values at aligned byte offsets; the last of equal offsets wins."""
+        if type.bits == 128:
+            place = offsets >> 3
+            self.words(8)[place] = (data & ((1 << 64) - 1)).astype(np.uint64)
+            self.words(8)[place + 1] = (data >> 64).astype(np.uint64)
+        else:
+            self.words(type.bytes)[offsets // type.bytes] = data.view(f"u{type.bytes}")
+
+    def unwritten(self, offsets: Lanes, size: int) -> bool:
+        """Whether any byte of these accesses was never written."""
+        return not self.shadow[offsets[:, None] + np.arange(size)].all()
+
+    def mark(self, offsets: Lanes, size: int) -> None:
+        """Note that these bytes were written."""
+        self.shadow[offsets[:, None] + np.arange(size)] = 1
+
+
+class Arena:
+    """Device memory with its table of allocations, looked up for all lanes at once."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.region = Region(memory.bytes, memory.shadow)
+        self._version = (-1, -1)
+        self._told = 0
+        self._refresh()
+
+    def _refresh(self) -> None:
+        memory = self.memory
+        if self._version == memory.version:
+            return
+        heap, first = memory.heap, len(memory.allocations)
+        count = first + len(heap.blocks)
+        if self._version[0] != memory.generation:
+            self._table = memory.table().astype(np.uint64).T.copy()
+        else:  # a block of malloc or free: kernels may make very many
+            if count > self._table.shape[1]:
+                self._table = np.pad(self._table, ((0, 0), (0, count)))
+            for number in heap.changed[self._told :]:
+                self._table[:, first + number] = heap.row(number)
+        self._version, self._told = memory.version, len(heap.changed)
+        self._starts, self._ends, self._kinds, self._initialized = self._table[:, :count]
+
+    def check(
+        self, addresses: Lanes, size: int, writes: bool, reaches: int = ANY, parameters: int = 0
+    ) -> tuple[Lanes, bool]:
+        """Whether each access lies in one allocation that may be reached (and written), and whether all of those are initialised.
+        ``reaches``: bits of ``spaces``; ``parameters``: where those of the kernel are."""
+        self._refresh()
+        if not self._starts.size:
+            return np.zeros(addresses.shape, np.bool_), True
+        place = np.searchsorted(self._starts, addresses, side="right") - 1
+        known = place >= 0
+        place = np.maximum(place, 0)
+        room = self._ends[place] - addresses  # wraps round beyond the end: then larger than any allocation
+        size_of = self._ends[place] - self._starts[place]
+        good = known & (room >= np.uint64(size)) & (room <= size_of)
+        kinds = self._kinds[place] % PADDED
+        if writes:
+            good &= kinds == KINDS["global"]
+        if reaches != ANY:
+            good &= (np.uint64(reaches) >> kinds & np.uint64(1)) != 0
+        if reaches == bit_of("param"):
+            good &= self._starts[place] == np.uint64(parameters)
+        if writes:
+            self._tell(place[good])
+        return good, bool((self._initialized[place[good]] != 0).all())
+
+    def _tell(self, places: Lanes) -> None:
+        """Stores are about to be made to the allocations with these numbers."""
+        if self.memory.before_store is not None:
+            for number in np.unique(places).tolist():
+                if number < len(self.memory.allocations):  # the others are blocks of the heap
+                    self.memory.before_store(self.memory.allocations[number])
+            self._refresh()
+
+    def beyond(self, addresses: Lanes, size: int, piece: int, reaches: int) -> tuple[Lanes, Lanes]:
+        """Of accesses that no allocation holds whole: which may run into the padding behind one (see ``padding``), and where that
+        one ends. ``piece``: bytes that must begin inside."""
+        if not self._starts.size:
+            return np.zeros(addresses.shape, np.bool_), addresses
+        place = np.searchsorted(self._starts, addresses, side="right") - 1
+        known = (place >= 0) & bool(reaches & bit_of("global"))
+        place = np.maximum(place, 0)
+        ends, pads = self._ends[place], self._kinds[place] // PADDED
+        last = addresses + np.uint64(size)
+        begins = (pads % 2 == 1) & (piece > 0) & (last - np.uint64(piece) < ends)
+        good = known & (pads > 0) & (self._kinds[place] % PADDED == KINDS["global"])
+        good &= begins | ((pads % 2 == 0) & (last <= ends + pads // 2))
+        self._tell(place[good])
+        return good, ends

@@ -1,0 +1,68 @@
+"""The stack of ``alloca`` in the reference backend. PYTEST_DONT_REWRITE
+
+Each function has a stack pointer of its own, which a call gives to the function called: what that allocates is free when it
+returns. It is kept as the distance from the end of the thread's local memory, so that 0 is an empty stack.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..isa.frame import evaluate
+from ..isa.types import scalar_type
+from ..ptx.syntax import Instruction
+from ..simt.faults import bad_stack
+from .operands import Prepare, destinations, every_lane, guard_of, integer, lane_value, sources
+from .values import LaneValue
+
+if TYPE_CHECKING:
+    from .warp import LanesWarp
+
+__all__ = ["StackStep"]
+
+Lanes = npt.NDArray[Any]
+_U64 = scalar_type("u64")
+
+
+class StackStep:
+    """``alloca``, ``stacksave`` or ``stackrestore``."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.instruction = instruction
+        self.number = to.number
+        self.end = to.program.local_area
+        self.readers = sources(to, instruction)
+        self.targets = destinations(instruction)
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.predicated = to.program.predicated_of.get(instruction)
+
+    def __call__(self, warp: LanesWarp) -> None:
+        guard = None
+        active = warp.active
+        if self.guard is not None:
+            guard = self.guard(warp)
+            active = active & guard
+            if self.predicated is not None:
+                warp.count_guard(self.predicated, active)
+        kind = self.instruction.spelling.type
+        assert kind is not None
+        depth = warp.stack_depth(self.number)
+        end = integer(self.end, _U64)
+        before = LaneValue(end.data - depth, _U64)
+        given = [read(warp) for read in self.readers]
+        (made,) = evaluate(self.instruction.spelling, [*given, before.convert(kind)])
+        after = every_lane(lane_value(made.convert(_U64)))
+        size = every_lane(lane_value(given[0])) if given and isinstance(given[0], LaneValue) else after
+        bad = active & ((after < warp.stack_top) | (after > end.data))
+        if self.instruction.spelling.row.name == "alloca":
+            bad |= active & ((size.astype(np.uint64) > before.data) | (after > before.data))
+        if bad.any():
+            lane = int(bad.argmax())
+            raise bad_stack(warp.place(), self.instruction, lane, int(size[lane]))
+        warp.stack_depths[self.number] = np.where(active, end.data - after, depth)
+        for target in self.targets:
+            if target is not None:
+                warp.write(target, lane_value(made), guard)

@@ -1,0 +1,453 @@
+"""One warp of the reference backend: its registers, and running it block by block. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..flow.blocks import BasicBlock
+from ..isa.frame import extend
+from ..isa.rules import RULES
+from ..isa.spaces import RANK_SHIFT
+from ..isa.types import scalar_type
+from ..ptx.syntax import Register, Variable
+from ..simt.barriers import Barriers
+from ..simt.clusters import ClusterBarrier, broken_rule, refused_address
+from ..simt.faults import Place, Waiting, budget, deadlock, divergent_barrier, doing, uneven_products
+from ..simt.launch import LaunchPlan
+from ..simt.live_registers import live_at
+from ..simt.padding import Overrun
+from ..simt.program import Program
+from ..simt.rule_breaches import Breach
+from ..simt.schedule import Status
+from ..simt.stack import AFTER, ALIGNED, AT_END, AT_WAIT, BARRIER, SIDE, Meeting, Warp
+from ..simt.thread_counters import Columns, ThreadTable
+from .calls import Call, Frame
+from .exchange import mask_array, perform
+from .operands import every_lane, integer, lane_value
+from .regions import Arena, Region
+from .values import LaneValue
+
+if TYPE_CHECKING:
+    from .blocks import Block
+    from .control import BarrierEnd
+
+__all__ = ["Counters", "LanesCluster", "LanesCta", "LanesWarp"]
+
+Lanes = npt.NDArray[Any]
+_PRED = scalar_type("pred")
+_EMPTY = np.zeros(32, np.uint64)
+_NEVER_WRITTEN = LaneValue(np.zeros(1, np.uint64), scalar_type("u64"))
+_NO_CARRY = LaneValue(np.zeros(1, np.bool_), _PRED)
+
+_lanes_array = lru_cache(maxsize=4096)(mask_array)
+
+
+@dataclass(slots=True)
+class Counters:
+    """The counters of a launch while it runs; see ``observe.Observation``."""
+
+    block_warps: list[int]
+    block_lanes: list[int]
+    divergent: list[int]
+    taken: list[int]
+    predicated: list[int]
+    sites: list[list[int]] | None
+    uninitialized: set[int]
+    breaches: list[Breach]
+    beyond: dict[int, Overrun]
+    threads: ThreadTable | None
+    columns: Columns
+
+    def threads_of(self, cta: int, warp: int) -> Lanes | None:
+        """The counters of one warp's threads, if they are kept."""
+        if self.threads is None or cta not in self.threads.ctas:
+            return None
+        counts: Lanes = self.threads.counts[self.threads.ctas.index(cta), warp]
+        return counts
+
+
+@dataclass(slots=True)
+class LanesCluster:
+    """What the CTAs of one cluster share; ``members`` and ``states`` by rank."""
+
+    members: list[LanesCta]
+    states: list[int]
+    barrier: ClusterBarrier
+
+
+@dataclass(slots=True)
+class LanesCta:
+    """What the warps of one CTA share. ``coordinates`` are ``%ctaid.x`` to ``.w``."""
+
+    index: int
+    coordinates: tuple[LaneValue, ...]
+    program: Program
+    plan: LaunchPlan
+    blocks: list[Block]
+    arena: Arena
+    shared: Region
+    barriers: Barriers
+    counters: Counters
+    cluster: LanesCluster
+    #: ``%cluster_ctarank``, ``%clusterid`` and ``%cluster_ctaid``
+    rank: int
+    cluster_coordinates: tuple[LaneValue, ...]
+    within: tuple[LaneValue, ...]
+    #: of warps that have ended: the products of their warpgroup that each executed
+    products: dict[int, int] = field(default_factory=dict)
+    #: groups of such products that each warp has committed
+    groups: Counter[int] = field(default_factory=Counter)
+    #: fences before them to which each has come
+    fences: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def window(self) -> int:
+        """Where its shared memory begins in the shared window."""
+        return self.rank << RANK_SHIFT
+
+    def shared_of(self, rank: int, arrives: bool) -> tuple[Region | None, str | None]:
+        """The shared memory of the CTA of that rank of its cluster, ``None`` if it cannot be reached; and the rule that reaching it
+        breaks. ``arrives``: at an mbarrier."""
+        cluster = self.cluster
+        if rank >= len(cluster.members):
+            return None, None
+        rule = broken_rule(cluster.states[rank], arrives)
+        passes = rule is None or (RULES[rule].works and self.plan.strict != "error")
+        return cluster.members[rank].shared if passes else None, rule
+
+    def refusal(self, address: int, remote: bool, arrives: bool) -> tuple[str, str] | None:
+        """Why an address of the shared window cannot be reached, if it lies in another CTA."""
+        if self.plan.cluster_ctas == 1:
+            return None
+        return refused_address(self.plan, self.index, address, remote, self.cluster.states, arrives)
+
+
+class LanesWarp:
+    """Registers hold values of their own type; one that was never written is 0. ``mask`` and ``active`` are the running lanes."""
+
+    def __init__(self, cta: LanesCta, index: int, lanes: int, tid: tuple[LaneValue, ...]) -> None:
+        self.cta = cta
+        self.index = index
+        self.tid = tid
+        self.counters = cta.counters
+        self.splits = Warp(cta.program.entries[0], lanes, self)
+        self.registers: dict[Register, LaneValue] = {}
+        self.parameters: dict[Variable, Lanes] = {}
+        self.carry: dict[int, LaneValue] = {}
+        self.local_bytes = cta.program.local_area
+        #: where the current activation of a recursive function has its local variables, and where the next begins
+        self.frames: dict[int, Lanes] = {}
+        self.stack_top: Lanes = np.full(32, cta.program.local_static, np.uint64)
+        self.local = Region.fresh(32 * self.local_bytes)
+        #: how far the stack of each function reaches down from the end of local memory, in bytes
+        self.stack_depths: dict[int, Lanes] = {}
+        self.steps = 0
+        #: of its warpgroup that it has executed
+        self.products = 0
+        #: groups of products, or fences, to which the warps of its warpgroup must have come for it to go on
+        self.wanted = 0
+        self.awaited = cta.groups
+        self.fuel = 0
+        self.mask = 0
+        self.active: Lanes = mask_array(0)
+        self.at_barrier: BarrierEnd | None = None
+        #: stopped at the wait that begins the block of the running split
+        self.suspended = False
+        #: that wait gives up
+        self.expired = False
+        self._turned = 0  # block at whose end the last turn ended
+        #: counters of this warp's threads, shape (columns, 32), if its CTA keeps them
+        self.own = cta.counters.threads_of(cta.index, index)
+
+    # -- registers -------------------------------------------------------------------------------------------------------
+
+    def read(self, register: Register) -> LaneValue:
+        """The content of a register."""
+        found = self.registers.get(register)
+        return integer(0, register.type) if found is None else found
+
+    def write(self, register: Register, value: LaneValue, guard: Lanes | None) -> None:
+        """Write the running lanes (of which the guard holds); narrower values are extended to the register."""
+        if value.type is not register.type:
+            value = lane_value(extend(value, register.type))
+        if guard is not None:
+            self.put(register, value, self.active & guard)
+        elif self.mask == self.splits.live:
+            self.registers[register] = value
+        else:
+            self.put(register, value, self.active)
+
+    def put(self, register: Register, value: LaneValue, where: Lanes) -> None:
+        """Write any lanes."""
+        if value.type is not register.type:
+            value = lane_value(extend(value, register.type))
+        data = np.where(where, value.data, self.read(register).data)
+        self.registers[register] = LaneValue(data, register.type)
+
+    def read_carry(self, function: int) -> LaneValue:
+        """The condition code CC.CF."""
+        return self.carry.get(function, _NO_CARRY)
+
+    def put_carry(self, function: int, value: LaneValue, where: Lanes) -> None:
+        """Write the condition code in some lanes."""
+        self.carry[function] = LaneValue(np.where(where, value.data, self.read_carry(function).data), _PRED)
+
+    def stack_depth(self, function: int) -> Lanes:
+        """How far the stack of a function reaches, in bytes; to be copied if it is kept."""
+        return self.stack_depths.get(function, _EMPTY)
+
+    def parameter(self, variable: Variable) -> Lanes:
+        """The bytes of a parameter of a call or device function, shape (32, bytes)."""
+        found = self.parameters.get(variable)
+        if found is None:
+            found = self.parameters[variable] = np.zeros(
+                (32, max(variable.size, variable.type.bytes)), np.uint8
+            )
+        return found
+
+    def count_guard(self, counter: int, lanes: Lanes) -> None:
+        """Lanes whose guard holds at a predicated instruction."""
+        self.counters.predicated[counter] += int(lanes.sum())
+        if self.own is not None:
+            self.own[len(self.cta.blocks) + counter] += lanes
+
+    def count_taken(self, block: int, mask: int) -> None:
+        """Lanes whose guard holds at the counted branch of a block."""
+        self.counters.taken[block] += mask.bit_count()
+        if self.own is not None:
+            self.own[self.counters.columns.taken[block]] += _lanes_array(mask)
+
+    def lanes_array(self, mask: int) -> Lanes:
+        """A mask as 32 ``bool``, not to be written to."""
+        return _lanes_array(mask)
+
+    # -- running ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def live(self) -> int:
+        return self.splits.live
+
+    def refuel(self, fuel: int) -> None:
+        self.fuel = fuel >> self.splits.patience.haste
+
+    def resume(self) -> Status:
+        status = self._run()
+        if self.steps > self.cta.plan.max_instructions:
+            raise budget(self.place(), self._block_at(self._turned), self.steps, self.splits.mask)
+        return status
+
+    def _run(self) -> Status:
+        splits, blocks, counters = self.splits, self.cta.blocks, self.counters
+        self.suspended = False
+        if self.at_barrier is not None:
+            end, self.at_barrier = self.at_barrier, None
+            self._enter()
+            status = self.go(end.block, end.block.successors[0])
+            if status is not None:
+                return status
+        while splits.mask:
+            self._enter()
+            pc = splits.pc
+            if pc >= AFTER:
+                block = blocks[pc - AFTER]
+            elif pc >= AT_END:
+                status = blocks[pc - AT_END].end(self)
+                if status is not None:
+                    return status
+                continue
+            elif pc >= AT_WAIT:
+                block = blocks[pc - AT_WAIT]
+            else:
+                block = blocks[pc]
+                counters.block_warps[pc] += 1
+                counters.block_lanes[pc] += self.mask.bit_count()
+                if self.own is not None:
+                    self.own[pc] += self.active
+                self.steps += block.counts
+                if block.sync is not None and not splits.arrive(
+                    block.sync.instruction.opcode, block.sync.masks(self)
+                ):
+                    continue
+                if block.wait is not None:
+                    block.wait.count(self)
+            if block.wait is not None and not block.wait(self):
+                return self._hold(block)
+            for step in block.steps:
+                step(self)
+            status = block.end(self)
+            if status is not None:
+                return status
+        return self._stopped()
+
+    def _hold(self, block: Block) -> Status:
+        """The running split waits for a phase of an mbarrier, or for its warpgroup."""
+        self.splits.pc = AT_WAIT + block.index
+        if self.splits.others_can_run():
+            self.splits.take_turns()
+            return Status.TURN_OVER
+        self.suspended = True
+        assert block.wait is not None
+        return block.wait.status
+
+    def _enter(self) -> None:
+        self.mask = self.splits.mask
+        self.active = _lanes_array(self.mask)
+
+    def _stopped(self) -> Status:
+        """No split runs: the warp has ended, or waits for the CTA, or for itself in vain."""
+        if self.splits.done:
+            if self.cta.program.products:
+                self._compare_products()
+            return Status.DONE
+        waiting = list(self.splits.waiting())
+        if any(wait.key == BARRIER for _, _, wait in waiting):
+            return Status.WAITS
+        for block, lanes, wait in waiting:
+            barrier = self.cta.blocks[block].barrier
+            if wait.key == ALIGNED and barrier is not None:
+                raise divergent_barrier(self.place(), barrier.instruction, lanes, self.splits.live & ~lanes)
+        raise deadlock(self.where())
+
+    def _compare_products(self) -> None:
+        """Warps of the warpgroup that have ended before must have executed as many products."""
+        ended = self.cta.products
+        for other in (self.index ^ 1, self.index ^ 2, self.index ^ 3):
+            if ended.get(other, self.products) != self.products:
+                raise uneven_products(
+                    self.place(),
+                    self.cta.program.products[0],
+                    (self.index, self.products),
+                    (other, ended[other]),
+                )
+        ended[self.index] = self.products
+
+    def pay(self, block: BasicBlock, target: int) -> bool:
+        """The running split leaves a block for another; returns whether that used up the fuel."""
+        return target in block.back_edges and self.spend(block.fuel)
+
+    def spend(self, fuel: int) -> bool:
+        """Returns whether the turn is over."""
+        self.fuel -= fuel
+        return self.fuel <= 0
+
+    def go(self, block: BasicBlock, target: int) -> Status | None:
+        """All running lanes go from a block to another."""
+        over = self.pay(block, target)
+        self.splits.jump(target)
+        return self.end_turn(block) if over else None
+
+    def end_turn(self, block: BasicBlock) -> Status:
+        """The fuel is used up."""
+        self._turned = block.index
+        if block.fuel > 1 and self.splits.mask:
+            self.splits.take_turns()
+        return Status.TURN_OVER
+
+    # -- what ``warp.Warp`` asks for ---------------------------------------------------------------------------------------
+
+    def meet(self, meeting: Meeting) -> None:
+        parts = []
+        for block, lanes in meeting.parts:
+            exchange = self.cta.blocks[block].sync
+            assert exchange is not None
+            parts.append((exchange, lanes))
+        perform(self, meeting.participants, parts)
+
+    def enter(self, function: tuple[Call, int], lanes: int) -> tuple[int, int, Frame]:
+        call, number = function
+        return number, self.cta.program.entries[number], call.enter(self, number, lanes)
+
+    def leave(self, payload: Frame, lanes: int, others: bool) -> None:
+        payload.call.leave(self, payload, lanes)
+
+    @property
+    def missing(self) -> list[int]:
+        """Warps of the warpgroup that have not come to what this one waits for."""
+        first, end = self.index & ~3, self.cta.plan.warps_per_cta
+        return [warp for warp in range(first, min(first + 4, end)) if self.awaited[warp] < self.wanted]
+
+    # -- what the schedule asks for ----------------------------------------------------------------------------------------
+
+    def expire(self) -> None:
+        self.expired = True
+
+    def is_complete(self) -> bool:
+        return not self.missing
+
+    def urge(self) -> bool:
+        return self.at_barrier is None and self.splits.urge()
+
+    def release(self, lanes: int, true: int, false: int) -> None:
+        if self.at_barrier is not None:
+            self.at_barrier.result(self, lanes, true, false)
+            return
+        for block, waiting, wait in list(self.splits.waiting()):
+            if wait.key == BARRIER and waiting & lanes:
+                barrier = self.cta.blocks[block].barrier
+                assert barrier is not None
+                barrier.result(self, waiting, true, false)
+        self.splits.release(lanes)
+
+    def state(self) -> Iterator[bytes]:
+        yield repr((self.splits.state(), self.at_barrier is not None)).encode()
+        for register, lanes in self._live().items():
+            value = self.registers.get(register, _NEVER_WRITTEN)
+            data = np.where(_lanes_array(lanes), every_lane(value), 0)
+            yield register.index.to_bytes(4, "little")
+            yield repr(data).encode() if data.dtype == object else data.tobytes()
+        for carry in self.carry.values():
+            yield carry.data.tobytes()
+        for data in (*self.parameters.values(), *self.stack_depths.values()):
+            yield data.tobytes()
+        yield self.local.bytes.tobytes()
+        if self.cta.program.reads_clock:
+            yield self.steps.to_bytes(8, "little")
+
+    def _live(self) -> dict[Register, int]:
+        """The registers that lanes may still read, and these lanes."""
+        splits, found = self.splits, dict[Register, int]()
+        places = [(splits.pc, splits.mask, SIDE), *((item.pc, item.mask, item.kind) for item in splits.stack)]
+        for pc, mask, kind in places:
+            lanes = mask & splits.live
+            for _, register in (live_at(self.cta.program, pc, kind) or ()) if lanes else ():
+                found[register] = found.get(register, 0) | lanes
+        return found
+
+    def where(self) -> Iterable[Waiting]:
+        place, blocks = self.place(), self.cta.blocks
+        if self.at_barrier is not None:
+            instruction = self.at_barrier.instruction
+            reason = f"at {instruction.opcode}"
+            yield Waiting(place, self.splits.mask, self.at_barrier.block, reason, instruction)
+        elif self.suspended:
+            held = blocks[self.splits.pc - AT_WAIT]
+            assert held.wait is not None
+            reason = held.wait.reason(self, self.cta.shared.bytes)
+            yield Waiting(place, self.splits.mask, held.basic, reason, held.wait.instruction)
+        elif self.splits.mask:
+            yield Waiting(place, self.splits.mask, self._block_at(self.splits.pc), doing(self.splits.pc))
+        for block, lanes, wait in self.splits.waiting():
+            basic = blocks[block].basic
+            if wait.key in (BARRIER, ALIGNED) and basic.terminator is not None:
+                yield Waiting(place, lanes, basic, f"at {basic.terminator.opcode}", basic.terminator)
+            else:
+                yield Waiting(place, lanes, basic, f"at {wait.key} for lanes that do not come")
+        if self.splits.mask and self.at_barrier is None and not self.suspended:
+            for entry in self.splits.stack:
+                if entry.kind == SIDE and entry.mask & self.splits.live:
+                    side = entry.mask & self.splits.live
+                    yield Waiting(place, side, self._block_at(entry.pc), doing(entry.pc))
+
+    def _block_at(self, pc: int) -> BasicBlock:
+        return self.cta.blocks[pc & (AT_WAIT - 1)].basic
+
+    def place(self) -> Place:
+        """For messages."""
+        return Place(self.cta.program, self.cta.plan, self.cta.index, self.index)

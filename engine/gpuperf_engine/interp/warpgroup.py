@@ -1,0 +1,257 @@
+"""Matrix products of a warpgroup in the reference backend: what ``wgmma.mma_async`` does in one warp.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..isa.frame import evaluate
+from ..isa.rows.products import sizes
+from ..isa.rows.sparse import sparsity_of
+from ..isa.rows.warpgroup import left_type
+from ..isa.types import scalar_type
+from ..ptx.syntax import Immediate, Instruction
+from ..simt.faults import awaited_warps, long_line, meaningless_operands, no_warpgroup, unequal_descriptors
+from ..simt.schedule import Status
+from .memory import MemoryStep
+from .operands import Prepare, every_lane, guard_of, lane_value
+from .values import LaneValue
+
+if TYPE_CHECKING:
+    from .warp import LanesWarp
+
+__all__ = ["CommitStep", "GroupFence", "GroupWait", "WarpgroupStep"]
+
+Words = npt.NDArray[np.uint32]
+_B32, _F16, _PRED = (scalar_type(name) for name in ("b32", "f16", "pred"))
+#: of each row and eight columns of D: the lane that holds an element, and its place there
+_ROW, _COLUMN = np.meshgrid(np.arange(16), np.arange(8), indexing="ij")
+_LANE = 4 * (_ROW % 8) + _COLUMN // 2
+
+
+class _Ordering:
+    """What ``wgmma.commit_group`` and ``.wait_group`` have in common."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.instruction = instruction
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.predicated = to.program.predicated_of.get(instruction)
+
+    def counts(self, warp: LanesWarp, lanes: int) -> bool:
+        """Whether the warp has come: where its lanes are apart, which the manual leaves undefined, the lowest one counts."""
+        return bool(lanes & warp.live & -warp.live)
+
+    def lanes(self, warp: LanesWarp, counts: bool) -> int:
+        """The lanes that take part, as a mask."""
+        if self.guard is None:
+            return warp.mask
+        active = warp.active & self.guard(warp)
+        if counts and self.predicated is not None:
+            warp.count_guard(self.predicated, active)
+        return int(np.packbits(active, bitorder="little").view("<u4")[0])
+
+
+class CommitStep(_Ordering):
+    """``wgmma.commit_group``: the warp has issued a group."""
+
+    def __call__(self, warp: LanesWarp) -> None:
+        if self.counts(warp, self.lanes(warp, True)):
+            warp.cta.groups[warp.index] += 1
+
+
+class GroupFence(_Ordering):
+    """``wgmma.fence``: the warps of the warpgroup gather, so that their products read what is there when the last of them comes. The
+    manual does not say that they do: a wait that nobody can end gives up."""
+
+    #: of a warp that stops here
+    status = Status.GATHERS
+
+    def count(self, warp: LanesWarp) -> None:
+        """The warp comes here."""
+        if self.counts(warp, self.lanes(warp, True)):
+            warp.cta.fences[warp.index] += 1
+
+    def __call__(self, warp: LanesWarp) -> bool:
+        """Whether all are here."""
+        warp.wanted = warp.cta.fences[warp.index]
+        warp.awaited = warp.cta.fences
+        over = warp.expired or warp.is_complete() or not self.lanes(warp, False)
+        warp.expired = warp.expired and not over
+        return over
+
+    def reason(self, warp: LanesWarp, shared: npt.NDArray[np.uint8]) -> str:
+        """What the warp waits for, in words."""
+        return awaited_warps(self.instruction, warp.missing)
+
+
+class GroupWait(_Ordering):
+    """``wgmma.wait_group``: each product is one of the whole warpgroup, and complete when its four warps have issued it."""
+
+    #: of a warp that stops here
+    status = Status.WARPGROUP
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        super().__init__(to, instruction)
+        (operand,) = instruction.operands
+        assert isinstance(operand, Immediate) and isinstance(operand.value, int)
+        self.left = operand.value
+
+    def count(self, warp: LanesWarp) -> None:
+        """The warp comes here."""
+        self.lanes(warp, True)
+
+    def __call__(self, warp: LanesWarp) -> bool:
+        """Whether the groups are complete."""
+        if not self.lanes(warp, False):
+            return True
+        warp.wanted = max(0, warp.cta.groups[warp.index] - self.left)
+        warp.awaited = warp.cta.groups
+        return warp.is_complete()
+
+    def reason(self, warp: LanesWarp, shared: npt.NDArray[np.uint8]) -> str:
+        """What the warp waits for, in words."""
+        return awaited_warps(self.instruction, warp.missing)
+
+
+class WarpgroupStep:
+    """One product, prepared."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.instruction = instruction
+        self.spelling = instruction.spelling
+        shape = str(self.spelling.modifier("shape"))
+        _, self.columns, _ = sizes(shape)
+        forms = {form.name: form for form in self.spelling.operands}
+        self.result = forms["d"]
+        self.from_registers = forms["a"].vector > 1
+        self.sparsity = sparsity_of(shape, left_type(self.spelling), 2) if "metadata" in forms else None
+        self.memory = MemoryStep(to, instruction, "load", "shared", 16)
+
+    def __call__(self, warp: LanesWarp, given: dict[str, LaneValue]) -> list[LaneValue]:
+        if warp.index | 3 >= warp.cta.plan.warps_per_cta:
+            raise no_warpgroup(warp.place(), self.instruction, 0xFFFFFFFF)
+        warp.products += 1
+        number = {
+            name: int(given[name].data[0]) for name in ("sign_a", "sign_b", "trans_a", "trans_b", "selector") if name in given
+        }  # fmt: skip
+        if warp.counters.sites is not None and self.memory.site is not None:
+            warp.counters.sites[self.memory.site][0] += 1
+        if self.from_registers:
+            left = self._held(given)
+        else:
+            left = self._fetch(warp, given["a"], 16 * (warp.index & 3), 16, 8, number.get("trans_a", 0))
+        words = 16 if self.sparsity else 8
+        right = self._fetch(warp, given["b"], 0, self.columns, words, number.get("trans_b", 0))
+        metadata: list[LaneValue] = []
+        if self.sparsity is not None:
+            held = LaneValue(every_lane(given["metadata"]), _B32)
+            wrong = lane_value(self.sparsity.refused(held, number["selector"], False))
+            if (bad := every_lane(wrong)).any():
+                mask = int(np.packbits(bad, bitorder="little").view("<u4")[0])
+                raise meaningless_operands(warp.place(), self.instruction, mask)
+            rows = self.sparsity.row_words(held, number["selector"])
+            for low, high in zip(*rows):
+                parts = [every_lane(lane_value(part))[::4] for part in (low, high)]
+                metadata.append(LaneValue(np.concatenate(parts)[:, None], _B32))
+        a = [number_ for word in left for number_ in self._numbers(0, word[:, None], number.get("sign_a", 1))]
+        b = [
+            number_ for word in right for number_ in self._numbers(1, word[None, :], number.get("sign_b", 1))
+        ]
+        c, scale = self._before(given)
+        (made,) = evaluate(self.spelling, [2, 1, 1, scale, c, *a, *b, *metadata])
+        return self._after(lane_value(made).data)
+
+    def _numbers(self, what: int, word: npt.NDArray[Any], sign: int) -> list[LaneValue]:
+        found = evaluate(self.spelling, [what, LaneValue(np.ascontiguousarray(word), _B32)])
+        return [lane_value(-number if sign in (-1, 0xFFFFFFFF) else number) for number in found]
+
+    def _held(self, given: dict[str, LaneValue]) -> list[Words]:
+        """Words of the rows of A in registers: each lane has a word of two rows, and one further on of each."""
+        found = []
+        for word in range(8):
+            rows = [every_lane(given[f"a{2 * (word // 4) + half}"])[word % 4 :: 4] for half in (0, 1)]
+            found.append(np.concatenate(rows).view(np.uint32))
+        return found
+
+    def _fetch(
+        self, warp: LanesWarp, descriptor: LaneValue, first: int, lines: int, words: int, across: int
+    ) -> list[Words]:
+        """Words of the lines of a matrix. Source: manual, "Matrix Descriptor Format" and "Strides"."""
+        every = every_lane(descriptor)
+        if (every != every[0]).any():
+            mask = int(np.packbits(every != every[0], bitorder="little").view("<u4")[0])
+            raise unequal_descriptors(warp.place(), self.instruction, mask)
+        bits = int(every[0])
+        start, leading, stride = ((bits >> place & 0x3FFF) << 4 for place in (0, 16, 32))
+        phase, mode = bits >> 49 & 7, bits >> 62
+        width = 256 >> mode if mode else 16
+        if not across and mode and 4 * words > width:
+            raise long_line(warp.place(), self.instruction, 0xFFFFFFFF)
+        row = width // 16
+        line = np.arange(first, first + lines)[:, None]
+        if across:
+            line = line[::8] // 8
+            piece = np.arange(2 * words)[None, :]
+            if mode:
+                offsets = line % row * 16 + line // row * leading + piece % 8 * width + piece // 8 * stride
+            else:
+                offsets = line * stride + piece % 8 * 16 + piece // 8 * leading
+        else:
+            piece = np.arange(words // 4)[None, :]
+            offsets = line % 8 * width + line // 8 * stride + piece * (16 if mode else leading)
+        places = (start + offsets) & 0x3FFFF
+        places ^= ((places >> 7) - phase & row - 1) << 4
+        # a descriptor has no room for the rank of the CTA in its cluster: it means the CTA's own memory
+        flat = places.reshape(-1).astype(np.uint64) + np.uint64(warp.cta.window)
+        (part,) = self.memory.reach(warp, np.zeros(flat.size, np.int64), flat)
+        data = part.region.bytes[part.offsets[:, None] + np.arange(16)]
+        if across:  # eight lines of one k: (line, k)
+            halves = data.view("<u2").reshape(-1, 2 * words, 8).transpose(0, 2, 1).reshape(lines, 2 * words)
+            found = np.ascontiguousarray(halves).view("<u4")
+        else:
+            found = data.view("<u4").reshape(lines, words)
+        return list(np.ascontiguousarray(found.T))
+
+    def _before(self, given: dict[str, LaneValue]) -> tuple[LaneValue, LaneValue]:
+        """The elements of D as they are, (16, columns), and where they count."""
+        half, blocks = self.result.type == _B32, self.columns // 8
+        assert self.result.type is not None
+        registers = [every_lane(given[f"d{place}"]) for place in range(self.result.vector)]
+        found = np.zeros((16, self.columns), np.uint16 if half else registers[0].dtype)
+        for block in range(blocks):
+            own = found[:, 8 * block : 8 * block + 8]
+            for high in (0, 1):
+                for odd in (0, 1):
+                    chosen = (high == _ROW // 8) & (odd == _COLUMN % 2)
+                    if half:
+                        data = registers[2 * block + high] >> np.uint32(16 * odd) & np.uint32(0xFFFF)
+                    else:
+                        data = registers[4 * block + 2 * high + odd]
+                    own[chosen] = data[_LANE[chosen]]
+        kind = _F16 if half else self.result.type
+        scale = np.tile(every_lane(given["scale"])[_LANE], (1, blocks))
+        return LaneValue(found.view(np.float16) if half else found, kind), LaneValue(scale, _PRED)
+
+    def _after(self, made: npt.NDArray[Any]) -> list[LaneValue]:
+        """The registers of D."""
+        half = self.result.type == _B32
+        assert self.result.type is not None
+        whole = np.ascontiguousarray(np.broadcast_to(made, (16, self.columns)))
+        found = []
+        lane = np.arange(32)
+        for place in range(self.result.vector):
+            block, inner = divmod(place, 2 if half else 4)
+            high = inner if half else inner // 2
+            column = 8 * block + 2 * (lane % 4)
+            if half:
+                bits = whole.view(np.uint16)
+                low, top = bits[lane // 4 + 8 * high, column], bits[lane // 4 + 8 * high, column + 1]
+                found.append(LaneValue(low.astype(np.uint32) | top.astype(np.uint32) << np.uint32(16), _B32))
+            else:
+                found.append(LaneValue(whole[lane // 4 + 8 * high, column + inner % 2], self.result.type))
+        return found

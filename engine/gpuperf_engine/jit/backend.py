@@ -1,0 +1,213 @@
+"""The native backend: a program compiled through LLVM, one warp as 32-lane vectors, run at the speed of the machine.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+
+from ..errors import Unsupported
+from ..flow.uniformity import analyse_uniformity
+from ..garbage import uncollected
+from ..memory.arena import Memory
+from ..simt.clusters import waits_for_cluster
+from ..simt.counters import Observation
+from ..simt.launch import LaunchPlan
+from ..simt.program import Program
+from . import cache as store
+from .codegen.barrier import ArrivesInParts, is_loose
+from .codegen.function import Generated, generate
+from .launch import Known, Launch, Slot, Worker
+from .llvm import Library, compile_object, fingerprint, generation, improve, link, runtime_addresses
+
+__all__ = ["Code", "NativeBackend", "code_of"]
+
+
+#: in a kernel's memo: a warp has come to one of its barriers in parts
+_IN_PARTS = "in parts"
+
+
+@dataclass
+class Code:
+    """A compiled program: the object it was made from, and the object in memory."""
+
+    generated: Generated
+    content: bytes
+    library: Library
+    generation: int
+    #: what compiled code is told of the program, made for the first launch
+    _known: Known | None = None
+    #: of earlier launches, for the next one: by shape of the CTA, and zero
+    slots: dict[tuple[int, int], Slot] = field(default_factory=dict)
+    workers: list[Worker] = field(default_factory=list)
+
+    def known(self, make: Callable[[], Known]) -> Known:
+        """What ``make`` made for the first launch."""
+        if self._known is None:
+            self._known = make()
+        return self._known
+
+    def refresh(self) -> None:
+        """Use the best runtime functions that there are by now."""
+        if self.generation != generation():
+            self.generation = generation()
+            self.library = link([self.content], ("warp",), runtime_addresses(self.generated.needs))
+
+
+class NativeBackend:
+    """Runs programs; see ``device.Backend``."""
+
+    def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
+        """Raises what the kernel deserves: ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError``, ``Unsupported``."""
+        clustered = plan.cluster_ctas > 1 or program.once(waits_for_cluster)
+        memo, threads = program.kernel.memo, "threads" in observe
+        parted = bool(memo.get(_IN_PARTS))
+        code = code_of(program, threads, clustered, parted)
+        if isinstance(code, str):
+            from ..interp.backend import LanesBackend
+
+            observation = LanesBackend().run(program, plan, memory, observe)
+            kernel = program.kernel
+            remark = f"{kernel.span}: {kernel.name!r} runs on the reference backend, which is slow: {code}"
+            return replace(observation, remarks=(remark, *observation.remarks))
+        saved = memory.save() if program.once(_may_come_in_parts) else None
+        launch = Launch(program, plan, memory, observe, code, clustered)
+        try:
+            launch.run()
+        except ArrivesInParts as reason:
+            if saved is None:
+                raise
+            memory.restore(saved)
+            if memory.begin_again is not None:
+                memory.begin_again()
+            plan.console.clear()
+            if reason.bearable and not parted:
+                memo[_IN_PARTS] = True
+            else:
+                memo[_place(program, threads, clustered, parted)] = reason.message
+            return self.run(program, plan, memory, observe)
+        finally:
+            improve()
+        observation = launch.observation()
+        launch.end()
+        return observation
+
+
+def code_of(
+    program: Program, threads: bool = False, clustered: bool = False, parted: bool = False
+) -> Code | str:
+    """The program's code (which counts single threads too, runs in clusters, or has barriers to which warps come in parts), compiled
+    or loaded once, or why it must be left to the reference backend."""
+    memo, place = program.kernel.memo, _place(program, threads, clustered, parted)
+    if place not in memo:
+        memo[place] = _compile(program, threads, clustered, parted)
+    found = memo[place]
+    assert isinstance(found, (Code, str))
+    if isinstance(found, Code):
+        found.refresh()
+    return found
+
+
+def _place(program: Program, threads: bool, clustered: bool, parted: bool) -> str:
+    words = ["native", *(["threads"] * threads), *(["clusters"] * clustered), *(["parts"] * parted)]
+    return " ".join(words) + program.variant
+
+
+@uncollected
+def _compile(program: Program, threads: bool, clustered: bool, parted: bool) -> Code | str:
+    form = threads, clustered, parted
+    place = store.key("program", *_content(program), *form, fingerprint(0))
+    stored = store.read(place)
+    if stored is not None:
+        try:
+            return _linked(*_unpack(stored))
+        except (RuntimeError, ValueError, KeyError):
+            pass
+    if parted:
+        program = _splitting(program)
+    try:
+        ir, generated = generate(program, _stores_parts_of_words(program), *form)
+    except Unsupported as error:
+        # raised by the reference backend where the instruction is reached, if it is
+        return f"{error.message} ({error.span})"
+    try:
+        content = compile_object(ir, 0)
+        made = _linked(generated, content)
+    except RuntimeError as error:
+        # LLVM refuses, or this host lets nobody make code: slower is better than not at all
+        return f"LLVM makes no code of it on this host ({str(error).strip().partition(chr(10))[0]})"
+    store.keep(place, _pack(generated, content))
+    return made
+
+
+def _content(program: Program) -> tuple[object, ...]:
+    """What decides the code of a program: the texts that its functions are from, and which of their instructions it has."""
+    digests = {function.module: function.module.digest for function in program.functions}
+    names = [(function.name, digests[function.module]) for function in program.functions]
+    found = [
+        f"{item.span.line}{item.opcode}{item.span.column}"
+        for block in program.blocks
+        for item in block.instructions
+    ]
+    return program.variant, names, hashlib.blake2b("".join(found).encode(), digest_size=16).digest()
+
+
+def _splitting(program: Program) -> Program:
+    """The program, but that lanes that wait at a barrier may get behind others of their warp."""
+    return replace(
+        program,
+        uniformity=tuple(
+            analyse_uniformity(
+                function, program.blocks_of(number), assume_split=True, recursive=number in program.recursive
+            )
+            for number, function in enumerate(program.functions)
+        ),
+    )
+
+
+def _linked(generated: Generated, content: bytes) -> Code:
+    addresses = runtime_addresses(generated.needs)
+    return Code(generated, content, link([content], ("warp",), addresses), generation())
+
+
+def _pack(generated: Generated, content: bytes) -> bytes:
+    head = json.dumps(asdict(generated)).encode()
+    return len(head).to_bytes(8, "little") + head + content
+
+
+def _unpack(raw: bytes) -> tuple[Generated, bytes]:
+    size = int.from_bytes(raw[:8], "little")
+    head = json.loads(raw[8 : 8 + size])
+    head["needs"], head["returns"] = tuple(head["needs"]), tuple(head["returns"])
+    slots = [{int(index): (offset, same) for index, (offset, same) in item.items()} for item in head["slots"]]
+    constants = [{int(index): pattern for index, pattern in item.items()} for item in head["constants"]]
+    head["slots"], head["constants"] = tuple(slots), tuple(constants)
+    return Generated(**head), raw[8 + size :]
+
+
+def _stores_parts_of_words(program: Program) -> bool:
+    """Whether shared memory may be written in pieces smaller than a word: then its shadow is kept byte by byte."""
+    return any(
+        site.kind != "load" and site.instruction.spelling.space in ("shared", "generic") and site.bytes < 4
+        for site in program.sites
+    )
+
+
+def _may_come_in_parts(program: Program) -> bool:
+    """Whether parts of a warp might come to an unaligned barrier or to rows of matrices, which only the reference backend can do:
+    that is seen when it happens."""
+    if not any(block.kind in ("branch", "indirect") for block in program.blocks):
+        return False
+    return any(
+        (block.kind == "barrier" and block.terminator is not None and is_loose(block.terminator))
+        or (
+            block.synchronises
+            and block.instructions[0].spelling.moves is not None
+            and program.uniformity[block.function].may_split
+        )
+        for block in program.blocks
+    )

@@ -1,0 +1,160 @@
+"""Atomics as LLVM IR: a loop over the active lanes in ascending order, with the row's meaning on scalars inside.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from ...flow.operands import matched
+from ...isa.frame import evaluate
+from ...isa.selectors import select as spelling_of
+from ...isa.spaces import WINDOWS
+from ...isa.types import scalar_type
+from ...isa.words import Value, select
+from ...ptx.syntax import Immediate, Vector
+from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
+from .memory import Access, pointer_number
+
+__all__ = ["write_atomic"]
+
+U64 = scalar_type("u64")
+#: where operands lie in ``%vals``: this many bytes for each source and for the old values
+_AREA = 1024
+
+
+def write_atomic(access: Access) -> None:
+    """``atom`` and ``red``. In programs whose CTAs may run at once, global ones are atomic on the host too."""
+    to, writer = access.to, access.to.writer
+    sources = _operands(access)
+    for number, elements in enumerate(sources):
+        for element, value in enumerate(elements):
+            cell = to.frame.field("%vals", number * _AREA + element * LANES * access.type.bytes)
+            writer.do(f"store {vector_ll(access.type)} {value.vector()}, ptr {cell}, align 16")
+    writer.do(f"store <{LANES} x i64> {access.addresses()}, ptr %area, align 64")
+    writer.do(f"store i32 {access.mask}, ptr %loop")
+    head, body, done = writer.label("lanes"), writer.label("lane"), writer.label("done")
+    writer.do(f"br label %{head}")
+    writer.start(head)
+    writer.forget()
+    rest = writer.op("load i32, ptr %loop")
+    writer.do(f"br i1 {writer.op(f'icmp eq i32 {rest}, 0')}, label %{done}, label %{body}")
+    writer.start(body)
+    writer.needs["llvm.cttz.i32"] = "declare i32 @llvm.cttz.i32(i32, i1)"
+    lane = writer.op(f"zext i32 {writer.op(f'call i32 @llvm.cttz.i32(i32 {rest}, i1 true)')} to i64")
+    writer.do(f"store i32 {writer.op(f'and i32 {rest}, {_less(access, rest)}')}, ptr %loop")
+    host = _reach(access, lane)
+    for element in range(access.count):
+        _combine(access, sources, host, lane, element)
+    writer.do(f"br label %{head}")
+    writer.start(done)
+    writer.forget()
+    access.count_lanes(writer.op(f"zext i32 {access.mask} to i64"), "count_atomic")
+    if access.instruction.effect == "atomic":
+        to.assign(access.instruction, _old(access), access.guard)
+
+
+def _less(access: Access, rest: str) -> str:
+    return access.to.writer.op(f"sub i32 {rest}, 1")
+
+
+def _operands(access: Access) -> list[list[NativeValue]]:
+    """The value operands (b, and c of cas), each as its elements."""
+    to, found = access.to, []
+    for form, operand in matched(access.instruction):
+        if form.role != "source" or form.name == "policy":
+            continue
+        elements = operand.elements if isinstance(operand, Vector) else (operand,)
+        found.append(
+            [
+                to.source(element, access.type)
+                if isinstance(element, Immediate)
+                else to.as_type(to.source(element, None), access.type).clean()
+                for element in elements
+            ]
+        )
+    return found
+
+
+def _reach(access: Access, lane: str) -> str:
+    """Host pointer of one lane's element, checked."""
+    to, writer = access.to, access.to.writer
+    cell = writer.op(f"getelementptr i64, ptr %area, i64 {lane}")
+    address = writer.op(f"load i64, ptr {cell}")
+    arguments = [
+        *(("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")),
+        ("i64", str(access.site)), ("i64", lane), ("i64", address), ("i64", str(access.bytes)), ("i64", str(access.space + 12)),
+    ]  # fmt: skip
+    reached = writer.call("reach", "i64", *arguments)
+    to.fault_if(writer.op(f"icmp eq i64 {reached}, 0"))
+    return writer.op(f"inttoptr i64 {reached} to ptr")
+
+
+def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: str, element: int) -> None:
+    """old → new for one element of one lane; the old value goes behind the operands."""
+    to, writer = access.to, access.to.writer
+    kind, raw = scalar_ll(access.type), f"i{access.type.bits}"
+    place = to.frame.field(host, element * access.type.bytes)
+    given = []
+    for number in range(len(sources)):
+        base = to.frame.field("%vals", number * _AREA + element * LANES * access.type.bytes)
+        cell = writer.op(f"getelementptr {kind}, ptr {base}, i64 {lane}")
+        given.append(to.value(access.type, writer.op(f"load {kind}, ptr {cell}"), True))
+    shared_host = to.frame.program.order_free and access.space != 1
+    if shared_host:
+        start = writer.op(f"load atomic {raw}, ptr {place} monotonic, align {access.type.bytes}")
+        before, again, stored = writer.label("before"), writer.label("again"), writer.label("stored")
+        writer.do(f"br label %{before}")
+        writer.start(before)
+        writer.do(f"br label %{again}")
+        writer.start(again)
+        seen = f"%seen{again.replace('.', '_')}"
+        old_raw = writer.op(f"phi {raw} [ {start}, %{before} ], [ {seen}, %swap.{again} ]")
+    else:
+        old_raw = writer.op(f"load {raw}, ptr {place}, align {access.type.bytes}")
+    old = to.value(
+        access.type, old_raw if kind == raw else writer.op(f"bitcast {raw} {old_raw} to {kind}"), True
+    )
+    new = _evaluated(access, lane, [old, *given])
+    text = new.clean().scalar()
+    new_raw = text if kind == raw else writer.op(f"bitcast {kind} {text} to {raw}")
+    if shared_host:
+        writer.do(f"br label %swap.{again}")
+        writer.start(f"swap.{again}")
+        pair = writer.op(
+            f"cmpxchg ptr {place}, {raw} {old_raw}, {raw} {new_raw} seq_cst seq_cst, align {access.type.bytes}"
+        )
+        writer.do(f"{seen} = extractvalue {{{raw}, i1}} {pair}, 0")
+        writer.do(
+            f"br i1 {writer.op(f'extractvalue {{{raw}, i1}} {pair}, 1')}, label %{stored}, label %{again}"
+        )
+        writer.start(stored)
+    else:
+        writer.do(f"store {raw} {new_raw}, ptr {place}, align {access.type.bytes}")
+    base = to.frame.field("%vals", 2 * _AREA + element * LANES * access.type.bytes)
+    cell = writer.op(f"getelementptr {raw}, ptr {base}, i64 {lane}")
+    writer.do(f"store {raw} {old_raw}, ptr {cell}")
+
+
+def _evaluated(access: Access, lane: str, given: list[Value | int]) -> NativeValue:
+    """The value to store. What a generic address means for floats follows from its window: shared memory keeps subnormals
+    (manual, ``atom``)."""
+    to, spelling = access.to, access.instruction.spelling
+    new = evaluate(spelling, given)[0]
+    if access.name == "generic" and access.type.is_float and "space" in spelling.row.asks:
+        cell = to.writer.op(f"getelementptr i64, ptr %area, i64 {lane}")
+        address = to.value(U64, to.writer.op(f"load i64, ptr {cell}"), True)
+        start, size = WINDOWS["shared"]
+        near = evaluate(spelling_of(spelling, {"space": "shared"}), given)[0]
+        new = select((address - start).compare("lt", size), near, new)
+    assert isinstance(new, NativeValue)
+    return new
+
+
+def _old(access: Access) -> list[NativeValue]:
+    to, found = access.to, []
+    for element in range(access.count):
+        cell = to.frame.field("%vals", 2 * _AREA + element * LANES * access.type.bytes)
+        found.append(
+            to.value(access.type, to.writer.op(f"load {vector_ll(access.type)}, ptr {cell}, align 16"))
+        )
+    return found

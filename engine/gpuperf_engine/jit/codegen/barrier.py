@@ -1,0 +1,123 @@
+"""CTA barriers as LLVM IR: the warp notes what it waits for and stops; the scheduler lets it go on.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import EngineError
+from ...flow.operands import matched
+from ...isa.types import scalar_type
+from ...ptx.syntax import Instruction, Operand
+from ...simt.launch import MAX_THREADS
+from ..ir.abi import GATHER_CODE, RETURN_CODE, Event, State, Status
+from ..ir.values import NativeValue
+
+if TYPE_CHECKING:
+    from .block import BlockWriter
+
+__all__ = ["ArrivesInParts", "is_loose", "write_barrier"]
+
+U32 = scalar_type("u32")
+PRED = scalar_type("pred")
+
+
+class ArrivesInParts(EngineError):
+    """A warp has come in parts to an unaligned barrier, or to rows of matrices. Not for users: the launch begins again, with code
+    whose barriers Python keeps (``bearable``), or on the reference backend."""
+
+    bearable = False
+
+
+def is_loose(instruction: Instruction) -> bool:
+    """Whether the lanes of a warp may come to this barrier one by one."""
+    return instruction.spelling.row.name == "barrier" and "aligned" not in instruction.opcode.split(".")
+
+
+def write_barrier(to: BlockWriter) -> None:
+    """``bar`` and ``barrier``; see ``Barrier`` for what the scheduler does."""
+    block, writer, frame = to.block, to.writer, to.frame
+    instruction = block.terminator
+    assert instruction is not None
+    parts = instruction.opcode.split(".")
+    if instruction.spelling.modifier("cluster"):
+        _write_meeting(to, 4 if "wait" in parts else 5 if "relaxed" in parts else 3)
+        return
+    operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+    number = _scalar(to, to.source(operands["a"], U32))
+    frame.guarded_stop(writer.op(f"icmp uge i32 {number}, 16"), block.index, Event.BARRIER_ID, number)
+    writer.do(f"store i32 {number}, ptr {frame.field('%st', State.BARRIER_ID)}")
+    warps = "0"
+    if "b" in operands:
+        threads = _scalar(to, to.source(operands["b"], U32))
+        uneven = writer.op(f"icmp ne i32 {writer.op(f'and i32 {threads}, 31')}, 0")
+        none = writer.op(f"icmp eq i32 {threads}, 0")
+        many = writer.op(f"icmp ugt i32 {threads}, {MAX_THREADS}")
+        bad = writer.op(f"or i1 {writer.op(f'or i1 {uneven}, {none}')}, {many}")
+        frame.guarded_stop(bad, block.index, Event.BARRIER_COUNT, threads)
+        warps = writer.op(f"lshr i32 {threads}, 5")
+    writer.do(f"store i32 {warps}, ptr {frame.field('%st', State.BARRIER_WARPS)}")
+    kind = 1 if "arrive" in parts else 2 if "red" in parts else 0
+    holds = "0"
+    if "c" in operands:
+        holds = writer.op(f"and i32 {to.mask}, {to.bits_of(to.source(operands['c'], PRED))}")
+    writer.do(f"store i32 {holds}, ptr {frame.field('%st', State.BARRIER_LANES)}")
+    _write_meeting(to, kind, parts)
+
+
+def _write_meeting(to: BlockWriter, kind: int, parts: list[str] | None = None) -> None:
+    """The warp stops here, all its lanes together; ``parts`` are the words of a barrier with a result."""
+    from .terminators import edge
+
+    block, writer, frame = to.block, to.writer, to.frame
+    instruction = block.terminator
+    assert instruction is not None
+    writer.do(f"store i32 {kind}, ptr {frame.field('%st', State.BARRIER_KIND)}")
+    to.flush()
+    # the lanes of a warp that left a reconvergence point early are gathered here, if it is an aligned barrier
+    gathering = GATHER_CODE + block.index
+    frame.resumable.add(gathering)
+    writer.do(f"br label %g{block.index}")
+    writer.start(f"g{block.index}")
+    writer.forget()
+    live, here = writer.op("load i32, ptr %live"), writer.op("load i32, ptr %mask")
+    kept = frame.parted and kind < 3
+    if not kept or not is_loose(instruction):
+        event = Event.IN_PARTS if is_loose(instruction) else Event.DIVERGENT_BARRIER
+        frame.guarded_stop(writer.op(f"icmp ne i32 {live}, {here}"), gathering, event)
+    if kind >= 3:
+        # whoever has arrived waits next, and the other way round
+        there = writer.op(f"load i32, ptr {frame.field('%st', State.CLUSTER)}")
+        wrong = writer.op(f"icmp {'eq' if kind == 4 else 'ne'} i32 {there}, 0")
+        frame.guarded_stop(wrong, block.index, Event.CLUSTER_ORDER)
+    place = RETURN_CODE + block.index
+    frame.resumable.add(place)
+    if kept:  # a part of a warp goes on at the next block, with its result
+        frame.resumable.add(block.successors[0])
+        frame.stop(str(place), Status.EVENT, Event.ARRIVES, str(block.index))
+    else:
+        frame.stop(str(place), Status.BARRIER)
+    writer.start(f"r{block.index}")
+    writer.forget()
+    if kind == 2 and parts is not None and not kept:
+        to.restart()
+        to.assign(instruction, [_result(to, parts)], None)
+        to.flush()
+    writer.do(f"br label %{edge(to, block.successors[0])}")
+
+
+def _result(to: BlockWriter, parts: list[str]) -> NativeValue:
+    """What ``.red`` gives, as the scheduler left it in the state."""
+    writer, frame = to.writer, to.frame
+    if "popc" in parts:
+        return to.value(U32, writer.op(f"load i32, ptr {frame.field('%st', State.BARRIER_COUNT)}"), True)
+    field = State.BARRIER_ALL if "and" in parts else State.BARRIER_ANY
+    word = writer.op(f"load i32, ptr {frame.field('%st', field)}")
+    return to.value(PRED, writer.op(f"icmp ne i32 {word}, 0"), True)
+
+
+def _scalar(to: BlockWriter, value: NativeValue) -> str:
+    """A value that must be the same in all lanes: that of the first active one."""
+    return value.scalar() if value.uniform else to.first_lane(value).text

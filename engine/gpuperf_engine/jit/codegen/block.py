@@ -1,0 +1,453 @@
+"""One basic block as LLVM IR: reading and writing registers, instructions with a meaning, and the end of the block.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from ...errors import Unsupported
+from ...flow.blocks import BasicBlock
+from ...flow.operands import matched
+from ...interp.blocks import is_exchange
+from ...isa.frame import evaluate, extend, has_meaning
+from ...isa.types import ScalarType, scalar_type
+from ...isa.words import Value
+from ...ptx.syntax import (
+    Address,
+    Function,
+    Guard,
+    Immediate,
+    Instruction,
+    Negated,
+    Operand,
+    Register,
+    Sink,
+    SpecialRegister,
+    Sum,
+    Symbol,
+    Variable,
+    Vector,
+)
+from ...simt.effects import is_done_at_once
+from ..ir.abi import PLACE_SHIFT, Context, Event, State, Status
+from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
+from .bulk import write_replace
+from .exchange import write_exchange
+from .function import Frame
+from .images import write_image
+from .mbarrier import write_mbarrier, write_wait
+from .memory import address_value, write_memory
+from .ordering import write_order
+from .special import read_rank, read_special, variable_address
+from .stack import write_stack
+from .terminators import write_terminator
+from .warpgroup import write_commit, write_group_wait
+
+__all__ = ["BlockWriter"]
+
+PRED = scalar_type("pred")
+_IGNORED = frozenset(("fence", "hint"))
+
+
+class BlockWriter:
+    """Writes one block. ``mask`` is the active mask as i32, ``lanes`` the same as ``<32 x i1>``."""
+
+    def __init__(
+        self, frame: Frame, block: BasicBlock, function: Function, refused: Container[Instruction] = ()
+    ) -> None:
+        self.frame = frame
+        #: instructions that cannot be run: an error where they are reached
+        self.refused = refused
+        #: the instruction being written
+        self.current: Instruction | None = None
+        self.block = block
+        self.function = function
+        self.number = block.function
+        self.writer = frame.writer
+        self.uniform = frame.program.uniformity[block.function].uniform
+        self.slots = frame.slots.of[block.function]
+        self.values: dict[Register, NativeValue] = {}
+        self.dirty: dict[Register, None] = {}
+        self.carry: NativeValue | None = None
+        self.carry_written = False
+        self.mask = ""
+        self.lanes = ""
+        #: an access of this block may have been refused
+        self.faulting = False
+        #: lines that belong behind the block: stubs of its edges
+        self.later: list[str] = []
+
+    # ------------------------------------------------------------------------------------------------- structure
+
+    def write(self) -> None:
+        """The whole block, from its label to its terminator."""
+        block, writer = self.block, self.writer
+        writer.start(f"b{block.index}")
+        self.load_mask()
+        count = len(self.frame.program.blocks)
+        self.frame.bump("%blocks", 8 * block.index, "1")
+        self.frame.count_lanes("%blocks", 8 * (count + block.index), self.mask, block.index)
+        if block.counts:
+            self.frame.bump("%steps", 0, str(block.counts))
+        instructions = block.instructions
+        if block.terminator is not None and instructions and instructions[-1] is block.terminator:
+            instructions = instructions[:-1]
+        if block.synchronises and instructions and instructions[0] not in self.refused:
+            self.current = instructions[0]
+            write_exchange(self, instructions[0])
+            instructions = instructions[1:]
+        elif block.waits and instructions[0] not in self.refused:
+            self.current = instructions[0]
+            of_group = instructions[0].effect in ("warpgroup_fence", "warpgroup_wait")
+            (write_group_wait if of_group else write_wait)(self, instructions[0])
+            instructions = instructions[1:]
+        for instruction in instructions:
+            self.instruction(instruction)
+        self.check_faults()
+        self.current = block.terminator
+        if self.current is not None and self.current in self.refused:
+            self.frame.stop(str(block.index), Status.EVENT, Event.REFUSED, str(len(block.instructions) - 1))
+        else:
+            write_terminator(self)
+
+    def restart(self) -> None:
+        """Go on in a fresh basic block: registers are read from their slots again."""
+        self.values.clear()
+        self.dirty.clear()
+        self.carry, self.carry_written = None, False
+        self.writer.forget()
+        self.load_mask()
+
+    def load_mask(self) -> None:
+        """Make the active mask available."""
+        self.mask = self.writer.op("load i32, ptr %mask")
+        self.lanes = self.writer.op(f"bitcast i32 {self.mask} to <{LANES} x i1>")
+
+    def instruction(self, instruction: Instruction) -> None:
+        """One instruction that does not end the block."""
+        effect = instruction.effect
+        self.current = instruction
+        if instruction in self.refused:
+            self._stop_at(instruction, Event.REFUSED)
+        elif effect in _IGNORED or is_done_at_once(instruction):
+            write_order(self, instruction)
+        elif effect in ("load", "store", "atomic", "reduction") or instruction in self.frame.program.site_of:
+            write_memory(self, instruction)
+        elif effect == "warpgroup_commit":
+            write_commit(self, instruction)
+        elif effect == "mbarrier":
+            write_mbarrier(self, instruction)
+        elif effect == "tensor_map":
+            write_replace(self, instruction)
+        elif is_exchange(instruction):
+            write_exchange(self, instruction)
+        elif effect == "stack":
+            write_stack(self, instruction)
+        elif effect in ("texture", "surface", "image_query") and has_meaning(instruction.spelling):
+            write_image(self, instruction)
+        elif effect == "trap":
+            self._stop_at(instruction, Event.TRAP)
+        elif effect in ("", "special") and has_meaning(instruction.spelling):
+            self._compute(instruction)
+        else:
+            raise Unsupported(
+                f"{instruction.opcode} is known and counted, but cannot be run yet", span=instruction.span
+            )
+
+    def _compute(self, instruction: Instruction) -> None:
+        spelling = instruction.spelling
+        sources: list[Value] = list(self.sources(instruction))
+        if spelling.reads_carry:
+            sources.append(self.read_carry())
+        if spelling.reads_rank:
+            sources.append(read_rank(self))
+        guard = self.guard(instruction)
+        results = [_native(result) for result in evaluate(spelling, sources)]
+        if spelling.writes_carry:
+            self.write_carry(results.pop(), guard)
+        if spelling.row.checked is not None:
+            wrong = self.writer.op(f"and i32 {self.bits_of(results.pop())}, {self.effective_mask(guard)}")
+            self.error(wrong, Event.MEANINGLESS, str(self.block.instructions.index(instruction)))
+        self.assign(instruction, results, guard)
+
+    def place_of(self, instruction: Instruction) -> int:
+        """The number of an instruction that is no site."""
+        return -1 - (self.block.index << PLACE_SHIFT | self.block.instructions.index(instruction))
+
+    def _stop_at(self, instruction: Instruction, event: int) -> None:
+        mask = self.effective_mask(self.guard(instruction))
+        index = self.block.instructions.index(instruction)
+        self.error(mask, event, str(index))
+
+    # -------------------------------------------------------------------------------------------------- operands
+
+    def sources(self, instruction: Instruction) -> list[NativeValue]:
+        """The value operands in the order that ``evaluate`` wants."""
+        found: list[NativeValue] = []
+        plain = not instruction.effect
+        if plain and all(form.role == "destination" for form in instruction.spelling.operands):
+            found.append(self.constant(0, scalar_type("u32")))  # to make constants from
+        for form, operand in matched(instruction):
+            if plain and form.role == "address" and isinstance(operand, Address):
+                found.append(_native(address_value(self, operand, 0).convert(scalar_type("u64"))))
+            elif form.role in ("source", "predicate_source"):
+                for element in operand.elements if isinstance(operand, Vector) else (operand,):
+                    found.append(self.source(element, form.type))
+        return found
+
+    def source(self, operand: Operand, type: ScalarType | None) -> NativeValue:
+        """One operand as a value of a type (of its own where ``None``)."""
+        if isinstance(operand, Register):
+            return self.as_type(self.read(operand), type)
+        if isinstance(operand, Immediate):
+            return self._immediate(operand, type or scalar_type("s64"))
+        if isinstance(operand, Sum):
+            base = self.read(operand.register)
+            base = base.bits_as(scalar_type(f"u{base.type.bits}"))
+            return self.as_type(_native(base + operand.offset), type)
+        if isinstance(operand, Negated):
+            return _native(~self.source(operand.operand, PRED))
+        if isinstance(operand, SpecialRegister):
+            return self.as_type(read_special(self, operand), type)
+        if isinstance(operand, (Symbol, Variable)):
+            return self.as_type(self.address_of(operand), type)
+        if isinstance(operand, Sink):
+            return self.constant(0, type or scalar_type("u32"))
+        raise Unsupported(f"a {operand.__class__.__name__.lower()} as source operand", span=operand.span)
+
+    def _immediate(self, operand: Immediate, type: ScalarType) -> NativeValue:
+        if operand.kind == "int":
+            if type.is_float:
+                return self._literal(operand, type)
+            # manual, "Predicate Constants": "non-zero values are True"
+            bits = int(operand.value != 0) if type.is_predicate else operand.value
+            return NativeValue.of_bits(self.writer, bits, type)
+        held = scalar_type(operand.kind)
+        if held.bits == type.bits:
+            return NativeValue.of_bits(self.writer, operand.value, type)
+        value = NativeValue.of_bits(self.writer, operand.value, held)
+        return _native(value.convert(type)) if type.is_float else self.as_type(value, type)
+
+    def _literal(self, operand: Immediate, type: ScalarType) -> NativeValue:
+        """An integer constant where a float is wanted: 16-bit formats are written by their bits (``0x3C00``)."""
+        if type.bits <= 16 or type.lanes > 1:
+            return NativeValue.of_bits(self.writer, operand.value, type)
+        return NativeValue.of_bits(self.writer, 0, type).constant(float(operand.value), type)
+
+    def as_type(self, value: NativeValue, type: ScalarType | None) -> NativeValue:
+        """The content of a register as an operand of a type: the same bits, or the low ones."""
+        if type is None or type == value.type:
+            return value
+        if value.type.bits == type.bits:
+            return value.bits_as(type)
+        raw = value.bits_as(scalar_type(f"u{value.type.bits}")) if value.type.bits != 128 else value
+        return _native(raw.convert(scalar_type(f"u{type.bits}"))).bits_as(type)
+
+    def address_of(self, operand: Symbol | Variable) -> NativeValue:
+        """The address of a variable or function in its own space."""
+        if isinstance(operand, Variable):
+            return variable_address(self, operand, 0)
+        return variable_address(self, operand.target, operand.offset)
+
+    def constant(self, number: int, type: ScalarType) -> NativeValue:
+        """An integer constant."""
+        return NativeValue.of_bits(self.writer, number, type)
+
+    def value(self, type: ScalarType, text: str, uniform: bool = False) -> NativeValue:
+        """A value from the IR."""
+        return NativeValue(self.writer, type, text, uniform)
+
+    # ------------------------------------------------------------------------------------------------- registers
+
+    def read(self, register: Register) -> NativeValue:
+        """The value of a register; 0 where nothing was ever written."""
+        found = self.values.get(register)
+        if found is None:
+            found = self.values[register] = self._load(register)
+        return found
+
+    def _load(self, register: Register) -> NativeValue:
+        constant = self.frame.slots.constants[self.number].get(register)
+        if constant is not None:
+            return _native(extend(self.source(*constant), register.type))
+        offset = self.slots.get(register)
+        if offset is None:
+            return self.constant(0, register.type)
+        return self.load_slot(register.type, offset, register in self.uniform)
+
+    def load_slot(self, type: ScalarType, offset: int, uniform: bool) -> NativeValue:
+        """A register's value from its slot."""
+        writer = self.writer
+        cell = self.frame.field("%st", offset)
+        if type.is_predicate:
+            word = writer.op(f"load i32, ptr {cell}")
+            if uniform:
+                return self.value(PRED, writer.op(f"trunc i32 {word} to i1"), True)
+            return self.value(PRED, writer.op(f"bitcast i32 {word} to <{LANES} x i1>"))
+        ll = scalar_ll(type) if uniform else vector_ll(type)
+        align = min(16, type.bytes) if uniform else 64
+        return self.value(type, writer.op(f"load {ll}, ptr {cell}, align {align}"), uniform)
+
+    def assign(self, instruction: Instruction, results: list[NativeValue], guard: NativeValue | None) -> None:
+        """Give the results to the destination operands, in order; results beyond them are dropped."""
+        position = 0
+        for form, operand in matched(instruction):
+            if form.role != "destination":
+                continue
+            elements = operand.elements if isinstance(operand, Vector) else (operand,)
+            for element in elements:
+                if isinstance(element, Register) and position < len(results):
+                    self.assign_register(element, results[position], guard)
+                position += 1
+
+    def assign_register(
+        self, register: Register, value: NativeValue, guard: NativeValue | None = None
+    ) -> None:
+        """Write a register where the guard holds; narrower values are extended."""
+        made = _native(extend(value, register.type)) if value.type != register.type else value
+        if guard is not None:
+            made = _native(guard.apply("select", made, self.read(register)))
+        if register in self.uniform and not made.uniform:
+            made = self.first_lane(made)
+        self.values[register] = made
+        self.dirty[register] = None
+
+    def first_lane(self, value: NativeValue) -> NativeValue:
+        """A uniform register's value, from the first active lane."""
+        name = "llvm.cttz.i32"
+        self.writer.needs[name] = f"declare i32 @{name}(i32, i1)"
+        lane = self.writer.op(f"call i32 @{name}(i32 {self.mask}, i1 true)")
+        text = self.writer.op(f"extractelement {vector_ll(value.type)} {value.vector()}, i32 {lane}")
+        return NativeValue(self.writer, value.type, text, True, None, value.loose)
+
+    def read_carry(self) -> NativeValue:
+        """The condition code CC.CF."""
+        if self.carry is None:
+            word = self.writer.op(
+                f"load i32, ptr {self.frame.field('%st', self.frame.slots.carry[self.number])}"
+            )
+            self.carry = self.value(PRED, self.writer.op(f"bitcast i32 {word} to <{LANES} x i1>"))
+        return self.carry
+
+    def write_carry(self, value: NativeValue, guard: NativeValue | None) -> None:
+        """Set the condition code where the guard holds."""
+        if guard is not None:
+            value = _native(guard.apply("select", value, self.read_carry()))
+        self.carry, self.carry_written = value, True
+
+    def flush(self, live: frozenset[Register] | None = None) -> None:
+        """Write changed registers that live on back to their slots."""
+        live = self.block.live_out if live is None else live
+        returned = self.frame.slots.returned[self.number]
+        for register in self.dirty:
+            if (register in live or register in returned) and register in self.slots:
+                self._store(register, self.values[register])
+        if self.carry_written and self.carry is not None:
+            cell = self.frame.field("%st", self.frame.slots.carry[self.number])
+            bits = self.writer.op(f"bitcast <{LANES} x i1> {self.carry.vector()} to i32")
+            self.writer.do(f"store i32 {self._blended_word(cell, bits)}, ptr {cell}")
+        self.dirty.clear()
+        self.carry_written = False
+
+    def _blended_word(self, cell: str, bits: str) -> str:
+        writer = self.writer
+        kept = writer.op(
+            f"and i32 {writer.op(f'load i32, ptr {cell}')}, {writer.op(f'xor i32 {self.mask}, -1')}"
+        )
+        return writer.op(f"or i32 {writer.op(f'and i32 {bits}, {self.mask}')}, {kept}")
+
+    def _store(self, register: Register, value: NativeValue) -> None:
+        writer = self.writer
+        cell = self.frame.field("%st", self.slots[register])
+        kind = register.type
+        if register in self.uniform:
+            if kind.is_predicate:
+                writer.do(f"store i32 {writer.op(f'zext i1 {value.scalar()} to i32')}, ptr {cell}")
+            else:
+                clean = value.clean()
+                writer.do(
+                    f"store {scalar_ll(kind)} {clean.scalar()}, ptr {cell}, align {min(16, kind.bytes)}"
+                )
+            return
+        blend = self.frame.slots.blends(self.block, register)
+        if kind.is_predicate:
+            bits = writer.op(f"bitcast <{LANES} x i1> {value.vector()} to i32")
+            writer.do(f"store i32 {self._blended_word(cell, bits) if blend else bits}, ptr {cell}")
+            return
+        clean, ll = value.clean(), vector_ll(kind)
+        text = clean.vector()
+        if blend:
+            old = writer.op(f"load {ll}, ptr {cell}, align 64")
+            text = writer.op(f"select <{LANES} x i1> {self.lanes}, {ll} {text}, {ll} {old}")
+        writer.do(f"store {ll} {text}, ptr {cell}, align 64")
+
+    # ---------------------------------------------------------------------------------------------------- guards
+
+    def predicate(self, guard: Guard) -> NativeValue:
+        """Where a guard holds."""
+        value = self.read(guard.register)
+        return _native(~value) if guard.negated else value
+
+    def guard(self, instruction: Instruction) -> NativeValue | None:
+        """The guard of an instruction that runs under a mask; counts the lanes in which it holds."""
+        if instruction.guard is None or (
+            self.block.guard_applied and instruction is self.block.instructions[0]
+        ):
+            return None
+        found = self.predicate(instruction.guard)
+        counter = self.frame.program.predicated_of.get(instruction)
+        if counter is not None:
+            column = len(self.frame.program.blocks) + counter
+            self.frame.count_lanes("%predicated", 8 * counter, self.effective_mask(found), column)
+        return found
+
+    def effective_mask(self, guard: NativeValue | None) -> str:
+        """Active lanes in which a guard holds, as i32."""
+        if guard is None:
+            return self.mask
+        return self.writer.op(f"and i32 {self.mask}, {self.bits_of(guard)}")
+
+    def bits_of(self, predicate: NativeValue) -> str:
+        """A predicate as an i32 mask."""
+        if predicate.uniform:
+            return self.writer.op(f"sext i1 {predicate.scalar()} to i32")
+        return self.writer.op(f"bitcast <{LANES} x i1> {predicate.text} to i32")
+
+    def spread(self, mask: str) -> str:
+        """An i32 mask as ``<32 x i1>``."""
+        return self.lanes if mask == self.mask else self.writer.op(f"bitcast i32 {mask} to <{LANES} x i1>")
+
+    def error(self, mask: str, event: int, detail: str = "0") -> None:
+        """Leave with an error if any lane of a mask is set. A refused access before it comes first."""
+        self.check_faults()
+        self.writer.do(f"store i32 {mask}, ptr {self.frame.field('%st', State.CULPRITS)}")
+        self.frame.guarded_stop(self.writer.op(f"icmp ne i32 {mask}, 0"), self.block.index, event, detail)
+
+    def report(self, value: NativeValue) -> None:
+        """Leave the lanes' values for a message."""
+        wide = _native(value.convert(scalar_type("u64")))
+        cell = self.frame.field("%st", self.frame.slots.report)
+        self.writer.do(f"store <{LANES} x i64> {wide.vector()}, ptr {cell}, align 64")
+
+    def check_faults(self) -> None:
+        """Leave if the runtime refused an access of this block."""
+        if self.faulting:
+            self.faulting = False
+            flag = self.writer.op(f"load i64, ptr {self.frame.field('%ctx', Context.FAULTED)}")
+            self.fault_if(self.writer.op(f"icmp ne i64 {flag}, 0"))
+
+    def fault_if(self, test: str) -> None:
+        """Leave with a memory fault, which the runtime has noted, if an i1 holds."""
+        writer = self.writer
+        bad, good = writer.label("fault"), writer.label("ok")
+        writer.do(f"br i1 {test}, label %{bad}, label %{good}")
+        writer.start(bad)
+        self.frame.stop(str(self.block.index), Status.FAULT)
+        writer.start(good)
+
+
+def _native(value: Value) -> NativeValue:
+    assert isinstance(value, NativeValue)
+    return value

@@ -1,0 +1,303 @@
+"""Bulk and tensor copies, and changes of tensor maps, as LLVM IR: operands for the runtime, which carries them out.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...flow.operands import matched
+from ...isa.frame import has_meaning
+from ...isa.mbarriers import Mbarrier
+from ...isa.tensor_maps import FIELDS, field_word
+from ...isa.types import scalar_type
+from ...memory.tensor_boxes import copy_of
+from ...memory.tensor_maps import field_bit, field_place
+from ...ptx.syntax import Address, Immediate, Instruction, Operand, Vector
+from ...simt.clusters import reaches_peers
+from ...simt.effects import is_done_once
+from ..ir.abi import SITE_BYTES, Bulk
+from ..ir.values import LANES, NativeValue
+from .combine import combine_address, combined_types
+from .memory import SPACES, address_value, pointer_number
+
+if TYPE_CHECKING:
+    from .block import BlockWriter
+
+__all__ = ["put_ranks", "report_kind", "write_bulk", "write_replace", "write_signal"]
+
+U16, U32, U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
+_PIECE = 16
+#: where in %vals
+_TARGETS, _SIZES, _TOLD, _WORDS, _VECTORS = (8 * LANES * place for place in range(5))
+#: which of the vectors the offsets of im2col begin with
+_OFFSETS = 5
+Arguments = list[tuple[str, str]]
+
+
+def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
+    """``cp.async.bulk``, ``cp.reduce.async.bulk`` and ``st.bulk``."""
+    frame, writer = to.frame, to.writer
+    operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+    site = frame.program.site_of[instruction]
+    guard = to.guard(instruction)
+    mask = to.effective_mask(guard)
+    if guard is not None:
+        some = writer.op(f"zext i1 {writer.op(f'icmp ne i32 {mask}, 0')} to i64")
+        frame.bump("%sites", site * SITE_BYTES, some)
+    if is_done_once(instruction):
+        mask = writer.op(f"and i32 {mask}, {writer.op(f'sub i32 0, {mask}')}")
+    lanes = writer.op(f"zext i32 {mask} to i64")
+    if "t" in operands:
+        _tensor(to, instruction, operands, site, lanes)
+        return
+    if "d" not in operands:
+        (_answer if "m" in operands else _fill)(to, instruction, operands, site, lanes)
+        return
+    spelling = instruction.spelling
+    spaces = {name: str(spelling.modifier(name)).split("::")[0] for name in ("dst", "src")}
+    how = Bulk.FROM_GLOBAL * (spaces["src"] == "global") | Bulk.TO_GLOBAL * (spaces["dst"] == "global")
+    targets, sizes, words = (frame.field("%vals", place) for place in (_TARGETS, _SIZES, _WORDS))
+    _put(to, _address(to, operands["a"], spaces["src"]), "%area")
+    _put(to, _address(to, operands["d"], spaces["dst"]), targets)
+    _put(to, to.source(operands["size"], U32), sizes)
+    told = "0"
+    if "m" in operands:
+        cell = frame.field("%vals", _TOLD)
+        _put(to, _address(to, operands["m"], spaces["dst"]), cell)
+        told = pointer_number(to, cell)
+    if "mask" in operands:
+        how |= Bulk.MULTICAST
+        _put(to, put_ranks(to, instruction), words)
+    if "bytes" in operands:
+        how |= Bulk.MASKED
+        _put(to, _native(to.source(operands["bytes"], U16).convert(U32)), words)
+    if "left" in operands:
+        how |= Bulk.EDGES
+        left, right = (to.source(operands[name], U32) for name in ("left", "right"))
+        _put(to, _native(_edge(left) | _edge(right) << 8), words)
+    how |= report_kind(instruction) << Bulk.REPORT
+    combine = combine_address(to, instruction) if has_meaning(spelling) else "0"
+    writer.call(
+        "bulk_lanes",
+        "i64",
+        *_numbers(to, "%ctx", "%cta", "%st"),
+        ("i64", str(site)),
+        ("i64", lanes),
+        *_numbers(to, "%area", targets, sizes),
+        ("i64", told),
+        *_numbers(to, words),
+        ("i64", str(how)),
+        ("i64", combine),
+    )
+    to.faulting = True
+
+
+def _tensor(
+    to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: str
+) -> None:
+    """``cp.async.bulk.tensor`` and ``cp.reduce.async.bulk.tensor``."""
+    frame, copy = to.frame, copy_of(instruction)
+    where, words = operands["t"], frame.field("%vals", _WORDS)
+    assert isinstance(where, Address)
+    vectors = _VECTORS
+    for first, operand in ((0, operands["c"]), (_OFFSETS, operands.get("offsets"))):
+        for axis, item in enumerate(_elements(operand)):
+            cell = frame.field("%vals", vectors + 4 * LANES * (first + axis))
+            _put(to, _native(to.source(item, U16 if first else U32).convert(U32)), cell)
+    if copy.mode and "offsets" not in operands:
+        for axis in range(3):
+            _put(to, to.constant(0, U32), frame.field("%vals", vectors + 4 * LANES * (_OFFSETS + axis)))
+    how = Bulk.FROM_GLOBAL if copy.loads else Bulk.TO_GLOBAL
+    how |= Bulk.FOUR_ROWS * copy.four_rows | copy.mode << Bulk.MODE
+    how |= Bulk.PAIRED * (instruction.spelling.modifier("group") == "cta_group::2")
+    if "base" in operands:
+        how |= Bulk.READDRESSED
+        _put(to, _native(to.source(operands["base"], U64)), frame.field("%vals", vectors + Bulk.BASE))
+    if "sizes" in operands:
+        how |= Bulk.RESIZED
+        bits = next(form.type.bits for form, _ in matched(instruction) if form.name == "sizes" and form.type)
+        upper = (operands["upper"],) if "upper" in operands else ()
+        for first, kind, items in (
+            (Bulk.EXTENTS, scalar_type(f"u{bits}"), _elements(operands["sizes"])),
+            (Bulk.LOWER, U32, _elements(operands.get("lower"))),
+            (Bulk.UPPER, U16, upper),
+        ):
+            for axis, item in enumerate(items):
+                cell = frame.field("%vals", vectors + first + 4 * LANES * axis)
+                _put(to, _native(to.source(item, kind).convert(U32)), cell)
+    how |= report_kind(instruction) << Bulk.REPORT
+    _put(to, _address(to, where, "generic"), "%area")
+    places = frame.field("%vals", _TARGETS)
+    _put(to, _address(to, operands["d" if copy.loads else "a"], "shared"), places)
+    told, combine, kinds = "0", "0", 0
+    if "m" in operands:
+        cell = frame.field("%vals", _TOLD)
+        _put(to, _address(to, operands["m"], "shared"), cell)
+        told = pointer_number(to, cell)
+    if "mask" in operands:
+        how |= Bulk.MULTICAST
+        _put(to, put_ranks(to, instruction), words)
+    if copy.operation:
+        combine = combine_address(to, instruction)
+        kinds = sum(1 << number for number in combined_types(copy.operation))
+    to.writer.call(
+        "tensor_lanes",
+        "i64",
+        *_numbers(to, "%ctx", "%cta", "%st"),
+        ("i64", str(site)),
+        ("i64", lanes),
+        *_numbers(to, "%area", frame.field("%vals", vectors), places),
+        ("i64", told),
+        *_numbers(to, words),
+        ("i64", str(how)),
+        ("i64", str(copy.rank)),
+        ("i64", combine),
+        ("i64", str(kinds)),
+    )
+    to.faulting = True
+
+
+def _elements(operand: Operand | None) -> tuple[Operand, ...]:
+    if operand is None:
+        return ()
+    return operand.elements if isinstance(operand, Vector) else (operand,)
+
+
+def write_replace(to: BlockWriter, instruction: Instruction) -> None:
+    """``tensormap.replace``."""
+    frame, writer = to.frame, to.writer
+    operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+    name, ordinal = str(instruction.spelling.modifier("field")), operands.get("ordinal")
+    number = ordinal.value if isinstance(ordinal, Immediate) else 0
+    place, size, bias = field_place(name, number)
+    field = FIELDS[name]
+    # there is no value for a field that is not there
+    low, high = (field.low, field.high) if number < field.number else (1, 0)
+    space = (instruction.spelling.space or "generic").split("::")[0]
+    values = frame.field("%vals", 0)
+    _put(to, _address(to, operands["a"], space), "%area")
+    _put(to, _native(to.source(operands["value"], U64 if size == 8 else U32).convert(U64)), values)
+    mask = to.effective_mask(to.guard(instruction))
+    writer.call(
+        "replace_lanes",
+        "i64",
+        *_numbers(to, "%ctx", "%cta", "%st"),
+        ("i64", str(len(frame.program.sites))),
+        ("i64", str(to.place_of(instruction))),
+        ("i64", writer.op(f"zext i32 {mask} to i64")),
+        *_numbers(to, "%area", values),
+        *(("i64", str(number)) for number in (SPACES[space], place, size, bias, low, high, field.multiple)),
+        ("i64", str(field_word(name, number))),
+        ("i64", str(field_bit(name, number))),
+    )
+    to.faulting = True
+
+
+def _fill(
+    to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: str
+) -> None:
+    frame = to.frame
+    space = instruction.spelling.space or "generic"
+    sizes = frame.field("%vals", _SIZES)
+    _put(to, _address(to, operands["a"], space), "%area")
+    _put(to, to.source(operands["bytes"], U64), sizes)
+    to.writer.call(
+        "fill_lanes",
+        "i64",
+        *_numbers(to, "%ctx", "%cta", "%st"),
+        ("i64", str(site)),
+        ("i64", lanes),
+        *_numbers(to, "%area", sizes),
+        ("i64", str(int(space == "generic"))),
+    )
+    to.faulting = True
+
+
+def _answer(
+    to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: str
+) -> None:
+    """The response to a request for another cluster."""
+    frame, spelling = to.frame, instruction.spelling
+    space = (spelling.space or "generic").split("::")[0]
+    how = (
+        Bulk.ANSWER
+        | Bulk.GENERIC * (space == "generic")
+        | Bulk.MULTICAST * bool(spelling.modifier("multicast"))
+    )
+    targets, sizes, told, words = (frame.field("%vals", place) for place in (_TARGETS, _SIZES, _TOLD, _WORDS))
+    _put(to, _address(to, operands["a"], space), targets)
+    _put(to, _address(to, operands["m"], space), told)
+    _put(to, to.constant(_PIECE, U32), sizes)
+    to.writer.call(
+        "bulk_lanes",
+        "i64",
+        *_numbers(to, "%ctx", "%cta", "%st"),
+        ("i64", str(site)),
+        ("i64", lanes),
+        *_numbers(to, targets, targets, sizes, told, words),
+        ("i64", str(how)),
+        ("i64", "0"),
+    )
+    to.faulting = True
+
+
+def write_signal(to: BlockWriter, instruction: Instruction, mask: str, moved: int) -> None:
+    """After ``st.async`` or ``red.async``: the mbarrier is told of each lane's bytes."""
+    frame, writer = to.frame, to.writer
+    form, told = next((form, item) for form, item in matched(instruction) if form.name == "m")
+    space = form.space or instruction.spelling.space or "generic"
+    # a store that was refused tells nothing
+    to.check_faults()
+    ones, amounts = frame.field("%vals", 0), frame.field("%vals", 4 * LANES)
+    _put(to, _address(to, told, space), "%area")
+    _put(to, to.constant(1, U32), ones)
+    _put(to, to.constant(moved, U32), amounts)
+    how = Mbarrier.COMPLETE | 256 * (space == "generic") | 512 * reaches_peers(instruction)
+    writer.call(
+        "mbarrier_lanes",
+        "i64",
+        *_numbers(to, "%ctx", "%cta"),
+        ("i64", str(to.place_of(instruction))),
+        ("i64", writer.op(f"zext i32 {mask} to i64")),
+        *_numbers(to, "%area", ones, amounts),
+        ("i64", str(how)),
+    )
+    to.faulting = True
+
+
+def _address(to: BlockWriter, operand: object, space: str) -> NativeValue:
+    assert isinstance(operand, Address)
+    return _native(address_value(to, operand, SPACES[space]).convert(U64))
+
+
+def _put(to: BlockWriter, value: NativeValue, cell: str) -> None:
+    to.writer.do(f"store <{LANES} x i{value.type.bits}> {value.clean().vector()}, ptr {cell}, align 64")
+
+
+def _numbers(to: BlockWriter, *pointers: str) -> Arguments:
+    return [("i64", pointer_number(to, pointer)) for pointer in pointers]
+
+
+def put_ranks(to: BlockWriter, instruction: Instruction) -> NativeValue:
+    """The bits of the CTAs that a multicast goes to."""
+    form, operand = next((form, item) for form, item in matched(instruction) if form.name == "mask")
+    kind = U16 if form.type is None or form.type.bits == 16 else U32
+    return _native(to.source(operand, kind).convert(U32))
+
+
+def report_kind(instruction: Instruction) -> int:
+    """Which pattern is reported, from 1 on."""
+    pattern = str(instruction.spelling.modifier("report") or "").rpartition("::")[2]
+    return Bulk.PATTERNS.index(pattern) + 1 if pattern in Bulk.PATTERNS else 0
+
+
+def _edge(count: NativeValue) -> NativeValue:
+    """Bytes at one end, 255 for what is too much."""
+    return _native(count.apply("minimum", count.constant(255, U32), nan=False))
+
+
+def _native(value: object) -> NativeValue:
+    assert isinstance(value, NativeValue)
+    return value

@@ -1,0 +1,294 @@
+"""Parameters: of kernels (the launch's buffer) and of calls (words of the warp's state), and results of calls.
+
+A ``.param`` variable of a call or of a device function is an array of 4-byte words, each word a vector over the lanes, so
+that an access at a constant offset is whole vectors whatever its width.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import Unsupported
+from ...flow.operands import formal_register, matched
+from ...isa.frame import extend
+from ...isa.types import ScalarType, scalar_type
+from ...ptx.syntax import (
+    CallTarget,
+    Function,
+    Immediate,
+    Instruction,
+    Operand,
+    Register,
+    Sink,
+    Variable,
+    Vector,
+)
+from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
+from .function import address_operand
+from .recursion import leave_activation, take_back
+from .stack import pass_stack
+
+if TYPE_CHECKING:
+    from .block import BlockWriter
+
+__all__ = [
+    "load_results",
+    "pass_arguments",
+    "read_arguments",
+    "store_arguments",
+    "take_results",
+    "write_parameter",
+]
+
+WORD = 4 * LANES
+U32 = scalar_type("u32")
+U64 = scalar_type("u64")
+
+
+def write_parameter(to: BlockWriter, instruction: Instruction) -> None:
+    """``ld.param`` and ``st.param``."""
+    _, operand = address_operand(instruction)
+    guard = to.guard(instruction)
+    kind = scalar_type(str(instruction.spelling.modifier("type")))
+    kernel = to.frame.program.kernel
+    base = operand.base
+    if instruction.effect == "load":
+        count = max(
+            (len(item.elements) for item in instruction.operands if isinstance(item, Vector)), default=1
+        )
+        offsets = [operand.offset + element * kind.bytes for element in range(count)]
+        if isinstance(base, Variable) and base in kernel.params and to.number == 0:
+            _check_range(instruction, base, operand.offset, kind.bytes * count)
+            values = [_kernel_parameter(to, base.offset + offset, kind) for offset in offsets]
+        elif isinstance(base, Variable):
+            _check_range(instruction, base, operand.offset, kind.bytes * count)
+            values = [read_words(to, base, offset, kind) for offset in offsets]
+        else:
+            raise Unsupported(f"{instruction.opcode} of an absolute address", span=instruction.span)
+        to.assign(instruction, values, guard)
+        return
+    if not isinstance(base, Variable) or base in kernel.params:
+        raise Unsupported(
+            f"{instruction.opcode} to an address that is not a parameter of a call", span=instruction.span
+        )
+    values = []
+    for form, source in matched(instruction):
+        if form.role == "source" and form.name != "policy":
+            for element in source.elements if isinstance(source, Vector) else (source,):
+                values.append(_typed(to, element, kind))
+    _check_range(instruction, base, operand.offset, kind.bytes * len(values))
+    for number, value in enumerate(values):
+        write_words(to, base, operand.offset + number * kind.bytes, value, to.effective_mask(guard))
+
+
+def _typed(to: BlockWriter, operand: Operand, kind: ScalarType) -> NativeValue:
+    if isinstance(operand, Immediate):
+        return to.source(operand, kind)
+    return to.as_type(to.source(operand, None), kind)
+
+
+def _check_range(instruction: Instruction, variable: Variable, offset: int, size: int) -> None:
+    if not 0 <= offset <= variable.size - size:
+        raise Unsupported(
+            f"{instruction.opcode} of {size} bytes at offset {offset} of parameter {variable.name!r} ({variable.size} bytes)",
+            span=instruction.span,
+            hint="the access must lie inside the parameter",
+        )
+
+
+def _kernel_parameter(to: BlockWriter, offset: int, kind: ScalarType) -> NativeValue:
+    cell = to.frame.field("%params", offset)
+    text = to.writer.op(f"load {scalar_ll(kind)}, ptr {cell}, align 1, !invariant.load !0")
+    return to.value(kind, text, True)
+
+
+def read_words(to: BlockWriter, variable: Variable, offset: int, kind: ScalarType) -> NativeValue:
+    """A value from a call parameter, all lanes."""
+    writer = to.writer
+    first, last = offset // 4, (offset + kind.bytes - 1) // 4
+    wide = f"<{LANES} x i{max(32, 32 * (last - first + 1))}>"
+    total = ""
+    for word in range(first, last + 1):
+        cell = to.frame.field("%st", to.frame.slots.parameter(variable) + WORD * word)
+        part = writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64")
+        if last > first:
+            part = writer.op(f"zext <{LANES} x i32> {part} to {wide}")
+            if word > first:
+                bits = 32 * (last - first + 1)
+                part = writer.op(f"shl {wide} {part}, splat (i{bits} {32 * (word - first)})")
+        total = writer.op(f"or {wide} {total}, {part}") if total else part
+    bits = 32 * (last - first + 1)
+    if offset % 4:
+        total = writer.op(f"lshr {wide} {total}, splat (i{bits} {8 * (offset % 4)})")
+    if kind.bits < bits:
+        total = writer.op(f"trunc {wide} {total} to <{LANES} x i{kind.bits}>")
+    raw = to.value(scalar_type(f"b{kind.bits}"), total)
+    return raw.bits_as(kind)
+
+
+def write_words(to: BlockWriter, variable: Variable, offset: int, value: NativeValue, mask: str) -> None:
+    """A value into a call parameter, in the lanes of a mask."""
+    writer = to.writer
+    raw = value.bits_as(scalar_type(f"b{value.type.bits}"))
+    bits, lanes = value.type.bits, to.spread(mask)
+    narrow = f"<{LANES} x i{bits}>"
+    for word in range(offset // 4, (offset + value.type.bytes - 1) // 4 + 1):
+        cell = to.frame.field("%st", to.frame.slots.parameter(variable) + WORD * word)
+        old = writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64")
+        part = raw.vector()
+        if bits < 32:
+            shift = 8 * (offset % 4)
+            part = writer.op(f"zext {narrow} {part} to <{LANES} x i32>")
+            if shift:
+                part = writer.op(f"shl <{LANES} x i32> {part}, splat (i32 {shift})")
+            hole = ~(((1 << bits) - 1) << shift) & 0xFFFFFFFF
+            part = writer.op(
+                f"or <{LANES} x i32> {part}, {writer.op(f'and <{LANES} x i32> {old}, splat (i32 {hole})')}"
+            )
+        elif bits > 32:
+            shift = 8 * (4 * word - offset)
+            if shift:
+                part = writer.op(f"lshr {narrow} {part}, splat (i{bits} {shift})")
+            part = writer.op(f"trunc {narrow} {part} to <{LANES} x i32>")
+        made = writer.op(f"select <{LANES} x i1> {lanes}, <{LANES} x i32> {part}, <{LANES} x i32> {old}")
+        writer.do(f"store <{LANES} x i32> {made}, ptr {cell}, align 64")
+
+
+#: what is to be written where: a register, or a parameter at an offset
+Move = tuple[Register | Variable, int, NativeValue]
+
+
+def read_arguments(to: BlockWriter, target: CallTarget, number: int) -> list[Move]:
+    """What a call gives to the formal parameters of function ``number``: all is read before anything is written, as the function may
+    be the caller itself."""
+    function: Function = to.frame.program.functions[number]
+    moves: list[Move] = []
+    for formal, given in zip(function.params, target.arguments):
+        if isinstance(given, Sink):
+            continue
+        register = formal_register(function, formal)
+        if register is None:
+            moves += _pieces(to, formal, given)
+        else:
+            moves.append((register, 0, _argument(to, formal, given)))
+    return moves
+
+
+def pass_arguments(to: BlockWriter, moves: list[Move], number: int, mask: str) -> None:
+    """Write them, in the lanes of a mask."""
+    pass_stack(to, number, mask)
+    for place, offset, value in moves:
+        if isinstance(place, Register):
+            _put(to, number, place, value, mask)
+        else:
+            write_words(to, place, offset, value, mask)
+
+
+def _argument(to: BlockWriter, formal: Variable, given: Operand) -> NativeValue:
+    """The value of an argument for a parameter that is a register."""
+    if isinstance(given, Variable) and given.space == "param":
+        return read_words(to, given, 0, formal.type)
+    return to.source(given, None) if isinstance(given, Register) else to.source(given, formal.type)
+
+
+def _put(to: BlockWriter, number: int, register: Register, value: NativeValue, mask: str) -> None:
+    """Write the slot of another function's register in some lanes."""
+    offset = to.frame.slots.of[number].get(register)
+    if offset is None:
+        return
+    made = extend(value, register.type)
+    assert isinstance(made, NativeValue)
+    writer, cell = to.writer, to.frame.field("%st", offset)
+    if register.type.is_predicate:
+        bits = writer.op(f"and i32 {to.bits_of(made)}, {mask}")
+        kept = writer.op(f"and i32 {writer.op(f'load i32, ptr {cell}')}, {writer.op(f'xor i32 {mask}, -1')}")
+        writer.do(f"store i32 {writer.op(f'or i32 {bits}, {kept}')}, ptr {cell}")
+        return
+    ll = vector_ll(register.type)
+    old = writer.op(f"load {ll}, ptr {cell}, align 64")
+    text = writer.op(f"select <{LANES} x i1> {to.spread(mask)}, {ll} {made.clean().vector()}, {ll} {old}")
+    writer.do(f"store {ll} {text}, ptr {cell}, align 64")
+
+
+def _get(to: BlockWriter, number: int, register: Register) -> NativeValue:
+    """The value of another function's register."""
+    offset = to.frame.slots.of[number].get(register)
+    if offset is None:
+        return to.constant(0, register.type)
+    uniform = register in to.frame.program.uniformity[number].uniform
+    return to.load_slot(register.type, offset, uniform)
+
+
+def _pieces(to: BlockWriter, formal: Variable, given: Operand) -> list[Move]:
+    """What a parameter gets from another, or from a register or constant."""
+    if isinstance(given, Variable) and given.space == "param":
+        moves: list[Move] = []
+        size = min(formal.size, given.size)
+        for offset in range(0, size, 4):
+            kind = scalar_type("b32") if size - offset >= 4 else scalar_type("b8")
+            for byte in range(0, min(4, size - offset), kind.bytes):
+                moves.append((formal, offset + byte, read_words(to, given, offset + byte, kind)))
+        return moves
+    value = to.source(given, None) if isinstance(given, Register) else to.source(given, formal.type)
+    return [(formal, 0, to.as_type(value, formal.type))]
+
+
+def take_results(to: BlockWriter, target: CallTarget, number: int) -> None:
+    """Behind a call of function ``number``: its results are taken from its return parameters, and what the caller kept from where it
+    was kept."""
+    to.restart()
+    function = to.frame.program.functions[number]
+    moves: list[Move] = []
+    for formal, result in zip(function.returns, target.returns):
+        register = formal_register(function, formal)
+        if isinstance(result, Sink):
+            continue
+        if isinstance(result, Variable) and register is None:
+            moves += _pieces(to, result, formal)
+        elif isinstance(result, Variable) and register is not None:
+            moves.append((result, 0, _get(to, number, register)))
+        elif isinstance(result, Register):
+            value = read_words(to, formal, 0, formal.type) if register is None else _get(to, number, register)
+            moves.append((result, 0, value))
+        else:
+            raise Unsupported("the result of this call", span=target.span)
+    leave_activation(to, number)
+    if to.block.index in to.frame.areas.of:
+        take_back(to)
+    for place, offset, value in moves:
+        if isinstance(place, Register):
+            to.assign_register(place, value)
+        else:
+            write_words(to, place, offset, value, to.mask)
+    to.flush()
+
+
+def store_arguments(to: BlockWriter, target: CallTarget, function: Function) -> None:
+    """Leave the arguments of a call of the system where Python finds them (``Slots.system``)."""
+    for place, (formal, given) in enumerate(zip(function.params, target.arguments)):
+        if isinstance(given, Sink):
+            value = to.constant(0, U64)
+        else:
+            value = to.as_type(_argument(to, formal, given), scalar_type(f"u{8 * formal.type.bytes}"))
+        wide = value.convert(U64)
+        assert isinstance(wide, NativeValue)
+        to.writer.do(f"store {vector_ll(U64)} {wide.vector()}, ptr {_system_cell(to, place)}, align 64")
+
+
+def load_results(to: BlockWriter, target: CallTarget, function: Function) -> None:
+    """Behind a call of the system: its result is taken from the first cell."""
+    to.restart()
+    for formal, result in zip(function.returns, target.returns):
+        found = to.value(U64, to.writer.op(f"load {vector_ll(U64)}, ptr {_system_cell(to, 0)}, align 64"))
+        value = to.as_type(found, formal.type)
+        if isinstance(result, Variable):
+            write_words(to, result, 0, value, to.mask)
+        elif isinstance(result, Register):
+            to.assign_register(result, to.as_type(found, result.type))
+    to.flush()
+
+
+def _system_cell(to: BlockWriter, place: int) -> str:
+    return to.frame.field("%st", to.frame.slots.system + 8 * LANES * place)

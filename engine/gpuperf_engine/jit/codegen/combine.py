@@ -1,0 +1,94 @@
+"""Reductions of bulk and tensor copies as runtime functions, one per opcode, which the loop over their pieces calls by address.
+
+``combine_function("combine_cp.reduce.async.bulk.…")`` takes where the old values are, where the new ones are, and the number of their
+type in a tensor map. Of a bulk copy it combines 16 bytes, of a tensor copy one element.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...isa.frame import evaluate, has_meaning
+from ...isa.rows.tensor import combine_elements
+from ...isa.table import lookup
+from ...isa.tensor_maps import ELEMENTS, REDUCTIONS
+from ...isa.types import scalar_type
+from ...ptx.syntax import Instruction
+from ..ir.values import NativeValue, Writer, scalar_ll
+from ..runtime.matrix_functions import internal_functions
+
+if TYPE_CHECKING:
+    from .block import BlockWriter
+
+__all__ = ["COMBINE_PREFIX", "combine_address", "combine_function", "combined_types"]
+
+COMBINE_PREFIX = "combine_"
+_PIECE = 16
+
+
+def combined_types(operation: str) -> dict[int, str]:
+    """The types of elements that a reduction of a tensor takes, by number."""
+    names = REDUCTIONS[operation].split()
+    return {number: item.name for number, item in enumerate(ELEMENTS) if item.name in names}
+
+
+def combine_address(to: BlockWriter, instruction: Instruction) -> str:
+    """The function for an instruction, as i64 for the runtime."""
+    name = COMBINE_PREFIX + instruction.spelling.opcode
+    to.writer.needs[name] = f'declare i32 @"{name}"(ptr, ptr, ptr)'
+    return to.writer.op(f'ptrtoint ptr @"{name}" to i64')
+
+
+def combine_function(name: str) -> str:
+    """The IR of a function, with the vector functions that it calls."""
+    spelling = next(
+        item
+        for item in lookup(name.removeprefix(COMBINE_PREFIX))
+        if has_meaning(item) or item.modifier("dim")
+    )
+    writer = Writer()
+    writer.start("entry")
+    if has_meaning(spelling):
+        kind = scalar_type(str(spelling.modifier("type")))
+        for offset in range(0, _PIECE, kind.bytes):
+            cells = _cells(writer, offset)
+            old, new = (_value(writer, str(kind), cell) for cell in cells)
+            _put(writer, evaluate(spelling, [old, new])[0], cells[0])
+    else:
+        operation = str(spelling.modifier("op"))
+        types = combined_types(operation)
+        kinds = writer.op("ptrtoint ptr %kind to i64")
+        cases = " ".join(f"i64 {number}, label %type{number}" for number in types)
+        writer.do(f"switch i64 {kinds}, label %done [ {cases} ]")
+        for number, element in types.items():
+            writer.start(f"type{number}")
+            writer.forget()
+            old, new = (_value(writer, element.removesuffix(".ftz"), cell) for cell in _cells(writer, 0))
+            _put(writer, combine_elements(old, new, op=operation, element=element), "%target")
+            writer.do("br label %done")
+        writer.start("done")
+    writer.do("ret i32 0")
+    head = f'define i32 @"{name}"(ptr %target, ptr %source, ptr %kind) nounwind {{'
+    return "\n".join([*internal_functions(writer), head, *writer.lines, "}", ""])
+
+
+def _cells(writer: Writer, offset: int) -> tuple[str, str]:
+    """Where an old value is, and a new one."""
+    if offset == 0:
+        return "%target", "%source"
+    old, new = (writer.op(f"getelementptr i8, ptr {base}, i64 {offset}") for base in ("%target", "%source"))
+    return old, new
+
+
+def _value(writer: Writer, name: str, cell: str) -> NativeValue:
+    kind = scalar_type(name)
+    loaded = writer.op(f"load {scalar_ll(kind)}, ptr {cell}, align {kind.bytes}")
+    return NativeValue(writer, kind, loaded, True)
+
+
+def _put(writer: Writer, value: object, cell: str) -> None:
+    assert isinstance(value, NativeValue)
+    kind = value.type
+    writer.do(f"store {scalar_ll(kind)} {value.clean().scalar()}, ptr {cell}, align {kind.bytes}")

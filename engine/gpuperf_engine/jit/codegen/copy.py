@@ -1,0 +1,64 @@
+"""``cp.async`` as LLVM IR: copied by the runtime when it is issued, so its groups and waits have nothing to do.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...flow.operands import matched
+from ...isa.types import scalar_type
+from ...ptx.syntax import Address, Instruction
+from ..ir.abi import SITE_BYTES
+from ..ir.values import LANES, NativeValue
+from .memory import address_value, pointer_number
+
+if TYPE_CHECKING:
+    from .block import BlockWriter
+
+__all__ = ["write_copy"]
+
+U32, U64, PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
+
+
+def write_copy(to: BlockWriter, instruction: Instruction) -> None:
+    """A copy from global to shared memory; sources, targets and sizes go to the runtime through ``%area`` and ``%vals``."""
+    frame, writer = to.frame, to.writer
+    operands = {form.name: operand for form, operand in matched(instruction)}
+    site = frame.program.site_of[instruction]
+    width = frame.program.sites[site].bytes
+    guard = to.guard(instruction)
+    mask = to.effective_mask(guard)
+    if guard is not None:
+        some = writer.op(f"zext i1 {writer.op(f'icmp ne i32 {mask}, 0')} to i64")
+        frame.bump("%sites", site * SITE_BYTES, some)
+    size = to.constant(width, U64)
+    if "source_bytes" in operands:
+        given = _native(to.source(operands["source_bytes"], U32).convert(U64))
+        size = _native(given.apply("minimum", size, nan=False))
+    if "ignore" in operands:
+        ignored = to.source(operands["ignore"], PRED)
+        size = _native(ignored.apply("select", to.constant(0, U64), size))
+    targets, sizes = frame.field("%vals", 0), frame.field("%vals", 8 * LANES)
+    for value, place in (
+        (_address(to, operands["a"], 0), "%area"),
+        (_address(to, operands["d"], 1), targets),
+        (size, sizes),
+    ):
+        writer.do(f"store <{LANES} x i64> {value.vector()}, ptr {place}, align 64")
+    numbers = [pointer_number(to, pointer) for pointer in ("%ctx", "%cta", "%st")]
+    numbers += [str(site), writer.op(f"zext i32 {mask} to i64")]
+    numbers += [pointer_number(to, place) for place in ("%area", targets, sizes)]
+    writer.call("copy_lanes", "i64", *(("i64", number) for number in (*numbers, str(width))))
+    to.faulting = True
+
+
+def _address(to: BlockWriter, operand: object, space: int) -> NativeValue:
+    assert isinstance(operand, Address)
+    return _native(address_value(to, operand, space).convert(U64))
+
+
+def _native(value: object) -> NativeValue:
+    assert isinstance(value, NativeValue)
+    return value

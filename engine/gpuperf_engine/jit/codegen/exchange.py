@@ -1,0 +1,365 @@
+"""Exchange between lanes as LLVM IR: shfl, vote, match, redux, activemask, elect, bar.warp.sync, mma.
+
+The participants are the member mask's lanes that have not ended; all must be here, else the warp stops for the scheduler
+(``Event.PARK``), which carries the operation out when the others have come, and continues behind it.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import Unsupported
+from ...flow.operands import matched
+from ...isa.frame import evaluate
+from ...isa.types import scalar_type
+from ...ptx.syntax import Instruction, Operand
+from ..ir.abi import MEET_CODE, SYNC_CODE, Event, State, Status
+from ..ir.values import LANES, NativeValue, vector_ll
+from ..runtime.matrix_functions import matrix_name, matrix_types
+from .rows import write_rows
+from .waits import is_alone
+from .warpgroup import write_warpgroup
+
+if TYPE_CHECKING:
+    from .block import BlockWriter
+
+__all__ = ["write_exchange"]
+
+#: effects that need all lanes of a warp
+_WHOLE = ("matrix", "warpgroup")
+
+U32 = scalar_type("u32")
+PRED = scalar_type("pred")
+_LANE_IDS = f"<{', '.join(f'i32 {lane}' for lane in range(LANES))}>"
+_LANE_BITS = f"<{', '.join(f'i32 {1 << lane}' for lane in range(LANES))}>"
+
+
+class _Exchange:
+    """One exchange: its operands by name, and ``members``, the lanes that take part, as u32 of each lane."""
+
+    def __init__(self, to: BlockWriter, instruction: Instruction) -> None:
+        self.to = to
+        self.instruction = instruction
+        self.guard = to.guard(instruction)
+        self.mask = to.effective_mask(self.guard)
+        self.operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        self.types = {form.name: form.type for form, _ in matched(instruction)}
+        self.members = self._members()
+
+    def source(self, name: str) -> NativeValue:
+        """An operand's value."""
+        return self.to.source(self.operands[name], self.types[name])
+
+    def _members(self) -> NativeValue:
+        to, writer = self.to, self.to.writer
+        here = to.value(U32, self.mask, True)
+        if self.instruction.effect in _WHOLE:
+            asked = to.constant(0xFFFFFFFF, U32)
+        elif "membermask" not in self.operands:
+            return here
+        else:
+            asked = self.to.source(self.operands["membermask"], U32)
+        live = to.value(U32, writer.op("load i32, ptr %live"), True)
+        wanted = asked._and(live)
+        absent = wanted._and(to.value(U32, writer.op(f"xor i32 {self.mask}, -1"), True))
+        missing = self._any(absent)
+        if asked.uniform:
+            alien = writer.op(f"and i32 {self.mask}, {writer.op(f'xor i32 {asked.scalar()}, -1')}")
+        else:
+            own = asked._and(to.value(U32, _LANE_BITS))
+            alien = writer.op(f"and i32 {self.mask}, {to.bits_of(own._compare(own.constant(0, U32), 'eq'))}")
+        to.error(alien, Event.MEMBER_MASK)
+        stay, go = writer.label("park"), writer.label("together")
+        writer.do(f"br i1 {missing}, label %{stay}, label %{go}")
+        writer.start(stay)
+        cell = to.frame.field("%st", State.MEMBERS)
+        kept = writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64")
+        given = writer.op(
+            f"select <{LANES} x i1> {to.spread(self.mask)}, <{LANES} x i32> {asked.vector()}, <{LANES} x i32> {kept}"
+        )
+        writer.do(f"store <{LANES} x i32> {given}, ptr {cell}, align 64")
+        reason = to.frame.reasons.get(to.block.index, 0)
+        to.frame.stop(str(to.block.index), Status.EVENT, Event.PARK, str(reason))
+        writer.start(go)
+        if self.instruction.effect in _WHOLE:
+            to.error(writer.op(f"xor i32 {self.mask}, -1"), Event.INCOMPLETE)
+        return wanted
+
+    def _any(self, value: NativeValue) -> str:
+        """i1: a value is not 0 in some active lane."""
+        if value.uniform:
+            return self.to.writer.op(f"icmp ne i32 {value.scalar()}, 0")
+        bits = self.to.bits_of(value._compare(value.constant(0, U32), "ne"))
+        return self.to.writer.op(f"icmp ne i32 {self.to.writer.op(f'and i32 {bits}, {self.mask}')}, 0")
+
+    def ballot(self, predicate: NativeValue) -> NativeValue:
+        """Active lanes in which a predicate holds."""
+        bits = self.to.writer.op(f"and i32 {self.mask}, {self.to.bits_of(predicate)}")
+        return self.to.value(U32, bits, True)
+
+
+def write_exchange(to: BlockWriter, instruction: Instruction) -> None:
+    """One exchange instruction. Where lanes may have to wait, the block can be continued behind it, and the instruction be carried out
+    by itself, for lanes that have come in parts."""
+    begins = to.block.synchronises and instruction is to.block.instructions[0]
+    parts = begins and to.frame.split[to.number]
+    meets = parts and not to.frame.program.recursive and not is_alone(to.frame.program, instruction)
+    if meets:
+        to.frame.resumable.add(MEET_CODE + to.block.index)
+        to.writer.do(f"br label %m{to.block.index}")
+        to.writer.start(f"m{to.block.index}")
+        to.restart()
+    exchange = _Exchange(to, instruction)
+    if instruction.effect == "warpgroup":
+        write_warpgroup(to, instruction, exchange.mask)
+    elif instruction in to.frame.program.site_of:
+        write_rows(to, instruction, exchange.mask)
+    else:
+        _write_results(to, instruction, exchange)
+    if parts:
+        to.check_faults()
+        to.flush(frozenset(to.slots))
+        to.frame.resumable.add(SYNC_CODE + to.block.index)
+        if meets:
+            word = to.writer.op(f"load i32, ptr {to.frame.field('%st', State.MEETING)}")
+            met, on = to.writer.label("met"), f"s{to.block.index}"
+            to.writer.do(f"br i1 {to.writer.op(f'icmp eq i32 {word}, 0')}, label %{on}, label %{met}")
+            to.writer.start(met)
+            to.frame.stop(str(SYNC_CODE + to.block.index), Status.EVENT, Event.MET)
+        else:
+            to.writer.do(f"br label %s{to.block.index}")
+        to.writer.start(f"s{to.block.index}")
+        to.restart()
+
+
+def _write_results(to: BlockWriter, instruction: Instruction, exchange: _Exchange) -> None:
+    results = {
+        "shfl": _shuffle, "vote": _vote, "match": _match, "redux": _redux, "activemask": _active, "elect": _elect,
+        "bar": _nothing, "mma": _matrix, "movmatrix": _matrix, "wmma": _matrix,
+    }.get(instruction.spelling.row.name)  # fmt: skip
+    if results is None:
+        raise Unsupported(f"{instruction.opcode} cannot be run yet", span=instruction.span)
+    to.assign(instruction, results(exchange), exchange.guard)
+
+
+def _nothing(exchange: _Exchange) -> list[NativeValue]:
+    return []
+
+
+def _active(exchange: _Exchange) -> list[NativeValue]:
+    return [exchange.to.value(U32, exchange.mask, True)]
+
+
+def _elect(exchange: _Exchange) -> list[NativeValue]:
+    members = exchange.members
+    lowest = members._and(members._neg())
+    lane = lowest._sub(members.constant(1, U32))._popc()
+    mine = exchange.to.value(U32, _LANE_IDS)._compare(lane, "eq")
+    return [lane, mine]
+
+
+def _vote(exchange: _Exchange) -> list[NativeValue]:
+    modifiers = exchange.instruction.spelling.modifiers
+    ballot = exchange.ballot(exchange.source("a"))._and(exchange.members)
+    mode = str(modifiers.get("mode") or "ballot")
+    if mode == "ballot":
+        return [ballot]
+    none, every = ballot._compare(ballot.constant(0, U32), "eq"), ballot._compare(exchange.members, "eq")
+    if mode == "uni":
+        return [none._or(every)]
+    return [every if mode == "all" else none._not()]
+
+
+def _match(exchange: _Exchange) -> list[NativeValue]:
+    to = exchange.to
+    value = exchange.source("a")
+    if "all" not in exchange.instruction.opcode.split("."):
+        same = _runtime_match(exchange, value)
+        return [same._and(exchange.members)]
+    same = _runtime_match(exchange, value)._and(exchange.members)
+    every = same._compare(exchange.members, "eq")
+    return [every._select(exchange.members, to.constant(0, U32)), every]
+
+
+def _runtime_match(exchange: _Exchange, value: NativeValue) -> NativeValue:
+    """For each lane the active lanes that hold the same value."""
+    to, writer = exchange.to, exchange.to.writer
+    bits = value.type.bits
+    raw = value.bits_as(scalar_type(f"u{bits}"))
+    text = writer.call(
+        f"v_match_{bits}", f"<{LANES} x i32>", (vector_ll(raw.type), raw.vector()), ("i32", exchange.mask)
+    )
+    return to.value(U32, text)
+
+
+def _redux(exchange: _Exchange) -> list[NativeValue]:
+    """The members' values combined; in which order makes no difference to any operation that there is."""
+    value = exchange.source("a").clean()
+    if value.type.is_float:  # one lane alone gives its magnitude, or the canonical NaN, too
+        (made,) = evaluate(exchange.instruction.spelling, [value, value])
+        assert isinstance(made, NativeValue)
+        value = made.clean()
+    return [_tree(exchange, value) if exchange.members.uniform else _folds(exchange, value)]
+
+
+def _tree(exchange: _Exchange, value: NativeValue) -> NativeValue:
+    """Combine what is 16 lanes apart, then 8, 4, 2 and 1; the other lanes hold what changes nothing."""
+    to, writer = exchange.to, exchange.to.writer
+    kind = vector_ll(value.type)
+    scalar = kind.split()[-1].rstrip(">")
+    members = writer.op(f"and i32 {exchange.members.scalar()}, {exchange.mask}")
+    neutral = "zeroinitializer"
+    if exchange.instruction.spelling.modifiers["op"] not in ("add", "xor"):
+        writer.needs["llvm.cttz.i32"] = "declare i32 @llvm.cttz.i32(i32, i1)"
+        lowest = writer.op(f"call i32 @llvm.cttz.i32(i32 {members}, i1 false)")
+        lane = writer.op(f"and i32 {lowest}, {LANES - 1}")
+        neutral = writer.splat(writer.op(f"extractelement {kind} {value.vector()}, i32 {lane}"), scalar)
+    total = writer.op(
+        f"select <{LANES} x i1> {to.spread(members)}, {kind} {value.vector()}, {kind} {neutral}"
+    )
+    for distance in (16, 8, 4, 2, 1):
+        order = ", ".join(f"i32 {lane ^ distance}" for lane in range(LANES))
+        other = writer.op(f"shufflevector {kind} {total}, {kind} poison, <{LANES} x i32> <{order}>")
+        made = evaluate(
+            exchange.instruction.spelling, [to.value(value.type, total), to.value(value.type, other)]
+        )[0]
+        assert isinstance(made, NativeValue)
+        total = made.bits_as(value.type).clean().vector()
+    return to.value(value.type, total)
+
+
+def _folds(exchange: _Exchange, value: NativeValue) -> NativeValue:
+    """Fold over the members in ascending order, for one distinct member mask after the other."""
+    to, writer = exchange.to, exchange.to.writer
+    kind = vector_ll(value.type)
+    scalar = kind.split()[-1].rstrip(">")
+    writer.do(f"store {kind} {value.vector()}, ptr %vals, align 64")
+    writer.do(f"store <{LANES} x i32> {exchange.members.vector()}, ptr %area, align 64")
+    result = to.frame.field("%vals", 1024)
+    writer.do(f"store i32 {exchange.mask}, ptr %loop")
+    writer.needs["llvm.cttz.i32"] = "declare i32 @llvm.cttz.i32(i32, i1)"
+    head, body, done = writer.label("groups"), writer.label("group"), writer.label("done")
+    writer.do(f"br label %{head}")
+    writer.start(head)
+    writer.forget()
+    rest = writer.op("load i32, ptr %loop")
+    writer.do(f"br i1 {writer.op(f'icmp eq i32 {rest}, 0')}, label %{done}, label %{body}")
+    writer.start(body)
+    first = writer.op(f"call i32 @llvm.cttz.i32(i32 {rest}, i1 true)")
+    members = writer.op(f"load i32, ptr {writer.op(f'getelementptr i32, ptr %area, i32 {first}')}")
+    members = writer.op(f"and i32 {members}, {exchange.mask}")
+    writer.do(f"store i32 {writer.op(f'and i32 {rest}, {_complement(to, members)}')}, ptr %loop")
+    low = writer.op(f"call i32 @llvm.cttz.i32(i32 {members}, i1 true)")
+    start = writer.op(f"load {scalar}, ptr {writer.op(f'getelementptr {scalar}, ptr %vals, i32 {low}')}")
+    left = writer.op(f"and i32 {members}, {_less(to, members)}")
+    before, again, fold, folded = (writer.label(word) for word in ("before", "again", "fold", "folded"))
+    writer.do(f"br label %{before}")
+    writer.start(before)
+    writer.do(f"br label %{again}")
+    writer.start(again)
+    total, remaining = f"%total{again[6:]}", f"%left{again[6:]}"
+    merged, fewer = f"%merged{again[6:]}", f"%fewer{again[6:]}"
+    end = writer.label("end")
+    writer.do(f"{total} = phi {scalar} [ {start}, %{before} ], [ {merged}, %{end} ]")
+    writer.do(f"{remaining} = phi i32 [ {left}, %{before} ], [ {fewer}, %{end} ]")
+    writer.do(f"br i1 {writer.op(f'icmp eq i32 {remaining}, 0')}, label %{folded}, label %{fold}")
+    writer.start(fold)
+    lane = writer.op(f"call i32 @llvm.cttz.i32(i32 {remaining}, i1 true)")
+    other = writer.op(f"load {scalar}, ptr {writer.op(f'getelementptr {scalar}, ptr %vals, i32 {lane}')}")
+    made = evaluate(
+        exchange.instruction.spelling, [to.value(value.type, total, True), to.value(value.type, other, True)]
+    )[0]
+    assert isinstance(made, NativeValue)
+    text = made.bits_as(value.type).clean().scalar()
+    below = _less(to, remaining)
+    writer.do(f"br label %{end}")
+    writer.start(end)
+    writer.do(f"{merged} = select i1 true, {scalar} {text}, {scalar} {text}")
+    writer.do(f"{fewer} = and i32 {remaining}, {below}")
+    writer.do(f"br label %{again}")
+    writer.start(folded)
+    writer.forget()
+    old = writer.op(f"load {kind}, ptr {result}, align 64")
+    whole = writer.splat(total, scalar)
+    chosen = writer.op(f"select <{LANES} x i1> {to.spread(members)}, {kind} {whole}, {kind} {old}")
+    writer.do(f"store {kind} {chosen}, ptr {result}, align 64")
+    writer.do(f"br label %{head}")
+    writer.start(done)
+    writer.forget()
+    return to.value(value.type, writer.op(f"load {kind}, ptr {result}, align 64"))
+
+
+def _matrix(exchange: _Exchange) -> list[NativeValue]:
+    to, spelling = exchange.to, exchange.instruction.spelling
+    given = to.sources(exchange.instruction)
+    forms = [form for form in spelling.sources for _ in range(form.vector)]
+    constants = [value.number or 0 for form, value in zip(forms, given) if form.constant]
+    values = [value.clean() for form, value in zip(forms, given) if not form.constant]
+    _, returned = matrix_types(spelling)
+    arguments = [(vector_ll(value.type), value.vector()) for value in values]
+    found = to.writer.call(matrix_name(spelling, constants), returned, *arguments)
+    types = [form.type for form in spelling.destinations for _ in range(form.vector) if form.type is not None]
+    if spelling.row.checked is not None:
+        wrong = to.value(PRED, to.writer.op(f"extractvalue {returned} {found}, {len(types)}"))
+        to.error(to.bits_of(wrong), Event.MEANINGLESS)
+    return [
+        to.value(type, to.writer.op(f"extractvalue {returned} {found}, {place}"))
+        for place, type in enumerate(types)
+    ]
+
+
+def _complement(to: BlockWriter, mask: str) -> str:
+    return to.writer.op(f"xor i32 {mask}, -1")
+
+
+def _less(to: BlockWriter, mask: str) -> str:
+    return to.writer.op(f"sub i32 {mask}, 1")
+
+
+_PATTERNS: dict[tuple[str, int, int], tuple[list[int], list[bool]]] = {}
+
+
+def _pattern(exchange: _Exchange, b: NativeValue, c: NativeValue) -> tuple[list[int], list[bool]]:
+    """Source lanes and range tests of a shuffle with constant operands: the row's meaning on constants."""
+    spelling = exchange.instruction.spelling
+    key = (str(spelling.modifiers.get("mode")), b.number or 0, c.number or 0)
+    found = _PATTERNS.get(key)
+    if found is None:
+        lanes, inside = [], []
+        for lane in range(LANES):
+            source, good = evaluate(spelling, [b.constant(lane, U32), b, c])
+            assert isinstance(source, NativeValue) and isinstance(good, NativeValue)
+            lanes.append((source.number or 0) % LANES)
+            inside.append(bool(good.number))
+        found = _PATTERNS[key] = (lanes, inside)
+    return found
+
+
+def _shuffle(exchange: _Exchange) -> list[NativeValue]:
+    to, writer = exchange.to, exchange.to.writer
+    value = exchange.source("a").clean()
+    b, c = exchange.source("b"), exchange.source("c")
+    ll = vector_ll(value.type)
+    here = to.spread(exchange.mask)
+    # lanes that take no part give 0
+    given = writer.op(f"select <{LANES} x i1> {here}, {ll} {value.vector()}, {ll} zeroinitializer")
+    if b.number is not None and c.number is not None and exchange.members.uniform:
+        lanes, inside = _pattern(exchange, b, c)
+        order = ", ".join(f"i32 {lane}" for lane in lanes)
+        found = writer.op(f"shufflevector {ll} {given}, {ll} poison, <{LANES} x i32> <{order}>")
+        flags = f"<{', '.join('i1 true' if good else 'i1 false' for good in inside)}>"
+        return [to.value(value.type, found), to.value(PRED, flags)]
+    source, good = evaluate(exchange.instruction.spelling, [to.value(U32, _LANE_IDS), b, c])
+    assert isinstance(source, NativeValue) and isinstance(good, NativeValue)
+    raw = f"<{LANES} x i32>"
+    text = writer.call("v_permute_32", raw, (raw, given), (raw, source.vector()))
+    fetched = to.value(value.type, text)
+    if not exchange.members.uniform:
+        # lanes of another group take no part in this one's exchange
+        member = exchange.members._shr(source)._and(exchange.members.constant(1, U32))
+        fetched = member._compare(member.constant(0, U32), "eq")._select(
+            fetched.constant(0, value.type), fetched
+        )
+    return [fetched, good]

@@ -1,0 +1,161 @@
+"""mbarrier objects as LLVM IR: the runtime changes them lane after lane. A wait that finds its phase incomplete stops the warp.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...flow.operands import matched
+from ...interp.mbarrier import operation
+from ...isa.mbarriers import Mbarrier
+from ...isa.types import scalar_type
+from ...ptx.syntax import Instruction, Operand
+from ...simt.clusters import reaches_peers
+from ..ir.abi import WAIT_CODE, Event, State, Status
+from ..ir.values import LANES, NativeValue
+from .bulk import put_ranks
+from .function import address_operand
+from .memory import SPACES, address_value, pointer_number
+
+if TYPE_CHECKING:
+    from .block import BlockWriter
+
+__all__ = ["hold_warp", "write_mbarrier", "write_wait"]
+
+B8, U32, U64, PRED = (scalar_type(name) for name in ("b8", "u32", "u64", "pred"))
+_GENERIC, _REMOTE = 256, 512
+#: the arrival is that of earlier copies
+_COPIES = 1024
+
+
+def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
+    """``mbarrier.init`` … ``arrive_drop`` and ``cp.async.mbarrier.arrive``."""
+    writer, frame = to.writer, to.frame
+    operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+    how = operation(instruction)
+    moves = how & 15 in (Mbarrier.EXPECT, Mbarrier.COMPLETE)
+    guard = to.guard(instruction)
+    mask = to.effective_mask(guard)
+    counts, moved = frame.field("%vals", 0), "0"
+    count = to.constant(1, U32)
+    if "count" in operands and not moves:
+        count = to.source(operands["count"], U32)
+    _put(to, count, counts)
+    if moves or "tx" in operands:
+        cell = frame.field("%vals", 4 * LANES)
+        _put(to, to.source(operands["count" if moves else "tx"], U32), cell)
+        moved = pointer_number(to, cell)
+    generic = _put_addresses(to, instruction)
+    words = []
+    if "mask" in operands:
+        ranks = frame.field("%vals", 8 * LANES)
+        _put(to, put_ranks(to, instruction), ranks)
+        words = _numbers(to, ranks)
+    to.writer.call(
+        "mbarrier_multicast" if words else "mbarrier_lanes",
+        "i64",
+        *_numbers(to, "%ctx", "%cta"),
+        ("i64", _site(to, instruction)),
+        ("i64", writer.op(f"zext i32 {mask} to i64")),
+        *_numbers(to, "%area", counts),
+        ("i64", moved),
+        ("i64", str(how | generic | _COPIES * instruction.opcode.startswith("cp.async."))),
+        *words,
+    )
+    to.faulting = True
+    if instruction.spelling.destinations:
+        made = to.value(U64, writer.op(f"load <{LANES} x i64>, ptr %area, align 64"))
+        if how & 15 == Mbarrier.LAYOUT:
+            asked = Mbarrier.REPORTING if how & Mbarrier.REPORTS else Mbarrier.VALID
+            made = _native(_native(made >> Mbarrier.TAG).compare("eq", asked))
+        to.assign(instruction, [made], guard)
+
+
+def write_wait(to: BlockWriter, instruction: Instruction) -> None:
+    """``mbarrier.test_wait`` and ``try_wait``, with which the block begins: here it is continued after a stop."""
+    writer, frame = to.writer, to.frame
+    operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+    to.guard(instruction)
+    place = WAIT_CODE + to.block.index
+    frame.resumable.add(place)
+    writer.do(f"br label %w{to.block.index}")
+    writer.start(f"w{to.block.index}")
+    to.restart()
+    guard = None if instruction.guard is None else to.predicate(instruction.guard)
+    mask = to.effective_mask(guard)
+    of_parity = "parity" in operands
+    given = to.source(operands["parity"], U32) if of_parity else to.source(operands["state"], U64)
+    _put(to, _native(given.convert(U64)), "%vals")
+    conditional = instruction.spelling.modifier("phase_type") == "phase_type::conditional"
+    how = _put_addresses(to, instruction) | int(of_parity) | 2 * conditional
+    found = writer.call(
+        "mbarrier_wait",
+        "i64",
+        *_numbers(to, "%ctx", "%cta", "%st"),
+        ("i64", _site(to, instruction)),
+        ("i64", writer.op(f"zext i32 {mask} to i64")),
+        *_numbers(to, "%area", "%vals"),
+        ("i64", str(how)),
+    )
+    to.faulting = True
+    to.check_faults()
+    hold, over = writer.label("hold"), writer.label("over")
+    writer.do(f"br i1 {writer.op(f'icmp ult i64 {found}, 4294967296')}, label %{hold}, label %{over}")
+    writer.start(hold)
+    hold_warp(to, place, Status.SUSPENDED)
+    writer.start(over)
+    # where others of the warp wait for lanes whose wait gives up, the turn ends at the next back edge
+    gives_up = writer.op(f"icmp uge i64 {found}, 8589934592")
+    apart = writer.op(f"icmp ne i32 {to.mask}, {writer.op('load i32, ptr %live')}")
+    ends = writer.op(f"and i1 {gives_up}, {apart}")
+    fuel = writer.op(f"select i1 {ends}, i32 0, i32 {writer.op('load i32, ptr %fuel')}")
+    writer.do(f"store i32 {fuel}, ptr %fuel")
+    bits = writer.op(f"trunc i64 {found} to i32")
+    answers = [to.value(PRED, writer.op(f"bitcast i32 {bits} to <{LANES} x i1>"))]
+    if len(instruction.spelling.destinations) > 1:
+        reported = to.value(U64, writer.op(f"load <{LANES} x i64>, ptr %vals, align 64"))
+        answers += [_native(reported.compare("ne", 0)), to.constant(0, B8)]
+    to.assign(instruction, answers[: len(instruction.spelling.destinations)], guard)
+
+
+def hold_warp(to: BlockWriter, place: int, status: int) -> None:
+    """Stop the warp at a wait, which goes on at ``place``; if other lanes of it can run, only until they have had their turn."""
+    writer, frame = to.writer, to.frame
+    turn, rest = writer.label("turn"), writer.label("rest")
+    # the runtime looks at the state, which has these as they were when the warp went on
+    for name, offset in (("depth", State.DEPTH), ("live", State.LIVE)):
+        value = writer.op(f"load i32, ptr %{name}")
+        writer.do(f"store i32 {value}, ptr {frame.field('%st', offset)}")
+    others = writer.call("others_can_run", "i64", *_numbers(to, "%st"))
+    writer.do(f"br i1 {writer.op(f'icmp ne i64 {others}, 0')}, label %{turn}, label %{rest}")
+    writer.start(turn)
+    frame.stop(str(place), Status.EVENT, Event.SPIN, str(to.block.index))
+    writer.start(rest)
+    frame.stop(str(place), status)
+
+
+def _site(to: BlockWriter, instruction: Instruction) -> str:
+    return str(to.place_of(instruction))
+
+
+def _put(to: BlockWriter, value: NativeValue, cell: str) -> None:
+    to.writer.do(f"store <{LANES} x i{value.type.bits}> {value.clean().vector()}, ptr {cell}, align 64")
+
+
+def _put_addresses(to: BlockWriter, instruction: Instruction) -> int:
+    """The lanes' addresses to ``%area``; gives what says whether they are generic, and may be those of other CTAs."""
+    space = instruction.spelling.space or "generic"
+    address = address_value(to, address_operand(instruction)[1], SPACES[space])
+    _put(to, _native(address.convert(U64)), "%area")
+    return _GENERIC * (space == "generic") + _REMOTE * reaches_peers(instruction)
+
+
+def _numbers(to: BlockWriter, *pointers: str) -> list[tuple[str, str]]:
+    return [("i64", pointer_number(to, pointer)) for pointer in pointers]
+
+
+def _native(value: object) -> NativeValue:
+    assert isinstance(value, NativeValue)
+    return value

@@ -1,0 +1,293 @@
+"""Loads and stores as LLVM IR: calls of the runtime with the lanes' addresses as one vector.
+
+Each form of access has a function of its own (``jit.runtime.access``); what all lanes load from one address that is known to be uniform
+is checked once and loaded as scalars.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...flow.operands import left_out, matched
+from ...isa.spaces import WINDOWS
+from ...isa.types import scalar_type
+from ...memory.arena import FAR
+from ...ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
+from ...simt.effects import tells_mbarrier
+from ..ir.abi import SITE_BYTES
+from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
+from ..runtime.access_text import Form
+from .function import address_operand
+
+if TYPE_CHECKING:
+    from .block import BlockWriter
+
+__all__ = ["SPACES", "Access", "pointer_number", "write_memory"]
+
+U32 = scalar_type("u32")
+U64 = scalar_type("u64")
+SPACES = {"global": 0, "const": 0, "param": 0, "shared": 1, "local": 2, "generic": 3}
+_UNCOUNTED = ("const", "param")
+
+
+class Access:
+    """One memory instruction being written: where it goes and how much."""
+
+    def __init__(self, to: BlockWriter, instruction: Instruction, guard: NativeValue | None) -> None:
+        self.to = to
+        self.instruction = instruction
+        self.guard = guard
+        self.mask = to.effective_mask(guard)
+        self.site = to.frame.program.site_of[instruction]
+        self.bytes = to.frame.program.sites[self.site].bytes
+        self.name = instruction.spelling.space or "generic"
+        self.space = SPACES[self.name]
+        self.type = scalar_type(str(instruction.spelling.modifier("type")))
+        self.count = max(1, self.bytes // self.type.bytes)
+        address = address_value(to, address_operand(instruction)[1], self.space)
+        # device memory holds constants and parameters where generic addresses find them
+        window = WINDOWS[self.name][0] if self.name in _UNCOUNTED else 0
+        self.address = _native(address + window) if window else address
+
+    @property
+    def form(self) -> Form:
+        """What one lane accesses."""
+        return Form(self.type.bytes, self.count)
+
+    @property
+    def counted(self) -> bool:
+        """Whether sectors or wavefronts are counted."""
+        return self.name not in _UNCOUNTED
+
+    def addresses(self) -> str:
+        """The lanes' addresses as ``<32 x i64>``."""
+        wide = self.address
+        if wide.type.bits == 32:
+            wide = _native(wide.convert(U64))
+        return wide.vector()
+
+    def numbers(self) -> list[tuple[str, str]]:
+        """Context, CTA and state as arguments for the runtime's loops."""
+        return [("i64", pointer_number(self.to, pointer)) for pointer in ("%ctx", "%cta", "%st")]
+
+    def count_lanes(self, mask: str, name: str = "") -> None:
+        """Have the runtime count sectors or wavefronts; ``%area`` holds the addresses."""
+        if not self.counted:
+            return
+        to, writer = self.to, self.to.writer
+        arguments = [
+            ("i64", pointer_number(to, "%ctx")), ("i64", str(self.site)), ("i64", mask), ("i64", pointer_number(to, "%area")),
+            ("i64", str(self.bytes)), ("i64", str(self.space)), ("i64", str(int(self.instruction.effect == "load"))),
+        ]  # fmt: skip
+        writer.call(name or "count_lanes", "i64", *arguments)
+
+    def count_request(self) -> None:
+        """Guarded accesses count requests themselves: those with at least one lane."""
+        if self.guard is not None:
+            writer = self.to.writer
+            some = writer.op(f"zext i1 {writer.op(f'icmp ne i32 {self.mask}, 0')} to i64")
+            self.to.frame.bump("%sites", self.site * SITE_BYTES, some)
+
+    def load(self) -> list[NativeValue]:
+        """The elements of a form that is not returned."""
+        to = self.to
+        self.call("load")
+        cells = (to.frame.field("%vals", place * LANES * self.type.bytes) for place in range(self.count))
+        texts = [to.writer.op(f"load {vector_ll(self.type)}, ptr {cell}, align 16") for cell in cells]
+        return [to.value(self.type, text) for text in texts]
+
+    def store(self, values: list[NativeValue]) -> None:
+        """Store the elements of a form that is not passed."""
+        self._put(values)
+        self.call("store")
+
+    def store_parts(self, values: list[NativeValue], holes: list[int]) -> None:
+        """Store elements to global memory, without those of these places."""
+        to, writer = self.to, self.to.writer
+        self._put(values)
+        writer.do(f"store <{LANES} x i64> {self.addresses()}, ptr %area, align 64")
+        mask = writer.op(f"zext i32 {self.mask} to i64")
+        parts = sum(1 << place for place in range(self.count) if place not in holes)
+        given = [str(self.site), mask, *(pointer_number(to, name) for name in ("%area", "%vals"))]
+        given += [str(number) for number in (self.type.bytes, self.count, self.space + 4, parts)]
+        writer.call("store_parts", "i64", *self.numbers(), *(("i64", number) for number in given))
+        to.faulting = True
+        self.count_lanes(mask)
+
+    def _put(self, values: list[NativeValue]) -> None:
+        for place, value in enumerate(values):
+            cell = self.to.frame.field("%vals", place * LANES * self.type.bytes)
+            self.to.writer.do(f"store {vector_ll(self.type)} {value.vector()}, ptr {cell}, align 16")
+
+    def call(self, what: str, value: str = "") -> str:
+        """Call the function for this access; gives the loaded bits of forms that are returned (see ``Form``)."""
+        to, writer = self.to, self.to.writer
+        to.faulting = True
+        form = self.form
+        given = [("ptr", "%ctx"), ("i64", str(self.site)), ("i32", self.mask)]
+        if self.space == 1:
+            space = "watched" if to.frame.watching else "shared"
+            given.append((f"<{LANES} x i32>", self._near_addresses()))
+        else:
+            space = "local" if self.space == 2 else "global"
+            given.append((f"<{LANES} x i64>", self.addresses()))
+        if space == "global":
+            given.append(("i64", str(self.space + (0 if self.counted else 4))))
+        if not form.alone:
+            given.append(("ptr", "%vals"))
+        elif value:
+            given.append((form.raw, value))
+        result = form.raw if form.alone and what == "load" else "void"
+        return writer.call(f"{space}_{what}_{form.name}", result, *given)
+
+    def _near_addresses(self) -> str:
+        """32-bit addresses; what lies beyond in 64-bit ones becomes an address that is refused."""
+        address = self.address
+        if address.type.bits == 32:
+            return address.vector()
+        limit = address.constant(FAR, U64)
+        small = _native(address.bits_as(U64).apply("minimum", limit, nan=False))
+        return _native(small.convert(U32)).vector()
+
+
+def pointer_number(to: BlockWriter, pointer: str) -> str:
+    """A pointer as i64, for the runtime."""
+    return to.writer.op(f"ptrtoint ptr {pointer} to i64")
+
+
+def address_value(to: BlockWriter, operand: Address, space: int) -> NativeValue:
+    """Base plus offset: in 32 bits for 32-bit registers in shared and local memory, in 64 for all else.
+
+    In clusters addresses of shared memory are those from the start of the CTA's own on, modulo 2^32: what lies in another CTA lies
+    beyond its end.
+    """
+    if space == 1 and to.frame.clustered:
+        return _own_shared(to, operand)
+    if isinstance(operand.base, Register):
+        base = to.read(operand.base)
+        base = base.bits_as(scalar_type(f"u{base.type.bits}"))
+    elif isinstance(operand.base, Variable):
+        from .special import variable_address
+
+        return variable_address(to, operand.base, operand.offset)
+    else:
+        return to.constant(operand.offset, U64)
+    if base.type.bits < 32:
+        base = _native(base.convert(U32))
+    if base.type.bits == 32 and space in (0, 3):
+        base = _native(base.convert(U64))
+    return _native(base + operand.offset) if operand.offset else base
+
+
+def _own_shared(to: BlockWriter, operand: Address) -> NativeValue:
+    from .special import shared_offset, shared_window
+
+    if isinstance(operand.base, Variable):
+        return to.constant(shared_offset(to.frame.program, operand.base) + operand.offset, U32)
+    if isinstance(operand.base, Register):
+        base = to.read(operand.base)
+        base = base.bits_as(scalar_type(f"u{base.type.bits}"))
+        if base.type.bits < 32:
+            base = _native(base.convert(U32))
+        base = _native(base + operand.offset) if operand.offset else base
+    else:
+        base = to.constant(operand.offset, U64)
+    if base.type.bits == 64:
+        base = _native(_native(base.apply("minimum", base.constant(FAR, U64), nan=False)).convert(U32))
+    return _native(base - shared_window(to))
+
+
+def write_memory(to: BlockWriter, instruction: Instruction) -> None:
+    """Any load, store or atomic."""
+    if instruction.spelling.space == "param" and instruction not in to.frame.program.site_of:
+        from .calls import write_parameter
+
+        write_parameter(to, instruction)
+        return
+    if instruction.effect == "async_copy":
+        from .copy import write_copy
+
+        write_copy(to, instruction)
+        return
+    if instruction.effect == "bulk_copy":
+        from .bulk import write_bulk
+
+        write_bulk(to, instruction)
+        return
+    access = Access(to, instruction, to.guard(instruction))
+    access.count_request()
+    if instruction.effect in ("atomic", "reduction"):
+        from .atomics import write_atomic
+
+        write_atomic(access)
+    elif instruction.effect == "load":
+        _load(access)
+    else:
+        _store(access)
+    if tells_mbarrier(instruction):
+        from .bulk import write_signal
+
+        write_signal(to, instruction, access.mask, access.bytes)
+
+
+def _load(access: Access) -> None:
+    to = access.to
+    values: list[NativeValue]
+    if access.address.uniform and access.guard is None and access.space < 2:
+        values = _load_scalar(access)
+    elif access.form.alone:
+        raw = to.value(scalar_type(f"b{access.type.bits}"), access.call("load"))
+        values = [raw.bits_as(access.type)]
+    else:
+        values = access.load()
+    to.assign(access.instruction, values, access.guard)
+
+
+def _load_scalar(access: Access) -> list[NativeValue]:
+    """One address for all lanes: checked and counted by the runtime, then read as scalars."""
+    to, writer = access.to, access.to.writer
+    address = access.address if access.address.type.bits == 64 else _native(access.address.convert(U64))
+    how = access.space + (0 if access.counted else 4)
+    arguments = [
+        *access.numbers(), ("i64", str(access.site)), ("i64", writer.op(f"zext i32 {access.mask} to i64")),
+        ("i64", address.scalar()), ("i64", str(access.bytes)), ("i64", str(how)),
+    ]  # fmt: skip
+    to.faulting = True
+    host = writer.op(f"inttoptr i64 {writer.call('reach_one', 'i64', *arguments)} to ptr")
+    found = []
+    for element in range(access.count):
+        cell = to.frame.field(host, element * access.type.bytes)
+        text = writer.op(f"load {scalar_ll(access.type)}, ptr {cell}, align {access.type.bytes}")
+        found.append(to.value(access.type, text, True))
+    return found
+
+
+def stored_values(access: Access) -> list[NativeValue]:
+    """The values to store, one per element, in the access's type."""
+    to, found = access.to, []
+    for form, operand in matched(access.instruction):
+        if form.role == "source" and form.name != "policy":
+            for element in operand.elements if isinstance(operand, Vector) else (operand,):
+                if isinstance(element, Immediate):
+                    found.append(to.source(element, access.type))
+                else:
+                    found.append(to.as_type(to.source(element, None), access.type).clean())
+    return found[: access.count]
+
+
+def _store(access: Access) -> None:
+    values = stored_values(access)
+    if holes := left_out(access.instruction):
+        access.store_parts(values, holes)
+        return
+    if access.form.alone:
+        access.call("store", values[0].bits_as(scalar_type(f"b{access.type.bits}")).vector())
+        return
+    access.store(values)
+
+
+def _native(value: object) -> NativeValue:
+    assert isinstance(value, NativeValue)
+    return value

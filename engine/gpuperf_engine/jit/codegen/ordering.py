@@ -1,0 +1,56 @@
+"""What orders accesses of memory and computes nothing, as LLVM IR: fences, and groups of asynchronous copies. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...flow.operands import matched
+from ...isa.types import scalar_type
+from ...ptx.syntax import Instruction
+from .memory import pointer_number
+
+if TYPE_CHECKING:
+    from .block import BlockWriter
+
+__all__ = ["write_order"]
+
+U32 = scalar_type("u32")
+_KINDS = {"cp.async.commit_group": 0, "cp.async.wait_group": 1, "cp.async.wait_all": 2}
+
+
+def write_order(to: BlockWriter, instruction: Instruction) -> None:
+    """Counts the guard; what looks for races is told. Copies are complete when they are issued."""
+    guard = to.guard(instruction)
+    kind = _KINDS.get(instruction.opcode)
+    proxies = _fences_proxies(instruction.opcode)
+    if kind is None and instruction.effect != "fence" and not proxies:
+        return
+    writer = to.writer
+    numbers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")]
+    after = ""
+    if guard is not None:
+        some = writer.op(f"icmp ne i32 {to.effective_mask(guard)}, 0")
+        told, after = writer.label("order"), writer.label("ordered")
+        writer.do(f"br i1 {some}, label %{told}, label %{after}")
+        writer.start(told)
+    if proxies:
+        writer.call("race_proxy", "i64", *numbers[1:])
+    if kind is None and instruction.effect == "fence":
+        narrow = str(int("cta" in instruction.opcode.split(".")))
+        writer.call("race_fence", "i64", *numbers, ("i64", narrow))
+    elif kind is not None:
+        left = "0"
+        if kind == 1:
+            (value,) = (to.source(operand, U32) for form, operand in matched(instruction))
+            left = writer.op(f"zext i32 {value.scalar()} to i64")
+        writer.call("race_groups", "i64", *numbers, ("i64", str(kind)), ("i64", left))
+    if after:
+        writer.do(f"br label %{after}")
+        writer.start(after)
+
+
+def _fences_proxies(opcode: str) -> bool:
+    """Whether it lets the async proxy see what was stored to shared memory before; a wait for bulk copies, as a proxy fence follows
+    each (manual, "Async proxy")."""
+    fence = opcode.startswith("fence.proxy.async") and not opcode.endswith(".global")
+    return fence or opcode.startswith("cp.async.bulk.wait_group")

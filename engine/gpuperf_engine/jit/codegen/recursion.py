@@ -1,0 +1,226 @@
+"""Activations of recursive functions as LLVM IR: what a caller keeps while it calls, and local variables of each activation.
+
+Registers and parameters have one place per function in a warp's state. A call that may lead back to its own function first copies
+what the caller still needs, of all lanes, to an *area* in memory of its own beside the state; behind the call the lanes that
+return take it back. The number of the area stands in the call's entry on the stack (``kind``, from bit ``AREA_SHIFT`` on), which may
+be moved about there; areas that are free again are linked through their first word (``State.FREE``).
+
+Local variables of a recursive function lie in frames on a stack of each lane: ``Slots.bases`` is where the function's current
+activation has its own, ``Slots.top`` where the next begins, both counted from ``Program.local_static``.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...flow.blocks import BasicBlock
+from ...flow.parameters import live_words
+from ...isa.types import scalar_type
+from ...ptx.syntax import Register
+from ...simt.program import MAX_DEPTH, Program
+from ...simt.stack_entries import FRAME
+from ..ir.abi import AREA_SHIFT, EXIT_CODE, Event, State
+from ..ir.values import LANES, NativeValue
+from .slots import Slots
+
+if TYPE_CHECKING:
+    from .block import BlockWriter
+    from .function import Frame
+
+__all__ = [
+    "CAPACITY",
+    "Areas",
+    "enter_activation",
+    "entry_of",
+    "give_back",
+    "keep",
+    "leave_activation",
+    "take_back",
+]
+
+#: areas of a warp: one for each call inside another, for lanes that wait to make an indirect call or have left a group early, and
+#: number 0, which is none
+CAPACITY = MAX_DEPTH + 4 * LANES
+_HEADER = 64
+U64 = scalar_type("u64")
+_VECTOR = f"<{LANES} x i64>"
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Something kept: where it is in the state and in the area; ``bits`` of each lane, 1 for a word with one of each lane."""
+
+    place: int
+    area: int
+    bits: int
+
+
+class Areas:
+    """What the calls of a program keep. ``of`` has the calls that may lead back, by block; ``bytes`` is the size of an area."""
+
+    def __init__(self, program: Program, slots: Slots) -> None:
+        self.of: dict[int, tuple[_Piece, ...]] = {}
+        self.bytes = 0
+        for number in sorted(program.recursive):
+            blocks = program.blocks_of(number)
+            begins, behind = live_words(program.functions[number], blocks)
+            # what an activation reads without having written it, it finds as its caller left it
+            formals = set(program.functions[number].params)
+            found = {word for word in begins if word[0] not in formals}
+            for block in blocks:
+                if callees := _callees(program, block):
+                    words = behind[block.index] | found
+                    places = [(slots.parameter(item) + 4 * LANES * word, 32) for item, word in words]
+                    places += _registers(program, slots, block)
+                    places += [(slots.bases[callee], 64) for callee in callees if callee in slots.bases]
+                    places += [(slots.stack[number], 64)] if slots.stack else []
+                    places.append((slots.carry[number], 1))
+                    self._lay_out(block, places)
+
+    def _lay_out(self, block: BasicBlock, places: list[tuple[int, int]]) -> None:
+        pieces, end = [], _HEADER
+        for place, bits in sorted(set(places), key=lambda item: (-item[1], item[0])):
+            pieces.append(_Piece(place, end, bits))
+            end += 4 if bits == 1 else LANES * bits // 8
+        self.of[block.index] = tuple(pieces)
+        self.bytes = max(self.bytes, -(-end // 64) * 64)
+
+
+def _callees(program: Program, block: BasicBlock) -> list[int]:
+    """The functions that a call may mean, if one of them may lead back to the caller; else none."""
+    call = None if block.terminator is None or block.kind != "call" else block.terminator.call
+    if call is None or (call.function is not None and call.function.system is not None):
+        return []
+    found = program.callees(call)
+    return found if program.recursive.intersection(found) else []
+
+
+def _registers(program: Program, slots: Slots, block: BasicBlock) -> list[tuple[int, int]]:
+    """Places and bits of the registers that live on behind a call. Those that are the same in all lanes are so in all activations."""
+    uniform = program.uniformity[block.function].uniform
+    call = block.terminator.call if block.terminator is not None else None
+    results = {item for item in call.returns if isinstance(item, Register)} if call is not None else set()
+    own = slots.of[block.function]
+    wanted = ((block.live_out | slots.returned[block.function]) - results - uniform) & own.keys()
+    return [(own[item], 1 if item.type.is_predicate else item.type.bits) for item in wanted]
+
+
+def _area(frame: Frame, index: str) -> str:
+    """Where the area of a number, an i32, is."""
+    writer = frame.writer
+    offset = writer.op(f"mul i64 {writer.op(f'zext i32 {index} to i64')}, {frame.areas.bytes}")
+    return writer.op(f"getelementptr i8, ptr %areas, i64 {offset}")
+
+
+def keep(to: BlockWriter) -> str:
+    """Before a call that may lead back: copy what the caller needs to a fresh area; gives its number as i32."""
+    frame, writer = to.frame, to.writer
+    cells = [frame.field("%st", offset) for offset in (State.FREE, State.AREAS)]
+    free, used = (writer.op(f"load i32, ptr {cell}") for cell in cells)
+    none, fresh = writer.op(f"icmp eq i32 {free}, 0"), writer.op(f"add i32 {used}, 1")
+    index = writer.op(f"select i1 {none}, i32 {fresh}, i32 {free}")
+    frame.guarded_stop(writer.op(f"icmp uge i32 {index}, {CAPACITY}"), to.block.index, Event.DEPTH)
+    area = _area(frame, index)
+    after = writer.op(f"select i1 {none}, i32 0, i32 {writer.op(f'load i32, ptr {area}')}")
+    most = writer.op(f"select i1 {none}, i32 {fresh}, i32 {used}")
+    for cell, value in zip(cells, (after, most)):
+        writer.do(f"store i32 {value}, ptr {cell}")
+    for piece in frame.areas.of[to.block.index]:
+        kind = _kind(piece)
+        source, target = frame.field("%st", piece.place), frame.field(area, piece.area)
+        value = writer.op(f"load {kind}, ptr {source}, align {_align(piece)}")
+        writer.do(f"store {kind} {value}, ptr {target}, align {_align(piece)}")
+    return index
+
+
+def take_back(to: BlockWriter) -> None:
+    """Behind such a call: the lanes that return find everything as it was, and the area is free."""
+    frame, writer = to.frame, to.writer
+    index = writer.op(f"load i32, ptr {frame.field('%st', State.AREA)}")
+    area = _area(frame, index)
+    for piece in frame.areas.of[to.block.index]:
+        kind, target = _kind(piece), frame.field("%st", piece.place)
+        kept = writer.op(f"load {kind}, ptr {frame.field(area, piece.area)}, align {_align(piece)}")
+        now = writer.op(f"load {kind}, ptr {target}, align {_align(piece)}")
+        if piece.bits == 1:
+            ours = writer.op(f"and i32 {kept}, {to.mask}")
+            others = writer.op(f"and i32 {now}, {writer.op(f'xor i32 {to.mask}, -1')}")
+            made = writer.op(f"or i32 {ours}, {others}")
+        else:
+            made = writer.op(f"select <{LANES} x i1> {to.lanes}, {kind} {kept}, {kind} {now}")
+        writer.do(f"store {kind} {made}, ptr {target}, align {_align(piece)}")
+    give_back(frame, index, area)
+
+
+def give_back(frame: Frame, index: str, area: str = "") -> None:
+    """An area is free."""
+    writer, cell = frame.writer, frame.field("%st", State.FREE)
+    writer.do(f"store i32 {writer.op(f'load i32, ptr {cell}')}, ptr {area or _area(frame, index)}")
+    writer.do(f"store i32 {index}, ptr {cell}")
+
+
+def _kind(piece: _Piece) -> str:
+    return "i32" if piece.bits == 1 else f"<{LANES} x i{piece.bits}>"
+
+
+def _align(piece: _Piece) -> int:
+    return 4 if piece.bits == 1 else 32
+
+
+def entry_of(frame: Frame, number: int, area: str) -> tuple[str, str]:
+    """Kind and identity of the frame of a call of function ``number`` that keeps something in an area (``""``: nothing)."""
+    if not area:
+        # where nothing is kept, the entry tells whose exit leads to it
+        known = 0 if frame.program.recursive else number + 1
+        return str(FRAME | known << AREA_SHIFT), str(EXIT_CODE + number)
+    writer = frame.writer
+    kind = writer.op(f"or i32 {writer.op(f'shl i32 {area}, {AREA_SHIFT}')}, {FRAME}")
+    return kind, writer.op(f"add i32 {area}, {EXIT_CODE + len(frame.program.functions)}")
+
+
+def enter_activation(to: BlockWriter, number: int, mask: str) -> None:
+    """The lanes of a mask begin to call function ``number``: one call more inside the others, and a frame for its local variables."""
+    frame, writer, program = to.frame, to.writer, to.frame.program
+    if not program.recursive:
+        return
+    cell = frame.field("%st", State.CALLS)
+    calls = writer.op(f"load i32, ptr {cell}")
+    frame.guarded_stop(writer.op(f"icmp uge i32 {calls}, {MAX_DEPTH}"), to.block.index, Event.DEPTH)
+    writer.do(f"store i32 {writer.op(f'add i32 {calls}, 1')}, ptr {cell}")
+    if number not in program.frames:
+        return
+    size, room = program.frames[number], program.local_area - program.local_static
+    cells = [frame.field("%st", offset) for offset in (frame.slots.bases[number], frame.slots.top)]
+    base, top = (to.value(U64, writer.op(f"load {_VECTOR}, ptr {cell}, align 64")) for cell in cells)
+    after = _native(top + size)
+    reached = after
+    if frame.slots.stack:
+        own = frame.field("%st", frame.slots.stack[to.number])
+        reached = _native(after + to.value(U64, writer.op(f"load {_VECTOR}, ptr {own}, align 64")))
+    full = to.bits_of(_native(reached.compare("gt", room)))
+    to.error(writer.op(f"and i32 {full}, {mask}"), Event.LOCALS)
+    for cell, new, old in ((cells[0], top, base), (cells[1], after, top)):
+        _put(to, cell, new, old, mask)
+
+
+def leave_activation(to: BlockWriter, number: int) -> None:
+    """The lanes that return from function ``number`` give its frame back."""
+    frame, program = to.frame, to.frame.program
+    if number in program.frames:
+        cell = frame.field("%st", frame.slots.top)
+        top = to.value(U64, to.writer.op(f"load {_VECTOR}, ptr {cell}, align 64"))
+        _put(to, cell, _native(top - program.frames[number]), top, to.mask)
+
+
+def _put(to: BlockWriter, cell: str, new: NativeValue, old: NativeValue, mask: str) -> None:
+    lanes = to.spread(mask)
+    text = f"select <{LANES} x i1> {lanes}, {_VECTOR} {new.vector()}, {_VECTOR} {old.vector()}"
+    to.writer.do(f"store {_VECTOR} {to.writer.op(text)}, ptr {cell}, align 64")
+
+
+def _native(value: object) -> NativeValue:
+    assert isinstance(value, NativeValue)
+    return value

@@ -1,0 +1,186 @@
+"""Where registers and parameters of calls live in the state of a warp, and which of them keep the lanes that are off.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from ...flow.blocks import EXIT, BasicBlock
+from ...flow.operands import formal_register, writes
+from ...isa.types import ScalarType
+from ...ptx.syntax import CallTarget, Function, Immediate, Instruction, Register, Variable
+from ...simt.program import Program
+from ..ir.values import LANES
+
+__all__ = ["Slots"]
+
+
+class Slots:
+    """The state's layout behind its stack.
+
+    ``of[function]`` maps a register to its offset; vectors are 64-byte aligned, registers that are the same in all lanes
+    take eight bytes, predicates an i32. ``parameters`` maps ``.param`` variables of calls and of device functions to the
+    offset of their first 4-byte word (each word is a vector over the lanes). ``carry[function]`` is the condition code,
+    ``stack[function]`` how far its stack reaches down from the end of local memory (none if nothing is allocated); ``bases[function]``
+    and ``top`` where the local variables of recursive functions are (``recursion``).
+    ``keeps[function]`` are registers whose value in lanes that are off may still be wanted.
+    """
+
+    def __init__(self, program: Program, start: int) -> None:
+        self.program = program
+        self.of: list[dict[Register, int]] = [{} for _ in program.functions]
+        self.carry: list[int] = []
+        self.stack: list[int] = []
+        self.bases: dict[int, int] = {}
+        self.parameters: dict[Variable, int] = {}
+        self._next = -(-start // 64) * 64
+        self.zero_start = self._next
+        #: registers that are return parameters: wanted behind the function's end
+        self.returned = [_returned(function) for function in program.functions]
+        self.constants = [_constants(program, number) for number in range(len(program.functions))]
+        self.divergent = _divergent_blocks(program)
+        self.keeps = [self._kept(number) for number in range(len(program.functions))]
+        for number in range(len(program.functions)):
+            entry = program.blocks[program.entries[number]].live_in
+            for register in sorted(entry, key=lambda item: item.index):
+                self._place(number, register)
+            self.carry.append(self._take(4, 4))
+            if program.uses_stack:
+                self.stack.append(self._take(8 * LANES, 64))
+        for number in program.frames:
+            self.bases[number] = self._take(8 * LANES, 64)
+        self.top = self._take(8 * LANES, 64) if program.frames else 0
+        self.zero_bytes = -(-(self._next - self.zero_start) // 8) * 8
+        self._next = self.zero_start + self.zero_bytes
+        for number in range(len(program.functions)):
+            crossing: set[Register] = set(self.returned[number])
+            for block in program.blocks_of(number):
+                crossing |= block.live_in | block.live_out
+                if block.synchronises and program.uniformity[number].may_split:
+                    # the block may be continued behind its first instruction
+                    crossing.update(writes(block.instructions[0]))
+            crossing -= set(self.constants[number])
+            for register in sorted(crossing, key=lambda item: item.index):
+                self._place(number, register)
+        self.report = self._take(8 * LANES, 64)
+        #: arguments of a call of the system, a vector of u64 each; the first is its result afterwards
+        self.system = self._take(8 * LANES * _most_arguments(program), 64)
+        self.parameters_start = self.bytes = -(-self._next // 64) * 64
+
+    def _take(self, size: int, align: int) -> int:
+        offset = -(-self._next // align) * align
+        self._next = offset + size
+        return offset
+
+    def _place(self, number: int, register: Register) -> None:
+        if register in self.of[number]:
+            return
+        if register.type.is_predicate:
+            offset = self._take(4, 4)
+        elif register in self.program.uniformity[number].uniform:
+            offset = self._take(max(8, register.type.bytes), 8 if register.type.bytes <= 8 else 16)
+        else:
+            offset = self._take(LANES * register.type.bytes, 64)
+        self.of[number][register] = offset
+
+    def parameter(self, variable: Variable) -> int:
+        """Offset of the words of a ``.param`` variable of a call or device function."""
+        found = self.parameters.get(variable)
+        if found is None:
+            words = -(-max(variable.size, 1) // 4)
+            found = self.parameters[variable] = self._take(words * 4 * LANES, 64)
+            self.bytes = -(-self._next // 64) * 64
+        return found
+
+    def blends(self, block: BasicBlock, register: Register) -> bool:
+        """Whether a write in this block must leave the lanes that are off as they are."""
+        if self.program.uniformity[block.function].may_split or block.function in self.program.recursive:
+            return True
+        return block.index in self.divergent and register in self.keeps[block.function]
+
+    def _kept(self, number: int) -> frozenset[Register]:
+        """Registers wanted by lanes that wait somewhere while others run: at reconvergence points and pending sides."""
+        program = self.program
+        found: set[Register] = set(self.returned[number])
+        for block in program.blocks_of(number):
+            if block.kind == "barrier" and block.index in self.divergent:
+                found |= block.live_out
+            if not diverges(program, block):
+                continue
+            point = block.reconvergence
+            if point != EXIT:
+                found |= program.blocks[point].live_in
+            if block.kind == "call":
+                continue
+            sides = [side for side in block.successors if side != EXIT]
+            if point in sides and block.kind == "branch":
+                continue
+            for side in sides:
+                found |= program.blocks[side].live_in
+        return frozenset(found)
+
+
+def _most_arguments(program: Program) -> int:
+    """Values that a call of a function of the system takes or gives, 0 without such calls."""
+    found = (item.system for block in program.blocks for item in block.instructions)
+    return max((max(len(item.arguments), 1) for item in found if item is not None), default=0)
+
+
+def _returned(function: Function) -> frozenset[Register]:
+    found = (formal_register(function, formal) for formal in function.returns)
+    return frozenset(register for register in found if register is not None)
+
+
+def _constants(program: Program, number: int) -> dict[Register, tuple[Immediate, ScalarType]]:
+    """Registers that are only ever set to one constant, and never read before: ``mov`` of 31 and −1 before a shuffle."""
+    made: dict[Register, list[Instruction]] = {}
+    for block in program.blocks_of(number):
+        for instruction in block.instructions:
+            for register in writes(instruction):
+                made.setdefault(register, []).append(instruction)
+    unset = program.blocks[program.entries[number]].live_in | _returned(program.functions[number])
+    found: dict[Register, tuple[Immediate, ScalarType]] = {}
+    for register, instructions in made.items():
+        first = instructions[0]
+        plain = first.spelling.row.name == "mov" and first.guard is None and len(instructions) == 1
+        if plain and register not in unset:
+            source = first.operands[-1]
+            if isinstance(source, Immediate) and len(first.operands) == 2:
+                found[register] = (source, first.spelling.operands[-1].type or register.type)
+    return found
+
+
+def diverges(program: Program, block: BasicBlock) -> bool:
+    """Whether lanes may part at the end of a block."""
+    uniform = program.uniformity[block.function].uniform
+    if block.kind == "branch" and block.guard is not None:
+        return block.guard.register not in uniform
+    if block.kind == "indirect":
+        return True
+    if block.kind == "call" and block.terminator is not None:
+        return any(
+            isinstance(item, CallTarget) and item.function is None for item in block.terminator.operands
+        )
+    return False
+
+
+def _divergent_blocks(program: Program) -> frozenset[int]:
+    """Blocks that may run while other live lanes of their function's activation wait elsewhere."""
+    found: set[int] = set()
+    for block in program.blocks:
+        if not diverges(program, block) or block.kind == "call":
+            continue
+        stack = [target for target in block.successors if target not in (EXIT, block.reconvergence)]
+        seen: set[int] = set()
+        while stack:
+            index = stack.pop()
+            if index in seen:
+                continue
+            seen.add(index)
+            stack += [
+                target
+                for target in program.blocks[index].successors
+                if target not in (EXIT, block.reconvergence)
+            ]
+        found |= seen
+    return frozenset(found)

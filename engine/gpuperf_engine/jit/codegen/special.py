@@ -1,0 +1,196 @@
+"""Special registers and addresses of variables as values. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import Unsupported
+from ...isa.spaces import WINDOWS
+from ...isa.types import scalar_type
+from ...ptx.syntax import Function, SpecialRegister, Variable
+from ...simt.program import RESERVED_SHARED, Program, reserved_offset, shared_unit
+from ..ir.abi import Context, Cta, State
+from ..ir.values import LANES, NativeValue
+
+if TYPE_CHECKING:
+    from .block import BlockWriter
+
+__all__ = ["read_rank", "read_special", "shared_offset", "shared_window", "variable_address"]
+
+U32 = scalar_type("u32")
+U64 = scalar_type("u64")
+PRED = scalar_type("pred")
+_AXES = {"x": 0, "y": 1, "z": 2}
+_LANE_MASKS = {
+    "lanemask_eq": lambda lane: 1 << lane,
+    "lanemask_lt": lambda lane: (1 << lane) - 1,
+    "lanemask_le": lambda lane: (2 << lane) - 1,
+    "lanemask_gt": lambda lane: 0xFFFFFFFF & ~((2 << lane) - 1),
+    "lanemask_ge": lambda lane: 0xFFFFFFFF & ~((1 << lane) - 1),
+}
+
+
+def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
+    """The value of a special register. Those of the machine (``%smid``, ``%clock`` …) are virtual: see the emulator's docs."""
+    writer, frame = to.writer, to.frame
+    name, _, axis = operand.name.partition(".")
+    if (name == "tid" and axis == "w") or (name in ("ctaid",) and axis == "w"):
+        return to.constant(0, U32)
+    if name in ("ntid", "nctaid") and axis == "w":
+        return to.constant(1, U32)
+    if name == "tid":
+        warp = writer.op(f"load i32, ptr {frame.field('%st', State.INDEX)}")
+        table = writer.op(f"load ptr, ptr {frame.field('%ctx', Context.TIDS)}, !invariant.load !0")
+        offset = writer.op(f"mul i64 {writer.op(f'zext i32 {warp} to i64')}, {3 * 4 * LANES}")
+        row = writer.op(f"getelementptr i8, ptr {table}, i64 {offset}")
+        cell = frame.field(row, 4 * LANES * _AXES[axis])
+        return to.value(U32, writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64, !invariant.load !0"))
+    if name in ("ntid", "nctaid"):
+        base = Context.NTID if name == "ntid" else Context.NCTAID
+        return _field(to, "%ctx", base + 4 * _AXES[axis])
+    if name == "ctaid":
+        return _field(to, "%cta", Cta.X + 8 * _AXES[axis])
+    if name == "laneid":
+        return to.value(U32, f"<{', '.join(f'i32 {lane}' for lane in range(LANES))}>")
+    if name in _LANE_MASKS:
+        return to.value(U32, f"<{', '.join(f'i32 {_LANE_MASKS[name](lane)}' for lane in range(LANES))}>")
+    if name == "warpid":
+        return to.value(U32, writer.op(f"load i32, ptr {frame.field('%st', State.INDEX)}"), True)
+    if name == "nwarpid":
+        return to.value(U32, writer.op(f"trunc i64 {_wide(to, Context.WARPS)} to i32"), True)
+    if name in ("smid", "gridid"):
+        return to.constant(0, U64 if name == "gridid" else U32)
+    if name == "nsmid":
+        return to.constant(1, U32)
+    if "cluster" in name:
+        return _of_cluster(to, name, axis)
+    if name in ("total_smem_size", "aggr_smem_size"):
+        unit, kept = shared_unit(frame.program.kernel.module.target), RESERVED_SHARED * frame.program.reserves
+        raised = writer.op(f"add i64 %sharedbytes, {unit - 1 - kept}")
+        total = writer.op(f"trunc i64 {writer.op(f'and i64 {raised}, {-unit}')} to i32")
+        if name == "aggr_smem_size":
+            total = writer.op(f"add i32 {total}, {RESERVED_SHARED}")
+        return to.value(U32, total, True)
+    if name == "dynamic_smem_size":
+        return to.value(U32, writer.op(f"trunc i64 {_wide(to, Context.DYNAMIC_SHARED)} to i32"), True)
+    if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
+        return _clock(to, name)
+    if name.startswith("reserved_smem_offset"):
+        place = to.constant(reserved_offset(frame.program, name), U32)
+        if not frame.clustered:
+            return place
+        moved = shared_window(to) + place  # an address like those of variables
+        assert isinstance(moved, NativeValue)
+        return moved
+    if name in ("envreg1", "envreg2") and frame.program.grid_workspace is not None:
+        address = variable_address(to, frame.program.grid_workspace, 0).scalar()
+        half = address if name == "envreg2" else writer.op(f"lshr i64 {address}, 32")
+        return to.value(U32, writer.op(f"trunc i64 {half} to i32"), True)
+    if name.startswith(("envreg", "pm", "current_graph_exec", "perctamemory")):
+        return to.constant(0, U64 if name.endswith(("_64", "_exec", "offset")) else U32)
+    raise Unsupported(f"special register %{operand.name} is not run yet", span=operand.span)
+
+
+def read_rank(to: BlockWriter) -> NativeValue:
+    """``%cluster_ctarank``."""
+    return _field(to, "%cta", Cta.RANK) if to.frame.clustered else to.constant(0, U32)
+
+
+def _of_cluster(to: BlockWriter, name: str, axis: str) -> NativeValue:
+    """Place and shape of the cluster; without clusters every CTA is one of its own."""
+    if name == "is_explicit_cluster":
+        word = _field(to, "%ctx", Context.EXPLICIT_CLUSTER)
+        return to.value(PRED, to.writer.op(f"icmp ne i32 {word.text}, 0"), True)
+    if name == "cluster_ctarank":
+        return read_rank(to)
+    if axis == "w":
+        return to.constant(int(name.startswith(("nclusterid", "cluster_nctaid"))), U32)
+    place = _AXES.get(axis, 0)
+    if not to.frame.clustered:
+        alone = {
+            "clusterid": lambda: _field(to, "%cta", Cta.X + 8 * place),
+            "nclusterid": lambda: _field(to, "%ctx", Context.NCTAID + 4 * place),
+            "cluster_ctaid": lambda: to.constant(0, U32),
+        }
+        return alone.get(name, lambda: to.constant(1, U32))()
+    if name in ("clusterid", "cluster_ctaid"):
+        return _field(to, "%cta", (Cta.CLUSTERID if name == "clusterid" else Cta.WITHIN) + 8 * place)
+    if name == "cluster_nctarank":
+        return _field(to, "%ctx", Context.CLUSTER_CTAS)
+    return _field(
+        to, "%ctx", (Context.CLUSTERS if name == "nclusterid" else Context.CLUSTER_SHAPE) + 4 * place
+    )
+
+
+def shared_window(to: BlockWriter) -> NativeValue:
+    """Where the shared memory of a CTA of a cluster begins in the shared window."""
+    return _field(to, "%cta", Cta.WINDOW)
+
+
+def _field(to: BlockWriter, base: str, offset: int) -> NativeValue:
+    cell = to.frame.field(base, offset)
+    return to.value(U32, to.writer.op(f"load i32, ptr {cell}, !invariant.load !0"), True)
+
+
+def _wide(to: BlockWriter, offset: int) -> str:
+    return to.writer.op(f"load i64, ptr {to.frame.field('%ctx', offset)}, !invariant.load !0")
+
+
+def _clock(to: BlockWriter, name: str) -> NativeValue:
+    """Virtual time: the warp instructions that this warp has executed."""
+    steps = to.value(U64, to.writer.op("load i64, ptr %steps"), True)
+    if name.endswith("_hi"):
+        return to.as_type(NativeValue(to.writer, U64, to.writer.op(f"lshr i64 {steps.text}, 32"), True), U32)
+    return to.as_type(steps, U32) if name in ("clock", "globaltimer_lo") else steps
+
+
+def shared_offset(program: Program, target: Variable) -> int:
+    """Where a shared variable lies in the shared memory of its CTA."""
+    return program.shared.get(target, program.shared_static)
+
+
+def _local_address(to: BlockWriter, target: Variable, offset: int) -> NativeValue:
+    """Of a recursive function's variable, the one of the current activation."""
+    program = to.frame.program
+    place = program.local[target] + offset
+    owner = program.function_of.get(target.function.name, -1) if target.function is not None else -1
+    if owner not in program.frames:
+        return to.constant(place, U64)
+    cell = to.frame.field("%st", to.frame.slots.bases[owner])
+    base = to.value(U64, to.writer.op(f"load <{LANES} x i64>, ptr {cell}, align 64"))
+    found = base + (program.local_static + place)
+    assert isinstance(found, NativeValue)
+    return found
+
+
+def variable_address(to: BlockWriter, target: Variable | Function, offset: int) -> NativeValue:
+    """Where a variable or function is, in its own state space."""
+    program, writer = to.frame.program, to.writer
+    if isinstance(target, Variable):
+        if target.space == "shared":
+            offset += shared_offset(program, target)
+            if not to.frame.clustered:
+                return to.constant(offset, U64)
+            moved = shared_window(to).convert(U64) + offset
+            assert isinstance(moved, NativeValue)
+            return moved
+        if target.space == "local":
+            return _local_address(to, target, offset)
+        if target.space == "param":
+            if target in program.kernel.params:
+                base = writer.op(
+                    f"load i64, ptr {to.frame.field('%ctx', Context.PARAM_ADDRESS)}, !invariant.load !0"
+                )
+                distance = target.offset + offset - WINDOWS["param"][0]
+                return to.value(U64, writer.op(f"add i64 {base}, {distance}"), True)
+            raise Unsupported(
+                f"the address of parameter {target.name!r} of a device function", span=target.span
+            )
+    place = program.symbol_of.get(target)
+    if place is None:
+        raise Unsupported(f"the address of {target.name!r}", span=target.span)
+    if isinstance(target, Variable) and target.space == "const":
+        offset -= WINDOWS["const"][0]
+    cell = to.frame.field("%symbols", 8 * place)
+    base = writer.op(f"load i64, ptr {cell}, !invariant.load !0")
+    return to.value(U64, writer.op(f"add i64 {base}, {offset}") if offset else base, True)

@@ -1,0 +1,73 @@
+"""The stack of ``alloca`` as LLVM IR: each function's stack pointer is a vector in the warp's state; see ``interp.stack``.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...isa.frame import evaluate
+from ...isa.types import scalar_type
+from ...isa.words import Value
+from ...ptx.syntax import Instruction
+from ..ir.abi import Event
+from ..ir.values import LANES, NativeValue
+
+if TYPE_CHECKING:
+    from .block import BlockWriter
+
+__all__ = ["pass_stack", "write_stack"]
+
+U64 = scalar_type("u64")
+_VECTOR = f"<{LANES} x i64>"
+
+
+def write_stack(to: BlockWriter, instruction: Instruction) -> None:
+    """``alloca``, ``stacksave`` or ``stackrestore``."""
+    writer, program = to.writer, to.frame.program
+    kind = instruction.spelling.type
+    assert kind is not None
+    guard = to.guard(instruction)
+    mask = to.effective_mask(guard)
+    cell = to.frame.field("%st", to.frame.slots.stack[to.number])
+    depth = to.value(U64, writer.op(f"load {_VECTOR}, ptr {cell}, align 64"))
+    end = to.constant(program.local_area, U64)
+    before = _native(end - depth)
+    given: list[Value] = list(to.sources(instruction))
+    (made,) = evaluate(instruction.spelling, [*given, before.convert(kind)])
+    after = _native(made.convert(U64))
+    size = _native(given[0].convert(U64)) if given else after
+    lowest = to.constant(program.local_static, U64)
+    if program.frames:
+        top = writer.op(f"load {_VECTOR}, ptr {to.frame.field('%st', to.frame.slots.top)}, align 64")
+        lowest = _native(lowest + to.value(U64, top))
+    bad = after.compare("lt", lowest) | after.compare("gt", end)
+    if instruction.spelling.row.name == "alloca":
+        bad = bad | size.compare("gt", before) | after.compare("gt", before)
+    to.report(size)
+    index = to.block.instructions.index(instruction)
+    to.error(writer.op(f"and i32 {to.bits_of(_native(bad))}, {mask}"), Event.ALLOCA, str(index))
+    new = _native(end - after)
+    text = writer.op(
+        f"select <{LANES} x i1> {to.spread(mask)}, {_VECTOR} {new.vector()}, {_VECTOR} {depth.vector()}"
+    )
+    writer.do(f"store {_VECTOR} {text}, ptr {cell}, align 64")
+    to.assign(instruction, [_native(made)], guard)
+
+
+def pass_stack(to: BlockWriter, number: int, mask: str) -> None:
+    """Give the stack pointer to a function that the lanes of a mask call."""
+    slots, writer = to.frame.slots, to.writer
+    if not slots.stack:
+        return
+    own = writer.op(f"load {_VECTOR}, ptr {to.frame.field('%st', slots.stack[to.number])}, align 64")
+    cell = to.frame.field("%st", slots.stack[number])
+    old = writer.op(f"load {_VECTOR}, ptr {cell}, align 64")
+    text = writer.op(f"select <{LANES} x i1> {to.spread(mask)}, {_VECTOR} {own}, {_VECTOR} {old}")
+    writer.do(f"store {_VECTOR} {text}, ptr {cell}, align 64")
+
+
+def _native(value: object) -> NativeValue:
+    assert isinstance(value, NativeValue)
+    return value

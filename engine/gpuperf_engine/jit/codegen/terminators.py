@@ -1,0 +1,438 @@
+"""How a block ends: branches with their stack, calls and returns, barriers, and the fuel of back edges.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import Unsupported
+from ...flow.blocks import EXIT
+from ...flow.operands import matched
+from ...isa.types import scalar_type
+from ...ptx.syntax import CallTarget, Register
+from ...simt.stack import REJOIN, SIDE
+from ..ir.abi import EXIT_CODE, RETURN_CODE, Event, State, Status
+from ..ir.values import LANES, NativeValue
+from .barrier import write_barrier
+from .calls import load_results, pass_arguments, read_arguments, store_arguments, take_results
+from .function import call_target
+from .recursion import enter_activation, entry_of, keep
+
+if TYPE_CHECKING:
+    from .block import BlockWriter
+
+__all__ = ["edge", "write_terminator"]
+
+U32 = scalar_type("u32")
+
+
+def write_terminator(to: BlockWriter) -> None:
+    """Everything behind the last ordinary instruction of a block."""
+    block = to.block
+    if block.kind in ("fall", "jump"):
+        if block.counted and block.terminator is not None and block.terminator.guard is not None:
+            _count_taken(to, to.effective_mask(to.predicate(block.terminator.guard)))
+        to.flush()
+        to.writer.do(f"br label %{edge(to, block.successors[0])}")
+    elif block.kind == "branch":
+        _branch(to)
+    elif block.kind == "indirect":
+        _indirect(to)
+    elif block.kind == "call":
+        _call(to)
+    elif block.kind in ("return", "exit"):
+        to.flush()
+        _leave(to, block.kind)
+    elif block.kind == "barrier":
+        write_barrier(to)
+    else:
+        raise AssertionError(block.kind)
+    for line in to.later:
+        to.writer.lines.append(line)
+
+
+def edge(to: BlockWriter, target: int) -> str:
+    """Label that leads to a successor; a back edge costs fuel there."""
+    block, frame, writer = to.block, to.frame, to.writer
+    arrival = frame.arrival(target)
+    if target not in block.back_edges:
+        return arrival
+    frame.resumable.add(target)
+    label, out = writer.label("back"), writer.label("tired")
+    kept, writer.lines = writer.lines, []
+    writer.start(label)
+    left = writer.op(f"sub i32 {writer.op('load i32, ptr %fuel')}, {block.fuel}")
+    writer.do(f"store i32 {left}, ptr %fuel")
+    writer.do(f"br i1 {writer.op(f'icmp sgt i32 {left}, 0')}, label %{arrival}, label %{out}")
+    writer.start(out)
+    _end_turn(to, target)
+    to.later += writer.lines
+    writer.lines = kept
+    return label
+
+
+def _count_taken(to: BlockWriter, mask: str) -> None:
+    frame, index = to.frame, to.block.index
+    column = frame.columns.taken[index] if frame.columns is not None else 0
+    frame.count_lanes("%blocks", 8 * (3 * len(frame.program.blocks) + index), mask, column)
+
+
+def _count_divergent(to: BlockWriter) -> None:
+    count = len(to.frame.program.blocks)
+    to.frame.bump("%blocks", 8 * (2 * count + to.block.index), "1")
+
+
+def _branch(to: BlockWriter) -> None:
+    block, writer, frame = to.block, to.writer, to.frame
+    assert block.guard is not None
+    guard = to.predicate(block.guard)
+    to.read(block.guard.register)
+    then, other = block.successors
+    if guard.uniform:
+        test = guard.scalar()
+        if block.counted:
+            _count_taken(to, to.effective_mask(guard))
+        to.flush()
+        if then == EXIT:
+            out = writer.label("out")
+            writer.do(f"br i1 {test}, label %{out}, label %{edge(to, other)}")
+            writer.start(out)
+            _leave(to, block.leaves)
+        else:
+            writer.do(f"br i1 {test}, label %{edge(to, then)}, label %{edge(to, other)}")
+        return
+    taken = to.effective_mask(guard)
+    if block.counted:
+        _count_taken(to, taken)
+    to.flush()
+    some, all_, parts, none = (writer.label(word) for word in ("some", "all", "parts", "none"))
+    writer.do(f"br i1 {writer.op(f'icmp eq i32 {taken}, 0')}, label %{none}, label %{some}")
+    writer.start(none)
+    writer.do(f"br label %{edge(to, other)}")
+    writer.start(some)
+    writer.do(f"br i1 {writer.op(f'icmp eq i32 {taken}, {to.mask}')}, label %{all_}, label %{parts}")
+    writer.start(all_)
+    if then == EXIT:
+        _leave(to, block.leaves)
+    else:
+        writer.do(f"br label %{edge(to, then)}")
+    writer.start(parts)
+    if block.counted:
+        _count_divergent(to)
+    rest = writer.op(f"xor i32 {to.mask}, {taken}")
+    if then == EXIT:
+        if block.leaves == "exit" or block.function == 0:
+            alive = writer.op(
+                f"and i32 {writer.op('load i32, ptr %live')}, {writer.op(f'xor i32 {taken}, -1')}"
+            )
+            writer.do(f"store i32 {alive}, ptr %live")
+        writer.do(f"store i32 {rest}, ptr %mask")
+        _wake(to, other)
+        writer.do(f"br label %{edge(to, other)}")
+        return
+    identity = _meet(to)
+    if then == block.reconvergence:
+        writer.do(f"store i32 {rest}, ptr %mask")
+        writer.do(f"br label %{edge(to, other)}")
+        return
+    if other != block.reconvergence:
+        frame.resumable.add(other)
+        frame.push(str(other), rest, identity, SIDE)
+    writer.do(f"store i32 {taken}, ptr %mask")
+    writer.do(f"br label %{edge(to, then)}")
+
+
+def _meet(to: BlockWriter) -> str:
+    """Lanes part here: push the entry for the point where they meet, unless it is pushed already. Gives its identity."""
+    block, writer, frame = to.block, to.writer, to.frame
+    point = frame.exit_code(block)
+    if point >= EXIT_CODE and block.function in frame.program.recursive:
+        return writer.op("load i32, ptr %id")  # each activation has an exit of its own
+    if point >= EXIT_CODE:
+        return str(point)
+    identity = writer.op("load i32, ptr %id")
+    fresh, known = writer.label("fresh"), writer.label("known")
+    writer.do(f"br i1 {writer.op(f'icmp eq i32 {identity}, {point}')}, label %{known}, label %{fresh}")
+    writer.start(fresh)
+    frame.push(str(point), to.mask, identity, REJOIN)
+    writer.do(f"store i32 {point}, ptr %id")
+    writer.do(f"br label %{known}")
+    writer.start(known)
+    return str(point)
+
+
+def _leave(to: BlockWriter, how: str) -> None:
+    """The active lanes return from the function, or end."""
+    block, writer = to.block, to.writer
+    if how == "exit" or block.function == 0:
+        alive = writer.op(
+            f"and i32 {writer.op('load i32, ptr %live')}, {writer.op(f'xor i32 {to.mask}, -1')}"
+        )
+        writer.do(f"store i32 {alive}, ptr %live")
+        _wake(to, None)
+    writer.do(f"br label %pop{EXIT_CODE + block.function}")
+
+
+def _wake(to: BlockWriter, onward: int | None) -> None:
+    """Lanes have ended; if others wait, perhaps for them, Python looks after them. The rest goes on at ``onward``."""
+    if not to.frame.parks:
+        return
+    writer, frame = to.writer, to.frame
+    some, none = writer.label("wake"), writer.label("none")
+    waits = writer.op(f"load i32, ptr {frame.field('%st', State.WAITS)}")
+    writer.do(f"br i1 {writer.op(f'icmp ne i32 {waits}, 0')}, label %{some}, label %{none}")
+    writer.start(some)
+    if onward is None:
+        writer.do("store i32 0, ptr %mask")
+    else:
+        frame.resumable.add(onward)
+    frame.stop(str(onward or 0), Status.EVENT, Event.EXITED)
+    writer.start(none)
+
+
+def _indirect(to: BlockWriter) -> None:
+    block, writer, frame = to.block, to.writer, to.frame
+    assert block.terminator is not None
+    source = next(operand for form, operand in matched(block.terminator) if form.role == "source")
+    index = to.source(source, U32)
+    guard = block.terminator.guard
+    mask = to.effective_mask(to.predicate(guard)) if guard is not None else to.mask
+    outside = index.apply("compare", index.constant(len(block.successors), U32), op="ge")
+    assert isinstance(outside, NativeValue)
+    to.report(index)
+    to.error(writer.op(f"and i32 {to.bits_of(outside)}, {mask}"), Event.INDEX)
+    to.flush()
+    targets = list(dict.fromkeys(block.successors))
+    if index.uniform:
+        fallback = edge(to, targets[-1])
+        labels = {target: edge(to, target) for target in targets[:-1]} | {targets[-1]: fallback}
+        cases = " ".join(
+            f"i32 {place}, label %{labels[target]}" for place, target in enumerate(block.successors)
+        )
+        writer.do(f"switch i32 {index.scalar()}, label %{fallback} [{cases}]")
+        return
+    masks = {target: "0" for target in targets}
+    for place, target in enumerate(block.successors):
+        equal = index.apply("compare", index.constant(place, U32), op="eq")
+        assert isinstance(equal, NativeValue)
+        masks[target] = writer.op(f"or i32 {masks[target]}, {to.bits_of(equal)}")
+    masks = {target: writer.op(f"and i32 {bits}, {to.mask}") for target, bits in masks.items()}
+    for target in targets:
+        onward = writer.label("next")
+        test = writer.op(f"icmp eq i32 {masks[target]}, {to.mask}")
+        writer.do(f"br i1 {test}, label %{edge(to, target)}, label %{onward}")
+        writer.start(onward)
+    _count_divergent(to)
+    identity = _meet(to)
+    for target in reversed(targets):
+        if target != block.reconvergence:
+            frame.resumable.add(target)
+            _push_if(to, str(target), masks[target], identity)
+    back = [mask for target, mask in masks.items() if target in block.back_edges]
+    writer.do(f"br label %{_fork(to, back, frame.exit_code(block))}")
+
+
+def _fork(to: BlockWriter, paying: list[str], point: int) -> str:
+    """Label behind a branch or call whose lanes part, where what is on the stack goes on: it costs fuel once if any of the lanes of
+    these masks are there, which go over a back edge."""
+    block, writer, frame = to.block, to.writer, to.frame
+    if not paying:
+        return f"pop{point}"
+    frame.resumable.add(point)
+    some = "0"
+    for mask in paying:
+        some = writer.op(f"or i32 {some}, {mask}")
+    cost = writer.op(f"select i1 {writer.op(f'icmp ne i32 {some}, 0')}, i32 {block.fuel}, i32 0")
+    left = writer.op(f"sub i32 {writer.op('load i32, ptr %fuel')}, {cost}")
+    writer.do(f"store i32 {left}, ptr %fuel")
+    out, going, tired = writer.label("tired"), writer.label("going"), writer.op(f"icmp sle i32 {left}, 0")
+    paid = writer.op(f"and i1 {tired}, {writer.op(f'icmp ne i32 {cost}, 0')}")
+    writer.do(f"br i1 {paid}, label %{out}, label %{going}")
+    writer.start(out)
+    _end_turn(to, point)
+    writer.start(going)
+    return f"pop{point}"
+
+
+def _push_if(to: BlockWriter, place: str, mask: str, identity: str) -> None:
+    """Push unless no lane goes there."""
+    writer = to.writer
+    some, none = writer.label("some"), writer.label("none")
+    writer.do(f"br i1 {writer.op(f'icmp eq i32 {mask}, 0')}, label %{none}, label %{some}")
+    writer.start(some)
+    to.frame.push(place, mask, identity, SIDE)
+    writer.do(f"br label %{none}")
+    writer.start(none)
+
+
+def _call(to: BlockWriter) -> None:
+    block, writer, frame = to.block, to.writer, to.frame
+    program = frame.program
+    target = call_target(block)
+    place = RETURN_CODE + block.index
+    if target.function is not None and target.function.system is not None:
+        store_arguments(to, target, target.function)
+        frame.resumable.add(place)
+        to.flush()
+        frame.stop(str(place), Status.EVENT, Event.SYSTEM, str(block.index))
+        writer.start(f"r{block.index}")
+        load_results(to, target, target.function)
+    elif target.function is not None:
+        number = program.function_of.get(target.function.name)
+        if number is None:
+            raise Unsupported(
+                f"call of {target.function.name!r}, which no module given defines", span=target.span
+            )
+        frame.resumable.add(place)
+        moves = read_arguments(to, target, number)
+        to.flush()
+        area = keep(to) if block.index in frame.areas.of else ""
+        enter_activation(to, number, to.mask)
+        _enter(to, number, to.mask)
+        pass_arguments(to, moves, number, to.mask)
+        kind, identity = entry_of(frame, number, area)
+        frame.push(str(place), to.mask, writer.op("load i32, ptr %id"), kind)
+        writer.do(f"store i32 {identity}, ptr %id")
+        if number in program.recursive:
+            _pay(to, program.entries[number])
+        writer.do(f"br label %b{program.entries[number]}")
+        writer.start(f"r{block.index}")
+        take_results(to, target, number)
+    else:
+        frame.resumable.add(place)
+        _call_each(to, target, str(place))
+        writer.start(f"r{block.index}")
+        to.restart()
+    writer.do(f"br label %{edge(to, block.successors[0])}")
+
+
+def _pay(to: BlockWriter, target: int) -> None:
+    """A call of a recursive function costs fuel, as it may be what a runaway goes round."""
+    writer, frame = to.writer, to.frame
+    frame.resumable.add(target)
+    left = writer.op(f"sub i32 {writer.op('load i32, ptr %fuel')}, 1")
+    writer.do(f"store i32 {left}, ptr %fuel")
+    out, going = writer.label("tired"), writer.label("going")
+    writer.do(f"br i1 {writer.op(f'icmp sgt i32 {left}, 0')}, label %{going}, label %{out}")
+    writer.start(out)
+    _end_turn(to, target)
+    writer.start(going)
+
+
+def _end_turn(to: BlockWriter, place: int) -> None:
+    """The fuel is used up: the warp goes on at a place in its next turn, or where lanes may wait for others, others of them do."""
+    block, writer, frame = to.block, to.writer, to.frame
+    writer.do(f"store i32 {block.index}, ptr {frame.field('%st', State.TURNED)}")
+    if block.fuel > 1:
+        frame.stop(str(place), Status.EVENT, Event.SPIN, str(block.index))
+    else:
+        frame.stop(str(place), Status.TURN_OVER)
+
+
+def _call_each(to: BlockWriter, target: CallTarget, place: str) -> None:
+    """A call through a register: one function after the other, each for its lanes, each with a frame to take its results. They meet
+    where the call ends, which is their reconvergence point."""
+    writer, frame = to.writer, to.frame
+    program = frame.program
+    assert target.register is not None
+    pointer = to.as_type(to.read(target.register), scalar_type("u64"))
+    numbers = program.callees(target)
+    masks = {number: _goes_to(to, pointer, number) for number in numbers}
+    known = "0"
+    for bits in masks.values():
+        known = writer.op(f"or i32 {known}, {bits}")
+    to.report(pointer)
+    to.error(writer.op(f"and i32 {to.mask}, {writer.op(f'xor i32 {known}, -1')}"), Event.TARGET)
+    moves = {number: read_arguments(to, target, number) for number in numbers}
+    to.flush()
+    areas = {number: _keep_if(to, masks[number]) for number in numbers}
+    for number in numbers:
+        _enter(to, number, masks[number])
+        pass_arguments(to, moves[number], number, masks[number])
+    identity = writer.op("load i32, ptr %id")
+    frame.push(place, to.mask, identity, REJOIN)
+    codes, starts = [], []
+    for number in reversed(numbers):
+        code, entry = frame.return_place(number), program.entries[number]
+        codes.append((code, number))
+        if program.recursive:  # the call is made when its lanes run
+            entry = frame.return_place(number)
+            starts.append((entry, number))
+        frame.resumable.update((code, entry))
+        some, none = writer.label("some"), writer.label("none")
+        writer.do(f"br i1 {writer.op(f'icmp eq i32 {masks[number]}, 0')}, label %{none}, label %{some}")
+        writer.start(some)
+        kind, within = entry_of(frame, number, areas[number])
+        frame.push(str(code), masks[number], place, kind)
+        frame.push(str(entry), masks[number], within, SIDE)
+        writer.do(f"br label %{none}")
+        writer.start(none)
+    paying = [masks[number] for number in numbers if number in program.recursive]
+    writer.do(f"br label %{_fork(to, paying, EXIT_CODE)}")
+    for code, number in starts:
+        writer.start(f"r{code - RETURN_CODE}")
+        to.restart()
+        enter_activation(to, number, to.mask)
+        writer.do(f"br label %b{program.entries[number]}")
+    for code, number in codes:
+        writer.start(f"r{code - RETURN_CODE}")
+        take_results(to, target, number)
+        writer.do(f"br label %pop{EXIT_CODE}")
+
+
+def _keep_if(to: BlockWriter, mask: str) -> str:
+    """As ``keep``, unless no lane makes the call."""
+    if to.block.index not in to.frame.areas.of:
+        return ""
+    writer = to.writer
+    before, some, kept, none = (writer.label(word) for word in ("before", "some", "kept", "none"))
+    writer.do(f"br label %{before}")
+    writer.start(before)
+    writer.do(f"br i1 {writer.op(f'icmp eq i32 {mask}, 0')}, label %{none}, label %{some}")
+    writer.start(some)
+    area = keep(to)
+    writer.do(f"br label %{kept}")
+    writer.start(kept)
+    writer.do(f"br label %{none}")
+    writer.start(none)
+    return writer.op(f"phi i32 [ 0, %{before} ], [ {area}, %{kept} ]")
+
+
+def _goes_to(to: BlockWriter, pointer: NativeValue, number: int) -> str:
+    """Lanes whose function pointer is that of a function."""
+    program, writer = to.frame.program, to.writer
+    place = program.symbol_of.get(program.functions[number])
+    if place is None:
+        return "0"
+    cell = to.frame.field("%symbols", 8 * place)
+    address = to.value(pointer.type, writer.op(f"load i64, ptr {cell}, !invariant.load !0"), True)
+    equal = pointer.apply("compare", address, op="eq")
+    assert isinstance(equal, NativeValue)
+    return writer.op(f"and i32 {to.bits_of(equal)}, {to.mask}")
+
+
+def _enter(to: BlockWriter, number: int, mask: str) -> None:
+    """Registers that a function may read before it writes them are 0 in the lanes that enter."""
+    frame, writer = to.frame, to.writer
+    entry = frame.program.blocks[frame.program.entries[number]]
+    uniform = frame.program.uniformity[number].uniform
+    lanes = to.spread(mask)
+    for register in sorted(entry.live_in, key=_index):
+        cell = frame.field("%st", frame.slots.of[number][register])
+        if register.type.is_predicate:
+            old = writer.op(f"load i32, ptr {cell}")
+            kept = writer.op(f"and i32 {old}, {writer.op(f'xor i32 {mask}, -1')}")
+            writer.do(f"store i32 {kept}, ptr {cell}")
+        elif register in uniform:
+            writer.do(f"store i{register.type.bits} 0, ptr {cell}")
+        else:
+            ll = f"<{LANES} x i{register.type.bits}>"
+            old = writer.op(f"load {ll}, ptr {cell}, align 64")
+            made = writer.op(f"select <{LANES} x i1> {lanes}, {ll} zeroinitializer, {ll} {old}")
+            writer.do(f"store {ll} {made}, ptr {cell}, align 64")
+
+
+def _index(register: Register) -> int:
+    return register.index

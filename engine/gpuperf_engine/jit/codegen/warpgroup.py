@@ -1,0 +1,183 @@
+"""Matrix products of a warpgroup as LLVM IR: what ``wgmma.mma_async`` does in one warp.
+
+The words of A and B are copied from shared memory by the runtime (``jit.runtime.matrix``); a function for each opcode
+(``jit.runtime.warpgroup_function``) takes them as numbers and adds up products, eight columns of D at a time.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...flow.operands import matched
+from ...isa.types import scalar_type
+from ...ptx.syntax import Instruction, Operand, Vector
+from ..ir.abi import WAIT_CODE, Context, Event, State, Status
+from ..ir.values import LANES, NativeValue, vector_ll
+from ..runtime.warpgroup_function import LEFT, PREFIX, RESULT, RIGHT, ROWS, WORDS, Form
+from .mbarrier import hold_warp
+from .memory import pointer_number
+
+if TYPE_CHECKING:
+    from .block import BlockWriter
+
+__all__ = ["write_commit", "write_group_wait", "write_warpgroup"]
+
+U32, B32, PRED = (scalar_type(name) for name in ("u32", "b32", "pred"))
+
+
+def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> None:
+    """One product; all lanes are here."""
+    writer, frame, spelling = to.writer, to.frame, instruction.spelling
+    form = Form(spelling)
+    operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+    index = writer.op(f"load i32, ptr {frame.field('%st', State.INDEX)}")
+    warps = writer.op(f"load i64, ptr {frame.field('%ctx', Context.WARPS)}")
+    last = writer.op(f"zext i32 {writer.op(f'or i32 {index}, 3')} to i64")
+    alone = writer.op(f"sext i1 {writer.op(f'icmp uge i64 {last}, {warps}')} to i32")
+    to.error(writer.op(f"and i32 {alone}, {mask}"), Event.NO_WARPGROUP)
+    number = {
+        name: _constant(to, operands[name]) for name in ("sign_a", "sign_b", "trans_a", "trans_b", "selector") if name in operands
+    }  # fmt: skip
+    issued = frame.field("%st", State.PRODUCTS)
+    before = writer.op(f"load i32, ptr {issued}")
+    writer.do(f"store i32 {writer.op(f'add i32 {before}, 1')}, ptr {issued}")
+    area = pointer_number(to, "%matrices")
+    rank = writer.op(f"and i32 {index}, 3")
+    first = writer.op(f"zext i32 {writer.op(f'shl i32 {rank}, 4')} to i64")
+    if not form.from_registers:
+        _fetch(
+            to,
+            operands["a"],
+            mask,
+            instruction,
+            (first, ROWS, WORDS, number.get("trans_a", 0)),
+            (area, LEFT, ROWS),
+        )
+    _fetch(
+        to,
+        operands["b"],
+        mask,
+        instruction,
+        ("0", form.columns, form.words, number.get("trans_b", 0)),
+        (area, RIGHT, form.pitch),
+    )
+    assert form.result.type is not None
+    held = vector_ll(form.result.type)
+    registers = operands["d"].elements if isinstance(operands["d"], Vector) else (operands["d"],)
+    for place, register in enumerate(registers):
+        value = to.source(register, form.result.type).clean()
+        cell = frame.field("%matrices", RESULT + place * 4 * LANES)
+        writer.do(f"store {held} {value.vector()}, ptr {cell}, align 64")
+    arguments = [("ptr", "%matrices"), (f"<{LANES} x i1>", to.source(operands["scale"], PRED).vector())]
+    given: list[Operand] = []
+    if form.from_registers:
+        given += operands["a"].elements if isinstance(operands["a"], Vector) else (operands["a"],)
+    if form.sparsity is not None:
+        metadata = to.source(operands["metadata"], B32).clean()
+        wrong = form.sparsity.refused(metadata, number["selector"], False)
+        assert isinstance(wrong, NativeValue)
+        to.error(to.bits_of(wrong), Event.MEANINGLESS)
+        given.append(operands["metadata"])
+    arguments += [(vector_ll(B32), to.source(operand, B32).clean().vector()) for operand in given]
+    signs = f"{number.get('sign_a', 1)}/{number.get('sign_b', 1)}/{number.get('selector', 0)}"
+    name = f"{PREFIX}{spelling.opcode}/{int(form.from_registers)}/{signs}"
+    writer.call(name, "void", *arguments)
+    results = []
+    for place in range(len(registers)):
+        cell = frame.field("%matrices", RESULT + place * 4 * LANES)
+        results.append(to.value(form.result.type, writer.op(f"load {held}, ptr {cell}, align 64")))
+    to.assign(instruction, results, None)
+
+
+def write_commit(to: BlockWriter, instruction: Instruction) -> None:
+    """``wgmma.commit_group``: the warp has issued a group."""
+    _come(to, to.effective_mask(to.guard(instruction)), State.COMMITS)
+
+
+def _come(to: BlockWriter, mask: str, field: int) -> None:
+    """The warp has come to the next group or fence. Where its lanes are apart, which the manual leaves undefined, the lowest one
+    counts."""
+    writer = to.writer
+    live = writer.op("load i32, ptr %live")
+    lowest = writer.op(f"and i32 {live}, {writer.op(f'sub i32 0, {live}')}")
+    counts = writer.op(f"icmp ne i32 {writer.op(f'and i32 {mask}, {lowest}')}, 0")
+    cell = to.frame.field("%st", field)
+    made = writer.op(f"load i32, ptr {cell}")
+    one = writer.op(f"zext i1 {counts} to i32")
+    if field == State.COMMITS:
+        numbers = [("i64", pointer_number(to, pointer)) for pointer in ("%cta", "%st")]
+        writer.call("race_committed", "i64", *numbers)
+    writer.do(f"store i32 {writer.op(f'add i32 {made}, {one}')}, ptr {cell}")
+
+
+def write_group_wait(to: BlockWriter, instruction: Instruction) -> None:
+    """``wgmma.fence`` and ``wgmma.wait_group``, with which the block begins: here it is continued after a stop. At the first the warps
+    of a warpgroup gather, if they can; the second waits for products, each one of the whole warpgroup."""
+    writer, frame = to.writer, to.frame
+    gathers = instruction.effect == "warpgroup_fence"
+    guard = to.guard(instruction)
+    if gathers:
+        _come(to, to.effective_mask(guard), State.FENCES)
+    place = WAIT_CODE + to.block.index
+    frame.resumable.add(place)
+    writer.do(f"br label %w{to.block.index}")
+    writer.start(f"w{to.block.index}")
+    to.restart()
+    guard = None if instruction.guard is None else to.predicate(instruction.guard)
+    nobody = writer.op(f"icmp eq i32 {to.effective_mask(guard)}, 0")
+    field = State.FENCES if gathers else State.COMMITS
+    wanted = writer.op(f"load i32, ptr {frame.field('%st', field)}")
+    if not gathers:
+        left = to.source(instruction.operands[0], U32).scalar()
+        writer.needs["llvm.usub.sat.i32"] = "declare i32 @llvm.usub.sat.i32(i32, i32)"
+        wanted = writer.op(f"call i32 @llvm.usub.sat.i32(i32 {wanted}, i32 {left})")
+    writer.do(f"store i32 {wanted}, ptr {frame.field('%st', State.WANTED)}")
+    pointers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%st")]
+    found = writer.call("warpgroup_complete", "i64", *pointers, ("i64", str(field)))
+    goes_on = writer.op(f"or i1 {writer.op(f'icmp ne i64 {found}, 0')}, {nobody}")
+    if gathers:
+        expired = frame.field("%st", State.EXPIRED)
+        gave_up = writer.op(f"icmp ne i32 {writer.op(f'load i32, ptr {expired}')}, 0")
+        goes_on = writer.op(f"or i1 {goes_on}, {gave_up}")
+    hold, over = writer.label("hold"), writer.label("over")
+    writer.do(f"br i1 {goes_on}, label %{over}, label %{hold}")
+    writer.start(hold)
+    hold_warp(to, place, Status.GATHERS if gathers else Status.WARPGROUP)
+    writer.start(over)
+    if gathers:
+        writer.do(f"store i32 0, ptr {expired}")
+        return
+    numbers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")]
+    writer.call("race_multiplied", "i64", *numbers)
+
+
+def _constant(to: BlockWriter, operand: Operand) -> int:
+    number = to.source(operand, U32).number or 0
+    return number - (1 << 32) if number == 0xFFFFFFFF else number
+
+
+def _fetch(
+    to: BlockWriter, operand: Operand, mask: str, instruction: Instruction, lines: tuple[str, int, int, int],
+    target: tuple[str, int, int],
+) -> None:  # fmt: skip
+    """Copy the words of a matrix: its lines (first, how many, words of each, whether they lie across) to a place (area, offset,
+    pitch)."""
+    writer = to.writer
+    descriptor = to.source(operand, scalar_type("b64"))
+    one = descriptor if descriptor.uniform else to.first_lane(descriptor)
+    if not descriptor.uniform:
+        differs = one._compare(descriptor, "ne")
+        to.error(writer.op(f"and i32 {mask}, {to.bits_of(differs)}"), Event.DESCRIPTOR)
+    first, count, words, across = lines
+    area, offset, pitch = target
+    to.faulting = True
+    refused = writer.call(
+        "matrix_words", "i64", *(("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")),
+        ("i64", str(to.frame.program.site_of[instruction])), ("i64", one.scalar()), ("i64", first), ("i64", str(count)),
+        ("i64", str(words)), ("i64", str(across)), ("i64", writer.op(f"add i64 {area}, {offset}")), ("i64", str(pitch)),
+    )  # fmt: skip
+    to.check_faults()
+    wrong = writer.op(f"sext i1 {writer.op(f'icmp ne i64 {refused}, 0')} to i32")
+    to.error(writer.op(f"and i32 {wrong}, {mask}"), Event.PATTERN)

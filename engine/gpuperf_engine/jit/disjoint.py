@@ -1,0 +1,401 @@
+"""Sites whose addresses are linear in the indices of threads and blocks, and which blocks therefore access at places of their own.
+
+An address is followed back to parameters, constants, ``%tid`` and ``%ctaid`` through registers, and through what loops add to
+them. With the values of a launch it is a sum of an index, or of the count of a loop, times a number each. If every number of a block
+is no less than what the smaller ones can add up to, and what is larger a multiple of as much, no two blocks meet.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import gcd
+
+from ..flow.blocks import BasicBlock
+from ..flow.dependence import Dependence
+from ..flow.loops import Loop, find_loops
+from ..flow.ssa import Merge, Node
+from ..ptx.syntax import Address, Immediate, Instruction, Operand, Register, SpecialRegister, Variable
+from ..simt.launch import LaunchPlan
+from ..simt.program import Program, Site
+from ..symbolic.slice_program import dependence_of
+
+__all__ = ["Form", "Forms", "are_apart"]
+
+#: definitions that are followed one behind the other
+_DEPTH = 64
+_WIDE = 1 << 62
+#: times that a loop over addresses is taken to go round at most, and by how much they change then: less than ``_WIDE`` in all
+_ROUNDS = _STRIDE = 1 << 30
+#: a loop goes on while a < b …, as the sign of b − a and what it is at least
+_WHILE = {
+    "lt": (1, 1), "le": (1, 0), "gt": (-1, 1), "ge": (-1, 0), "lo": (1, 1), "ls": (1, 0), "hi": (-1, 1), "hs": (-1, 0),
+}  # fmt: skip
+_KINDS = (["s32"], ["u32"], ["s64"], ["u64"])
+_NEGATED = {
+    "lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq", "lo": "hs", "hs": "lo", "ls": "hi", "hi": "ls",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Form:
+    """``constant`` + Σ number · index + Σ step · count, of which no partial result wrapped around."""
+
+    constant: int
+    #: by axis of ``%tid`` (0 … 2) and ``%ctaid`` (3 … 5)
+    numbers: tuple[int, ...] = (0,) * 6
+    #: each step, above 0, with the greatest value of its count; the least one is 0
+    steps: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def known(self) -> bool:
+        """Whether it is its constant."""
+        return not any(self.numbers) and not self.steps
+
+    def plus(self, other: Form, sign: int = 1) -> Form:
+        """The sum (``sign`` −1: the difference), with counts that have nothing to do with one another."""
+        numbers = tuple(a + sign * b for a, b in zip(self.numbers, other.numbers))
+        most = dict(self.steps)
+        for step, count in other.steps:
+            most[step] = most.get(step, 0) + count
+        constant = self.constant + sign * other.constant
+        if sign < 0:
+            constant -= sum(step * count for step, count in other.steps)
+        return Form(constant, numbers, tuple(sorted(most.items())))
+
+    def times(self, other: Form) -> Form | None:
+        """The product, if one of them is a constant."""
+        if not self.known:
+            return other.times(self) if other.known else None
+        by = self.constant
+        constant = by * other.constant
+        if by < 0:
+            constant += by * sum(step * count for step, count in other.steps)
+        steps = tuple((abs(by) * step, count) for step, count in other.steps) if by else ()
+        return Form(constant, tuple(by * item for item in other.numbers), steps)
+
+    def joined(self, other: Form) -> Form | None:
+        """Either of them."""
+        if self == other:
+            return self
+        if self.numbers != other.numbers:
+            return None
+        most = dict(self.steps)
+        for step, count in other.steps:
+            most[step] = max(most.get(step, 0), count)
+        distance = abs(self.constant - other.constant)
+        if distance:
+            most[distance] = most.get(distance, 0) + 1
+        return Form(min(self.constant, other.constant), self.numbers, tuple(sorted(most.items())))
+
+
+@dataclass
+class Forms:
+    """The linear forms of a launch's addresses."""
+
+    program: Program
+    plan: LaunchPlan
+    _known: dict[Node, Form | None] = field(default_factory=dict)
+    _rounds: dict[int, int | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._graph: Dependence = dependence_of(self.program)
+        memo = self.program.kernel.memo
+        found = memo.get("loops")
+        if found is None:
+            functions = range(len(self.program.functions))
+            every = (loop for number in functions for loop in find_loops(self.program.blocks_of(number)))
+            found = memo["loops"] = {loop.head: loop for loop in every}
+        assert isinstance(found, dict)
+        self._loops: dict[int, Loop] = found
+
+    def of(self, site: Site) -> Form | None:
+        """The address that a site accesses; ``None``: it is not known to be linear."""
+        addresses = [item for item in site.instruction.operands if isinstance(item, Address)]
+        if len(addresses) != 1 or site.instruction.effect not in ("load", "store", "atomic", "reduction"):
+            return None
+        (address,) = addresses
+        if not isinstance(address.base, Register):
+            return None
+        base = self._operand(site.instruction, address.base, _DEPTH, 64)
+        return base and base.plus(Form(address.offset))
+
+    def _node(self, node: Node, depth: int) -> Form | None:
+        if node not in self._known:
+            self._known[node] = None  # what follows from itself
+            if depth:
+                found = (
+                    self._merge(node, depth - 1) if isinstance(node, Merge) else self._result(node, depth - 1)
+                )
+                self._known[node] = found
+        return self._known[node]
+
+    def _operand(self, reader: Instruction, operand: Operand, depth: int, bits: int) -> Form | None:
+        if isinstance(operand, Register):
+            return self._node(self._source(reader, operand), depth)
+        if isinstance(operand, Immediate) and operand.kind == "int":
+            return Form(_signed(operand.value, bits))
+        if isinstance(operand, SpecialRegister):
+            name, _, axis = operand.name.partition(".")
+            place = "xyz".find(axis) if axis else -1
+            if place < 0:
+                return None
+            if name in ("ntid", "nctaid"):
+                return Form((self.plan.block if name == "ntid" else self.plan.grid)[place])
+            if name in ("tid", "ctaid"):
+                place += 3 * (name == "ctaid")
+                return Form(0, tuple(int(number == place) for number in range(6)))
+        return None
+
+    def _source(self, reader: Instruction, register: Register) -> Node:
+        return next(iter(self._graph.origins_of(reader, [register])))
+
+    # -- loops -----------------------------------------------------------------------------------------------------------
+
+    def _merge(self, node: Merge, depth: int) -> Form | None:
+        """What a register holds where several definitions meet."""
+        if node.kind != "phi":
+            return None
+        begin, step = self._induction(node, depth)
+        if begin is None or not step:
+            return begin
+        assert isinstance(node.name, Register)
+        bits = node.name.type.bits
+        rounds = self._rounds_of(node.block, depth)
+        if rounds is None and bits == 64 and abs(step) <= _STRIDE:
+            rounds = _ROUNDS
+        if rounds is None or bits not in (32, 64):
+            return None
+        most = Form(0, (0,) * 6, ((abs(step), rounds),))
+        return self._fitting(begin.plus(most, 1 if step > 0 else -1), bits)
+
+    def _induction(self, node: Merge, depth: int) -> tuple[Form | None, int]:
+        """What a register holds when a loop begins, and what is added each time round; 0 where that is not known."""
+        changes: set[int] = set()
+        found: list[Form | None] = []
+        for source in node.sources:
+            chain = self._chain(source, node.block, depth)
+            if chain is not None and chain[0] is node:
+                changes.add(chain[1])
+            else:
+                found.append(self._node(source, depth))
+        begin = found[0] if found else None
+        for other in found[1:]:
+            begin = begin and other and begin.joined(other)
+        if not changes:
+            return begin, 0
+        loop = self._loops.get(node.block)
+        if len(changes) > 1 or 0 in changes or loop is None or not loop.reducible:
+            return None, 0
+        return begin, changes.pop()
+
+    def _chain(self, node: Node, head: int, depth: int) -> tuple[Merge, int] | None:
+        """What a register holds at the head of a loop, and which constants are added to that."""
+        change = 0
+        for _ in range(depth):
+            if isinstance(node, Merge):
+                return (node, change) if node.kind == "phi" and node.block == head else None
+            word, *kind = node.opcode.split(".")
+            if word not in ("add", "sub") or kind not in _KINDS or node in self._graph.kept:
+                return None
+            _, one, other = node.operands
+            amount = self._operand(node, other, depth - 1, int(kind[0][1:]))
+            if amount is None and word == "add":
+                one, other = other, one
+                amount = self._operand(node, other, depth - 1, int(kind[0][1:]))
+            if amount is None or not amount.known or not isinstance(one, Register):
+                return None
+            change += amount.constant if word == "add" else -amount.constant
+            node = self._source(node, one)
+        return None
+
+    def _rounds_of(self, head: int, depth: int) -> int | None:
+        """How often a loop goes round again at most, by the branch at its end or at its head."""
+        if head not in self._rounds:
+            self._rounds[head] = None
+            loop = self._loops[head]
+            places = {head, *loop.latches} if len(loop.latches) == 1 else {head}
+            found = [self._until(loop, self.program.blocks[place], depth) for place in places]
+            self._rounds[head] = min((item for item in found if item is not None), default=None)
+        return self._rounds[head]
+
+    def _until(self, loop: Loop, block: BasicBlock, depth: int) -> int | None:
+        """The same by the branch at the end of one block that is run each time."""
+        if block.kind != "branch" or block.guard is None or block.terminator is None or depth <= 0:
+            return None
+        stays = [target in loop.body for target in block.successors]
+        test = self._source(block.terminator, block.guard.register)
+        if stays[0] == stays[1] or isinstance(test, Merge) or test in self._graph.kept:
+            return None
+        word, name, *kind = [*test.opcode.split("."), ""][:3]
+        if word != "setp" or [*kind] not in _KINDS or name not in _NEGATED or len(test.operands) != 3:
+            return None
+        if stays[0] is block.guard.negated:
+            name = _NEGATED[name]
+        _, counted, limit = test.operands
+        chain = None
+        if isinstance(counted, Register):
+            chain = self._chain(self._source(test, counted), loop.head, depth)
+        end = self._operand(test, limit, depth, int(kind[0][1:]))
+        if chain is None or end is None:
+            return None
+        begin, step = self._induction(chain[0], depth)
+        return self._least(name, begin.plus(Form(chain[1])), step, end, kind[0]) if begin and step else None
+
+    def _least(self, name: str, begin: Form, step: int, end: Form, kind: str) -> int | None:
+        """How often begin + step · count passes a test at most."""
+        (first, last), (low, high) = self.range(begin), self.range(end)
+        if kind[0] == "u" and min(first, low) < 0:
+            return None
+        if name == "ne":
+            whole = begin.known and end.known and (low - first) % step == 0
+            rounds = (low - first) // step if whole else -1
+        elif name in _WHILE and (sign := _WHILE[name][0]) * step > 0:
+            distance = (high - first if sign > 0 else last - low) - _WHILE[name][1]
+            rounds = max(distance // abs(step) + 1, 0)
+        else:
+            return None
+        if rounds < 0:
+            return None
+        most = last + step * rounds, first + step * rounds
+        limit = 1 << (int(kind[1:]) - 1)
+        least = 0 if kind[0] == "u" else -limit
+        return rounds if least <= min(most) and max(most) < limit else None
+
+    # -- arithmetic --------------------------------------------------------------------------------------------------------
+
+    def _fitting(self, form: Form, bits: int) -> Form | None:
+        low, high = self.range(form)
+        limit = _WIDE if bits == 64 else 1 << (bits - 1)
+        return form if -limit <= low and high < limit else None
+
+    def _result(self, instruction: Instruction, depth: int) -> Form | None:
+        """What an instruction computes."""
+        word, *rest = instruction.opcode.split(".")
+        operands = instruction.operands
+        if instruction in self._graph.kept:
+            return None
+        if word == "ld":
+            return self._parameter(instruction)
+        if (
+            not isinstance(operands[0], Register)
+            or not rest
+            or any(item in ("cc", "sat", "hi", "rn", "rz") for item in rest)
+        ):
+            return None
+        kind = rest[-1]
+        bits = {"32": 32, "64": 64}.get(kind[1:], 0) if kind[0] in "sub" else 0
+        if not bits:
+            return None
+        wide = "wide" in rest
+        given = [
+            self._operand(instruction, item, depth, 64 if wide and number == 2 else bits)
+            for number, item in enumerate(operands[1:])
+        ]
+        if any(item is None for item in given):
+            return None
+        forms = [item for item in given if item is not None]
+        found: Form | None = None
+        if word in ("mov", "cvt", "cvta") and len(forms) == 1:
+            found = forms[0]
+        elif word == "neg":
+            found = Form(0).plus(forms[0], -1)
+        elif word in ("add", "sub") and len(forms) == 2:
+            found = forms[0].plus(forms[1], 1 if word == "add" else -1)
+        elif word in ("mul", "mad") and ("lo" in rest or wide):
+            found = forms[0].times(forms[1])
+            if found is not None and word == "mad":
+                found = found.plus(forms[2])
+        elif word == "shl" and forms[1].known and 0 <= forms[1].constant < bits:
+            found = forms[0].times(Form(1 << forms[1].constant))
+        if found is None:
+            return None
+        if (
+            (wide or word == "cvt")
+            and kind.startswith("u")
+            and any(self.range(item)[0] < 0 for item in forms)
+        ):
+            return None
+        low, high = self.range(found)
+        target = rest[-2] if word == "cvt" and len(rest) > 1 else kind
+        limit = _WIDE if wide or target[1:] == "64" else 1 << 31
+        if target[0] not in "sub" or target[1:] not in ("32", "64"):
+            return None
+        return found if -limit <= low and high < limit else None
+
+    def _parameter(self, instruction: Instruction) -> Form | None:
+        kind = instruction.spelling.type
+        source = instruction.operands[-1]
+        if instruction.spelling.space != "param" or kind is None or not isinstance(source, Address):
+            return None
+        base = source.base
+        known = isinstance(base, Variable) and base in self.program.kernel.params
+        if not known or not isinstance(instruction.operands[0], Register) or kind.bytes not in (4, 8):
+            return None
+        assert isinstance(base, Variable)
+        start = base.offset + source.offset
+        value = int.from_bytes(self.plan.parameters[start : start + kind.bytes], "little")
+        return Form(_signed(value, 8 * kind.bytes))
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Of the six indices."""
+        return (*self.plan.block, *self.plan.grid)
+
+    def range(self, form: Form) -> tuple[int, int]:
+        """The least and the greatest value."""
+        spans = [number * (extent - 1) for number, extent in zip(form.numbers, self.extents)]
+        far = sum(step * count for step, count in form.steps)
+        return (
+            form.constant + sum(span for span in spans if span < 0),
+            form.constant + sum(span for span in spans if span > 0) + far,
+        )
+
+
+def _signed(value: int, bits: int) -> int:
+    value %= 1 << bits
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def are_apart(forms: Sequence[Form], size: int, extents: Sequence[int]) -> bool:
+    """Whether no two blocks access a byte through any of these addresses, with ``size`` bytes each."""
+    blocks = forms[0].numbers[3:]
+    if any(form.numbers[3:] != blocks for form in forms):
+        return False
+    among = [(abs(number), extent) for number, extent in zip(blocks, extents[3:]) if extent > 1]
+    most: dict[int, int] = {}
+    places = set()
+    for form in forms:
+        within = dict(form.steps)
+        place = form.constant
+        for number, extent in zip(form.numbers[:3], extents):
+            if number and extent > 1:
+                place += min(number, 0) * (extent - 1)
+                within[abs(number)] = within.get(abs(number), 0) + extent - 1
+        places.add(place)
+        for step, count in within.items():
+            most[step] = max(most.get(step, 0), count)
+    spread = max(places) - min(places)
+    step = gcd(*(place - min(places) for place in places))
+    # all that a block accesses in one range, or what lies at a distance as one more step
+    return _are_ladder(among, [*most.items()], size + spread) or (
+        spread > 0 and _are_ladder(among, [*most.items(), (step, spread // step)], size)
+    )
+
+
+def _are_ladder(blocks: Sequence[tuple[int, int]], steps: Sequence[tuple[int, int]], size: int) -> bool:
+    """Whether ``size`` bytes at Σ number · index + Σ step · count are those of one index of each block; ``blocks`` are numbers with
+    extents, ``steps`` with the greatest counts."""
+    left = sorted(blocks)
+    while left:
+        number, extent = left[-1]
+        around = size + sum(other * (times - 1) for other, times in left[:-1])
+        around += sum(step * count for step, count in steps if step <= number)
+        above = [step for step, _ in steps if step > number]
+        if number < around or (above and gcd(*above) < around + number * (extent - 1)):
+            return False
+        steps = [item for item in steps if item[0] <= number]
+        left.pop()
+    return True

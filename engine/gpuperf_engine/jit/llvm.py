@@ -1,0 +1,389 @@
+"""LLVM at work: from IR text to addresses of functions, through the cache of objects. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from ..isa import mbarriers
+from ..isa.rules import Noted
+from ..isa.tensor_maps import Problem
+from ..memory import tensor_maps
+from ..simt import stack as warp
+from ..simt import stack_entries as splits
+from . import cache as store
+from .codegen.combine import COMBINE_PREFIX, combine_function
+from .codegen.images import IMAGE_PREFIX, image_function
+from .ir import abi as native_layout
+from .ir.vectors import vector_function
+from .runtime import compile_python as native_script
+from .runtime.access import access_functions, access_names, is_access
+from .runtime.matrix_functions import PREFIX, matrix_function
+from .runtime.vector_intrinsics import vector_words
+from .runtime.warpgroup_function import PREFIX as WARPGROUP_PREFIX
+from .runtime.warpgroup_function import warpgroup_function
+
+__all__ = ["Host", "Library", "compile_object", "host", "link", "prepare", "runtime_addresses"]
+
+_HERE = Path(__file__).resolve().parent
+_SCHEDULE = (
+    "begin", "visit", "proceed", "run", "expire", "warpgroup_complete", "begin_cluster", "visit_cluster", "visited",
+    "run_clusters",
+)  # fmt: skip
+_MBARRIER = (
+    "mbarrier_lanes", "mbarrier_multicast", "mbarrier_wait", "others_can_run", "bulk_lanes", "fill_lanes",
+)  # fmt: skip
+_MEMORY = (
+    "cluster_cta", "matrix_words", "reach", "reach_one", "load_lanes", "store_lanes", "store_parts", "mark_lanes", "seen_lanes",
+    "copy_lanes", "sectors_of", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows",
+    "count_wavefronts", "wavefronts_of",
+)  # fmt: skip
+_RACES = (
+    "race_committed", "race_multiplied", "race_lanes", "race_flag", "race_fence", "race_groups",
+    "races_settle", "race_proxy", "race_bulk", "race_told", "race_phase", "race_waited", "race_row",
+    "race_anywhere",
+)  # fmt: skip
+#: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
+_CALLED = (
+    "bump", "cluster_cta", "fault", "mark", "near", "note", "race_bulk", "race_phase", "race_told",
+    "race_waited", "reach",
+)  # fmt: skip
+_TOLD = ("in_rank", "refuse_mbarrier", "tell_copied", "told_at")
+#: functions written in ``jit.runtime.compile_python``: an object that every kernel needs, one for mbarriers and bulk copies, one for tensor copies
+_SCRIPTS = {
+    "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED, *_RACES))),
+    "copies": (*_MBARRIER, *_TOLD),
+    "tensors": ("tensor_lanes", "replace_lanes"),
+}
+_IMPORTS = {"copies": _CALLED, "tensors": (*_CALLED, *_TOLD)}
+_FILES = {
+    "script": tuple(
+        _HERE / f"native_runtime_{stem}.py"
+        for stem in (
+            "memory",
+            "parts",
+            "matrix",
+            "count",
+            "splits",
+            "schedule",
+            "cluster",
+            "races",
+            "races_shared",
+            "races_global",
+        )
+    ),
+    "copies": tuple(_HERE / f"native_runtime_{stem}.py" for stem in ("mbarrier", "bulk")),
+    "tensors": tuple(
+        _HERE / f"native_runtime_{stem}.py" for stem in ("tensor", "tensor_checks", "tensor_copies")
+    ),
+}
+_CONSTANTS = {
+    **{name: getattr(splits, name) for name in ("FRAME", "REJOIN", "SIDE", "WAIT")},
+    **{name: getattr(warp, name) for name in ("HASTE", "PATIENCE")},
+    **vars(native_layout),
+    **vars(mbarriers),
+    **vars(tensor_maps),
+    "Problem": Problem,
+    "Noted": Noted,
+}
+_ACCESS = (
+    "cluster_cta",
+    "load_lanes",
+    "store_lanes",
+    "mark_lanes",
+    "seen_lanes",
+    "sectors_of",
+    "wavefronts_of",
+    "count_sectors",
+    "count_local",
+    "count_windows",
+    "count_wavefronts",
+    "race_flag",
+    "race_lanes",
+    "race_row",
+    "race_anywhere",
+)
+_numbers = itertools.count()
+_lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    # a child must not inherit a lock of a thread that it has not
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+@dataclass(frozen=True)
+class Host:
+    """The processor that code is generated for. ``wide``: AVX-512 with byte, word and 256-bit forms and conflicts."""
+
+    triple: str
+    cpu: str
+    features: str
+    wide: bool
+
+
+def host() -> Host:
+    """This machine, asked once."""
+    with _lock:
+        return _host()
+
+
+@cache
+def _host() -> Host:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    found = llvm.get_host_cpu_features()
+    wide = all(found.get(name, False) for name in ("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"))
+    return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), found.flatten(), wide)
+
+
+@cache
+def _target() -> Any:
+    return llvm.Target.from_triple(host().triple)
+
+
+@cache
+def _machine(level: int) -> Any:
+    here = host()
+    return _target().create_target_machine(cpu=here.cpu, features=here.features, opt=level, reloc="pic")
+
+
+def _jit() -> Any:
+    with _lock:
+        return _linker()
+
+
+@cache
+def _linker() -> Any:
+    # it only links objects, so any processor of this family will do, and the plainest is made soonest
+    made = llvm.create_lljit_compiler(_target().create_target_machine(opt=0, reloc="pic"))
+    # it must outlive all objects in it, which may be let go of at the very end of the process: so it is never disposed of
+    made._owned = True
+    return made
+
+
+@cache
+def prepare() -> None:
+    """Get LLVM and the cache ready in a thread of its own, while the caller imports or parses; who needs them first waits."""
+    try:
+        threading.Thread(target=_prepare, name="gpuperf-prepare", daemon=True).start()
+    except RuntimeError:
+        return  # no threads here: then each is made when it is needed
+
+
+def _prepare() -> None:
+    with _lock:
+        _jit()
+    store.source_digest()
+
+
+def fingerprint(level: int) -> str:
+    """What of the host and the compiler decides an object."""
+    here = host()
+    compiler = f"{llvmlite.__version__} {llvm.llvm_version_info}"
+    return f"{here.triple} {here.cpu} {here.features} {compiler} {level}"
+
+
+def compile_object(text: str, level: int) -> bytes:
+    """Machine code of an IR module. Level 0: no passes; 1: the runtime's; 2: all that pays for long runs."""
+    module = llvm.parse_assembly(text)
+    machine = _machine(min(level, 2) if level != 1 else 1)
+    if level:
+        _optimise(module, machine, level)
+    emitted: bytes = machine.emit_object(module)
+    return emitted
+
+
+def _optimise(module: Any, machine: Any, level: int) -> None:
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_unrolling = False
+    options.loop_interleaving = False
+    builder = llvm.create_pass_builder(machine, options)
+    if level >= 2:
+        builder.getModulePassManager().run(module, builder)
+        return
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+
+
+class Library:
+    """One object in memory; the addresses hold as long as this lives."""
+
+    def __init__(self, tracker: Any, names: tuple[str, ...]) -> None:
+        self.tracker = tracker
+        self.addresses = {name: int(tracker[name]) for name in names}
+
+
+def link(contents: Sequence[bytes], exports: tuple[str, ...], imports: dict[str, int]) -> Library:
+    """Load objects, which find one another's functions. Raises ``RuntimeError`` if one is damaged."""
+    with _lock:
+        builder = llvm.JITLibraryBuilder()
+        for content in contents:
+            builder.add_object_img(content)
+        for name in exports:
+            builder.export_symbol(name)
+        for name, address in imports.items():
+            builder.import_symbol(name, address)
+        return Library(builder.link(_jit(), f"gpuperf{next(_numbers)}"), exports)
+
+
+def store_object(name: str, level: int, content: bytes) -> None:
+    """Put an object in the cache."""
+    store.keep(store.key("object", name, fingerprint(level)), content)
+
+
+_libraries: dict[str, Library] = {}
+#: libraries that were replaced stay: code that was linked to them may be running
+_replaced: list[Library] = []
+_hasty: dict[str, str] = {}
+_generation = [0]
+
+
+def generation() -> int:
+    """Raised whenever runtime functions were replaced by better ones: code linked before may be linked again."""
+    return _generation[0]
+
+
+def _library(name: str) -> Library:
+    found = _libraries.get(name)
+    if found is None:
+        with _lock:
+            found = _libraries.get(name)
+            if found is None:
+                found = _libraries[name] = _load_runtime(name)
+    return found
+
+
+def _runtime_text(name: str) -> str:
+    if name == "script":
+        return native_script.translate(_FILES[name], _CONSTANTS) + vector_words(host().wide)
+    if name == "copies":
+        return native_script.translate(_FILES[name], _CONSTANTS, _FILES["script"])
+    if name == "tensors":
+        return native_script.translate(_FILES[name], _CONSTANTS, (*_FILES["script"], *_FILES["copies"]))
+    if is_access(name):
+        return access_functions(name, host().wide)
+    if name.startswith(WARPGROUP_PREFIX):
+        return warpgroup_function(name)
+    if name.startswith(IMAGE_PREFIX):
+        return image_function(name)
+    if name.startswith(COMBINE_PREFIX):
+        return combine_function(name)
+    return matrix_function(name) if name.startswith(PREFIX) else vector_function(name, host().wide)
+
+
+def _links(name: str) -> tuple[tuple[str, ...], dict[str, int]]:
+    """What a runtime object exports and imports."""
+    imports = _imports(name)
+    return _exports(name), runtime_addresses(imports) if imports else {}
+
+
+def _imports(name: str) -> tuple[str, ...]:
+    return _ACCESS if is_access(name) else _IMPORTS.get(name, ())
+
+
+def _exports(name: str) -> tuple[str, ...]:
+    if name in _SCRIPTS:
+        return _SCRIPTS[name]
+    return access_names(name) if is_access(name) else (name,)
+
+
+def _load_together(names: Iterable[str]) -> None:
+    """Runtime objects that are in the cache, in one link: it takes hardly longer for several than for one."""
+    wanted = dict.fromkeys(("script", *names))
+    if sum(name not in _libraries for name in wanted) < 2:
+        return
+    with _lock:
+        # another thread may have loaded some meanwhile, which its code is linked to
+        missing = [name for name in wanted if name not in _libraries]
+        read = {name: store.read(store.key("object", name, fingerprint(1))) for name in missing}
+        found = {name: content for name, content in read.items() if content is not None}
+        if len(found) < 2 or ("script" in missing and "script" not in found):
+            return
+        exports = tuple(name for group in found for name in _exports(group))
+        try:
+            called = {called for group in found for called in _imports(group)}.difference(exports)
+            made = link([*found.values()], exports, runtime_addresses(tuple(sorted(called))))
+        except RuntimeError:
+            return
+        _libraries.update(dict.fromkeys(found, made))
+
+
+def _load_runtime(name: str) -> Library:
+    """From the cache; else compiled in haste, to be compiled well by ``improve``."""
+    exports, imports = _links(name)
+    content = store.read(store.key("object", name, fingerprint(1)))
+    if content is not None:
+        try:
+            return link([content], exports, imports)
+        except RuntimeError:
+            pass
+    if (
+        name not in _SCRIPTS
+        and not name.startswith((PREFIX, WARPGROUP_PREFIX, IMAGE_PREFIX))
+        and not is_access(name)
+    ):
+        content = compile_object(_runtime_text(name), 1)
+        store_object(name, 1, content)
+        return link([content], exports, imports)
+    text = _hasty[name] = _runtime_text(name)
+    return link([compile_object(text, 0)], exports, imports)
+
+
+def improve() -> None:
+    """Compile well what was compiled in haste, in a thread of its own.
+
+    The texts are made before: two threads that build syntax trees at once upset CPython 3.11.
+    """
+    if _hasty:
+        waiting = dict(_hasty)
+        _hasty.clear()
+        try:
+            threading.Thread(target=_improve, args=(waiting,), name="gpuperf-compile").start()
+        except RuntimeError:
+            return  # no threads here: what was compiled in haste must do
+
+
+def _improve(texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        try:
+            content = compile_object(text, 1)
+        except RuntimeError:
+            return
+        store_object(name, 1, content)
+        with _lock:
+            better = link([content], *_links(name))
+            _replaced.append(_libraries[name])
+            _libraries[name] = better
+    _generation[0] += 1
+
+
+def _group(name: str) -> str:
+    for group, functions in _SCRIPTS.items():
+        if name in functions:
+            return group
+    if is_access(name):
+        space, _, form = name.split("_")
+        return f"{space}_{form}"
+    return name
+
+
+def runtime_addresses(names: tuple[str, ...]) -> dict[str, int]:
+    """Where runtime functions are; compiled or loaded at first use."""
+    groups = {name: _group(name) for name in names}
+    _load_together(groups.values())
+    return {name: _library(group).addresses[name] for name, group in groups.items()}

@@ -1,0 +1,287 @@
+"""Races: accesses of different warps to the same memory, at least one of them a store, that nothing orders.
+
+Which instructions are checked and what they order is worked out here; the runtime finds the races, see ``jit.runtime.races``.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..flow.dependence import Access, Aliases, Object, objects
+from ..ptx.syntax import Instruction, Variable
+from ..results import Race, RaceAccess
+from ..simt.effects import is_strong
+from ..simt.launch import LaunchPlan
+from ..simt.program import Program, Site
+from ..symbolic.slice_program import dependence_of
+from .barrier_intervals import met_sites, reaches_shared
+from .disjoint import Forms, are_apart
+from .ir.abi import Race as Layout
+
+__all__ = ["race_flags", "race_remark", "races_of"]
+
+_KINDS = {Layout.RAW: "RAW", Layout.WAR: "WAR", Layout.WAW: "WAW"}
+#: stands for all objects
+_ANYTHING: Object = ("global", "anything")
+#: warps of a launch for which it is found out which accesses need no check: of fewer ones the checks cost less
+_WORTH_IT = 256
+_ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW
+#: launches of a kernel of which that is kept
+_KEPT = 64
+
+
+def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
+    """For each site, and for accesses that are no site's, the bits of ``Race`` (``jit.ir.abi``); zeros where nothing is checked."""
+    if not plan.races:
+        return np.zeros(len(program.sites) + 1, np.uint8)
+    clustered = plan.cluster_ctas > 1
+    among_blocks = program.order_free and plan.ctas > 1 and not plan.only_kept and not clustered
+    aliases = _aliases(program, plan) if among_blocks else {}
+    place = f"races{program.variant} {plan.shared_bytes > 0} {clustered} {among_blocks} {[*aliases.values()]}"
+    known = program.kernel.memo.get(place)
+    if known is None:
+        flags = np.zeros(len(program.sites) + 1, np.uint8)
+        touched: dict[Site, frozenset[Object]] = {}
+        if len(program.sites) < (Layout.MOST_SITES_IN_CLUSTER if clustered else Layout.MOST_SITES):
+            if plan.shared_bytes:
+                flags |= _flags(program, clustered)
+            if among_blocks:
+                touched = _among_blocks(program, aliases)
+        for site in touched:
+            flags[site.index] |= Layout.GLOBAL | Layout.IS_STRONG * is_strong(site.instruction)
+        known = program.kernel.memo[place] = (flags, touched)
+    assert isinstance(known, tuple)
+    flags, touched = known
+    assert isinstance(flags, np.ndarray)
+    if plan.ctas * plan.warps_per_cta < _WORTH_IT:
+        return flags
+    if touched:
+        flags = flags.copy()
+        flags[[*_apart(program, plan, place, touched)]] &= 255 - Layout.GLOBAL
+    if flags[-1] and not clustered:
+        flags = flags & _where_met(program, plan)
+    return flags
+
+
+def _where_met(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
+    """The bits that are left where it is known which accesses of shared memory meet in blocks of the launch's shape."""
+    place = f"met{program.variant} {plan.block} {plan.shared_bytes}"
+    found = program.kernel.memo.get(place)
+    if found is None:
+        met = met_sites(program, plan)
+        found = program.kernel.memo[place] = np.full(len(program.sites) + 1, 255, np.uint8)
+        for site in program.sites:
+            if reaches_shared(site) and met is not None and site.index not in met:
+                # what orders nothing but itself is as good as unordered
+                found[site.index] -= Layout.CHECKED | _ORDERS * (site.space == "shared")
+        found[-1] = 255 * (met is None or bool(met))
+    assert isinstance(found, np.ndarray)
+    return found
+
+
+def _apart(
+    program: Program, plan: LaunchPlan, place: str, touched: Mapping[Site, frozenset[Object]]
+) -> frozenset[int]:
+    """Sites of objects that each block accesses at places of its own, however they are reached."""
+    kept = program.kernel.memo.setdefault("apart", {})
+    assert isinstance(kept, dict)
+    key = place, plan.grid, plan.block, plan.parameters
+    if key not in kept:
+        if len(kept) >= _KEPT:
+            kept.clear()
+        kept[key] = _found_apart(program, plan, touched)
+    found = kept[key]
+    assert isinstance(found, frozenset)
+    return found
+
+
+def _found_apart(
+    program: Program, plan: LaunchPlan, touched: Mapping[Site, frozenset[Object]]
+) -> frozenset[int]:
+    if any(_ANYTHING in items for items in touched.values()):
+        return frozenset()
+    forms = Forms(program, plan)
+    of_object: dict[Object, list[Site]] = defaultdict(list)
+    for site, items in touched.items():
+        for item in items:
+            of_object[item].append(site)
+    left: set[Object] = set()
+    for item, sites in of_object.items():
+        found = [form for site in sites if (form := forms.of(site)) is not None]
+        if len(found) == len(sites) and are_apart(found, max(site.bytes for site in sites), forms.extents):
+            left.add(item)
+    return frozenset(site.index for site, items in touched.items() if items <= left)
+
+
+def _aliases(program: Program, plan: LaunchPlan) -> Aliases:
+    """Which words of the parameter buffer, and which variables, point into the same allocation."""
+    starts = [address for address, _ in plan.pointed_at]
+    known: dict[int, int] = {}
+    found: dict[int | Variable, int] = {}
+
+    def note(key: int | Variable, address: int, alone: bool) -> None:
+        place = bisect.bisect_right(starts, address) - 1
+        inside = place >= 0 and address < sum(plan.pointed_at[place])
+        if inside or alone:
+            found[key] = known.setdefault(starts[place] if inside else address, len(known))
+        else:
+            found[key] = -1
+
+    for number, address in enumerate(
+        np.frombuffer(plan.parameters[: len(plan.parameters) // 8 * 8], np.uint64)
+    ):
+        note(8 * number, int(address), False)
+    for target, address in zip(program.symbols, plan.symbols.tolist()):
+        if isinstance(target, Variable):
+            note(target, int(address), True)
+    return found
+
+
+def _among_blocks(program: Program, aliases: Aliases) -> dict[Site, frozenset[Object]]:
+    """Which sites access which objects in global memory to which some site stores, and not all by atomics: no CTA of the launch waits
+    for another one."""
+    graph = dependence_of(program)
+    pointers = {key: number for key, number in aliases.items() if number >= 0}
+
+    def objects_of(accesses: Iterable[Access]) -> frozenset[Object]:
+        found: set[Object] = set()
+        for access in accesses:
+            if "global" in access.spaces:
+                some = objects(access, pointers)
+                found.update((_ANYTHING,) if some is None else (item for item in some if item[0] == "global"))
+        return frozenset(found)
+
+    stored: set[Object] = set()
+    weakly: set[Object] = set()
+    touched: dict[Site, frozenset[Object]] = {}
+    for site in program.sites:
+        instruction = site.instruction
+        into = objects_of(graph.writes_memory(instruction))
+        touched[site] = into | objects_of(graph.reads_memory(instruction))
+        stored |= into
+        weakly |= frozenset() if is_strong(instruction) else touched[site]
+
+    def meets(item: Object, others: set[Object]) -> bool:
+        return bool(others) if item == _ANYTHING else item in others or _ANYTHING in others
+
+    found: dict[Site, frozenset[Object]] = {}
+    for site, items in touched.items():
+        some = frozenset(item for item in items if meets(item, stored) and meets(item, weakly))
+        if some:
+            found[site] = some
+    return found
+
+
+def race_remark(program: Program, plan: LaunchPlan) -> tuple[str, ...]:
+    """What the reference backend says where it is asked to look for races."""
+    if not plan.races or (plan.shared_bytes == 0 and plan.ctas == 1):
+        return ()
+    kernel = program.kernel
+    return (f"{kernel.span}: {kernel.name!r}: races are looked for on the backend 'native' only",)
+
+
+def _flags(program: Program, clustered: bool) -> NDArray[np.uint8]:
+    made = np.zeros(len(program.sites) + 1, np.uint8)
+    met = None if clustered else met_sites(program, None)
+    made[-1] = Layout.CHECKED * (met is None or bool(met))
+    for site in program.sites:
+        words = site.instruction.opcode.split(".")
+        bits = 0
+        if reaches_shared(site) and (met is None or site.index in met):
+            bits |= Layout.CHECKED
+        if _is_in_async_proxy(site.instruction):
+            bits |= Layout.ASYNC_PROXY
+        if is_strong(site.instruction):
+            bits |= Layout.IS_STRONG
+        if bits & Layout.IS_STRONG:
+            bits |= Layout.ACQUIRES * ("acquire" in words or "acq_rel" in words)
+            bits |= Layout.RELEASES * ("release" in words or "acq_rel" in words)
+            bits |= Layout.NARROW * ("cta" in words)
+        made[site.index] = bits
+    return made
+
+
+def _is_in_async_proxy(instruction: Instruction) -> bool:
+    """Whether it is a bulk or tensor copy that reads shared memory, or ``wgmma``: not ``tensormap.cp_fenceproxy``."""
+    spelling = instruction.spelling
+    if ".async.bulk" in spelling.opcode:
+        spaces = [str(spelling.modifier(name) or "") for name in ("src", "dst")]
+        return spaces[0].startswith("shared") or spaces[1] == "global"
+    return spelling.opcode.startswith("wgmma.mma_async")
+
+
+def races_of(program: Program, plan: LaunchPlan, tables: Iterable[NDArray[np.int64]]) -> tuple[Race, ...]:
+    """What the workers found: of those of the same instructions the one of the first CTA."""
+    rows: dict[int, list[int]] = {}
+    for table in tables:
+        for row in table[1 : 1 + int(table[0]) * Layout.COLUMNS].reshape(-1, Layout.COLUMNS).tolist():
+            known = rows.setdefault(row[0], row)
+            if known is not row:
+                total = known[5] + row[5]
+                rows[row[0]] = kept = min(known, row, key=lambda item: (item[1], item[6]))
+                kept[5] = total
+    exact = {key for key in rows if key & Layout.FAR and not key & Layout.NEAR_BY}
+    if exact:
+        rows = {key: row for key, row in rows.items() if key in exact or not key & Layout.FAR}
+    found = sorted(rows.values(), key=lambda row: (row[1], row[6], row[0]))
+    return tuple(_race(program, plan, row) for row in found)
+
+
+def _race(program: Program, plan: LaunchPlan, row: list[int]) -> Race:
+    key, cta, before, after, place, count, other = row
+    first, second = (
+        _access(program, plan, info & 0xFFFFFFFF, _block(plan, number))
+        for info, number in ((before, cta), (after, other))
+    )
+    kind = _KINDS[key & 3]
+    if key & Layout.FAR:
+        # how often depends on which CTAs ran at the same time
+        return Race(kind, "global", _object(plan, place), place, first, second)
+    owner, place = place >> 32, place & 0xFFFFFFFF
+    name = _variable(program, place)
+    if owner and _block(plan, owner - 1) != second.block:
+        name += f" of block {_block(plan, owner - 1)}"
+    missing = "fence.proxy.async" if key & Layout.UNFENCED else ""
+    return Race(kind, "shared", name, place, first, second, count, missing)
+
+
+def _block(plan: LaunchPlan, cta: int) -> tuple[int, int, int]:
+    wide, tall, _ = plan.grid
+    return cta % wide, cta // wide % tall, cta // (wide * tall)
+
+
+def _access(program: Program, plan: LaunchPlan, info: int, block: tuple[int, int, int]) -> RaceAccess:
+    thread = (info >> 9 & 31) * 32 + (info & 31)
+    wide, tall, _ = plan.block
+    where = (thread % wide, thread // wide % tall, thread // (wide * tall))
+    if info >> 14 >= len(program.sites):
+        return RaceAccess(str(program.kernel.span), "", "", block, where)
+    instruction = program.sites[info >> 14].instruction
+    source = "" if instruction.location is None else str(instruction.location)
+    return RaceAccess(str(instruction.span), source, instruction.opcode, block, where)
+
+
+def _object(plan: LaunchPlan, address: int) -> str:
+    """``x + 12``, of an argument."""
+    for (start, size), name in zip(plan.pointed_at, plan.names):
+        if name and start <= address < start + size:
+            return f"{name} + {address - start}" if address > start else name
+    return plan.describe(address)
+
+
+def _variable(program: Program, place: int) -> str:
+    """``tile + 12``, of a variable in shared memory."""
+    starts = [(start, variable.name) for variable, start in program.shared.items() if start <= place]
+    if place >= program.shared_static and program.dynamic_shared:
+        starts.append((program.shared_static, program.dynamic_shared[0].name))
+    if not starts:
+        return f"shared memory + {place}"
+    start, name = max(starts)
+    return f"{name} + {place - start}" if place > start else name

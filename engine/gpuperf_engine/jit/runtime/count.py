@@ -1,0 +1,180 @@
+"""Runtime of generated code: sectors and wavefronts from the addresses of the lanes, as ``observe`` defines them.
+
+Written in the subset of ``compile_python`` and compiled, never run as Python.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from ..ir.abi import SITE_BYTES, Context, Counter
+from .compile_python import (
+    bits_count,
+    first_of,
+    load64,
+    most_alike,
+    neighbours,
+    numbers,
+    sectors_of,
+    store64,
+    trailing_zeros,
+    unsigned_less,
+)
+
+
+def bump(context: int, site: int, counter: int, amount: int) -> int:
+    """Add to a counter of a site."""
+    cell = load64(context + Context.SITES) + site * SITE_BYTES + counter
+    store64(cell, load64(cell) + amount)
+    return amount
+
+
+def count_sectors(context: int, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
+    """Add the distinct 32-byte sectors and 128-byte lines of the active lanes, and of loads the passes through the banks of L1, to a
+    site's counters; gives sectors + 64 · lines."""
+    found = sectors_of(addresses, mask)
+    bump(context, site, Counter.SECTORS, found & 63)
+    bump(context, site, Counter.LINES, found >> 6)
+    if loads:
+        distinct = (found & 63) == bits_count(mask)
+        both = wavefronts_of(context, mask, addresses, size, 0, distinct)
+        bump(context, site, Counter.GLOBAL_WAVEFRONTS, both & 63)
+    return found
+
+
+def count_local(context: int, site: int, mask: int, addresses: int, size: int) -> int:
+    """Add the sectors of an access of local memory, in which word w of lane l lies at 128 · w + 4 · l: in each group of eight
+    lanes one for every word. Addresses may be those of the window."""
+    seen = load64(context + Context.SCRATCH)
+    words = 1
+    if size > 4:
+        words = size >> 2
+    numbers(seen, addresses, trailing_zeros(words * 4), -1, 3)
+    return bump(context, site, Counter.LOCAL_SECTORS, bits_count(first_of(seen, mask)) * words)
+
+
+def count_lanes(context: int, site: int, mask: int, addresses: int, size: int, space: int, loads: int) -> int:
+    """Count a whole access by its space."""
+    if load64(context + Context.COUNTING) == 0 or mask == 0:
+        return 0
+    if space == 1:
+        return count_wavefronts(context, site, mask, addresses, size, loads)
+    if space == 2:
+        return count_local(context, site, mask, addresses, size)
+    if space == 3:
+        return count_windows(context, site, mask, addresses, size, loads)
+    return count_sectors(context, site, mask, addresses, size, loads)
+
+
+def in_window(context: int, mask: int, addresses: int, window: int) -> int:
+    """The active lanes whose addresses lie in the shared or local window."""
+    span = load64(context + Context.WINDOW_BYTES)
+    inside = 0
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        if unsigned_less(load64(addresses + lane * 8) - window, span):
+            inside = inside | 1 << lane
+    return inside
+
+
+def count_atomic(
+    context: int, site: int, mask: int, addresses: int, size: int, space: int, loads: int
+) -> int:
+    """Count an atomic: lanes that hit the same address take turns, in shared memory each in a wavefront of its own."""
+    if load64(context + Context.COUNTING) == 0 or mask == 0:
+        return 0
+    count_lanes(context, site, mask, addresses, size, space, 0)
+    shared = 0
+    if space == 1:
+        shared = mask
+    elif space == 3:
+        shared = in_window(context, mask, addresses, load64(context + Context.SHARED_WINDOW))
+    if shared:
+        most = most_alike(addresses, shared)
+        bump(context, site, Counter.SHARED_TURNS, most)
+        bump(context, site, Counter.WAVEFRONTS, most - 1)
+    if mask & ~shared:
+        bump(context, site, Counter.TURNS, most_alike(addresses, mask & ~shared))
+    return 0
+
+
+def count_windows(context: int, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
+    """A generic access: sectors of the lanes in the arena and in the local window, wavefronts of those in the shared window,
+    lanes and requests of each."""
+    in_shared = in_window(context, mask, addresses, load64(context + Context.SHARED_WINDOW))
+    in_local = in_window(context, mask, addresses, load64(context + Context.LOCAL_WINDOW))
+    if in_shared:
+        bump(context, site, Counter.SHARED_LANES, bits_count(in_shared))
+        bump(context, site, Counter.SHARED_REQUESTS, 1)
+        count_wavefronts(context, site, in_shared, addresses, size, loads)
+    if in_local:
+        bump(context, site, Counter.LOCAL_LANES, bits_count(in_local))
+        bump(context, site, Counter.LOCAL_REQUESTS, 1)
+        count_local(context, site, in_local, addresses, size)
+    plain = mask & ~(in_shared | in_local)
+    if plain:
+        count_sectors(context, site, plain, addresses, size, loads)
+    elif mask:
+        bump(context, site, Counter.ELSEWHERE, 1)
+    return 0
+
+
+def paired(mask: int, addresses: int, distance: int) -> int:
+    """Whether each active lane whose number differs from another's in the bit ``distance`` only has that one's address."""
+    partners = ((mask >> 1) & 1431655765) | ((mask << 1) & 2863311530)
+    if distance == 2:
+        partners = ((mask >> 2) & 858993459) | ((mask << 2) & 3435973836)
+    return (mask & partners & ~neighbours(addresses, distance)) == 0
+
+
+def count_wavefronts(context: int, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
+    """Add the wavefronts of a shared access and their ideal number to a site's counters; gives wavefronts + 64 · ideal."""
+    found = wavefronts_of(context, mask, addresses, size, loads, 0)
+    bump(context, site, Counter.WAVEFRONTS, found & 63)
+    bump(context, site, Counter.IDEAL, found >> 6)
+    return found
+
+
+def wavefronts_of(context: int, mask: int, addresses: int, size: int, merges: int, distinct: int) -> int:
+    """Wavefronts of an access and their ideal number, as wavefronts + 64 · ideal.
+
+    Words of 8 and 16 bytes take a phase per half and quarter warp; two phases are merged as ``observe`` tells if ``merges``. A
+    phase takes the most different words that one bank has. ``distinct``: no two lanes are known to have the same word.
+    """
+    seen = load64(context + Context.SCRATCH)
+    banks = seen + 256
+    width = 4
+    if size > 4:
+        width = size
+    lanes = 128 // width
+    down = trailing_zeros(width)
+    different = mask
+    if distinct == 0:
+        numbers(seen, addresses, down, -1, trailing_zeros(lanes))
+        different = first_of(seen, mask)
+    numbers(banks, addresses, down, lanes - 1, 5)
+    total = 0
+    ideal = 0
+    start = 0
+    while start < 32:
+        phase = mask & (((1 << lanes) - 1) << start)
+        both = phase
+        if lanes < 32:
+            both = mask & (((1 << (2 * lanes)) - 1) << start)
+        start += 2 * lanes
+        needed = 0
+        if phase:
+            needed = most_alike(banks, different & phase)
+            ideal += 1
+        if both & ~phase:
+            needed += most_alike(banks, different & both & ~phase)
+            ideal += 1
+            if merges and phase and (paired(both, addresses, 1) or paired(both, addresses, 2)):
+                numbers(seen, addresses, down, -1, 5)
+                merged = most_alike(banks, first_of(seen, both))
+                if merged < needed:
+                    needed = merged
+                    ideal -= 1
+        total += needed
+    return total + 64 * ideal

@@ -1,0 +1,81 @@
+"""Matrix instructions as runtime functions on whole vectors, one per opcode: their meanings are too long to stand at every use.
+
+``matrix_function("v_matrix_mma.sync.…")`` is the IR of one of them; it takes the elements of the sources and returns those of the
+destinations, and where the operands mean nothing, if the row says so. Operands that are constants stand behind the opcode, each
+after a stroke.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...isa.frame import evaluate
+from ...isa.table import Spelling, lookup
+from ...isa.types import ScalarType, scalar_type
+from ..ir.values import NativeValue, Writer, vector_ll
+from ..ir.vectors import vector_function
+
+__all__ = ["PREFIX", "internal_functions", "matrix_function", "matrix_name", "matrix_types"]
+
+PREFIX = "v_matrix_"
+
+
+def matrix_name(spelling: Spelling, constants: Sequence[int]) -> str:
+    """The function for an opcode, with the values of its constant operands."""
+    return "/".join((PREFIX + spelling.opcode, *map(str, constants)))
+
+
+def matrix_types(spelling: Spelling) -> tuple[list[ScalarType], str]:
+    """Types of the source elements that are no constants, and the LLVM type that the function returns."""
+    sources = [
+        form.type
+        for form in spelling.sources
+        for _ in range(form.vector)
+        if form.type is not None and not form.constant
+    ]
+    results = [
+        form.type for form in spelling.destinations for _ in range(form.vector) if form.type is not None
+    ]
+    if spelling.row.checked is not None:
+        results.append(scalar_type("pred"))
+    return sources, "{ " + ", ".join(map(vector_ll, results)) + " }"
+
+
+def matrix_function(name: str) -> str:
+    """The IR of a function, with the vector functions that it calls."""
+    opcode, *constants = name.removeprefix(PREFIX).split("/")
+    (spelling,) = lookup(opcode)
+    writer = Writer()
+    types, returned = matrix_types(spelling)
+    given = iter([NativeValue(writer, type, f"%a{place}") for place, type in enumerate(types)])
+    fixed = iter(constants)
+    values = [
+        int(next(fixed)) if form.constant else next(given)
+        for form in spelling.sources
+        for _ in range(form.vector)
+    ]
+    whole = "poison"
+    for place, value in enumerate(evaluate(spelling, values)):
+        assert isinstance(value, NativeValue)
+        vector = value.clean().vector()
+        whole = writer.op(f"insertvalue {returned} {whole}, {vector_ll(value.type)} {vector}, {place}")
+    writer.do(f"ret {returned} {whole}")
+    parameters = ", ".join(f"{vector_ll(type)} %a{place}" for place, type in enumerate(types))
+    head = f'define {returned} @"{name}"({parameters}) nounwind {{'
+    return "\n".join([*internal_functions(writer), head, *writer.lines, "}", ""])
+
+
+def internal_functions(writer: Writer) -> list[str]:
+    """What a function needs of others: declarations, and the vector functions that it calls."""
+    inner = [text for need in writer.needs if not need.startswith("llvm.") for text in internal(need)]
+    declared = [line for need, line in writer.needs.items() if need.startswith("llvm.")]
+    return [*dict.fromkeys([*declared, *inner])]
+
+
+def internal(name: str) -> list[str]:
+    """A vector function as part of another module: declarations, and the definition as one text."""
+    lines = vector_function(name).splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("define "))
+    return [*lines[:start], "\n".join(lines[start:]).replace("define ", "define internal ", 1)]

@@ -1,0 +1,283 @@
+"""Runtime of generated code: mbarrier objects (``isa.mbarriers`` says what their bits are).
+
+Written in the subset of ``compile_python`` and compiled, never run as Python. ``how`` are numbers of ``Mbarrier``, + 256 where
+addresses are generic, + 512 where they may be those of other CTAs of the cluster.
+A ``site`` below 0 is −1 − the place of the instruction in its block.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from ...isa.mbarriers import COUNT_MAX, SMALL_MAX, Mbarrier
+from ..ir.abi import AREA_SHIFT, Context, Cta, State
+from .cluster import cluster_cta
+from .compile_python import load32, load64, store32, store64, trailing_zeros, unsigned_less
+from .memory import fault, mark
+from .races import race_phase, race_told, race_waited
+
+
+def refuse_mbarrier(
+    context: int, site: int, lane: int, address: int, problem: int, word: int, amount: int
+) -> int:
+    """Note the first operation that an object does not allow, for the message."""
+    if load64(context + Context.FAULTED) == 0:
+        store64(context + Context.FAULT_WORD, word)
+        store64(context + Context.FAULT_AMOUNT, amount)
+    return fault(context, site, lane, address, problem)
+
+
+def mbarrier_at(context: int, cta: int, site: int, lane: int, address: int, how: int) -> int:
+    """Host address of one lane's object, or 0 after noting the fault; the CTA that has it is in ``OWNER``."""
+    place = address
+    if how & 256:
+        place = address - load64(context + Context.SHARED_WINDOW)
+        if not unsigned_less(place, load64(context + Context.WINDOW_BYTES)):
+            return refuse_mbarrier(context, site, lane, address, Mbarrier.NOT_SHARED, 0, 0)
+    elif load64(cta + Cta.CLUSTER):
+        # addresses of shared memory are given from the start of the CTA's own on
+        place = (place + load64(cta + Cta.WINDOW)) & 4294967295
+    owner = cta
+    offset = place
+    if load64(cta + Cta.CLUSTER):
+        owner = 0
+        if place >> 24 == load64(cta + Cta.RANK) or how & 512:
+            owner = cluster_cta(context, cta, site, lane, place, how & 15 == Mbarrier.ARRIVE)
+        offset = place & 16777215
+    limit = load64(context + Context.SHARED_BYTES)
+    if owner == 0 or offset & 7 or limit < 8 or unsigned_less(limit - 8, offset):
+        return fault(context, site, lane, place, 1)
+    store64(context + Context.OWNER, owner)
+    return load64(owner + Cta.SHARED) + offset
+
+
+def in_rank(cta: int, place: int, rank: int) -> int:
+    """An address of shared memory, in the CTA of that rank; one of no shared memory as it is, to be refused."""
+    whole = (place + load64(cta + Cta.WINDOW)) & 4294967295
+    if place >> 32 or whole >> 28:
+        return place
+    return ((rank << 24) + (whole & 16777215) - load64(cta + Cta.WINDOW)) & 4294967295
+
+
+def is_object(word: int) -> int:
+    """Whether the bits are those of an object that is initialised."""
+    if word >> Mbarrier.TAG == Mbarrier.REPORTING:
+        return word & Mbarrier.UNUSED == 0
+    return word >> Mbarrier.TAG == Mbarrier.VALID
+
+
+def most(word: int) -> int:
+    """The highest count of arrivals of an object's layout."""
+    if word >> Mbarrier.TAG == Mbarrier.REPORTING:
+        return SMALL_MAX
+    return COUNT_MAX
+
+
+def mbarrier_settle(
+    context: int, cta: int, host: int, arrivals: int, expected: int, transactions: int
+) -> int:
+    """Store an object with these counts, in its next phase if nothing is pending any more."""
+    old = load64(host)
+    phase = (old >> Mbarrier.PARITY) & 1
+    waited = (old & COUNT_MAX) != 0 or ((old >> Mbarrier.TRANSACTIONS) & 2097151) != 1048576
+    flags = 0
+    if old >> Mbarrier.TAG == Mbarrier.REPORTING:
+        flags = (old >> Mbarrier.REPORT) & 7
+    if arrivals == 0 and transactions == 0 and waited:
+        phase = phase ^ 1
+        arrivals = expected
+        if old >> Mbarrier.TAG == Mbarrier.REPORTING:
+            # reported in this phase becomes reported in the last one; without, the conditional phase ends as well
+            flags = ((flags & 1) << 1) | ((flags & 4) ^ (4 - ((flags & 1) << 2)))
+        store64(cta + Cta.PHASES, load64(cta + Cta.PHASES) + 1)
+        store64(context + Context.PASSED, load64(context + Context.PASSED) + 1)
+    made = ((old >> Mbarrier.TAG) << Mbarrier.TAG) | (phase << Mbarrier.PARITY) | (flags << Mbarrier.REPORT)
+    made = made | ((transactions + 1048576) << Mbarrier.TRANSACTIONS)
+    store64(host, made | (expected << Mbarrier.EXPECTED) | arrivals)
+    return 1
+
+
+def mbarrier_change(
+    context: int, cta: int, site: int, lane: int, address: int, how: int, count: int, moved: int
+) -> int:
+    """One operation of one lane; ``moved`` are the transactions that it adds. Gives the object as it was, 0 where refused."""
+    host = mbarrier_at(context, cta, site, lane, address, how)
+    if host == 0:
+        return 0
+    cta = load64(context + Context.OWNER)
+    kind = how & 15
+    old = load64(host)
+    if kind == Mbarrier.INIT:
+        tag = Mbarrier.VALID + ((how & Mbarrier.REPORTS) != 0)
+        if count == 0 or count > most(tag << Mbarrier.TAG):
+            return refuse_mbarrier(context, site, lane, address, Mbarrier.COUNT, old, count)
+        distance = load64(cta + Cta.SHARED_SHADOW)
+        if distance:
+            store64(cta + Cta.MARKED, 1)
+            mark(host + distance, 8)
+        made = (tag << Mbarrier.TAG) | (1048576 << Mbarrier.TRANSACTIONS)
+        store64(host, made | (count << Mbarrier.EXPECTED) | count)
+        return old
+    if is_object(old) == 0:
+        return refuse_mbarrier(context, site, lane, address, Mbarrier.UNINITIALISED, old, 0)
+    if kind == Mbarrier.INVAL:
+        store64(host, 0)
+        return old
+    if kind == Mbarrier.LAYOUT:
+        return old
+    arrivals = old & COUNT_MAX
+    expected = (old >> Mbarrier.EXPECTED) & most(old)
+    transactions = ((old >> Mbarrier.TRANSACTIONS) & 2097151) - 1048576
+    if kind != Mbarrier.EXPECT:
+        race_told(context, cta, host - load64(cta + Cta.SHARED), how & 1024, kind == Mbarrier.COMPLETE)
+    if kind == Mbarrier.CHECK:
+        if arrivals == most(old):
+            return refuse_mbarrier(context, site, lane, address, Mbarrier.TOO_MANY, old, count)
+        return old
+    if kind == Mbarrier.COMPLETE:
+        transactions -= moved
+    else:
+        transactions += moved
+    if kind == Mbarrier.ARRIVE and (count == 0 or count > most(old)):
+        return refuse_mbarrier(context, site, lane, address, Mbarrier.COUNT, old, count)
+    if transactions > COUNT_MAX or transactions < -COUNT_MAX:
+        return refuse_mbarrier(context, site, lane, address, Mbarrier.RANGE, old, moved)
+    if kind == Mbarrier.ARRIVE:
+        if count > arrivals or (how & Mbarrier.DROP and count > expected):
+            return refuse_mbarrier(context, site, lane, address, Mbarrier.TOO_MANY, old, count)
+        arrivals -= count
+        if how & Mbarrier.DROP:
+            expected -= count
+        if how & Mbarrier.STAYS and arrivals == 0 and transactions == 0:
+            return refuse_mbarrier(context, site, lane, address, Mbarrier.COMPLETES, old, count)
+    phases = load64(cta + Cta.PHASES)
+    mbarrier_settle(context, cta, host, arrivals, expected, transactions)
+    if phases != load64(cta + Cta.PHASES):
+        race_phase(cta, host - load64(cta + Cta.SHARED))
+    return old
+
+
+def mbarrier_report(context: int, cta: int, site: int, lane: int, address: int, how: int) -> int:
+    """Note in an object that something is to be reported. 0 if refused."""
+    host = mbarrier_at(context, cta, site, lane, address, how)
+    if host == 0:
+        return 0
+    old = load64(host)
+    if is_object(old) == 0:
+        return refuse_mbarrier(context, site, lane, address, Mbarrier.UNINITIALISED, old, 0)
+    if old >> Mbarrier.TAG != Mbarrier.REPORTING:
+        return refuse_mbarrier(context, site, lane, address, Mbarrier.NO_REPORT, old, 0)
+    store64(host, old | (1 << Mbarrier.REPORT))
+    return 1
+
+
+def mbarrier_multicast(
+    context: int,
+    cta: int,
+    site: int,
+    mask: int,
+    addresses: int,
+    counts: int,
+    moved: int,
+    how: int,
+    words: int,
+) -> int:
+    """As ``mbarrier_lanes``, in all CTAs of the cluster whose bit in a lane's word is set."""
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        more = 0
+        if moved:
+            more = load32(moved + lane * 4)
+        count = load32(counts + lane * 4)
+        ranks = load32(words + lane * 4)
+        while ranks:
+            rank = trailing_zeros(ranks)
+            ranks = ranks & (ranks - 1)
+            address = load64(addresses + lane * 8)
+            if how & 256:
+                window = load64(context + Context.SHARED_WINDOW)
+                if unsigned_less(address - window, load64(context + Context.WINDOW_BYTES)):
+                    address = window + (((address - window) & 16777215) | (rank << 24))
+            else:
+                address = in_rank(cta, address, rank)
+            mbarrier_change(context, cta, site, lane, address, how, count, more)
+            if load64(context + Context.FAULTED):
+                return 1
+    return 0
+
+
+def mbarrier_lanes(
+    context: int, cta: int, site: int, mask: int, addresses: int, counts: int, moved: int, how: int
+) -> int:
+    """One instruction, lane after lane; the objects as they were take the place of the addresses. ``moved`` 0: no transactions."""
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        more = 0
+        if moved:
+            more = load32(moved + lane * 4)
+        address = load64(addresses + lane * 8)
+        count = load32(counts + lane * 4)
+        old = mbarrier_change(context, cta, site, lane, address, how, count, more)
+        if load64(context + Context.FAULTED):
+            return 1
+        store64(addresses + lane * 8, old)
+    return 0
+
+
+def mbarrier_wait(
+    context: int, cta: int, state: int, site: int, mask: int, addresses: int, states: int, how: int
+) -> int:
+    """The lanes whose phases are complete, + 2^32 if the wait is over, + 2^33 if it gives up; whether something was reported takes the
+    place of the states. ``how``: 1 where parities are given, + 2 of conditional phases, + 256 generic."""
+    rest = mask
+    complete = 0
+    while rest:
+        lane = trailing_zeros(rest)
+        rest = rest & (rest - 1)
+        address = load64(addresses + lane * 8)
+        host = mbarrier_at(context, cta, site, lane, address, how)
+        if host == 0:
+            return 4294967296
+        word = load64(host)
+        given = load64(states + lane * 8)
+        if is_object(word) == 0:
+            refuse_mbarrier(context, site, lane, address, Mbarrier.UNINITIALISED, word, 0)
+            return 4294967296
+        if (how & 1) == 0:
+            if is_object(given) == 0:
+                refuse_mbarrier(context, site, lane, address, Mbarrier.STATE, word, 0)
+                return 4294967296
+            given = given >> Mbarrier.PARITY
+        phase = word >> Mbarrier.PARITY
+        if how & 2 and word >> Mbarrier.TAG == Mbarrier.REPORTING:
+            phase = word >> Mbarrier.CONDITIONAL
+        reported = 0
+        if ((phase ^ given) & 1) != 0:
+            complete = complete | 1 << lane
+            owner = load64(context + Context.OWNER)
+            race_waited(context, owner, host - load64(owner + Cta.SHARED))
+            if word >> Mbarrier.TAG == Mbarrier.REPORTING:
+                reported = (word >> Mbarrier.REPORTED) & 1
+        store64(states + lane * 8, reported)
+    if complete == mask:
+        store32(state + State.EXPIRED, 0)
+        return complete | 4294967296
+    if load32(state + State.EXPIRED) == 0:
+        return complete
+    store32(state + State.EXPIRED, 0)
+    return complete | 12884901888
+
+
+def others_can_run(state: int) -> int:
+    """Whether another split of the warp than the running one is ready to run."""
+    depth = load32(state + State.DEPTH)
+    live = load32(state + State.LIVE)
+    entry = state + State.STACK
+    while depth:
+        if load32(entry + 12) & ((1 << AREA_SHIFT) - 1) == 1 and load32(entry + 4) & live:
+            return 1
+        entry += State.ENTRY
+        depth -= 1
+    return 0

@@ -1,0 +1,547 @@
+"""Runtime of generated code: memory accesses lane by lane, for all that the inline paths do not take.
+
+Written in the subset of ``compile_python`` and compiled, never run as Python. Spaces: 0 the arena (global, const, kernel
+parameters), 1 shared, 2 local, 3 generic.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from ..ir.abi import UNWRITTEN, Context, Counter, Cta, Race, Reach, State
+from .cluster import cluster_cta
+from .compile_python import (
+    call,
+    fill,
+    load8,
+    load16,
+    load32,
+    load64,
+    store8,
+    store16,
+    store32,
+    store64,
+    trailing_zeros,
+    unsigned_less,
+)
+from .count import bump, count_lanes
+from .races import race_copies, race_flag
+from .races_global import race_alone
+from .races_shared import race_at
+
+
+def find(context: int, address: int) -> int:
+    """Host address of the row of the last allocation that starts at or below an address; 0 if there is none."""
+    table = load64(context + Context.TABLE)
+    low = 0
+    high = load64(context + Context.TABLE_ROWS)
+    while low < high:
+        middle = (low + high) >> 1
+        if unsigned_less(address, load64(table + middle * 32)):
+            high = middle
+        else:
+            low = middle + 1
+    if low == 0:
+        return 0
+    return table + (low - 1) * 32
+
+
+def refill(context: int, site: int, address: int, size: int, writes: int) -> int:
+    """Point the cache of a site to the allocation that holds an access; 0 if none does or it may not be written."""
+    row = find(context, address)
+    if row == 0:
+        return 0
+    start = load64(row)
+    end = load64(row + 8)
+    if unsigned_less(end, address + size) or unsigned_less(address + size, address):
+        return 0
+    kind = load64(row + 16) & 255
+    reaches = load8(load64(context + Context.REACHES) + site)
+    if (writes and kind) or (reaches >> kind) & 1 == 0:
+        return 0
+    if reaches == Reach.PARAM and start != load64(context + Context.PARAM_ADDRESS):
+        return 0
+    cache = load64(context + Context.CACHE) + site * 32
+    store64(cache, start)
+    store64(cache + 8, end - start)
+    store64(cache + 16, 1 - is_initialized(context, row, writes))
+    return 1
+
+
+def is_initialized(context: int, row: int, writes: int) -> int:
+    """Whether every byte of an allocation has been written. Somebody may save it before the first store to it."""
+    if writes and load64(row + 24) & 2:
+        call(load64(context + Context.SAVE), context, row, row)
+    return load64(row + 24) & 1
+
+
+def fault(context: int, site: int, lane: int, address: int, space: int) -> int:
+    """Note the first refused access for the message."""
+    if load64(context + Context.FAULTED):
+        return 0
+    store64(context + Context.FAULTED, 1)
+    store64(context + Context.FAULT_SITE, site)
+    store64(context + Context.FAULT_LANE, lane)
+    store64(context + Context.FAULT_ADDRESS, address)
+    store64(context + Context.FAULT_SPACE, space)
+    return 0
+
+
+def note(context: int, address: int, size: int, how: int) -> int:
+    """Note which bytes of the arena are read and written, where the footprint is observed."""
+    if how & 8 and load64(context + Context.READS):
+        fill(load64(context + Context.READS) + address, 1, size)
+    if how & 4 and load64(context + Context.WRITES):
+        fill(load64(context + Context.WRITES) + address, 1, size)
+    return 0
+
+
+def beyond(
+    context: int, cta: int, state: int, site: int, lane: int, address: int, size: int, how: int
+) -> int:
+    """Whether an access that no object holds whole may run into the padding behind one; notes it if so."""
+    row = find(context, address)
+    if row == 0:
+        return 0
+    end = load64(row + 8)
+    kind = load64(row + 16)
+    last = address + size
+    if kind & 255 or kind < 256 or load8(load64(context + Context.REACHES) + site) & 1 == 0:
+        return 0
+    if kind & 256:
+        piece = load8(load64(context + Context.PIECES) + site)
+        if piece == 0 or load64(context + Context.STRICT) or not unsigned_less(last - piece, end):
+            return 0
+    elif unsigned_less(end + (kind >> 9), last):
+        return 0
+    place = load64(context + Context.BEYOND) + site * 32
+    index = load64(cta + Cta.INDEX) + 1
+    thread = load32(state + State.INDEX) * 32 + lane
+    known = load64(place)
+    if known == 0 or index < known or (index == known and thread < load64(place + 8)):
+        store64(place, index)
+        store64(place + 8, thread)
+        store64(place + 16, address)
+    if load64(place + 24) < last - end:
+        store64(place + 24, last - end)
+    inside = 0
+    if unsigned_less(address, end):
+        inside = end - address
+    if is_initialized(context, row, how & 4) == 0:
+        shadow = address + load64(context + Context.SHADOW)
+        if how & 8:
+            unseen(context, site, shadow, inside)
+        if how & 4:
+            mark(shadow, inside)
+    note(context, address, inside, how)
+    return 1
+
+
+def unseen(context: int, site: int, shadow: int, size: int) -> int:
+    """Note if any of these bytes was never written."""
+    index = 0
+    while index < size:
+        if load8(shadow + index) == 0:
+            store64(load64(context + Context.UNSEEN) + site * 8, 1)
+        index += 1
+    return 0
+
+
+def mark(shadow: int, size: int) -> int:
+    """Note that bytes were written."""
+    index = 0
+    while index < size:
+        store8(shadow + index, 1)
+        index += 1
+    return 0
+
+
+def reach(context: int, cta: int, state: int, site: int, lane: int, address: int, size: int, how: int) -> int:
+    """Host address of one lane's access, or 0 after noting the fault. ``how``: space + 4 if it writes + 8 if it reads."""
+    space = how & 3
+    place = address
+    if space == 3:
+        space = 0
+        if unsigned_less(
+            address - load64(context + Context.SHARED_WINDOW), load64(context + Context.WINDOW_BYTES)
+        ):
+            space = 1
+            place = address - load64(context + Context.SHARED_WINDOW)
+            if load8(load64(context + Context.REACHES) + site) & Reach.SHARED == 0:
+                return fault(context, site, lane, place, 1)
+        elif unsigned_less(
+            address - load64(context + Context.LOCAL_WINDOW), load64(context + Context.WINDOW_BYTES)
+        ):
+            space = 2
+            place = address - load64(context + Context.LOCAL_WINDOW)
+            if load8(load64(context + Context.REACHES) + site) & Reach.LOCAL == 0:
+                return fault(context, site, lane, place, 2)
+    if space == 0:
+        races = load8(load64(context + Context.RACE_SITES) + site)
+        if races & Race.IS_STRONG:
+            race_flag(context, site, how)
+        cache = load64(context + Context.CACHE) + site * 32
+        offset = address - load64(cache)
+        span = load64(cache + 8)
+        if address & (size - 1):
+            return fault(context, site, lane, address, 0)
+        known = span >= size and not unsigned_less(span - size, offset)
+        if not known and refill(context, site, address, size, how & 4) == 0:
+            if beyond(context, cta, state, site, lane, address, size, how):
+                return address + load64(context + Context.ARENA)
+            return fault(context, site, lane, address, 0)
+        if load64(cache + 16):
+            shadow = address + load64(context + Context.SHADOW)
+            if how & 8:
+                unseen(context, site, shadow, size)
+            if how & 4:
+                mark(shadow, size)
+        note(context, address, size, how)
+        if races & Race.GLOBAL:
+            race_alone(context, site, lane, address, size, how)
+        return address + load64(context + Context.ARENA)
+    limit = load64(context + Context.SHARED_BYTES)
+    if space == 1 and load64(cta + Cta.CLUSTER):
+        if how & 3 == 1:
+            # addresses of shared memory are given from the start of the CTA's own on
+            place = (place + load64(cta + Cta.WINDOW)) & 4294967295
+        remote = how & 3 == 3 or load8(load64(context + Context.REMOTE) + site)
+        if place >> 24 != load64(cta + Cta.RANK) and not remote:
+            return fault(context, site, lane, place, 1)
+        cta = cluster_cta(context, cta, site, lane, place, 0)
+        if cta == 0:
+            return fault(context, site, lane, place, 1)
+        place = place & 16777215
+    host = load64(cta + Cta.SHARED) + place
+    distance = load64(cta + Cta.SHARED_SHADOW)
+    if space == 2:
+        limit = load64(context + Context.LOCAL_BYTES)
+    if (
+        place & (size - 1)
+        or limit < size
+        or unsigned_less(limit - size, place)
+        or (space == 2 and (how & 12) == 12)
+    ):
+        if space == 1:
+            place += load64(cta + Cta.WINDOW)
+        return fault(context, site, lane, place, space)
+    if space == 2:
+        return reach_local(context, cta, state, site, lane, place, size, how)
+    if load64(cta + Cta.RACES) and load8(load64(context + Context.RACE_SITES) + site) & Race.CHECKED:
+        race_at(context, cta, site, lane, place, size, how)
+    if load64(context + Context.WATCH) == 2:
+        return watched(context, cta, site, host, size, how)
+    if distance:
+        if how & 4:
+            store64(cta + Cta.MARKED, 1)
+        if how & 8:
+            unseen(context, site, host + distance, size)
+        if how & 4:
+            mark(host + distance, size)
+    return host
+
+
+def reach_local(
+    context: int, cta: int, state: int, site: int, lane: int, place: int, size: int, how: int
+) -> int:
+    """Host address of the first word of an access of local memory; the next are 128 bytes further each."""
+    warp = load32(state + State.INDEX) * 32 * load64(context + Context.LOCAL_BYTES)
+    host = load64(cta + Cta.LOCAL) + warp + (place >> 2) * 128 + lane * 4 + (place & 3)
+    shadow = host + load64(cta + Cta.LOCAL_SHADOW)
+    part = size
+    if size > 4:
+        part = 4
+    done = 0
+    while done < size:
+        if how & 8:
+            unseen(context, site, shadow, part)
+        if how & 4:
+            mark(shadow, part)
+        shadow += 128
+        done += part
+    return host
+
+
+def is_local(context: int, address: int, space: int) -> int:
+    """Whether an access goes to local memory."""
+    window = load64(context + Context.LOCAL_WINDOW)
+    if space == 3 and unsigned_less(address - window, load64(context + Context.WINDOW_BYTES)):
+        return 1
+    return space == 2
+
+
+def move(host: int, place: int, size: int, width: int, lane: int, local: int, stores: int) -> int:
+    """Copy what one lane accesses between memory and the elements at ``place``: element e of lane l at ``place[e · 32 + l]``."""
+    part = width
+    if local and width > 4:
+        part = 4
+    done = 0
+    while done < size:
+        source = host + done
+        if local:
+            source = host + (done >> 2) * 128 + (done & 3)
+        target = place + done // width * width * 32 + lane * width + done % width
+        if stores:
+            other = source
+            source = target
+            target = other
+        if part == 4:
+            store32(target, load32(source))
+        elif part == 2:
+            store16(target, load16(source))
+        elif part == 1:
+            store8(target, load8(source))
+        else:
+            store64(target, load64(source))
+            if part == 16:
+                store64(target + 8, load64(source + 8))
+        done += part
+    return 0
+
+
+def watched(context: int, cta: int, site: int, host: int, size: int, how: int) -> int:
+    """An access of shared memory whose unwritten words hold ``UNWRITTEN``; the shadow tells those to which just that was
+    stored. Unwritten words read as 0. Gives the host address to use."""
+    distance = load64(cta + Cta.SHARED_SHADOW)
+    start = host & -4
+    end = host + size
+    missing = 0
+    word = start
+    while word < end:
+        if load32(word) == UNWRITTEN and load8(word + distance) == 0:
+            missing = 1
+            if (how & 12) == 12:
+                store32(word, 0)
+        if how & 4:
+            store8(word + distance, 1)
+        word += 4
+    if how & 4:
+        store64(cta + Cta.MARKED, 1)
+    if (how & 8) == 0 or missing == 0:
+        return host
+    store64(load64(context + Context.UNSEEN) + site * 8, 1)
+    if how & 4:
+        return host
+    place = load64(context + Context.SCRATCH) + 4096
+    word = start
+    while word < end:
+        value = load32(word)
+        if value == UNWRITTEN and load8(word + distance) == 0:
+            value = 0
+        store32(place + word - start, value)
+        word += 4
+    return place + host - start
+
+
+def phases_of(mask: int, size: int, together: int) -> int:
+    """How often some of the lanes are active whose accesses of ``size`` bytes are ``together`` bytes."""
+    lanes = 32
+    if size * 32 > together:
+        lanes = together // size
+    phases = 0
+    start = 0
+    while start < 32:
+        if mask & (((1 << lanes) - 1) << start):
+            phases += 1
+        start += lanes
+    return phases
+
+
+def reach_one(
+    context: int, cta: int, state: int, site: int, mask: int, address: int, size: int, how: int
+) -> int:
+    """Host address of a load that all active lanes make from one place of the arena or of shared memory, never 0; counts it.
+    ``how``: space, + 4 where it is not counted."""
+    host = 0
+    cache = load64(context + Context.CACHE) + site * 32
+    offset = address - load64(cache)
+    span = load64(cache + 8)
+    flags = load8(load64(context + Context.RACE_SITES) + site)
+    plain = (
+        (how & 3) == 0
+        and flags & (Race.IS_STRONG | Race.GLOBAL) == 0
+        and (address & (size - 1)) == 0
+        and load64(cache + 16) == 0
+    )
+    if plain and span >= size and unsigned_less(offset, span - size + 1):
+        host = address + load64(context + Context.ARENA)
+        note(context, address, size, 8)
+    else:
+        host = reach(context, cta, state, site, trailing_zeros(mask), address, size, (how & 3) + 8)
+        if host == 0:
+            host = load64(context + Context.SCRATCH) + 4096
+            fill(host, 0, 32)
+    if load64(context + Context.COUNTING) and how < 4:
+        if how == 0:
+            bump(context, site, Counter.SECTORS, 1)
+            bump(context, site, Counter.LINES, 1)
+            bump(context, site, Counter.GLOBAL_WAVEFRONTS, phases_of(mask, size, 128))
+        else:
+            # two phases of lanes that have one address are merged
+            phases = phases_of(mask, size, 256)
+            bump(context, site, Counter.WAVEFRONTS, phases)
+            bump(context, site, Counter.IDEAL, phases)
+    return host
+
+
+def near(context: int, site: int, address: int, size: int, space: int) -> int:
+    """Host address of an access inside the allocation that the site's cache points to, else 0."""
+    cache = load64(context + Context.CACHE) + site * 32
+    offset = address - load64(cache)
+    span = load64(cache + 8)
+    if space == 1 or space == 2 or address & (size - 1) or span < size or load64(cache + 16):
+        return 0
+    if load8(load64(context + Context.RACE_SITES) + site) & Race.GLOBAL:
+        return 0
+    if unsigned_less(span - size, offset):
+        return 0
+    return address + load64(context + Context.ARENA)
+
+
+def load_lanes(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    mask: int,
+    addresses: int,
+    out: int,
+    width: int,
+    count: int,
+    space: int,
+) -> int:
+    """Loads of ``count`` elements of ``width`` bytes per lane; element e of lane l goes to ``out[e · 32 + l]``. 1 if refused."""
+    return move_lanes(context, cta, state, site, mask, addresses, out, width, width * count, space + 8)
+
+
+def store_lanes(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    mask: int,
+    addresses: int,
+    values: int,
+    width: int,
+    count: int,
+    space: int,
+) -> int:
+    """Stores, laid out as ``load_lanes``; lanes in ascending order, so the highest one wins. 1 if refused."""
+    return move_lanes(context, cta, state, site, mask, addresses, values, width, width * count, space + 4)
+
+
+def move_lanes(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    mask: int,
+    addresses: int,
+    place: int,
+    width: int,
+    size: int,
+    how: int,
+) -> int:
+    store64(context + Context.RACE_WIDTH, width)
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        address = load64(addresses + lane * 8)
+        store64(context + Context.RACE_VALUE, 0)
+        if how & 4:
+            store64(context + Context.RACE_VALUE, place + lane * width)
+        host = near(context, site, address, size, how & 3)
+        local = 0
+        if host:
+            note(context, address, size, how)
+        else:
+            host = reach(context, cta, state, site, lane, address, size, how)
+            local = is_local(context, address, how & 3)
+            if host == 0:
+                return 1
+        move(host, place, size, width, lane, local, how & 4)
+    store64(context + Context.RACE_VALUE, 0)
+    return 0
+
+
+def mark_lanes(context: int, mask: int, first: int, size: int) -> int:
+    """Note a store of consecutive lanes in the shadow; ``first`` is the address of lane 0."""
+    shadow = first + load64(context + Context.SHADOW)
+    while mask:
+        lane = trailing_zeros(mask)
+        lanes = trailing_zeros(~(mask >> lane))
+        fill(shadow + lane * size, 1, lanes * size)
+        mask = mask & ~(((1 << lanes) - 1) << lane)
+    return 0
+
+
+def seen_lanes(context: int, site: int, mask: int, first: int, size: int) -> int:
+    """Note if any byte of a load of consecutive lanes was never written; ``first`` is the address of lane 0."""
+    flag = load64(context + Context.UNSEEN) + site * 8
+    shadow = first + load64(context + Context.SHADOW)
+    while mask and load64(flag) == 0:
+        lane = trailing_zeros(mask)
+        lanes = trailing_zeros(~(mask >> lane))
+        place = shadow + lane * size
+        end = place + lanes * size
+        while place + 8 <= end:
+            word = load64(place)
+            # a byte of the word is 0
+            if (word - 72340172838076673) & ~word & -9187201950435737472:
+                store64(flag, 1)
+            place += 8
+        unseen(context, site, place, end - place)
+        mask = mask & ~(((1 << lanes) - 1) << lane)
+    return 0
+
+
+def copy_lanes(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    mask: int,
+    sources: int,
+    targets: int,
+    sizes: int,
+    width: int,
+) -> int:
+    """Copies of ``width`` bytes from the arena to shared memory, of which ``sizes`` are read and the others zero. 1 if refused."""
+    rest = mask
+    filled = 0
+    while rest:
+        lane = trailing_zeros(rest)
+        rest = rest & (rest - 1)
+        size = load64(sizes + lane * 8)
+        source = load64(sources + lane * 8)
+        if size:
+            filled = filled | 1 << lane
+        whole = size == width or (size and source & (width - 1))
+        if whole and reach(context, cta, state, site, lane, source, width, 8) == 0:
+            return 1
+        index = 0
+        while size < width and index < size:
+            if reach(context, cta, state, site, lane, source + index, 1, 8) == 0:
+                return 1
+            index += 1
+    rest = mask
+    while rest:
+        lane = trailing_zeros(rest)
+        rest = rest & (rest - 1)
+        race_copies(context, cta, state)
+        host = reach(context, cta, state, site, lane, load64(targets + lane * 8), width, 5)
+        store64(context + Context.RACE_AGENT, 0)
+        if host == 0:
+            return 1
+        size = load64(sizes + lane * 8)
+        source = load64(sources + lane * 8) + load64(context + Context.ARENA)
+        index = 0
+        while index < width:
+            if index < size:
+                store8(host + index, load8(source + index))
+            else:
+                store8(host + index, 0)
+            index += 1
+    count_lanes(context, site, filled, sources, width, 0, 1)
+    count_lanes(context, site, mask, targets, width, 1, 0)
+    return 0

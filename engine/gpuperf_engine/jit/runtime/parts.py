@@ -1,0 +1,54 @@
+"""Runtime of generated code: stores of 256 bits that leave out elements. PYTEST_DONT_REWRITE
+
+Written in the subset of ``compile_python`` and compiled, never run as Python.
+"""
+
+from __future__ import annotations
+
+from ..ir.abi import Context
+from .compile_python import load64, trailing_zeros, unsigned_less
+from .memory import mark, move, note, reach, refill
+
+
+def store_parts(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    mask: int,
+    addresses: int,
+    values: int,
+    width: int,
+    count: int,
+    how: int,
+    parts: int,
+) -> int:
+    """Stores to global memory as of ``store_lanes``, only of the elements with a bit in ``parts``. 1 if refused."""
+    size = width * count
+    cache = load64(context + Context.CACHE) + site * 32
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        address = load64(addresses + lane * 8)
+        offset = address - load64(cache)
+        span = load64(cache + 8)
+        good = 0
+        if address & (size - 1) == 0:
+            good = 1
+            if span < size or unsigned_less(span - size, offset):
+                good = refill(context, site, address, size, 4)
+        # notes why not
+        if good == 0 and reach(context, cta, state, site, lane, address, size, how) == 0:
+            return 1
+        left = parts
+        while left:
+            element = trailing_zeros(left)
+            left = left & (left - 1)
+            place = address + element * width
+            if good and load64(cache + 16):
+                mark(place + load64(context + Context.SHADOW), width)
+            if good:
+                note(context, place, width, 4)
+            host = place + load64(context + Context.ARENA)
+            move(host, values + element * width * 32, width, width, lane, 0, 1)
+    return 0

@@ -1,0 +1,257 @@
+"""Runtime of generated code: each access of shared memory is held against those before it. PYTEST_DONT_REWRITE
+
+For the stamps and clocks see ``races``.
+"""
+
+from __future__ import annotations
+
+from ..ir.abi import Context, Cta, Race
+from .compile_python import load8, load32, load64, store32, store64, trailing_zeros
+from .races import race_flag, race_found, race_known
+
+
+def race_same(context: int, cta: int, place: int, done: int, size: int) -> int:
+    """Whether a lane stores what is there already: bytes of its access from ``done`` on."""
+    value = load64(context + Context.RACE_VALUE)
+    width = load64(context + Context.RACE_WIDTH)
+    if value == 0:
+        return 0
+    host = load64(cta + Cta.SHARED) + place
+    index = 0
+    while index < size:
+        at = done + index
+        if load8(host + index) != load8(value + at // width * width * 32 + at % width):
+            return 0
+        index += 1
+    return 1
+
+
+def race_against(
+    context: int, cta: int, me: int, cell: int, plane: int, stamp: int, info: int, place: int, kind: int
+) -> int:
+    """Whether an access has a race with the one whose stamp is in a cell; a race that is not one of two stores is noted."""
+    last = load32(cell)
+    if last == stamp & 4294967295 or race_known(me, last) or (stamp & last & Race.STRONG):
+        return 0
+    behind = load32(cell + plane)
+    if behind & info & 480 == 0:
+        return 0
+    if kind != Race.WAW:
+        race_found(context, cta, behind, info, place, kind)
+    return 1
+
+
+def race_word(
+    context: int, cta: int, record: int, me: int, stamp: int, info: int, start: int, done: int, size: int, writes: int
+) -> int:  # fmt: skip
+    """One lane accesses bytes of a word."""
+    plane = load64(record + Race.PLANE)
+    cell = load64(record + Race.PLANES) + (start & -4)
+    kind = Race.RAW
+    if writes:
+        kind = Race.WAW
+    behind = load32(cell + plane)
+    if race_against(context, cta, me, cell, plane, stamp, info, start, kind) and writes:
+        plain = (stamp | load32(cell)) & Race.STRONG == 0
+        if not plain or race_same(context, cta, start, done, size) == 0:
+            race_found(context, cta, behind, info, start, kind)
+    if writes:
+        race_against(context, cta, me, cell + Race.READER * plane, plane, stamp, info, start, Race.WAR)
+        race_against(context, cta, me, cell + Race.OTHER * plane, plane, stamp, info, start, Race.WAR)
+        if load32(cell) == stamp & 4294967295:
+            info = info | (behind & 480)
+        store32(cell, stamp)
+        store32(cell + plane, info)
+        return 0
+    cell += Race.READER * plane
+    last = load32(cell)
+    if last != stamp & 4294967295 and race_known(me, last) == 0:
+        cell += 2 * plane
+        last = load32(cell)
+    if last == stamp & 4294967295:
+        info = info | (load32(cell + plane) & 480)
+    store32(cell, stamp)
+    store32(cell + plane, info)
+    return 0
+
+
+def race_words(
+    context: int, cta: int, record: int, me: int, stamp: int, info: int, place: int, size: int, writes: int
+) -> int:  # fmt: skip
+    """As ``race_word`` for whole words; what has no race is known by one comparison if the word before had the same stamps."""
+    plane = load64(record + Race.PLANE)
+    first = load64(record + Race.PLANES) + place
+    base = load64(me + Race.BASE)
+    if size == 16 and race_four(me, stamp, info, first, plane, base, writes):
+        return 0
+    written = stamp
+    done = 0
+    while done < size:
+        cell = first + done
+        bad = 0
+        last = load32(cell)
+        if last >= base and last != written and stamp & last & Race.STRONG == 0:
+            written = last
+            bad = race_known(me, last) == 0
+        one = load32(cell + Race.READER * plane)
+        if writes and one >= base:
+            # where it is earlier, so is the other one
+            if stamp & one & Race.STRONG == 0:
+                bad = bad | (race_known(me, one) == 0)
+            one = load32(cell + Race.OTHER * plane)
+            if one >= base and stamp & one & Race.STRONG == 0:
+                bad = bad | (race_known(me, one) == 0)
+        if bad:
+            race_word(context, cta, record, me, stamp, info, place + done, done, 4, writes)
+            written = stamp
+        elif writes:
+            store32(cell, stamp)
+            store32(cell + plane, info)
+        elif one != stamp:
+            cell += Race.READER * plane
+            if one >= base and race_known(me, one) == 0:
+                cell += 2 * plane
+            store32(cell, stamp)
+            store32(cell + plane, info)
+        done += 4
+    return 0
+
+
+def race_four(me: int, stamp: int, info: int, cell: int, plane: int, base: int, writes: int) -> int:
+    """Four words that have the same stamps: whether they have no race, and if so, noted."""
+    four = load64(cell)
+    last = four & 4294967295
+    if four != load64(cell + 8) or four >> 32 != last:
+        return 0
+    if last >= base and last != stamp and stamp & last & Race.STRONG == 0 and race_known(me, last) == 0:
+        return 0
+    four = load64(cell + Race.READER * plane)
+    last = four & 4294967295
+    if four != load64(cell + Race.READER * plane + 8) or four >> 32 != last:
+        return 0
+    if writes:
+        if last >= base:
+            return 0
+    elif last == stamp:
+        return 1
+    else:
+        cell += Race.READER * plane
+        if last >= base and race_known(me, last) == 0:
+            cell += 2 * plane
+    four = stamp | stamp << 32
+    store64(cell, four)
+    store64(cell + 8, four)
+    four = info | info << 32
+    store64(cell + plane, four)
+    store64(cell + plane + 8, four)
+    return 1
+
+
+def race_at(context: int, cta: int, site: int, lane: int, place: int, size: int, how: int) -> int:
+    """One lane of the running warp accesses shared memory of a CTA. ``how``: 4 writes, 8 reads."""
+    flags = load8(load64(context + Context.RACE_SITES) + site)
+    record = load64(cta + Cta.RACES)
+    me = load64(context + Context.RACE_WARP)
+    if flags & Race.CHECKED == 0 or record == 0 or load64(record + Race.NOW) == Race.LAST:
+        return 0
+    own = load64(me + Race.RECORD)
+    turn = load64(own + Race.RANK) ^ load64(record + Race.RANK)
+    stamp = load64(me + Race.STAMP)
+    info = site << 14 | (stamp & 31) << 9 | lane | turn << 28
+    agent = load64(context + Context.RACE_AGENT)
+    if agent:
+        stamp = (agent & 4294967295) ^ (agent >> 32 ^ load64(record + Race.RANK)) << 8
+    elif turn:
+        stamp = (stamp | Race.ASYNCHRONOUS << 8) ^ turn << 8
+    if flags & Race.IS_STRONG:
+        stamp = stamp | Race.STRONG
+    if flags & Race.ASYNC_PROXY and how & 8 and turn == 0:
+        race_unfenced(context, cta, record, me, info, place, size)
+    if turn:
+        if load64(own + Race.NOW) == Race.LAST:
+            return 0
+        store64(me + Race.TURN, turn)
+        race_parts(context, cta, record, me, stamp, info, place, size, how & 4)
+        store64(me + Race.TURN, 0)
+    elif size == 4 and place & 3 == 0 and race_among_atomics(record, me, stamp, info, place, flags, how):
+        return 0
+    elif (place | size) & 3 == 0:
+        race_words(context, cta, record, me, stamp & 4294967295, info | 480, place, size, how & 4)
+    else:
+        race_parts(context, cta, record, me, stamp, info, place, size, how & 4)
+    # most atomics order nothing
+    plain = flags | Race.NARROW == Race.CHECKED | Race.IS_STRONG | Race.NARROW
+    if flags & Race.IS_STRONG and not (plain and load64(me + Race.READ) and not load64(me + Race.FENCED)):
+        race_flag(context, site, how)
+    return 0
+
+
+def race_unfenced(
+    context: int, cta: int, record: int, me: int, info: int, place: int, size: int
+) -> int:  # fmt: skip
+    """The async proxy reads words: all that warps and their ``cp.async`` have stored there, and that comes before, is known to it if a
+    proxy fence lies between."""
+    plane = load64(record + Race.PLANE)
+    cell = load64(record + Race.PLANES) + (place & -4)
+    twin = me + Race.CLOCK + load64(record + Race.TWIN)
+    good = 0
+    done = 0
+    while done < size:
+        last = load32(cell + done)
+        if last != good and last & 127 < Race.OF_MBARRIERS:
+            good = last
+            if load32(twin + (last & load64(me + Race.MASK)) * 4) < last >> 8 and race_known(me, last):
+                behind = load32(cell + done + plane)
+                race_found(context, cta, behind, info | 480, place + done, Race.RAW | Race.UNFENCED)
+        done += 4
+    return 0
+
+
+def race_among_atomics(
+    record: int, me: int, stamp: int, info: int, place: int, flags: int, how: int
+) -> int:  # fmt: skip
+    """Whether a word is accessed by an atomic that orders nothing, after atomics only; notes it if so."""
+    if flags | Race.NARROW != Race.CHECKED | Race.IS_STRONG | Race.NARROW or load64(me + Race.READ) == 0:
+        return 0
+    base = load64(me + Race.BASE)
+    plane = load64(record + Race.PLANE)
+    cell = load64(record + Race.PLANES) + place
+    last = load32(cell)
+    unread = load32(cell + Race.READER * plane) < base and load64(me + Race.FENCED) == 0
+    if unread and (last < base or last & Race.STRONG) and how & 4:
+        store32(cell, stamp)
+        store32(cell + plane, info | 480)
+        return 1
+    return 0
+
+
+def race_parts(
+    context: int, cta: int, record: int, me: int, stamp: int, info: int, place: int, size: int, writes: int
+) -> int:  # fmt: skip
+    """As ``race_words``, of any bytes."""
+    done = 0
+    while done < size:
+        start = place + done
+        part = 4 - (start & 3)
+        if part > size - done:
+            part = size - done
+        bits = ((1 << part) - 1) << (start & 3)
+        race_word(context, cta, record, me, stamp, info | bits << 5, start, done, part, writes)
+        done += part
+    return 0
+
+
+def race_lanes(
+    context: int, site: int, mask: int, addresses: int, values: int, width: int, size: int, how: int
+) -> int:
+    """Accesses of shared memory lane by lane; ``values`` are what is stored, element e of lane l at ``values[e · 32 + l]``."""
+    cta = load64(context + Context.CTA)
+    store64(context + Context.RACE_WIDTH, width)
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        if values:
+            store64(context + Context.RACE_VALUE, values + lane * width)
+        race_at(context, cta, site, lane, load64(addresses + lane * 8), size, how)
+    store64(context + Context.RACE_VALUE, 0)
+    return 0

@@ -1,0 +1,341 @@
+"""Runtime of generated code: the units of tensor copies, and where they lie in shared memory (``tensor_maps`` says where the fields
+of a map are). PYTEST_DONT_REWRITE
+
+Written in the subset of ``compile_python`` and compiled, never run as Python. ``how``: bits of ``Bulk``.
+"""
+
+from __future__ import annotations
+
+from ...memory.tensor_maps import Place
+from ..ir.abi import Bulk, Context, Counter
+from .compile_python import call, load8, load16, load32, load64, store8, store16, store32, store64
+from .count import bump
+from .memory import near, note, reach
+
+
+def element_bytes(layout: int) -> int:
+    """Bytes of an element, or of so many packed ones as are moved together."""
+    return (Place.SIZES >> (load32(layout + Place.TYPE) * 4)) & 15
+
+
+def is_padded(layout: int) -> int:
+    """Whether elements have room behind them in shared memory."""
+    return (Place.PADDED >> load32(layout + Place.TYPE)) & 1
+
+
+def unit_bytes(layout: int) -> int:
+    """Bytes of global memory that are moved as one: an element, packed ones, or a slice of an interleaved tensor."""
+    interleave = load32(layout + Place.INTERLEAVE)
+    if interleave:
+        return 8 << interleave
+    return element_bytes(layout)
+
+
+def unit_held(layout: int) -> int:
+    """Bytes of shared memory from one unit to the next."""
+    if is_padded(layout):
+        return Place.PADDED_HELD
+    return unit_bytes(layout)
+
+
+def unit_elements(layout: int) -> int:
+    """What the first coordinate of the next unit is more, where none is left out."""
+    if load32(layout + Place.INTERLEAVE):
+        return 1
+    if is_padded(layout):
+        return Place.PADDED_ELEMENTS
+    if load32(layout + Place.TYPE) == Place.PACKED_4:
+        return 2
+    return 1
+
+
+def row_units(layout: int) -> int:
+    """Units that lie side by side."""
+    if load32(layout + Place.MODE):
+        if load32(layout + Place.INTERLEAVE):
+            return 1
+        return load16(layout + Place.CHANNELS) // unit_elements(layout)
+    if load32(layout + Place.INTERLEAVE):
+        step = load8(layout + Place.STEPS)
+        return (load16(layout + Place.BOX) + step - 1) // step
+    return load16(layout + Place.BOX) // unit_elements(layout)
+
+
+def swizzled(layout: int, place: int) -> int:
+    """Where in shared memory the byte lies that would lie at a place without a swizzle."""
+    mode = load32(layout + Place.SWIZZLE)
+    bits = mode
+    unit = 4
+    moved = place
+    if mode == Place.SWIZZLE_96:
+        bits = 1
+    if mode == Place.SWIZZLE_128 and load8(layout + Place.ATOM):
+        atom = load8(layout + Place.ATOM)
+        bits = 2
+        unit = 5
+        if atom == Place.ATOM_64B:
+            bits = 1
+            unit = 6
+        if atom == Place.FLIPPED:
+            moved = moved ^ ((place >> 4) & 8)
+    return moved ^ (((place >> 7) & ((1 << bits) - 1)) << unit)
+
+
+def put_element(target: int, value: int, size: int) -> int:
+    """Store a word."""
+    if size == 2:
+        store16(target, value)
+    elif size == 4:
+        store32(target, value)
+    elif size == 8:
+        store64(target, value)
+    else:
+        store8(target, value)
+    return 0
+
+
+def element(source: int, size: int) -> int:
+    """Load a word."""
+    if size == 2:
+        return load16(source)
+    if size == 4:
+        return load32(source)
+    if size == 8:
+        return load64(source)
+    return load8(source)
+
+
+def filling(layout: int) -> int:
+    """64 bits of what the elements outside of the tensor are filled with."""
+    if load32(layout + Place.FILL) and (Place.FLOATS >> load32(layout + Place.TYPE)) & 1:
+        return Place.NAN
+    return 0
+
+
+def rounded(word: int) -> int:
+    """A single-precision number as one of tf32, to nearest even; every NaN is the same one."""
+    if (word & 2147483647) > 2139095040:
+        return 2147475456
+    return (word + 4095 + ((word >> 13) & 1)) & 4294959104
+
+
+def six_bits(word: int) -> int:
+    """The low six bits of each of the low four bytes of a word, side by side."""
+    return (word & 63) | ((word >> 2) & 4032) | ((word >> 4) & 258048) | ((word >> 6) & 16515072)
+
+
+def tensor_piece(
+    context: int, cta: int, state: int, site: int, lane: int, layout: int, place: int, how: int
+) -> int:
+    """Host address of the byte of shared memory that stands for a place; it has been checked."""
+    ways = 4 + 1
+    if how & Bulk.TO_GLOBAL:
+        ways = 8 + 1
+    moved = swizzled(layout, place)
+    return reach(context, cta, state, site, lane, moved & -16, 16, ways) + (moved & 15)
+
+
+def tensor_packed(
+    context: int, cta: int, state: int, site: int, lane: int, layout: int, outer: int, place: int, how: int
+) -> int:
+    """Sixteen bytes of shared memory, six bits of each, to twelve of global memory. 1 if refused."""
+    low = load64(tensor_piece(context, cta, state, site, lane, layout, place, how))
+    high = load64(tensor_piece(context, cta, state, site, lane, layout, place + 8, how))
+    first = six_bits(low) | (six_bits(low >> 32) << 24)
+    second = six_bits(high) | (six_bits(high >> 32) << 24)
+    done = 0
+    while done < 12:
+        store64(context + Context.FAULT_SIZE, 4)
+        host = reach(context, cta, state, site, lane, outer + done, 4, 4)
+        store64(context + Context.FAULT_SIZE, 4 * (host == 0))
+        if host == 0:
+            return 1
+        word = first
+        if done == 4:
+            word = (first >> 32) | (second << 16)
+        elif done == 8:
+            word = second >> 16
+        store32(host, word)
+        done += 4
+    return 0
+
+
+def tensor_unit(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    lane: int,
+    layout: int,
+    outer: int,
+    place: int,
+    how: int,
+    combine: int,
+) -> int:
+    """One unit, in words that neither end splits. 1 if refused."""
+    size = unit_bytes(layout)
+    kind = load32(layout + Place.TYPE)
+    if kind == Place.PACKED_6 and how & Bulk.TO_GLOBAL:
+        return tensor_packed(context, cta, state, site, lane, layout, outer, place, how)
+    word = size & (0 - size)
+    if word > 8:
+        word = 8
+    ways = 8
+    if how & Bulk.TO_GLOBAL:
+        ways = 4
+    if combine:
+        ways = 12
+        word = element_bytes(layout)
+    done = 0
+    while done < size:
+        store64(context + Context.FAULT_SIZE, word)
+        host = reach(context, cta, state, site, lane, outer + done, word, ways)
+        store64(context + Context.FAULT_SIZE, word * (host == 0))
+        if host == 0:
+            return 1
+        inner = 0
+        if is_padded(layout):
+            inner = reach(context, cta, state, site, lane, swizzled(layout, place + done), word, 4 + 1)
+        else:
+            inner = tensor_piece(context, cta, state, site, lane, layout, place + done, how)
+        if combine:
+            call(combine, host, inner, kind)
+        elif how & Bulk.TO_GLOBAL:
+            put_element(host, element(inner, word), word)
+        elif (Place.ROUNDED >> kind) & 1:
+            store32(inner, rounded(load32(host)))
+            if word == 8:
+                store32(inner + 4, rounded(load32(host + 4)))
+        else:
+            put_element(inner, element(host, word), word)
+        done += word
+    return 0
+
+
+def tensor_fill(
+    context: int, cta: int, state: int, site: int, lane: int, layout: int, place: int, how: int
+) -> int:
+    """A unit of shared memory whose elements lie outside of the tensor."""
+    size = unit_bytes(layout)
+    word = size & (0 - size)
+    if word > 8:
+        word = 8
+    done = 0
+    while done < size:
+        inner = 0
+        if is_padded(layout):
+            inner = reach(context, cta, state, site, lane, swizzled(layout, place + done), word, 4 + 1)
+        else:
+            inner = tensor_piece(context, cta, state, site, lane, layout, place + done, how)
+        put_element(inner, filling(layout), word)
+        done += word
+    return 0
+
+
+def unit_reported(context: int, outer: int, size: int, kind: int) -> int:
+    """Whether a unit of the tensor, which has been reached, holds a pattern; ``kind`` as for ``holds_pattern``."""
+    host = outer + load64(context + Context.ARENA)
+    done = 0
+    while done < size:
+        if kind == 5 and load8(host + done) == 255:
+            return 1
+        if (outer + done) & 15 == 0:
+            if kind == 4 and load8(host + done) & 15 == 8:
+                return 1
+            if kind == 3 and load8(host + done) == 128:
+                return 1
+            if kind == 2 and done + 2 <= size and load16(host + done) == 32768:
+                return 1
+            if kind == 1 and done + 4 <= size and load32(host + done) == 2147483648:
+                return 1
+        done += 1
+    return 0
+
+
+def tensor_row(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    lane: int,
+    layout: int,
+    address: int,
+    start: int,
+    inside: int,
+    place: int,
+    how: int,
+    combine: int,
+) -> int:
+    """Units that lie side by side: ``address`` is that of coordinate 0. 1 if refused."""
+    size = unit_bytes(layout)
+    held = unit_held(layout)
+    each = unit_elements(layout)
+    step = each
+    if load32(layout + Place.INTERLEAVE):
+        step = load8(layout + Place.STEPS)
+    length = load32(layout + Place.SHAPE) + 1
+    units = row_units(layout)
+    # 16 bytes at once where nothing is left out, padded, rounded or combined
+    many = 0
+    plain = size <= 8 and held == size and step == each and combine == 0
+    if plain and (Place.ROUNDED >> load32(layout + Place.TYPE)) & 1 == 0:
+        many = 16 // size
+    report = how >> Bulk.REPORT & 7
+    if report:
+        many = 0
+    flipped = 0
+    if load32(layout + Place.SWIZZLE) == Place.SWIZZLE_128 and load8(layout + Place.ATOM) == Place.FLIPPED:
+        flipped = 1
+    first = 0
+    last = 0
+    within = 0
+    index = 0
+    while index < units:
+        at = start + index * step
+        good = inside != 0 and at >= 0 and at < length
+        outer = 0
+        if good:
+            outer = address + at // each * size
+        inner = place + index * held
+        taken = 1
+        host = 0
+        if (
+            good
+            and many
+            and index + many <= units
+            and at + many * step <= length
+            and ((outer | inner) & 15) == 0
+        ):
+            host = near(context, site, outer, 16, 0)
+        if host:
+            taken = many
+            cell = tensor_piece(context, cta, state, site, lane, layout, inner, how)
+            other = cell + 8
+            if flipped and (inner >> 7) & 1:
+                other = cell - 8
+            if how & Bulk.TO_GLOBAL:
+                note(context, outer, 16, 4)
+                store64(host, load64(cell))
+                store64(host + 8, load64(other))
+            else:
+                note(context, outer, 16, 8)
+                store64(cell, load64(host))
+                store64(other, load64(host + 8))
+        elif good:
+            if tensor_unit(context, cta, state, site, lane, layout, outer, inner, how, combine):
+                return 1
+            if report and unit_reported(context, outer, size, report):
+                store64(load64(context + Context.SCRATCH) + Bulk.FOUND, 1)
+        elif (how & Bulk.TO_GLOBAL) == 0:
+            tensor_fill(context, cta, state, site, lane, layout, inner, how)
+        if good:
+            if within == 0:
+                first = outer
+            within += taken
+            last = outer + size * taken
+        index += taken
+    if within and load64(context + Context.COUNTING) and (how & Bulk.AGAIN) == 0:
+        bump(context, site, Counter.SECTORS, ((last - 1) >> 5) - (first >> 5) + 1)
+        bump(context, site, Counter.LINES, ((last - 1) >> 7) - (first >> 7) + 1)
+    store64(context + Context.MOVED, load64(context + Context.MOVED) + within * size)
+    return 0

@@ -1,0 +1,367 @@
+"""Runtime of generated code: tensor copies lane by lane, the rows that they have, and changes of tensor maps. PYTEST_DONT_REWRITE
+
+Written in the subset of ``compile_python`` and compiled, never run as Python. ``how``: bits of ``Bulk``. ``vectors``: 32-bit
+coordinates of all lanes axis by axis, then the offsets of im2col.
+"""
+
+from __future__ import annotations
+
+from ...isa.tensor_maps import Problem
+from ...memory.tensor_maps import Place
+from ..ir.abi import Bulk, Context, Counter, Cta
+from .bulk import tell_copied, told_at
+from .compile_python import (
+    load8,
+    load16,
+    load32,
+    load64,
+    store8,
+    store16,
+    store32,
+    store64,
+    trailing_zeros,
+    unsigned_less,
+)
+from .count import bump
+from .mbarrier import in_rank, refuse_mbarrier
+from .memory import reach
+from .races import race_bulk
+from .tensor import is_padded, row_units, swizzled, tensor_row, unit_bytes, unit_held
+from .tensor_checks import (
+    column_refused,
+    coordinate,
+    first_spatial,
+    layout_refused,
+    lower_corner,
+    map_to_change,
+    overridden,
+    override_refused,
+    start_refused,
+    tensor_map_at,
+    upper_corner,
+)
+
+
+def tensor_reached(
+    context: int, cta: int, state: int, site: int, lane: int, layout: int, place: int, units: int, how: int
+) -> int:
+    """Check the shared memory of a copy, without padding. 1 if refused."""
+    held = unit_held(layout)
+    done = 0
+    if is_padded(layout) and (how & Bulk.TO_GLOBAL) == 0:
+        size = unit_bytes(layout)
+        word = size & (0 - size)
+        while done < units * held:
+            part = 0
+            while part < size:
+                moved = swizzled(layout, place + done + part)
+                if reach(context, cta, state, site, lane, moved, word, 4 + 1) == 0:
+                    return 1
+                part += word
+            done += held
+        return 0
+    ways = 4 + 1
+    if how & Bulk.TO_GLOBAL:
+        ways = 8 + 1
+    while done < units * held:
+        if reach(context, cta, state, site, lane, place + done, 16, ways) == 0:
+            return 1
+        done += 16
+    return 0
+
+
+def tensor_line(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    lane: int,
+    layout: int,
+    cursor: int,
+    place: int,
+    how: int,
+    combine: int,
+) -> int:
+    """The row whose coordinates stand at the cursor, eight bytes each. 1 if refused."""
+    address = load64(layout + Place.ADDRESS)
+    inside = 1
+    axis = 1
+    while axis < load32(layout + Place.RANK):
+        at = load64(cursor + axis * 8)
+        if at < 0 or at > load32(layout + Place.SHAPE + axis * 4):
+            inside = 0
+        address += at * load64(layout + Place.STRIDES + axis * 8 - 8)
+        axis += 1
+    start = load64(cursor)
+    return tensor_row(context, cta, state, site, lane, layout, address, start, inside, place, how, combine)
+
+
+def box_count(layout: int, axis: int, how: int) -> int:
+    """Elements of a box along an axis but the innermost."""
+    if how & Bulk.FOUR_ROWS:
+        return 4
+    if load32(layout + Place.INTERLEAVE) and axis + 2 == load32(layout + Place.RANK):
+        return 1
+    step = load8(layout + Place.STEPS + axis)
+    return (load16(layout + Place.BOX + axis * 2) + step - 1) // step
+
+
+def tensor_box(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    lane: int,
+    layout: int,
+    vectors: int,
+    place: int,
+    how: int,
+    combine: int,
+) -> int:
+    """The rows of a box, or four rows. 1 if refused."""
+    axes = load32(layout + Place.RANK)
+    cursor = load64(context + Context.SCRATCH) + Bulk.CURSOR
+    rows = 1
+    axis = 1
+    while axis < axes:
+        rows = rows * box_count(layout, axis, how)
+        axis += 1
+    units = row_units(layout)
+    pitch = units * unit_held(layout)
+    if tensor_reached(context, cta, state, site, lane, layout, place, rows * units, how):
+        return 1
+    store64(cursor, coordinate(vectors, lane, 0))
+    row = 0
+    while row < rows:
+        rest = row
+        axis = 1
+        while axis < axes:
+            count = box_count(layout, axis, how)
+            at = coordinate(vectors, lane, axis) + rest % count * load8(layout + Place.STEPS + axis)
+            if how & Bulk.FOUR_ROWS:
+                at = coordinate(vectors, lane, row + 1)
+            store64(cursor + axis * 8, at)
+            rest = rest // count
+            axis += 1
+        if tensor_line(context, cta, state, site, lane, layout, cursor, place + row * pitch, how, combine):
+            return 1
+        row += 1
+    return tensor_counted(context, site, layout, rows * units, how)
+
+
+def next_pixel(layout: int, cursor: int, spatial: int, moved: int) -> int:
+    """Go on to the next pixel of the bounding box, which is moved by so many along W."""
+    first = first_spatial(layout)
+    axis = 0
+    while axis < spatial:
+        cell = cursor + (first + axis) * 8
+        at = load64(cell) + load8(layout + Place.STEPS + first + axis)
+        upper = load32(layout + Place.SHAPE + (first + axis) * 4) + 1 + upper_corner(layout, axis)
+        if at < upper + moved:
+            store64(cell, at)
+            return 0
+        store64(cell, lower_corner(layout, axis) + moved)
+        axis += 1
+    last = cursor + (load32(layout + Place.RANK) - 1) * 8
+    store64(last, load64(last) + 1)
+    return 0
+
+
+def tensor_pixels(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    lane: int,
+    layout: int,
+    vectors: int,
+    place: int,
+    how: int,
+    combine: int,
+) -> int:
+    """The pixels of an im2col copy; ``tensor_boxes`` says in which order halo pixels lie. 1 if refused."""
+    axes = load32(layout + Place.RANK)
+    cursor = load64(context + Context.SCRATCH) + Bulk.CURSOR
+    line = cursor + 40
+    first = first_spatial(layout)
+    mode = load32(layout + Place.MODE)
+    spatial = axes - 2
+    pixels = load16(layout + Place.PIXELS)
+    halo = 0
+    moved = 0
+    groups = 1
+    if mode >= Place.WIDE:
+        spatial = 1
+        halo = coordinate(vectors, lane, 5)
+        moved = coordinate(vectors, lane, 6)
+    if mode == Place.WIDE_128:
+        pixels = Place.WIDE_128_PIXELS
+        groups = pixels >> 5
+    each = pixels // groups
+    units = row_units(layout)
+    pitch = units * unit_held(layout)
+    every = pixels + halo * groups
+    if tensor_reached(context, cta, state, site, lane, layout, place, every * units, how):
+        return 1
+    axis = 0
+    while axis < axes:
+        store64(cursor + axis * 8, coordinate(vectors, lane, axis))
+        axis += 1
+    store64(cursor + first * 8, load64(cursor + first * 8) + moved)
+    step = 0
+    while step < pixels + halo:
+        axis = 0
+        while axis < axes:
+            at = load64(cursor + axis * 8)
+            offsets = mode < Place.WIDE and axis >= first and axis < first + spatial
+            if offsets:
+                at += coordinate(vectors, lane, 5 + axis - first)
+            store64(line + axis * 8, at)
+            axis += 1
+        if step < pixels and tensor_line(
+            context, cta, state, site, lane, layout, line, place + step * pitch, how, combine
+        ):
+            return 1
+        group = 0
+        while group < groups:
+            more = step - each * (group + 1)
+            if more >= 0 and more < halo:
+                spot = place + (pixels + more * groups + group) * pitch
+                if tensor_line(context, cta, state, site, lane, layout, line, spot, how, combine):
+                    return 1
+            group += 1
+        next_pixel(layout, cursor, spatial, moved)
+        step += 1
+    return tensor_counted(context, site, layout, every * units, how)
+
+
+def tensor_counted(context: int, site: int, layout: int, units: int, how: int) -> int:
+    """Count a copy of so many units, and note the bytes that it moved."""
+    if load64(context + Context.COUNTING):
+        waves = (units * unit_held(layout) + 127) >> 7
+        bump(context, site, Counter.WAVEFRONTS, waves)
+        bump(context, site, Counter.IDEAL, waves)
+        if (how & Bulk.AGAIN) == 0:
+            bump(context, site, Counter.LANES, (load64(context + Context.MOVED) + 15) >> 4)
+    store64(context + Context.MOVED, units * unit_bytes(layout))
+    return 0
+
+
+def tensor_lanes(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    mask: int,
+    maps: int,
+    vectors: int,
+    places: int,
+    told: int,
+    words: int,
+    how: int,
+    axes: int,
+    combine: int,
+    kinds: int,
+) -> int:
+    """One instruction, lane after lane. ``combine``: the function of a reduction (0: none), ``kinds``: the element types it takes, one
+    bit each. 1 if refused."""
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        layout = tensor_map_at(context, cta, state, site, lane, load64(maps + lane * 8))
+        if layout == 0:
+            return 1
+        place = load64(places + lane * 8)
+        whole = place
+        if load64(cta + Cta.CLUSTER):
+            whole = (place + load64(cta + Cta.WINDOW)) & 4294967295
+        if how & Bulk.READDRESSED:
+            if override_refused(context, site, lane, whole, how, axes, vectors):
+                return 1
+            layout = overridden(context, lane, layout, how, axes, vectors)
+        found = load64(context + Context.SCRATCH) + Bulk.FOUND
+        store64(found, 0)
+        if layout_refused(context, site, lane, layout, whole, how, axes, kinds):
+            return 1
+        if start_refused(context, site, lane, layout, whole, how, axes, vectors):
+            return 1
+        column = load32(layout + Place.MODE)
+        if column and column_refused(context, site, lane, layout, whole, how, axes, vectors):
+            return 1
+        ranks = 1
+        if how & Bulk.MULTICAST:
+            ranks = load32(words + lane * 4)
+        again = 0
+        while ranks:
+            rank = trailing_zeros(ranks)
+            ranks = ranks & (ranks - 1)
+            to = place
+            if how & Bulk.MULTICAST:
+                to = in_rank(cta, place, rank)
+            store64(context + Context.MOVED, 0)
+            failed = 0
+            if told:
+                race_bulk(context, cta, told_at(context, cta, load64(told + lane * 8), rank, how))
+            if column:
+                failed = tensor_pixels(
+                    context, cta, state, site, lane, layout, vectors, to, how | again, combine
+                )
+            else:
+                failed = tensor_box(
+                    context, cta, state, site, lane, layout, vectors, to, how | again, combine
+                )
+            store64(context + Context.RACE_AGENT, 0)
+            if failed:
+                return 1
+            moved = load64(context + Context.MOVED)
+            if tell_copied(context, cta, site, told, lane, rank, how, moved, load64(found)):
+                return 1
+            again = Bulk.AGAIN
+    return 0
+
+
+def replace_lanes(
+    context: int,
+    cta: int,
+    state: int,
+    site: int,
+    instruction: int,
+    mask: int,
+    maps: int,
+    values: int,
+    space: int,
+    place: int,
+    size: int,
+    bias: int,
+    low: int,
+    high: int,
+    multiple: int,
+    word: int,
+    bit: int,
+) -> int:
+    """``tensormap.replace``, lane after lane: values from ``low`` to ``high``; ``bit`` is that of the field in what a map lacks. The
+    instruction is no site: ``site`` is that of what is not counted. 1 if refused."""
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        address = load64(maps + lane * 8)
+        host = map_to_change(context, cta, state, site, lane, address, space)
+        if host == 0:
+            store64(context + Context.FAULT_SITE, instruction)
+            store64(context + Context.FAULT_SIZE, 16)
+            return 1
+        value = load64(values + lane * 8)
+        if unsigned_less(value, low) or unsigned_less(high, value) or value & (multiple - 1):
+            refuse_mbarrier(context, instruction, lane, address, Problem.VALUE, word, value)
+            return 1
+        store32(host + Place.UNSET, load32(host + Place.UNSET) & ~bit)
+        target = host + place
+        if size == 1:
+            store8(target, value + bias)
+        elif size == 2:
+            store16(target, value + bias)
+        elif size == 4:
+            store32(target, value + bias)
+        else:
+            store64(target, value + bias)
+    return 0

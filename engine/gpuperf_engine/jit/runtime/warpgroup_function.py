@@ -1,0 +1,208 @@
+"""Functions for the matrix products of a warpgroup as LLVM IR, one per opcode, made from its meaning: see ``jit.codegen.warpgroup``.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...isa.frame import evaluate
+from ...isa.rows.products import sizes
+from ...isa.rows.sparse import sparsity_of
+from ...isa.rows.sparsity import Sparsity
+from ...isa.rows.warpgroup import left_type
+from ...isa.table import Spelling, lookup
+from ...isa.types import ScalarType, scalar_type
+from ...isa.words import Value, concat, permute, split
+from ..ir.abi import MATRICES_BYTES
+from ..ir.values import LANES, NativeValue, Writer, scalar_ll, vector_ll
+from .matrix_functions import internal
+
+__all__ = ["LEFT", "PREFIX", "RESULT", "RIGHT", "ROWS", "WORDS", "Form", "warpgroup_function"]
+
+PREFIX = "v_warpgroup_"
+B32, F16, PRED = (scalar_type(name) for name in ("b32", "f16", "pred"))
+#: words of a line of A (32 bytes), the rows of a warp, and at most: words of a line of B, columns, registers of D
+WORDS, ROWS, LONGEST, COLUMNS, REGISTERS = 8, 16, 16, 256, 128
+#: where the words of A and B and the registers of D are put, in bytes
+LEFT, RIGHT = 0, 4 * WORDS * ROWS
+RESULT = RIGHT + 4 * LONGEST * COLUMNS
+assert RESULT + 4 * LANES * REGISTERS <= MATRICES_BYTES
+
+
+class Form:
+    """What follows from an opcode."""
+
+    def __init__(self, spelling: Spelling) -> None:
+        self.spelling = spelling
+        _, self.columns, self.depth = sizes(str(spelling.modifier("shape")))
+        operands = {form.name: form for form in spelling.operands}
+        self.from_registers = operands["a"].vector > 1
+        self.sparsity: Sparsity | None = None
+        if "metadata" in operands:
+            self.sparsity = sparsity_of(str(spelling.modifier("shape")), left_type(spelling), 2)
+        self.words = WORDS * (2 if self.sparsity else 1)
+        self.pitch = -(-self.columns // LANES) * LANES
+        self.result = operands["d"]
+        assert self.result.type is not None
+        self.half = self.result.type == B32
+
+
+class _Maker:
+    """The function of one opcode."""
+
+    def __init__(self, name: str) -> None:
+        opcode, registers, *constants = name.removeprefix(PREFIX).split("/")
+        self.name = name
+        self.sign_a, self.sign_b, self.selector = map(int, constants)
+        (spelling,) = (
+            found for found in lookup(opcode) if Form(found).from_registers == bool(int(registers))
+        )
+        self.form = Form(spelling)
+        self.writer = Writer()
+
+    def value(self, type: ScalarType, text: str) -> NativeValue:
+        return NativeValue(self.writer, type, text)
+
+    def pointer(self, base: str, offset: str | int) -> str:
+        return self.writer.op(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    def text(self) -> str:
+        form, writer = self.form, self.writer
+        parameters = ["ptr %area", f"<{LANES} x i1> %scale"]
+        count = 4 * form.from_registers + (form.sparsity is not None)
+        parameters += [f"{vector_ll(B32)} %g{place}" for place in range(count)]
+        left = self.left()
+        kind = left[0].type
+        ll = vector_ll(kind)
+        for place, number in enumerate(left):
+            writer.do(
+                f"store {ll} {number.vector()}, ptr {self.pointer('%left', place * LANES * kind.bytes)}, align 64"
+            )
+        self.right()
+        self.sums(kind, len(left) // 2)
+        writer.do("ret void")
+        body = writer.lines
+        inner = [text for need in writer.needs if not need.startswith("llvm.") for text in internal(need)]
+        declared = [line for need, line in writer.needs.items() if need.startswith("llvm.")]
+        head = f'define void @"{self.name}"({", ".join(parameters)}) nounwind {{'
+        numbers = self.per * form.words
+        rooms = [
+            "entry:",
+            f"%left = alloca [{len(left)} x {ll}], align 64",
+            f"%right = alloca [{numbers * form.pitch} x {scalar_ll(kind)}], align 64",
+        ]
+        return "\n".join([*dict.fromkeys([*declared, *inner]), head, *rooms, *body, "}", ""])
+
+    def left(self) -> list[NativeValue]:
+        """The elements of a lane's two rows, those of its group and eight on."""
+        found: list[NativeValue] = []
+        for half in (0, 1):
+            for word in range(WORDS):
+                if self.form.from_registers:
+                    held = self.value(B32, f"%g{2 * (word // 4) + half}")
+                    whole = permute(held, tuple(lane // 4 * 4 + word % 4 for lane in range(LANES)))
+                else:
+                    cell = self.pointer("%area", LEFT + 4 * word * ROWS)
+                    rows = self.writer.op(f"load <{ROWS} x i32>, ptr {cell}, align 64")
+                    lanes = ", ".join(f"i32 {lane // 4 + 8 * half}" for lane in range(LANES))
+                    whole = self.value(
+                        B32,
+                        self.writer.op(
+                            f"shufflevector <{ROWS} x i32> {rows}, <{ROWS} x i32> poison, <{LANES} x i32> <{lanes}>"
+                        ),
+                    )
+                found += self.numbers(0, whole)
+        return found
+
+    def numbers(self, what: int, word: Value) -> list[NativeValue]:
+        sign = self.sign_b if what else self.sign_a
+        made = evaluate(self.form.spelling, [what, word])
+        return [_native(-number if sign == -1 else number).clean() for number in made]
+
+    def right(self) -> None:
+        """The elements of B, a column in each place, line k behind line k − 1."""
+        writer, form = self.writer, self.form
+        blocks = form.pitch // LANES
+        writer.do("br label %words")
+        writer.start("words")
+        writer.do("%t = phi i64 [ 0, %entry ], [ %tn, %words ]")
+        cell = self.pointer("%area", writer.op(f"add i64 {RIGHT}, {writer.op(f'mul i64 %t, {4 * LANES}')}"))
+        word = self.value(B32, writer.op(f"load {vector_ll(B32)}, ptr {cell}, align 64"))
+        made = self.numbers(1, word)
+        self.per = len(made)
+        size = made[0].type.bytes
+        line = writer.op(f"udiv i64 %t, {blocks}")
+        block = writer.op(f"urem i64 %t, {blocks}")
+        base = writer.op(f"mul i64 {line}, {self.per * form.pitch * size}")
+        base = writer.op(f"add i64 {base}, {writer.op(f'mul i64 {block}, {LANES * size}')}")
+        start = self.pointer("%right", base)
+        for place, number in enumerate(made):
+            into = self.pointer(start, place * form.pitch * size)
+            writer.do(f"store {vector_ll(number.type)} {number.vector()}, ptr {into}, align 64")
+        writer.do("%tn = add i64 %t, 1")
+        again = writer.op(f"icmp ult i64 %tn, {blocks * form.words}")
+        writer.do(f"br i1 {again}, label %words, label %rows")
+        writer.start("rows")
+
+    def sums(self, kind: ScalarType, depth: int) -> None:
+        """Eight columns of D after the other."""
+        writer, form = self.writer, self.form
+        metadata: list[list[Value]] = [[], []]
+        if form.sparsity is not None:
+            held = self.value(B32, f"%g{4 * form.from_registers}")
+            metadata = form.sparsity.row_words(held, self.selector)
+        writer.do("br label %columns")
+        writer.start("columns")
+        writer.do("%j = phi i64 [ 0, %rows ], [ %jn, %columns ]")
+        ll, short = vector_ll(kind), f"<8 x {scalar_ll(kind)}>"
+        a = [
+            self.value(kind, writer.op(f"load {ll}, ptr {self.pointer('%left', place * LANES * kind.bytes)}, align 64"))
+            for place in range(2 * depth)
+        ]  # fmt: skip
+        eight = self.pointer("%right", writer.op(f"mul i64 %j, {8 * kind.bytes}"))
+        b: list[list[NativeValue]] = [[], []]
+        for k in range(self.per * form.words):
+            cell = self.pointer(eight, k * form.pitch * kind.bytes)
+            line = writer.op(f"load {short}, ptr {cell}, align {8 * kind.bytes}")
+            for odd in (0, 1):
+                lanes = ", ".join(f"i32 {2 * (lane % 4) + odd}" for lane in range(LANES))
+                pick = f"shufflevector {short} {line}, {short} poison, <{LANES} x i32> <{lanes}>"
+                b[odd].append(self.value(kind, writer.op(pick)))
+        registers = 2 if form.half else 4
+        assert form.result.type is not None
+        held_ll = vector_ll(form.result.type)
+        base = writer.op(f"add i64 {RESULT}, {writer.op(f'mul i64 %j, {registers * 4 * LANES}')}")
+        cells = [
+            self.pointer("%area", writer.op(f"add i64 {base}, {place * 4 * LANES}"))
+            for place in range(registers)
+        ]
+        old = [
+            self.value(form.result.type, writer.op(f"load {held_ll}, ptr {cell}, align 64")) for cell in cells
+        ]
+        c: list[Value] = list(old)
+        if form.half:
+            c = [half.bits(F16) for register in old for half in split(register, 2)]
+        scale = self.value(PRED, "%scale")
+        words = [word for row in metadata for word in row]
+        made = list(evaluate(form.spelling, [2, 2, 2, scale, *c, *a, *b[0], *b[1], *words]))
+        if form.half:
+            made = [concat(made[:2]), concat(made[2:])]
+        for cell, number in zip(cells, made):
+            whole = _native(number).bits_as(form.result.type).clean()
+            writer.do(f"store {held_ll} {whole.vector()}, ptr {cell}, align 64")
+        writer.do("%jn = add i64 %j, 1")
+        again = writer.op(f"icmp ult i64 %jn, {form.columns // 8}")
+        writer.do(f"br i1 {again}, label %columns, label %done")
+        writer.start("done")
+
+
+def warpgroup_function(name: str) -> str:
+    """The IR of a function, with the vector functions that it calls."""
+    return _Maker(name).text()
+
+
+def _native(value: Any) -> NativeValue:
+    assert isinstance(value, NativeValue)
+    return value

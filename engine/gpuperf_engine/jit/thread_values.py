@@ -1,0 +1,113 @@
+"""Values that follow from the index of the thread in its block and from constants alone, for all threads of a block at once.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import Unsupported
+from ..flow.ssa import Merge, Node
+from ..interp.operands import Prepare, as_type, destinations, reader, value_sources
+from ..interp.values import LaneValue
+from ..isa.frame import evaluate, has_meaning
+from ..isa.types import ScalarType, scalar_type
+from ..isa.words import Value
+from ..ptx.syntax import Address, Immediate, Instruction, Operand, Register, SpecialRegister, Symbol, Variable
+from ..simt.launch import LaunchPlan
+from ..simt.program import Program
+from ..symbolic.slice_program import dependence_of
+
+__all__ = ["ThreadValues"]
+
+#: definitions that are followed one behind the other
+_DEPTH = 64
+_U32 = scalar_type("u32")
+
+
+@dataclass
+class ThreadValues:
+    """The values of a program in blocks of the shape of a launch, the same in all blocks and launches."""
+
+    program: Program
+    plan: LaunchPlan
+    _known: dict[Node, LaneValue | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._graph = dependence_of(self.program)
+        self._to = Prepare(self.program, self.plan, 0)
+        numbers = np.arange(self.plan.threads_per_cta, dtype=np.uint32)
+        wide, tall, _ = self.plan.block
+        self._special = {
+            "tid.x": numbers % wide,
+            "tid.y": numbers // wide % tall,
+            "tid.z": numbers // (wide * tall),
+            "laneid": numbers % 32,
+            "warpid": numbers // 32,
+            **{f"ntid.{axis}": np.array([size], np.uint32) for axis, size in zip("xyz", self.plan.block)},
+        }
+
+    def address(self, instruction: Instruction) -> NDArray[np.int64] | None:
+        """What a load, store or atomic accesses in shared memory, one element per thread; ``None``: it is not known."""
+        addresses = [item for item in instruction.operands if isinstance(item, Address)]
+        if len(addresses) != 1:
+            return None
+        (address,) = addresses
+        base = address.base
+        with np.errstate(all="ignore"):
+            value = None if base is None else self._operand(instruction, base, None, _DEPTH)
+        if value is None or value.data.dtype.kind not in "iu":
+            return None
+        places = value.data.astype(np.int64) + address.offset
+        return np.broadcast_to(places & 0xFFFFFFFF, self.plan.threads_per_cta)
+
+    def _operand(
+        self, reading: Instruction, operand: Operand, type: ScalarType | None, depth: int
+    ) -> LaneValue | None:
+        if isinstance(operand, Register):
+            (source,) = self._graph.origins_of(reading, [operand])
+            found = self._node(source, operand, depth)
+        elif isinstance(operand, SpecialRegister):
+            special = self._special.get(operand.name)
+            found = None if special is None else LaneValue(special, _U32)
+        else:
+            target = operand.target if isinstance(operand, Symbol) else operand
+            inside = isinstance(target, Variable) and target.space == "shared"
+            if not inside and not isinstance(operand, Immediate):
+                return None
+            return reader(self._to, operand, type)(None)  # type: ignore[arg-type]  # the same for all warps
+        return None if found is None else as_type(found, type)
+
+    def _node(self, node: Node, register: Register, depth: int) -> LaneValue | None:
+        if node not in self._known:
+            self._known[node] = None
+            if depth and not isinstance(node, Merge) and node not in self._graph.kept:
+                self._known[node] = self._result(node, register, depth - 1)
+        return self._known[node]
+
+    def _result(self, instruction: Instruction, register: Register, depth: int) -> LaneValue | None:
+        spelling = instruction.spelling
+        plain = not instruction.effect and has_meaning(spelling) and destinations(instruction) == [register]
+        if not plain or spelling.reads_carry or spelling.reads_rank:
+            return None
+        if any(isinstance(item, Address) for item in instruction.operands):
+            return None
+        given: list[Value | int] = []
+        for form, operand in value_sources(instruction):
+            if form.constant and isinstance(operand, Immediate):
+                given.append(operand.value)
+                continue
+            value = self._operand(instruction, operand, form.type, depth)
+            if value is None:
+                return None
+            given.append(value)
+        try:
+            (made,) = evaluate(spelling, given)
+        except Unsupported:
+            return None
+        assert isinstance(made, LaneValue)
+        return as_type(made, register.type) if made.type.bits == register.type.bits else None

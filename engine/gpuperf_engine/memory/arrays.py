@@ -1,0 +1,152 @@
+"""Arrays in device memory, and what makes their shapes, dtypes and contents from what a host program gives.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..errors import LaunchError
+from ..ptx.syntax import Variable
+from .arena import Allocation
+
+if TYPE_CHECKING:
+    from ..device.device import Runtime
+
+__all__ = ["DeviceArray", "as_dtype", "as_shape", "as_whole", "converted", "dtype_of_variable"]
+
+
+@dataclass(eq=False)
+class DeviceArray:
+    """An array in device memory, or a view of one. ``shape`` and ``dtype`` as NumPy's; ``address`` is the device address of
+    its first element. ``numpy()`` copies out."""
+
+    runtime: Runtime = field(repr=False)
+    allocation: Allocation = field(repr=False)
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def address(self) -> int:
+        return self.allocation.address + self.offset
+
+    @property
+    def name(self) -> str:
+        return self.allocation.name
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a zero-dimensional device array has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[DeviceArray]:
+        return (self[index] for index in range(len(self)))
+
+    def __getitem__(self, key: slice | int) -> DeviceArray:
+        """A view of consecutive elements along the first axis; ``x[128:]``, ``x[8:16]``, ``x[3]``. No steps."""
+        if not self.shape:
+            raise LaunchError("a zero-dimensional device array cannot be sliced")
+        try:
+            given = key.indices(self.shape[0]) if isinstance(key, slice) else operator.index(key)
+        except TypeError:
+            raise LaunchError(
+                f"a device array cannot be indexed with {key!r:.60}",
+                hint="accepted: x[128:], x[8:16], x[3]; x.numpy()[…] takes everything NumPy does",
+            ) from None
+        if isinstance(given, tuple):
+            start, stop, step = given
+            if step != 1:
+                raise LaunchError(
+                    f"a view with step {step}", hint="device views are consecutive: use steps of 1"
+                )
+            shape = (max(0, stop - start), *self.shape[1:])
+        else:
+            start = given + (self.shape[0] if given < 0 else 0)
+            if not 0 <= start < self.shape[0]:
+                raise LaunchError(f"index {given} of an array of length {self.shape[0]}")
+            shape = self.shape[1:]
+        row = self.dtype.itemsize * math.prod(self.shape[1:])
+        return DeviceArray(self.runtime, self.allocation, self.offset + start * row, shape, self.dtype)
+
+    def numpy(self) -> NDArray[Any]:
+        """A copy on the host, shape and dtype as made."""
+        return self.runtime.read(self)
+
+    def fill(self, value: object) -> None:
+        """Set every element, recorded as a memset."""
+        self.runtime.memset(self, value)
+
+    def copy_from(self, source: NDArray[Any] | DeviceArray) -> None:
+        """Overwrite with host data or another device array of the same size in bytes."""
+        self.runtime.copy(self, source)
+
+    def bytes(self) -> NDArray[np.uint8]:
+        """The bytes themselves in the arena (not a copy, not recorded)."""
+        return self.runtime.memory.view(self.allocation)[self.offset : self.offset + self.nbytes]
+
+
+def as_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    """The dtype meant. Raises ``LaunchError``."""
+    try:
+        return np.dtype(dtype)
+    except TypeError as error:
+        raise LaunchError(
+            f"{dtype!r} is no dtype: {error}",
+            hint="a dtype of NumPy, or of ml_dtypes such as ml_dtypes.bfloat16",
+        ) from None
+
+
+def converted(source: object, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Host data as a contiguous array of a dtype, without loss of kind or range. Raises ``LaunchError``."""
+    try:
+        given = np.asarray(source)
+        if not isinstance(source, (np.ndarray, np.generic)) and given.dtype.kind in "iu":
+            given = np.asarray(
+                source, dtype=dtype
+            )  # Python integers have no width of their own; checked for range
+        return np.ascontiguousarray(given.astype(dtype, casting="same_kind", copy=False))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise LaunchError(f"cannot put {source!r:.60} into an array of {dtype}: {error}") from None
+
+
+def as_whole(value: object, what: str, least: int) -> int:
+    """The value as an int that is not less than ``least``; large ones become 2**62, which no run and no host reaches."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or int(value.__index__()) < least:
+        raise LaunchError(f"{what} is {value!r}", hint=f"accepted: an int, {least} or more")
+    return min(int(value.__index__()), 1 << 62)
+
+
+def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """A shape as a tuple. Raises ``LaunchError``."""
+    parts = (shape,) if not isinstance(shape, (tuple, list)) else tuple(shape)
+    for part in parts:
+        if isinstance(part, bool) or not hasattr(part, "__index__") or int(part) < 0:
+            raise LaunchError(f"shape {shape!r}", hint="accepted: an int or a tuple of ints, 0 or more")
+    return tuple(int(part) for part in parts)
+
+
+def dtype_of_variable(variable: Variable) -> np.dtype[Any]:
+    """The NumPy dtype of a PTX variable's elements; unsigned integers where NumPy has no such type."""
+    kind, size = variable.type.kind, variable.type.bytes
+    if kind == "f" and size in (2, 4, 8) and variable.type.lanes == 1:
+        return np.dtype(f"f{size}")
+    if kind in "su" and size <= 8:
+        return np.dtype(f"{'i' if kind == 's' else 'u'}{size}")
+    return np.dtype(f"u{size}") if size <= 8 else np.dtype(np.uint8)

@@ -1,0 +1,55 @@
+"""Handles of textures and surfaces, and the rows of properties that they lead to (``isa.images``). PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..isa.images import FIELDS, ROW_WORDS
+
+if TYPE_CHECKING:
+    from .arena import Allocation
+
+__all__ = ["HANDLE_BASE", "HANDLE_STEP", "Images"]
+
+#: handles lie outside every window and the arena, like the addresses of functions
+HANDLE_BASE = 0x0000_7D80_0000_0000
+HANDLE_STEP = 4 * ROW_WORDS
+_SIZES = ("texel", "width", "height", "depth", "layers")
+
+
+class Images:
+    """All images of a device. Row 0 is that of handles which lead to none."""
+
+    def __init__(self) -> None:
+        self.rows: NDArray[np.uint32] = np.zeros((1, ROW_WORDS), np.uint32)
+        self.allocations: list[Allocation | None] = [None]
+
+    def add(self, row: NDArray[np.uint32], allocation: Allocation) -> int:
+        """The handle of a new image."""
+        self.rows = np.concatenate([self.rows, row[None]])
+        self.allocations.append(allocation)
+        return HANDLE_BASE + HANDLE_STEP * (len(self.rows) - 1)
+
+    def find(self, handles: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The row of each handle, 0 for none."""
+        places = handles - np.uint64(HANDLE_BASE)
+        good = (places % np.uint64(HANDLE_STEP) == 0) & (places < np.uint64(HANDLE_STEP * len(self.rows)))
+        return np.where(good, places // np.uint64(HANDLE_STEP), np.uint64(0)).astype(np.int64)
+
+    def sizes(self, words: NDArray[np.uint64]) -> tuple[tuple[int, int], ...]:
+        """Bytes of a texel and of the whole image, of those that some of the words are handles of, each once."""
+        if len(self.rows) == 1:
+            return ()
+        found = []
+        for place in sorted({int(place) for place in self.find(words)} - {0}):
+            row = {name: int(self.rows[place, FIELDS[name]]) for name in _SIZES}
+            found.append((row["texel"], prod(row.values())))
+        return tuple(found)
+
+    def allocation_of(self, handle: int) -> Allocation | None:
+        """The memory that a handle leads to."""
+        return self.allocations[int(self.find(np.array([handle % (1 << 64)], np.uint64))[0])]

@@ -1,0 +1,211 @@
+"""Textures and surfaces of a device: handles, and the rows of properties that they lead to (``isa.images``).
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LaunchError, TrapError
+from ..isa.images import ADDRESS_MODES, FIELDS, FLOAT, ROW_WORDS, SIGNED, SURFACE, TEXTURE, UNSIGNED
+from ..ptx.syntax import Instruction
+from .image_rows import Images
+
+if TYPE_CHECKING:
+    from ..simt.faults import Place
+    from .arrays import DeviceArray
+
+__all__ = ["ImageObject", "image_fault", "surface_row", "texture_row"]
+
+_KINDS = {"u": UNSIGNED, "i": SIGNED, "f": FLOAT}
+#: by kind and bytes: what ``txq.channel_data_type`` gives for elements and for normalized reads (numbers of OpenCL, which the PTX
+#: manual refers to)
+_DATA_TYPES = {
+    ("i", 1): (0x10D7, 0x10D0),
+    ("i", 2): (0x10D8, 0x10D1),
+    ("i", 4): (0x10D9, 0),
+    ("u", 1): (0x10DA, 0x10D2),
+    ("u", 2): (0x10DB, 0x10D3),
+    ("u", 4): (0x10DC, 0),
+    ("f", 2): (0x10DD, 0),
+    ("f", 4): (0x10DE, 0),
+}
+_ORDERS = {1: 0x10B0, 2: 0x10B2, 4: 0x10B5}
+_NAMES = {TEXTURE: "texture", SURFACE: "surface"}
+
+
+class ImageObject:
+    """A texture or surface on a device: an argument of kernels, as ``cudaTextureObject_t`` and ``cudaSurfaceObject_t`` are.
+    ``handle`` is its number, for structures; ``array`` holds its texels."""
+
+    def __init__(self, array: DeviceArray, row: NDArray[np.uint32], handle: int) -> None:
+        self.array = array
+        self.handle = handle
+        #: everything but where it is: equal for images that are read alike
+        self.properties = row[FIELDS["width"] :].tobytes()
+        self.kind = _NAMES[int(row[FIELDS["object"]])]
+        self.geometry = _geometry(row)
+
+    def __repr__(self) -> str:
+        return f"<{self.geometry} {self.kind} of {self.array!r}>"
+
+
+def _geometry(row: NDArray[np.uint32]) -> str:
+    return f"{'a' * int(row[FIELDS['layered']])}{int(row[FIELDS['dimensions']])}d"
+
+
+def _base_row(array: DeviceArray, channels: object, *, layered: bool) -> NDArray[np.uint32]:
+    kind, size = array.dtype.kind, array.dtype.itemsize
+    if (kind, size) not in _DATA_TYPES:
+        raise LaunchError(
+            f"an image of {array.dtype}", hint="accepted: 8-, 16- and 32-bit integers, float16 and float32"
+        )
+    if channels not in _ORDERS:
+        raise LaunchError(f"an image of {channels!r} channels", hint="accepted: 1, 2, or 4")
+    assert isinstance(channels, int)
+    shape = array.shape
+    if channels > 1:
+        if not shape or shape[-1] != channels:
+            raise LaunchError(
+                f"an image of {channels} channels from an array of shape {shape}",
+                hint="the last axis holds the channels",
+            )
+        shape = shape[:-1]
+    layers, extent = (shape[0], shape[1:]) if layered and shape else (1, shape)
+    if not 1 <= len(extent) <= (2 if layered else 3) or 0 in shape:
+        raise LaunchError(
+            f"an image from an array of shape {array.shape}",
+            hint="accepted: (layers,) height, width (, channels) if layered; else (depth, height,) width (, channels)",
+        )
+    depth, height, width = (1,) * (3 - len(extent)) + extent
+    texel = size * channels
+    if texel * width >= 1 << 31 or max(height, depth, layers) >= 1 << 31:
+        raise LaunchError(f"an image of shape {shape}", hint="a row has less than 2^31 bytes")
+    plane = texel * width * height
+    values = {
+        "base_low": array.address & 0xFFFFFFFF,
+        "base_high": array.address >> 32,
+        "width": width,
+        "height": height,
+        "depth": depth,
+        "layers": layers,
+        "row": texel * width,
+        "slice_low": plane & 0xFFFFFFFF,
+        "slice_high": plane >> 32,
+        "texel": texel,
+        "channels": channels,
+        "bits": 8 * size,
+        "kind": _KINDS[kind],
+        "channel_data_type": _DATA_TYPES[kind, size][0],
+        "channel_order": _ORDERS[channels],
+        "dimensions": len(extent),
+        "layered": int(layered),
+    }
+    row = np.zeros(ROW_WORDS, np.uint32)
+    _put(row, values)
+    return row
+
+
+def _put(row: NDArray[np.uint32], values: dict[str, int]) -> None:
+    for name, value in values.items():
+        row[FIELDS[name]] = value
+
+
+def surface_row(array: DeviceArray, channels: object, *, layered: bool) -> NDArray[np.uint32]:
+    """The row of a surface. Raises ``LaunchError``."""
+    row = _base_row(array, channels, layered=layered)
+    row[FIELDS["object"]] = SURFACE
+    return row
+
+
+def texture_row(
+    array: DeviceArray,
+    channels: object,
+    *,
+    layered: bool,
+    normalized: bool,
+    read: str,
+    filter: str,
+    address: str | Sequence[str],
+    border: Sequence[float],
+    linear_memory: bool,
+) -> NDArray[np.uint32]:
+    """The row of a texture; see ``Device.texture``. Raises ``LaunchError``."""
+    row = _base_row(array, channels, layered=layered)
+    kind, size = array.dtype.kind, array.dtype.itemsize
+    if read not in ("element", "normalized"):
+        raise LaunchError(f"a texture with read={read!r}", hint="accepted: 'element' or 'normalized'")
+    if read == "normalized" and (kind == "f" or size > 2):
+        raise LaunchError(
+            f"a texture of {array.dtype} read normalized", hint="only 8- and 16-bit integers can be"
+        )
+    if filter not in ("nearest", "linear"):
+        raise LaunchError(f"a texture with filter={filter!r}", hint="accepted: 'nearest' or 'linear'")
+    if filter == "linear" and kind != "f" and read == "element":
+        raise LaunchError(
+            f"a texture of {array.dtype} filtered linearly",
+            hint="linear filtering needs a floating-point dtype, or read='normalized'",
+        )
+    modes = [address] * 3 if isinstance(address, str) else [*address]
+    if not modes or any(mode not in ADDRESS_MODES for mode in modes):
+        raise LaunchError(
+            f"a texture with address={address!r}",
+            hint=f"accepted: {', '.join(map(repr, ADDRESS_MODES))}, one or one for each dimension",
+        )
+    if linear_memory and (
+        len(array.shape) > (2 if channels != 1 else 1) or layered or normalized or filter == "linear"
+    ):
+        raise LaunchError(
+            "a texture of linear memory has one dimension, plain coordinates and no filtering",
+            hint="leave linear_memory= out for a CUDA array",
+        )
+    modes += [modes[-1]] * (3 - len(modes))
+    colour = [*border, 0, 0, 0, 0][:4]
+    floating = kind == "f" or read == "normalized"
+    values = {
+        "object": TEXTURE,
+        "normalized_read": int(read == "normalized"),
+        "normalized_coords": int(normalized),
+        "filter_mode": int(filter == "linear"),
+        "zero_outside": int(linear_memory),
+        **{f"addr_mode_{axis}": ADDRESS_MODES[mode] for axis, mode in enumerate(modes[:3])},
+        **{
+            f"border_{place}": int(np.float32(value).view(np.uint32)) if floating else int(value) & 0xFFFFFFFF
+            for place, value in enumerate(colour)
+        },
+    }
+    if read == "normalized":
+        values["channel_data_type"] = _DATA_TYPES[kind, size][1]
+    _put(row, values)
+    return row
+
+
+def image_fault(place: Place, instruction: Instruction, lane: int, handle: int, images: Images) -> TrapError:
+    """Why an instruction cannot use the image that a lane gives it."""
+    row = images.rows[int(images.find(np.array([handle], np.uint64))[0])]
+    found: Any = _NAMES.get(int(row[FIELDS["object"]]))
+    opcode = instruction.opcode
+    asked = "texture" if opcode.startswith(("tex", "tld4")) else "surface" if opcode[:2] == "su" else "image"
+    geometry = str(instruction.spelling.modifier("geom") or "")
+    hint = f"make one with device.{asked if asked != 'image' else 'texture'}(array)"
+    if found is None:
+        message = f"{opcode}: {handle:#x} is no texture or surface"
+    elif asked not in (found, "image"):
+        message = f"{opcode}: {handle:#x} is a {found}, not a {asked}"
+    elif geometry and geometry != _geometry(row):
+        message = f"{opcode}: the {found} is {_geometry(row)}"
+        hint = "the shape of the array decides: (depth, height,) width (, channels), layers first"
+    else:
+        size = " × ".join(str(int(row[FIELDS[name]])) for name in ("width", "height", "depth", "layers"))
+        message = f"{opcode}: outside the surface, or not aligned"
+        hint = (
+            f"it has {size} texels of {int(row[FIELDS['texel']])} bytes (width × height × depth × layers); the first coordinate "
+            "counts bytes, in multiples of what is accessed (.p: texels)"
+        )
+    source = [] if instruction.location is None else [f"source line {instruction.location}"]
+    return TrapError(message, span=instruction.span, details=[place.thread(lane), *source], hint=hint)

@@ -1,0 +1,213 @@
+"""What a run observed: the raw counters of one launch, and how memory behaviour is counted from lane addresses.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..flow.slicing import Slice
+from ..results import ObjectFootprint, Race
+from .padding import Overrun, merge
+from .program import Program
+from .rule_breaches import Breach, first_breaches
+from .thread_counters import ThreadTable
+
+__all__ = [
+    "LINE_BYTES",
+    "SITE_COLUMNS",
+    "Observation",
+    "atomic_wavefronts",
+    "local_sectors",
+    "sectors",
+    "turns",
+    "wavefronts",
+]
+
+#: columns of ``Observation.sites``. ``requests`` and ``lanes`` count all spaces, ``sectors`` and ``lines`` are those of global
+#: memory, ``wavefronts`` and ``ideal`` those of shared memory; ``turns`` and ``shared_turns`` are of atomics. ``shared_lanes``,
+#: ``local_lanes`` and the requests of both are filled for generic sites only, where they tell what went to which window;
+#: ``elsewhere`` are their requests of which no lane went to global memory. ``global_wavefronts`` are passes of global
+#: loads through the banks of L1.
+SITE_COLUMNS = (
+    "requests", "lanes", "sectors", "wavefronts", "ideal", "shared_lanes", "local_lanes", "lines", "local_sectors",
+    "turns", "shared_turns", "elsewhere", "shared_requests", "local_requests", "global_wavefronts",
+)  # fmt: skip
+
+
+@dataclass
+class Observation:
+    """Counters of one launch, all int64, exact.
+
+    ``block_warps``, ``block_lanes``: shape (blocks,), executions by warp splits and by lanes. ``divergent``: (blocks,), executions of
+    the block's counted branch in which lanes went to more than one target. ``taken``: (blocks,), lanes whose guard held at the
+    block's counted branch. ``predicated``: (predicated instructions,), lanes whose guard held. ``sites``: (sites, SITE_COLUMNS) or
+    ``None`` if memory was not observed. ``uninitialized``: indices of sites that read bytes nobody had written;
+    ``beyond``: those whose accesses ran into the padding behind an object.
+    ``executed`` is the slice that ran, ``None`` for the whole program; ``method`` says for which blocks, and ``method_reason`` why
+    not for fewer; ``ran`` counts the thread instructions executed, ``None`` for those of the slice in all blocks.
+    """
+
+    block_warps: NDArray[np.int64]
+    block_lanes: NDArray[np.int64]
+    divergent: NDArray[np.int64]
+    taken: NDArray[np.int64]
+    predicated: NDArray[np.int64]
+    sites: NDArray[np.int64] | None
+    uninitialized: frozenset[int] = field(default_factory=frozenset)
+    beyond: dict[int, Overrun] = field(default_factory=dict)
+    executed: Slice | None = None
+    method: str = "every block"
+    method_reason: str = ""
+    ran: int | None = None
+    #: counters of single threads, if ``threads`` was observed
+    threads: ThreadTable | None = None
+    #: of each object that was touched, if ``footprint`` was observed
+    footprint: tuple[ObjectFootprint, ...] | None = None
+    #: of rules that were broken in a way that works on today's GPUs, one of each instruction
+    breaches: tuple[Breach, ...] = ()
+    #: accesses that nothing orders, if they were looked for
+    races: tuple[Race, ...] = ()
+    #: what it did that a reader should know
+    notes: tuple[str, ...] = ()
+    #: how it ran, for people: no property of the program
+    remarks: tuple[str, ...] = ()
+
+    @classmethod
+    def empty(cls, program: Program, observe: frozenset[str]) -> Observation:
+        """All zero."""
+        blocks = len(program.blocks)
+        sites = (
+            np.zeros((len(program.sites), len(SITE_COLUMNS)), dtype=np.int64) if "memory" in observe else None
+        )
+        return cls(
+            np.zeros(blocks, dtype=np.int64),
+            np.zeros(blocks, dtype=np.int64),
+            np.zeros(blocks, dtype=np.int64),
+            np.zeros(blocks, dtype=np.int64),
+            np.zeros(len(program.predicated), dtype=np.int64),
+            sites,
+        )
+
+    def add(self, other: Observation) -> None:
+        """Add the counters of other CTAs of the same launch."""
+        for mine, theirs in (
+            (self.block_warps, other.block_warps),
+            (self.block_lanes, other.block_lanes),
+            (self.divergent, other.divergent),
+            (self.taken, other.taken),
+            (self.predicated, other.predicated),
+        ):
+            mine += theirs
+        if self.sites is not None and other.sites is not None:
+            self.sites += other.sites
+        self.uninitialized |= other.uninitialized
+        self.breaches = first_breaches((*self.breaches, *other.breaches))
+        self.races = tuple(dict.fromkeys((*self.races, *other.races)))
+        merge(self.beyond, other.beyond)
+
+    def times(self, count: int) -> None:
+        """So many launches like this one. Counters that leave 64 bits become Python integers."""
+        for name in ("block_warps", "block_lanes", "divergent", "taken", "predicated", "sites"):
+            counters = getattr(self, name)
+            if counters is not None:
+                fits = int(counters.max(initial=0)) * count < 1 << 62
+                setattr(self, name, (counters if fits else counters.astype(object)) * count)
+
+    def executed_in(self, program: Program) -> int:
+        """Thread instructions that these counters mean were executed, with what the slice leaves out left out."""
+        return self.sliced_in(program) if self.ran is None else self.ran
+
+    def sliced_in(self, program: Program) -> int:
+        """Thread instructions of the slice in all blocks, whether these had to run or not."""
+        only = None if self.executed is None else self.executed.instructions
+        return sum(
+            int(self.block_lanes[block.index]) * sum(only is None or item in only for item in block.tally)
+            for block in program.blocks
+        )
+
+
+SECTOR_BYTES = 32
+LINE_BYTES = 128
+BANKS = 32
+WORD_BYTES = 4
+
+
+def sectors(addresses: NDArray[Any], piece: int = SECTOR_BYTES) -> int:
+    """Distinct 32-byte sectors (or other pieces) of one request. ``addresses``: those of the active lanes, uint64; accesses are
+    aligned to their size, so none lies in two sectors."""
+    return int(np.unique(addresses // piece).size)
+
+
+def local_sectors(places: NDArray[Any], lanes: NDArray[Any], size: int) -> int:
+    """Distinct sectors of one request to local memory. ``places``: addresses within local memory, ``size`` bytes per lane.
+
+    Local memory is laid out so that the same word of consecutive lanes is consecutive (CUDA C++ Programming Guide, "Local
+    Memory"): word w of lane l lies at 128 · w + 4 · l, eight lanes to a sector.
+    """
+    words = max(1, size // WORD_BYTES)
+    groups = places // (WORD_BYTES * words) * 4 + lanes.astype(places.dtype) // 8
+    return int(np.unique(groups).size) * words
+
+
+def wavefronts(
+    addresses: NDArray[Any], lanes: NDArray[Any], size: int, loads: bool = False
+) -> tuple[int, int]:
+    """Wavefronts of one request to shared memory, and how many its width alone would need.
+
+    ``addresses`` and ``lanes`` (0 to 31) of the active lanes, ``size`` bytes per lane. In one wavefront each of the 32 banks gives one
+    4-byte word, to any number of lanes. Accesses of 8 bytes go by half warps, of 16 bytes by quarter warps, one phase each. Two
+    neighbouring phases of a load are merged if in both all active lanes i and i xor 1 (or all i and i xor 2) have the same
+    address, and if that needs fewer wavefronts.
+
+    Loads from global memory take as many passes through the banks of L1, and there nothing is merged (``loads`` false): so do
+    Nsight Compute's ``l1tex__data_pipe_lsu_wavefronts`` in the strided loads of tests/timing/data/l1_strides.csv.
+    """
+    width = max(WORD_BYTES, size)
+    words = addresses // width
+    phases = lanes // (BANKS * WORD_BYTES // width)
+    total = ideal = 0
+    for pair in np.unique(phases // 2):
+        both = phases // 2 == pair
+        parts = [words[phases == phase] for phase in np.unique(phases[both])]
+        needed, count = sum(_passes(part, width) for part in parts), len(parts)
+        if (
+            loads
+            and count == 2
+            and (_paired(words[both], lanes[both], 1) or _paired(words[both], lanes[both], 2))
+        ):
+            merged = _passes(words[both], width)
+            if merged < needed:
+                needed, count = merged, 1
+        total, ideal = total + needed, ideal + count
+    return total, ideal
+
+
+def _passes(words: NDArray[Any], width: int) -> int:
+    """The most distinct words of ``width`` bytes that lie in the same banks."""
+    banks = np.unique(words) % (BANKS * WORD_BYTES // width)
+    return int(np.bincount(banks.astype(np.int64)).max())
+
+
+def _paired(words: NDArray[Any], lanes: NDArray[Any], distance: int) -> bool:
+    table = np.full(32, -1, dtype=np.int64)
+    table[lanes] = words
+    partners = table[lanes ^ distance]
+    return bool(((partners == -1) | (partners == words.astype(np.int64))).all())
+
+
+def turns(addresses: NDArray[Any]) -> int:
+    """The most lanes of one request that have the same address: atomics on it follow each other."""
+    return int(np.unique(addresses, return_counts=True)[1].max())
+
+
+def atomic_wavefronts(addresses: NDArray[Any], lanes: NDArray[Any], size: int) -> tuple[int, int]:
+    """As ``wavefronts``, for atomics: lanes that hit the same address go one after the other, so the most frequent address adds a
+    wavefront for each of its lanes but the first."""
+    total, ideal = wavefronts(addresses, lanes, size)
+    return total + turns(addresses) - 1, ideal

@@ -1,0 +1,369 @@
+"""What both backends say when a kernel does something that ends it: which threads, where, and what to do.
+
+Threads are named as CUDA names them: ``thread (x, y, z) of block (x, y, z)``. Lanes come as an ``int`` with one bit each.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..errors import BudgetExceeded, Deadlock, TrapError
+from ..isa import mbarriers, tensor_maps
+from ..ptx.syntax import Instruction
+from ..source import Span
+from .launch import Dim3, LaunchPlan
+from .program import ALLOCA_STACK, BasicBlock, Program
+from .stack_entries import AT_END, AT_WAIT
+
+__all__ = [
+    "Place",
+    "Waiting",
+    "awaited_warps",
+    "bad_barrier",
+    "bad_cluster_barrier",
+    "bad_mbarrier",
+    "bad_member_mask",
+    "bad_stack",
+    "bad_target",
+    "budget",
+    "deadlock",
+    "divergent_barrier",
+    "doing",
+    "lanes_of",
+    "livelock",
+    "long_line",
+    "meaningless_operands",
+    "no_warpgroup",
+    "stack_overflow",
+    "thread_of",
+    "too_deep",
+    "trap",
+    "unequal_descriptors",
+    "uneven_products",
+]
+
+
+def lanes_of(mask: int) -> list[int]:
+    """The lanes of a mask in ascending order."""
+    return [lane for lane in range(32) if mask >> lane & 1]
+
+
+def thread_of(plan: LaunchPlan, warp: int, lane: int) -> Dim3:
+    """``%tid`` of a lane of a warp of any CTA."""
+    wide, tall, _ = plan.block
+    number = warp * 32 + lane
+    return number % wide, number // wide % tall, number // (wide * tall)
+
+
+def cta_of(plan: LaunchPlan, cta: int) -> Dim3:
+    """``%ctaid`` of the CTA with that number in index order."""
+    wide, tall, _ = plan.grid
+    return cta % wide, cta // wide % tall, cta // (wide * tall)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a warp is: for messages."""
+
+    program: Program
+    plan: LaunchPlan
+    cta: int
+    warp: int
+
+    def thread(self, lane: int) -> str:
+        """``thread (…) of block (…) of kernel '…'``."""
+        x, y, z = thread_of(self.plan, self.warp, lane)
+        return f"thread ({x}, {y}, {z}) of {self.block()}"
+
+    def block(self) -> str:
+        x, y, z = cta_of(self.plan, self.cta)
+        return f"block ({x}, {y}, {z}) of kernel {self.program.kernel.name!r}"
+
+    def lanes(self, mask: int) -> str:
+        """``lanes 0-15 of warp 3 of block …``."""
+        return f"{_ranges(lanes_of(mask), 'lane')} of warp {self.warp} of {self.block()}"
+
+
+def _ranges(numbers: Sequence[int], noun: str) -> str:
+    """``lanes 0-3, 8``."""
+    parts: list[str] = []
+    start = previous = numbers[0]
+    for number in [*numbers[1:], -1]:
+        if number != previous + 1:
+            parts.append(str(start) if start == previous else f"{start}-{previous}")
+            start = number
+        previous = number
+    shown = parts if len(parts) <= 6 else [*parts[:5], "…"]
+    return f"{noun}{'s' * (len(numbers) > 1)} {', '.join(shown)}"
+
+
+def _source(instruction: Instruction) -> list[str]:
+    return [] if instruction.location is None else [f"source line {instruction.location}"]
+
+
+def _line(item: Waiting) -> str:
+    instruction = item.at
+    return f"{instruction.span.path}:{instruction.span.line}" if instruction else "the end of the function"
+
+
+def trap(place: Place, instruction: Instruction, mask: int) -> TrapError:
+    """``trap`` or ``brkpt`` was executed."""
+    return TrapError(
+        f"{instruction.opcode} executed", span=instruction.span,
+        details=[place.thread(lanes_of(mask)[0]), *_source(instruction)],
+    )  # fmt: skip
+
+
+def bad_member_mask(place: Place, instruction: Instruction, lane: int, mask: int) -> TrapError:
+    """A lane is not in the member mask that it gives."""
+    return TrapError(
+        f"{instruction.opcode}: lane {lane} executes it with member mask {mask:#010x}, which does not contain that lane",
+        span=instruction.span,
+        details=[place.thread(lane), *_source(instruction)],
+        hint="every lane that executes a .sync instruction must be in its member mask",
+    )
+
+
+def incomplete_warp(place: Place, instruction: Instruction, lanes: int) -> TrapError:
+    """A matrix instruction is executed without some lanes of its warp, which the manual leaves undefined."""
+    present = lanes_of(lanes)
+    return TrapError(
+        f"{instruction.opcode}: {len(present)} of the 32 lanes of a warp execute it",
+        span=instruction.span,
+        details=[place.thread(present[0]), *_source(instruction)],
+        hint="all threads of the warp must: no branch around it that lanes take differently, and blocks of a multiple of 32 threads",
+    )
+
+
+def meaningless_operands(place: Place, instruction: Instruction, lanes: int) -> TrapError:
+    """Operands for which the manual gives no meaning."""
+    assert instruction.spelling.row.checked is not None
+    what, accepted = instruction.spelling.row.checked
+    return TrapError(
+        f"{instruction.opcode}: {what}",
+        span=instruction.span,
+        details=[place.thread(lanes_of(lanes)[0]), *_source(instruction)],
+        hint=accepted,
+    )
+
+
+def _of_lane(place: Place, instruction: Instruction, lanes: int, what: str, hint: str) -> TrapError:
+    details = [place.thread(lanes_of(lanes)[0]), *_source(instruction)]
+    return TrapError(f"{instruction.opcode}: {what}", span=instruction.span, details=details, hint=hint)
+
+
+def no_warpgroup(place: Place, instruction: Instruction, lanes: int) -> TrapError:
+    """A warp whose warpgroup, four warps from a multiple of four on, is not whole."""
+    hint = "warps 4k to 4k + 3 execute it together: launch blocks of a multiple of 128 threads"
+    return _of_lane(place, instruction, lanes, "the warpgroup of this warp has fewer than four warps", hint)
+
+
+def unequal_descriptors(place: Place, instruction: Instruction, lanes: int) -> TrapError:
+    """A matrix descriptor that is not the same in all lanes."""
+    hint = "make it of values that are the same in all threads of the warpgroup"
+    return _of_lane(
+        place, instruction, lanes, "a matrix descriptor differs among the threads of a warp", hint
+    )
+
+
+def uneven_products(
+    place: Place, instruction: Instruction, one: tuple[int, int], other: tuple[int, int]
+) -> TrapError:
+    """Warps of a warpgroup, each with the products of matrices that it has executed, of which one has more than another."""
+    told = " and ".join(f"warp {warp} {count}" for warp, count in sorted((one, other)))
+    what = f"not all warps of a warpgroup execute it: {told} times in all, with the others like it"
+    hint = "all threads of a warpgroup must: no branch around it that its warps take differently"
+    return _of_lane(place, instruction, 1, what, hint)
+
+
+def awaited_warps(instruction: Instruction, warps: Sequence[int]) -> str:
+    """What a warp waits for at ``wgmma.fence`` and ``.wait_group``, in words: warps of its warpgroup, as numbered in the block."""
+    named = f"warp{'s' * (len(warps) > 1)} {', '.join(map(str, warps))} of the warpgroup,"
+    what = "the products of " * (instruction.effect == "warpgroup_wait")
+    return f"at {instruction.opcode}, for {what}{named}"
+
+
+def long_line(place: Place, instruction: Instruction, lanes: int) -> TrapError:
+    """A descriptor whose swizzling is narrower than the lines of the matrix."""
+    hint = "64 bytes of a line of B need a swizzling of 64 or 128 bytes, or none"
+    what = "a line of the matrix is longer than the pattern of swizzling that its descriptor names"
+    return _of_lane(place, instruction, lanes, what, hint)
+
+
+def bad_target(place: Place, instruction: Instruction, lane: int, value: int, targets: int) -> TrapError:
+    """``brx.idx`` beyond its table, or a call through a register that holds no candidate's address."""
+    hint = None
+    if instruction.effect == "indirect_branch":
+        message = f"{instruction.opcode}: index {value} of a table of {targets} labels"
+    else:
+        what = place.plan.describe(value)
+        message = (
+            f"{instruction.opcode}: {value:#x} is not the address of a function that it may call, but {what}"
+        )
+        hint = (
+            "accepted: functions of its module whose address is taken somewhere and that its prototype fits"
+        )
+    return TrapError(
+        message, span=instruction.span, details=[place.thread(lane), *_source(instruction)], hint=hint
+    )
+
+
+def bad_barrier(place: Place, instruction: Instruction, lane: int, what: str) -> TrapError:
+    """A barrier number or thread count that no barrier has."""
+    return TrapError(
+        f"{instruction.opcode}: {what}", span=instruction.span,
+        details=[place.thread(lane), *_source(instruction)],
+        hint="barriers are numbered 0 to 15; a thread count is a multiple of 32, at most 1024",
+    )  # fmt: skip
+
+
+def bad_cluster_barrier(place: Place, instruction: Instruction, lane: int) -> TrapError:
+    """A thread arrives at the cluster's barrier twice without waiting, or waits without having arrived."""
+    waits = "wait" in instruction.opcode.split(".")
+    return TrapError(
+        f"{instruction.opcode} by a thread that {'has not arrived' if waits else 'has arrived before, and not waited since'}",
+        span=instruction.span,
+        details=[place.thread(lane), *_source(instruction)],
+        hint="each thread executes barrier.cluster.arrive and barrier.cluster.wait in turn",
+    )
+
+
+def bad_mbarrier(
+    place: Place, instruction: Instruction, lane: int, problem: int, address: int, word: int, amount: int
+) -> TrapError:
+    """An operation that an mbarrier object, or a tensor map, does not allow; numbers as in ``isa.mbarriers`` and
+    ``isa.tensor_maps``."""
+    explain = tensor_maps.explain if problem >= tensor_maps.Problem.FIRST else mbarriers.explain
+    what, hint = explain(problem, word, amount)
+    return TrapError(
+        f"{instruction.opcode} at {address:#x}: {what}", span=instruction.span,
+        details=[place.thread(lane), *_source(instruction)], hint=hint,
+    )  # fmt: skip
+
+
+def too_deep(place: Place, instruction: Instruction, lane: int, limit: int) -> TrapError:
+    """Recursion without end."""
+    program = place.program
+    function = program.functions[program.blocks[program.block_of[instruction]].function]
+    return TrapError(
+        f"{instruction.opcode} in {function.name!r}: more than {limit} calls inside one another", span=instruction.span,
+        details=[place.thread(lane), *_source(instruction)], hint="does the recursion end?",
+    )  # fmt: skip
+
+
+def stack_overflow(place: Place, instruction: Instruction, lane: int, size: int) -> TrapError:
+    """Recursion whose local variables find no more room."""
+    program = place.program
+    function = program.functions[program.blocks[program.block_of[instruction]].function]
+    return TrapError(
+        f"{instruction.opcode} in {function.name!r}: local variables of calls inside one another need more than {size:,} bytes",
+        span=instruction.span,
+        details=[place.thread(lane), *_source(instruction)],
+        hint="does the recursion end?",
+    )
+
+
+def bad_stack(place: Place, instruction: Instruction, lane: int, value: int) -> TrapError:
+    """More than there is on the stack of ``alloca``, or a stack pointer that lies elsewhere."""
+    if instruction.spelling.row.name == "alloca":
+        what = f"{value:,} bytes more do not fit the stack of {ALLOCA_STACK:,} bytes that each thread has"
+        hint = "allocate less, or free what is no longer needed with stackrestore"
+    else:
+        what = f"{value:#x} is not within the stack"
+        hint = "restore what stacksave gave in the same activation of the function"
+    return TrapError(
+        f"{instruction.opcode}: {what}", span=instruction.span,
+        details=[place.thread(lane), *_source(instruction)], hint=hint,
+    )  # fmt: skip
+
+
+def divergent_barrier(place: Place, instruction: Instruction, here: int, elsewhere: int) -> Deadlock:
+    """An aligned barrier executed by a part of a warp."""
+    return Deadlock(
+        f"{instruction.opcode} executed by {_ranges(lanes_of(here), 'lane')} while "
+        f"{_ranges(lanes_of(elsewhere), 'lane')} of the same warp {'is' if elsewhere.bit_count() == 1 else 'are'} elsewhere",
+        span=instruction.span,
+        details=[f"warp {place.warp} of {place.block()}", *_source(instruction)],
+        hint="all threads of a warp must come to an aligned barrier together; move it out of the branch",
+    )
+
+
+def budget(place: Place, block: BasicBlock, executed: int, mask: int) -> BudgetExceeded:
+    """A warp executed more than it may."""
+    return BudgetExceeded(
+        f"{executed:,} warp instructions executed, {place.plan.max_instructions:,} allowed: the kernel seems not to end",
+        span=block.instructions[0].span if block.instructions else None,
+        details=[place.thread(lanes_of(mask)[0] if mask else 0)],
+        hint="raise max_instructions (--gpuperf-max-instructions) if it does end",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Lanes that cannot go on: those of ``mask`` in a warp, in a block (at one of its instructions), for a reason."""
+
+    place: Place
+    mask: int
+    block: BasicBlock
+    reason: str
+    instruction: Instruction | None = None
+
+    @property
+    def at(self) -> Instruction | None:
+        """The instruction where they are: the one given, else the block's first."""
+        found = (self.instruction, *self.block.instructions, *self.block.tally)
+        return next((item for item in found if item is not None), None)
+
+
+def doing(pc: int) -> str:
+    """What lanes do that are not stopped, by where they are."""
+    return "waiting for an mbarrier" if AT_WAIT <= pc < AT_END else "running"
+
+
+def deadlock(waiting: Iterable[Waiting]) -> Deadlock:
+    """Threads wait for what cannot come."""
+    listed = list(waiting)
+    return Deadlock(
+        "deadlock: no thread can go on",
+        span=_span(listed),
+        details=_who(listed),
+        hint="the threads that these wait for have ended, or wait somewhere else themselves",
+    )
+
+
+def livelock(waiting: Iterable[Waiting]) -> Deadlock:
+    """Threads run round a loop in which nothing changes any more."""
+    listed = list(waiting)
+    return Deadlock(
+        "no thread can make progress: the kernel repeats a state it was in before",
+        span=_span(listed),
+        details=_who(listed),
+        hint="a lock that is never released, or a flag that is never set",
+    )
+
+
+def _span(waiting: Sequence[Waiting]) -> Span | None:
+    instruction = waiting[0].at if waiting else None
+    return instruction.span if instruction is not None else None
+
+
+def _who(waiting: Sequence[Waiting]) -> list[str]:
+    """Up to three lines: the threads at one place, then how many more."""
+    groups: dict[tuple[int, str], list[Waiting]] = {}
+    for item in waiting:
+        groups.setdefault((item.block.index, item.reason), []).append(item)
+    lines = []
+    for (_, reason), items in list(groups.items())[: 3 if len(groups) <= 3 else 2]:
+        threads = sum(item.mask.bit_count() for item in items)
+        first = items[0]
+        lines.append(
+            f"{threads:,} thread{'s' * (threads > 1)} {reason} at {_line(first)}, "
+            f"first {first.place.thread(lanes_of(first.mask)[0])}"
+        )
+    if len(groups) > 3:
+        rest = sum(item.mask.bit_count() for items in list(groups.values())[2:] for item in items)
+        lines.append(f"and {rest:,} threads at {len(groups) - 2} other places")
+    return lines

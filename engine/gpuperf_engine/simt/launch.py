@@ -1,0 +1,408 @@
+"""A launch made ready: shapes and limits checked, arguments turned into the bytes of the parameter buffer.
+
+Limits are those of the CUDA programming guide's table "Technical Specifications per Compute Capability".
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LaunchError
+from ..memory.arena import Allocation, Memory
+from ..memory.tensor_descriptions import TensorMap
+from ..ptx.syntax import Function, Variable
+from .console import Console
+from .program import Program
+
+__all__ = [
+    "MAX_GRID",
+    "MAX_INSTRUCTIONS",
+    "Dim3",
+    "LaunchPlan",
+    "check_shape",
+    "dim3",
+    "marshal",
+    "pointed_at",
+    "shared_limit",
+]
+
+Dim3 = tuple[int, int, int]
+MAX_GRID: Dim3 = (2**31 - 1, 65535, 65535)
+MAX_BLOCK: Dim3 = (1024, 1024, 64)
+MAX_THREADS = 1024
+#: warp instructions that one warp may execute
+MAX_INSTRUCTIONS = 10**8
+#: threads that are resident at once on the deterministic schedule unless the launch is cooperative
+RESIDENT_THREADS = 1 << 16
+#: threads that a cooperative launch may have: more than any GPU holds at once
+COOPERATIVE_THREADS = 1 << 19
+STATIC_SHARED = 48 << 10
+LOCAL_LIMIT = 512 << 10
+_SHARED_LIMITS = {
+    50: 48,
+    52: 48,
+    53: 48,
+    60: 48,
+    61: 48,
+    62: 48,
+    70: 96,
+    72: 96,
+    75: 64,
+    80: 163,
+    86: 99,
+    87: 163,
+    88: 99,
+    89: 99,
+}
+_SHARED_LIMITS |= {90: 227, 100: 227, 101: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """What a backend needs beside the program.
+
+    ``parameters`` is the kernel's parameter buffer, ``parameter_address`` where it lies in device memory;
+    ``symbols`` (uint64) the device addresses of ``Program.symbols``; ``shared_bytes`` static + dynamic; ``resident`` how many CTAs are
+    co-resident on the deterministic schedule; ``threads`` how many host threads may run CTAs of order-free programs.
+    """
+
+    grid: Dim3
+    block: Dim3
+    shared_bytes: int
+    dynamic_shared: int
+    parameters: bytes
+    parameter_address: int
+    symbols: NDArray[np.uint64]
+    max_instructions: int
+    resident: int
+    cooperative: bool
+    threads: int
+    #: (address, size) of the allocations that arguments point into, in order of address
+    pointed_at: tuple[tuple[int, int], ...] = ()
+    #: their names, in the same order
+    names: tuple[str, ...] = ()
+    #: textures and surfaces that arguments and variables name: bytes of a texel, bytes of all
+    images: tuple[tuple[int, int], ...] = ()
+    #: CTAs (linear indices, ascending) whose threads are counted one by one, if that is observed
+    kept: Sequence[int] = ()
+    #: whether only those run, which others must not be able to notice
+    only_kept: bool = False
+    #: where threads print to
+    console: Console = field(default_factory=Console, compare=False)
+    #: what is at an address, in words
+    describe: Callable[[int], str] = field(default=hex, compare=False)
+    #: CTAs of a cluster along each axis, and whether launch or kernel name that shape
+    cluster: Dim3 = (1, 1, 1)
+    explicit_cluster: bool = False
+    #: what becomes of breaches of rules that work on today's GPUs (``isa.rules.STRICTNESS``)
+    strict: str = "note"
+    #: whether accesses that nothing orders are looked for
+    races: bool = False
+
+    @cached_property
+    def ctas(self) -> int:
+        return math.prod(self.grid)
+
+    @cached_property
+    def cluster_ctas(self) -> int:
+        return math.prod(self.cluster)
+
+    @property
+    def clusters(self) -> Dim3:
+        """Clusters of the grid along each axis."""
+        x, y, z = (count // size for count, size in zip(self.grid, self.cluster))
+        return x, y, z
+
+    @cached_property
+    def threads_per_cta(self) -> int:
+        return math.prod(self.block)
+
+    @cached_property
+    def warps_per_cta(self) -> int:
+        return -(-self.threads_per_cta // 32)
+
+
+def dim3(value: object, what: str, limits: Dim3) -> Dim3:
+    """An int or a tuple of up to three as three. Raises ``LaunchError`` for what is none, and beyond the limits."""
+    parts: Sequence[Any] = value if isinstance(value, (tuple, list)) else (value,)
+    accepted = f"an int or a tuple of up to three ints, 1 to {limits[0]:,} × {limits[1]:,} × {limits[2]:,}"
+    if not 1 <= len(parts) <= 3 or not all(map(is_whole, parts)):
+        raise LaunchError(f"{what} is {value!r}", hint=f"accepted: {accepted}")
+    shape = tuple(int(part.__index__()) for part in parts) + (1,) * (3 - len(parts))
+    for axis, size, limit in zip("xyz", shape, limits):
+        if not 1 <= size <= limit:
+            raise LaunchError(f"{what}.{axis} is {size:,}", hint=f"accepted: {accepted}")
+    return shape[0], shape[1], shape[2]
+
+
+def is_whole(value: object) -> bool:
+    """Whether this is an integer, of Python or NumPy, and no ``bool``."""
+    try:
+        return not isinstance(value, bool) and operator.index(value) is not None  # type: ignore[arg-type]
+    except TypeError:
+        return False
+
+
+@lru_cache(maxsize=64)
+def shared_limit(target: str) -> int:
+    """Bytes of shared memory that a CTA may have on a target (opt-in maximum); 227 KiB for unknown ones."""
+    number = int("".join(filter(str.isdigit, target)) or 0)
+    known = [key for key in _SHARED_LIMITS if key <= number]
+    return _SHARED_LIMITS[max(known)] << 10 if known else 48 << 10
+
+
+def check_shape(program: Program, grid: object, block: object, shared_bytes: int) -> tuple[Dim3, Dim3, int]:
+    """The launch shape as three-tuples and the whole shared memory in bytes. Raises ``LaunchError``."""
+    kernel = program.kernel
+    shape = dim3(grid, "grid", MAX_GRID)
+    threads = dim3(block, "block", MAX_BLOCK)
+    count = math.prod(threads)
+    if count > MAX_THREADS:
+        raise LaunchError(
+            f"block {threads} has {count:,} threads", hint=f"a block has at most {MAX_THREADS:,} threads"
+        )
+    for bound, exact, name in ((kernel.reqntid, True, ".reqntid"), (kernel.maxntid, False, ".maxntid")):
+        if bound is None:
+            continue
+        full = (*bound, *(1,) * (3 - len(bound)))
+        if exact and threads != full:
+            raise LaunchError(
+                f"block {threads} for kernel {kernel.name!r}",
+                span=kernel.span,
+                hint=f"{name} requires {full}",
+            )
+        if not exact and count > math.prod(full):
+            raise LaunchError(
+                f"block {threads} for kernel {kernel.name!r}",
+                span=kernel.span,
+                hint=f"{name} allows {math.prod(full):,} threads per block",
+            )
+    if program.local_bytes > LOCAL_LIMIT:
+        raise LaunchError(
+            f"kernel {kernel.name!r} declares {program.local_bytes:,} bytes of local memory per thread",
+            span=kernel.span,
+            hint=f"a thread has at most {LOCAL_LIMIT:,} bytes",
+        )
+    passed = program.once(_passed)
+    if passed is not None and passed.size > LOCAL_LIMIT:
+        raise LaunchError(
+            f"{passed.name!r} passes {passed.size:,} bytes in a call",
+            span=passed.span,
+            hint=f"a thread has at most {LOCAL_LIMIT:,} bytes of local memory, where parameters of calls are",
+        )
+    if not is_whole(shared_bytes) or shared_bytes < 0:
+        raise LaunchError(
+            f"shared_bytes is {shared_bytes!r}", hint="accepted: bytes of dynamic shared memory, 0 or more"
+        )
+    limit = shared_limit(kernel.module.target)
+    if program.shared_static > max(STATIC_SHARED, limit if program.dynamic_shared else STATIC_SHARED):
+        raise LaunchError(
+            f"kernel {kernel.name!r} declares {program.shared_static:,} bytes of static shared memory",
+            span=kernel.span,
+            hint=f"at most {STATIC_SHARED:,} bytes may be static; use dynamic shared memory for more",
+        )
+    total = program.shared_static + int(shared_bytes)
+    if total > limit:
+        raise LaunchError(
+            f"kernel {kernel.name!r} needs {total:,} bytes of shared memory "
+            f"({program.shared_static:,} static + {int(shared_bytes):,} dynamic)",
+            span=kernel.span,
+            hint=f"{kernel.module.target} has at most {limit:,} bytes per block",
+        )
+    return shape, threads, total
+
+
+def _passed(program: Program) -> Variable | None:
+    """The largest of what functions are given and return in calls."""
+    found: list[Variable] = []
+    for function in program.functions:
+        formal = () if function.is_entry else (*function.params, *function.returns)
+        found += (item for item in (*formal, *function.variables) if item.space == "param")
+    return max(found, key=lambda item: item.size, default=None)
+
+
+def resident_ctas(ctas: int, threads: int, cooperative: bool, cluster: int = 1) -> int:
+    """How many CTAs are resident at once: whole clusters of ``cluster`` CTAs. Raises ``LaunchError`` for a cooperative launch that
+    fits no GPU."""
+    if not cooperative:
+        return max(1, min(ctas, RESIDENT_THREADS // threads) // cluster) * cluster
+    if ctas * threads > COOPERATIVE_THREADS:
+        raise LaunchError(
+            f"a cooperative launch of {ctas:,} blocks of {threads:,} threads",
+            hint=f"all its blocks must be resident at once: at most {COOPERATIVE_THREADS:,} threads",
+        )
+    return ctas
+
+
+def host_threads() -> int:
+    """Cores ÷ xdist workers, at least one."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:
+        cores = os.cpu_count() or 1
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") or 1)
+    return max(1, cores // max(1, workers))
+
+
+#: turns an argument that stands for device memory into its address, or returns None for other arguments
+AddressOf = Callable[[object], int | None]
+
+
+def marshal(kernel: Function, arguments: Sequence[object], address_of: AddressOf) -> bytes:
+    """The parameter buffer. Raises ``LaunchError`` for a wrong number, type, width or range of arguments."""
+    params = kernel.params
+    if not isinstance(arguments, (list, tuple)):
+        raise LaunchError(
+            f"args is a {type(arguments).__name__}",
+            span=kernel.span,
+            hint=f"accepted: a list of the {len(params)} arguments of {kernel.name!r}",
+        )
+    if len(arguments) != len(params):
+        listed = ", ".join(_describe(param) for param in params) or "none"
+        raise LaunchError(
+            f"kernel {kernel.name!r} takes {len(params)} argument{'s' * (len(params) != 1)}, {len(arguments)} given",
+            span=kernel.span,
+            hint=f"its parameters: {listed}",
+        )
+    buffer = bytearray(kernel.param_bytes)
+    for index, (param, argument) in enumerate(zip(params, arguments)):
+        try:
+            raw = _bytes_of(param, argument, address_of)
+        except (LaunchError, OverflowError, TypeError, ValueError) as error:
+            reason = error.message if isinstance(error, LaunchError) else str(error)
+            raise LaunchError(
+                f"argument {index} of kernel {kernel.name!r} ({_describe(param)}): {reason}",
+                span=param.span,
+                hint=getattr(error, "hint", None) or _accepted(param),
+            ) from None
+        buffer[param.offset : param.offset + param.size] = raw
+    return bytes(buffer)
+
+
+def _describe(param: Variable) -> str:
+    dims = "".join(f"[{size}]" for size in param.dims)
+    return f".{param.type} {param.name}{dims}"
+
+
+def _accepted(param: Variable) -> str:
+    if param.dims:
+        return f"accepted: {param.size} bytes: bytes, a NumPy structured scalar or array of that size"
+    if param.type.is_float:
+        return f"accepted: a Python float or a NumPy scalar of {param.type.bits} bits"
+    extra = ", an array, a view, an address or None" if param.type.bits == 64 else ""
+    return f"accepted: a Python int in range, a NumPy integer of {param.type.bits} bits{extra}"
+
+
+def _bytes_of(param: Variable, argument: object, address_of: AddressOf) -> bytes:
+    address = address_of(argument)
+    bits = param.type.bits
+    if param.dims:
+        return _aggregate(param, argument)
+    if address is not None or argument is None:
+        if bits != 64 or param.type.is_float:
+            if bits == 32 and param.function is not None and param.function.module.address_size == 32:
+                raise LaunchError(
+                    "device memory has 64-bit addresses, this module's have 32",
+                    hint="compile for 64-bit addresses (.address_size 64)",
+                )
+            raise LaunchError("device memory given for a parameter that is no pointer")
+        return int(address or 0).to_bytes(8, "little")
+    if isinstance(argument, (bytes, bytearray)):
+        return _aggregate(param, argument)
+    if isinstance(argument, (bool, np.bool_)):
+        if param.type.is_float:
+            raise LaunchError("a bool for a floating-point parameter")
+        return int(argument).to_bytes(param.size, "little")
+    if isinstance(argument, np.ndarray) and argument.shape != ():
+        raise LaunchError(
+            f"a NumPy array of shape {argument.shape} given; kernels see device memory only: make it with array(), zeros() or empty()"
+        )
+    if isinstance(argument, (np.generic, np.ndarray)):
+        return _scalar(param, np.asarray(argument))
+    if isinstance(argument, int):
+        return _python_int(param, argument)
+    if isinstance(argument, float):
+        if not param.type.is_float and not param.type.is_bits:
+            raise LaunchError(f"a float ({argument!r}) for an integer parameter")
+        return _python_float(param, argument)
+    raise LaunchError(f"cannot pass a {type(argument).__name__}")
+
+
+def _aggregate(param: Variable, argument: object) -> bytes:
+    if isinstance(argument, (bytes, bytearray, TensorMap)):
+        raw = bytes(argument)
+    elif isinstance(argument, (np.generic, np.ndarray)):
+        raw = np.ascontiguousarray(argument).tobytes()
+    else:
+        raise LaunchError(f"a {type(argument).__name__} for a by-value struct or array of {param.size} bytes")
+    if len(raw) != param.size:
+        raise LaunchError(f"{len(raw)} bytes given, {param.size} expected")
+    return raw
+
+
+def _scalar(param: Variable, value: NDArray[Any]) -> bytes:
+    kind, bits = value.dtype.kind, value.dtype.itemsize * 8
+    if bits != param.type.bits:
+        raise LaunchError(f"a {value.dtype} has {bits} bits, the parameter has {param.type.bits}")
+    if kind in "iu" and param.type.is_float:
+        raise LaunchError(f"an integer ({value.dtype}) for a floating-point parameter")
+    if kind == "f" and param.type.is_integer:
+        # nvcc declares float and double parameters .f32 and .f64, Triton declares .u32 only for integers
+        raise LaunchError(f"a {value.dtype} for an integer parameter")
+    if kind not in "iufVb" and value.dtype.name not in ("bfloat16",):
+        raise LaunchError(f"a {value.dtype} is no kernel argument")
+    return value.astype(value.dtype.newbyteorder("=")).tobytes()
+
+
+def _python_int(param: Variable, value: int) -> bytes:
+    if param.type.is_float:
+        return _python_float(param, float(value))
+    bits = param.type.bits
+    high = (1 << bits) - 1
+    if value < 0 and param.type.kind == "u":
+        # nvcc writes .u32 for an int too: a NumPy scalar says that this is one
+        raise LaunchError(
+            f"{value} for an unsigned parameter",
+            hint=f"accepted: 0 … {high}; if it is signed in the source, np.int{bits}({value})",
+        )
+    low = -(1 << (bits - 1))
+    if not low <= value <= high:
+        raise LaunchError(f"{value} is outside {0 if param.type.kind == 'u' else low} … {high}")
+    return (value & high).to_bytes(param.size, "little")
+
+
+def _python_float(param: Variable, value: float) -> bytes:
+    types: dict[str, type[np.floating[Any]]] = {
+        "f32": np.float32,
+        "f64": np.float64,
+        "f16": np.float16,
+        "b32": np.float32,
+        "b64": np.float64,
+    }
+    dtype = types.get(param.type.name)
+    if dtype is None:
+        raise LaunchError(f"a Python float for a .{param.type} parameter; pass a NumPy scalar")
+    with np.errstate(over="ignore"):
+        made = dtype(value)
+    if math.isfinite(value) and not np.isfinite(made):
+        raise LaunchError(f"{value!r} does not fit .{param.type}")
+    return bytes(made.tobytes())
+
+
+def pointed_at(parameters: bytes, memory: Memory) -> tuple[Allocation, ...]:
+    """The allocations that a word of the parameter buffer points into, in order of address."""
+    words = struct.unpack_from(f"<{len(parameters) // 8}Q", parameters)
+    found = {holder for address in words if (holder := memory.holder(address)) is not None}
+    return tuple(sorted(found, key=lambda item: item.address))

@@ -1,0 +1,420 @@
+"""A kernel with all it calls, laid out for running: blocks, counters, memory sites, shared and local variables.
+
+Blocks are numbered densely over the whole program: the kernel's first, then each reachable device function's. How they
+are cut is told in ``flow.blocks``.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar, cast
+
+from ..errors import PtxError
+from ..flow.blocks import EXIT, BasicBlock, cut
+from ..flow.liveness import live_sets, pressure
+from ..flow.operands import access_bytes, reads, special_registers, writes
+from ..flow.uniformity import Uniformity, analyse_uniformity, mark_waiting_loops, may_stop, observes_others
+from ..garbage import uncollected
+from ..isa.types import scalar_type
+from ..memory.spaces import piece_of
+from ..ptx.syntax import CallTarget, Function, Instruction, Register, Sink, SpecialRegister, Variable
+from .call_graph import callees, reachable, recursive_functions, size_open_parameters, variables_of
+from .effects import accesses_memory, combines, site_kind, site_space
+
+__all__ = [
+    "EXIT",
+    "MAX_DEPTH",
+    "BasicBlock",
+    "Program",
+    "Site",
+    "build_program",
+    "is_order_free",
+    "reserved_offset",
+    "shared_unit",
+]
+
+_T = TypeVar("_T")
+
+#: bytes that the system keeps of the shared memory of a CTA (PTX manual, ``%reserved_smem_offset_begin``)
+RESERVED_SHARED = 1024
+#: calls inside one another
+MAX_DEPTH = 1024
+#: bytes per thread for the local variables of recursive functions
+LOCAL_STACK = 64 << 10
+#: bytes per thread for ``alloca``
+ALLOCA_STACK = 16 << 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Site:
+    """One memory instruction: its place among the per-site counters. ``bytes`` is per lane, all elements of a vector."""
+
+    index: int
+    block: int
+    instruction: Instruction
+    space: str  # as written: global shared local const param generic
+    kind: str  # load store atomic reduction
+    bytes: int
+
+
+@dataclass(eq=False)
+class Program:
+    """What a backend runs. ``entries[i]`` is the first block of ``functions[i]``; function 0 is the kernel.
+
+    ``predicated`` lists the guarded instructions that run under a mask within blocks; the position is their counter.
+    ``sites`` has no entry for ``ld.param`` and ``st.param`` by name; those through registers have one (space ``param``), to be
+    checked like others, but are no memory traffic.
+    """
+
+    kernel: Function
+    functions: tuple[Function, ...]
+    entries: tuple[int, ...]
+    blocks: tuple[BasicBlock, ...]
+    sites: tuple[Site, ...]
+    predicated: tuple[Instruction, ...]
+    #: per function
+    uniformity: tuple[Uniformity, ...]
+    #: functions that may be active more than once per lane
+    recursive: frozenset[int]
+    #: no CTA can observe the order in which CTAs run: they may run in parallel
+    order_free: bool
+    #: static shared variables with their offsets; dynamic shared memory begins at ``shared_static``
+    shared: dict[Variable, int] = field(default_factory=dict)
+    shared_static: int = 0
+    #: where the kilobyte begins that cooperative groups keep for themselves, behind the static variables; 0 if unused
+    reserved_shared: int = 0
+    #: whether that kilobyte is kept
+    reserves: bool = False
+    #: ``.extern .shared`` arrays: all start at ``shared_static``
+    dynamic_shared: tuple[Variable, ...] = ()
+    #: local variables of all functions with their offsets in the thread's local memory, and its size in bytes
+    local: dict[Variable, int] = field(default_factory=dict)
+    local_bytes: int = 0
+    #: bytes of the frame of each recursive function that has local variables: their offsets are those within the frame, of
+    #: which every activation has one of its own, on a stack behind the ``local_static`` bytes of the other functions
+    frames: dict[int, int] = field(default_factory=dict)
+    local_static: int = 0
+    #: variables in device memory (global, const) and functions whose address is used, in order of first use
+    symbols: tuple[Variable | Function, ...] = ()
+    #: the word pair of ``%envreg1`` (upper half of its address) and ``%envreg2``, one of ``symbols``; 0 unless cooperative
+    grid_workspace: Variable | None = None
+    site_of: dict[Instruction, int] = field(default_factory=dict)
+    predicated_of: dict[Instruction, int] = field(default_factory=dict)
+    symbol_of: dict[Variable | Function, int] = field(default_factory=dict)
+    function_of: dict[str, int] = field(default_factory=dict)
+    block_of: dict[Instruction, int] = field(default_factory=dict)
+    #: which of the kernel's instructions are in ``blocks``: a digest, ``""`` for all (see ``reduced``)
+    variant: str = ""
+    #: what is worked out of it once
+    memo: dict[object, object] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def products(self) -> tuple[Instruction, ...]:
+        """The matrix products of warpgroups, in order."""
+        every = (item for block in self.blocks for item in block.instructions)
+        return tuple(item for item in every if item.effect == "warpgroup")
+
+    @cached_property
+    def pieces(self) -> bytes:
+        """For each site the bytes that must begin inside an object (``spaces.piece_of``), and a 0 for what is no site."""
+        return bytes([*(piece_of(site.instruction) for site in self.sites), 0])
+
+    def callees(self, target: CallTarget) -> list[int]:
+        """The functions that a call may mean, by number; see the function of this name."""
+        return callees(target, self.functions, self.function_of)
+
+    @property
+    def local_area(self) -> int:
+        """Bytes of local memory that a thread has at hand, the stacks of recursive functions and of ``alloca`` included."""
+        largest = max(self.frames.values(), default=0)
+        frames = min(MAX_DEPTH * largest, max(LOCAL_STACK, 8 * largest))
+        return self.local_static + frames + (ALLOCA_STACK if self.uses_stack else 0)
+
+    @cached_property
+    def uses_stack(self) -> bool:
+        """Whether anything is allocated while it runs."""
+        return any(item.effect == "stack" for block in self.blocks for item in block.instructions)
+
+    @property
+    def uniform(self) -> tuple[frozenset[Register], ...]:
+        """Registers proved equal in all lanes that can read them, per function."""
+        return tuple(item.uniform for item in self.uniformity)
+
+    @cached_property
+    def system_effects(self) -> frozenset[str]:
+        """What the functions of the system that it calls do (``isa.system.SYSTEM_EFFECTS``)."""
+        found = (item.system for block in self.blocks for item in block.instructions)
+        return frozenset(item.effect for item in found if item is not None)
+
+    @property
+    def prints(self) -> bool:
+        """Whether threads may print: then CTAs run one after the other, so that the text comes in order."""
+        return "print" in self.system_effects
+
+    @cached_property
+    def static_instructions(self) -> int:
+        """Instructions in the text of all functions."""
+        return sum(len(function.instructions) for function in self.functions)
+
+    @cached_property
+    def registers(self) -> int:
+        """Estimated 32-bit registers per thread: the highest pressure of any function, plus what the ABI and addressing
+        keep aside (two), at least 8; ptxas is exact (``gpuperf_resources = ptxas``)."""
+        most = 0
+        for number in range(len(self.functions)):
+            words, flags = pressure(self.blocks_of(number))
+            most = max(most, words + (flags > 7) * ((flags - 7 + 31) // 32))
+        return min(255, max(8, most + 2))
+
+    @cached_property
+    def reads_clock(self) -> bool:
+        """Whether time decides anything: then no state comes again."""
+        return any(
+            name.startswith(("clock", "globaltimer"))
+            for block in self.blocks
+            for item in block.instructions
+            for name in special_registers(item)
+        )
+
+    def once(self, ask: Callable[[Program], _T]) -> _T:
+        """What a function says of the program, which is asked once."""
+        if ask not in self.memo:
+            self.memo[ask] = ask(self)
+        return cast("_T", self.memo[ask])
+
+    def blocks_of(self, function: int) -> tuple[BasicBlock, ...]:
+        """The blocks of one function, in order."""
+        start = self.entries[function]
+        end = self.entries[function + 1] if function + 1 < len(self.entries) else len(self.blocks)
+        return self.blocks[start:end]
+
+
+@uncollected
+def build_program(kernel: Function) -> Program:
+    """Lay out a kernel for running. Raises ``PtxError`` for variables that are declared but defined nowhere."""
+    functions = reachable(kernel)
+    size_open_parameters(functions)
+    number_of = {function.name: number for number, function in enumerate(functions)}
+    blocks: list[BasicBlock] = []
+    entries: list[int] = []
+    per_function: list[list[BasicBlock]] = []
+    for number, function in enumerate(functions):
+        entries.append(len(blocks))
+        made = cut(function, number, len(blocks))
+        mark_waiting_loops(made)
+        live_sets(function, made)
+        per_function.append(made)
+        blocks += made
+    recursive = recursive_functions(functions, number_of)
+    waits = any(may_stop(block) for block in blocks)
+    several = len(functions) > 1
+    uniformity = tuple(
+        analyse_uniformity(
+            function,
+            made,
+            assume_split=(several and waits) or number in recursive,
+            recursive=number in recursive,
+        )
+        for number, (function, made) in enumerate(zip(functions, per_function))
+    )
+    program = Program(
+        kernel=kernel,
+        functions=functions,
+        entries=tuple(entries),
+        blocks=tuple(blocks),
+        sites=(),
+        predicated=(),
+        uniformity=uniformity,
+        recursive=recursive,
+        order_free=False,
+        function_of=number_of,
+    )
+    _number_counters(program)
+    _lay_out_variables(program)
+    program.order_free = is_order_free(program)
+    return program
+
+
+def is_order_free(program: Program) -> bool:
+    """Whether no CTA can observe the order in which CTAs run."""
+    return all(_order_free(item, program) for block in program.blocks for item in block.instructions)
+
+
+def _number_counters(program: Program) -> None:
+    sites: list[Site] = []
+    predicated: list[Instruction] = []
+    for block in program.blocks:
+        for instruction in block.instructions:
+            program.block_of[instruction] = block.index
+            if accesses_memory(instruction):
+                site = Site(
+                    len(sites),
+                    block.index,
+                    instruction,
+                    site_space(instruction),
+                    site_kind(instruction),
+                    access_bytes(instruction),
+                )
+                program.site_of[instruction] = site.index
+                sites.append(site)
+            under_mask = not block.guard_applied and (
+                not block.counted or instruction is not block.terminator
+            )
+            if instruction.guard is not None and under_mask:
+                program.predicated_of[instruction] = len(predicated)
+                predicated.append(instruction)
+    program.sites = tuple(sites)
+    program.predicated = tuple(predicated)
+
+
+def _align(offset: int, alignment: int) -> int:
+    return -(-offset // alignment) * alignment
+
+
+def _lay_out_variables(program: Program) -> None:
+    used: dict[Variable | Function, None] = {}
+    for block in program.blocks:
+        for instruction in block.instructions:
+            for operand in instruction.operands:
+                for target in variables_of(operand):
+                    used.setdefault(target)
+    dynamic: list[Variable] = []
+    shared = 0
+    local: dict[int, int] = {}
+    symbols: list[Variable | Function] = []
+    for target in used:
+        if isinstance(target, Function):
+            symbols.append(target)
+        elif target.space == "shared":
+            if target.linkage == "extern" and target.size == 0:
+                dynamic.append(target)
+            else:
+                program.shared[target] = _align(shared, target.align)
+                shared = program.shared[target] + target.size
+        elif target.space == "local":
+            owner = program.function_of.get(target.function.name, 0) if target.function else 0
+            frame = owner if owner in program.recursive else -1
+            program.local[target] = _align(local.get(frame, 0), target.align)
+            local[frame] = program.local[target] + target.size
+        elif target.space == "tex":
+            symbols.append(target)
+        elif target.space in ("global", "const"):
+            if target.linkage == "extern":
+                raise PtxError(
+                    f"{target.space} variable {target.name!r} is declared extern and defined in no module given",
+                    span=target.span,
+                    hint="link the modules into one PTX file",
+                )
+            symbols.append(target)
+    specials = _specials(program)
+    if _first(specials, "reserved_smem_offset"):
+        program.reserves = True
+        program.reserved_shared = _align(shared, RESERVED_SHARED)
+        shared = program.reserved_shared + RESERVED_SHARED
+    alignment = max((16, *(item.align for item in dynamic)))
+    program.shared_static = _align(shared, alignment) if dynamic else shared
+    program.dynamic_shared = tuple(dynamic)
+    program.local_static = _align(local.pop(-1, 0), 16)
+    program.frames = {number: _align(size, 16) for number, size in local.items()}
+    program.local_bytes = program.local_static + sum(program.frames.values())
+    _close_over_initialisers(symbols)
+    _add_candidates(program, symbols)
+    program.grid_workspace = _grid_workspace(specials)
+    if program.grid_workspace is not None:
+        symbols.append(program.grid_workspace)
+    program.symbols = tuple(symbols)
+    program.symbol_of = {target: index for index, target in enumerate(symbols)}
+
+
+def _specials(program: Program) -> list[SpecialRegister]:
+    """The special registers read, in order."""
+    return [
+        operand
+        for block in program.blocks
+        for instruction in block.instructions
+        for operand in instruction.operands
+        if isinstance(operand, SpecialRegister)
+    ]
+
+
+def _first(specials: Iterable[SpecialRegister], prefix: str) -> SpecialRegister | None:
+    """The first whose name begins so."""
+    return next((special for special in specials if special.name.startswith(prefix)), None)
+
+
+def shared_unit(target: str) -> int:
+    """Bytes in which shared memory is allocated, of which ``%total_smem_size`` is a multiple (PTX manual)."""
+    return 256 if 30 <= int("".join(filter(str.isdigit, target)) or 0) < 80 else 128
+
+
+def reserved_offset(program: Program, name: str) -> int:
+    """The value of a ``%reserved_smem_offset_…`` register: the begin, and for ``end`` and ``cap`` the end, of the region."""
+    return program.reserved_shared + (RESERVED_SHARED if name.endswith(("_end", "_cap")) else 0)
+
+
+def _grid_workspace(specials: Sequence[SpecialRegister]) -> Variable | None:
+    """What cooperative groups synchronise a grid with: two words in device memory, found through %envreg1 and %envreg2."""
+    found = _first(specials, "envreg1") or _first(specials, "envreg2")
+    if found is None:
+        return None
+    return Variable(
+        "grid workspace", "global", scalar_type("u32"), 256, (2,), 8, found.span, initial=bytes(8)
+    )
+
+
+def _close_over_initialisers(symbols: list[Variable | Function]) -> None:
+    """Add what the initial values of used variables point to."""
+    known = set(symbols)
+    for target in symbols:
+        if isinstance(target, Variable):
+            for relocation in target.relocations:
+                if relocation[2] not in known:
+                    known.add(relocation[2])
+                    symbols.append(relocation[2])
+
+
+def _add_candidates(program: Program, symbols: list[Variable | Function]) -> None:
+    """Add the functions that calls through registers may mean: their addresses are compared with."""
+    known = set(symbols)
+    for block in program.blocks:
+        target = block.terminator.call if block.terminator is not None else None
+        if target is not None and target.register is not None:
+            fresh = [program.functions[number] for number in program.callees(target)]
+            symbols += [function for function in fresh if function not in known]
+            known.update(fresh)
+
+
+def _order_free(instruction: Instruction, program: Program) -> bool:
+    """Whether no CTA can tell from this instruction in which order CTAs ran."""
+    if instruction.effect in ("load", "store"):
+        return instruction.spelling.space in ("shared", "local", "param", "const") or not observes_others(
+            instruction
+        )
+    if instruction.system is not None:
+        return not instruction.system.observes_heap
+    if instruction.effect == "bulk_copy" and combines(instruction):
+        return instruction.spelling.modifier("dst") != "global"
+    if instruction.effect == "surface" and instruction.spelling.modifier("op"):
+        return False  # changed without host atomics, which rows of narrow texels do not suit
+    if instruction.effect not in ("atomic", "reduction"):
+        return instruction.effect != "special"
+    if instruction.spelling.space == "shared":
+        return True
+    if instruction.effect == "atomic" and any(
+        _is_used(register, program) for register in writes(instruction)
+    ):
+        return False
+    if instruction.effect == "atomic" and not isinstance(instruction.operands[0], (Sink, Register)):
+        return False
+    parts = set(instruction.opcode.split("."))
+    element = instruction.spelling.type
+    commutes = bool(parts & {"add", "min", "max", "and", "or", "xor"})
+    return commutes and (element is None or not element.is_float)
+
+
+def _is_used(register: Register, program: Program) -> bool:
+    return any(register in reads(item) for block in program.blocks for item in block.instructions)

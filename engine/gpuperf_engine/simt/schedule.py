@@ -1,0 +1,359 @@
+"""Who runs when: CTAs, their warps and turns, and how a launch that cannot end is found out.
+
+The schedule is a fixed function of the program and its input, the same for both backends:
+
+* A *window* of CTAs is resident: at the start of every round, places that finished CTAs left are taken by the next CTAs in
+  index order, behind those that are there. A round visits the resident CTAs in that order.
+* A *visit* gives every warp of the CTA a turn of ``TURN`` units of fuel, then makes passes over its warps in index order,
+  running each that neither waits nor has had its turn, until none is left. A warp that comes to a CTA barrier,
+  ``bar.arrive`` included, steps aside until the next pass; one whose barrier completes goes on with what is left of its turn.
+* A back edge costs its block's ``fuel``: 64 in loops that may wait for other threads, else 1. It is paid when the running
+  split goes over it, and 1 for a call of a recursive function. Of a branch whose lanes part, the split pays for the edge that
+  it takes itself; a ``brx.idx`` whose lanes part pays once if any of them goes over a back edge. When the fuel is used up the
+  turn is over, after the move; in a loop that may wait, lanes of the same warp take turns as well (``warp``). Turns of warps
+  whose lanes need each other to get on are shorter (``warp.Patience.haste``).
+* Whenever a warp stops, at its end too, the warp instructions that it has executed are held against ``max_instructions``.
+
+With clusters whole clusters are resident: the next one comes in where there is room for all its CTAs, which then start in order of
+rank. A warp that waits at the cluster's barrier goes on once the visit of another CTA completes it.
+
+A warp suspended at a wait on an mbarrier goes on, with what is left of its turn, when a phase of an mbarrier of its CTA has
+completed, and waits again if it was another. Only when all warps of all resident CTAs wait, and some of them so, do those waits
+give up, in the next round: they answer that the phase is not complete; where other lanes of the warp wait for those that asked,
+the turn ends at the next back edge, so that they can go on. When they have given up ``GIVES_UP`` times in a row, and no CTA has ended
+and no barrier or phase completed meanwhile, that is a deadlock.
+
+A warp that waits for others of its warpgroup (``wgmma.fence``) or their products (``wgmma.wait_group``) goes on, with what is left of
+its turn, when it is the next one in a pass after they have come. At ``wgmma.fence`` it gives up as at an mbarrier.
+
+A CTA whose warps all wait, none of them at an mbarrier, can never go on, unless one of them waits for its cluster: then it is the
+cluster whose CTAs all wait. That is a deadlock, as are lanes of one warp that wait for lanes of the same warp that never come.
+A livelock is found by comparing: after 1, 2, 4, 8 … rounds in which no CTA ended and no barrier or phase completed, a digest of
+everything that decides how the launch goes on is taken, of registers those that may still be read (``live``); if it is that of the
+time before, the launch runs in circles. Then waits on mbarriers give up, once for each such state; then warps whose lanes wait at
+reconvergence points for lanes that spin are urged (``warp.Warp.urge``); if there is none, it is an error.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
+
+from .barriers import Barriers
+from .clusters import ENDED, RUNNING, ClusterBarrier
+from .faults import Waiting, deadlock, livelock
+
+__all__ = ["TURN", "Cluster", "Cta", "Standing", "Status", "WarpRunner", "Watch", "run_ctas"]
+
+#: fuel of one turn
+TURN = 1 << 12
+#: times that all waits give up, one after the other, before that is a deadlock: loops that count, or look at the clock, never come
+#: to a state again
+GIVES_UP = 1000
+
+
+class Status(Enum):
+    """Why a warp stopped."""
+
+    READY = "ready"  # came to a barrier and may go on in the next pass
+    SUSPENDED = "suspended"  # waits for a phase of an mbarrier, and no other lanes can run
+    GATHERS = "gathers"  # waits for the warps of its warpgroup before a product, and no other lanes can run
+    WARPGROUP = "warpgroup"  # waits for products of its warpgroup, and no other lanes can run
+    WAITS = "waits"  # some of its lanes wait at a CTA barrier, and no other lanes can run
+    TURN_OVER = "turn over"
+    DONE = "done"
+
+
+#: statuses of a warp that may go on when others of its warpgroup have come, and of one that may give up
+_GROUPS = (Status.GATHERS, Status.WARPGROUP)
+_GIVES_UP = (Status.SUSPENDED, Status.GATHERS)
+
+
+class Standing(Enum):
+    """Where a CTA is between two visits."""
+
+    RUNS = "runs"  # a warp can go on
+    WAITS = "waits"  # none can, and none is suspended
+    STUCK = "stuck"  # none can, and some are suspended at mbarriers
+
+
+class WarpRunner(Protocol):
+    """One warp, as the schedule sees it."""
+
+    @property
+    def live(self) -> int:
+        """Lanes that have not exited."""
+
+    def refuel(self, fuel: int) -> None:
+        """A new turn begins."""
+
+    def resume(self) -> Status:
+        """Run until the warp must stop. Lanes that come to a barrier have been entered in the CTA's ``Barriers``."""
+
+    def release(self, lanes: int, true: int, false: int) -> None:
+        """A barrier let these lanes go; so many lanes arrived with a true and a false predicate."""
+
+    def expire(self) -> None:
+        """The wait on an mbarrier at which it is suspended gives up."""
+
+    def is_complete(self) -> bool:
+        """Whether the warps of its warpgroup have come to what it waits for."""
+
+    def urge(self) -> bool:
+        """The launch runs in circles; whether the warp can try something else from now on."""
+
+    def state(self) -> Iterable[bytes]:
+        """Everything that decides how the warp goes on, memory aside."""
+
+    def where(self) -> Iterable[Waiting]:
+        """Where its lanes are or wait."""
+
+
+class Cluster:
+    """CTAs that run together, by rank, with the barrier of all; ``states`` says which have started and ended."""
+
+    def __init__(self, ctas: Sequence[Cta], barrier: ClusterBarrier, states: list[int]) -> None:
+        self.ctas = ctas
+        self.barrier = barrier
+        self.states = states
+        for rank, cta in enumerate(ctas):
+            cta.cluster, cta.rank = self, rank
+
+    @property
+    def left(self) -> list[Cta]:
+        """Those that have not ended."""
+        return [cta for cta, state in zip(self.ctas, self.states) if state != ENDED]
+
+    def visit(self) -> None:
+        """One visit of each CTA. Raises ``Deadlock`` if none of them can ever go on."""
+        for rank, cta in enumerate(self.ctas):
+            if self.states[rank] != ENDED:
+                self.states[rank] = RUNNING
+                if cta.visit():
+                    self.states[rank] = ENDED
+        if self.left and all(cta.standing is Standing.WAITS for cta in self.left):
+            raise deadlock(
+                item for cta in self.left for warp in cta.warps if warp.live for item in warp.where()
+            )
+
+    def release(self) -> bool:
+        """Whether the barrier completes now: then let its threads go."""
+        if not self.barrier.warps:
+            return False
+        live = {
+            (rank, place): warp.live
+            for rank, cta in enumerate(self.ctas)
+            for place, warp in enumerate(cta.warps)
+            if warp.live
+        }
+        released = self.barrier.complete(live)
+        for (rank, place), lanes in (released or {}).items():
+            self.ctas[rank].go_on(place, lanes)
+        return released is not None
+
+
+class Cta:
+    """A resident CTA: its warps, barriers, and memory that is its own (for the digest)."""
+
+    def __init__(
+        self, warps: Sequence[WarpRunner], barriers: Barriers, memory: Callable[[], Iterable[bytes]]
+    ) -> None:
+        self.warps = warps
+        self.barriers = barriers
+        self.memory = memory
+        self.cluster: Cluster | None = None
+        self.rank = 0
+        self.statuses = [Status.READY] * len(warps)
+        self._seen = [0] * len(warps)
+        #: barriers completed so far
+        self.passed = 0
+
+    def visit(self) -> bool:
+        """One visit. Returns whether the CTA has finished. Raises ``Deadlock`` if none of its warps can ever go on."""
+        for place, warp in enumerate(self.warps):
+            warp.refuel(TURN)
+            if self.statuses[place] is Status.TURN_OVER:
+                self.statuses[place] = Status.READY
+        while any(map(self._can_run, range(len(self.warps)))):
+            for place, warp in enumerate(self.warps):
+                if self._can_run(place):
+                    self.statuses[place] = warp.resume()
+                    self._seen[place] = self.barriers.phases
+                    self._release()
+        if any(status in self.statuses for status in (Status.TURN_OVER, *_GIVES_UP)):
+            return False
+        if Status.WAITS not in self.statuses and Status.WARPGROUP not in self.statuses:
+            return True
+        if self.cluster is None or not self.cluster.barrier.waits(self.rank):
+            raise deadlock(item for warp in self.warps if warp.live for item in warp.where())
+        return False
+
+    def _can_run(self, place: int) -> bool:
+        """Whether a warp is ready, or has stopped for a phase of an mbarrier or products that are complete now."""
+        status = self.statuses[place]
+        if status is Status.SUSPENDED:
+            return self._seen[place] != self.barriers.phases
+        return status is Status.READY or (status in _GROUPS and self.warps[place].is_complete())
+
+    @property
+    def standing(self) -> Standing:
+        """Whether one of its warps can go on by itself."""
+        if Status.TURN_OVER in self.statuses or any(map(self._can_run, range(len(self.warps)))):
+            return Standing.RUNS
+        return Standing.STUCK if any(status in self.statuses for status in _GIVES_UP) else Standing.WAITS
+
+    @property
+    def progress(self) -> int:
+        """Barriers and phases of mbarriers completed so far."""
+        return self.passed + self.barriers.phases
+
+    def expire(self) -> bool:
+        """Waits on mbarriers, and at fences for a warpgroup, give up; whether there were any."""
+        suspended = [place for place, status in enumerate(self.statuses) if status in _GIVES_UP]
+        for place in suspended:
+            self.statuses[place] = Status.READY
+            self.warps[place].expire()
+        return bool(suspended)
+
+    def go_on(self, place: int, lanes: int) -> None:
+        """The cluster's barrier lets lanes of a warp go."""
+        if lanes:
+            self.warps[place].release(lanes, 0, 0)
+        if self.statuses[place] is Status.WAITS:
+            self.statuses[place] = Status.READY
+
+    def _release(self) -> None:
+        live = {place: warp.live for place, warp in enumerate(self.warps) if warp.live}
+        for completed in self.barriers.complete(live):
+            self.passed += 1
+            for place, lanes in completed.waiting.items():
+                self.warps[place].release(lanes, completed.true, completed.false)
+                if self.statuses[place] is Status.WAITS:
+                    self.statuses[place] = Status.READY
+        if self.cluster is not None and self.cluster.release():
+            self.passed += 1
+
+
+_Resident = TypeVar("_Resident")
+
+
+class Watch(Generic[_Resident]):
+    """Finds out after each round whether a launch can still end. Both backends ask it, each with its own kind of resident CTAs.
+
+    ``digest`` is of everything that decides how the launch goes on; ``standing`` is that of each CTA; ``expire`` lets waits on
+    mbarriers give up, ``urge`` is that of the warps: both say whether it may help; ``where`` lists who waits.
+    """
+
+    def __init__(
+        self,
+        digest: Callable[[Sequence[_Resident]], bytes],
+        standing: Callable[[_Resident], Standing],
+        expire: Callable[[_Resident], bool],
+        urge: Callable[[_Resident], bool],
+        where: Callable[[_Resident], Iterable[Waiting]],
+    ) -> None:
+        self.digest, self.standing, self.expire, self.urge, self.where = digest, standing, expire, urge, where
+        self._quiet = 0
+        #: rounds without progress after which waits gave up
+        self._patience = 0
+        self._last = b""
+        self._given_up: set[bytes] = set()
+        #: whether anybody ever was at an mbarrier
+        self._waits = False
+        #: rounds left to find somebody at an mbarrier, for the message, of a launch that runs in circles
+        self._doomed = 0
+
+    def after(self, progress: bool, window: Sequence[_Resident]) -> None:
+        """``progress``: a CTA ended, or a barrier or phase completed. Raises ``Deadlock``."""
+        if progress:
+            self._quiet = self._patience = 0
+            return
+        standings = [self.standing(cta) for cta in window]
+        stuck = Standing.STUCK in standings
+        self._waits = self._waits or stuck
+        if self._doomed:
+            self._doomed -= 1
+            if stuck or not self._doomed:
+                raise (deadlock if stuck else livelock)(item for cta in window for item in self.where(cta))
+            return
+        self._quiet += 1
+        if self._quiet & (self._quiet - 1) == 0:
+            digest = self.digest(window)
+            if self._quiet > 1 and digest == self._last:
+                helps = digest not in self._given_up and any([self.expire(cta) for cta in window])
+                if helps:
+                    self._given_up.add(digest)
+                if helps or any([self.urge(cta) for cta in window]):
+                    self._quiet = 0
+                elif stuck or not self._waits:
+                    raise (deadlock if stuck else livelock)(
+                        item for cta in window for item in self.where(cta)
+                    )
+                else:
+                    self._doomed = 3
+                return
+            self._last = digest
+        if stuck and Standing.RUNS not in standings:
+            self._patience += 1
+            if self._patience > GIVES_UP:
+                raise deadlock(item for cta in window for item in self.where(cta))
+            for cta in window:
+                self.expire(cta)
+
+
+def _urge(cta: Cta) -> bool:
+    return any([warp.urge() for warp in cta.warps if warp.live])
+
+
+def _where(cta: Cta) -> Iterable[Waiting]:
+    return (item for warp in cta.warps if warp.live for item in warp.where())
+
+
+def run_ctas(
+    count: int, resident: int, start: Callable[[int], Cluster], memory: Callable[[], Iterable[bytes]]
+) -> None:
+    """Run clusters ``0 … count − 1``, at most ``resident`` CTAs at a time; ``start`` makes one ready, ``memory`` gives what all share.
+
+    Raises ``Deadlock``, and whatever the warps raise.
+    """
+    clusters: list[Cluster] = []
+    window: list[Cta] = []
+    following = 0
+    size = 1
+    watch = Watch[Cta](
+        lambda ctas: _digest(ctas, memory), lambda cta: cta.standing, lambda cta: cta.expire(), _urge, _where
+    )
+    while window or following < count:
+        while len(window) + size <= resident and following < count:
+            clusters.append(start(following))
+            window += clusters[-1].ctas
+            size = len(clusters[-1].ctas)
+            following += 1
+        passed = sum(cta.progress for cta in window)
+        for cluster in clusters:
+            cluster.visit()
+        clusters = [cluster for cluster in clusters if cluster.left]
+        left = [cta for cluster in clusters for cta in cluster.left]
+        progress = len(left) < len(window) or sum(cta.progress for cta in left) > passed
+        window = left
+        watch.after(progress, window)
+
+
+def _digest(window: Sequence[Cta], memory: Callable[[], Iterable[bytes]]) -> bytes:
+    made = hashlib.blake2b()
+    for part in memory():
+        made.update(part)
+    for cta in window:
+        made.update(repr(cta.barriers.state()).encode())
+        if cta.cluster is not None:
+            made.update(repr(tuple(cta.cluster.barrier.state())).encode())
+        for part in cta.memory():
+            made.update(part)
+        for warp in cta.warps:
+            for part in warp.state():
+                made.update(part)
+    return made.digest()

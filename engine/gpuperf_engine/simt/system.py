@@ -1,0 +1,195 @@
+"""Functions of the system, carried out for the lanes of one warp: ``printf``, failed assertions, ``malloc`` and ``free``.
+
+The backends collect the arguments and hand out the results; what happens in between is the same for both. Lanes follow each other in
+ascending order.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import EngineError, TrapError, Unsupported
+from ..isa.system import DEVICE_LAUNCH, SYSTEM_FUNCTIONS
+from ..memory.arena import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Access, Memory
+from ..ptx.syntax import Function, Instruction
+from ..ptx.text import shorten
+from .faults import Place, cta_of, lanes_of, thread_of
+from .printf import conversions, format_text
+
+__all__ = ["SystemCall", "undefined"]
+
+Bytes = NDArray[np.uint8]
+#: bytes of a text that has no end
+_LONGEST = 1 << 16
+_MOST_ARGUMENTS = 32
+_NULL, _FAILED = 0xFFFFFFFF, 0xFFFFFFFE
+
+
+@dataclass(frozen=True, slots=True)
+class SystemCall:
+    """A call by some lanes of a warp. ``arguments``: of each parameter the 32 lanes' values, uint64; ``local``: a lane's local memory;
+    ``shared``: that of the block."""
+
+    instruction: Instruction
+    place: Place
+    memory: Memory
+    lanes: int
+    arguments: tuple[NDArray[np.uint64], ...]
+    local: Callable[[int], Bytes]
+    shared: Bytes
+
+    def perform(self) -> NDArray[np.uint64]:
+        """The result of each lane, shape (32,). Raises ``TrapError`` and ``MemoryFault``."""
+        system = self.instruction.system
+        assert system is not None
+        results = np.zeros(32, np.uint64)
+        does = _EFFECTS[system.effect]
+        for lane in lanes_of(self.lanes):
+            results[lane] = does(self, lane, *(int(values[lane]) for values in self.arguments))
+        return results
+
+    # -- memory ----------------------------------------------------------------------------------------------------------
+
+    def read(self, lane: int, address: int, size: int) -> bytes:
+        """Bytes at a generic address. Raises ``MemoryFault``."""
+        data, place = self._reach(lane, address)
+        if data is None or not 0 <= place <= data.size - size:
+            raise self._fault(lane, address, size)
+        return data[place : place + size].tobytes()
+
+    def text(self, lane: int, address: int) -> bytes:
+        """The bytes up to the next zero. Raises ``MemoryFault`` if the object ends before it."""
+        data, place = self._reach(lane, address)
+        if data is None or place >= data.size:
+            raise self._fault(lane, address, 1)
+        part = data[place : place + _LONGEST]
+        end = np.flatnonzero(part == 0)
+        if not end.size and part.size < _LONGEST:
+            raise self._fault(lane, address + part.size, 1)
+        return part[: end[0] if end.size else _LONGEST].tobytes()
+
+    def _reach(self, lane: int, address: int) -> tuple[Bytes | None, int]:
+        """The object that holds an address, and the place in it."""
+        if 0 <= address - SHARED_WINDOW < WINDOW_BYTES:
+            return self.shared, address - SHARED_WINDOW
+        if 0 <= address - LOCAL_WINDOW < WINDOW_BYTES:
+            return self.local(lane), address - LOCAL_WINDOW
+        found = self.memory.resolve(address)
+        return (None, 0) if found is None else (self.memory.view(found), address - found.address)
+
+    def _fault(self, lane: int, address: int, size: int) -> EngineError:
+        plan, space, limit = self.place.plan, "global", 0
+        if 0 <= address - SHARED_WINDOW < WINDOW_BYTES:
+            space, limit, address = "shared", self.shared.size, address - SHARED_WINDOW
+        elif 0 <= address - LOCAL_WINDOW < WINDOW_BYTES:
+            space, limit, address = "local", self.local(lane).size, address - LOCAL_WINDOW
+        return self.memory.fault(
+            Access(
+                self.instruction, self.place.program.kernel.name, "load", space, address, size,
+                thread_of(plan, self.place.warp, lane), cta_of(plan, self.place.cta), limit, self._name(), packed=True,
+            )
+        )  # fmt: skip
+
+    def _name(self) -> str:
+        call = self.instruction.call
+        assert call is not None and call.function is not None
+        return call.function.name
+
+    # -- effects ---------------------------------------------------------------------------------------------------------
+
+    def _print(self, lane: int, format_: int, buffer: int) -> int:
+        if not format_:
+            return _NULL
+        pieces = list(conversions(self.text(lane, format_)))
+        asked = sum(bool(piece.type) + (piece.width == b"*") + (piece.precision == b"*") for piece in pieces)
+        if asked > _MOST_ARGUMENTS:
+            return _FAILED
+        if asked and not buffer:
+            raise TrapError(
+                f"printf: the format asks for {asked} argument{'s' * (asked > 1)}, and none is given",
+                span=self.instruction.span,
+                details=[self.place.thread(lane), f"format {self.text(lane, format_)[:60]!r}"],
+            )
+        place = buffer
+
+        def take(size: int) -> int:
+            nonlocal place
+            place = -(-place // size) * size
+            value = int.from_bytes(self.read(lane, place, size), "little")
+            place += size
+            return value
+
+        text, taken = format_text(pieces, take, lambda address: self.text(lane, address))
+        self.place.plan.console.write(text)
+        return taken
+
+    def _assert(self, lane: int, message: int, file: int, line: int, function: int, size: int) -> int:
+        block = ",".join(map(str, cta_of(self.place.plan, self.place.cta)))
+        thread = ",".join(map(str, thread_of(self.place.plan, self.place.warp, lane)))
+        words = [self._words(lane, address) for address in (file, function, message)]
+        others = self.lanes.bit_count() - 1
+        more = f", and {others} more thread{'s' * (others > 1)} of its warp" if others else ""
+        raise TrapError(
+            f"{words[0]}:{line & 0xFFFFFFFF}: {words[1]}: block: [{block}], thread: [{thread}] Assertion `{words[2]}` failed.",
+            span=self.instruction.span,
+            details=[f"device assertion failed in {self.place.thread(lane)}{more}"],
+        )
+
+    def _words(self, lane: int, address: int) -> str:
+        """A text of a message; a program that gives none at all has still failed."""
+        try:
+            return shorten(self.text(lane, address).decode("utf-8", "backslashreplace"), 400)
+        except EngineError:
+            return "?"
+
+    def _allocate(self, lane: int, size: int) -> int:
+        heap = self.memory.heap
+        address = heap.allocate(size)
+        if address:
+            start = address - ARENA_BASE
+            room = -(-size // 16) * 16
+            self.memory.bytes[start : start + room] = 0
+            self.memory.shadow[start : start + room] = 0
+        return address
+
+    def _free(self, lane: int, address: int) -> int:
+        reason = self.memory.heap.release(address) if address else ""
+        if reason:
+            raise TrapError(
+                f"free: {address:#x} {reason}",
+                span=self.instruction.span,
+                details=[self.place.thread(lane)],
+                hint="free takes what malloc has given on this device, once, or null",
+            )
+        return 0
+
+
+_EFFECTS: dict[str, Callable[..., int]] = {
+    "print": SystemCall._print,
+    "assert": SystemCall._assert,
+    "allocate": SystemCall._allocate,
+    "free": SystemCall._free,
+}
+
+
+def undefined(function: Function, instruction: Any, thread: str) -> Unsupported:
+    """The error for a call of a function that has no body here, when a thread reaches it."""
+    name = function.name
+    if name in DEVICE_LAUNCH:
+        message = f"{name}: kernels that launch kernels are not run (CUDA dynamic parallelism)"
+        hint = "launch the inner kernel from the host"
+    elif name in SYSTEM_FUNCTIONS:
+        known = SYSTEM_FUNCTIONS[name]
+        message = f"{name!r} is declared with other parameters than the system's: {known.arguments} → {known.results} bytes"
+        hint = f"the declaration is at {function.span}"
+    else:
+        message = f"call of {name!r}, which no module given defines"
+        hint = "link the modules that belong together into one PTX file, or compile all sources as one"
+    return Unsupported(message, span=instruction.span, details=[thread], hint=hint)

@@ -1,0 +1,234 @@
+"""How many blocks of a launch must run for its control flow: by classes of blocks that behave alike, or every one.
+
+Blocks whose slice sees nothing of the others, and writes nothing that they see, need not all run. If the slice does not ask for the
+block index, or not for its last axes, the first blocks tell all others, whatever it does: calls, floating point, barriers. Else
+classes are counted on affine values (``classes``). How long that is tried depends on how much a few blocks execute, so the method is
+the same on every host, and the control flow costs no more than the whole program.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import BudgetExceeded
+from ..flow.operands import special_registers
+from ..flow.slicing import Slice
+from ..memory.arena import Memory
+from ..ptx.syntax import Instruction
+from ..simt.counters import Observation
+from ..simt.launch import LaunchPlan
+from ..simt.program import Program
+from .backend import MOST_STEPS, Refusal, TooLong, count_by_classes
+
+__all__ = ["observe_control"]
+
+#: plain warp instructions that compiled code executes in the time of one step of class execution: 1.6 ns each, at the least, for
+#: about 20 µs of Python, at most 55
+RATE = 12_000
+#: of other instructions, about so many plain ones take as long, by effect
+COSTS = {
+    **dict.fromkeys(("load", "store", "exchange", "async_copy"), 4),
+    **dict.fromkeys(
+        ("atomic", "reduction", "barrier", "matrix", "bulk_copy", "mbarrier", "mbarrier_wait"), 32
+    ),
+}
+#: warp instructions that run in less time than it takes to think, if so many are left for each warp
+QUICK = 500_000
+LEAST = 200
+#: steps without which nothing is counted
+LEAST_STEPS = 8
+#: warp instructions that one warp of the first blocks may execute to find out how many those are, and how much more the next time
+PROBE = 200_000
+FURTHER = 16
+#: how many times as many steps must be worth it before a kernel that took too many is tried again
+AGAIN = 4
+#: blocks that are looked at for what the others may do, where there are many
+LOOKED_AT = 4
+_MANY = 64
+_AXES = {"x": 1, "y": 2, "z": 3}
+#: of these the value is the same in all blocks
+_SAME = ("tid", "ntid", "nctaid", "laneid", "lanemask", "warpid", "nwarpid", "envreg", "nsmid")
+_SIZES = ("total_smem_size", "dynamic_smem_size", "aggr_smem_size", "reserved_smem_offset")
+
+Run = Callable[[LaunchPlan], Observation]
+
+
+def observe_control(
+    program: Program, plan: LaunchPlan, executed: Slice, memory: Memory, run: Run
+) -> Observation:
+    """The counters of a launch of which only the control flow is asked for. ``run`` runs the slice for a plan."""
+    if plan.cluster_ctas > 1:
+        return _every(
+            run(plan),
+            executed,
+            f"blocks run in clusters of {plan.cluster_ctas}, which are not counted in classes",
+        )
+    reason = _others(executed)
+    if reason:
+        return _every(run(plan), executed, reason)
+    standing = _standing(executed, plan)
+    found = _quickly(plan, standing, run)
+    if found is not None:
+        return _times(found, program, plan, executed, standing, "")
+    memo, place = program.kernel.memo, ("too long", executed.demand, plan.block)
+    limit = PROBE
+    while True:
+        probe = _probe(program, plan, executed, standing, limit, run)
+        steps = _steps(probe)
+        tried = memo.get(place, 0)
+        if isinstance(tried, int) and LEAST_STEPS <= steps < AGAIN * tried:
+            reason = f"it takes more than {tried:,} steps"
+        elif steps >= LEAST_STEPS:
+            try:
+                return _by_classes(program, plan, executed, memory, steps)
+            except TooLong as refusal:
+                reason, memo[place] = str(refusal), steps
+            except Refusal as refusal:
+                reason = str(refusal)
+                break
+        if probe.found is not None or limit >= plan.max_instructions:
+            break
+        limit *= FURTHER
+    if probe.found is not None and len(probe.blocks) == standing:
+        found = probe.found
+    elif standing == plan.ctas:
+        found = run(plan)
+    else:
+        found = run(replace(plan, kept=range(standing), only_kept=True))
+    return _times(found, program, plan, executed, standing, reason)
+
+
+def _quickly(plan: LaunchPlan, standing: int, run: Run) -> Observation | None:
+    """All blocks that tell all others, if that is done before one could find out how long it takes."""
+    limit = QUICK // (standing * plan.warps_per_cta)
+    if limit < LEAST:
+        return None
+    whole = plan if standing == plan.ctas else replace(plan, kept=range(standing), only_kept=True)
+    try:
+        return run(replace(whole, max_instructions=min(limit, plan.max_instructions)))
+    except BudgetExceeded:
+        if plan.max_instructions <= limit:
+            raise
+        return None
+
+
+def _times(
+    found: Observation, program: Program, plan: LaunchPlan, executed: Slice, standing: int, reason: str
+) -> Observation:
+    """What all blocks did, from what those did that tell all others."""
+    if standing == plan.ctas:
+        return _every(found, executed, reason or "there are too few for classes to be quicker")
+    found.executed, found.method = executed, "classes"
+    found.ran = found.executed_in(program)
+    found.times(plan.ctas // standing)
+    return found
+
+
+def _every(found: Observation, executed: Slice, reason: str) -> Observation:
+    found.executed, found.method_reason = executed, reason
+    return found
+
+
+def _others(executed: Slice) -> str:
+    """Why a block may see another's doings, or ``""``."""
+    graph = executed.dependence
+    for instruction in executed.complete:
+        if any("global" in access.spaces for access in graph.writes_memory(instruction)):
+            return f"the control flow depends on what is written to global memory at {instruction.span}"
+        outside = any("global" in access.spaces for access in graph.reads_memory(instruction))
+        if outside and any(graph.writers_of(instruction, executed.aliases)):
+            return f"the control flow depends on memory that the launch may write, read at {instruction.span}"
+    return ""
+
+
+def _standing(executed: Slice, plan: LaunchPlan) -> int:
+    """How many blocks, the first ones in index order, tell all others: a divisor of ``plan.ctas``."""
+    axes = 0
+    for instruction in executed.instructions:
+        for name in special_registers(instruction):
+            base, _, axis = name.partition(".")
+            if base == "ctaid":
+                axes = max(axes, _AXES.get(axis, 0))
+            elif not base.startswith(_SAME + _SIZES):
+                return plan.ctas
+    x, y, _ = plan.grid
+    return (1, x, x * y, plan.ctas)[axes]
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """What some blocks did, ``None`` if that was too much to find out, and about what all others that have to run cost, in plain warp
+    instructions: the whole program, and the slice."""
+
+    blocks: Sequence[int]
+    found: Observation | None
+    whole: int
+    ran: int
+
+
+def _probe(
+    program: Program, plan: LaunchPlan, executed: Slice, standing: int, limit: int, run: Run
+) -> _Probe:
+    """Run some blocks; ``standing`` are those that tell all others."""
+    blocks = range(1)
+    if standing >= _MANY:
+        blocks = range(0, standing, -(-standing // LOOKED_AT))
+    some = replace(plan, kept=blocks, only_kept=True, max_instructions=min(limit, plan.max_instructions))
+    left = standing - len(blocks)
+    try:
+        found = run(some)
+    except BudgetExceeded:
+        if plan.max_instructions <= limit:
+            raise
+        # one warp of each at least, and nobody knows how many more: a quarter of that is not too much to try
+        return _Probe(blocks, None, standing * limit * 5 // 4, standing * limit)
+    only = executed.instructions
+    warps = [(int(found.block_warps[block.index]), block.tally) for block in program.blocks]
+    whole = sum(count * sum(map(_cost, tally)) for count, tally in warps)
+    ran = sum(count * sum(_cost(item) for item in tally if item in only) for count, tally in warps)
+    return _Probe(blocks, found, whole * left // len(blocks), ran * left // len(blocks))
+
+
+def _cost(instruction: Instruction) -> int:
+    """What an instruction costs, in plain ones."""
+    return COSTS.get(instruction.effect, 1)
+
+
+def _steps(probe: _Probe) -> int:
+    """How many steps of class execution may be tried: they may take as long as running the blocks, and both together about as long as
+    the whole program."""
+    worth = min(probe.whole * 11 // 10 - probe.ran, probe.ran)
+    return min(MOST_STEPS, max(0, worth) // RATE)
+
+
+def _by_classes(
+    program: Program, plan: LaunchPlan, executed: Slice, memory: Memory, steps: int
+) -> Observation:
+    counts = count_by_classes(
+        program, plan, executed.instructions, memory, guards=executed.guards, most_steps=steps
+    )
+    columns = (counts.block_warps, counts.block_lanes, counts.divergent, counts.taken, counts.predicated)
+    warps, lanes, divergent, taken, predicated = map(_table, columns)
+    return Observation(
+        warps,
+        lanes,
+        divergent,
+        taken,
+        predicated,
+        None,
+        executed=executed,
+        method="classes",
+        ran=32 * counts.operations,
+    )
+
+
+def _table(numbers: tuple[int | None, ...]) -> NDArray[np.int64]:
+    """Python integers as counters; such as leave 64 bits stay what they are."""
+    known = [number or 0 for number in numbers]
+    return np.array(known, dtype=np.int64 if max(known, default=0) < 1 << 62 else object)

@@ -1,0 +1,184 @@
+"""How a block ends in class execution: as in ``interp.control``, on masks. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..affine.lanes import lanes_of
+from ..affine.space import Refusal
+from ..affine.values import Affine
+from ..flow.blocks import EXIT, BasicBlock
+from ..flow.operands import matched
+from ..interp.operands import Prepare
+from ..isa.types import scalar_type
+from ..ptx.syntax import Immediate, Instruction
+from .calls import Call
+from .operands import guard_of, reader
+
+if TYPE_CHECKING:
+    from .backend import ClassRun
+    from .state import State
+
+__all__ = ["End", "make_end"]
+
+End = Callable[["State"], None]
+_U32 = scalar_type("u32")
+
+
+def make_end(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
+    """The end of a block; see ``flow.blocks.BasicBlock`` for the kinds."""
+    kind = block.kind
+    if kind in ("fall", "jump"):
+        return _fall(run, block)
+    if kind == "branch":
+        return _branch(run, block)
+    if kind == "indirect":
+        return _indirect(run, to, block)
+    if kind == "call":
+        return _call(run, to, block)
+    if kind == "return" and block.function != 0:
+        return lambda state: state.splits.jump(EXIT)
+    if kind in ("return", "exit"):
+        return lambda state: state.splits.exit(state.splits.mask)
+    return _barrier(block)
+
+
+def _call(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
+    try:
+        return Call(run, to, block)
+    except Refusal as refusal:
+        reason = refusal
+
+        def end(state: State) -> None:
+            raise reason
+
+        return end
+
+
+def _refuse(block: BasicBlock, reason: str) -> End:
+    instruction = block.terminator
+    assert instruction is not None
+
+    def end(state: State) -> None:
+        raise Refusal(f"{instruction.opcode} at {instruction.span.path}:{instruction.span.line}: {reason}")
+
+    return end
+
+
+def _count(state: State, counter: int, number: int) -> None:
+    state.counts[counter] = state.counts.get(counter, 0) + number
+
+
+def _fall(run: ClassRun, block: BasicBlock) -> End:
+    target = block.successors[0]
+    guard = block.terminator.guard if block.counted and block.terminator is not None else None
+    if guard is None:
+        return lambda state: state.splits.jump(target)
+    holds, taken = guard_of(guard), run.taken(block.index)
+
+    def end(state: State) -> None:
+        _count(state, taken, holds(state).bit_count())
+        state.splits.jump(target)
+
+    return end
+
+
+def _branch(run: ClassRun, block: BasicBlock) -> End:
+    assert block.guard is not None
+    holds = guard_of(block.guard)
+    then, other = block.successors
+    taken_counter, divergent = run.taken(block.index), run.divergent(block.index)
+    counted = block.counted
+    leaves = then == EXIT
+    ends = block.leaves == "exit" or block.function == 0
+
+    def end(state: State) -> None:
+        splits = state.splits
+        taken = holds(state)
+        rest = splits.mask & ~taken
+        if counted:
+            _count(state, taken_counter, taken.bit_count())
+            if taken and rest:
+                _count(state, divergent, 1)
+        if not taken:
+            splits.jump(other)
+        elif leaves and ends:
+            splits.exit(taken)
+            if rest:
+                splits.jump(other)
+        elif not rest:
+            splits.jump(then)
+        else:
+            splits.branch([(then, taken), (other, rest)], EXIT if leaves else block.reconvergence)
+
+    return end
+
+
+def _indirect(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
+    instruction = block.terminator
+    assert instruction is not None
+    read = reader(
+        run, to, next(operand for form, operand in matched(instruction) if form.role == "source"), _U32
+    )
+    successors = block.successors
+    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+    taken, divergent = run.taken(block.index), run.divergent(block.index)
+
+    def end(state: State) -> None:
+        index = read(state)
+        assert isinstance(index, Affine)
+        splits = state.splits
+        known = run.space.known(index.lanes, splits.mask)
+        sides: dict[int, int] = dict.fromkeys(successors, 0)
+        for lane in lanes_of(splits.mask):
+            number = known[lane if len(known) > 1 else 0] & 0xFFFFFFFF
+            if number >= len(successors):
+                raise Refusal(
+                    f"{instruction.opcode} at line {instruction.span.line}: target {number} does not exist"
+                )
+            sides[successors[number]] |= 1 << lane
+        if guard is not None:
+            _count(state, taken, guard(state).bit_count())
+        found = [target for target, lanes in sides.items() if lanes]
+        if len(found) == 1:
+            splits.jump(found[0])
+            return
+        if block.counted:
+            _count(state, divergent, 1)
+        splits.branch(list(sides.items()), block.reconvergence)
+
+    return end
+
+
+def barrier_number(instruction: Instruction) -> int | None:
+    """The number of a barrier of all warps of the CTA that gives no result, ``None`` for other barriers."""
+    words = instruction.opcode.split(".")
+    if "cluster" in words or "arrive" in words or "red" in words:
+        return None
+    operands = {form.name: operand for form, operand in matched(instruction)}
+    number = operands.get("a")
+    if "b" in operands or not isinstance(number, Immediate):
+        return None
+    return number.value
+
+
+def _barrier(block: BasicBlock) -> End:
+    instruction = block.terminator
+    assert instruction is not None
+    if barrier_number(instruction) is None:
+        return _refuse(block, "a barrier of some warps, or with a result")
+    aligned = instruction.spelling.row.name == "bar" or "aligned" in instruction.opcode.split(".")
+    target = block.successors[0]
+    partial = _refuse(block, "some lanes of a warp come without the others")
+
+    def end(state: State) -> None:
+        splits = state.splits
+        if splits.mask == splits.live:
+            splits.jump(target)
+        elif aligned:
+            splits.gather()
+        else:
+            partial(state)
+
+    return end

@@ -1,0 +1,150 @@
+"""Exchange between the lanes of a warp in class execution; see ``interp.exchange`` for the rules. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..affine.lanes import FULL, Lanes, constant, lanes_of, merge
+from ..affine.space import Refusal
+from ..affine.values import Affine, Mask
+from ..flow.operands import matched
+from ..interp.operands import Prepare, destinations
+from ..isa.frame import evaluate
+from ..isa.types import ScalarType, scalar_type
+from ..isa.words import Value
+from ..ptx.syntax import Instruction
+from .operands import Reader, reader
+
+if TYPE_CHECKING:
+    from .backend import ClassRun
+    from .state import State
+
+__all__ = ["Exchange", "perform"]
+
+_U32 = scalar_type("u32")
+
+
+class Exchange:
+    """One exchange instruction, prepared. Its results are worked out only if it belongs to the slice."""
+
+    def __init__(self, run: ClassRun, to: Prepare, instruction: Instruction) -> None:
+        self.instruction = instruction
+        self.spelling = instruction.spelling
+        self.wanted = instruction in run.executed and instruction.effect == "exchange"
+        self.readers: dict[str, Reader] = {}
+        self.types: dict[str, ScalarType] = {}
+        for form, operand in matched(instruction):
+            if form.role in ("source", "predicate_source") and (self.wanted or form.name == "membermask"):
+                self.types[form.name] = form.type or _U32
+                self.readers[form.name] = reader(run, to, operand, self.types[form.name])
+        self.targets = destinations(instruction)
+
+    def masks(self, state: State) -> dict[int, int]:
+        """The member masks that the running lanes give, with those lanes."""
+        lanes = state.splits.mask
+        if "membermask" not in self.readers:
+            return {FULL: lanes}  # matrix instructions: all lanes
+        given = self.readers["membermask"](state)
+        assert isinstance(given, Affine)
+        known = state.run.space.known(given.lanes, lanes)
+        found: dict[int, int] = {}
+        for lane in lanes_of(lanes):
+            mask = known[lane if len(known) > 1 else 0] & FULL
+            found[mask] = found.get(mask, 0) | 1 << lane
+        if any(own & ~mask for mask, own in found.items()):
+            raise Refusal(f"{self.instruction.opcode}: a lane is not in its own member mask")
+        return found
+
+
+def perform(state: State, participants: int, parts: Sequence[tuple[Exchange, int]]) -> None:
+    """Carry the operation out over the participants; each part's lanes get their results in its own registers."""
+    first = parts[0][0]
+    if not any(exchange.wanted for exchange, _ in parts):
+        return
+    if len(parts) > 1:
+        raise Refusal(f"{first.instruction.opcode}: lanes come to it on different ways")
+    space = state.run.space
+    space.active = participants
+    joint = {name: read(state) for name, read in first.readers.items()}
+    operation = _OPERATIONS.get(first.spelling.row.name)
+    if operation is None:
+        raise Refusal(f"{first.instruction.opcode} depends on other lanes")
+    results = operation(state, first, participants, joint)
+    for target, value in zip(first.targets, results):
+        if target is not None:
+            state.write(target, value, parts[0][1])
+
+
+def _number(state: State, value: int) -> Value:
+    return Affine(constant(value), _U32, state.run.space)
+
+
+def _shuffle(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
+    space = state.run.space
+    own = Affine(Lanes(range(32), ((FULL, (), 0),)), _U32, space)
+    source, inside = evaluate(exchange.spelling, [own, joint["b"], joint["c"]])
+    value = joint["a"]
+    assert isinstance(source, Affine) and isinstance(value, Affine)
+    known = space.known(source.lanes, participants)
+    places = [known[lane if len(known) > 1 else 0] & 31 for lane in range(32)]
+    there = sum(1 << lane for lane, place in enumerate(places) if participants >> place & 1)
+    moved = merge(there, value.lanes.permuted(places), constant(0))  # from lanes that do not take part: 0
+    return [Affine(moved, value.type, space), inside]
+
+
+def _vote(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
+    predicate = joint["a"]
+    assert isinstance(predicate, Mask)
+    found = predicate.mask & participants
+    mode = exchange.spelling.modifier("mode")
+    if mode is None:
+        return [_number(state, found)]
+    answers = {"all": found == participants, "any": found != 0, "uni": found in (0, participants)}
+    return [Mask(FULL if answers[str(mode)] else 0, state.run.space)]
+
+
+def _match(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
+    value = joint["a"]
+    assert isinstance(value, Affine)
+    wide = (1 << value.type.bits) - 1
+    known = state.run.space.known(value.lanes, participants)
+    given = [known[lane if len(known) > 1 else 0] & wide for lane in range(32)]
+    same: dict[int, int] = {}
+    for lane in lanes_of(participants):
+        same[given[lane]] = same.get(given[lane], 0) | 1 << lane
+    if exchange.spelling.modifier("all"):
+        every = len(same) == 1
+        return [_number(state, participants if every else 0), Mask(FULL * every, state.run.space)]
+    found = [same.get(number, 0) for number in given]
+    return [Affine(Lanes(found, ((FULL, (), 0),)), _U32, state.run.space)]
+
+
+def _redux(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
+    value = joint["a"]
+    assert isinstance(value, Affine)
+    known = state.run.space.known(value.lanes, participants)
+    first, *others = (known[lane if len(known) > 1 else 0] for lane in lanes_of(participants))
+    total: Value = Affine(constant(first), value.type, state.run.space)
+    for number in others:
+        (total,) = evaluate(exchange.spelling, [total, Affine(constant(number), value.type, state.run.space)])
+    return [total]
+
+
+def _active(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
+    return [_number(state, participants)]
+
+
+def _elect(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
+    leader = lanes_of(participants)[0]
+    return [_number(state, leader), Mask(1 << leader, state.run.space)]
+
+
+_OPERATIONS: dict[str, Callable[[State, Exchange, int, dict[str, Value]], list[Value]]] = {
+    "shfl": _shuffle,
+    "vote": _vote,
+    "match": _match,
+    "redux": _redux,
+    "activemask": _active,
+    "elect": _elect,
+}

@@ -1,0 +1,141 @@
+"""A program without the instructions that a slice leaves out: same blocks, counters and numbers, less to do.
+
+Blocks keep their tally, so the clock, the budget of instructions and the fuel of turns go on as in the whole program. What follows
+from the instructions (live sets, uniform registers, whether anyone can tell the order of CTAs) is found out again.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+from ..flow.dependence import Aliases, Dependence
+from ..flow.liveness import live_sets
+from ..flow.slicing import Slice, slice_program
+from ..flow.uniformity import analyse_uniformity, may_stop
+from ..ptx.syntax import Instruction
+from ..simt.program import Program, is_order_free
+
+__all__ = ["dependence_of", "reduced", "slice_of"]
+
+
+def slice_of(program: Program, demand: str, aliases: Aliases | None) -> Slice:
+    """The slice of a program for a demand and what the launch knows of its pointers, made once."""
+    memo = program.kernel.memo
+    place = ("slice", demand, None if aliases is None else tuple(aliases.items()))
+    found = memo.get(place)
+    if not isinstance(found, Slice):
+        found = memo[place] = slice_program(dependence_of(program), demand, aliases)
+    return found
+
+
+def dependence_of(program: Program) -> Dependence:
+    """The dependence graph of a whole program, made once."""
+    memo = program.kernel.memo
+    found = memo.get("dependence")
+    if not isinstance(found, Dependence):
+        found = memo["dependence"] = Dependence(program)
+    return found
+
+
+def reduced(program: Program, wanted: Slice) -> Program:
+    """The program that runs a slice, made once for each set of instructions."""
+    memo = program.kernel.memo
+    # the slices of a kernel are made once too, and live as long
+    found = memo.get(("reduced", id(wanted)))
+    if isinstance(found, _Reduced) and found.wanted is wanted:
+        return found.program
+    made = _made(program, wanted)
+    memo["reduced", id(wanted)] = _Reduced(wanted, made)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduced:
+    wanted: Slice
+    program: Program
+
+
+def _made(program: Program, wanted: Slice) -> Program:
+    if all(item in wanted.instructions for block in program.blocks for item in block.instructions):
+        return program
+    numbers = [
+        (block.index, item.index, item in wanted.guards, _only_meets(item, wanted))
+        for block in program.blocks
+        for item in block.instructions
+        if item in wanted.instructions or item in wanted.guards
+    ]
+    variant = hashlib.blake2b(repr(numbers).encode(), digest_size=16).hexdigest()
+    memo = program.kernel.memo
+    found = memo.get(("reduced", variant))
+    if not isinstance(found, Program):
+        found = memo["reduced", variant] = _reduce(program, wanted, variant)
+    return found
+
+
+def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
+    # a guard that is only counted stands on an instruction that does nothing
+    stubs = {item: _stub(item) for item in wanted.guards}
+    meetings = {item: _meeting(item) for item in wanted.instructions if _only_meets(item, wanted)}
+    stubs |= meetings
+    blocks = []
+    for block in program.blocks:
+        left = tuple(
+            stubs.get(item, item)
+            for item in block.instructions
+            if item in wanted.instructions or item in stubs
+        )
+        whole = left[:1] == tuple(meetings.get(item, item) for item in block.instructions[:1])
+        made_block = replace(
+            block,
+            instructions=left,
+            synchronises=block.synchronises and whole,
+            waits=block.waits and whole,
+        )
+        if block.kind == "call" and block.terminator not in wanted.instructions:
+            # a call of the system that nobody in the slice can notice
+            made_block.kind, made_block.terminator = "fall", None
+        blocks.append(made_block)
+    made = replace(program, blocks=tuple(blocks), variant=variant)
+    made.predicated_of = {stubs.get(item, item): place for item, place in program.predicated_of.items()}
+    waits = any(may_stop(block) for block in blocks)
+    uniformity = []
+    for number, function in enumerate(program.functions):
+        own = made.blocks_of(number)
+        live_sets(function, own)
+        split = (len(program.functions) > 1 and waits) or number in program.recursive
+        recursive = number in program.recursive
+        uniformity.append(analyse_uniformity(function, own, assume_split=split, recursive=recursive))
+    made.uniformity = tuple(uniformity)
+    made.order_free = program.order_free or (is_order_free(made) and not _sees_others(wanted))
+    return made
+
+
+def _stub(instruction: Instruction) -> Instruction:
+    spelling = replace(instruction.spelling, effect="hint", operands=())
+    return replace(instruction, spelling=spelling, operands=(), registers_read=None, registers_written=None)
+
+
+def _only_meets(instruction: Instruction, wanted: Slice) -> bool:
+    """Whether this is a product whose operands may be wrong, so that they must not be looked at: lanes only wait there."""
+    checked = instruction.effect == "matrix" and instruction.spelling.row.checked is not None
+    looks = instruction.effect == "warpgroup" or checked
+    return looks and instruction in wanted.instructions and instruction not in wanted.complete
+
+
+def _meeting(instruction: Instruction) -> Instruction:
+    row = replace(instruction.spelling.row, name="bar", checked=None, constants={})
+    spelling = replace(instruction.spelling, row=row, effect="matrix", operands=())
+    return replace(instruction, spelling=spelling, operands=(), registers_read=None, registers_written=None)
+
+
+def _sees_others(wanted: Slice) -> bool:
+    """Whether a read of the slice may find what another CTA wrote in the same launch."""
+    graph = wanted.dependence
+    return any(
+        "global" in access.spaces and any(graph.writers_of(item, wanted.aliases))
+        for item in wanted.complete
+        for access in graph.reads_memory(item)
+    )

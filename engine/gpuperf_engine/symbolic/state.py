@@ -1,0 +1,238 @@
+"""A class of warps on its way: the piece that they are the points of, their registers, where their lanes are, what was counted.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..affine.lanes import FULL, Lanes, merge
+from ..affine.pieces import Piece, Region
+from ..affine.space import NoPhase, Refusal
+from ..affine.values import Affine, Mask
+from ..isa.frame import extend
+from ..isa.types import ScalarType, scalar_type
+from ..isa.words import Value
+from ..ptx.syntax import Register, Variable
+from ..simt.stack import Meeting, Warp
+from ..simt.stack_entries import WAIT, Wait
+
+if TYPE_CHECKING:
+    from .backend import ClassRun
+    from .calls import Call, Frame
+
+__all__ = ["Credit", "Seen", "State"]
+
+U32 = scalar_type("u32")
+#: ``("tid", axis)`` …
+Coordinate = tuple[str, int]
+#: ``position`` of a state that has not entered its block yet
+FRESH = -1
+#: what identifies an arrival at a loop header: the lanes that run, those that live, where they meet others, and the stack
+Key = tuple[int, int, int, tuple[object, ...]]
+
+
+@dataclass(slots=True)
+class Seen:
+    """An arrival at a loop header, with the registers that are live there and the parameters of calls."""
+
+    key: Key
+    registers: dict[Register, Value]
+    parameters: dict[tuple[Variable, int], Value | None]
+
+
+@dataclass(slots=True)
+class Credit:
+    """Counts of the iterations of phases inside one that is being tried; ``instructions`` of one warp in one of them."""
+
+    region: Region
+    counts: dict[int, int]
+    instructions: int
+
+
+class State:
+    """``position`` is the step of the block at which the state goes on. ``counts`` are by counter, see ``classes.ClassRun``, of one
+    warp since the piece was cut last; ``instructions`` is at least what any warp of the piece has executed."""
+
+    __slots__ = (
+        "carry",
+        "coordinates",
+        "counts",
+        "credits",
+        "failures",
+        "inside",
+        "instructions",
+        "loops",
+        "parameters",
+        "piece",
+        "position",
+        "registers",
+        "run",
+        "splits",
+    )
+
+    def __init__(
+        self, run: ClassRun, piece: Piece, coordinates: Mapping[Coordinate, Lanes], lanes: int
+    ) -> None:
+        self.run = run
+        self.piece = piece
+        self.splits = Warp(run.program.entries[0], lanes, self)
+        self.coordinates: dict[Coordinate, Value] = {
+            name: Affine(value, U32, run.space) for name, value in coordinates.items()
+        }
+        self.registers: dict[Register, Value] = {}
+        self.carry: dict[int, Mask] = {}
+        #: parameters of calls by variable and offset; ``None`` in a phase for what is not the same in all iterations
+        self.parameters: dict[tuple[Variable, int], Value | None] = {}
+        self.position = FRESH
+        self.counts: dict[int, int] = {}
+        self.credits: list[Credit] = []
+        self.instructions = 0
+        #: arrivals at loop headers that lanes are still inside of
+        self.loops: dict[int, Seen] = {}
+        #: by header: attempts in vain, arrivals left to skip
+        self.failures: dict[int, tuple[int, int]] = {}
+        #: the blocks that must not be left, in a phase
+        self.inside: frozenset[int] | None = None
+
+    def copy(self) -> State:
+        """The same, with nothing counted."""
+        made = State.__new__(State)
+        made.run, made.piece, made.position = self.run, self.piece, self.position
+        made.splits = self.saved(made)
+        made.coordinates, made.inside = self.coordinates, self.inside
+        made.registers, made.carry = dict(self.registers), dict(self.carry)
+        made.parameters = dict(self.parameters)
+        made.counts, made.credits, made.instructions = {}, [], self.instructions
+        made.loops, made.failures = dict(self.loops), dict(self.failures)
+        return made
+
+    def change(self, put: Callable[[Lanes, int], Lanes]) -> None:
+        """Write all numbers anew; ``put`` is given their width too."""
+
+        def changed(value: Any) -> Any:
+            if not isinstance(value, Affine):
+                return value
+            lanes = put(value.lanes, value.type.bits)
+            return value if lanes is value.lanes else Affine(lanes, value.type, value.space)
+
+        self.registers = {register: changed(value) for register, value in self.registers.items()}
+        self.coordinates = {name: changed(value) for name, value in self.coordinates.items()}
+        self.loops = {
+            head: Seen(
+                seen.key,
+                {register: changed(value) for register, value in seen.registers.items()},
+                {place: changed(value) for place, value in seen.parameters.items()},
+            )
+            for head, seen in self.loops.items()
+        }
+        self.parameters = {place: changed(value) for place, value in self.parameters.items()}
+
+    def saved(self, owner: State | None = None) -> Warp:
+        """Where the lanes are, to come back to."""
+        splits = self.splits
+        made = Warp(splits.pc, splits.mask, owner or self)
+        made.id, made.live, made.frames = splits.id, splits.live, splits.frames
+        made.stack = [
+            entry
+            if entry.kind != WAIT
+            else entry._replace(
+                payload=Wait(entry.payload.key, entry.payload.resume, dict(entry.payload.masks))
+            )
+            for entry in splits.stack
+        ]
+        return made
+
+    def spend(self, instructions: int) -> None:
+        """Every warp of the piece executes so many, at most."""
+        self.instructions += instructions
+        if self.instructions > self.run.plan.max_instructions:
+            raise Refusal("a warp may execute more than max_instructions")
+
+    def key(self) -> Key:
+        splits = self.splits
+        return splits.mask, splits.live, splits.id, tuple(entry[:5] for entry in splits.stack)
+
+    # -- registers -------------------------------------------------------------------------------------------------------
+
+    def read(self, register: Register) -> Value:
+        """What was never written is 0."""
+        found = self.registers.get(register)
+        return self.run.zero(register.type) if found is None else found
+
+    def write(self, register: Register, value: Value, where: int) -> None:
+        """Narrower values are extended to the register."""
+        if value.type is not register.type:
+            value = extend(value, register.type)
+        live = self.splits.live
+        if where & live != live:
+            old = self.registers.get(register)
+            if old is None:
+                old = self.run.zero(register.type)
+            value = merged(where, value, old)
+        self.registers[register] = value
+
+    def read_carry(self, function: int) -> Mask:
+        """The condition code CC.CF; an earlier iteration may have left it, so not in a phase."""
+        if self.inside is not None:
+            raise NoPhase
+        return self.carry.get(function) or Mask(0, self.run.space)
+
+    def put_carry(self, function: int, value: int, where: int) -> None:
+        old = self.carry.get(function)
+        kept = old.mask & ~where if old is not None else 0
+        self.carry[function] = Mask(value & where | kept, self.run.space)
+
+    def parameter(self, variable: Variable, offset: int, type_: ScalarType) -> Value:
+        """What a parameter of a call holds; bytes never written are 0."""
+        place = variable, offset
+        found = self.parameters.get(place)
+        if found is not None and found.type.bits == type_.bits:
+            return found if found.type == type_ else found.bits(type_)
+        if place in self.parameters and found is None:
+            raise NoPhase
+        if found is not None or self._overlaps(variable, offset, type_.bytes):
+            raise Refusal(f"parameter {variable.name!r} is read in other pieces than it was written in")
+        return self.run.zero(type_)
+
+    def put_parameter(self, variable: Variable, offset: int, value: Value, where: int) -> None:
+        old = self.parameters.get((variable, offset))
+        if old is None or old.type.bits != value.type.bits:
+            known = (variable, offset) not in self.parameters or old is not None
+            if known and self._overlaps(variable, offset, value.type.bytes):
+                raise Refusal(f"parameter {variable.name!r} is written in pieces of several sizes")
+            old = self.run.zero(value.type)
+        if where & self.splits.live != self.splits.live:
+            value = merged(where, value, old)
+        self.parameters[variable, offset] = value
+
+    def _overlaps(self, variable: Variable, offset: int, size: int) -> bool:
+        return any(
+            item is variable
+            and (value is None or (start < offset + size and offset < start + value.type.bytes))
+            for (item, start), value in self.parameters.items()
+        )
+
+    # -- what ``warp.Warp`` asks for ---------------------------------------------------------------------------------------
+
+    def meet(self, meeting: Meeting) -> None:
+        self.run.meet(self, meeting)
+
+    def enter(self, function: tuple[Call, int], lanes: int) -> tuple[int, int, Frame]:
+        call, number = function
+        return number, self.run.program.entries[number], call.enter(self, number, lanes)
+
+    def leave(self, payload: Frame, lanes: int, others: bool) -> None:
+        payload.call.leave(self, payload.callee, lanes)
+
+
+def merged(where: int, new: Value, old: Value) -> Value:
+    """``new`` in the lanes of a mask, ``old`` in the others."""
+    if isinstance(new, Mask):
+        assert isinstance(old, Mask)
+        return Mask(new.mask & where | old.mask & ~where & FULL, new.space)
+    assert isinstance(new, Affine) and isinstance(old, Affine)
+    return Affine(merge(where, new.lanes, old.lanes), new.type, new.space)

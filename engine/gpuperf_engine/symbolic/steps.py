@@ -1,0 +1,273 @@
+"""Instructions of the slice prepared for class execution: each becomes a step that is called with the state.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from ..affine.lanes import FULL, Lanes, lanes_of
+from ..affine.space import Refusal
+from ..affine.values import Affine, Mask, from_patterns
+from ..errors import EngineError
+from ..interp.operands import Prepare, address_of, address_operand, destinations, value_sources
+from ..isa.frame import evaluate, has_meaning
+from ..isa.spaces import WINDOWS, space_of
+from ..isa.types import scalar_type
+from ..isa.words import Value
+from ..memory.arena import Memory
+from ..ptx.syntax import Instruction, Register, Variable
+from ..simt.effects import is_done_at_once
+from .calls import parameter_step
+from .exchange import Exchange, perform
+from .operands import guard_of, reader
+
+if TYPE_CHECKING:
+    from .backend import ClassRun
+    from .state import State
+
+__all__ = ["Step", "make_step"]
+
+#: effects that change nothing that a class of warps could see
+_NOTHING = ("fence", "hint", "warp_barrier", "warpgroup_fence", "warpgroup_commit", "warpgroup_wait")
+Step = Callable[["State"], None]
+_U32 = scalar_type("u32")
+
+
+def _sources(run: ClassRun, to: Prepare, instruction: Instruction) -> list[Callable[[State], Value | int]]:
+    found: list[Callable[[State], Value | int]] = []
+    given = [form.role for form in instruction.spelling.operands if form.role != "destination"]
+    if not instruction.effect and (not given or "address" in given):
+        raise Refusal("the control flow depends on it")  # a cache policy
+    for form, operand in value_sources(instruction):
+        number = getattr(operand, "value", None)
+        if form.constant and isinstance(number, int):
+            found.append(lambda state, number=number: number)  # type: ignore[misc]
+        else:
+            found.append(reader(run, to, operand, form.type))
+    return found
+
+
+def make_step(run: ClassRun, to: Prepare, instruction: Instruction) -> Step | None:
+    """The step of one instruction, ``None`` if nothing has to be done. What cannot be done is refused where it is reached."""
+    try:
+        step = _make_step(run, to, instruction)
+    except Refusal as refusal:
+        return _refusing(instruction, str(refusal))
+    except EngineError as error:
+        return _refusing(instruction, error.message)
+    return step if step is None else _named(run, instruction, step)
+
+
+def _refusing(instruction: Instruction, reason: str) -> Step:
+    def step(state: State) -> None:
+        raise Refusal(f"{instruction.opcode} at {_place(instruction)}: {reason}")
+
+    return step
+
+
+def _place(instruction: Instruction) -> str:
+    return f"{instruction.span.path}:{instruction.span.line}"
+
+
+def _named(run: ClassRun, instruction: Instruction, step: Step) -> Step:
+    """Refusals get the instruction's name."""
+
+    def named(state: State) -> None:
+        try:
+            step(state)
+        except Refusal as refusal:
+            raise Refusal(f"{instruction.opcode} at {_place(instruction)}: {refusal}") from None
+        except EngineError as error:
+            raise Refusal(f"{instruction.opcode} at {_place(instruction)}: {error.message}") from None
+
+    return named
+
+
+def _make_step(run: ClassRun, to: Prepare, instruction: Instruction) -> Step | None:
+    effect = instruction.effect
+    wanted = instruction in run.executed
+    if effect == "trap":
+        return _trap(run, instruction)
+    if not wanted:
+        return _count_guard(run, instruction)
+    if effect in _NOTHING or is_done_at_once(instruction):
+        return _count_guard(run, instruction)
+    if effect == "exchange":
+        return _exchange(run, to, instruction)
+    if effect in ("load", "store") and instruction.spelling.space == "param":
+        base = address_operand(instruction).base
+        if isinstance(base, Variable) and base not in run.program.kernel.params:
+            return parameter_step(run, to, instruction)
+    if effect == "load":
+        return _load(run, to, instruction)
+    if effect in ("", "special") and has_meaning(instruction.spelling):
+        return _compute(run, to, instruction)
+    if effect in ("store", "atomic", "reduction"):
+        raise Refusal(
+            f"the control flow depends on {instruction.spelling.space} memory that the kernel writes"
+        )
+    raise Refusal("the control flow depends on it")
+
+
+def _count_guard(run: ClassRun, instruction: Instruction) -> Step | None:
+    """Lanes whose guard holds are counted, where that is wanted."""
+    counter = run.predicated(instruction)
+    if counter is None or instruction.guard is None:
+        return None
+    guard = guard_of(instruction.guard)
+
+    def step(state: State) -> None:
+        state.counts[counter] = state.counts.get(counter, 0) + guard(state).bit_count()
+
+    return step
+
+
+def _trap(run: ClassRun, instruction: Instruction) -> Step:
+    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+
+    def step(state: State) -> None:
+        if guard is None or guard(state):
+            raise Refusal("it is reached")
+
+    return step
+
+
+def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
+    spelling = instruction.spelling
+    readers = _sources(run, to, instruction)
+    targets = destinations(instruction)
+    function, space = to.number, run.space
+    reads_carry, writes_carry = spelling.reads_carry, spelling.writes_carry
+    reads_rank, is_checked = spelling.reads_rank, spelling.row.checked is not None
+    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+    counter = run.predicated(instruction)
+
+    def step(state: State) -> None:
+        where = state.splits.mask
+        if guard is not None:
+            where = space.active = guard(state)
+        if where:
+            values: list[Value | int] = [read(state) for read in readers]
+            if reads_carry:
+                values.append(state.read_carry(function))
+            if reads_rank:
+                values.append(
+                    from_patterns(space, [0], _U32)
+                )  # launches with clusters are not counted in classes
+            results = evaluate(spelling, values)
+            if is_checked:
+                wrong = results[-1]
+                assert isinstance(wrong, Mask)
+                if wrong.mask & where:
+                    raise Refusal("its operands mean nothing")
+            for target, value in zip(targets, results):
+                if target is not None:
+                    state.write(target, value, where)
+            if writes_carry:
+                carry = results[-1]
+                assert isinstance(carry, Mask)
+                state.put_carry(function, carry.mask, where)
+        if counter is not None:
+            state.counts[counter] = state.counts.get(counter, 0) + where.bit_count()
+
+    return step
+
+
+def _exchange(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
+    """Without ``.sync``: the active lanes take part."""
+    exchange = Exchange(run, to, instruction)
+    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+    counter = run.predicated(instruction)
+
+    def step(state: State) -> None:
+        lanes = state.splits.mask if guard is None else guard(state)
+        if lanes:
+            perform(state, lanes, [(exchange, lanes)])
+        if counter is not None:
+            state.counts[counter] = state.counts.get(counter, 0) + lanes.bit_count()
+
+    return step
+
+
+def _load(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
+    """From kernel parameters, constants, and memory that the launch does not write, at addresses that are known."""
+    space_name = instruction.spelling.space
+    operand = address_operand(instruction)
+    element = scalar_type(str(instruction.spelling.modifier("type")))
+    targets = destinations(instruction)
+    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+    counter = run.predicated(instruction)
+    fetch = _fetcher(run, str(space_name), instruction)
+    base: Callable[[State], Lanes]
+    if isinstance(operand.base, Register):
+        register = operand.base
+        base = lambda state: cast(Affine, state.read(register)).lanes  # noqa: E731
+    else:
+        start = 0
+        if isinstance(operand.base, Variable):
+            start = address_of(to, operand.base, 0, operand)
+        fixed = Lanes((start,), ((FULL, (), 0),))
+        base = lambda state: fixed  # noqa: E731
+    window = WINDOWS[str(space_name)][0] if space_name in ("const", "param") else 0
+    offset, size, space = operand.offset + window, element.bytes, run.space
+    wide = (1 << 64) - 1
+
+    def step(state: State) -> None:
+        lanes = state.splits.mask if guard is None else guard(state)
+        if not lanes:
+            return
+        space.active = lanes
+        try:
+            addresses = space.known(base(state), lanes)
+        except Refusal:
+            raise Refusal("its address differs between many blocks") from None
+        for place, target in enumerate(targets):
+            if target is None:
+                continue
+            first = offset + place * size
+            if len(addresses) == 1:
+                found = [fetch((addresses[0] + first) & wide, size)]
+            else:
+                found = [0] * 32
+                for lane in lanes_of(lanes):
+                    found[lane] = fetch((addresses[lane] + first) & wide, size)
+            state.write(target, from_patterns(space, found, element), lanes)
+        if counter is not None:
+            state.counts[counter] = state.counts.get(counter, 0) + lanes.bit_count()
+
+    return step
+
+
+def _fetcher(run: ClassRun, space: str, instruction: Instruction) -> Callable[[int, int], int]:
+    plan, memory = run.plan, run.memory
+    start = plan.parameter_address
+    if space in ("shared", "local"):
+        raise Refusal(f"what it reads from {space} memory may differ between blocks")
+    if instruction.effect != "load" or "volatile" in instruction.opcode.split("."):
+        raise Refusal("another thread may write what it reads")
+    if space in ("global", "generic") and run.stores:
+        raise Refusal("the launch may write what it reads")
+
+    def fetch(address: int, size: int) -> int:
+        if start <= address and address + size <= start + len(plan.parameters):
+            return int.from_bytes(plan.parameters[address - start : address - start + size], "little")
+        return _from_memory(memory, address, size)
+
+    return fetch
+
+
+def _from_memory(memory: Memory | None, address: int, size: int) -> int:
+    if memory is None:
+        raise Refusal("it reads memory")
+    if space_of(address)[0] in ("shared", "local"):
+        raise Refusal("it reads shared or local memory")
+    allocation = memory.resolve(address, size)
+    if allocation is None or address % size:
+        raise Refusal("it reads outside every array")
+    place = address - allocation.address
+    if not allocation.initialized and not memory.shadow_of(allocation)[place : place + size].all():
+        raise Refusal("it reads uninitialised memory")
+    return int.from_bytes(memory.view(allocation)[place : place + size].tobytes(), "little")

@@ -1,0 +1,49 @@
+"""The engine's device for one test, as the settings want it. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+from gpuperf_engine.errors import MemoryFault
+
+from .._engine import load
+from ..config.settings import Settings
+
+__all__ = ["check_uninitialized", "make_device"]
+
+
+def make_device(settings: Settings, strict: str, races: str) -> Any:
+    """A fresh ``Device``: observing memory and values when kernels are judged, nothing otherwise. What kernels print
+    goes to standard output, where pytest captures it."""
+    observe = {"memory", "values"} if settings.enabled else {"memory"}
+    # looked up at each launch: pytest puts another stream there for each phase
+    options: dict[str, Any] = {"printer": lambda text: sys.stdout.write(text)}
+    if settings.backend != "auto":
+        options["backend"] = settings.backend
+    options["races"] = races
+    if settings.resources != "estimate":
+        options["resources"] = settings.resources
+    if strict != "note":
+        options["strict"] = strict
+    return load().Device(observe=observe, **options)
+
+
+_UNINITIALISED = "reads uninitialised memory"
+
+
+def check_uninitialized(profile: Any, settings: Settings) -> Any:
+    """The profile; raises ``MemoryFault`` for reads of memory never written if ``gpuperf_uninitialized = error``, and
+    leaves out the notes about them if it is ``ignore``."""
+    found = [note for note in profile.notes if note.endswith(_UNINITIALISED)]
+    if not found or settings.uninitialized == "warn":
+        return profile
+    if settings.uninitialized == "ignore":
+        return replace(profile, notes=tuple(note for note in profile.notes if note not in found))
+    more = [f"and {len(found) - 1} other instructions"] if len(found) > 1 else []
+    raise MemoryFault(
+        found[0],
+        details=[f"kernel {profile.kernel}", *more],
+        hint="write it first, or set gpuperf_uninitialized = warn",
+    )

@@ -1,0 +1,255 @@
+"""What the ``gpuperf`` fixture gives: device memory and kernels for a test, without a GPU. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import pytest
+
+from ..config.declared import check_declaration, max_instructions, way
+from ..config.settings import Settings
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+    from .progress import Progress
+    from .record import CaseRecord
+    from .variants import Source
+
+__all__ = ["PROGRESS", "RECORDER", "Gpuperf"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+RECORDER: pytest.StashKey[Any] = pytest.StashKey()
+PROGRESS: pytest.StashKey[Progress | None] = pytest.StashKey()
+
+
+def _quiet(method: Callable[P, R]) -> Callable[P, R]:
+    """Lets the engine's errors end at the test's own line: the frames in between say nothing about the kernel."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True
+        from gpuperf_engine.errors import EngineError
+
+        try:
+            return method(*args, **kwargs)
+        except (EngineError, pytest.UsageError) as error:
+            raise error.with_traceback(None) from None
+
+    return call
+
+
+class Gpuperf:
+    """What the fixture gives: one device for one test. All launches, copies and memsets form one program."""
+
+    def __init__(self, item: pytest.Item, settings: Settings) -> None:
+        from .record import Recorder
+
+        self._item = item
+        self._settings = settings
+        self._device: Any = None
+        self._recorder = Recorder(settings.rootdir)
+        self._progress = item.config.stash.get(PROGRESS, None)
+        self.judged = False
+        item.stash[RECORDER] = self
+
+    @property
+    def device(self) -> Any:
+        """The engine's ``Device`` behind this fixture."""
+        if self._device is None:
+            from .device import make_device
+
+            ways = (way(self._settings, self._item, key) for key in ("strict", "races"))
+            self._device = make_device(self._settings, *ways)
+        return self._device
+
+    @property
+    def launches(self) -> tuple[Any, ...]:
+        """The profiles of all launches so far, in order."""
+        return tuple(self._recorder.profiles)
+
+    @_quiet
+    def array(self, host: Any, name: str | None = None, pad: int | None = None) -> Any:
+        """A device array with the contents, shape and dtype of ``host``; ``.numpy()`` copies it out.
+
+        ``pad``: bytes behind the last one that kernels may access too, with a note; ``None``: none but those of an element that begins
+        inside; 0: none at all.
+        """
+        __tracebackhide__ = True
+        return self.device.array(host, **_given(name=name, pad=pad))
+
+    @_quiet
+    def zeros(
+        self, shape: int | Sequence[int], dtype: Any, name: str | None = None, pad: int | None = None
+    ) -> Any:
+        """A device array of zeros. ``pad``: see ``array``."""
+        __tracebackhide__ = True
+        return self.device.zeros(shape, dtype, **_given(name=name, pad=pad))
+
+    @_quiet
+    def empty(
+        self, shape: int | Sequence[int], dtype: Any, name: str | None = None, pad: int | None = None
+    ) -> Any:
+        """A device array that was never written; reading it before that is reported. ``pad``: see ``array``."""
+        __tracebackhide__ = True
+        return self.device.empty(shape, dtype, **_given(name=name, pad=pad))
+
+    @_quiet
+    def tensor_map(self, array: Any, box: Sequence[int] | int, **options: Any) -> Any:
+        """A tensor map of a device array, for kernels that copy boxes of ``box`` elements (``cp.async.bulk.tensor``): pass it for the
+        ``const __grid_constant__ CUtensorMap`` parameter. Options as ``gpuperf_engine.TensorMap``: ``swizzle``, ``fill`` …"""
+        __tracebackhide__ = True
+        from gpuperf_engine import TensorMap
+
+        return TensorMap(array, box, **options)
+
+    @_quiet
+    def im2col_map(self, array: Any, channels: int, pixels: int, **options: Any) -> Any:
+        """A tensor map for copies of ``pixels`` of a convolution, with ``channels`` each (``cp.async.bulk.tensor``, ``.im2col``).
+        Options as ``gpuperf_engine.TensorMap.im2col``: ``lower``, ``upper`` …"""
+        __tracebackhide__ = True
+        from gpuperf_engine import TensorMap
+
+        return TensorMap.im2col(array, channels, pixels, **options)
+
+    @_quiet
+    def im2col_wide_map(self, array: Any, channels: int, pixels: int | None, **options: Any) -> Any:
+        """As ``im2col_map``, for copies along W (``.im2col::w``; ``pixels=None``: ``.im2col::w::128``)."""
+        __tracebackhide__ = True
+        from gpuperf_engine import TensorMap
+
+        return TensorMap.im2col_wide(array, channels, pixels, **options)
+
+    @_quiet
+    def memset(self, array: Any, value: Any) -> None:
+        """Sets every element of a device array or view to ``value``."""
+        __tracebackhide__ = True
+        self.device.memset(array, value)
+
+    @_quiet
+    def copy(self, destination: Any, source: Any) -> None:
+        """Copies a host array or a device array to a device array of equal size in bytes."""
+        __tracebackhide__ = True
+        self.device.copy(destination, source)
+
+    @_quiet
+    def texture(self, array: Any, **options: Any) -> Any:
+        """A texture object of a device array, an argument for kernels; options as ``Device.texture`` of the engine."""
+        __tracebackhide__ = True
+        return self.device.texture(array, **options)
+
+    @_quiet
+    def surface(self, array: Any, **options: Any) -> Any:
+        """A surface object of a device array, an argument for kernels; options as ``Device.surface`` of the engine."""
+        __tracebackhide__ = True
+        return self.device.surface(array, **options)
+
+    @_quiet
+    def kernel(
+        self,
+        source: Source | Mapping[str, Source],
+        entry: str | None = None,
+        *,
+        name: str | None = None,
+        targets: Sequence[str] | None = None,
+        tolerance: Mapping[str, object] | None = None,
+        limits: Mapping[str, float] | None = None,
+    ) -> Kernel:
+        """The kernel ``entry`` of a PTX file or of PTX text; ``entry`` may be left out where there is one kernel only.
+
+        Paths are relative to the test file, then to the rootdir. A dictionary gives different targets PTX of their own: its
+        keys are ``.target`` names (``sm_80``, ``sm_90a``) or machine ids, and each variant is a case of its own. ``name``
+        tells kernels of one test apart that have the same entry; ``targets`` are the machines for which time is predicted;
+        ``tolerance`` and ``limits`` are dictionaries by metric. Raises ``EngineError`` for PTX that is none and for variants
+        that do not fit the targets, and ``pytest.UsageError`` for settings that mean nothing.
+        """
+        __tracebackhide__ = True
+        from gpuperf_engine.errors import EngineError
+
+        from .kernel import Kernel
+        from .progress import step
+        from .variants import make_cases
+
+        declared = {"targets": targets, "tolerance": tolerance, "limits": limits}
+        site = self._recorder.site()
+        if name is not None and (not isinstance(name, str) or not name.strip()):
+            raise EngineError(f"name={name!r} names nothing", hint="give it a text, or leave it out")
+        check_declaration(declared, f"gpuperf.kernel at {site}", self._settings.target_files)
+        with step(self._progress, "reading PTX"):
+            made = make_cases(source, entry, name, declared, self._item, self._settings, site)
+        if len(made) > 1:
+            self.device.share_variables(function for _, function in made)
+        try:
+            return Kernel(self, [(self._recorder.declare(case), function) for case, function in made])
+        except ValueError as error:
+            raise EngineError(str(error)) from None
+
+    @_quiet
+    def check(
+        self,
+        source: Source | Mapping[str, Source],
+        entry: str | None = None,
+        *,
+        grid: int | tuple[int, ...],
+        block: int | tuple[int, ...],
+        args: Sequence[Any] = (),
+        shared_bytes: int = 0,
+        cluster: int | tuple[int, ...] | None = None,
+        **declared: Any,
+    ) -> Any:
+        """One launch of one kernel, for tests that need no more: host arrays among ``args`` are copied to the device.
+
+        ``declared`` are the keyword arguments of ``kernel``. Returns what was counted, a ``gpuperf_engine.Profile``.
+        """
+        __tracebackhide__ = True
+        import numpy as np
+
+        kernel = self.kernel(source, entry, **declared)
+        moved = [self.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
+        return kernel[grid, block, shared_bytes](*moved, cluster=cluster)
+
+    def _launch(
+        self,
+        cases: Sequence[tuple[CaseRecord, Any]],
+        shape: tuple[Any, ...],
+        args: tuple[Any, ...],
+        steps: int | None,
+    ) -> Any:
+        """Launches every variant from the same memory; what the last one leaves there stays. Returns the profile of that."""
+        __tracebackhide__ = True
+        from gpuperf_engine.errors import LaunchError
+
+        from .device import check_uninitialized
+        from .progress import step
+
+        if self.judged:
+            raise LaunchError(
+                f"the kernels of {self._item.nodeid} have been judged already, this launch would go unseen",
+                hint="launch in the test's body or in fixtures before it, each test with the gpuperf of its own",
+            )
+        grid, block, shared_bytes, cluster, cooperative = shape
+        profile = None
+        for case, function in cases if self._settings.enabled else cases[-1:]:
+            with step(self._progress, f"running {case.key}"):
+                profile = self.device.launch(
+                    function,
+                    grid=grid,
+                    block=block,
+                    args=list(args),
+                    shared_bytes=shared_bytes,
+                    cluster=cluster,
+                    cooperative=cooperative,
+                    demand="values",
+                    max_instructions=max_instructions(self._settings, self._item, steps),
+                    **({"keep": False} if case.shadowed else {}),
+                )
+            profile = check_uninitialized(profile, self._settings)
+            self._recorder.launched(case, profile, shape, args, self.device)
+        return profile
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}

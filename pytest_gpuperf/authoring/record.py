@@ -1,0 +1,168 @@
+"""What one test did with its kernels, in order, for judging after its body. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from ..config.declared import CaseSettings
+from ..core.fingerprint import digest_bytes, digest_parts
+
+if TYPE_CHECKING:
+    from ..sources.ptx_file import PtxSource
+
+__all__ = ["CallSite", "CaseRecord", "LaunchRecord", "Recorder", "call_site", "shown_path"]
+
+_VARIABLES = -1
+_OWN = str(Path(__file__).resolve().parent) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A line of the test: its path below the rootdir, its number and its text."""
+
+    path: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
+
+
+def call_site(rootdir: Path) -> CallSite:
+    """The innermost line outside this package that is being executed."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and os.path.abspath(frame.f_code.co_filename).startswith(_OWN):
+        frame = frame.f_back
+    if frame is None:
+        return CallSite("", 0, "")
+    text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    return CallSite(shown_path(frame.f_code.co_filename, rootdir), frame.f_lineno, text)
+
+
+def shown_path(path: str, rootdir: Path) -> str:
+    """A path as reports show it, the same on every host: below the rootdir, else its last part only."""
+    if not path:
+        return ""
+    try:
+        return Path(path).resolve().relative_to(rootdir).as_posix()
+    except ValueError:
+        return Path(path).name
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRecord:
+    """One launch: what was measured, a digest of its shape, scalars and array contents, and its step of the recorded
+    program."""
+
+    profile: Any
+    inputs: str
+    site: CallSite
+    event: Any
+
+
+@dataclass
+class CaseRecord:
+    """All launches of one kernel in one test. ``key`` is ``base``, for a variant of PTX ``base@variant``; a ``shadowed`` variant
+    runs, but another one's results are what the test sees."""
+
+    key: str
+    base: str
+    entry: str
+    source: PtxSource
+    module: Any
+    digest: str
+    settings: CaseSettings
+    declared: Mapping[str, Any]
+    site: CallSite
+    shadowed: bool = False
+    launches: list[LaunchRecord] = field(default_factory=list)
+
+    @property
+    def inputs(self) -> str:
+        """Digest of all inputs of all launches, in order."""
+        return digest_parts([launch.inputs for launch in self.launches], 8)
+
+
+class Recorder:
+    """Collects the cases and launches of one test and what went into them."""
+
+    def __init__(self, rootdir: Path) -> None:
+        self.rootdir = rootdir
+        self.cases: dict[str, CaseRecord] = {}
+        self.profiles: list[Any] = []
+        self._contents: dict[int, str] = {}
+        self._events = 0
+
+    def site(self) -> CallSite:
+        return call_site(self.rootdir)
+
+    def declare(self, case: CaseRecord) -> CaseRecord:
+        """The case for a kernel; the one that is there already where it is the same kernel declared alike.
+
+        Raises ``ValueError`` for two kernels that would share one id.
+        """
+        known = self.cases.setdefault(case.key, case)
+        if (known.digest, known.declared) != (case.digest, case.declared):
+            what = (
+                "different PTX" if known.digest != case.digest else "different targets, tolerances or limits"
+            )
+            raise ValueError(
+                f"two kernels of this test have the id {case.key!r} and {what}: {known.site} and {case.site}; "
+                "give one of them a name: gpuperf.kernel(…, name=…)"
+            )
+        return known
+
+    def launched(
+        self, case: CaseRecord, profile: Any, shape: tuple[object, ...], args: tuple[Any, ...], device: Any
+    ) -> None:
+        """Notes a launch: what was measured, and a digest of its shape, scalars and what the host put into memory."""
+        self._follow(device)
+        variables = self._contents.get(_VARIABLES, "")
+        # the shape that ran, however it was written; without clusters as ever
+        cluster = None if profile.cluster == (1, 1, 1) else profile.cluster
+        shape = (profile.grid, profile.block, shape[2], cluster, *shape[4:])
+        inputs = digest_parts([*shape, *(self._argument(arg) for arg in args), variables], 16)
+        events = getattr(device, "events", (None,))
+        case.launches.append(LaunchRecord(profile, inputs, self.site(), events[-1]))
+        self.profiles.append(profile)
+
+    def _follow(self, device: Any) -> None:
+        """Digests what the host wrote since the last launch, per allocation; module variables count together."""
+        events = getattr(device, "events", ())
+        arrays = {id(array.allocation): number for number, array in enumerate(getattr(device, "arrays", ()))}
+        for event in events[self._events :]:
+            if event.kind in ("copy-in", "memset", "copy"):
+                owner = arrays.get(id(event.objects[0].allocation), _VARIABLES)
+                # What a copy between arrays brings is the kernels' doing.
+                written = [write.digest for write in event.writes] if event.kind != "copy" else []
+                self._contents[owner] = digest_parts(
+                    [self._contents.get(owner, ""), event.kind, event.bytes, *written], 16
+                )
+        self._events = len(events)
+
+    def _argument(self, arg: Any) -> str:
+        if arg is None or isinstance(arg, (bool, int, float, str)):
+            return f"{type(arg).__name__}:{arg!r}"
+        if isinstance(arg, (bytes, bytearray)):
+            return f"bytes:{digest_bytes(bytes(arg))}"
+        properties = getattr(arg, "properties", None)
+        if isinstance(properties, bytes):  # a texture or surface
+            return f"image:{digest_bytes(properties)}:{self._argument(arg.array)}"
+        if type(arg).__name__ == "TensorMap":
+            return f"map:{digest_bytes(bytes(arg))}:{self._argument(arg.array)}"
+        allocation = getattr(arg, "allocation", None)
+        if allocation is not None:
+            number = next(
+                (n for n, array in enumerate(arg.runtime.arrays) if array.allocation is allocation), -1
+            )
+            return f"array:{number}+{arg.offset}:{arg.dtype}{arg.shape}:{self._contents.get(number, '')}"
+        if hasattr(arg, "tobytes"):
+            return f"{getattr(arg, 'dtype', '')}:{digest_bytes(arg.tobytes())}"
+        return type(arg).__name__

@@ -1,0 +1,138 @@
+"""From what a test declares to its cases: one per kernel, or one per variant of PTX made for different targets. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import pytest
+
+from gpuperf_engine.errors import EngineError, nearest
+
+from .._engine import load, parse
+from ..config.declared import CaseSettings, case_settings
+from ..config.settings import Settings
+from ..core.fingerprint import kernel_digest
+from ..core.mangling import stable_name
+from ..sources.ptx_file import read_ptx
+from .record import CallSite, CaseRecord
+
+__all__ = ["Source", "make_cases"]
+
+Source: TypeAlias = "str | os.PathLike[str]"
+Made: TypeAlias = "tuple[CaseRecord, Any]"
+
+
+def make_cases(
+    source: Source | Mapping[str, Source],
+    entry: str | None,
+    name: str | None,
+    declared: Mapping[str, Any],
+    item: pytest.Item,
+    settings: Settings,
+    site: CallSite,
+) -> list[Made]:
+    """The cases that a kernel of a test makes, each with its function of the engine; several where ``source`` maps ``.target``
+    names or machine ids to PTX. Raises ``EngineError``."""
+    rules = case_settings(settings, item, declared)
+    if not isinstance(source, Mapping):
+        return [_case(source, entry, name, declared, item, settings, site, rules)]
+    if not source:
+        raise EngineError(
+            "no variants were given",
+            hint='for example gpuperf.kernel({"sm_80": "k.ptx", "sm_90a": "k90.ptx"})',
+        )
+    made = {
+        key: _case(text, entry, name, declared, item, settings, site, rules, variant=key)
+        for key, text in source.items()
+    }
+    shares = _assign(
+        {key: case.module.target for key, (case, _) in made.items()},
+        [*rules.targets, *rules.skipped_targets],
+        settings.target_files,
+    )
+    for key, (case, _) in made.items():
+        case.settings = replace(
+            rules,
+            targets=tuple(target for target in rules.targets if shares[target] == key),
+            skipped_targets=tuple(target for target in rules.skipped_targets if shares[target] == key),
+        )
+        case.shadowed = key != list(made)[-1]
+    return list(made.values())
+
+
+def _case(
+    source: Source,
+    entry: str | None,
+    name: str | None,
+    declared: Mapping[str, Any],
+    item: pytest.Item,
+    settings: Settings,
+    site: CallSite,
+    rules: CaseSettings,
+    variant: str = "",
+) -> Made:
+    rootdir = settings.rootdir
+    inline = f"<ptx {variant}>" if variant else "<ptx>"
+    ptx = read_ptx(source, folders=[item.path.parent, rootdir], rootdir=rootdir, inline_name=inline)
+    module = parse(ptx.text, ptx.path)
+    if entry is None:
+        kernels = list(module.kernels)
+        if len(kernels) != 1:
+            raise EngineError(
+                f"{ptx.path} has {len(kernels)} kernels: say which one with entry=",
+                hint=nearest("", kernels, noun="kernel"),
+            )
+        entry = kernels[0]
+    elif entry not in module.kernels:
+        alike = [kernel for kernel in module.kernels if stable_name(kernel) == entry]
+        entry = alike[0] if len(alike) == 1 else entry
+    function = module[entry]
+    base = name or stable_name(entry)
+    case = CaseRecord(
+        key=f"{base}@{variant}" if variant else base,
+        base=base,
+        entry=entry,
+        source=ptx,
+        module=module,
+        digest=kernel_digest(ptx.text, entry) if settings.enabled else "",
+        settings=rules,
+        declared={**declared, "variant": variant},
+        site=site,
+    )
+    return case, function
+
+
+def _assign(variants: Mapping[str, str], machines: Sequence[str], search: Sequence[str]) -> dict[str, str]:
+    """Machine → the variant it gets; ``variants`` maps keys to the ``.target`` of their PTX.
+
+    A machine gets the variant named after it, else of those named after a ``.target`` the most specific that runs on it.
+    """
+    known = load().machine_ids(search)
+    for key, target in variants.items():
+        if key in known:
+            if load().best_target([target], key, search) is None:
+                raise EngineError(
+                    f"variant {key!r} is PTX for {target}, which cannot run on that machine",
+                    hint="compile it for this machine, or leave it out",
+                )
+        elif key != target:
+            raise EngineError(
+                f"variant {key!r} is PTX for {target}: its name must be that, or the id of a machine",
+                hint=nearest(str(key), [target, *known], noun="name"),
+            )
+    general = [key for key in variants if key not in known]
+    chosen = {}
+    for machine in machines:
+        found = machine if machine in variants else load().best_target(general, machine, search)
+        if found is None:
+            names = ", ".join(f"{key!r}" for key in variants)
+            raise EngineError(
+                f"no variant of the kernel runs on {machine}, which is declared as a target",
+                details=[f"variants: {names}"],
+                hint="add PTX that this machine can run, or leave it out of the targets",
+            )
+        chosen[machine] = found
+    return chosen

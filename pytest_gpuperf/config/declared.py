@@ -1,0 +1,217 @@
+"""What a marker or a call declares: checked strictly, and merged into the settings of one kernel. PYTEST_DONT_REWRITE
+
+Command line > call > closest marker > ini > default. ``--gpuperf-targets`` only narrows what is declared.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .options import CHOICES
+
+if TYPE_CHECKING:
+    from ..core.metrics import Metric
+    from ..core.tolerance import Tolerance
+    from .settings import Settings
+
+__all__ = [
+    "CaseSettings",
+    "case_settings",
+    "check_declaration",
+    "check_marker",
+    "check_targets",
+    "check_tolerances",
+    "max_instructions",
+    "unknown",
+    "way",
+]
+
+_MARKER_KEYS = ("targets", "tolerance", "limits", "max_instructions", "strict", "races")
+
+
+@dataclass(frozen=True)
+class CaseSettings:
+    """What holds for one kernel of one test: targets, limits and tolerances, closest source first."""
+
+    targets: tuple[str, ...]
+    skipped_targets: tuple[str, ...]
+    limits: Mapping[str, float] = field(default_factory=dict)
+    tolerances: tuple[tuple[tuple[str, str], ...], ...] = ()
+
+    def tolerance(self, metric: str, target: str, unit: str, default: str) -> Tolerance:
+        """The tolerance of a metric: of the closest source that names it, there its own name before a glob, a later glob
+        before an earlier one; ``target.metric`` counts as a name of it too."""
+        from ..core.tolerance import parse_tolerance
+
+        names = (f"{target}.{metric}", metric) if target else (metric,)
+        for source in self.tolerances:
+            exact = dict(source)
+            for name in names:
+                if name in exact:
+                    return parse_tolerance(exact[name], unit)
+            for pattern, text in reversed(source):
+                if any(fnmatchcase(name, pattern) for name in names):
+                    return parse_tolerance(text)
+        return parse_tolerance(default)
+
+
+def unknown(found: str, value: str, known: Iterable[str]) -> pytest.UsageError:
+    """The error for a name that is not known, with the nearest that is."""
+    choices = list(known)
+    close = difflib.get_close_matches(value, choices, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(choices)}"
+    return pytest.UsageError(f"{found} is not known; {hint}")
+
+
+def check_tolerances(pairs: Iterable[tuple[str, object]], where: str, search: Sequence[str] = ()) -> None:
+    """Raises ``pytest.UsageError`` for a metric or machine that does not exist or a tolerance that is none."""
+    from ..core.tolerance import parse_tolerance
+
+    for name, text in pairs:
+        metric = _metric(name, where, search)
+        if metric is not None and metric.kind == "set":
+            allowed = f"; limits={{{name!r}: N}} allows N" if metric.better == "lower" else ""
+            raise pytest.UsageError(f"{where}: {name} has no tolerance: every new one counts{allowed}")
+        try:
+            parse_tolerance(text, metric.unit if metric is not None else None)
+        except ValueError as error:
+            raise pytest.UsageError(f"{where}: {name}: {error}") from None
+
+
+def _metric(name: object, where: str, search: Sequence[str]) -> Metric | None:
+    """The metric of that name, ``None`` for a glob. Raises ``pytest.UsageError`` for one that can match nothing."""
+    from ..core.metrics import FAMILIES, METRICS, find, known_pattern
+
+    if not isinstance(name, str):
+        raise pytest.UsageError(f"{where}: {name!r} is no name of a metric, for example 'time_us'")
+    hint = known_pattern(name)
+    if hint is not None:
+        raise pytest.UsageError(f"{where}: metric {name!r} is not known; {hint}")
+    family = next((family.name for family in FAMILIES if name.startswith(family.name[:-1])), None)
+    if family is not None:
+        _matches(name.removeprefix(family[:-1]), _members(family), f"{where}: metric {name!r}")
+    elif not any(fnmatchcase(metric.name, name) for metric in (*METRICS, *FAMILIES)):
+        from .._engine import load
+
+        target = name.partition(".")[0]
+        _matches(target, tuple(load().machine_ids(search)), f"{where}: target {target!r} of {name!r}")
+    return None if any(char in name for char in "*?[") else find(name)
+
+
+def _matches(pattern: str, known: Sequence[str], what: str) -> None:
+    if not any(fnmatchcase(name, pattern) for name in known):
+        raise unknown(what, pattern, known)
+
+
+def _members(family: str) -> tuple[str, ...]:
+    if family == "flops.*":
+        from gpuperf_engine.isa.matrix_work import TENSOR
+        from gpuperf_engine.profile.groups import PRECISIONS
+
+        return tuple(dict.fromkeys((*PRECISIONS.values(), *TENSOR.values())))
+    from gpuperf_engine.isa.model import CATEGORIES
+
+    return CATEGORIES
+
+
+def check_targets(names: Iterable[str], where: str, search: Sequence[str] = ()) -> None:
+    """Raises ``pytest.UsageError`` for a machine that does not exist."""
+    names = tuple(names)
+    if not names:
+        return
+    from .._engine import load
+
+    known = tuple(load().machine_ids(search))
+    for name in names:
+        if name not in known:
+            if all(part in known for part in name.split()):
+                raise pytest.UsageError(f"{where}: {name!r} are several targets: separate them by commas")
+            raise unknown(f"{where}: target {name!r}", name, known)
+
+
+def check_declaration(values: Mapping[str, Any], where: str, search: Sequence[str] = ()) -> None:
+    """Checks ``targets``, ``tolerance`` and ``limits`` of a marker or call; raises ``pytest.UsageError``."""
+    targets = values.get("targets")
+    if targets is not None:
+        listed = isinstance(targets, Iterable) and not isinstance(targets, (str, Mapping))
+        if not listed or not all(isinstance(target, str) for target in targets):
+            raise pytest.UsageError(
+                f"{where}: targets must be a list of machine ids, for example ['h100-sxm']"
+            )
+        check_targets(targets, where, search)
+    for key in ("tolerance", "limits"):
+        if values.get(key) is not None and not isinstance(values[key], Mapping):
+            raise pytest.UsageError(f"{where}: {key} must be a dictionary {{metric: value}}")
+    check_tolerances((values.get("tolerance") or {}).items(), f"{where}: tolerance", search)
+    for name, limit in (values.get("limits") or {}).items():
+        metric = _metric(name, f"{where}: limits", search)
+        if metric is None:
+            raise pytest.UsageError(f"{where}: limits: {name!r} must be one metric, no glob")
+        if metric.kind == "set" and metric.better == "neutral":
+            raise pytest.UsageError(f"{where}: limits: {name} are no number, so they have no limit")
+        if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not math.isfinite(limit):
+            raise pytest.UsageError(f"{where}: limits: {name} must be a finite number, not {limit!r}")
+
+
+def check_marker(item: pytest.Item, search: Sequence[str] = ()) -> None:
+    """Raises ``pytest.UsageError`` if a ``gpuperf`` marker of the test has an unknown or wrong argument."""
+    for marker in item.iter_markers("gpuperf"):
+        where = f"@pytest.mark.gpuperf of {item.nodeid}"
+        if marker.args:
+            raise pytest.UsageError(f"{where}: arguments must be named: {', '.join(_MARKER_KEYS)}")
+        for key in marker.kwargs:
+            if key not in _MARKER_KEYS:
+                raise unknown(f"{where}: argument {key!r}", key, _MARKER_KEYS)
+        check_declaration(marker.kwargs, where, search)
+        steps = marker.kwargs.get("max_instructions")
+        if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
+            raise pytest.UsageError(f"{where}: max_instructions must be a whole number of at least 1")
+        for key in ("strict", "races"):
+            given = marker.kwargs.get(key)
+            if given is not None and given not in CHOICES[key]:
+                raise unknown(f"{where}: {key}={given!r}", str(given), CHOICES[key])
+
+
+def case_settings(settings: Settings, item: pytest.Item, call: Mapping[str, Any]) -> CaseSettings:
+    """Settings of one kernel: ``call`` holds ``targets``, ``tolerance`` and ``limits`` as given to it, or ``None``."""
+    sources = [call, *(marker.kwargs for marker in item.iter_markers("gpuperf"))]
+    declared: Iterable[str] = next(
+        (s["targets"] for s in sources if s.get("targets") is not None), settings.targets
+    )
+    declared = tuple(dict.fromkeys(declared))
+    only = settings.only_targets
+    limits: dict[str, float] = {}
+    for source in reversed(sources):
+        limits.update(source.get("limits") or {})
+    tolerances = [tuple((n, str(t)) for n, t in (s.get("tolerance") or {}).items()) for s in sources]
+    return CaseSettings(
+        targets=tuple(name for name in declared if only is None or name in only),
+        skipped_targets=tuple(name for name in declared if only is not None and name not in only),
+        limits=limits,
+        tolerances=(settings.override, *tolerances, settings.tolerances),
+    )
+
+
+def way(settings: Settings, item: pytest.Item, key: str) -> str:
+    """What becomes of breaches of rules that work on today's GPUs (``strict``) and of races (``races``) in the kernels of a test."""
+    for marker in item.iter_markers("gpuperf"):
+        if marker.kwargs.get(key) is not None:
+            return str(marker.kwargs[key])
+    return str(getattr(settings, key))
+
+
+def max_instructions(settings: Settings, item: pytest.Item, call: int | None) -> int | None:
+    """The budget of one launch, ``None`` for the engine's default."""
+    if settings.max_instructions_cli or call is not None:
+        return settings.max_instructions if settings.max_instructions_cli else call
+    for marker in item.iter_markers("gpuperf"):
+        if marker.kwargs.get("max_instructions") is not None:
+            return int(marker.kwargs["max_instructions"])
+    return settings.max_instructions

@@ -1,0 +1,110 @@
+"""Memory accesses in words: what each instruction moves per request, and the worst of them. PYTEST_DONT_REWRITE
+
+Of plain data, as in JSON: a report is judged and shown again without the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..core.numbers import number
+from .explanation import place
+
+__all__ = ["access_rows", "access_table", "footprint_table", "per_request", "remark"]
+
+_WORST = 10
+"""Instructions listed."""
+
+_FIGURES = (
+    "line", "source", "opcode", "kind", "requests", "global_requests", "global_bytes", "sectors", "cache_lines",
+    "shared_requests", "wavefronts", "conflicts", "local_requests", "local_sectors", "shared_turns",
+    "global_wavefronts",
+)  # fmt: skip
+
+_SECTOR_BYTES = 32
+
+
+def access_rows(sites: Iterable[Any], shown: Callable[[str], str] = str) -> list[dict[str, Any]]:
+    """What a report keeps of the memory instructions that were executed, by line; ``shown`` is how it writes a place in the source."""
+    return [
+        {
+            **{name: getattr(site, name) for name in _FIGURES},
+            "source": shown(site.source),
+            "turns": site.turns + site.shared_turns,
+            "local_bytes": site.local_lanes * site.bytes_per_lane,
+        }
+        for site in sorted(sites, key=lambda site: site.line)
+        if site.requests and (site.global_requests or site.shared_requests or site.local_requests)
+    ]
+
+
+def per_request(row: Mapping[str, Any]) -> str:
+    """``4 sectors``, ``2 wavefronts``: what a request moves on average."""
+    found = [
+        (row["sectors"], row["global_requests"], "sectors"),
+        (row["wavefronts"], row["shared_requests"], "wavefronts"),
+        (row["local_sectors"], row["local_requests"], "local sectors"),
+    ]
+    return ", ".join(
+        f"{_mean(amount, requests)} {noun.rstrip('s') if amount == requests else noun}"
+        for amount, requests, noun in found
+        if requests
+    )
+
+
+def remark(row: Mapping[str, Any]) -> str:
+    """``32 sectors/request, ideal 4``: why an instruction costs more than what it asks for; empty if it does not."""
+    found = []
+    requests = row["global_requests"]
+    if _SECTOR_BYTES * row["sectors"] > row["global_bytes"]:
+        ideal = _mean(row["global_bytes"] / _SECTOR_BYTES, requests)
+        found.append(f"{_mean(row['sectors'], requests)} sectors/request, ideal {ideal}")
+    requests = row["shared_requests"]
+    if row["conflicts"]:
+        ideal = _mean(row["wavefronts"] - row["conflicts"], requests)
+        found.append(f"{_mean(row['wavefronts'], requests)} wavefronts/request, ideal {ideal}")
+    if row["local_requests"]:
+        found.append(f"local memory, {_mean(row['local_sectors'], row['local_requests'])} sectors/request")
+    if row["turns"] > row["requests"]:
+        found.append(f"{_mean(row['turns'], row['requests'])} lanes on one address")
+    return ", ".join(found)
+
+
+def access_table(rows: Iterable[Mapping[str, Any]], path: str) -> list[tuple[str, ...]]:
+    """The instructions that cost most beyond what they ask for, with a head; empty if there are none."""
+    worst = sorted((row for row in rows if remark(row)), key=lambda row: (-_excess(row), row["line"]))
+    if not worst:
+        return []
+    table: list[tuple[str, ...]] = [("memory, worst first", "", "requests", "")]
+    for row in worst[:_WORST]:
+        table.append((place(path, row), row["opcode"], number(row["requests"]), remark(row)))
+    if len(worst) > _WORST:
+        table.append((f"… {len(worst) - _WORST} more (--format json has all)", "", "", ""))
+    return table
+
+
+def footprint_table(objects: Sequence[Any]) -> list[tuple[str, ...]]:
+    """What a launch touched of each object, with a head; empty if nothing."""
+    rows = [
+        (
+            item.object,
+            number(item.bytes, "B"),
+            number(item.bytes_read, "B"),
+            number(item.bytes_written, "B"),
+            number(item.sectors_touched),
+            f"{item.share:.3g} %",
+        )
+        for item in objects
+    ]
+    return [("object", "size", "read", "written", "sectors", "touched"), *rows] if rows else []
+
+
+def _mean(amount: float, requests: int) -> str:
+    return f"{amount / requests:.3g}"
+
+
+def _excess(row: Mapping[str, Any]) -> float:
+    """Sectors, wavefronts and turns beyond the fewest that would do; all of local memory."""
+    sectors = max(0.0, row["sectors"] - row["global_bytes"] / _SECTOR_BYTES)
+    return float(sectors + row["conflicts"] + row["local_sectors"] + max(0, row["turns"] - row["requests"]))

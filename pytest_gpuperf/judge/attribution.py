@@ -1,0 +1,258 @@
+"""Why a number moved: which lines of the PTX and of the source cost more than they did. PYTEST_DONT_REWRITE
+
+Every metric that is made up of what single lines cost is attributed by these lines' own numbers, before and after. A baseline that
+holds no lines tells only what opcodes were added: then the line is a guess, and said to be one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.mangling import function_name
+from ..core.numbers import signed
+from .alignment import Change, differences
+from .compare import moved_opcodes
+from .lines import decode, line_groups, opcodes_of
+from .listing import Listing
+
+__all__ = ["Attribution", "Place"]
+
+Measure = Callable[[Change], int]
+
+_SENTENCES = 3
+_MUCH = 0.5
+"""Lines that grew at least so much, as a part of the one that grew most, are named with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a number moved: PTX lines ``line`` to ``last``, their source as ``file.cu:line`` (empty if unknown) and the function and
+    calls through which it was inlined; ``share`` is how much of the difference these lines make, ``others`` the lines elsewhere
+    that moved the same way. Line 0 for lines that are gone, of which ``gone`` is the text."""
+
+    path: str
+    line: int
+    last: int
+    source: str = ""
+    inlined: tuple[str, ...] = ()
+    share: int = 0
+    others: int = 0
+    gone: str = ""
+    guess: bool = False
+
+    def __str__(self) -> str:
+        if not self.line:
+            return f"{self.path} ({self.gone})" if self.gone else self.path
+        lines = str(self.line) if self.last == self.line else f"{self.line}–{self.last}"
+        source = self.source
+        if self.inlined:
+            function, *calls = self.inlined
+            of = f" in {function_name(function)}" if function else ""
+            source += f"{of}, inlined at {', '.join(calls)}"
+        return f"{self.path}:{lines}" + (f" ({source})" if source else "")
+
+
+class Attribution:
+    """The lines of one case, now and in its baseline (``old`` as it holds them, ``None`` without one)."""
+
+    def __init__(
+        self,
+        new: Mapping[str, Any],
+        old: Mapping[str, Any] | None,
+        detail: Mapping[str, Any],
+        listing: Listing,
+    ) -> None:
+        self.new, self.old, self.detail, self.listing = new, old, detail, listing
+        self._changes: list[Change] | None = None
+        self._read = False
+
+    @property
+    def changes(self) -> list[Change] | None:
+        """What became of each line; ``None`` if the baseline holds no lines."""
+        if not self._read:
+            self._read = True
+            was = decode(self.old["lines"]) if self.old is not None and "lines" in self.old else None
+            if was is not None:
+                now = line_groups(self.detail, self.listing.text, self.listing.source)
+                self._changes = differences(was, now)
+        return self._changes
+
+    # Metrics
+
+    def place(self, metric: str) -> Place | None:
+        """The lines that made a metric move the way it moved; ``None`` for one that has no lines, or none of them moved."""
+        for measure in self._measures(metric) if self.changes is not None else ():
+            total = sum(measure(change) for change in self.changes or ())
+            if total:
+                return self._moved_most(measure, 1 if total > 0 else -1)
+        return None
+
+    def _measures(self, metric: str) -> tuple[Measure, ...]:
+        """What of a line counts for a metric, best first; nothing for a metric without lines."""
+        section, _, name = metric.partition(".")
+        if metric == "branches.efficiency":
+            return (_count("divergent"), _count("executed"))
+        if section in ("branches", "memory"):
+            return (_count(name),)
+        if metric.startswith("counts.by_category."):
+            return (self._of_opcodes("threads", 0, metric.removeprefix("counts.by_category.")),)
+        if section == "flops":
+            return (self._of_opcodes("threads", 1, name),)
+        simple = {
+            "thread_instructions": "threads",
+            "warp_instructions": "warps",
+            "thread_instructions_predicated_on": "threads",  # guards are not told apart by line
+        }
+        return (_count(simple[metric]),) if metric in simple else ()
+
+    def _of_opcodes(self, count: str, part: int, wanted: str) -> Measure:
+        """A count of the opcodes whose category (0) or kind of floating-point operation (1) is the wanted one."""
+        work = self.detail.get("opcodes", {})
+        named = {name for name, row in work.items() if len(row) > part and row[part] == wanted}
+
+        def measure(change: Change) -> int:
+            return change.delta(count) if change.new and named.intersection(change.new.opcodes) else 0
+
+        return measure
+
+    def _moved_most(self, measure: Measure, sign: int) -> Place | None:
+        """The source line (the basic block, without sources) that moved most in one direction, and its PTX lines that did."""
+        moved = [(sign * measure(change), change) for change in self.changes or ()]
+        groups: dict[int, list[tuple[int, Change]]] = {}
+        for amount, change in moved:
+            groups.setdefault(change.group, []).append((amount, change))
+        most = max(groups.values(), key=lambda rows: _weight(rows), default=[])
+        if _weight(most) <= (0, 0):
+            return None
+        grown = [(amount, change) for amount, change in most if amount > 0]
+        others = sum(
+            amount > 0
+            for rows in groups.values()
+            if rows is not most and sum(a for a, _ in rows) > 0
+            for amount, _ in rows
+        )
+        there = [(amount, change) for amount, change in grown if change.new is not None]
+        if not there:
+            where = grown[0][1].where
+            return Place(
+                self.listing.path, 0, 0, gone=f"gone: {where}", share=sum(a for a, _ in grown), others=others
+            )
+        run = _run(there)
+        rest = len(there) - len(run)
+        return self._placed([change for _, change in run], sum(a for a, _ in run), others + rest)
+
+    def _placed(self, changes: Sequence[Change], share: int, others: int) -> Place:
+        numbers = [change.new.number for change in changes if change.new is not None]
+        return self._at(min(numbers), max(numbers), share, others)
+
+    def _at(self, line: int, last: int, share: int = 0, others: int = 0, guess: bool = False) -> Place:
+        source = self.detail["sources"].get(str(line), "")
+        inlined = tuple(self.detail.get("inlined", {}).get(str(line), ()))
+        return Place(self.listing.path, line, last, source, inlined, share, others, guess=guess)
+
+    # Opcodes
+
+    def moved_opcodes(self) -> list[tuple[str, int]]:
+        """(opcode, difference in thread instructions), what moved most first."""
+        return moved_opcodes(self.new, self.old or {})
+
+    def _opcode_place(self, name: str, delta: int) -> Place | None:
+        if self.changes is None:
+            found = self.hottest(name)
+            return found if found is not None and found.line else None
+
+        def measure(change: Change) -> int:
+            line = change.new
+            return change.delta("threads") if line is not None and name in line.opcodes else 0
+
+        return self._moved_most(measure, 1 if delta > 0 else -1)
+
+    def grown_opcode(self) -> Place | None:
+        """The place of the opcode that grew most; ``None`` if none grew."""
+        for name, delta in self.moved_opcodes() if self.old is not None else ():
+            if delta > 0 and (place := self._opcode_place(name, delta)) is not None and place.line:
+                return place
+        return None
+
+    # Guesses
+
+    def hottest(self, opcode: str | None = None) -> Place | None:
+        """The source line with most thread instructions (of the PTX lines with ``opcode``, if given) and its PTX lines; ``None`` if
+        nothing ran."""
+        groups: dict[object, list[Sequence[int]]] = {}
+        for row in self.detail["lines"]:
+            if opcode is None or opcode in opcodes_of(self.listing.text.get(row[0], "")):
+                groups.setdefault(self.detail["sources"].get(str(row[0]), row[0]), []).append(row)
+        if not groups:
+            return None
+        rows = max(groups.values(), key=lambda found: (sum(row[1] for row in found), -found[0][0]))
+        numbers = [row[0] for row in rows]
+        return self._at(min(numbers), max(numbers), others=len(groups) - 1, guess=True)
+
+    # Words
+
+    def sentences(self, rows: Iterable[Mapping[str, Any]], limit: int = _SENTENCES) -> list[str]:
+        """One per opcode that moved most and per failing metric that the opcodes do not explain: ``+1,048,576 ld.global.f32 at
+        saxpy.ptx:31 (saxpy.cu:8)``."""
+        if self.old is None:
+            return []
+        moved, found = self.moved_opcodes(), []
+        for name, delta in moved[:limit]:
+            found.append(_sentence(name, delta, self._opcode_place(name, delta)))
+        if len(moved) > limit:
+            found.append(f"and {len(moved) - limit} other opcodes")
+        if moved and self.changes is None:
+            found.append(
+                "lines are guesses, the hottest with that opcode: the baseline holds no counts of lines"
+            )
+        at: dict[str, list[str]] = {}
+        rows = [row for row in rows if row["fails"] and row["class"] == "exact" and row["old"] is not None]
+        instructions = any(row["metric"] == "thread_instructions" for row in rows)
+        for row in rows:
+            metric = row["metric"]
+            by_opcodes = metric == "thread_instructions" or metric.startswith("counts.")
+            if moved and (by_opcodes or (metric == "warp_instructions" and instructions)):
+                continue
+            place = self.place(metric)
+            if place is not None:
+                at.setdefault(_there(place), []).append(signed(row["new"] - row["old"], metric))
+        return found + [f"{', '.join(amounts)}{there}" for there, amounts in at.items()]
+
+
+def _count(name: str) -> Measure:
+    return lambda change: change.delta(name)
+
+
+def _weight(rows: Sequence[tuple[int, Change]]) -> tuple[int, int]:
+    """How much a group moved on balance, then how much its single lines did."""
+    balance = sum(amount for amount, _ in rows)
+    return (balance, max((amount for amount, _ in rows), default=0)) if balance > 0 else (0, 0)
+
+
+def _run(rows: Sequence[tuple[int, Change]]) -> Sequence[tuple[int, Change]]:
+    """The line that moved most, with its neighbours that moved about as much."""
+    top = max(range(len(rows)), key=lambda index: (rows[index][0], -index))
+    enough = _MUCH * rows[top][0]
+    low = high = top
+    while low > 0 and rows[low - 1][0] >= enough and rows[low][1].order - rows[low - 1][1].order == 1:
+        low -= 1
+    while (
+        high + 1 < len(rows)
+        and rows[high + 1][0] >= enough
+        and rows[high + 1][1].order - rows[high][1].order == 1
+    ):
+        high += 1
+    return rows[low : high + 1]
+
+
+def _sentence(name: str, delta: float, place: Place | None) -> str:
+    return signed(delta, name) + (_there(place) if place is not None else "")
+
+
+def _there(place: Place) -> str:
+    """Where it moved, for the end of a sentence."""
+    if not place.line:
+        return f", {place.gone}" if place.gone else ""
+    return f"{', most of them' if place.others else ''} at {place}"

@@ -1,0 +1,255 @@
+"""Measured against baseline, metric by metric. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..config.declared import CaseSettings
+from ..core.metrics import FAMILIES, METRICS, UNKNOWN, Metric, flatten
+from ..core.numbers import signed
+from ..core.verdict import fails
+
+__all__ = ["compare_case", "limit_rows", "moved_opcodes"]
+
+Row = dict[str, Any]
+_UNEXPLAINED = "kernel and inputs are those of the baseline: the analysis changed"
+_BY_NAME = {metric.name: metric for metric in METRICS}
+_TIME, _FINDINGS, _OPCODES = _BY_NAME["time_us"], _BY_NAME["findings"], _BY_NAME["opcodes"]
+
+
+def compare_case(
+    new: Mapping[str, Any],
+    old: Mapping[str, Any] | None,
+    *,
+    stored_analysis: Mapping[str, int],
+    analysis: Mapping[str, int],
+    failures: Mapping[str, tuple[str, str]],
+    policy: Mapping[str, str],
+    case: CaseSettings,
+    unexplained: bool = False,
+) -> list[Row]:
+    """One row per metric: what it was, what it is, how far it may move, and what that means.
+
+    A metric that one of the two does not have, because it was made before there was that metric, is ``unjudged``.
+    A group of metrics (resources, time of one target, …) is ``incomparable`` where its meaning or its machine changed.
+    ``policy`` holds ``on_improvement`` and ``on_unmodelled``. ``unexplained`` says that kernel and inputs are those of the
+    baseline: whatever moved, the kernel did not move it.
+    """
+    rows = list(_numbers(new, old, stored_analysis, analysis, policy, case, unexplained))
+    rows.append(_opcodes(new, old, stored_analysis, analysis, policy, unexplained))
+    rows += _findings(new, old, stored_analysis, analysis, policy)
+    for target, (verdict, message) in failures.items():
+        rows.append(_row(_TIME, target, None, None, "", verdict, policy, message))
+    rows += limit_rows(new, case)
+    return rows
+
+
+def _numbers(
+    new: Mapping[str, Any],
+    old: Mapping[str, Any] | None,
+    stored_analysis: Mapping[str, int],
+    analysis: Mapping[str, int],
+    policy: Mapping[str, str],
+    case: CaseSettings,
+    unexplained: bool,
+) -> Iterator[Row]:
+    before = {(metric.name, target): (metric, value) for metric, target, value in flatten(old or {})}
+    after = {(metric.name, target): (metric, value) for metric, target, value in flatten(new)}
+    for key in _ordered(before, after):
+        metric, target = (after.get(key) or before[key])[0], key[1]
+        if target and target not in new.get("targets", {}):
+            continue  # not predicted this time: narrowed, no longer declared, or in `failures`
+        if old is None or (target and target not in old.get("targets", {})):
+            yield _row(metric, target, None, after[key][1], "", "new", policy)
+            continue
+        if metric.name in _BY_NAME and (key not in before or key not in after):
+            was, now = (side[key][1] if key in side else None for side in (before, after))
+            which = "what it is compared with" if was is None else "the report"
+            note = f"{which} was made before there was this metric"
+            yield _row(metric, target, was, now, "", "unjudged", policy, note)
+            continue
+        value = after[key][1] if key in after else 0
+        previous = before[key][1] if key in before else 0
+        tolerance = case.tolerance(metric.name, target, metric.unit, metric.default_tolerance)
+        reason = _incomparable(metric, target, new, old, stored_analysis, analysis)
+        if reason:
+            verdict = "incomparable"
+        elif not tolerance.exceeded(previous, value):
+            verdict = "ok"
+        elif metric.better == "neutral" and key not in before:
+            verdict = "changed"  # a metric that an earlier version did not have must not fail a gate
+        elif unexplained:
+            verdict, reason = "incomparable", _UNEXPLAINED
+        elif metric.better == "neutral":
+            verdict = "changed"
+        else:
+            verdict = "improved" if (value < previous) == (metric.better == "lower") else "regressed"
+        yield _row(metric, target, previous, value, tolerance.text, verdict, policy, reason)
+
+
+def _incomparable(
+    metric: Metric,
+    target: str,
+    new: Mapping[str, Any],
+    old: Mapping[str, Any],
+    stored_analysis: Mapping[str, int],
+    analysis: Mapping[str, int],
+) -> str:
+    group = "counts" if metric.group == "resources" else metric.group
+    if UNKNOWN in (stored_analysis[group], analysis[group]) or stored_analysis[group] != analysis[group]:
+        return _other_meaning(group, stored_analysis, analysis)
+    if metric.group == "resources" or target:  # registers decide how many warps are resident
+        was, now = old["resources"]["from"], new["resources"]["from"]
+        if was != now:
+            return f"from {now}, the baseline from {was}"
+    if target:
+        was, now = old["targets"][target].get("machine"), new["targets"][target]["machine"]
+        return f"machine description {was} → {now}" if was != now else ""
+    return ""
+
+
+def _other_meaning(group: str, stored: Mapping[str, int], now: Mapping[str, int]) -> str:
+    if UNKNOWN in (stored[group], now[group]):
+        return f"the baseline does not say what its {group} mean: no revision of them under 'analysis'"
+    return f"the meaning of {group} changed: analysis {stored[group]} → {now[group]}"
+
+
+def _ordered(
+    before: Mapping[tuple[str, str], Any], after: Mapping[tuple[str, str], Any]
+) -> list[tuple[str, str]]:
+    rank = {metric.name: index for index, metric in enumerate(METRICS)}
+    prefixes = [family.name[:-1] for family in FAMILIES]
+
+    def place(key: tuple[str, str]) -> tuple[Any, ...]:
+        name, target = key
+        family = next((index for index, prefix in enumerate(prefixes) if name.startswith(prefix)), -1)
+        return (bool(target), target, rank.get(name, len(rank) + family), name)
+
+    return sorted({*before, *after}, key=place)
+
+
+def moved_opcodes(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """(opcode, difference in thread instructions), what moved most first."""
+    was, now = (case.get("counts", {}).get("opcodes", {}) for case in (old, new))
+    deltas = {name: now.get(name, 0) - was.get(name, 0) for name in {*was, *now}}
+    moved = [name for name in deltas if deltas[name]]
+    return [(name, deltas[name]) for name in sorted(moved, key=lambda name: (-abs(deltas[name]), name))]
+
+
+def _opcodes(
+    new: Mapping[str, Any],
+    old: Mapping[str, Any] | None,
+    stored_analysis: Mapping[str, int],
+    analysis: Mapping[str, int],
+    policy: Mapping[str, str],
+    unexplained: bool,
+) -> Row:
+    """What was executed, spelled out: other scopes, cache operators, vector widths count as much where all totals are equal."""
+    if old is None:
+        return _row(_OPCODES, "", None, len(new["counts"].get("opcodes", ())), "", "new", policy)
+    moved = moved_opcodes(new, old)
+    if not moved:
+        count = len(new["counts"].get("opcodes", ()))
+        return _row(_OPCODES, "", count, count, "", "ok", policy)
+    verdict, note = "changed", ", ".join(signed(delta, name) for name, delta in moved)
+    reason = _incomparable(_OPCODES, "", new, old, stored_analysis, analysis)
+    if reason or unexplained:
+        verdict, note = "incomparable", f"{reason or _UNEXPLAINED}: {note}"
+    return _row(_OPCODES, "", None, None, "", verdict, policy, note)
+
+
+def _findings(
+    new: Mapping[str, Any],
+    old: Mapping[str, Any] | None,
+    stored_analysis: Mapping[str, int],
+    analysis: Mapping[str, int],
+    policy: Mapping[str, str],
+) -> list[Row]:
+    metric = _FINDINGS
+    now, was = new.get("findings", []), (old or {}).get("findings", [])
+    if old is None:
+        return [_row(metric, "", None, len(now), "", "new", policy)]
+    gone = _minus(was, now)
+    added = _minus(now, was)
+    unknown = UNKNOWN in (stored_analysis["findings"], analysis["findings"])
+    if unknown or (stored_analysis["findings"] != analysis["findings"] and (gone or added)):
+        reason = _other_meaning("findings", stored_analysis, analysis)
+        return [_row(metric, "", len(was), len(now), "0", "incomparable", policy, reason)]
+    rows = []
+    for before, after in _renamed(gone, added):
+        gone.remove(before)
+        added.remove(after)
+        note = f"{before} → {after}"
+        rows.append(_row(metric, "", None, None, "none new", "changed", policy, note))
+    rows += [_row(metric, "", None, None, "none new", "regressed", policy, identity) for identity in added]
+    rows += [_row(metric, "", None, None, "none new", "improved", policy, identity) for identity in gone]
+    return rows or [_row(metric, "", len(was), len(now), "none new", "ok", policy)]
+
+
+def _renamed(gone: list[str], added: list[str]) -> list[tuple[str, str]]:
+    """Pairs of findings that differ in what the object is called: the same rule at the same call. An object without a name of
+    its own is called by a parameter of the kernel, which may be renamed."""
+    waiting: dict[tuple[str, str], list[str]] = {}
+    for identity in gone:
+        waiting.setdefault(_rule_and_call(identity), []).append(identity)
+    return [(same.pop(0), identity) for identity in added if (same := waiting.get(_rule_and_call(identity)))]
+
+
+def _rule_and_call(identity: str) -> tuple[str, str]:
+    return identity.partition(" ")[0], identity.partition(' "')[2]
+
+
+def _minus(left: list[str], right: list[str]) -> list[str]:
+    rest = list(right)
+    result = []
+    for item in left:
+        if item in rest:
+            rest.remove(item)
+        else:
+            result.append(item)
+    return result
+
+
+def limit_rows(new: Mapping[str, Any], case: CaseSettings) -> list[Row]:
+    """Rows for the limits that are exceeded: a maximum, a minimum where higher is better. They need no baseline."""
+    values: dict[str, list[tuple[Metric, str, Any]]] = {}
+    for metric, target, value in flatten(new):
+        values.setdefault(metric.name, []).append((metric, target, value))
+        if target:
+            values.setdefault(f"{target}.{metric.name}", []).append((metric, target, value))
+    values["findings"] = [(_FINDINGS, "", len(new.get("findings", [])))]
+    rows = []
+    for name, limit in case.limits.items():
+        for metric, target, value in values.get(name, []):
+            if value < limit if metric.better == "higher" else value > limit:
+                word = "at least" if metric.better == "higher" else "at most"
+                row = _row(metric, target, None, value, f"limit: {word} {limit:g}", "over-limit", {})
+                rows.append({**row, "limit": limit})
+    return rows
+
+
+def _row(
+    metric: Metric,
+    target: str,
+    old: float | None,
+    new: float | None,
+    allowed: str,
+    verdict: str,
+    policy: Mapping[str, str],
+    note: str = "",
+) -> Row:
+    return {
+        "metric": metric.name,
+        "target": target,
+        "class": metric.kind,
+        "better": metric.better,
+        "unit": metric.unit,
+        "old": old,
+        "new": new,
+        "allowed": allowed,
+        "verdict": verdict,
+        "fails": fails(verdict, metric.kind, **policy),
+        "note": note,
+        **({"source": metric.source} if metric.source else {}),
+    }

@@ -1,0 +1,262 @@
+"""Judging one test: measure its kernels, compare with the baseline, say what moved. PYTEST_DONT_REWRITE
+
+Runs where the test ran (in an xdist worker too), reads baselines, writes nothing; what it finds is plain JSON and rides on
+the test report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuperf_engine.errors import EngineError
+
+from ..authoring.record import CaseRecord
+from ..config.settings import Settings
+from ..core.escaping import storable
+from ..core.metrics import ANALYSIS, find
+from ..sources.paths import SourcePaths
+from ..store.baseline import Baseline, BaselineError, baseline_path
+from ..store.files import read_files, read_module, shown_file
+from .judgement import judgement
+from .listing import add_lines
+from .measure import Measured, measure
+
+__all__ = ["UNEXCUSED", "Judge", "failing", "module_of", "test_of"]
+
+UNEXCUSED = ("error", "over-limit", "regressed")
+"""Verdicts that fail a test marked ``xfail`` too; what has no baseline yet, or a better one, does not."""
+
+
+def module_of(item: pytest.Item) -> str:
+    """The path of the item's file below the rootdir, with slashes; empty for a file that is not below it."""
+    try:
+        return storable(item.path.relative_to(item.config.rootpath).as_posix())
+    except ValueError:
+        return ""
+
+
+def test_of(item: pytest.Item) -> str:
+    """The item's name inside its module: classes, function and parameters, without what other plugins append."""
+    chain = [
+        node.name
+        for node in item.listchain()
+        if not isinstance(node, (pytest.Dir, pytest.File, pytest.Session))
+    ]
+    return storable("::".join(name for name in chain if name))
+
+
+class Judge:
+    """Judges tests one by one; keeps the baselines it has read."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._baselines: dict[str, Baseline | BaselineError | None] = {}
+        self._shipped: set[str] = set()
+
+    def judge(self, item: pytest.Item, gpuperf: Any) -> list[dict[str, Any]]:
+        """The case records of a test whose body has passed, in order of first launch."""
+        recorder = gpuperf._recorder
+        cases = [case for case in recorder.cases.values() if case.launches]
+        if not cases:
+            return []
+        module, test = module_of(item), test_of(item)
+        if not module:
+            raise EngineError(
+                f"{item.path} lies outside the rootdir {self.settings.rootdir}, so it has no baseline",
+                hint="run pytest with --rootdir, or put a pytest.ini or pyproject.toml above the tests",
+            )
+        _check_limits(cases)
+        baseline = self._baseline(module)
+        findings = _assigned(cases, gpuperf)
+        paths = [self._paths(item, case) for case in cases]
+        measured = [
+            measure(case, found, self.settings.rootdir, files, self.settings.target_files)
+            for case, found, files in zip(cases, findings, paths, strict=True)
+        ]
+        stored = [
+            baseline.cases.get(f"{test}/{storable(case.key)}") if isinstance(baseline, Baseline) else None
+            for case in cases
+        ]
+        unexplained = all(
+            old is not None
+            and (old.get("kernel"), old.get("inputs")) == (m.entry["kernel"], m.entry["inputs"])
+            for old, m in zip(stored, measured, strict=True)
+        )
+        return [
+            self._record(module, test, case, m, files, old, baseline, unexplained)
+            for case, m, files, old in zip(cases, measured, paths, stored, strict=True)
+        ]
+
+    def _baseline(self, module: str) -> Baseline | BaselineError | None:
+        if module not in self._baselines:
+            directory = self.settings.baseline_dir
+            try:
+                files = read_files(directory, module, self.settings.rootdir)
+                self._baselines[module] = read_module(files, module, self.shown(directory))
+            except BaselineError as error:
+                self._baselines[module] = error
+            except OSError as error:
+                path = Path(error.filename or baseline_path(directory, module))
+                self._baselines[module] = BaselineError(f"{self.shown(path)}: {error.strerror or error}")
+        return self._baselines[module]
+
+    def has_entries(self, module: str, test: str) -> bool:
+        """Whether the baseline of the module has cases of that test."""
+        baseline = self._baseline(module)
+        return isinstance(baseline, Baseline) and any(key.startswith(f"{test}/") for key in baseline.cases)
+
+    def shown(self, path: Any) -> str:
+        try:
+            return str(path.relative_to(self.settings.rootdir).as_posix())
+        except ValueError:
+            return str(path)
+
+    def _record(
+        self,
+        module: str,
+        test: str,
+        case: CaseRecord,
+        measured: Measured,
+        paths: SourcePaths,
+        old: Mapping[str, Any] | None,
+        baseline: Baseline | BaselineError | None,
+        unexplained: bool,
+    ) -> dict[str, Any]:
+        key = f"{test}/{storable(case.key)}"
+        settings, rules = self.settings, case.settings
+        policy = {"on_improvement": settings.on_improvement, "on_unmodelled": settings.on_unmodelled}
+        readable = baseline if isinstance(baseline, Baseline) and old is not None else None
+        stored_analysis = readable.analysis_of(key) if readable is not None else ANALYSIS
+        listing = add_lines(measured, case.module[case.entry], case.source, paths)
+        detail = measured.detail
+        if (
+            settings.report_dir is not None
+            or (old or measured.entry)["branches"] != measured.entry["branches"]
+        ):
+            detail["explanation"] = measured.explanation(paths)
+        record: dict[str, Any] = {
+            "id": key,
+            "nodeid": f"{module}::{test}",
+            "module": module,
+            "baseline": self.shown(settings.baseline_dir / shown_file(module, key, settings.baseline_layout)),
+            "kernel": {"name": case.entry, "path": case.source.path, "target": measured.detail["ptx_target"]},
+            "call": {"path": case.launches[0].site.path, "line": case.launches[0].site.line},
+            **judgement(
+                measured.entry,
+                old,
+                stored_analysis=stored_analysis,
+                analysis=ANALYSIS,
+                failures=measured.failures,
+                policy=policy,
+                case=rules,
+                unexplained=unexplained,
+                detail=detail,
+                listing=listing,
+            ),
+            "analysis": dict(ANALYSIS),
+            "measured": measured.entry,
+            "detail": detail,
+            "remarks": list(measured.total.remarks),
+            "skipped_targets": list(rules.skipped_targets),
+            "unused_targets": sorted(
+                {*(old or {}).get("targets", {})} - {*rules.targets, *rules.skipped_targets}
+            ),
+            "policy": {
+                "limits": dict(rules.limits),
+                "tolerances": [[list(pair) for pair in source] for source in rules.tolerances],
+                "targets": list(rules.targets),
+                "failures": {target: list(failure) for target, failure in measured.failures.items()},
+                "unexplained": unexplained,
+                **policy,
+            },
+        }
+        if isinstance(baseline, BaselineError):
+            record.update(verdict="error", error=str(baseline), fails=True)
+        if listing.key not in self._shipped:
+            self._shipped.add(listing.key)
+            record["listing"] = listing.to_dict()
+        return record
+
+    def _paths(self, item: pytest.Item, case: CaseRecord) -> SourcePaths:
+        """Where the paths in ``.file`` may start: at the PTX, the test, the rootdir."""
+        rootdir = self.settings.rootdir
+        return SourcePaths([(rootdir / case.source.path).parent, item.path.parent, rootdir], rootdir)
+
+
+def _check_limits(cases: Iterable[CaseRecord]) -> None:
+    """Raises ``EngineError`` for a limit of a predicted time that no kernel of the test is predicted for: it would hold by
+    saying nothing."""
+    unsaid: dict[str, bool] = {}
+    for case in cases:
+        declared = {*case.settings.targets, *case.settings.skipped_targets}
+        for name in case.settings.limits:
+            metric = find(name)
+            if metric is not None and metric.per_target:
+                said = bool(declared) if name == metric.name else name.partition(".")[0] in declared
+                unsaid[name] = unsaid.get(name, True) and not said
+    for name in (name for name, nothing in unsaid.items() if nothing):
+        raise EngineError(
+            f"limits: {name!r} says nothing: no kernel of this test declares a target that it is about",
+            hint="declare the target (targets=, gpuperf_targets), or remove the limit",
+        )
+
+
+def _assigned(cases: list[CaseRecord], gpuperf: Any) -> list[list[Any]]:
+    """The findings of the test's program, each with the case it belongs to: that of the launch it is about; findings of
+    allocations, copies and memsets belong to the first case. Of PTX variants each has a program in which it alone ran."""
+    result: list[list[Any]] = [[] for _ in cases]
+    seen = [index for index, case in enumerate(cases) if not case.shadowed]
+    for index, finding in _findings(cases, seen, gpuperf):
+        result[index].append(finding)
+    for alone, case in enumerate(cases):
+        if case.shadowed:
+            present = [index for index in seen if cases[index].base != case.base]
+            for index, finding in _findings(cases, sorted([*present, alone]), gpuperf):
+                if index == alone and finding.kernel:
+                    result[alone].append(finding)
+    return result
+
+
+def _findings(cases: list[CaseRecord], present: list[int], gpuperf: Any) -> Iterator[tuple[int, Any]]:
+    """(case, finding) of the program with the launches of these cases alone."""
+    from .._engine import load
+
+    if not present:
+        return
+    absent = [launch.event for i, case in enumerate(cases) if i not in present for launch in case.launches]
+    device = gpuperf.device
+    program = device.program_without(absent) if absent else device.program
+    there = [cases[index] for index in present]
+    for finding in load().find_patterns(program):
+        yield present[_owner(there, finding)], finding
+
+
+def _owner(cases: list[CaseRecord], finding: Any) -> int:
+    same = [index for index, case in enumerate(cases) if finding.kernel and case.entry == finding.kernel]
+    for index in same:
+        if any(launch.site.line == finding.line for launch in cases[index].launches):
+            return index
+    return same[0] if same else 0
+
+
+def failing(records: Iterable[Mapping[str, Any]], settings: Settings) -> list[Mapping[str, Any]]:
+    """The records that fail their test: when updating, only those with something that no update may accept."""
+    return [record for record in records if any(_fails(row, settings) for row in _rows(record, settings))]
+
+
+def _rows(record: Mapping[str, Any], settings: Settings) -> list[Mapping[str, Any]]:
+    # A baseline that cannot be read is the session's matter when updating: it may write the file anew.
+    broken = [{"verdict": "unreadable", "fails": True}] if record["error"] else []
+    return [*record["rows"], *broken]
+
+
+def _fails(row: Mapping[str, Any], settings: Settings) -> bool:
+    if settings.update:
+        return bool(row["fails"]) and row["verdict"] in ("error", "over-limit", "unmodelled")
+    if settings.update_new and row["verdict"] == "new":
+        return False
+    return bool(row["fails"])

@@ -1,0 +1,108 @@
+"""What a comparison adds to the record of a case: rows, verdict, where and why. PYTEST_DONT_REWRITE
+
+The same for a test that has just run and for a report that is judged again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..config.declared import CaseSettings
+from ..core.verdict import SILENT, judged, leading
+from .attribution import Attribution, Place
+from .compare import compare_case
+from .explanation import divergence
+from .listing import Listing
+
+__all__ = ["judgement"]
+
+_LOOK_AT = 10
+
+
+def judgement(
+    measured: Mapping[str, Any],
+    stored: Mapping[str, Any] | None,
+    *,
+    stored_analysis: Mapping[str, int],
+    analysis: Mapping[str, int],
+    failures: Mapping[str, tuple[str, str]],
+    policy: Mapping[str, str],
+    case: CaseSettings,
+    unexplained: bool,
+    detail: Mapping[str, Any],
+    listing: Listing,
+) -> dict[str, Any]:
+    """The part of a case record that depends on what it is compared with.
+
+    ``measured`` and ``stored`` are cases as baselines hold them, ``analysis`` and ``stored_analysis`` the revisions under which
+    they were made, ``detail`` what a report says beside ``measured``; for the rest see ``compare_case``.
+    """
+    rows = compare_case(
+        measured,
+        stored,
+        stored_analysis=stored_analysis,
+        analysis=analysis,
+        failures=failures,
+        policy=policy,
+        case=case,
+        unexplained=unexplained,
+    )
+    attribution = Attribution(measured, stored, detail, listing)
+    places = {
+        row["metric"]: attribution.place(row["metric"])
+        for row in rows
+        if row["verdict"] not in ("new", *SILENT)
+    }
+    because = attribution.sentences(rows)
+    if any(row["fails"] and row["metric"].startswith("branches.") for row in rows):
+        grown = places.get("branches.divergent") or places.get("branches.efficiency")
+        because += filter(
+            None, [divergence(detail.get("explanation"), listing.path, grown.line if grown else 0)]
+        )
+    verdict = judged(rows)
+    position = _position(rows, verdict, places, attribution)
+    return {
+        "verdict": verdict,
+        "fails": any(row["fails"] for row in rows),
+        "error": "",
+        "line": position.line if position is not None else 0,
+        "position": _said(position, listing.path),
+        "look_at": _look_at([position, *places.values()], detail),
+        "rows": [
+            {**row, "where": str(place)} if (place := places.get(row["metric"])) is not None else row
+            for row in rows
+        ],
+        "because": because,
+        "stored": stored,
+        "inputs_changed": stored is not None and stored.get("inputs") != measured["inputs"],
+        "kernel_changed": stored is not None and stored.get("kernel") != measured["kernel"],
+    }
+
+
+def _position(
+    rows: list[dict[str, Any]], verdict: str, places: Mapping[str, Place | None], attribution: Attribution
+) -> Place | None:
+    """Where to look first: where the metric moved that leads the message, else another one that fails, else any; else the hottest."""
+    first = leading(rows, verdict)
+    order = [first, *(row for row in rows if row["fails"]), *rows] if rows else []
+    found = (place for row in order if (place := places.get(row["metric"])) is not None and place.line)
+    return next(found, None) or attribution.grown_opcode() or attribution.hottest()
+
+
+def _said(place: Place | None, path: str) -> str:
+    if place is None:
+        return path
+    return f"hottest line: {place}" if place.guess else str(place)
+
+
+def _look_at(places: Iterable[Place | None], detail: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Lines of the project's source to point at, best first: those of the places, and of the calls by which they were inlined."""
+    known = set(detail.get("files", ()))
+    found: dict[tuple[str, int], None] = {}
+    for place in places:
+        for at in (place.source, *place.inlined[1:]) if place is not None and not place.guess else ():
+            path, _, line = at.rpartition(":")
+            if path in known and line.isdigit():
+                found.setdefault((path, int(line)))
+    return [{"path": path, "line": line} for path, line in [*found][:_LOOK_AT]]

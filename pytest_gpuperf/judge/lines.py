@@ -1,0 +1,342 @@
+"""What each line of a kernel costs, as reports know it and as a baseline keeps it. PYTEST_DONT_REWRITE
+
+A baseline is compared with a kernel that was edited and compiled anew: line numbers, registers, labels and the order of instructions
+may all have moved. So it holds no numbers of lines but their text: one entry per line of the source (per basic block where the PTX
+names no source), each with what its PTX lines cost and two characters per PTX line, by which these are found again:
+
+    saxpy.cu: y[i] = a * x[i] + y[i]; | threads=65536*7 global_load_sectors=8192@2,4 | sQk2a9*2.…
+
+``65536*7``: seven lines of PTX, each run by 65,536 threads; ``8192@2,4``: 8,192 at each of the lines 2 and 4, counted from 0;
+``4-64/5`` is every fifth from 4 to 64. ``warps`` is left out where every warp was whole (a 32nd of ``threads``, rounded up). A line
+that was inlined reads ``tile.cuh: … ← gemm.cu: …``.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+from ..core.escaping import storable
+from ..core.mangling import function_name
+
+__all__ = ["PTX", "Group", "Line", "decode", "encode", "line_groups", "opcodes_of"]
+
+PTX = "PTX"
+"""What an entry is called whose instructions come from no line of a source."""
+
+_TEXT = 64
+_MOST = 200_000
+"""Lines of PTX that a baseline may speak of: a damaged one must not fill the memory."""
+
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_INTO = " ← "
+_EVERY = ("threads", "warps")
+_WARP = 32
+_BRANCHES = ("bra", "ret", "exit")
+_BRANCH = "executed"
+_COUNTED = "!"
+"""Stands for the opcode of a branch that is counted: its executions are those of warps."""
+_RUN = re.compile(r"(\d{1,40})(?:\*(\d{1,6}))?")
+_PLACES = re.compile(r"(\d{1,6})(?:-(\d{1,6})(?:/(\d{1,6}))?)?")
+_CODE = re.compile(r"([\w!-]{2})(?:\*(\d{1,6})\.)?", re.ASCII)
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_LABEL = re.compile(r"^\s*[\w$%]+\s*:(?!:)")
+_GUARD = re.compile(r"^@!?\s*[%\w$]+\s+")
+_OPCODE = re.compile(r"[a-z_][\w.:]*")
+_OPERAND = re.compile(r"%[\w$]+(?:\.\w+)?|\d[\w.]*|[A-Za-z_$][\w$.]*|\S")
+_FUNCTION = re.compile(r"\.(?:entry|func)\s+(?:\([^)]*\)\s*)?([\w$%]+)")
+_SPECIAL = re.compile(
+    r"%(?:n?tid|n?ctaid|laneid|n?warpid|n?smid|gridid|n?clusterid|cluster_|lanemask_|clock|global)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of PTX that ran. ``number`` is 0 for one of a baseline; ``counts`` by the last part of a metric's name, ``threads`` and
+    ``warps`` for the instructions; no zeros."""
+
+    token: str
+    counts: Mapping[str, int]
+    number: int = 0
+    opcodes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Group:
+    """The lines of PTX, in order, that come from one line of the source (and one call, where it was inlined), ``where``; of the
+    instructions without source those of one basic block of ``function``."""
+
+    where: str
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def named(self) -> bool:
+        """Whether ``where`` holds text of the source, be it that of a call alone."""
+        return ": " in self.where
+
+    @property
+    def text(self) -> str:
+        """The text of the source without names of files: what a renamed file keeps."""
+        return _INTO.join(part.partition(": ")[2] for part in self.where.split(_INTO))
+
+    @property
+    def plain(self) -> bool:
+        """Whether the instructions come from no source."""
+        return self.where.rpartition(" ")[2] == PTX and not self.named
+
+
+# What was measured
+
+
+def line_groups(detail: Mapping[str, Any], text: Mapping[int, str], texts: Mapping[str, str]) -> list[Group]:
+    """The lines of PTX that ran, by line of the source.
+
+    ``detail`` is that of a report's case, ``text`` the PTX by line, ``texts`` the source by ``file:line``.
+    """
+    functions = _functions(text)
+    groups: dict[tuple[Any, ...], Group] = {}
+    files: dict[str, int] = {}
+    block = 0
+    before: Line | None = None
+    for line in _measured(detail, text):
+        function = functions.get(line.number, (0, ""))
+        source = detail["sources"].get(str(line.number), "")
+        if source:
+            chain = (source, *detail.get("inlined", {}).get(str(line.number), ("",))[1:])
+            key: tuple[Any, ...] = (
+                function[0],
+                1,
+                *(part for place in chain for part in _order(place, files)),
+            )
+            where = _INTO.join(_named(place, texts) for place in chain)
+        else:
+            if before is None or any(before.counts.get(name) != line.counts.get(name) for name in _EVERY):
+                block += 1
+            before = line
+            key, where = (function[0], 0, block), PTX
+        if function[0] > 0:
+            where = f"{function_name(function[1])}() {where}"
+        groups.setdefault(key, Group(storable(where))).lines.append(line)
+    return [groups[key] for key in sorted(groups)]
+
+
+def _order(place: str, files: dict[str, int]) -> tuple[int, int]:
+    path, _, line = place.rpartition(":")
+    return files.setdefault(path, len(files)), int(line) if line.isdigit() else 0
+
+
+def _named(place: str, texts: Mapping[str, str]) -> str:
+    name = place.rpartition(":")[0].rpartition("/")[2]
+    text = " ".join(texts.get(place, "").split())[:_TEXT].replace(" | ", " || ").replace(_INTO, " ")
+    return f"{name}: {text.strip()}" if text else name
+
+
+def _functions(text: Mapping[int, str]) -> dict[int, tuple[int, str]]:
+    """By line of PTX: the number of the function (the kernel is 0) and its name."""
+    found: dict[int, tuple[int, str]] = {}
+    numbers = sorted(text)
+    names: list[str] = []
+    entry = ""
+    current = ""
+    for index, number in enumerate(numbers):
+        if ".entry" in text[number] or ".func" in text[number]:
+            head = " ".join(text[n] for n in numbers[index : index + 4])
+            match = _FUNCTION.search(head)
+            if match:
+                current = match[1]
+                names.append(current)
+                entry = current if ".entry" in text[number] else entry
+        found[number] = (0, current)
+    rank = {name: index for index, name in enumerate([entry, *(name for name in names if name != entry)])}
+    return {number: (rank.get(name, 0), name) for number, (_, name) in found.items()}
+
+
+def _measured(detail: Mapping[str, Any], text: Mapping[int, str]) -> Iterator[Line]:
+    """The lines that ran, with all that is known of them."""
+    memory: dict[int, dict[str, int]] = {}
+    for row in detail.get("accesses", ()):
+        counts = memory.setdefault(row["line"], {})
+        for name, count in _of_access(row):
+            counts[name] = counts.get(name, 0) + count
+    for row in detail["lines"]:
+        number, threads, warps, divergent = row[0], row[1], row[2], row[5]
+        if not threads:
+            continue
+        statement = _statement(number, text)
+        token, opcodes, branch = _token(statement)
+        counts = {"threads": threads, "warps": warps, "divergent": divergent, **memory.get(number, {})}
+        counts[_BRANCH] = warps if branch else 0
+        yield Line(token, {name: count for name, count in counts.items() if count}, number, opcodes)
+
+
+def _of_access(row: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """What a memory instruction adds to which metric."""
+    kind = row.get("kind", "")  # reports of earlier versions do not say it
+    kind = "atomic" if kind == "reduction" else kind
+    if kind:
+        yield f"global_{kind}_sectors", row["sectors"]
+        yield "global_atomic_turns", row["turns"] - row["shared_turns"]
+        yield "shared_atomic_turns", row["shared_turns"]
+    yield "global_load_wavefronts", row.get("global_wavefronts", 0)
+    yield "shared_wavefronts", row["wavefronts"]
+    yield "shared_conflicts", row["conflicts"]
+    yield "local_sectors", row["local_sectors"]
+    yield "local_bytes", row.get("local_bytes", 0)
+
+
+def _statement(number: int, text: Mapping[int, str]) -> str:
+    """A line of PTX, to the end of its last statement."""
+    parts = [text.get(number, "")]
+    while ";" not in parts[-1] and number + 1 in text and len(parts) < 64:
+        number += 1
+        parts.append(text[number])
+    return "\n".join(parts)
+
+
+@lru_cache(maxsize=65536)
+def _token(statement: str) -> tuple[str, tuple[str, ...], bool]:
+    """Two characters for the instructions of a line, one for the opcodes and one for the operands without names; the opcodes; and
+    whether one is a branch that is counted."""
+    opcodes, operands, branch = [], [], False
+    for part in _COMMENT.sub(" ", statement).split(";"):
+        part = part.strip().lstrip("{} \t\n")
+        while match := _LABEL.match(part):
+            part = part[match.end() :].strip()
+        guard = _GUARD.match(part)
+        part = part[guard.end() :] if guard else part
+        opcode = _OPCODE.match(part)
+        if opcode is None:
+            continue
+        opcodes.append(opcode[0])
+        branch |= opcode[0].startswith("brx.idx") or (guard is not None and opcode[0].startswith(_BRANCHES))
+        jumps = opcode[0].startswith(("bra", "brx", "call"))
+        shape = [] if jumps else [_shaped(token) for token in _OPERAND.findall(part[opcode.end() :])]
+        operands.append("".join(["@" if guard else "", *shape]))
+    first, second = (_ALPHABET[zlib.crc32(";".join(parts).encode()) & 63] for parts in (opcodes, operands))
+    return f"{_COUNTED if branch else first}{second}", tuple(opcodes), branch
+
+
+def _shaped(token: str) -> str:
+    if token[0] == "%":
+        return token if _SPECIAL.match(token) else "%"
+    return "$" if token[0].isalpha() or token[0] in "_$" else token
+
+
+def opcodes_of(line: str) -> tuple[str, ...]:
+    """The opcodes of a line of PTX, without guards and operands."""
+    return _token(line)[1]
+
+
+# As a baseline keeps it
+
+
+def encode(groups: Iterable[Group]) -> list[str]:
+    """One line of text per group."""
+    return [f"{group.where} | {_numbers(group.lines)} | {_code(group.lines)}" for group in groups]
+
+
+def _numbers(lines: Sequence[Line]) -> str:
+    parts = []
+    whole = all(line.counts.get("warps", 0) == _whole(line.counts["threads"]) for line in lines)
+    for name in _EVERY[: 1 if whole else 2]:
+        runs = [(value, len([*run])) for value, run in groupby(line.counts.get(name, 0) for line in lines)]
+        parts.append(f"{name}=" + ",".join(f"{v}*{n}" if n > 1 else f"{v}" for v, n in runs))
+    for name in sorted({name for line in lines for name in line.counts} - {*_EVERY, _BRANCH}):
+        places: dict[int, list[int]] = {}
+        for index, line in enumerate(lines):
+            if count := line.counts.get(name):
+                places.setdefault(count, []).append(index)
+        values = ";".join(f"{count}@{','.join(_ranges(where))}" for count, where in places.items())
+        parts.append(f"{name}={values}")
+    return " ".join(parts)
+
+
+def _whole(threads: int) -> int:
+    return -(-threads // _WARP)
+
+
+def _ranges(places: Sequence[int]) -> Iterator[str]:
+    """Ascending numbers, those at equal distances as a range: ``7``, ``3-5``, ``4-64/5``."""
+    start = 0
+    while start < len(places):
+        end = start + 1
+        step = places[end] - places[start] if end < len(places) else 0
+        while end < len(places) and places[end] - places[end - 1] == step:
+            end += 1
+        if end - start > 2:
+            yield f"{places[start]}-{places[end - 1]}" + (f"/{step}" if step > 1 else "")
+        else:
+            end = start + 1
+            yield str(places[start])
+        start = end
+
+
+def _code(lines: Sequence[Line]) -> str:
+    found = []
+    for token, run in groupby(line.token for line in lines):
+        length = len([*run])
+        found.append(f"{token}*{length}." if length > 2 else token * length)
+    return "".join(found)
+
+
+def decode(entries: Iterable[str]) -> list[Group] | None:
+    """The groups that ``encode`` wrote; ``None`` if the text is not of it."""
+    groups, most = [], _MOST
+    try:
+        for entry in entries:
+            where, numbers, code = entry.rsplit(" | ", 2)
+            tokens = _expanded(_CODE, code, most)
+            counts: list[dict[str, int]] = [{} for _ in tokens]
+            most -= len(tokens)
+            for part in numbers.split(" "):
+                name, _, values = part.partition("=")
+                _read(name, values, counts)
+            for token, line in zip(tokens, counts):
+                line.setdefault("warps", _whole(line["threads"]))
+                if token[0] == _COUNTED:
+                    line[_BRANCH] = line["warps"]
+            groups.append(Group(where, [Line(t, c) for t, c in zip(tokens, counts, strict=True)]))
+    except (ValueError, IndexError, KeyError):
+        return None
+    return groups
+
+
+def _expanded(pattern: re.Pattern[str], text: str, most: int) -> list[str]:
+    found: list[str] = []
+    at = 0
+    while at < len(text):
+        match = pattern.match(text, at)
+        times = int(match[2] or 1) if match else most + 1
+        if match is None or len(found) + times > most:
+            raise ValueError(text)
+        found += [match[1]] * times
+        at = match.end()
+    return found
+
+
+def _read(name: str, values: str, counts: list[dict[str, int]]) -> None:
+    if name in _EVERY:
+        found: list[int] = []
+        for run in values.split(","):
+            match = _RUN.fullmatch(run)
+            times = int(match[2] or 1) if match else 0
+            if match is None or len(found) + times > len(counts):
+                raise ValueError(values)
+            found += [int(match[1])] * times
+        for line, value in zip(counts, found, strict=True):
+            line[name] = value
+        return
+    for part in values.split(";"):
+        count, _, places = part.partition("@")
+        for stretch in places.split(","):
+            found_range = _PLACES.fullmatch(stretch)
+            if found_range is None:
+                raise ValueError(values)
+            first, last, step = (int(number or 0) for number in found_range.groups())
+            for place in range(first, max(first, last) + 1, step or 1):
+                counts[place][name] = int(count)

@@ -1,0 +1,121 @@
+"""The text that a case is shown with: its PTX, the source it came from, and what each line of both cost. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpuperf_engine.device.device import program_of
+from gpuperf_engine.profile.opcodes import work_of
+
+from ..core.escaping import storable
+from ..core.fingerprint import digest_parts
+from ..sources.original import source_texts
+from ..sources.paths import SourcePaths
+from .lines import encode, line_groups
+
+if TYPE_CHECKING:
+    from ..sources.ptx_file import PtxSource
+    from .measure import Measured
+
+__all__ = ["Listing", "add_lines"]
+
+_MOST = 20_000
+"""Lines of PTX of one function."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The PTX of a kernel and of all it calls, by line, and the source by ``file:line``, where it is known. ``key`` is a digest that
+    stands for them."""
+
+    path: str
+    text: Mapping[int, str]
+    source: Mapping[str, str]
+    key: str = ""
+
+    @classmethod
+    def of_report(cls, path: str, listing: Mapping[str, Any] | None) -> Listing:
+        """The listing of that name as a report holds it; an empty one if it does not."""
+        found = listing or {"lines": (), "source": {}}
+        return cls(path, {line: text for line, text in found["lines"]}, found["source"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a report holds it."""
+        return {
+            "id": self.key,
+            "path": self.path,
+            "lines": [[number, self.text[number]] for number in sorted(self.text)],
+            "source": dict(self.source),
+        }
+
+
+def add_lines(measured: Measured, kernel: Any, source: PtxSource, paths: SourcePaths) -> Listing:
+    """Adds to what was measured of a kernel what each of its lines cost: to ``detail`` where they come from, to ``entry`` what a
+    baseline keeps of them."""
+    text = _text(kernel, source)
+    places, inlined = _source_lines(kernel, paths)
+    calls = (place for chain in inlined.values() for place in chain[1:])
+    texts = {storable(place): line for place, line in source_texts([*places.values(), *calls], paths).items()}
+    listing = Listing(source.path, text, texts, digest_parts([source.path, *text.items()], 12))
+    measured.detail.update(
+        opcodes=_opcode_work(kernel, measured.entry["counts"].get("opcodes", ())),
+        sources={str(line): storable(place) for line, place in places.items()},
+        inlined={str(line): [storable(part) for part in chain] for line, chain in inlined.items()},
+        files=sorted(storable(path) for path in paths.files),
+        listing=listing.key,
+    )
+    measured.entry["lines"] = encode(line_groups(measured.detail, text, texts))
+    return listing
+
+
+def _text(kernel: Any, source: PtxSource) -> dict[int, str]:
+    lines = source.text.split("\n")  # as the parser counts them
+    return {
+        number: lines[number - 1]
+        for first, last in _function_lines(kernel)
+        for number in range(first, min(last, first + _MOST, len(lines)) + 1)
+    }
+
+
+def _source_lines(kernel: Any, paths: SourcePaths) -> tuple[dict[int, str], dict[int, list[str]]]:
+    """By PTX line, for a kernel and all it calls that were compiled with line numbers: ``file.cu:line``; and where that line was
+    inlined, the name of its function (empty if unknown) and ``file.cu:line`` of the calls, innermost first."""
+    places: dict[int, str] = {}
+    inlined: dict[int, list[str]] = {}
+    for function in program_of(kernel).functions:
+        for instruction in function.instructions:
+            at, line = instruction.location, instruction.span.line
+            # Line 0 stands for code of the compiler's own.
+            if at is None or at.line <= 0 or line in places:
+                continue
+            places[line] = paths.place(str(at))
+            if at.inlined_at is not None:
+                chain = [at.function or ""]
+                while (at := at.inlined_at) is not None:
+                    chain.append(paths.place(str(at)))
+                inlined[line] = chain
+    return places, inlined
+
+
+def _opcode_work(kernel: Any, executed: Iterable[str]) -> dict[str, list[Any]]:
+    """Of each opcode that was executed: its category, and the precision and number of its floating-point operations if it has any."""
+    wanted = set(executed)
+    found: dict[str, list[Any]] = {}
+    for function in program_of(kernel).functions:
+        for instruction in function.instructions:
+            if instruction.opcode in wanted and instruction.opcode not in found:
+                found[instruction.opcode] = [instruction.spelling.category, *work_of(instruction.spelling)]
+    return {name: found[name] for name in sorted(found)}
+
+
+def _function_lines(kernel: Any) -> list[tuple[int, int]]:
+    """First and last PTX line of a kernel and of each function it calls, from the head to the last instruction."""
+    return [
+        (
+            function.span.line,
+            max((found.span.end_line for found in function.instructions), default=function.span.line),
+        )
+        for function in program_of(kernel).functions
+    ]

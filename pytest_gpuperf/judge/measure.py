@@ -1,0 +1,178 @@
+"""From launches to the numbers of one case: the very record that a baseline stores. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuperf_engine.errors import EngineError, Unsupported
+
+from .._engine import load
+from ..authoring.record import CaseRecord, shown_path
+from ..core.escaping import storable
+from ..core.metrics import METRICS, put, significant
+from ..sources.paths import SourcePaths
+from ..store.baseline import ordered
+from .accesses import access_rows
+
+__all__ = ["Measured", "measure", "measure_targets"]
+
+_EXPLAINED = 100
+"""Loops and branches that a report explains, per case."""
+
+
+class Measured:
+    """One case as measured.
+
+    ``entry`` is what a baseline would store; ``detail`` is what reports show beside it (bounds per target, counts per
+    line); ``failures`` maps a target to (verdict, message) where no time could be predicted; ``total`` is the engine's profile.
+    """
+
+    def __init__(
+        self, entry: dict[str, Any], detail: dict[str, Any], failures: dict[str, tuple[str, str]], total: Any
+    ) -> None:
+        self.entry = entry
+        self.detail = detail
+        self.failures = failures
+        self.total = total
+
+    def explanation(self, paths: SourcePaths) -> dict[str, Any]:
+        """Why the numbers are as they are, as reports hold it: the most important loops, branches and lines."""
+        found: dict[str, Any] = load().explain(self.total).to_dict()
+        for rows in (found["loops"], found["branches"]):
+            del rows[_EXPLAINED:]
+            for row in rows:
+                row["source"] = storable(paths.place(row["source"]))
+                row["causes"] = [{**cause, "name": storable(cause["name"])} for cause in row["causes"]]
+        for loop in found["loops"]:
+            loop["lanes"] = significant(loop["lanes"])
+            loop["mean"] = None if loop["mean"] is None else significant(loop["mean"])
+        found["lines"] = [
+            {
+                **{key: line[key] for key in ("line", "thread_instructions", "divergent")},
+                "path": storable(paths.shown(line["path"])),
+            }
+            for line in found["lines"]
+        ]
+        return found
+
+
+def measure(
+    case: CaseRecord, findings: Sequence[Any], rootdir: Path, paths: SourcePaths, search: Sequence[str] = ()
+) -> Measured:
+    """Sums the launches of a case. ``findings`` are those that belong to it, ``paths`` says how reports write those of its source."""
+    profiles = [launch.profile for launch in case.launches]
+    total = load().add_profiles(profiles)
+    targets, target_detail, failures = measure_targets(total, case.settings.targets, search)
+    entry: dict[str, Any] = {
+        "kernel": case.digest,
+        "inputs": case.inputs,
+        "counts": {"by_category": _nonzero(total.by_category), "opcodes": _nonzero(total.opcodes)},
+        "flops": _nonzero(total.flops),
+        "resources": {"from": total.resources.source},
+        "findings": sorted(storable(finding.of_case) for finding in findings),
+        "targets": targets,
+    }
+    for metric in METRICS:
+        if metric.kind != "set" and not metric.per_target:
+            put(entry, metric.path, metric.read(total))
+    detail = {
+        "grid": list(total.grid),
+        "block": list(total.block),
+        **({"cluster": list(total.cluster)} if total.cluster != (1, 1, 1) else {}),
+        "demand": total.demand,
+        "ptx_target": total.target,
+        "ptx_version": ".".join(str(part) for part in total.version),
+        "targets": target_detail,
+        "findings": [
+            {
+                "identity": storable(finding.of_case),
+                "rule": finding.rule,
+                "object": finding.object,
+                "severity": finding.severity,
+                "message": _shown(finding.message, finding, rootdir),
+                "path": shown_path(finding.path, rootdir),
+                "line": finding.line,
+                "evidence": {
+                    key: _shown(value, finding, rootdir) if isinstance(value, str) else _plain(value)
+                    for key, value in sorted(finding.evidence.items())
+                },
+            }
+            for finding in sorted(findings, key=lambda found: found.of_case)
+        ],
+        "lines": _lines(total, case.source.path),
+        "notes": list(total.notes),
+    }
+    accesses = access_rows(total.sites, lambda place: storable(paths.place(place)))
+    if accesses:
+        detail["accesses"] = accesses
+    return Measured(ordered(_without_empty(entry)), detail, failures, total)
+
+
+def measure_targets(
+    total: Any, targets: Iterable[str], search: Sequence[str] = ()
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, tuple[str, str]]]:
+    """Predicted times of all launches, one after the other, on each target: (stored, shown beside it, failures)."""
+    stored: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
+    failures: dict[str, tuple[str, str]] = {}
+    for target in sorted(targets):
+        try:
+            estimate = load().estimate(total, target, search=search)
+        except Unsupported as error:
+            failures[target] = ("unmodelled", str(error))
+            continue
+        except EngineError as error:
+            failures[target] = ("error", str(error))
+            continue
+        stored[target] = {"machine": int(estimate.machine_revision), "limiter": estimate.limiter}
+        for metric in METRICS:
+            if metric.per_target:
+                put(stored[target], metric.path, metric.read(estimate))
+        shown[target] = {
+            "model": estimate.model,
+            "launch_us": significant(estimate.launch_us),
+            "bounds": {name: significant(estimate.bounds[name]) for name in sorted(estimate.bounds)},
+            "ctas_per_sm": int(estimate.ctas_per_sm),
+            "occupancy_limiter": estimate.occupancy_limiter,
+            "waves": significant(estimate.waves),
+            "notes": list(estimate.notes),
+        }
+    return stored, shown, failures
+
+
+def _shown(text: str, finding: Any, rootdir: Path) -> str:
+    """What a finding says, with the place in the host program as reports write it."""
+    at = str(finding.evidence.get("written_at", ""))
+    path, _, line = at.rpartition(":")
+    return text.replace(at, f"{shown_path(path, rootdir)}:{line}") if path else text
+
+
+def _nonzero(counts: Mapping[str, int]) -> dict[str, int]:
+    return {key: int(counts[key]) for key in sorted(counts) if counts[key]}
+
+
+def _lines(total: Any, path: str) -> list[list[int]]:
+    """Per PTX line: [line, thread instructions, warp instructions, sectors, conflicts, divergent branches]."""
+    return [
+        [row.line, row.thread_instructions, row.warp_instructions, row.sectors, row.conflicts, row.divergent]
+        for row in sorted(total.by_line, key=lambda row: row.line)
+        if row.path == path
+    ]
+
+
+def _without_empty(entry: dict[str, Any]) -> dict[str, Any]:
+    """Empty mappings and lists are not stored: in a baseline, missing means none."""
+    counts = {key: value for key, value in entry["counts"].items() if value != {}}
+    return {key: value for key, value in {**entry, "counts": counts}.items() if value not in ({}, [])}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (str, bool, int)) or value is None:
+        return value
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return int(number) if number.is_integer() and abs(number) < 2**53 else significant(number, 6)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Gpuperf", "Kernel"]
 
-_HOMES = {"Gpuperf": "fixture", "Kernel": "kernel"}
+_HOMES = {"Gpuperf": "authoring.fixture", "Kernel": "authoring.kernel"}
 
 
 def __getattr__(name: str) -> Any:

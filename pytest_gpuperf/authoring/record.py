@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["CallSite", "CaseRecord", "LaunchRecord", "Recorder", "call_site", "shown_path"]
 
 _VARIABLES = -1
-_OWN = str(Path(__file__).resolve().parent) + os.sep
+_OWN = str(Path(__file__).resolve().parent.parent) + os.sep
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,12 @@ from ..authoring.fixture import PROGRESS, RECORDER
 from ..config.declared import check_marker
 from ..config.settings import Settings
 from ..core.escaping import clean
+from ..store.outcomes import PAYLOAD
 
 if TYPE_CHECKING:
     from ..authoring.progress import Progress
 
-__all__ = ["PAYLOAD", "GateWorker", "is_case"]
-
-PAYLOAD = "gpuperf_payload"
-"""Attribute of a test report that carries plain JSON from where the test ran to the controller."""
+__all__ = ["GateWorker", "is_case"]
 
 _RECORDS = pytest.StashKey[list[dict[str, Any]]]()
 _UNEXCUSED = pytest.StashKey[bool]()

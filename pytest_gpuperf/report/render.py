@@ -26,7 +26,7 @@ _MARKDOWN_LIMIT = 900_000
 
 def template_dir() -> Path:
     """The installed templates, else those of the checkout."""
-    here = Path(__file__).resolve().parent
+    here = Path(__file__).resolve().parent.parent
     installed = here / "templates"
     return installed if installed.is_dir() else here.parent / "templates"
 

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from ..core.escaping import one_line
-from ..hooks.worker import PAYLOAD
 from .baseline import Baseline
 
-__all__ = ["ModuleState", "Outcomes", "TestState"]
+__all__ = ["PAYLOAD", "ModuleState", "Outcomes", "TestState"]
+
+#: attribute of a test report that carries what was measured from the process that ran the test
+PAYLOAD = "gpuperf_payload"
 
 
 @dataclass

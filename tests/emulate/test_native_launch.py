@@ -268,7 +268,7 @@ def test_better_runtime_functions_take_over_between_launches(monkeypatch: pytest
     array = runtime.array(np.zeros(64, np.uint32))
     runtime.run(kernel, 1, 64, [array, np.uint32(1)])
     before = kernel.memo["native"]
-    assert isinstance(before, native.Code)
+    assert isinstance(before, native_launch.Code)
     library = before.library
     native_jit._improve({name: native_jit._runtime_text(name) for name in ("script", "global_4")})
     runtime.run(kernel, 1, 64, [array, np.uint32(2)])

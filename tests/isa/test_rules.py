@@ -27,10 +27,10 @@ def test_rules_say_where_they_stand() -> None:
 
 
 def test_rules_named_in_messages_are_in_the_table() -> None:
-    folder = Path(gpuperf_engine.__file__).parent / "emulate"
+    folder = Path(gpuperf_engine.__file__).parent
     quoted = {
         word
-        for path in folder.glob("*.py")
+        for path in folder.rglob("*.py")
         for word in re.findall(r'"((?:peer|arrival)-[a-z-]+)"', path.read_text(encoding="utf-8"))
     }
     assert quoted and quoted <= set(RULES)

@@ -36,7 +36,7 @@ Aliases = Mapping[int | Variable, int]
 
 
 class Layout(Protocol):
-    """What the analyses need of a program; ``emulate.program.Program`` is one."""
+    """What the analyses need of a program; ``simt.program.Program`` is one."""
 
     @property
     def kernel(self) -> Function: ...

@@ -1,7 +1,7 @@
 """The reference backend: every value is a NumPy array over the lanes of a warp. Slow, readable, always there.
 
-It follows the program block by block under the rules of ``warp`` and ``schedule``; the native backend gives the same memory and the
-same counters.
+It follows the program block by block under the rules of ``simt.stack`` and ``simt.schedule``; the native backend gives the same
+memory and the same counters.
 
 PYTEST_DONT_REWRITE
 """
@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 
 from ..isa.types import scalar_type
-from ..jit.races import race_remark
 from ..memory.arena import Memory
 from ..simt.barriers import Barriers
 from ..simt.clusters import WAITING, ClusterBarrier, coordinates_of
@@ -68,7 +67,7 @@ class LanesBackend:
         with np.errstate(all="ignore"):
             count = len(plan.kept) if plan.only_kept else plan.ctas // size
             run_ctas(count, size if program.order_free else plan.resident, start, lambda: _written(memory))
-        return replace(_observation(counters), remarks=race_remark(program, plan))
+        return replace(_observation(counters), remarks=_race_remark(program, plan))
 
 
 def _coordinates(place: Dim3) -> tuple[LaneValue, ...]:
@@ -118,3 +117,11 @@ def _observation(counters: Counters) -> Observation:
         breaches=first_breaches(counters.breaches),
         threads=counters.threads,
     )
+
+
+def _race_remark(program: Program, plan: LaunchPlan) -> tuple[str, ...]:
+    """What is said where races are asked for: they are looked for in compiled code alone."""
+    if not plan.races or (plan.shared_bytes == 0 and plan.ctas == 1):
+        return ()
+    kernel = program.kernel
+    return (f"{kernel.span}: {kernel.name!r}: races are looked for on the backend 'native' only",)

@@ -1,7 +1,7 @@
 """Exchange between the lanes of a warp in the reference backend: shfl, vote, match, redux, activemask, elect, bar.warp.sync, mma.
 
 The *participants* are the lanes of the member mask that have not exited, or the active lanes where there is no mask. They may
-stand at several instructions (``warp.Meeting``), whose operands are put together first. ``shfl`` from a lane that does not take
+stand at several instructions (``simt.stack.Meeting``), whose operands are put together first. ``shfl`` from a lane that does not take
 part gives 0.
 
 PYTEST_DONT_REWRITE

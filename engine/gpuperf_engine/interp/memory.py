@@ -453,7 +453,7 @@ class MemoryStep:
     # -- what it costs ---------------------------------------------------------------------------------------------------
 
     def tally(self, row: list[int], lanes: Lanes, addresses: Lanes, again: bool = False) -> None:
-        """Adds to the site's counters; see ``observe.SITE_COLUMNS``. ``again``: a further access of the same instruction."""
+        """Adds to the site's counters; see ``counters.SITE_COLUMNS``. ``again``: a further access of the same instruction."""
         if not again:
             row[_REQUESTS] += 1
             row[_LANES] += int(lanes.size)

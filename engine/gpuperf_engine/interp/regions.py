@@ -132,7 +132,7 @@ class Arena:
             self._refresh()
 
     def beyond(self, addresses: Lanes, size: int, piece: int, reaches: int) -> tuple[Lanes, Lanes]:
-        """Of accesses that no allocation holds whole: which may run into the padding behind one (see ``padding``), and where that
+        """Of accesses that no allocation holds whole: which may run into the padding behind one (see ``simt.padding``), and where that
         one ends. ``piece``: bytes that must begin inside."""
         if not self._starts.size:
             return np.zeros(addresses.shape, np.bool_), addresses

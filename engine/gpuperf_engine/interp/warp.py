@@ -51,7 +51,7 @@ _lanes_array = lru_cache(maxsize=4096)(mask_array)
 
 @dataclass(slots=True)
 class Counters:
-    """The counters of a launch while it runs; see ``observe.Observation``."""
+    """The counters of a launch while it runs; see ``counters.Observation``."""
 
     block_warps: list[int]
     block_lanes: list[int]
@@ -350,7 +350,7 @@ class LanesWarp:
             self.splits.take_turns()
         return Status.TURN_OVER
 
-    # -- what ``warp.Warp`` asks for ---------------------------------------------------------------------------------------
+    # -- what ``simt.stack.Warp`` asks for ---------------------------------------------------------------------------------------
 
     def meet(self, meeting: Meeting) -> None:
         parts = []

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 
 from ..errors import Unsupported
 from ..flow.uniformity import analyse_uniformity
@@ -21,41 +20,14 @@ from ..simt.program import Program
 from . import cache as store
 from .codegen.barrier import ArrivesInParts, is_loose
 from .codegen.function import Generated, generate
-from .launch import Known, Launch, Slot, Worker
-from .llvm import Library, compile_object, fingerprint, generation, improve, link, runtime_addresses
+from .launch import Code, Launch
+from .llvm import compile_object, fingerprint, generation, improve, link, runtime_addresses
 
-__all__ = ["Code", "NativeBackend", "code_of"]
+__all__ = ["NativeBackend", "code_of"]
 
 
 #: in a kernel's memo: a warp has come to one of its barriers in parts
 _IN_PARTS = "in parts"
-
-
-@dataclass
-class Code:
-    """A compiled program: the object it was made from, and the object in memory."""
-
-    generated: Generated
-    content: bytes
-    library: Library
-    generation: int
-    #: what compiled code is told of the program, made for the first launch
-    _known: Known | None = None
-    #: of earlier launches, for the next one: by shape of the CTA, and zero
-    slots: dict[tuple[int, int], Slot] = field(default_factory=dict)
-    workers: list[Worker] = field(default_factory=list)
-
-    def known(self, make: Callable[[], Known]) -> Known:
-        """What ``make`` made for the first launch."""
-        if self._known is None:
-            self._known = make()
-        return self._known
-
-    def refresh(self) -> None:
-        """Use the best runtime functions that there are by now."""
-        if self.generation != generation():
-            self.generation = generation()
-            self.library = link([self.content], ("warp",), runtime_addresses(self.generated.needs))
 
 
 class NativeBackend:

@@ -30,7 +30,9 @@ _DIGEST = 20
 #: objects kept; a few hundred kilobytes each at most
 MOST_ENTRIES = 4000
 _SOURCES = (".py", ".lark")
-_PACKAGES = ("isa", "isa/rows", "ptx", "flow", "emulate")
+_PACKAGES = (
+    "isa", "isa/rows", "ptx", "flow", "memory", "simt", "interp", "jit", "jit/codegen", "jit/ir", "jit/runtime",
+)  # fmt: skip
 #: nanoseconds after which no file system gives a change the same time as one before
 _SETTLED = 2_000_000_000
 _BASE = Path(__file__).resolve().parent.parent
@@ -78,7 +80,7 @@ def _digest_of(base: Path) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for path, *_ in before:
         with open(path, "rb", buffering=0) as file:
-            digest.update(path.rpartition(os.sep)[2].encode() + b"\0" + file.read())
+            digest.update(os.path.relpath(path, base).encode() + b"\0" + file.read())
     newest = max(max(modified, changed) for _, _, modified, changed, _ in before)
     # a file may change twice within one tick of the file system's clock: what is that young is not remembered, nor what
     # Windows says, where the time of change is that of creation

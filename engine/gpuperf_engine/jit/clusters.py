@@ -1,4 +1,4 @@
-"""Clusters in flight: CTAs that run together, round by round (see ``schedule``). PYTEST_DONT_REWRITE
+"""Clusters in flight: CTAs that run together, round by round (see ``simt.schedule``). PYTEST_DONT_REWRITE
 
 The compiled runtime runs clusters by itself as long as each comes to its end without Python; here is what happens around that.
 """

@@ -39,6 +39,7 @@ from ..simt.rule_breaches import Breach, first_breaches
 from ..simt.schedule import TURN, Standing, Watch
 from ..simt.thread_counters import COLUMN_BYTES, columns_of, make_table
 from .clusters import Group, run_clusters
+from .codegen.function import Generated
 from .codegen.recursion import CAPACITY
 from .codegen.waits import reasons_to_wait, remarks_on
 from .ir.abi import (
@@ -55,17 +56,16 @@ from .ir.abi import (
     Wait,
     instruction_at,
 )
-from .llvm import generation, runtime_addresses
+from .llvm import Library, generation, link, runtime_addresses
 from .races import race_flags, races_of
 from .runtime.access_text import Form
 from .workers import run_parallel
 
 if TYPE_CHECKING:
-    from .backend import Code
     from .slow_path import NativeWarp
     from .state_digest import Decisive
 
-__all__ = ["Launch", "Slot", "Worker", "aligned"]
+__all__ = ["Code", "Known", "Launch", "Slot", "Worker", "aligned"]
 
 _Visit = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _Begin = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
@@ -384,6 +384,33 @@ class Worker:
         return [warp for warp in found if warp.header(State.WAIT) != Wait.DONE]
 
 
+@dataclass
+class Code:
+    """A compiled program: the object it was made from, and the object in memory."""
+
+    generated: Generated
+    content: bytes
+    library: Library
+    generation: int
+    #: what compiled code is told of the program, made for the first launch
+    _known: Known | None = None
+    #: of earlier launches, for the next one: by shape of the CTA, and zero
+    slots: dict[tuple[int, int], Slot] = field(default_factory=dict)
+    workers: list[Worker] = field(default_factory=list)
+
+    def known(self, make: Callable[[], Known]) -> Known:
+        """What ``make`` made for the first launch."""
+        if self._known is None:
+            self._known = make()
+        return self._known
+
+    def refresh(self) -> None:
+        """Use the best runtime functions that there are by now."""
+        if self.generation != generation():
+            self.generation = generation()
+            self.library = link([self.content], ("warp",), runtime_addresses(self.generated.needs))
+
+
 class Launch:
     """One launch. ``workers`` are the contexts that ran, ``free`` the slots not in use."""
 
@@ -619,7 +646,7 @@ class Launch:
                 worker.cache[:] = 0
 
     def run_rounds(self, worker: Worker, following: int, count: int) -> None:
-        """CTAs ``following … count − 1`` on the deterministic schedule (see ``schedule``): rounds over a window of resident
+        """CTAs ``following … count − 1`` on the deterministic schedule (see ``simt.schedule``): rounds over a window of resident
         CTAs, in index order; one at a time in order-free programs."""
         resident = 1 if self.program.order_free else self.plan.resident
         window: list[Slot] = []

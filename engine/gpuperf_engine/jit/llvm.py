@@ -18,14 +18,13 @@ from ..isa import mbarriers
 from ..isa.rules import Noted
 from ..isa.tensor_maps import Problem
 from ..memory import tensor_maps
-from ..simt import stack as warp
-from ..simt import stack_entries as splits
+from ..simt import stack, stack_entries
 from . import cache as store
 from .codegen.combine import COMBINE_PREFIX, combine_function
 from .codegen.images import IMAGE_PREFIX, image_function
-from .ir import abi as native_layout
+from .ir import abi
 from .ir.vectors import vector_function
-from .runtime import compile_python as native_script
+from .runtime import compile_python
 from .runtime.access import access_functions, access_names, is_access
 from .runtime.matrix_functions import PREFIX, matrix_function
 from .runtime.vector_intrinsics import vector_words
@@ -34,7 +33,7 @@ from .runtime.warpgroup_function import warpgroup_function
 
 __all__ = ["Host", "Library", "compile_object", "host", "link", "prepare", "runtime_addresses"]
 
-_HERE = Path(__file__).resolve().parent
+_RUNTIME = Path(__file__).resolve().parent / "runtime"
 _SCHEDULE = (
     "begin", "visit", "proceed", "run", "expire", "warpgroup_complete", "begin_cluster", "visit_cluster", "visited",
     "run_clusters",
@@ -58,7 +57,8 @@ _CALLED = (
     "race_waited", "reach",
 )  # fmt: skip
 _TOLD = ("in_rank", "refuse_mbarrier", "tell_copied", "told_at")
-#: functions written in ``jit.runtime.compile_python``: an object that every kernel needs, one for mbarriers and bulk copies, one for tensor copies
+#: functions written in the subset of ``compile_python``: an object that every kernel needs, one for mbarriers and bulk copies, one
+#: for tensor copies
 _SCRIPTS = {
     "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED, *_RACES))),
     "copies": (*_MBARRIER, *_TOLD),
@@ -67,13 +67,13 @@ _SCRIPTS = {
 _IMPORTS = {"copies": _CALLED, "tensors": (*_CALLED, *_TOLD)}
 _FILES = {
     "script": tuple(
-        _HERE / f"native_runtime_{stem}.py"
+        _RUNTIME / f"{stem}.py"
         for stem in (
             "memory",
             "parts",
             "matrix",
             "count",
-            "splits",
+            "stack_entries",
             "schedule",
             "cluster",
             "races",
@@ -81,15 +81,13 @@ _FILES = {
             "races_global",
         )
     ),
-    "copies": tuple(_HERE / f"native_runtime_{stem}.py" for stem in ("mbarrier", "bulk")),
-    "tensors": tuple(
-        _HERE / f"native_runtime_{stem}.py" for stem in ("tensor", "tensor_checks", "tensor_copies")
-    ),
+    "copies": tuple(_RUNTIME / f"{stem}.py" for stem in ("mbarrier", "bulk")),
+    "tensors": tuple(_RUNTIME / f"{stem}.py" for stem in ("tensor", "tensor_checks", "tensor_copies")),
 }
 _CONSTANTS = {
-    **{name: getattr(splits, name) for name in ("FRAME", "REJOIN", "SIDE", "WAIT")},
-    **{name: getattr(warp, name) for name in ("HASTE", "PATIENCE")},
-    **vars(native_layout),
+    **{name: getattr(stack_entries, name) for name in ("FRAME", "REJOIN", "SIDE", "WAIT")},
+    **{name: getattr(stack, name) for name in ("HASTE", "PATIENCE")},
+    **vars(abi),
     **vars(mbarriers),
     **vars(tensor_maps),
     "Problem": Problem,
@@ -270,11 +268,11 @@ def _library(name: str) -> Library:
 
 def _runtime_text(name: str) -> str:
     if name == "script":
-        return native_script.translate(_FILES[name], _CONSTANTS) + vector_words(host().wide)
+        return compile_python.translate(_FILES[name], _CONSTANTS) + vector_words(host().wide)
     if name == "copies":
-        return native_script.translate(_FILES[name], _CONSTANTS, _FILES["script"])
+        return compile_python.translate(_FILES[name], _CONSTANTS, _FILES["script"])
     if name == "tensors":
-        return native_script.translate(_FILES[name], _CONSTANTS, (*_FILES["script"], *_FILES["copies"]))
+        return compile_python.translate(_FILES[name], _CONSTANTS, (*_FILES["script"], *_FILES["copies"]))
     if is_access(name):
         return access_functions(name, host().wide)
     if name.startswith(WARPGROUP_PREFIX):

@@ -25,7 +25,7 @@ from .barrier_intervals import met_sites, reaches_shared
 from .disjoint import Forms, are_apart
 from .ir.abi import Race as Layout
 
-__all__ = ["race_flags", "race_remark", "races_of"]
+__all__ = ["race_flags", "races_of"]
 
 _KINDS = {Layout.RAW: "RAW", Layout.WAR: "WAR", Layout.WAW: "WAW"}
 #: stands for all objects
@@ -177,14 +177,6 @@ def _among_blocks(program: Program, aliases: Aliases) -> dict[Site, frozenset[Ob
         if some:
             found[site] = some
     return found
-
-
-def race_remark(program: Program, plan: LaunchPlan) -> tuple[str, ...]:
-    """What the reference backend says where it is asked to look for races."""
-    if not plan.races or (plan.shared_bytes == 0 and plan.ctas == 1):
-        return ()
-    kernel = program.kernel
-    return (f"{kernel.span}: {kernel.name!r}: races are looked for on the backend 'native' only",)
 
 
 def _flags(program: Program, clustered: bool) -> NDArray[np.uint8]:

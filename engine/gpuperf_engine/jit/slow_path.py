@@ -58,7 +58,6 @@ from ..simt.faults import (
     unequal_descriptors,
     uneven_products,
 )
-from ..simt.live_registers import BEHIND
 from ..simt.program import MAX_DEPTH
 from ..simt.stack import (
     AFTER,
@@ -97,12 +96,13 @@ from .ir.abi import (
     Wait,
     instruction_at,
 )
+from .stack_codes import decoded, encoded
 
 if TYPE_CHECKING:
     from ..interp.warp import LanesWarp
     from .launch import Slot, Worker
 
-__all__ = ["NativeWarp", "outside"]
+__all__ = ["NativeWarp"]
 
 _SPACES = ("global", "shared", "local")
 #: a warp that waits for others
@@ -230,7 +230,7 @@ class NativeWarp:
         bits = self.header(State.PATIENCE)
         eager, left = bool(bits & Patient.EAGER), bool(bits & Patient.LEFT)
         made = Warp(0, self.mask, self, Patience(self.header(State.TURNS), eager, left))
-        made.pc, made.id = outside(self.header(State.PC)), outside(self.header(State.ID))
+        made.pc, made.id = decoded(self.header(State.PC)), decoded(self.header(State.ID))
         made.live = self.header(State.LIVE)
         made.frames = self.header(State.CALLS)
         if self.header(State.PC) >= EXIT_CODE:
@@ -244,14 +244,14 @@ class NativeWarp:
             kind, area = kind & KIND, kind >> AREA_SHIFT
             group, payload = 0, (area or None) if self.program.recursive else None
             if kind == REJOIN:
-                group = outside(pc)
+                group = decoded(pc)
             elif kind == FRAME:
                 group = -area
                 if self.program.recursive:
                     group = -1 - (len(self.program.functions) + area if area else self._callee(pc))
             elif kind == WAIT:
                 payload = wait_of(self.program, self.state.data, pc, mask, area)
-            made.stack.append(Entry(outside(pc), mask, outside(identity), kind, group, payload))
+            made.stack.append(Entry(decoded(pc), mask, decoded(identity), kind, group, payload))
         return made
 
     def _callee(self, place: int) -> int:
@@ -269,9 +269,9 @@ class NativeWarp:
             raise EngineError(
                 f"more than {len(splits.stack)} splits of one warp: {self.place().lanes(splits.live)}"
             )
-        self.set_header(State.PC, _inside(splits.pc))
+        self.set_header(State.PC, encoded(splits.pc))
         self.set_header(State.MASK, splits.mask)
-        self.set_header(State.ID, _inside(splits.id))
+        self.set_header(State.ID, encoded(splits.id))
         self.set_header(State.LIVE, splits.live)
         self.set_header(State.DEPTH, len(splits.stack))
         if self.program.recursive:
@@ -283,7 +283,7 @@ class NativeWarp:
                 area = put_wait(reasons, self.state.data, entry.pc, entry.mask, entry.payload)
             elif entry.kind == FRAME and not self.program.recursive:
                 area = -entry.group
-            fields = (_inside(entry.pc), entry.mask, _inside(entry.id), entry.kind | area << AREA_SHIFT)
+            fields = (encoded(entry.pc), entry.mask, encoded(entry.id), entry.kind | area << AREA_SHIFT)
             struct.pack_into("<4I", self.state, State.STACK + depth * State.ENTRY, *fields)
         self.set_header(State.WAITS, sum(entry.kind == WAIT for entry in splits.stack))
         self._keep_patience(splits.patience)
@@ -563,7 +563,7 @@ class NativeWarp:
         if event == Event.IMAGE:
             lane = lanes_of(self.header(State.CULPRITS))[0]
             images = self.worker.launch.memory.images
-            return image_fault(place, block.instructions[detail], lane, self._reported(lane), images)
+            return image_fault(place.thread(lane), block.instructions[detail], self._reported(lane), images)
         if event == Event.REFUSED:
             return refusal(cast("LanesWarp", self), self.program, place.plan, block, detail)
         terminator = block.terminator
@@ -702,28 +702,3 @@ def _end_kind(instruction: Instruction, space: str, kind: str, read: bool) -> st
         for name, way in (("src", "load"), ("dst", "reduction" if kind == "reduction" else "store"))
     }
     return ends.get(space, kind)
-
-
-def outside(code: int) -> int:
-    """Places and identities of compiled code as ``Warp`` has them."""
-    if code >= EXIT_CODE:
-        return EXIT_CODE - code - 1
-    if code >= SYNC_CODE:
-        return code - SYNC_CODE + AFTER
-    if code >= RETURN_CODE:
-        return code - RETURN_CODE + BEHIND
-    if code >= GATHER_CODE:
-        return code - GATHER_CODE + AT_END
-    return code - WAIT_CODE + AT_WAIT if code >= WAIT_CODE else code
-
-
-def _inside(code: int) -> int:
-    if code < 0:
-        return EXIT_CODE - code - 1
-    if code >= BEHIND:
-        return code - BEHIND + RETURN_CODE
-    if code >= AFTER:
-        return code - AFTER + SYNC_CODE
-    if code >= AT_END:
-        return code - AT_END + GATHER_CODE
-    return code - AT_WAIT + WAIT_CODE if code >= AT_WAIT else code

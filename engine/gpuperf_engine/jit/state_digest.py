@@ -13,7 +13,7 @@ from ..simt.stack_entries import SIDE
 from .codegen.function import Generated
 from .ir.abi import KIND, State, Wait
 from .ir.values import LANES
-from .slow_path import outside
+from .stack_codes import decoded
 
 __all__ = ["Decisive"]
 
@@ -87,7 +87,7 @@ class Decisive:
     def _at(self, pc: int, kind: int) -> tuple[NDArray[np.uint32], list[int]]:
         found = self._known.get((pc, kind))
         if found is None:
-            live = live_at(self.program, outside(pc), kind)
+            live = live_at(self.program, decoded(pc), kind)
             found = self._all
             if live is not None:
                 found = self._owners((number, register.index) for number, register in live)

@@ -188,7 +188,7 @@ class Memory:
         return self._race_lines, first
 
     def observe_footprint(self) -> None:
-        """Have accesses noted in ``touched``."""
+        """Have accesses noted for ``device.footprint``."""
         if self.touched is None:
             # room for the whole last sector
             self.touched = (_reserve(self._reserved + 32), _reserve(self._reserved + 32))

@@ -9,19 +9,29 @@ import math
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import LaunchError
 from ..ptx.syntax import Variable
-from .arena import Allocation
+from .arena import Allocation, Memory
 
-if TYPE_CHECKING:
-    from ..device.device import Runtime
+__all__ = ["ArrayOwner", "DeviceArray", "as_dtype", "as_shape", "as_whole", "converted", "dtype_of_variable"]
 
-__all__ = ["DeviceArray", "as_dtype", "as_shape", "as_whole", "converted", "dtype_of_variable"]
+
+class ArrayOwner(Protocol):
+    """The device whose memory an array lies in: copies and memsets go through it, because it records them."""
+
+    @property
+    def memory(self) -> Memory: ...
+
+    def read(self, array: DeviceArray) -> NDArray[Any]: ...
+
+    def memset(self, array: DeviceArray, value: object) -> None: ...
+
+    def copy(self, target: DeviceArray, source: NDArray[Any] | DeviceArray) -> None: ...
 
 
 @dataclass(eq=False)
@@ -29,7 +39,7 @@ class DeviceArray:
     """An array in device memory, or a view of one. ``shape`` and ``dtype`` as NumPy's; ``address`` is the device address of
     its first element. ``numpy()`` copies out."""
 
-    runtime: Runtime = field(repr=False)
+    runtime: ArrayOwner = field(repr=False)
     allocation: Allocation = field(repr=False)
     offset: int
     shape: tuple[int, ...]

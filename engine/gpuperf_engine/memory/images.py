@@ -17,7 +17,6 @@ from ..ptx.syntax import Instruction
 from .image_rows import Images
 
 if TYPE_CHECKING:
-    from ..simt.faults import Place
     from .arrays import DeviceArray
 
 __all__ = ["ImageObject", "image_fault", "surface_row", "texture_row"]
@@ -185,8 +184,8 @@ def texture_row(
     return row
 
 
-def image_fault(place: Place, instruction: Instruction, lane: int, handle: int, images: Images) -> TrapError:
-    """Why an instruction cannot use the image that a lane gives it."""
+def image_fault(thread: str, instruction: Instruction, handle: int, images: Images) -> TrapError:
+    """Why an instruction cannot use the image whose handle a thread gives it."""
     row = images.rows[int(images.find(np.array([handle], np.uint64))[0])]
     found: Any = _NAMES.get(int(row[FIELDS["object"]]))
     opcode = instruction.opcode
@@ -208,4 +207,4 @@ def image_fault(place: Place, instruction: Instruction, lane: int, handle: int, 
             "counts bytes, in multiples of what is accessed (.p: texels)"
         )
     source = [] if instruction.location is None else [f"source line {instruction.location}"]
-    return TrapError(message, span=instruction.span, details=[place.thread(lane), *source], hint=hint)
+    return TrapError(message, span=instruction.span, details=[thread, *source], hint=hint)

@@ -107,7 +107,7 @@ class Program:
     symbol_of: dict[Variable | Function, int] = field(default_factory=dict)
     function_of: dict[str, int] = field(default_factory=dict)
     block_of: dict[Instruction, int] = field(default_factory=dict)
-    #: which of the kernel's instructions are in ``blocks``: a digest, ``""`` for all (see ``reduced``)
+    #: which of the kernel's instructions are in ``blocks``: a digest, ``""`` for all (see ``symbolic.slice_program``)
     variant: str = ""
     #: what is worked out of it once
     memo: dict[object, object] = field(default_factory=dict, init=False, repr=False)

@@ -10,7 +10,7 @@ The schedule is a fixed function of the program and its input, the same for both
 * A back edge costs its block's ``fuel``: 64 in loops that may wait for other threads, else 1. It is paid when the running
   split goes over it, and 1 for a call of a recursive function. Of a branch whose lanes part, the split pays for the edge that
   it takes itself; a ``brx.idx`` whose lanes part pays once if any of them goes over a back edge. When the fuel is used up the
-  turn is over, after the move; in a loop that may wait, lanes of the same warp take turns as well (``warp``). Turns of warps
+  turn is over, after the move; in a loop that may wait, lanes of the same warp take turns as well (``stack``). Turns of warps
   whose lanes need each other to get on are shorter (``warp.Patience.haste``).
 * Whenever a warp stops, at its end too, the warp instructions that it has executed are held against ``max_instructions``.
 
@@ -29,9 +29,9 @@ its turn, when it is the next one in a pass after they have come. At ``wgmma.fen
 A CTA whose warps all wait, none of them at an mbarrier, can never go on, unless one of them waits for its cluster: then it is the
 cluster whose CTAs all wait. That is a deadlock, as are lanes of one warp that wait for lanes of the same warp that never come.
 A livelock is found by comparing: after 1, 2, 4, 8 … rounds in which no CTA ended and no barrier or phase completed, a digest of
-everything that decides how the launch goes on is taken, of registers those that may still be read (``live``); if it is that of the
-time before, the launch runs in circles. Then waits on mbarriers give up, once for each such state; then warps whose lanes wait at
-reconvergence points for lanes that spin are urged (``warp.Warp.urge``); if there is none, it is an error.
+everything that decides how the launch goes on is taken, of registers those that may still be read (``live_registers``); if it is
+that of the time before, the launch runs in circles. Then waits on mbarriers give up, once for each such state; then warps whose
+lanes wait at reconvergence points for lanes that spin are urged (``warp.Warp.urge``); if there is none, it is an error.
 
 PYTEST_DONT_REWRITE
 """

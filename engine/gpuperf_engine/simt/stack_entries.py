@@ -1,4 +1,4 @@
-"""The stack of a warp's splits: its entries, and the tree of groups that it stands for (see ``warp``).
+"""The stack of a warp's splits: its entries, and the tree of groups that it stands for (see ``stack``).
 
 PYTEST_DONT_REWRITE
 """

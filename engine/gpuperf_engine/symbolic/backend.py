@@ -3,7 +3,7 @@
 The control slice of one warp is executed symbolically for all warps that do the same: the points of a *piece*, whose symbols
 are the block index and the warp index (``affine``). Where a comparison changes on the piece, the counts so far are credited with
 the number of its points, and each part goes on by itself. Iterations of loops that behave alike are jumped over (``phases``).
-Masks are known on a piece, so lanes part and meet as in the other backends (``warp``). The counts are exact, or it is refused.
+Masks are known on a piece, so lanes part and meet as in the other backends (``simt.stack``). The counts are exact, or it is refused.
 
 PYTEST_DONT_REWRITE
 """

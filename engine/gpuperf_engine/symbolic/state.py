@@ -54,7 +54,7 @@ class Credit:
 
 
 class State:
-    """``position`` is the step of the block at which the state goes on. ``counts`` are by counter, see ``classes.ClassRun``, of one
+    """``position`` is the step of the block at which the state goes on. ``counts`` are by counter, see ``backend.ClassRun``, of one
     warp since the piece was cut last; ``instructions`` is at least what any warp of the piece has executed."""
 
     __slots__ = (
@@ -216,7 +216,7 @@ class State:
             for (item, start), value in self.parameters.items()
         )
 
-    # -- what ``warp.Warp`` asks for ---------------------------------------------------------------------------------------
+    # -- what ``simt.stack.Warp`` asks for ---------------------------------------------------------------------------------------
 
     def meet(self, meeting: Meeting) -> None:
         self.run.meet(self, meeting)

@@ -160,7 +160,8 @@ class Frame:
         writer.start(good)
 
     def push(self, place: str, mask: str, identity: str, kind: int | str) -> None:
-        """Push an entry on the stack; the kinds are those of ``warp``, with the number of an area where something is kept."""
+        """Push an entry on the stack; the kinds are those of ``simt.stack_entries``, with the number of an area where something
+        is kept."""
         writer = self.writer
         depth = writer.op("load i32, ptr %depth")
         if self.checked_stack:

@@ -1,7 +1,7 @@
 """Loads and stores as LLVM IR: calls of the runtime with the lanes' addresses as one vector.
 
-Each form of access has a function of its own (``jit.runtime.access``); what all lanes load from one address that is known to be uniform
-is checked once and loaded as scalars.
+Each form of access has a function of its own (``jit.runtime.access``); what all lanes load from one address that is known to be
+uniform is checked once and loaded as scalars.
 
 PYTEST_DONT_REWRITE
 """

@@ -58,7 +58,7 @@ __all__ = [
 BARRIERS = 16
 #: the cache of one memory site: base address, bytes, whether stores must be noted in the shadow, unused
 CACHE_BYTES = 32
-#: as ``observe.SITE_COLUMNS``, in columns and bytes
+#: as ``counters.SITE_COLUMNS``, in columns and bytes
 SITE_COUNTERS = 15
 SITE_BYTES = 8 * SITE_COUNTERS
 #: whether a site read memory that nobody had written
@@ -187,7 +187,7 @@ class Context:
 
 
 class Counter:
-    """The counters of one site, in bytes: ``observe.SITE_COLUMNS``."""
+    """The counters of one site, in bytes: ``counters.SITE_COLUMNS``."""
 
     REQUESTS = 0
     LANES = 8
@@ -467,7 +467,7 @@ class State:
 
 
 class Patient:
-    """How long the lanes of a warp wait at a reconvergence point, see ``warp.Patience``."""
+    """How long the lanes of a warp wait at a reconvergence point, see ``simt.stack.Patience``."""
 
     EAGER = 1
     LEFT = 2

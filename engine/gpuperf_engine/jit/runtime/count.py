@@ -1,4 +1,4 @@
-"""Runtime of generated code: sectors and wavefronts from the addresses of the lanes, as ``observe`` defines them.
+"""Runtime of generated code: sectors and wavefronts from the addresses of the lanes, as ``simt.counters`` defines them.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python.
 
@@ -139,7 +139,7 @@ def count_wavefronts(context: int, site: int, mask: int, addresses: int, size: i
 def wavefronts_of(context: int, mask: int, addresses: int, size: int, merges: int, distinct: int) -> int:
     """Wavefronts of an access and their ideal number, as wavefronts + 64 · ideal.
 
-    Words of 8 and 16 bytes take a phase per half and quarter warp; two phases are merged as ``observe`` tells if ``merges``. A
+    Words of 8 and 16 bytes take a phase per half and quarter warp; two phases are merged as ``simt.counters`` tells if ``merges``. A
     phase takes the most different words that one bank has. ``distinct``: no two lanes are known to have the same word.
     """
     seen = load64(context + Context.SCRATCH)

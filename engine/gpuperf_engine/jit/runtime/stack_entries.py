@@ -1,8 +1,8 @@
 """Runtime of generated code: the splits of a warp whose lanes wait for others, have ended, or take turns. PYTEST_DONT_REWRITE
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. These are the moves of ``warp.Warp`` on the stack in a
-warp's state, with the same outcome; entries are numbered from 1, bottom first, and 0 stands for the outermost group. What needs
-Python is left to it: calls inside one another, and operations whose lanes stand at several instructions.
+Written in the subset of ``compile_python`` and compiled, never run as Python. These are the moves of ``simt.stack.Warp`` on the
+stack in a warp's state, with the same outcome; entries are numbered from 1, bottom first, and 0 stands for the outermost group.
+What needs Python is left to it: calls inside one another, and operations whose lanes stand at several instructions.
 """
 
 from __future__ import annotations

@@ -67,6 +67,13 @@ def regressions() -> str:
     return NOTE.format(source="tests/regressions/changes.yaml") + render()
 
 
+def architecture() -> str:
+    """The layers, from the import contracts."""
+    from benchmarks.architecture import page
+
+    return page()
+
+
 def schema(name: str) -> str:
     """A published schema with the cases of baselines as the table of metrics makes them."""
     import json
@@ -96,6 +103,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/network.md": network,
     "docs/accuracy.md": accuracy,
     "docs/regressions.md": regressions,
+    "docs/architecture.md": architecture,
     **{
         name: partial(schema, name)
         for name in ("pytest_gpuperf/schemas/baseline-1.json", "pytest_gpuperf/schemas/report-1.json")

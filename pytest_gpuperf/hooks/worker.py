@@ -12,7 +12,7 @@ from ..authoring.fixture import PROGRESS, RECORDER
 from ..config.declared import check_marker
 from ..config.settings import Settings
 from ..core.escaping import clean
-from ..store.outcomes import PAYLOAD
+from ..core.payload import PAYLOAD
 
 if TYPE_CHECKING:
     from ..authoring.progress import Progress

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from ..core.escaping import one_line
+from ..core.payload import PAYLOAD
 from .baseline import Baseline
 
-__all__ = ["PAYLOAD", "ModuleState", "Outcomes", "TestState"]
-
-#: attribute of a test report that carries what was measured from the process that ran the test
-PAYLOAD = "gpuperf_payload"
+__all__ = ["ModuleState", "Outcomes", "TestState"]
 
 
 @dataclass

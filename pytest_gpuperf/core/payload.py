@@ -1,0 +1,8 @@
+"""What a test report carries from the process that ran the test to the controller. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+__all__ = ["PAYLOAD"]
+
+#: attribute of a test report: plain JSON
+PAYLOAD = "gpuperf_payload"

@@ -97,6 +97,7 @@ def test_an_entry_in_the_place_of_another_is_none(cache: Path, monkeypatch: pyte
     """Programs, runtime functions and what is remembered of the sources alike."""
     monkeypatch.setattr(native_cache, "_SETTLED", 0)
     monkeypatch.setattr(native_jit, "_libraries", {})
+    monkeypatch.setattr(native, "improve", lambda: None)
     _, first, _ = launch()
     before = programs(cache)
     native_cache._digest_of(native_cache._BASE)

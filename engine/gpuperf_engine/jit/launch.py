@@ -56,7 +56,7 @@ from .ir.abi import (
     Wait,
     instruction_at,
 )
-from .llvm import Library, generation, link, runtime_addresses
+from .llvm import Library, generation, link, runtime_addresses, runtime_library
 from .races import race_flags, races_of
 from .runtime.access_text import Form
 from .workers import run_parallel
@@ -459,7 +459,7 @@ class Launch:
         )
         self.known = code.known(lambda: Known(program))
         self.near = self.known.near(plan.shared_bytes > 0, code.generated.watch)
-        self.functions = _functions(generation())
+        self.functions = _functions(runtime_library())
 
     def _lines(self) -> dict[int, int]:
         """What the context is told of the lines of global memory."""
@@ -824,10 +824,9 @@ def _thread_ids(block: tuple[int, int, int]) -> _Table:
 
 
 @lru_cache(maxsize=8)
-def _functions(generation: int) -> dict[str, Any]:
-    """The functions of the schedule, to be called."""
-    addresses = runtime_addresses((*_FUNCTIONS,))
-    return {name: made(addresses[name]) for name, made in _FUNCTIONS.items()}
+def _functions(library: Library) -> dict[str, Any]:
+    """The functions of the schedule, to be called; they keep their library."""
+    return {name: made(library.addresses[name]) for name, made in _FUNCTIONS.items()}
 
 
 _NO_SYMBOLS = _Table(np.zeros(1, np.uint64))

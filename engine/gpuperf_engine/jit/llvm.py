@@ -31,7 +31,16 @@ from .runtime.vector_intrinsics import vector_words
 from .runtime.warpgroup_function import PREFIX as WARPGROUP_PREFIX
 from .runtime.warpgroup_function import warpgroup_function
 
-__all__ = ["Host", "Library", "compile_object", "host", "link", "prepare", "runtime_addresses"]
+__all__ = [
+    "Host",
+    "Library",
+    "compile_object",
+    "host",
+    "link",
+    "prepare",
+    "runtime_addresses",
+    "runtime_library",
+]
 
 _RUNTIME = Path(__file__).resolve().parent / "runtime"
 _SCHEDULE = (
@@ -378,6 +387,11 @@ def _group(name: str) -> str:
         space, _, form = name.split("_")
         return f"{space}_{form}"
     return name
+
+
+def runtime_library() -> Library:
+    """The object with the functions that every kernel needs."""
+    return _library("script")
 
 
 def runtime_addresses(names: tuple[str, ...]) -> dict[str, int]:

@@ -50,7 +50,7 @@ assert launch(device)
 """
 MANY = """
 import threading
-from gpuperf_engine.emulate import native_jit
+from gpuperf_engine.jit import llvm as native_jit
 native_jit.prepare()
 found = []
 threads = [threading.Thread(target=lambda: found.append((native_jit._jit(), native_jit.host()))) for _ in range(8)]

@@ -22,7 +22,7 @@ MOST_BYTES = 256 << 20
 def where() -> dict[str, str]:
     """An entry fits the engine's sources and the Python that it was made with; the processor is the entries' own matter."""
     try:
-        from gpuperf_engine.emulate import native_cache
+        from gpuperf_engine.jit import cache as native_cache
     except ImportError as error:  # the step that runs pytest says what is missing
         print(f"no cache of compiled kernels: {error}")
         return {}

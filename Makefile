@@ -7,42 +7,46 @@ READY := $(VENV)/.ready
 # The tests start Python hundreds of times; where this is set, each start compiles the engine anew, which takes four times as long.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check bench docs fuzz hardware clean
+.PHONY: help demo test test-fast check bench docs fuzz hardware clean
 
-demo: $(READY)
+help: ## Lists what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY) ## Shows the gate on a kernel that is made slower
 	$(BIN)/python examples/demo/demo.py
 
-test: $(READY)
+test: $(READY) ## Runs all tests, then the gate on the examples
 	$(BIN)/python -m pytest -n auto --dist worksteal
 	$(BIN)/python -m pytest -n auto --gpuperf examples --gpuperf-report=build/gpuperf
 
-check: $(READY)
+test-fast: $(READY) ## Runs the tests that need no ptxas, start no process and sweep nothing, in a minute
+	$(BIN)/python -m pytest -n auto --dist worksteal --fast
+
+check: $(READY) ## Lints, checks types and layers, and that the generated pages are current
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m benchmarks.docs --check
 
-bench: $(READY)
+bench: $(READY) ## Measures the engine and the plugin
 	$(BIN)/python -m benchmarks
 
-# Renders the generated pages of docs/ and the tables in the README from the code.
-docs: $(READY)
+docs: $(READY) ## Renders the generated pages of docs/ and the tables in the README from the code
 	$(BIN)/python -m benchmarks.docs
 
-# Changes real PTX at random for MINUTES and runs it on both backends, which must agree; SEED=N begins with that mutant.
-fuzz: $(READY)
+fuzz: $(READY) ## Runs mutants of real PTX on both backends for MINUTES=5; SEED=N begins with that mutant
 	$(BIN)/python -m tests.hostile.fuzz --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) --keep build/fuzz
 
 # Measures on the GPU of this machine, holds what it computed against the emulator and puts the times into benchmarks/hardware;
 # docs/hardware.md says what. Only the driver is needed. MACHINE=ID names the machine's description where several fit.
-hardware: $(READY)
+hardware: $(READY) ## Measures on the GPU of this machine and compares it with the emulator
 	$(BIN)/python tests/hardware/collect.py build/hardware
 	$(BIN)/python -m tests.hardware.compare build/hardware --report build/hardware/report || test $$? -eq 3
 	test ! -f build/hardware/counters/counters.csv || $(BIN)/python -m tests.hardware.counters build/hardware/counters --report build/hardware/report
 	$(BIN)/python -m benchmarks.measurements build/hardware $(if $(MACHINE),--machine $(MACHINE))
 
-clean:
+clean: ## Removes .venv, build and caches
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache
 
 $(READY): pyproject.toml

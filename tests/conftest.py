@@ -1,3 +1,32 @@
-"""What all tests share."""
+"""What all tests share: pytester, and ``--fast``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fast import LEFT_OUT
 
 pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).resolve().parents[1]
+_LEFT_OUT = {name for names in LEFT_OUT.values() for name in names}
+_PATHS = frozenset(name for name in _LEFT_OUT if "::" not in name)
+_TESTS = tuple(_LEFT_OUT - _PATHS)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="leave out what tests/fast.py lists")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    listed = collection_path.is_relative_to(ROOT) and collection_path.relative_to(ROOT).as_posix() in _PATHS
+    return True if listed and config.getoption("fast") else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("fast"):
+        slow = [item for item in items if item.nodeid.startswith(_TESTS)]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.nodeid.startswith(_TESTS)]

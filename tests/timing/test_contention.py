@@ -89,10 +89,13 @@ def test_operations_at_one_address(toy: Machine, instruction: str, operations: i
 
 
 def test_threads_with_addresses_of_their_own_do_not_meet(toy: Machine) -> None:
-    spread = "mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2; red.global.add.f32 [%rd3], %f1;"
-    profile = launched(spread, threads=256)
-    # 4 CTAs of 256 lanes: each of the array's 1024 words takes an even part, one.
-    assert timing_input(profile.records[0], toy, profile.resources).memory.atomic_operations == 1
+    index = "mov.u32 %r4, %ctaid.x; mad.lo.u32 %r5, %r4, 256, %r1; "
+    spread = "mul.wide.u32 %rd2, {}, 4; add.s64 %rd3, %rd1, %rd2; red.global.add.f32 [%rd3], %f1;"
+    # 4 CTAs of 256 lanes, with a word for each of all threads, or of those of one CTA.
+    for register, operations in (("%r5", 1), ("%r1", 4)):
+        profile = launched(index + spread.format(register), threads=256)
+        given = timing_input(profile.records[0], toy, profile.resources)
+        assert given.memory.atomic_operations == operations
 
 
 def test_a_result_is_waited_for_until_all_lanes_had_their_turn(toy: Machine) -> None:
@@ -128,3 +131,29 @@ def test_fewer_bins_in_shared_memory_are_more_passes() -> None:
         ]
         assert bounds[0] > 2 * bounds[1] > 2 * bounds[2]
     assert one.shared_atomic_wavefronts > eight.shared_atomic_wavefronts > all_.shared_atomic_wavefronts
+
+
+#: a counter that one lane of each warp adds to
+ONE_LANE = "setp.ne.u32 %p1, %r1, 0; @%p1 bra END; {0} END:"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "operations"),
+    [
+        ("atom.global.add.u32 %r3, [%rd1], %r2;", 96),
+        ("red.global.add.f32 [%rd1+8], %f1;", 96),
+        ("atom.global.exch.b32 %r3, [%rd1], %r2;", 96),
+        # a counter for each CTA, of 4,096 that the array has
+        (
+            "mov.u32 %r4, %ctaid.x; mul.wide.u32 %rd2, %r4, 4; add.u64 %rd3, %rd1, %rd2; red.global.add.u32 [%rd3], 1;",
+            1,
+        ),
+    ],
+)
+def test_a_counter_where_no_lanes_meet(toy: Machine, instruction: str, operations: float) -> None:
+    """Each of 96 CTAs comes once: operations on one address follow each other, though each request has a single lane."""
+    body = ".reg .pred %p<2>;" + ONE_LANE.format(instruction)
+    profile = launched(body, ctas=96)
+    assert profile.memory.global_atomic_turns == 96
+    given = timing_input(profile.records[0], toy, profile.resources)
+    assert given.memory.atomic_operations == pytest.approx(operations)

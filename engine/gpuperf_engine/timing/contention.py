@@ -3,7 +3,8 @@
 L2 does the atomics of one address one after the other, at most one in a clock. What is counted are the lanes of each request and
 the most of them that share an address (``turns``); how the addresses of different requests meet is not. Assumed is that requests
 differ from each other as the lanes of one do: an address that takes more lanes of a request than even spreading over the array
-would bring together takes that share of all lanes; else all addresses of the array are equally busy.
+would bring together takes that share of all lanes; else all addresses of the array are equally busy. Where the address is linear in
+the indices of thread and block there are no more of them than these indices have values: of a counter by name or by a parameter, one.
 
 Integer sums, extremes and bitwise operations of lanes that share an address are combined before they reach L2
 (``atomics.lanes`` of them at most); exchanges, compare-and-swap and floating-point operations are not.
@@ -15,8 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil
+from math import ceil, prod
 
+from ..jit.disjoint import Forms
 from ..profile.build import LaunchRecord
 from ..simt.counters import SITE_COLUMNS
 from ..simt.program import Site
@@ -44,6 +46,7 @@ def contention(record: LaunchRecord, machine: Machine) -> Contention:
     """Of the atomics of one launch whose memory behaviour was observed."""
     assert record.observation.sites is not None
     by_arrays: dict[frozenset[int], float] = {}
+    forms = Forms(record.program, record.plan)
     waits: dict[int, float] = {}
     for site in record.program.sites:
         if site.kind not in ("atomic", "reduction"):
@@ -55,6 +58,7 @@ def contention(record: LaunchRecord, machine: Machine) -> Contention:
         arrays, size = room(record.program, record.plan, site.index)
         each = lanes / requests
         addresses = max(1, size // site.bytes) if arrays else _NO_ARRAY
+        addresses = min(addresses, _reached(forms, site))
         share = busiest_share(each, turns / requests, addresses)
         together = machine.atomic_lanes if _combines(site) else 1
         if together > 1:
@@ -68,6 +72,14 @@ def contention(record: LaunchRecord, machine: Machine) -> Contention:
         if own > 1.0:
             waits[site.index] = (own - 1.0) / machine.atomic_rate
     return Contention(max(by_arrays.values(), default=0.0), waits)
+
+
+def _reached(forms: Forms, site: Site) -> int:
+    """The addresses that a memory instruction can reach, at most."""
+    form = forms.of(site)
+    if form is None:
+        return _NO_ARRAY
+    return prod(extent for number, extent in zip(form.numbers, forms.extents) if number)
 
 
 def _of_global(row: list[int]) -> tuple[int, int, int]:

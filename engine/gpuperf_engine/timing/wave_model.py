@@ -216,9 +216,11 @@ class WaveModel:
         best = WarpAlone(path.cycles, dram, path)
         loads = path.global_loads
         sectors = SECTOR * self.given.ctas * self.given.warps_per_cta
-        from_dram = caches.dram_read_bytes / sectors
-        from_afar = (caches.dram_read_bytes + caches.l2_far_bytes) / sectors
+        # CTAs that run together and read the same all wait for it, whoever was first
+        shared = min(self.given.ctas, self.resident.ctas_per_sm * self.machine.sm_count)
         from_l2 = caches.l2_read_bytes / sectors
+        from_dram = min(from_l2, shared * caches.dram_read_bytes / sectors)
+        from_afar = min(from_l2, shared * (caches.dram_read_bytes + caches.l2_far_bytes) / sectors)
         near, l1 = float(latencies["l2"]), float(latencies["l1"])
         far = self.machine.l2_latency(1.0)
         # what is read from a partition for the first time lies in another one with this probability

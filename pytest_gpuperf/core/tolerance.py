@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 __all__ = ["Tolerance", "parse_tolerance"]
 
@@ -44,11 +45,15 @@ def parse_tolerance(text: object, unit: str | None = None) -> Tolerance:
 
     Raises ``ValueError`` with a sentence for people.
     """
-    written = str(text).strip()
+    return _parsed(str(text).strip(), isinstance(text, bool), unit)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(written: str, refused: bool, unit: str | None) -> Tolerance:
     terms = []
     for part in written.split("&"):
         match = _TERM.fullmatch(part)
-        if match is None or isinstance(text, bool):
+        if match is None or refused:
             raise ValueError(f"tolerance {written!r} is none: write 0, 2%, +5 or 2%&0.5us")
         sign, number, suffix = match.groups()
         suffix = suffix.replace("µs", "us")

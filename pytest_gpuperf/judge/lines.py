@@ -99,29 +99,32 @@ def line_groups(detail: Mapping[str, Any], text: Mapping[int, str], texts: Mappi
     ``detail`` is that of a report's case, ``text`` the PTX by line, ``texts`` the source by ``file:line``.
     """
     functions = _functions(text)
+    sources, inlined = detail["sources"], detail.get("inlined", {})
     groups: dict[tuple[Any, ...], Group] = {}
     files: dict[str, int] = {}
+    orders: dict[tuple[str, ...], tuple[int, ...]] = {}
     block = 0
     before: Line | None = None
     for line in _measured(detail, text):
-        function = functions.get(line.number, (0, ""))
-        source = detail["sources"].get(str(line.number), "")
+        number, name = functions.get(line.number, (0, ""))
+        source = sources.get(str(line.number), "")
+        chain: tuple[str, ...] = ()
         if source:
-            chain = (source, *detail.get("inlined", {}).get(str(line.number), ("",))[1:])
-            key: tuple[Any, ...] = (
-                function[0],
-                1,
-                *(part for place in chain for part in _order(place, files)),
-            )
-            where = _INTO.join(_named(place, texts) for place in chain)
+            chain = (source, *inlined.get(str(line.number), ("",))[1:])
+            order = orders.get(chain)
+            if order is None:
+                order = orders[chain] = tuple(part for place in chain for part in _order(place, files))
+            key: tuple[Any, ...] = (number, 1, *order)
         else:
             if before is None or any(before.counts.get(name) != line.counts.get(name) for name in _EVERY):
                 block += 1
             before = line
-            key, where = (function[0], 0, block), PTX
-        if function[0] > 0:
-            where = f"{function_name(function[1])}() {where}"
-        groups.setdefault(key, Group(storable(where))).lines.append(line)
+            key = (number, 0, block)
+        group = groups.get(key)
+        if group is None:
+            where = _INTO.join(_named(place, texts) for place in chain) if chain else PTX
+            group = groups[key] = Group(storable(f"{function_name(name)}() {where}" if number > 0 else where))
+        group.lines.append(line)
     return [groups[key] for key in sorted(groups)]
 
 

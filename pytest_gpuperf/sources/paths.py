@@ -26,6 +26,7 @@ class SourcePaths:
         #: by what is shown of them, the files found so far
         self.files: dict[str, Path] = {}
         self._found: dict[str, Path | None] = {}
+        self._shown: dict[str, str] = {}
 
     def find(self, path: str) -> Path | None:
         """The file below the rootdir that a path means; ``None`` if there is none."""
@@ -58,11 +59,13 @@ class SourcePaths:
 
     def shown(self, path: str) -> str:
         """The path below the rootdir; of another file what is the same on every machine."""
-        found = self.find(path)
-        if found is None:
-            return outside(path)
-        shown = found.relative_to(self.rootdir).as_posix()
-        self.files[shown] = found
+        shown = self._shown.get(path)
+        if shown is None:
+            found = self.find(path)
+            shown = outside(path) if found is None else found.relative_to(self.rootdir).as_posix()
+            if found is not None:
+                self.files[shown] = found
+            self._shown[path] = shown
         return shown
 
     def place(self, place: str) -> str:

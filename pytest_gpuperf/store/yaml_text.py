@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["scalar", "write_block"]
@@ -12,6 +13,7 @@ _PLAIN = re.compile(r"[A-Za-z_0-9][ -~]*(?<![ :])")
 _NUMBER = re.compile(
     r"[-+.]?[0-9][0-9_.:]*(?:[eE][-+]?[0-9]+)?|0[xob][0-9a-fA-F_]+|[-+]?\.(?:inf|nan)", re.IGNORECASE
 )
+_ESCAPED = re.compile(r'["\\]')
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 _DATE = re.compile(r"\d{4}-\d")
 
@@ -26,7 +28,11 @@ def scalar(value: object) -> str:
         # A dot and no exponent without one: "1e-3" is text to some readers.
         text = repr(value)
         return re.sub(r"^(-?\d+)e", r"\1.0e", text).replace("e-0", "e-").replace("e+0", "e+")
-    text = str(value)
+    return _text(str(value))
+
+
+@lru_cache(maxsize=4096)
+def _text(text: str) -> str:
     plain = (
         _PLAIN.fullmatch(text)
         and text.lower() not in _WORDS
@@ -35,7 +41,11 @@ def scalar(value: object) -> str:
         and ": " not in text
         and " #" not in text
     )
-    return text if plain else '"' + "".join(_quoted(char) for char in text) + '"'
+    if plain:
+        return text
+    if text.isprintable() and not _ESCAPED.search(text):
+        return f'"{text}"'
+    return '"' + "".join(_quoted(char) for char in text) + '"'
 
 
 def _quoted(char: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -105,17 +105,25 @@ class Machine:
         return cycles / self.clock_mhz
 
 
+@cache
 def _directory() -> Path:
     return Path(str(files("gpuperf_engine") / "machines"))
 
 
 def _candidates(search: Iterable[str | Path]) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for folder in (_directory(), *map(Path, search)):
-        for path in sorted(folder.glob("*.yaml")):
-            if path.stem != "expansion":
-                found.setdefault(path.stem, path)
+    found = dict(_packaged(_directory()))
+    for folder in map(Path, search):
+        for name, path in _described(folder).items():
+            found.setdefault(name, path)
     return found
+
+
+def _described(folder: Path) -> dict[str, Path]:
+    return {path.stem: path for path in sorted(folder.glob("*.yaml")) if path.stem != "expansion"}
+
+
+#: what is installed stays as it is; folders of users are looked at each time
+_packaged = cache(_described)
 
 
 def machine_ids(search: Iterable[str | Path] = ()) -> tuple[str, ...]:

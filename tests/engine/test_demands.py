@@ -40,7 +40,7 @@ def check(values: ge.Profile, addresses: ge.Profile, control: ge.Profile) -> Non
     assert addresses.observed_footprint == values.observed_footprint
     assert (values.demand, addresses.demand, control.demand) == ("values", "addresses", "control")
     assert 0 < addresses.share_executed <= values.share_executed == 1
-    if control.method == "every block":
+    if control.method == addresses.method == "every block":
         assert 0 < control.share_executed <= addresses.share_executed
 
 
@@ -69,6 +69,7 @@ def in_classes(patch: pytest.MonkeyPatch) -> None:
     """Have launches counted in classes, if these do not refuse."""
     patch.setattr(fewer, "_steps", lambda probe: MOST_STEPS)
     patch.setattr(fewer, "_quickly", lambda plan, standing, run: None)
+    patch.setattr(fewer, "PART", 1 / fewer.RATE)
 
 
 def run(

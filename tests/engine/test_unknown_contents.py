@@ -197,7 +197,7 @@ def test_auto_is_the_least_that_answers(observe: tuple[str, ...], demand: str) -
     device = Device(observe)
     profile = device.go(COPY, device.a, device.b, "auto")
     assert profile.demand == demand
-    assert (profile.share_executed == 1) is (demand == "values")
+    assert (profile.slice_share == 1) is (demand == "values")
 
 
 def test_memory_behaviour_needs_addresses() -> None:

@@ -39,7 +39,7 @@ from ..simt.launch import (
 from ..simt.padding import notes_of
 from ..simt.program import Program, build_program
 from ..simt.thread_counters import choose_ctas
-from ..symbolic.choose import observe_control
+from ..symbolic.choose import observe_addresses, observe_control
 from ..symbolic.known_contents import Knowledge, resolve_demand
 from ..symbolic.slice_program import reduced
 from .footprint import take_footprint
@@ -563,16 +563,18 @@ class Runtime:
         observe: frozenset[str],
     ) -> Observation:
         """Run as many CTAs as the demand needs."""
+
+        def run(part: LaunchPlan) -> Observation:
+            found = self._backend.run(running, part, self.memory, observe)
+            if running is program:
+                found.ran = found.sliced_in(program)
+            return found
+
         seen = running.system_effects - {"assert"}
-        if executed is not None and executed.demand == "control" and not observe and not seen:
-            return observe_control(
-                program,
-                plan,
-                executed,
-                self.memory,
-                lambda part: self._backend.run(running, part, self.memory, observe),
-            )
-        observation = self._backend.run(running, plan, self.memory, observe)
+        if executed is not None and observe <= {"memory"} and not seen:
+            fewer = observe_control if executed.demand == "control" else observe_addresses
+            return fewer(program, plan, executed, self.memory, run)
+        observation = run(plan)
         observation.executed = executed
         if seen and executed is not None:
             observation.method_reason = (

@@ -17,6 +17,7 @@ from ..affine.pieces import Piece
 from ..affine.points import Budget, TooComplex
 from ..affine.space import NoPhase, Refusal, Reparametrise, Space, Split
 from ..affine.values import from_patterns
+from ..emulate.classes_accesses import Accesses
 from ..flow.blocks import BasicBlock
 from ..flow.liveness import live_within
 from ..interp.operands import Prepare
@@ -24,6 +25,7 @@ from ..isa.types import ScalarType
 from ..isa.words import Value
 from ..memory.arena import Memory
 from ..ptx.syntax import Instruction, Register
+from ..simt.counters import SITE_COLUMNS
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from ..simt.stack import AFTER, AT_END, Meeting
@@ -55,8 +57,8 @@ _WRITES = ("store", "atomic", "reduction", "async_copy", "bulk_copy")
 class Counts:
     """Exact counters of a launch by block of the program, as Python integers (they exceed 64 bits): executions by warp splits and
     by lanes, executions of the counted branch in which lanes parted, lanes whose guard held there; and by predicated instruction
-    lanes whose guard held, ``None`` where that was not asked for. ``pieces`` and ``operations`` (instructions executed by the
-    analysis) say what it cost."""
+    lanes whose guard held, ``None`` where that was not asked for. ``sites``: columns of ``SITE_COLUMNS`` by site, ``None`` unless
+    accesses were counted. ``pieces`` and ``operations`` (instructions executed by the analysis) say what it cost."""
 
     block_warps: tuple[int, ...]
     block_lanes: tuple[int, ...]
@@ -65,6 +67,7 @@ class Counts:
     predicated: tuple[int | None, ...]
     pieces: int
     operations: int
+    sites: tuple[int, ...] | None = None
 
 
 def count_by_classes(
@@ -76,14 +79,18 @@ def count_by_classes(
     guards: frozenset[Instruction] = frozenset(),
     most_pieces: int = MOST_PIECES,
     most_steps: int = MOST_STEPS,
+    accesses: Accesses | None = None,
+    complete: frozenset[Instruction] | None = None,
 ) -> Counts:
-    """The counts of a launch. ``executed``: the instructions whose results decide the control flow, stores that they may read from
+    """The counts of a launch. ``executed``: the instructions whose results decide what is counted, stores that they may read from
     included; ``guards``: those of which only the guard is evaluated, to count its lanes (``flow.slicing.Slice``). ``memory``: what
-    loads at addresses that do not depend on the block are read from.
+    loads at addresses that do not depend on the block are read from. With ``accesses`` those of memory are counted too; of those
+    executed the ``complete`` ones have a result that somebody wants.
 
     Raises ``Refusal`` with a reason of one line for what cannot be counted so.
     """
-    return ClassRun(program, plan, executed, guards, memory, most_pieces, most_steps).count()
+    run = ClassRun(program, plan, executed, guards, memory, most_pieces, most_steps, accesses, complete)
+    return run.count()
 
 
 class _Block:
@@ -119,16 +126,22 @@ class ClassRun:
         memory: Memory | None,
         most_pieces: int,
         most_steps: int,
+        accesses: Accesses | None = None,
+        complete: frozenset[Instruction] | None = None,
     ) -> None:
         self.program, self.plan, self.executed, self.memory = program, plan, executed, memory
-        self.guards = guards
+        self.guards, self.accesses = guards, accesses
+        self.complete = executed if complete is None else complete
         self.most_pieces, self.most_steps = most_pieces, most_steps
         self.space = Space(concretely)
-        self.totals = [0] * (4 * len(program.blocks) + len(program.predicated))
+        #: behind blocks and predicated instructions: counters of sites
+        self.first_site = 4 * len(program.blocks) + len(program.predicated)
+        columns = len(SITE_COLUMNS) if accesses is not None else 0
+        self.totals = [0] * (self.first_site + columns * len(program.sites))
         self.pieces = self.operations = self.effort = 0
         #: whether the slice looks at memory that the launch may write
         self.stores = any(
-            item.effect in _WRITES and item.spelling.space in ("global", "generic") for item in executed
+            item.effect in _WRITES and item.spelling.space in ("global", "generic") for item in self.complete
         )
         #: whether moving lanes may ask for a split: then it is taken back
         self.asks = len(program.functions) > 1 or any(
@@ -208,6 +221,7 @@ class ClassRun:
             tuple(None if guard is None else self.totals[guard] for guard in guards),
             self.pieces,
             self.operations,
+            None if self.accesses is None else tuple(self.totals[self.first_site :]),
         )
 
     def _check_barriers(self) -> None:

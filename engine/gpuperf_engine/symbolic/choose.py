@@ -16,17 +16,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..emulate.classes_accesses import Accesses
 from ..errors import BudgetExceeded
 from ..flow.operands import special_registers
 from ..flow.slicing import Slice
 from ..memory.arena import Memory
 from ..ptx.syntax import Instruction
-from ..simt.counters import Observation
+from ..simt.counters import SITE_COLUMNS, Observation
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from .backend import MOST_STEPS, Refusal, TooLong, count_by_classes
 
-__all__ = ["observe_control"]
+__all__ = ["observe_addresses", "observe_control"]
 
 #: plain warp instructions that compiled code executes in the time of one step of class execution: 1.6 ns each, at the least, for
 #: about 20 µs of Python, at most 55
@@ -48,6 +49,8 @@ PROBE = 200_000
 FURTHER = 16
 #: how many times as many steps must be worth it before a kernel that took too many is tried again
 AGAIN = 4
+#: the part of the time of a launch that may be lost on classes of accesses
+PART = 4
 #: blocks that are looked at for what the others may do, where there are many
 LOOKED_AT = 4
 _MANY = 64
@@ -102,6 +105,48 @@ def observe_control(
     else:
         found = run(replace(plan, kept=range(standing), only_kept=True))
     return _times(found, program, plan, executed, standing, reason)
+
+
+def observe_addresses(
+    program: Program, plan: LaunchPlan, executed: Slice, memory: Memory, run: Run
+) -> Observation:
+    """The counters of a launch of which the addresses are asked for. ``run`` runs them for a plan. Classes are tried where that takes
+    a quarter of the time of the blocks, at most, and not again where it was in vain."""
+    reason = "blocks run in clusters" if plan.cluster_ctas > 1 else _others(executed)
+    standing = plan.ctas if reason else _standing(executed, plan)
+    if standing < plan.ctas:
+        found = run(replace(plan, kept=range(standing), only_kept=True))
+        return _times(found, program, plan, executed, standing, "")
+    if not reason:
+        once = sum(_cost(item) for block in program.blocks_of(0) for item in block.tally)
+        steps = int(min(MOST_STEPS, plan.ctas * plan.warps_per_cta * once // (PART * RATE)))
+        memo, place = program.kernel.memo, ("in vain", executed, plan.block)
+        known = memo.get(place)
+        if isinstance(known, tuple) and steps < known[0]:
+            reason = known[1]
+        elif steps >= LEAST_STEPS:
+            try:
+                return _accesses_by_classes(program, plan, executed, memory, steps, run)
+            except Refusal as refusal:
+                reason = str(refusal)
+                memo[place] = (AGAIN * steps if isinstance(refusal, TooLong) else 1 << 62, reason)
+    return _times(run(plan), program, plan, executed, plan.ctas, reason)
+
+
+def _accesses_by_classes(
+    program: Program, plan: LaunchPlan, executed: Slice, memory: Memory, steps: int, run: Run
+) -> Observation:
+    accesses = Accesses(memory)
+    found = _by_classes(program, plan, executed, memory, steps, accesses)
+    if accesses.unwritten:
+        # block 0 runs first: what it finds unwritten is, and nobody else may find more
+        first = run(replace(plan, kept=range(1), only_kept=True))
+        if not accesses.unwritten <= first.uninitialized:
+            raise Refusal("which accesses read what nobody has written differs between blocks")
+        found.uninitialized = first.uninitialized
+    for allocation in accesses.stored:
+        memory.set_initialized(allocation, True)
+    return found
 
 
 def _quickly(plan: LaunchPlan, standing: int, run: Run) -> Observation | None:
@@ -208,10 +253,22 @@ def _steps(probe: _Probe) -> int:
 
 
 def _by_classes(
-    program: Program, plan: LaunchPlan, executed: Slice, memory: Memory, steps: int
+    program: Program,
+    plan: LaunchPlan,
+    executed: Slice,
+    memory: Memory,
+    steps: int,
+    accesses: Accesses | None = None,
 ) -> Observation:
     counts = count_by_classes(
-        program, plan, executed.instructions, memory, guards=executed.guards, most_steps=steps
+        program,
+        plan,
+        executed.instructions,
+        memory,
+        guards=executed.guards,
+        most_steps=steps,
+        accesses=accesses,
+        complete=executed.complete,
     )
     columns = (counts.block_warps, counts.block_lanes, counts.divergent, counts.taken, counts.predicated)
     warps, lanes, divergent, taken, predicated = map(_table, columns)
@@ -221,14 +278,14 @@ def _by_classes(
         divergent,
         taken,
         predicated,
-        None,
+        None if counts.sites is None else _table(counts.sites).reshape(-1, len(SITE_COLUMNS)),
         executed=executed,
         method="classes",
         ran=32 * counts.operations,
     )
 
 
-def _table(numbers: tuple[int | None, ...]) -> NDArray[np.int64]:
+def _table(numbers: Sequence[int | None]) -> NDArray[np.int64]:
     """Python integers as counters; such as leave 64 bits stay what they are."""
     known = [number or 0 for number in numbers]
     return np.array(known, dtype=np.int64 if max(known, default=0) < 1 << 62 else object)

@@ -13,12 +13,18 @@ from dataclasses import dataclass, replace
 
 from ..flow.dependence import Aliases, Dependence
 from ..flow.liveness import live_sets
+from ..flow.loops import find_loops
 from ..flow.slicing import Slice, slice_program
 from ..flow.uniformity import analyse_uniformity, may_stop
 from ..ptx.syntax import Instruction
 from ..simt.program import Program, is_order_free
 
 __all__ = ["dependence_of", "reduced", "slice_of"]
+
+#: iterations that loops may have: few or many
+_TRIPS = (1, 16)
+#: the part of a program's instructions from which on a slice is not worth a program of its own
+MOST = 0.7
 
 
 def slice_of(program: Program, demand: str, aliases: Aliases | None) -> Slice:
@@ -61,6 +67,8 @@ class _Reduced:
 def _made(program: Program, wanted: Slice) -> Program:
     if all(item in wanted.instructions for block in program.blocks for item in block.instructions):
         return program
+    if wanted.demand == "addresses" and _is_most(program, wanted):
+        return program
     numbers = [
         (block.index, item.index, item in wanted.guards, _only_meets(item, wanted))
         for block in program.blocks
@@ -73,6 +81,30 @@ def _made(program: Program, wanted: Slice) -> Program:
     if not isinstance(found, Program):
         found = memo["reduced", variant] = _reduce(program, wanted, variant)
     return found
+
+
+def _is_most(program: Program, wanted: Slice) -> bool:
+    """Whether what the slice leaves out is little, and can do no harm whatever it computes with: then the program that other launches
+    have compiled takes no longer."""
+    left_out = {
+        item for block in program.blocks for item in block.instructions if item not in wanted.instructions
+    }
+    if any(item.effect or item.spelling.row.checked is not None for item in left_out):
+        return False
+    depths = dict.fromkeys((block.index for block in program.blocks), 0)
+    for number in range(len(program.functions)):
+        for loop in find_loops(program.blocks_of(number)):
+            for index in loop.body:
+                depths[index] = max(depths[index], loop.depth)
+    for trips in _TRIPS:
+        whole = less = 0
+        for block in program.blocks:
+            weight = trips ** depths[block.index]
+            whole += weight * len(block.instructions)
+            less += weight * sum(item in left_out for item in block.instructions)
+        if less > (1 - MOST) * whole:
+            return False
+    return True
 
 
 def _reduce(program: Program, wanted: Slice, variant: str) -> Program:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from ..affine.lanes import FULL, Lanes, lanes_of
 from ..affine.space import Refusal
 from ..affine.values import Affine, Mask, from_patterns
+from ..emulate.classes_accesses import access_step
 from ..errors import EngineError
 from ..interp.operands import Prepare, address_of, address_operand, destinations, value_sources
 from ..isa.frame import evaluate, has_meaning
@@ -32,6 +33,7 @@ __all__ = ["Step", "make_step"]
 
 #: effects that change nothing that a class of warps could see
 _NOTHING = ("fence", "hint", "warp_barrier", "warpgroup_fence", "warpgroup_commit", "warpgroup_wait")
+_ACCESSES = ("load", "store", "atomic", "reduction")
 Step = Callable[["State"], None]
 _U32 = scalar_type("u32")
 
@@ -101,6 +103,11 @@ def _make_step(run: ClassRun, to: Prepare, instruction: Instruction) -> Step | N
         base = address_operand(instruction).base
         if isinstance(base, Variable) and base not in run.program.kernel.params:
             return parameter_step(run, to, instruction)
+    if run.accesses is not None and effect in _ACCESSES and instruction in run.program.site_of:
+        constant = instruction.spelling.space in ("const", "param")
+        carried_out = effect == "load" and (constant or instruction in run.complete)
+        if effect == "load" or instruction not in run.complete:
+            return access_step(run, to, instruction, _load(run, to, instruction) if carried_out else None)
     if effect == "load":
         return _load(run, to, instruction)
     if effect in ("", "special") and has_meaning(instruction.spelling):

@@ -1,0 +1,172 @@
+"""Accesses to memory in class execution: counted once for all warps of a piece.
+
+Counters of an access depend on its addresses modulo a line of 128 bytes, and on how far those of the lanes are apart. Where a symbol
+moves an address by anything else than whole lines it is written in lines and a rest, and the piece is cut into the values of
+that. That an access stays within its array is a condition like any other.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from ..affine.lanes import FULL, Lanes, lanes_of, reduce
+from ..affine.space import MOST_SYMBOLS, NoPhase, Refusal, Reparametrise, Space
+from ..affine.values import Affine
+from ..interp.memory import MemoryStep
+from ..interp.operands import Prepare, address_of, address_operand
+from ..isa.types import scalar_type
+from ..memory.arena import Allocation, Memory
+from ..ptx.syntax import Instruction, Register, Variable
+from ..simt.counters import LINE_BYTES, SITE_COLUMNS
+from ..symbolic.operands import guard_of
+
+if TYPE_CHECKING:
+    from ..symbolic.backend import ClassRun
+    from ..symbolic.state import State
+
+__all__ = ["Accesses", "access_step"]
+
+_U64 = scalar_type("u64")
+#: what is read from banks of constants; its accesses have a number and no place
+_CONSTANT = ("const", "param")
+
+
+class Accesses:
+    """What the accesses of a launch did besides what they count: sites that read arrays which are ``unwritten`` in part, and arrays
+    that are ``stored`` to."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.unwritten: set[int] = set()
+        self.stored: set[Allocation] = set()
+        self._whole: dict[Allocation, bool] = {}
+
+    def note(self, kind: str, site: int, allocation: Allocation) -> None:
+        """An access of a site to an array."""
+        if kind != "load":
+            self.stored.add(allocation)
+        if kind != "store":
+            whole = self._whole.get(allocation)
+            if whole is None:
+                whole = allocation.initialized or bool(self.memory.shadow_of(allocation).all())
+                self._whole[allocation] = whole
+            if not whole:
+                self.unwritten.add(site)
+
+
+def access_step(
+    run: ClassRun, to: Prepare, instruction: Instruction, load: Callable[[State], None] | None
+) -> Callable[[State], None]:
+    """Counts an access, and has ``load`` carry it out where somebody in the slice wants its result."""
+    accesses, site, space = run.accesses, run.program.site_of[instruction], run.space
+    assert accesses is not None
+    if instruction.spelling.space in ("shared", "local"):
+        raise Refusal(f"accesses to {instruction.spelling.space} memory are counted in every block")
+    counted = MemoryStep(to, instruction)
+    address = None if counted.space in _CONSTANT else _address(to, instruction)
+    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+    counter = run.predicated(instruction) if load is None else None
+    first = run.first_site + site * len(SITE_COLUMNS)
+    known: dict[tuple[int, tuple[int, ...]], list[tuple[int, int]]] = {}
+
+    def row(lanes: int, places: tuple[int, ...]) -> list[tuple[int, int]]:
+        found = known.get((lanes, places))
+        if found is None:
+            counts = [0] * len(SITE_COLUMNS)
+            counted.tally(counts, np.array(lanes_of(lanes)), np.array(places, np.uint64))
+            found = [(first + column, number) for column, number in enumerate(counts) if number]
+            known[lanes, places] = found
+        return found
+
+    def step(state: State) -> None:
+        lanes = state.splits.mask if guard is None else guard(state)
+        added: list[tuple[int, int]] = []
+        if lanes:
+            space.active = lanes
+            places = (0,) * lanes.bit_count()
+            if address is not None:
+                allocation, places = _places(space, address(state), lanes, counted.bytes, accesses.memory)
+                accesses.note(counted.kind, site, allocation)
+            added = row(lanes, places)
+        if load is not None:
+            load(state)
+        counts = state.counts
+        for column, number in added:
+            counts[column] = counts.get(column, 0) + number
+        if counter is not None:
+            counts[counter] = counts.get(counter, 0) + lanes.bit_count()
+
+    return step
+
+
+def _address(to: Prepare, instruction: Instruction) -> Callable[[State], Lanes]:
+    operand = address_operand(instruction)
+    base, offset = operand.base, operand.offset
+    if isinstance(base, Register):
+        register, own = base, scalar_type(f"u{base.type.bits}")
+        return lambda state: cast(Affine, state.read(register).bits(own).convert(_U64) + offset).lanes
+    start = address_of(to, base, offset, operand) if isinstance(base, Variable) else offset
+    fixed = Lanes((start,), ((FULL, (), 0),))
+    return lambda state: fixed
+
+
+def _places(
+    space: Space, value: Lanes, lanes: int, size: int, memory: Memory
+) -> tuple[Allocation, tuple[int, ...]]:
+    """The array that an access goes to, and addresses in it that stand for those of all warps of the piece."""
+    value = reduce(space.settled(value, lanes), 64)
+    linears = {linear for _, linear, _ in value.of(lanes)}
+    if len(linears) > 1:
+        raise Refusal("its address moves by other steps in other lanes")
+    (linear,) = linears
+    box = space.piece.box
+    for symbol, number in linear:
+        if number % LINE_BYTES:
+            if symbol >= len(box):
+                raise NoPhase
+            _settle(space, symbol, LINE_BYTES // gcd(number, LINE_BYTES), lanes)
+    own = tuple((symbol, number) for symbol, number in linear if symbol < len(box))
+    low, high = space.piece.range(own) if own else (0, 0)
+    every = value.every()
+    bases = [every[lane] for lane in lanes_of(lanes)]
+    # the bounds may lie outside, where a condition cuts off a corner
+    tried = (memory.resolve((bases[0] + at) % (1 << 64), size) for at in (low, high, (low + high) // 2))
+    allocation = next((item for item in tried if item is not None), None)
+    if allocation is None or allocation.kind != "global" or allocation.index < 0 or high - low >= 1 << 62:
+        raise Refusal("it is not known to stay in an array")
+    _stays(space, value, lanes, allocation, size)
+    corner = sum(number * box[symbol][0] for symbol, number in own)
+    lowest = (min(bases) + corner) // LINE_BYTES * LINE_BYTES
+    moved = allocation.address // LINE_BYTES * LINE_BYTES - lowest
+    places = tuple(base + corner + moved for base in bases)
+    if any(place % size for place in places):
+        raise Refusal("its address is not aligned")
+    return allocation, places
+
+
+def _settle(space: Space, symbol: int, period: int, lanes: int) -> None:
+    """Asks for other symbols or pieces until this one moves the address by whole lines, or not at all."""
+    low, high = space.piece.box[symbol]
+    if low == high:
+        return
+    if period <= high - low and len(space.piece.box) < MOST_SYMBOLS:
+        raise Reparametrise(symbol, period)
+    space.known(Lanes((0,), ((FULL, ((symbol, 1),), 0),)), lanes)
+
+
+def _stays(space: Space, value: Lanes, lanes: int, allocation: Allocation, size: int) -> None:
+    """Raises ``Refusal`` unless all lanes of all warps access bytes of the array."""
+    above = reduce(Lanes([base - allocation.address for base in value.base], value.parts), 64)
+    room = allocation.size - size
+    below = Lanes(
+        [room - base for base in above.base],
+        tuple((mask, tuple((s, -c) for s, c in linear), shift) for mask, linear, shift in above.parts),
+    )
+    if space.nonnegative(above, lanes) != lanes or space.nonnegative(below, lanes) != lanes:
+        raise Refusal("it accesses memory outside its array")

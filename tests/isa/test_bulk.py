@@ -171,6 +171,7 @@ def test_between_blocks(backend: str) -> None:
         mov.u32 %r6, 7;
         st.shared.u32 [%r4+2048], %r6;
         @%p0 mbarrier.arrive.expect_tx.shared.b64 %rd5, [bar], 1024;
+        fence.proxy.async.shared::cta;
         bar.sync 0;
         barrier.cluster.arrive;
         barrier.cluster.wait;
@@ -257,6 +258,7 @@ def test_byte_mask(mask: int, backend: str) -> None:
         add.u64 %rd3, %rd1, %rd3;
         ld.global.v4.u32 {{%r5, %r6, %r7, %r8}}, [%rd3];
         st.shared.v4.u32 [%r4], {{%r5, %r6, %r7, %r8}};
+        fence.proxy.async.shared::cta;
         bar.sync 0;
         mov.u16 %h1, {mask};
         @%p0 cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%rd2], [%r2], 512, %h1;
@@ -322,6 +324,7 @@ def test_reductions(operation: str, backend: str) -> None:
         add.u64 %rd3, %rd1, %rd3;
         ld.global.v4.u32 {{%r5, %r6, %r7, %r8}}, [%rd3];
         st.shared.v4.u32 [%r4], {{%r5, %r6, %r7, %r8}};
+        fence.proxy.async.shared::cta;
         bar.sync 0;
         and.b32 %r9, %r1, 31;
         setp.lt.u32 %p2, %r9, 8;

@@ -190,6 +190,10 @@ def test_bytes_left_out(left: int, right: int, size: int, backend: str) -> None:
         @%p1 bra CLEAR;
         mbarrier.expect_tx.shared.b64 [bar], {size};
         {COPY}.ignore_oob [%r1], [%rd1], {size}, {left}, {right}, [bar];
+        mbarrier.arrive.shared.b64 %rd3, [bar];
+    WAIT:
+        mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0;
+        @!%p2 bra WAIT;
         mov.u32 %r3, 0;
     SHOW:
         add.u32 %r4, %r1, %r3;
@@ -329,6 +333,10 @@ def test_sums_keep_subnormals(name: str, operation: str, backend: str) -> None:
         mbarrier.init.shared.b64 [bar], 1;
         mbarrier.expect_tx.shared.b64 [bar], 32;
         {COPY} [%r1], [%rd1], 32, [bar];
+        mbarrier.arrive.shared.b64 %rd3, [bar];
+    WAIT:
+        mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0;
+        @!%p2 bra WAIT;
         {name}.async.bulk.relaxed.gpu.global.shared::cta.bulk_group.{operation} [%rd2], [%r1], 32;
         {name}.async.bulk.global.shared::cta.bulk_group.{operation} [%rd2], [%r1], 32;
     """

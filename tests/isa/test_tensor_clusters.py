@@ -147,6 +147,8 @@ PAIRS = """
     @%p1 mbarrier.arrive.expect_tx.shared.b64 %rd3, [bar], 1024;
     bra WAIT;
   CAME:
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
     mad.lo.u32 %r3, %r2, 32, %r1;
     mad.wide.u32 %rd2, %r3, 16, %rd2;
     mov.u32 %r4, tile;

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,7 @@ def call_site(rootdir: Path) -> CallSite:
     return CallSite(shown_path(frame.f_code.co_filename, rootdir), frame.f_lineno, text)
 
 
+@lru_cache(maxsize=1024)
 def shown_path(path: str, rootdir: Path) -> str:
     """A path as reports show it, the same on every host: below the rootdir, else its last part only."""
     if not path:

@@ -200,7 +200,7 @@ def put(case: dict[str, Any], path: Sequence[str], value: Any) -> None:
 def _lookup(case: Mapping[str, Any], path: Iterable[str]) -> Any:
     node: Any = case
     for key in path:
-        if not isinstance(node, Mapping) or key not in node:
+        if not isinstance(node, (dict, Mapping)) or key not in node:  # the first is found at once
             return None
         node = node[key]
     return node

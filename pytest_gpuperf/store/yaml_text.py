@@ -63,7 +63,9 @@ def write_block(mapping: Mapping[str, Any], indent: int = 0) -> Iterator[str]:
     """The lines of a mapping of scalars, lists of scalars and such mappings, in the mapping's order."""
     pad = " " * indent
     for key, value in mapping.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, (str, int, float)):
+            yield f"{pad}{scalar(key)}: {scalar(value)}"
+        elif isinstance(value, Mapping):
             name = scalar(key)
             # YAML allows "key:" on one line for keys of at most 1024 characters.
             yield from [f"{pad}? {name}", f"{pad}:"] if len(name) > 1000 else [f"{pad}{name}:"]

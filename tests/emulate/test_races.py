@@ -183,6 +183,18 @@ def test_what_nothing_orders_is_a_race(name: str) -> None:
     assert race.message in profile.notes
 
 
+@pytest.mark.parametrize("name", [*ORDERED, *RACES])
+def test_launches_know_nothing_of_those_before(name: str) -> None:
+    """What one launch allocates serves the next."""
+    body = ORDERED[name] if name in ORDERED else RACES[name][0]
+    device = ge.Device(observe=set(), memory_bytes=1 << 20)
+    kernel = ge.parse(f"{HEAD}{body}\nret; }}\n", path="k.ptx")["k"]
+    data = device.array(np.arange(1024, dtype=np.uint32))
+    first, *others = [device.launch(kernel, 3, 64, [data]).races for _ in range(3)]
+    assert bool(first) == (name in RACES)
+    assert others == [first, first]
+
+
 def test_what_is_told_of_a_race() -> None:
     lines = '.file 1 "k.cu"\n.loc 1 12 3\n'
     race = launch(f"st.shared.u32 [%r4], %r0;\n.loc 1 14 1\n{OTHER}", lines=lines).races[0]

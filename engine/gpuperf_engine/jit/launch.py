@@ -133,7 +133,7 @@ class Slot:
     @property
     def bytes(self) -> int:
         """Bytes of host memory."""
-        parts = self.record, self.states, self.shared, self.local, self.areas
+        parts = self.record, self.states, self.shared, self.local, self.areas, self.races
         return sum(part.nbytes for part in parts)
 
     def end(self) -> None:
@@ -395,7 +395,7 @@ class Code:
     #: what compiled code is told of the program, made for the first launch
     _known: Known | None = None
     #: of earlier launches, for the next one: by shape of the CTA, and zero
-    slots: dict[tuple[int, int], Slot] = field(default_factory=dict)
+    slots: dict[tuple[int, ...], Slot] = field(default_factory=dict)
     workers: list[Worker] = field(default_factory=list)
 
     def known(self, make: Callable[[], Known]) -> Known:
@@ -502,16 +502,21 @@ class Launch:
     @property
     def _pooled(self) -> bool:
         """Whether what a launch allocates may serve the next: it is little, and all launches need the same."""
-        return not self.clustered and self.table_of_threads is None and not self.checks_races
+        return not self.clustered and self.table_of_threads is None
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        """What slots have in common that may take one another's place."""
+        races = (self._race_room, int(self.proxies)) if self.checks_races else ()
+        return self.plan.warps_per_cta, self.plan.shared_bytes, *races
 
     def end(self) -> None:
         """The launch has come to its end, and its counters have been read: what it allocated may serve the next."""
         if not self._pooled:
             return
-        shape = self.plan.warps_per_cta, self.plan.shared_bytes
         for slot in self.free[:1] if len(self.workers) == 1 else ():
             if slot.bytes <= _KEPT_BYTES:
-                self.code.slots[shape] = slot
+                self.code.slots[self._shape] = slot
         kept = [worker for worker in self.workers if worker.whole.size <= _KEPT_BYTES][:_KEPT_WORKERS]
         for worker in kept:
             worker.reset()
@@ -521,8 +526,7 @@ class Launch:
         """Room for a CTA, used before or fresh."""
         if self.free:
             return self.free.pop()
-        shape = self.plan.warps_per_cta, self.plan.shared_bytes
-        kept = self.code.slots.pop(shape, None) if self._pooled else None
+        kept = self.code.slots.pop(self._shape, None) if self._pooled else None
         if kept is not None:
             return kept
         plan, program = self.plan, self.program

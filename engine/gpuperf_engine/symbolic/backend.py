@@ -17,7 +17,6 @@ from ..affine.pieces import Piece
 from ..affine.points import Budget, TooComplex
 from ..affine.space import NoPhase, Refusal, Reparametrise, Space, Split
 from ..affine.values import from_patterns
-from ..emulate.classes_accesses import Accesses
 from ..flow.blocks import BasicBlock
 from ..flow.liveness import live_within
 from ..interp.operands import Prepare
@@ -29,6 +28,7 @@ from ..simt.counters import SITE_COLUMNS
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from ..simt.stack import AFTER, AT_END, Meeting
+from .accesses import Accesses
 from .ends import barrier_number, make_end
 from .exchange import Exchange, perform
 from .operands import concretely

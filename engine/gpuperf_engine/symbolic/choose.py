@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..emulate.classes_accesses import Accesses
 from ..errors import BudgetExceeded
 from ..flow.operands import special_registers
 from ..flow.slicing import Slice
@@ -25,6 +24,7 @@ from ..ptx.syntax import Instruction
 from ..simt.counters import SITE_COLUMNS, Observation
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
+from .accesses import Accesses
 from .backend import MOST_STEPS, Refusal, TooLong, count_by_classes
 
 __all__ = ["observe_addresses", "observe_control"]

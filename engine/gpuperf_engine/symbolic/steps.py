@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, cast
 from ..affine.lanes import FULL, Lanes, lanes_of
 from ..affine.space import Refusal
 from ..affine.values import Affine, Mask, from_patterns
-from ..emulate.classes_accesses import access_step
 from ..errors import EngineError
 from ..interp.operands import Prepare, address_of, address_operand, destinations, value_sources
 from ..isa.frame import evaluate, has_meaning
@@ -21,6 +20,7 @@ from ..isa.words import Value
 from ..memory.arena import Memory
 from ..ptx.syntax import Instruction, Register, Variable
 from ..simt.effects import is_done_at_once
+from .accesses import access_step
 from .calls import parameter_step
 from .exchange import Exchange, perform
 from .operands import guard_of, reader

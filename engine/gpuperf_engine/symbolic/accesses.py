@@ -24,11 +24,11 @@ from ..isa.types import scalar_type
 from ..memory.arena import Allocation, Memory
 from ..ptx.syntax import Instruction, Register, Variable
 from ..simt.counters import LINE_BYTES, SITE_COLUMNS
-from ..symbolic.operands import guard_of
+from .operands import guard_of
 
 if TYPE_CHECKING:
-    from ..symbolic.backend import ClassRun
-    from ..symbolic.state import State
+    from .backend import ClassRun
+    from .state import State
 
 __all__ = ["Accesses", "access_step"]
 

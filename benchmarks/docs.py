@@ -1,8 +1,8 @@
 """What is made from the code: ``python -m benchmarks.docs`` writes it, ``--check`` compares.
 
-Pages of ``docs/``: the instruction table and the groups of nvprof come from the rows, the machines from their YAML files. Kernels
-of ``tests/hardware/ptx``: every instruction of the table that can be run alone, and the microbenchmarks. In the schemas of reports and
-baselines: what a case holds.
+Pages of ``docs/``: the instruction table and the groups of nvprof come from the rows, the machines from their YAML files. In
+``docs/metrics.md`` the table of the metrics, in the schemas of reports and baselines what a case holds: from the rows of the metrics.
+Kernels of ``tests/hardware/ptx``: every instruction of the table that can be run alone, and the microbenchmarks.
 """
 
 from __future__ import annotations
@@ -83,6 +83,21 @@ def schema(name: str) -> str:
     return json.dumps(filled(json.loads((ROOT / name).read_text(encoding="utf-8"))), indent=2)
 
 
+def metrics() -> str:
+    """The page of the metrics with its first table as the rows make it."""
+    from pytest_gpuperf.core.metrics import METRICS
+
+    before, head, after = (ROOT / "docs/metrics.md").read_text(encoding="utf-8").partition(METRICS_HEAD)
+    rest = after.lstrip("\n").split("\n")
+    while rest[0].startswith("|"):
+        del rest[0]
+    rows = (
+        f"| `{row.name}` | {row.kind} | {row.better} |{f' {row.unit}' if row.unit else ''} | {row.said} |"
+        for row in METRICS
+    )
+    return before + head + "\n".join(["", "|---|---|---|---|---|", *rows, *rest])
+
+
 def kernels() -> dict[str, str]:
     """The kernels that ``tests/hardware/collect.py`` runs on a GPU, by path."""
     from tests.hardware import instructions, micro
@@ -92,12 +107,14 @@ def kernels() -> dict[str, str]:
     }
 
 
+METRICS_HEAD = "| metric | class | better | unit | |"
 KERNELS = "tests/hardware/ptx"
 #: what is in that folder and not made here
 OTHER_KERNELS = {"pairs.ptx", "inputs.npy", "kernels.jsonl"}
 PAGES: dict[str, Callable[[], str]] = {
     "docs/instructions.md": instructions,
     "docs/machines.md": machines,
+    "docs/metrics.md": metrics,
     "docs/rules.md": rules,
     "docs/nvprof.md": nvprof,
     "docs/network.md": network,

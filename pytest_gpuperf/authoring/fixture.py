@@ -177,9 +177,10 @@ class Gpuperf:
         site = self._recorder.site()
         if name is not None and (not isinstance(name, str) or not name.strip()):
             raise EngineError(f"name={name!r} names nothing", hint="give it a text, or leave it out")
-        check_declaration(declared, f"gpuperf.kernel at {site}", self._settings.target_files)
+        settings = self._settings
+        check_declaration(declared, f"gpuperf.kernel at {site}", settings.metrics, settings.target_files)
         with step(self._progress, "reading PTX"):
-            made = make_cases(source, entry, name, declared, self._item, self._settings, site)
+            made = make_cases(source, entry, name, declared, self._item, settings, site)
         if len(made) > 1:
             self.device.share_variables(function for _, function in made)
         try:

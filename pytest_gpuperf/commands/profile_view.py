@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
 from .._engine import load
-from ..core.metrics import ESTIMATE
+from ..core.metric import ESTIMATE
 from ..core.numbers import number
 from ..judge.accesses import access_rows, access_table, footprint_table
 from ..judge.explanation import explanation_tables

@@ -17,7 +17,7 @@ import pytest
 from .options import CHOICES
 
 if TYPE_CHECKING:
-    from ..core.metrics import Metric
+    from ..core.metric import Metric, Table
     from ..core.tolerance import Tolerance
     from .settings import Settings
 
@@ -70,12 +70,14 @@ def unknown(found: str, value: str, known: Iterable[str]) -> pytest.UsageError:
     return pytest.UsageError(f"{found} is not known; {hint}")
 
 
-def check_tolerances(pairs: Iterable[tuple[str, object]], where: str, search: Sequence[str] = ()) -> None:
+def check_tolerances(
+    pairs: Iterable[tuple[str, object]], where: str, metrics: Table, search: Sequence[str] = ()
+) -> None:
     """Raises ``pytest.UsageError`` for a metric or machine that does not exist or a tolerance that is none."""
     from ..core.tolerance import parse_tolerance
 
     for name, text in pairs:
-        metric = _metric(name, where, search)
+        metric = _metric(name, where, metrics, search)
         if metric is not None and metric.kind == "set":
             allowed = f"; limits={{{name!r}: N}} allows N" if metric.better == "lower" else ""
             raise pytest.UsageError(f"{where}: {name} has no tolerance: every new one counts{allowed}")
@@ -85,24 +87,22 @@ def check_tolerances(pairs: Iterable[tuple[str, object]], where: str, search: Se
             raise pytest.UsageError(f"{where}: {name}: {error}") from None
 
 
-def _metric(name: object, where: str, search: Sequence[str]) -> Metric | None:
+def _metric(name: object, where: str, metrics: Table, search: Sequence[str]) -> Metric | None:
     """The metric of that name, ``None`` for a glob. Raises ``pytest.UsageError`` for one that can match nothing."""
-    from ..core.metrics import FAMILIES, METRICS, find, known_pattern
-
     if not isinstance(name, str):
         raise pytest.UsageError(f"{where}: {name!r} is no name of a metric, for example 'time_us'")
-    hint = known_pattern(name)
+    hint = metrics.known_pattern(name)
     if hint is not None:
         raise pytest.UsageError(f"{where}: metric {name!r} is not known; {hint}")
-    family = next((family.name for family in FAMILIES if name.startswith(family.name[:-1])), None)
+    family = next((family for family in metrics.families if name.startswith(family.prefix)), None)
     if family is not None:
-        _matches(name.removeprefix(family[:-1]), _members(family), f"{where}: metric {name!r}")
-    elif not any(fnmatchcase(metric.name, name) for metric in (*METRICS, *FAMILIES)):
+        _matches(name.removeprefix(family.prefix), _members(family.name), f"{where}: metric {name!r}")
+    elif not any(fnmatchcase(metric.name, name) for metric in metrics.rows):
         from .._engine import load
 
         target = name.partition(".")[0]
         _matches(target, tuple(load().machine_ids(search)), f"{where}: target {target!r} of {name!r}")
-    return None if any(char in name for char in "*?[") else find(name)
+    return None if any(char in name for char in "*?[") else metrics.find(name)
 
 
 def _matches(pattern: str, known: Sequence[str], what: str) -> None:
@@ -136,7 +136,9 @@ def check_targets(names: Iterable[str], where: str, search: Sequence[str] = ()) 
             raise unknown(f"{where}: target {name!r}", name, known)
 
 
-def check_declaration(values: Mapping[str, Any], where: str, search: Sequence[str] = ()) -> None:
+def check_declaration(
+    values: Mapping[str, Any], where: str, metrics: Table, search: Sequence[str] = ()
+) -> None:
     """Checks ``targets``, ``tolerance`` and ``limits`` of a marker or call; raises ``pytest.UsageError``."""
     targets = values.get("targets")
     if targets is not None:
@@ -149,9 +151,9 @@ def check_declaration(values: Mapping[str, Any], where: str, search: Sequence[st
     for key in ("tolerance", "limits"):
         if values.get(key) is not None and not isinstance(values[key], Mapping):
             raise pytest.UsageError(f"{where}: {key} must be a dictionary {{metric: value}}")
-    check_tolerances((values.get("tolerance") or {}).items(), f"{where}: tolerance", search)
+    check_tolerances((values.get("tolerance") or {}).items(), f"{where}: tolerance", metrics, search)
     for name, limit in (values.get("limits") or {}).items():
-        metric = _metric(name, f"{where}: limits", search)
+        metric = _metric(name, f"{where}: limits", metrics, search)
         if metric is None:
             raise pytest.UsageError(f"{where}: limits: {name!r} must be one metric, no glob")
         if metric.kind == "set" and metric.better == "neutral":
@@ -160,7 +162,7 @@ def check_declaration(values: Mapping[str, Any], where: str, search: Sequence[st
             raise pytest.UsageError(f"{where}: limits: {name} must be a finite number, not {limit!r}")
 
 
-def check_marker(item: pytest.Item, search: Sequence[str] = ()) -> None:
+def check_marker(item: pytest.Item, metrics: Table, search: Sequence[str] = ()) -> None:
     """Raises ``pytest.UsageError`` if a ``gpuperf`` marker of the test has an unknown or wrong argument."""
     for marker in item.iter_markers("gpuperf"):
         where = f"@pytest.mark.gpuperf of {item.nodeid}"
@@ -169,7 +171,7 @@ def check_marker(item: pytest.Item, search: Sequence[str] = ()) -> None:
         for key in marker.kwargs:
             if key not in _MARKER_KEYS:
                 raise unknown(f"{where}: argument {key!r}", key, _MARKER_KEYS)
-        check_declaration(marker.kwargs, where, search)
+        check_declaration(marker.kwargs, where, metrics, search)
         steps = marker.kwargs.get("max_instructions")
         if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
             raise pytest.UsageError(f"{where}: max_instructions must be a whole number of at least 1")

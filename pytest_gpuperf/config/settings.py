@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ..core.metric import Table
+from ..core.metrics import TABLE
 from .declared import check_targets, check_tolerances, unknown
 from .options import CHOICES, enabled
 
@@ -49,6 +51,7 @@ class Settings:
     races: str
     backend: str
     rootdir: Path
+    metrics: Table
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -77,6 +80,7 @@ def _read(config: pytest.Config) -> Settings:
         raise pytest.UsageError("--gpuperf-min-cases must be at least 0")
     target_files = _folders(config, "gpuperf_target_files")
     only = option.gpuperf_targets
+    metrics = TABLE
     settings = Settings(
         enabled=enabled(config),
         only=option.gpuperf_only,
@@ -85,7 +89,7 @@ def _read(config: pytest.Config) -> Settings:
         prune=not option.gpuperf_no_prune,
         stale=option.gpuperf_stale or values["stale"],
         only_targets=_names(only.split(",")) if only is not None else None,
-        override=_pairs(option.gpuperf_tolerance, "--gpuperf-tolerance", target_files),
+        override=_pairs(option.gpuperf_tolerance, "--gpuperf-tolerance", metrics, target_files),
         report_dir=(config.invocation_params.dir if option.gpuperf_report else rootdir) / report
         if report
         else None,
@@ -96,7 +100,7 @@ def _read(config: pytest.Config) -> Settings:
         details=option.gpuperf_details,
         targets=_names(part for line in config.getini("gpuperf_targets") for part in str(line).split(",")),
         target_files=target_files,
-        tolerances=_pairs(config.getini("gpuperf_tolerances"), "gpuperf_tolerances", target_files),
+        tolerances=_pairs(config.getini("gpuperf_tolerances"), "gpuperf_tolerances", metrics, target_files),
         on_improvement=values["on_improvement"],
         on_unmodelled=values["on_unmodelled"],
         baseline_dir=_below(rootdir, str(config.getini("gpuperf_baseline_dir")).strip()),
@@ -108,6 +112,7 @@ def _read(config: pytest.Config) -> Settings:
         races=values["races"],
         backend=values["backend"],
         rootdir=rootdir,
+        metrics=metrics,
     )
     if settings.update and settings.update_new:
         raise pytest.UsageError("--gpuperf-update and --gpuperf-update-new exclude each other: give one")
@@ -162,12 +167,14 @@ def _names(parts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
-def _pairs(lines: Iterable[str], where: str, search: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def _pairs(
+    lines: Iterable[str], where: str, metrics: Table, search: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
     pairs = []
     for line in lines:
         name, sign, text = str(line).partition("=")
         if not sign:
             raise pytest.UsageError(f"{where}: {line!r} is not METRIC=TOL, for example time_us=5%")
         pairs.append((name.strip(), text.strip()))
-    check_tolerances(pairs, where, search)
+    check_tolerances(pairs, where, metrics, search)
     return tuple(pairs)

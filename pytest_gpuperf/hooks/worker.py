@@ -54,7 +54,7 @@ class GateWorker:
         self.collected = Counter(module_of(item) for item in items)
         if not self.in_xdist:
             for item in items:
-                check_marker(item, self.settings.target_files)
+                check_marker(item, self.settings.metrics, self.settings.target_files)
         yield
         if self.settings.only:
             others = [item for item in items if not is_case(item)]
@@ -94,7 +94,7 @@ class GateWorker:
         if self.in_xdist:
             # A usage error raised while a worker collects would end the worker without a word.
             try:
-                check_marker(item, self.settings.target_files)
+                check_marker(item, self.settings.metrics, self.settings.target_files)
             except pytest.UsageError as error:
                 pytest.fail(f"gpuperf: {error}", pytrace=False)
 

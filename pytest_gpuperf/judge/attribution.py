@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.mangling import function_name
+from ..core.metric import Table
+from ..core.metrics import TABLE
 from ..core.numbers import signed
 from .alignment import Change, differences
 from .compare import moved_opcodes
@@ -63,8 +65,10 @@ class Attribution:
         old: Mapping[str, Any] | None,
         detail: Mapping[str, Any],
         listing: Listing,
+        metrics: Table = TABLE,
     ) -> None:
         self.new, self.old, self.detail, self.listing = new, old, detail, listing
+        self.metrics = metrics
         self._changes: list[Change] | None = None
         self._read = False
 
@@ -75,7 +79,7 @@ class Attribution:
             self._read = True
             was = decode(self.old["lines"]) if self.old is not None and "lines" in self.old else None
             if was is not None:
-                now = line_groups(self.detail, self.listing.text, self.listing.source)
+                now = line_groups(self.detail, self.listing.text, self.listing.source, self.metrics)
                 self._changes = differences(was, now)
         return self._changes
 
@@ -91,21 +95,12 @@ class Attribution:
 
     def _measures(self, metric: str) -> tuple[Measure, ...]:
         """What of a line counts for a metric, best first; nothing for a metric without lines."""
-        section, _, name = metric.partition(".")
-        if metric == "branches.efficiency":
-            return (_count("divergent"), _count("executed"))
-        if section in ("branches", "memory"):
-            return (_count(name),)
-        if metric.startswith("counts.by_category."):
-            return (self._of_opcodes("threads", 0, metric.removeprefix("counts.by_category.")),)
-        if section == "flops":
-            return (self._of_opcodes("threads", 1, name),)
-        simple = {
-            "thread_instructions": "threads",
-            "warp_instructions": "warps",
-            "thread_instructions_predicated_on": "threads",  # guards are not told apart by line
-        }
-        return (_count(simple[metric]),) if metric in simple else ()
+        row = self.metrics.find(metric)
+        if row is None:
+            return ()
+        if row.work is not None:
+            return tuple(self._of_opcodes(count, row.work, row.path[-1]) for count in row.lines)
+        return tuple(map(_count, row.lines))
 
     def _of_opcodes(self, count: str, part: int, wanted: str) -> Measure:
         """A count of the opcodes whose category (0) or kind of floating-point operation (1) is the wanted one."""

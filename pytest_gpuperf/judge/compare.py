@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..config.declared import CaseSettings
-from ..core.metrics import FAMILIES, METRICS, UNKNOWN, Metric, flatten
+from ..core.metric import Metric, Table
+from ..core.metrics import TABLE, UNKNOWN
 from ..core.numbers import signed
 from ..core.verdict import fails
 
@@ -14,8 +15,7 @@ __all__ = ["compare_case", "limit_rows", "moved_opcodes"]
 
 Row = dict[str, Any]
 _UNEXPLAINED = "kernel and inputs are those of the baseline: the analysis changed"
-_BY_NAME = {metric.name: metric for metric in METRICS}
-_TIME, _FINDINGS, _OPCODES = _BY_NAME["time_us"], _BY_NAME["findings"], _BY_NAME["opcodes"]
+_TIME, _FINDINGS, _OPCODES = (TABLE.by_name[name] for name in ("time_us", "findings", "opcodes"))
 
 
 def compare_case(
@@ -28,6 +28,7 @@ def compare_case(
     policy: Mapping[str, str],
     case: CaseSettings,
     unexplained: bool = False,
+    metrics: Table = TABLE,
 ) -> list[Row]:
     """One row per metric: what it was, what it is, how far it may move, and what that means.
 
@@ -36,12 +37,12 @@ def compare_case(
     ``policy`` holds ``on_improvement`` and ``on_unmodelled``. ``unexplained`` says that kernel and inputs are those of the
     baseline: whatever moved, the kernel did not move it.
     """
-    rows = list(_numbers(new, old, stored_analysis, analysis, policy, case, unexplained))
+    rows = list(_numbers(new, old, stored_analysis, analysis, policy, case, unexplained, metrics))
     rows.append(_opcodes(new, old, stored_analysis, analysis, policy, unexplained))
     rows += _findings(new, old, stored_analysis, analysis, policy)
     for target, (verdict, message) in failures.items():
         rows.append(_row(_TIME, target, None, None, "", verdict, policy, message))
-    rows += limit_rows(new, case)
+    rows += limit_rows(new, case, metrics)
     return rows
 
 
@@ -53,17 +54,18 @@ def _numbers(
     policy: Mapping[str, str],
     case: CaseSettings,
     unexplained: bool,
+    metrics: Table,
 ) -> Iterator[Row]:
-    before = {(metric.name, target): (metric, value) for metric, target, value in flatten(old or {})}
-    after = {(metric.name, target): (metric, value) for metric, target, value in flatten(new)}
-    for key in _ordered(before, after):
+    before = {(metric.name, target): (metric, value) for metric, target, value in metrics.flatten(old or {})}
+    after = {(metric.name, target): (metric, value) for metric, target, value in metrics.flatten(new)}
+    for key in _ordered(before, after, metrics):
         metric, target = (after.get(key) or before[key])[0], key[1]
         if target and target not in new.get("targets", {}):
             continue  # not predicted this time: narrowed, no longer declared, or in `failures`
         if old is None or (target and target not in old.get("targets", {})):
             yield _row(metric, target, None, after[key][1], "", "new", policy)
             continue
-        if metric.name in _BY_NAME and (key not in before or key not in after):
+        if metric.name in metrics.by_name and (key not in before or key not in after):
             was, now = (side[key][1] if key in side else None for side in (before, after))
             which = "what it is compared with" if was is None else "the report"
             note = f"{which} was made before there was this metric"
@@ -116,10 +118,9 @@ def _other_meaning(group: str, stored: Mapping[str, int], now: Mapping[str, int]
 
 
 def _ordered(
-    before: Mapping[tuple[str, str], Any], after: Mapping[tuple[str, str], Any]
+    before: Mapping[tuple[str, str], Any], after: Mapping[tuple[str, str], Any], metrics: Table
 ) -> list[tuple[str, str]]:
-    rank = {metric.name: index for index, metric in enumerate(METRICS)}
-    prefixes = [family.name[:-1] for family in FAMILIES]
+    rank, prefixes = metrics.rank, [family.prefix for family in metrics.families]
 
     def place(key: tuple[str, str]) -> tuple[Any, ...]:
         name, target = key
@@ -211,10 +212,10 @@ def _minus(left: list[str], right: list[str]) -> list[str]:
     return result
 
 
-def limit_rows(new: Mapping[str, Any], case: CaseSettings) -> list[Row]:
+def limit_rows(new: Mapping[str, Any], case: CaseSettings, metrics: Table = TABLE) -> list[Row]:
     """Rows for the limits that are exceeded: a maximum, a minimum where higher is better. They need no baseline."""
     values: dict[str, list[tuple[Metric, str, Any]]] = {}
-    for metric, target, value in flatten(new):
+    for metric, target, value in metrics.flatten(new):
         values.setdefault(metric.name, []).append((metric, target, value))
         if target:
             values.setdefault(f"{target}.{metric.name}", []).append((metric, target, value))

@@ -17,7 +17,8 @@ from gpuperf_engine.errors import EngineError
 from ..authoring.record import CaseRecord
 from ..config.settings import Settings
 from ..core.escaping import storable
-from ..core.metrics import ANALYSIS, find
+from ..core.metric import Table
+from ..core.metrics import ANALYSIS
 from ..sources.paths import SourcePaths
 from ..store.baseline import Baseline, BaselineError, baseline_path
 from ..store.files import read_files, read_module, shown_file
@@ -69,12 +70,19 @@ class Judge:
                 f"{item.path} lies outside the rootdir {self.settings.rootdir}, so it has no baseline",
                 hint="run pytest with --rootdir, or put a pytest.ini or pyproject.toml above the tests",
             )
-        _check_limits(cases)
+        _check_limits(cases, self.settings.metrics)
         baseline = self._baseline(module)
         findings = _assigned(cases, gpuperf)
         paths = [self._paths(item, case) for case in cases]
         measured = [
-            measure(case, found, self.settings.rootdir, files, self.settings.target_files)
+            measure(
+                case,
+                found,
+                self.settings.rootdir,
+                files,
+                self.settings.target_files,
+                self.settings.metrics,
+            )
             for case, found, files in zip(cases, findings, paths, strict=True)
         ]
         stored = [
@@ -131,7 +139,7 @@ class Judge:
         policy = {"on_improvement": settings.on_improvement, "on_unmodelled": settings.on_unmodelled}
         readable = baseline if isinstance(baseline, Baseline) and old is not None else None
         stored_analysis = readable.analysis_of(key) if readable is not None else ANALYSIS
-        listing = add_lines(measured, case.module[case.entry], case.source, paths)
+        listing = add_lines(measured, case.module[case.entry], case.source, paths, settings.metrics)
         detail = measured.detail
         if (
             settings.report_dir is not None
@@ -156,6 +164,7 @@ class Judge:
                 unexplained=unexplained,
                 detail=detail,
                 listing=listing,
+                metrics=settings.metrics,
             ),
             "analysis": dict(ANALYSIS),
             "measured": measured.entry,
@@ -187,14 +196,14 @@ class Judge:
         return SourcePaths([(rootdir / case.source.path).parent, item.path.parent, rootdir], rootdir)
 
 
-def _check_limits(cases: Iterable[CaseRecord]) -> None:
+def _check_limits(cases: Iterable[CaseRecord], metrics: Table) -> None:
     """Raises ``EngineError`` for a limit of a predicted time that no kernel of the test is predicted for: it would hold by
     saying nothing."""
     unsaid: dict[str, bool] = {}
     for case in cases:
         declared = {*case.settings.targets, *case.settings.skipped_targets}
         for name in case.settings.limits:
-            metric = find(name)
+            metric = metrics.find(name)
             if metric is not None and metric.per_target:
                 said = bool(declared) if name == metric.name else name.partition(".")[0] in declared
                 unsaid[name] = unsaid.get(name, True) and not said

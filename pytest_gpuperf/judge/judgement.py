@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..config.declared import CaseSettings
+from ..core.metric import Table
+from ..core.metrics import TABLE
 from ..core.verdict import SILENT, judged, leading
 from .attribution import Attribution, Place
 from .compare import compare_case
@@ -32,6 +34,7 @@ def judgement(
     unexplained: bool,
     detail: Mapping[str, Any],
     listing: Listing,
+    metrics: Table = TABLE,
 ) -> dict[str, Any]:
     """The part of a case record that depends on what it is compared with.
 
@@ -47,8 +50,9 @@ def judgement(
         policy=policy,
         case=case,
         unexplained=unexplained,
+        metrics=metrics,
     )
-    attribution = Attribution(measured, stored, detail, listing)
+    attribution = Attribution(measured, stored, detail, listing, metrics)
     places = {
         row["metric"]: attribution.place(row["metric"])
         for row in rows

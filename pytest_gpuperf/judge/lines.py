@@ -23,6 +23,8 @@ from typing import Any
 
 from ..core.escaping import storable
 from ..core.mangling import function_name
+from ..core.metric import Table
+from ..core.metrics import TABLE
 
 __all__ = ["PTX", "Group", "Line", "decode", "encode", "line_groups", "opcodes_of"]
 
@@ -93,7 +95,9 @@ class Group:
 # What was measured
 
 
-def line_groups(detail: Mapping[str, Any], text: Mapping[int, str], texts: Mapping[str, str]) -> list[Group]:
+def line_groups(
+    detail: Mapping[str, Any], text: Mapping[int, str], texts: Mapping[str, str], metrics: Table = TABLE
+) -> list[Group]:
     """The lines of PTX that ran, by line of the source.
 
     ``detail`` is that of a report's case, ``text`` the PTX by line, ``texts`` the source by ``file:line``.
@@ -105,7 +109,7 @@ def line_groups(detail: Mapping[str, Any], text: Mapping[int, str], texts: Mappi
     orders: dict[tuple[str, ...], tuple[int, ...]] = {}
     block = 0
     before: Line | None = None
-    for line in _measured(detail, text):
+    for line in _measured(detail, text, metrics):
         number, name = functions.get(line.number, (0, ""))
         source = sources.get(str(line.number), "")
         chain: tuple[str, ...] = ()
@@ -159,12 +163,12 @@ def _functions(text: Mapping[int, str]) -> dict[int, tuple[int, str]]:
     return {number: (rank.get(name, 0), name) for number, (_, name) in found.items()}
 
 
-def _measured(detail: Mapping[str, Any], text: Mapping[int, str]) -> Iterator[Line]:
+def _measured(detail: Mapping[str, Any], text: Mapping[int, str], metrics: Table) -> Iterator[Line]:
     """The lines that ran, with all that is known of them."""
     memory: dict[int, dict[str, int]] = {}
     for row in detail.get("accesses", ()):
         counts = memory.setdefault(row["line"], {})
-        for name, count in _of_access(row):
+        for name, count in _of_access(row, metrics):
             counts[name] = counts.get(name, 0) + count
     for row in detail["lines"]:
         number, threads, warps, divergent = row[0], row[1], row[2], row[5]
@@ -177,19 +181,13 @@ def _measured(detail: Mapping[str, Any], text: Mapping[int, str]) -> Iterator[Li
         yield Line(token, {name: count for name, count in counts.items() if count}, number, opcodes)
 
 
-def _of_access(row: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """What a memory instruction adds to which metric."""
-    kind = row.get("kind", "")  # reports of earlier versions do not say it
-    kind = "atomic" if kind == "reduction" else kind
-    if kind:
-        yield f"global_{kind}_sectors", row["sectors"]
-        yield "global_atomic_turns", row["turns"] - row["shared_turns"]
+def _of_access(row: Mapping[str, Any], metrics: Table) -> Iterator[tuple[str, int]]:
+    """What a memory instruction adds to which metric, and one more count that baselines keep."""
+    for metric in metrics.counted:
+        if metric.access is not None:
+            yield metric.count, metric.access(row)
+    if row.get("kind", ""):  # reports of earlier versions do not say it
         yield "shared_atomic_turns", row["shared_turns"]
-    yield "global_load_wavefronts", row.get("global_wavefronts", 0)
-    yield "shared_wavefronts", row["wavefronts"]
-    yield "shared_conflicts", row["conflicts"]
-    yield "local_sectors", row["local_sectors"]
-    yield "local_bytes", row.get("local_bytes", 0)
 
 
 def _statement(number: int, text: Mapping[int, str]) -> str:

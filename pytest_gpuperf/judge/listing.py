@@ -11,6 +11,8 @@ from gpuperf_engine.profile.opcodes import work_of
 
 from ..core.escaping import storable
 from ..core.fingerprint import digest_parts
+from ..core.metric import Table
+from ..core.metrics import TABLE
 from ..sources.original import source_texts
 from ..sources.paths import SourcePaths
 from .lines import encode, line_groups
@@ -51,7 +53,9 @@ class Listing:
         }
 
 
-def add_lines(measured: Measured, kernel: Any, source: PtxSource, paths: SourcePaths) -> Listing:
+def add_lines(
+    measured: Measured, kernel: Any, source: PtxSource, paths: SourcePaths, metrics: Table = TABLE
+) -> Listing:
     """Adds to what was measured of a kernel what each of its lines cost: to ``detail`` where they come from, to ``entry`` what a
     baseline keeps of them."""
     text = _text(kernel, source)
@@ -66,7 +70,7 @@ def add_lines(measured: Measured, kernel: Any, source: PtxSource, paths: SourceP
         files=sorted(storable(path) for path in paths.files),
         listing=listing.key,
     )
-    measured.entry["lines"] = encode(line_groups(measured.detail, text, texts))
+    measured.entry["lines"] = encode(line_groups(measured.detail, text, texts, metrics))
     return listing
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from gpuperf_engine.errors import EngineError, Unsupported
 from .._engine import load
 from ..authoring.record import CaseRecord, shown_path
 from ..core.escaping import storable
-from ..core.metrics import METRICS, put, significant
+from ..core.metric import Table, put, significant
+from ..core.metrics import TABLE
 from ..sources.paths import SourcePaths
 from ..store.baseline import ordered
 from .accesses import access_rows
@@ -59,24 +60,26 @@ class Measured:
 
 
 def measure(
-    case: CaseRecord, findings: Sequence[Any], rootdir: Path, paths: SourcePaths, search: Sequence[str] = ()
+    case: CaseRecord,
+    findings: Sequence[Any],
+    rootdir: Path,
+    paths: SourcePaths,
+    search: Sequence[str] = (),
+    metrics: Table = TABLE,
 ) -> Measured:
     """Sums the launches of a case. ``findings`` are those that belong to it, ``paths`` says how reports write those of its source."""
     profiles = [launch.profile for launch in case.launches]
     total = load().add_profiles(profiles)
-    targets, target_detail, failures = measure_targets(total, case.settings.targets, search)
+    targets, target_detail, failures = measure_targets(total, case.settings.targets, search, metrics)
     entry: dict[str, Any] = {
         "kernel": case.digest,
         "inputs": case.inputs,
-        "counts": {"by_category": _nonzero(total.by_category), "opcodes": _nonzero(total.opcodes)},
-        "flops": _nonzero(total.flops),
         "resources": {"from": total.resources.source},
         "findings": sorted(storable(finding.of_case) for finding in findings),
         "targets": targets,
     }
-    for metric in METRICS:
-        if metric.kind != "set" and not metric.per_target:
-            put(entry, metric.path, metric.read(total))
+    for metric in metrics.of_profile:
+        put(entry, metric.path, metric.measured(total))
     detail = {
         "grid": list(total.grid),
         "block": list(total.block),
@@ -111,7 +114,7 @@ def measure(
 
 
 def measure_targets(
-    total: Any, targets: Iterable[str], search: Sequence[str] = ()
+    total: Any, targets: Iterable[str], search: Sequence[str] = (), metrics: Table = TABLE
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, tuple[str, str]]]:
     """Predicted times of all launches, one after the other, on each target: (stored, shown beside it, failures)."""
     stored: dict[str, Any] = {}
@@ -127,9 +130,8 @@ def measure_targets(
             failures[target] = ("error", str(error))
             continue
         stored[target] = {"machine": int(estimate.machine_revision), "limiter": estimate.limiter}
-        for metric in METRICS:
-            if metric.per_target:
-                put(stored[target], metric.path, metric.read(estimate))
+        for metric in metrics.per_target:
+            put(stored[target], metric.path, metric.measured(estimate))
         shown[target] = {
             "model": estimate.model,
             "launch_us": significant(estimate.launch_us),
@@ -147,10 +149,6 @@ def _shown(text: str, finding: Any, rootdir: Path) -> str:
     at = str(finding.evidence.get("written_at", ""))
     path, _, line = at.rpartition(":")
     return text.replace(at, f"{shown_path(path, rootdir)}:{line}") if path else text
-
-
-def _nonzero(counts: Mapping[str, int]) -> dict[str, int]:
-    return {key: int(counts[key]) for key in sorted(counts) if counts[key]}
 
 
 def _lines(total: Any, path: str) -> list[list[int]]:

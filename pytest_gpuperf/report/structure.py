@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.metrics import METRICS
+from ..core.metrics import TABLE
 
 __all__ = ["structural_differences"]
 
@@ -15,10 +15,10 @@ _JUDGED = (
     r"root\['(findings|lines)'\]",
     *(
         re.escape("root" + "".join(f"['{key}']" for key in metric.path)) + "$"
-        for metric in METRICS
+        for metric in TABLE.single
         if metric.kind != "set" and not metric.per_target
     ),
-    *(re.escape(f"['{metric.path[-1]}']") + "$" for metric in METRICS if metric.per_target),
+    *(re.escape(f"['{metric.path[-1]}']") + "$" for metric in TABLE.per_target),
 )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..core.fingerprint import digest_parts
-from ..core.metrics import ESTIMATE
+from ..core.metric import ESTIMATE
 from ..core.numbers import change, number
 from ..core.verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS
 from ..judge.accesses import per_request, remark

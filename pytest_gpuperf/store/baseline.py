@@ -20,7 +20,8 @@ from typing import Any
 
 from ..core.escaping import one_line
 from ..core.mangling import stable_id
-from ..core.metrics import ANALYSIS, METRICS, UNSAID, Metric
+from ..core.metric import Metric
+from ..core.metrics import ANALYSIS, TABLE, UNSAID
 from .yaml_text import write_block
 
 __all__ = [
@@ -80,10 +81,10 @@ def _shape(layout: Mapping[Any, Any], metrics: Iterable[Metric], depth: int = 0)
     return shape
 
 
-CASE = _shape(_LAYOUT, [metric for metric in METRICS if metric.kind != "set" and not metric.per_target])
+CASE = _shape(_LAYOUT, [row for row in TABLE.single if row.kind != "set" and not row.per_target])
 TARGET = _shape(
     {"machine": "count", "time_us": ..., "limiter": "text", ...: None},
-    [metric for metric in METRICS if metric.per_target],
+    TABLE.per_target,
 )
 """What a case, and one target of it, holds, in the order of files: mappings, metrics, and kinds of values by name."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.metrics import ANALYSIS, METRICS, Metric
+from ..core.metric import Metric
+from ..core.metrics import ANALYSIS, METRICS
 from ..core.verdict import CASE_VERDICTS
 from .baseline import CASE, TARGET, is_required
 

@@ -18,7 +18,7 @@ from pytest_gpuperf.authoring.fixture import Gpuperf
 from pytest_gpuperf.cli import _build
 from pytest_gpuperf.config.declared import _MARKER_KEYS
 from pytest_gpuperf.config.options import CHOICES
-from pytest_gpuperf.core.metrics import FAMILIES, METRICS
+from pytest_gpuperf.core.metrics import METRICS
 from pytest_gpuperf.core.tolerance import parse_tolerance
 from pytest_gpuperf.core.verdict import SESSION_VERDICTS, fails
 from tests.docs.blocks import ROOT, pages
@@ -113,7 +113,7 @@ def test_metrics_are_those_that_are_judged():
         (code_in(name)[0], kind, better, unit)
         for name, kind, better, unit, _ in rows("docs/metrics.md", "| metric | class | better | unit | |")
     ]
-    assert documented == [(m.name, m.kind, m.better, m.unit) for m in (*METRICS, *FAMILIES)]
+    assert documented == [(m.name, m.kind, m.better, m.unit) for m in METRICS]
 
 
 def test_columns_of_the_table_of_launches_are_those_written():

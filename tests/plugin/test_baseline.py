@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pytest_gpuperf
-from pytest_gpuperf.core.metrics import ANALYSIS, METRICS, put
+from pytest_gpuperf.core.metric import put
+from pytest_gpuperf.core.metrics import ANALYSIS, METRICS
 from pytest_gpuperf.store.baseline import (
     Baseline,
     BaselineError,

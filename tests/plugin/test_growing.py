@@ -14,7 +14,7 @@ import yaml
 from benchmarks.docs import PAGES, ROOT
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.commands.gate import _analysis
-from pytest_gpuperf.core.metrics import ANALYSIS, METRICS, UNKNOWN, flatten
+from pytest_gpuperf.core.metrics import ANALYSIS, METRICS, TABLE, UNKNOWN
 from pytest_gpuperf.report.validate import load_schema, problem
 from pytest_gpuperf.store.baseline import BaselineError, parse_baseline, render_baseline
 
@@ -72,7 +72,7 @@ def test_a_baseline_of_the_first_revision_is_read_and_stays_what_it_was():
     assert len(found.cases) > 2
     for key, case in found.cases.items():
         assert found.analysis_of(key)["metrics"] == 1
-        named = {metric.name for metric, _, _ in flatten(case)}
+        named = {metric.name for metric, _, _ in TABLE.flatten(case)}
         assert "memory.local_bytes" in named and not named & {metric.name for metric in YOUNGER}
     jsonschema.validate(yaml.safe_load(DATA.read_text()), load_schema("baseline-1"))
     text = render_baseline(found, "examples/test_histogram.py").decode()

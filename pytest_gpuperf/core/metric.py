@@ -1,0 +1,196 @@
+"""What a metric is, and the table of those that hold in a run. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from operator import attrgetter
+from typing import Any
+
+__all__ = ["ESTIMATE", "PLUGINS", "SIGNIFICANT_DIGITS", "Metric", "Table", "put", "significant"]
+
+ESTIMATE = "estimate"
+"""Where registers come from that ``ptxas`` did not assign, as baselines say it."""
+
+PLUGINS = "plugins"
+"""The section of a case that holds the metrics of plugins, by plugin."""
+
+SIGNIFICANT_DIGITS = 4
+"""Digits to which modelled numbers are stored and compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric, or a family of them (``counts.by_category.*``), of which a profile has a number for each name.
+
+    ``kind`` is its class: ``exact``, ``ratio``, ``modelled`` or ``set``; ``better`` is ``lower``, ``higher`` or ``neutral``;
+    ``said`` is what the documentation says of it. ``read`` takes its value off a profile of the engine, or off an estimate for a
+    metric per target; without one that is the attribute of its name. It is stored with so many significant ``digits``, as a
+    whole number with 0. ``path`` is where it stands in a case of a baseline (below the target for metrics per target); without
+    one that follows from the name. ``since`` is the revision of the table that brought it: baselines of earlier ones lack it.
+
+    Its difference is attributed by ``lines``, the counts of each line of the kernel that make it up, best first: ``threads``,
+    ``warps``, ``divergent``, ``executed`` or the name of a metric with ``access``, which says what one memory instruction (a row of
+    ``accesses`` of a report) adds to it. The members of a family count the opcodes whose ``work`` they are: 0 for the category, 1
+    for the kind of floating-point operation.
+
+    What follows from registers is an estimate unless ``ptxas`` assigned them: then ``estimated`` is its tolerance, and its class
+    ``modelled``. ``source`` says which of the two a metric of a case is, ``estimated`` or ``ptxas``; it is empty for all others.
+    ``plugin`` is the plugin that brought it, whose name stands before its own.
+    """
+
+    name: str
+    kind: str
+    better: str
+    unit: str
+    said: str
+    read: Callable[[Any], Any] | None = None
+    path: tuple[str, ...] = ()
+    group: str = "counts"
+    per_target: bool = False
+    digits: int = 0
+    since: int = 1
+    tolerance: str = ""
+    estimated: str = ""
+    lines: tuple[str, ...] = ()
+    access: Callable[[Mapping[str, Any]], int] | None = None
+    work: int | None = None
+    source: str = ""
+    plugin: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.path:
+            object.__setattr__(self, "path", tuple(self.name.removesuffix(".*").split(".")))
+        if self.access is not None and not self.lines:
+            object.__setattr__(self, "lines", (self.count,))
+
+    @property
+    def family(self) -> bool:
+        """Whether this stands for many metrics, whose last name part the engine decides; a missing one is 0."""
+        return self.name.endswith(".*")
+
+    @property
+    def prefix(self) -> str:
+        """What the names of a family begin with."""
+        return self.name.removesuffix("*")
+
+    @property
+    def count(self) -> str:
+        """What the part of one line is called that ``access`` counts."""
+        return self.name if self.plugin else self.path[-1]
+
+    def of(self, case: Mapping[str, Any]) -> Metric:
+        """The metric as it holds for a case, by the source of the registers of that."""
+        if not self.estimated:
+            return self
+        if case["resources"]["from"] != ESTIMATE:
+            return replace(self, source="ptxas")
+        return replace(self, kind="modelled", source="estimated")
+
+    def measured(self, source: Any) -> Any:
+        """The metric off a profile (per target: an estimate), as a baseline stores it: a number, of a family and of what was
+        executed the numbers that are not 0."""
+        value = (self.read or attrgetter(self.name.removesuffix(".*")))(source)
+        if self.family or self.kind == "set":
+            return {key: int(value[key]) for key in sorted(value) if value[key]}
+        return significant(value, self.digits) if self.digits else int(value)
+
+    @property
+    def default_tolerance(self) -> str:
+        """Exact numbers and ratios of them may not move, predictions by 2 % or as the row says; estimates as ``estimated`` says."""
+        if self.source == "estimated":
+            return self.estimated
+        return self.tolerance or ("2%" if self.kind == "modelled" else "0")
+
+
+class Table:
+    """The metrics of a run, in the order of baselines and reports: ``single`` ones and ``families``; ``of_profile`` are those read
+    off the sum of all launches, ``per_target`` those of an estimate, ``counted`` those that single memory instructions add to.
+    ``plugins`` are the names of the plugins that bring metrics or patterns."""
+
+    def __init__(self, rows: Iterable[Metric], plugins: Iterable[str] = ()) -> None:
+        self.rows = tuple(rows)
+        self.single = tuple(row for row in self.rows if not row.family)
+        self.families = tuple(row for row in self.rows if row.family)
+        self.per_target = tuple(row for row in self.single if row.per_target)
+        self.of_profile = tuple(row for row in self.rows if not row.per_target and row.group != "findings")
+        self.counted = tuple(row for row in self.rows if row.access is not None)
+        self.plugins = tuple(plugins)
+        self.by_name = {row.name: row for row in self.single}
+        self.rank = {row.name: index for index, row in enumerate(self.single)}
+        self._members: dict[str, Metric] = {}
+
+    def find(self, name: str) -> Metric | None:
+        """The metric of that name; a member of a family, a target's metric (``h100-sxm.time_us``) included."""
+        if name in self.by_name:
+            return self.by_name[name]
+        for family in self.families:
+            if name.startswith(family.prefix) and len(name) > len(family.prefix):
+                return self._member(family, name.removeprefix(family.prefix))
+        target, _, rest = name.partition(".")
+        metric = self.by_name.get(rest)
+        return metric if target and metric is not None and metric.per_target else None
+
+    def _member(self, family: Metric, key: str) -> Metric:
+        name = family.prefix + key
+        if name not in self._members:
+            self._members[name] = replace(family, name=name, path=(*family.path, key))
+        return self._members[name]
+
+    def known_pattern(self, pattern: str) -> str | None:
+        """``None`` if the name or glob can match a metric, else a hint with the nearest one."""
+        if self.find(pattern) is not None:
+            return None
+        names = [metric.name for metric in (*self.single, *self.families)]
+        if any(char in pattern for char in "*?["):
+            candidates = [*names, *(f"target.{metric.name}" for metric in self.per_target)]
+            if any(fnmatchcase(name, pattern) for name in candidates):
+                return None
+            if any(pattern.startswith(family.prefix) for family in self.families):
+                return None
+            target, _, rest = pattern.partition(".")
+            if target and any(fnmatchcase(metric.name, rest) for metric in self.per_target):
+                return None
+        close = difflib.get_close_matches(pattern, names, n=1, cutoff=0.5)
+        return f"did you mean {close[0]!r}?" if close else f"known metrics: {', '.join(names)}"
+
+    def flatten(self, case: Mapping[str, Any]) -> Iterator[tuple[Metric, str, Any]]:
+        """All metrics of a baseline case but the sets: (metric, target or ``""``, value)."""
+        for metric in self.single:
+            if metric.kind == "set" or metric.per_target:
+                continue
+            value = _lookup(case, metric.path)
+            if value is not None:
+                yield metric.of(case), "", value
+        for family in self.families:
+            for key, value in (_lookup(case, family.path) or {}).items():
+                yield self._member(family, key), "", value
+        for target, entry in case.get("targets", {}).items():
+            for metric in self.per_target:
+                value = _lookup(entry, metric.path)
+                if value is not None:
+                    yield metric.of(case), target, value
+
+
+def significant(value: float, digits: int = SIGNIFICANT_DIGITS) -> float:
+    """``value`` rounded to so many significant decimal digits."""
+    return float(f"{value:.{digits}g}")
+
+
+def put(case: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Stores a value in a case, or below its target, making the mappings on the way."""
+    *way, name = path
+    for key in way:
+        case = case.setdefault(key, {})
+    case[name] = value
+
+
+def _lookup(case: Mapping[str, Any], path: Iterable[str]) -> Any:
+    node: Any = case
+    for key in path:
+        if not isinstance(node, (dict, Mapping)) or key not in node:  # the first is found at once
+            return None
+        node = node[key]
+    return node

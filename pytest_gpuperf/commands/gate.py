@@ -166,7 +166,9 @@ def _check(arguments: argparse.Namespace) -> int:
             stored = baseline.cases.get(stable_id(record["id"]))
             analysis = baseline.analysis_of(stable_id(record["id"])) if stored is not None else ANALYSIS
             records.append(_rejudged(record, stored, analysis, listings.get(record["detail"]["listing"])))
-        document = _with_records(document, records)
+        notes = [note for baseline in found.values() for note in baseline.notes]
+        document = {**_with_records(document, records), "notes": [*notes, *document.get("notes", ())]}
+        write("".join(f"note: {note}\n" for note in notes), None)
     return _concluded(document, arguments.output)
 
 

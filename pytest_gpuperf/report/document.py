@@ -45,9 +45,10 @@ class Run:
         return [{"module": plan.module, "reason": plan.not_judged} for plan in self.plans if plan.not_judged]
 
     def notes(self) -> list[str]:
-        """How kernels were analysed, where that is worth saying: no property of theirs, so beside their records."""
+        """What of the baselines is not used, and how kernels were analysed, where that is worth saying: no property of theirs, so
+        beside their records."""
         found = (f"{record['id']}: {remark}" for record in self.records for remark in record["remarks"])
-        return [*dict.fromkeys(found)]
+        return [*dict.fromkeys((*(note for plan in self.plans for note in plan.notes), *found))]
 
     def counts(self) -> dict[str, int]:
         """Number of cases by verdict."""

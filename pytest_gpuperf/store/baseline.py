@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpuperf_engine import __version__
+
 from ..core.escaping import one_line
 from ..core.mangling import stable_id
 from ..core.metric import Metric
@@ -42,6 +44,14 @@ __all__ = [
 ]
 
 SCHEMA = 1
+"""The format. A later one says in the key ``release`` which release reads it first, since this one cannot know."""
+
+_TOP = {"schema", "analysis", "cases"}
+_RELEASE = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}", re.ASCII)
+_AHEAD = (
+    "written by a newer pytest-gpuperf (metrics {}, this one knows "
+    f"{ANALYSIS['metrics']}): what only that one knows is not judged, and an update drops it; upgrade to judge it"
+)
 
 OPTIONAL = {"analysis", "by_category", "opcodes", "flops", "findings", "lines", "targets"}
 """What a writer leaves out where there is none of it; a file without the rest was cut off or edited."""
@@ -90,16 +100,23 @@ TARGET = _shape(
 
 
 class BaselineError(Exception):
-    """A baseline file that cannot be used: where, what was found, what to do."""
+    """A baseline file that cannot be used: where, what was found, what to do. ``newer``: it is of a later format, so that an
+    update must not replace it."""
+
+    def __init__(self, message: str, newer: bool = False) -> None:
+        super().__init__(message)
+        self.newer = newer
 
 
 @dataclass
 class Baseline:
     """One file: revisions of the analysis and cases by id. A case that was stored under other revisions than its file
-    carries its own ``analysis``. Metrics that are younger than its revision of ``metrics`` are missing."""
+    carries its own ``analysis``. Metrics that are younger than its revision of ``metrics`` are missing. ``notes`` say what of it
+    is not used, and why."""
 
     analysis: dict[str, int] = field(default_factory=lambda: dict(ANALYSIS))
     cases: dict[str, dict[str, Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def analysis_of(self, key: str) -> Mapping[str, int]:
         return {**self.analysis, **self.cases[key].get("analysis", {})}
@@ -135,9 +152,13 @@ def parse_baseline(data: bytes, module: str, shown: str) -> Baseline | None:
         reader.fault(root, "no 'schema': this is no baseline")
     schema = reader.value(top["schema"], "count", "schema")
     if schema != SCHEMA:
-        newer = "a newer pytest-gpuperf wrote it: upgrade" if schema > SCHEMA else f"write it anew: {refresh}"
-        reader.fault(top["schema"], f"schema {schema} is not known, this version reads {SCHEMA}", newer)
-    reader.known(top, {"schema", "analysis", "cases"})
+        known = f"schema {schema} is not known: pytest-gpuperf {__version__} reads schema {SCHEMA}"
+        newer = schema > SCHEMA
+        reader.fault(top["schema"], known, _upgrade(reader, top) if newer else "", newer)
+    for name in top.keys() - _TOP:
+        reader.fault(
+            top[name], f"key {name!r} is not known", f"{_upgrade(reader, top)}, else write it anew: {refresh}"
+        )
     analysis = {**UNSAID, **(reader.revisions(top["analysis"]) if "analysis" in top else {})}
     cases: dict[str, dict[str, Any]] = {}
     if "cases" in top and not reader.empty(top["cases"]):
@@ -147,7 +168,15 @@ def parse_baseline(data: bytes, module: str, shown: str) -> Baseline | None:
             stable = stable_id(key)
             stable = key if stable in nodes or stable in cases else stable
             cases[stable] = reader.shaped(node, CASE, key, analysis["metrics"])
-    return Baseline(analysis, cases)
+    ahead = analysis["metrics"] > ANALYSIS["metrics"]
+    return Baseline(analysis, cases, (f"{shown}: {_AHEAD.format(analysis['metrics'])}",) if ahead else ())
+
+
+def _upgrade(reader: _Reader, top: Mapping[str, Any]) -> str:
+    """Which release to use for a file that a newer one wrote, as far as the file says."""
+    release = reader.text(top.get("release"))
+    wanted = f"'pytest-gpuperf>={release}'" if _RELEASE.fullmatch(release) else "--upgrade pytest-gpuperf"
+    return f"a newer release may have written it: upgrade, pip install {wanted}"
 
 
 def ordered(case: Mapping[str, Any], shape: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -208,9 +237,10 @@ class _Reader:
         except RecursionError:
             raise BaselineError(f"{self.shown}: nested too deeply\n  write it anew: {self.refresh}") from None
 
-    def fault(self, node: Any, found: str, hint: str | None = None) -> Any:
+    def fault(self, node: Any, found: str, hint: str = "", newer: bool = False) -> Any:
         raise BaselineError(
-            f"{self.shown}:{node.start_mark.line + 1}: {found}\n  {hint or 'write it anew: ' + self.refresh}"
+            f"{self.shown}:{node.start_mark.line + 1}: {found}\n  {hint or 'write it anew: ' + self.refresh}",
+            newer,
         )
 
     def empty(self, node: Any) -> bool:
@@ -232,10 +262,8 @@ class _Reader:
             found[name] = value
         return found
 
-    def known(self, found: Mapping[str, Any], names: Any) -> None:
-        for name, node in found.items():
-            if name not in names:
-                self.fault(node, f"key {name!r} is not known")
+    def text(self, node: Any) -> str:
+        return str(node.value) if isinstance(node, self.yaml.ScalarNode) else ""
 
     def revisions(self, node: Any) -> dict[str, int]:
         found = self.mapping(node, "'analysis'")

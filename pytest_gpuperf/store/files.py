@@ -72,10 +72,11 @@ def read_module(files: Mapping[str, bytes], module: str, shown: str) -> Baseline
         part = _parsed(data, module, path)
         if part is None:
             continue
-        part = Baseline(dict(part.analysis), dict(part.cases))
+        part = Baseline(dict(part.analysis), dict(part.cases), part.notes)
         if found is None:
             found = part
             continue
+        found.notes += part.notes
         for key, case in part.cases.items():
             if key in found.cases:
                 raise BaselineError(

@@ -20,7 +20,7 @@ __all__ = ["FilePlan", "find_orphans", "is_baseline", "plan_files", "write_files
 class FilePlan:
     """The baseline of one module: the bytes of its files before and after, by path below ``directory``, and what differs, by
     case id; ``problem`` says why it must stay as it is. ``shown`` stands for its files in messages, ``root`` is what they may not
-    lie outside of, ``kernels`` are the digests of the kernels before by case."""
+    lie outside of, ``kernels`` are the digests of the kernels before by case, ``notes`` say what of the files before is not used."""
 
     module: str
     directory: Path
@@ -36,6 +36,7 @@ class FilePlan:
     kernels: Mapping[str, str] = field(default_factory=dict)
     not_judged: str = ""
     problem: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def differs(self) -> bool:
@@ -107,10 +108,11 @@ def _plan(
         baseline = read_module(before, module, shown(directory)) or Baseline()
     except BaselineError as error:
         whole = not state.incomplete() and len(passed) == len(state.tests)
-        if only_new or not whole:
+        if only_new or not whole or error.newer:
             plan.problem = str(error)
             return plan
         baseline = Baseline()  # every entry is being measured anew, so nothing can be lost
+    plan.notes = baseline.notes
     plan.kernels = {key: case["kernel"] for key, case in baseline.cases.items()}
     plan.stale = state.stale(baseline)
     plan.unused_targets = [f"{r['id']} → {t}" for r in records for t in r["unused_targets"]]

@@ -21,6 +21,11 @@ from pytest_gpuperf.store.baseline import BaselineError, parse_baseline, render_
 DATA = Path(__file__).resolve().parent / "data" / "before-metric-revisions.yaml"
 """The baseline of ``examples/test_histogram.py`` as it was committed when the table of metrics had its first revision."""
 
+SECOND = DATA.with_name("metrics-2.yaml")
+"""The same with the second revision of the table, and with the lines of the kernels."""
+
+NEWER = "written by a newer pytest-gpuperf (metrics 99, this one knows"
+
 YOUNGER = [metric for metric in METRICS if metric.since > 1 and metric.kind != "set"]
 NEW = "memory.global_atomic_turns"
 SENTENCE = "not judged yet: *memory.global_atomic_turns* of 1 kernel, stored before there was this; *pytest --gpuperf --gpuperf-update"
@@ -205,3 +210,74 @@ def test_the_schemas_want_what_a_reader_wants():
     for case in whole["cases"].values():
         del case["memory"]["local_bytes"]
     assert "local_bytes" in problem(whole, schema, schema)
+
+
+def test_a_baseline_of_the_second_revision_is_read_and_stays_what_it_was():
+    found = read(SECOND.read_text())
+    assert len(found.cases) > 2 and found.notes == ()
+    of_second = {
+        metric.name for metric in METRICS if metric.since <= 2 and metric.kind != "set" and not metric.family
+    }
+    for key, case in found.cases.items():
+        assert found.analysis_of(key)["metrics"] == 2
+        assert of_second <= {metric.name for metric, _, _ in TABLE.flatten(case)}
+    jsonschema.validate(yaml.safe_load(SECOND.read_text()), load_schema("baseline-1"))
+    again = read(render_baseline(found, "examples/test_histogram.py").decode())
+    assert {key: {**case, "analysis": 0} for key, case in again.cases.items()} == {
+        key: {**case, "analysis": 0} for key, case in found.cases.items()
+    }
+
+
+def newer(project) -> Path:
+    """The project's baseline as a later release may write it: another revision, another metric, another section."""
+    path = project.path / "baselines" / "test_k.yaml"
+    text = re.sub(r"^  metrics: \d+\n", "  metrics: 99\n", path.read_text(), flags=re.M)
+    text = text.replace("      shared_conflicts: 0\n", "      shared_conflicts: 0\n      l2_hits: 3\n")
+    path.write_text(text.replace("    branches:\n", "    energy:\n      joules: 3\n    branches:\n"))
+    return path
+
+
+def test_a_baseline_of_a_newer_release_is_told_once_and_judged_as_far_as_it_is_known(project):
+    text = (project.path / "test_k.py").read_text()
+    project.write("test_k.py", text + text[text.index("@pytest") :].replace("test_scale", "test_other"))
+    project.update()
+    now = project.baseline()
+    path = newer(project)
+    document = project.report()
+    assert project.result.ret == 0
+    (note,) = document["notes"]
+    assert note.startswith(f"baselines/test_k.yaml: {NEWER}")
+    assert sum(NEWER in line for line in project.result.outlines) == 1
+    project.kernel("mov.f32 %f4, %f2;")
+    result = project.run()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*▲ thread_instructions  320  →  384*"])
+    project.kernel()
+    assert project.update().ret == 0
+    assert path.read_text() == now
+
+
+def test_a_report_is_judged_against_a_baseline_of_a_newer_release(project, run_cli):
+    project.update()
+    project.report()
+    newer(project)
+    code, out = run_cli("check", "out/gpuperf.json", "--baselines", "baselines", "-o", "judged")
+    assert code == 0 and out.count(NEWER) == 1
+    assert NEWER in html.unescape((project.path / "judged" / "gpuperf.md").read_text())
+
+
+def test_another_format_is_an_error_that_names_the_release(project):
+    project.update()
+    path = project.path / "baselines" / "test_k.yaml"
+    good = path.read_text()
+    path.write_text(good.replace("schema: 1\n", "schema: 2\nrelease: 0.4\n"))
+    document = project.report()
+    assert project.result.ret == 1 and document["cases"][0]["verdict"] == "error"
+    project.result.stdout.fnmatch_lines(
+        [
+            "*baselines/test_k.yaml:2: schema 2 is not known: pytest-gpuperf 0.1.0 reads schema 1",
+            "*a newer release may have written it: upgrade, pip install 'pytest-gpuperf>=0.4'",
+        ]
+    )
+    before = path.read_bytes()
+    assert project.update().ret == 1 and path.read_bytes() == before  # nor does an update replace it

@@ -30,9 +30,12 @@ from .errors import (
 
 if TYPE_CHECKING:
     from .api import (
+        PATTERNS,
         Device,
         Kernel,
         Module,
+        Pattern,
+        Step,
         TensorMap,
         add_profiles,
         best_target,
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "PATTERNS",
     "Branches",
     "BudgetExceeded",
     "Deadlock",
@@ -74,6 +78,7 @@ __all__ = [
     "MemoryFault",
     "Module",
     "NotObserved",
+    "Pattern",
     "Profile",
     "PtxError",
     "PtxSyntaxError",
@@ -81,6 +86,7 @@ __all__ = [
     "RaceAccess",
     "RaceError",
     "Resources",
+    "Step",
     "TensorMap",
     "TrapError",
     "UnknownName",

@@ -11,7 +11,9 @@ from .device.device import Runtime
 from .device.recording import Event
 from .memory.arrays import DeviceArray
 from .memory.tensor_descriptions import TensorMap
-from .patterns.coarse import find_patterns as _find_patterns
+from .patterns.coarse import PATTERNS
+from .patterns.program import Pattern, Step
+from .patterns.program import find_patterns as _find_patterns
 from .profile import add_profiles, build_profile, csv_rows, csv_text
 from .profile.explain import explain
 from .profile.ptxas import ptxas_resources
@@ -24,10 +26,13 @@ if TYPE_CHECKING:
     from .timing.machine import Machine
 
 __all__ = [
+    "PATTERNS",
     "Device",
     "DeviceArray",
     "Kernel",
     "Module",
+    "Pattern",
+    "Step",
     "TensorMap",
     "add_profiles",
     "best_target",
@@ -177,6 +182,9 @@ def machine_ids(search: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(listed(search))
 
 
-def find_patterns(program: Device) -> tuple[Finding, ...]:
-    """Value patterns of everything recorded on a device. Raises ``NotObserved`` unless it observes ``values``."""
-    return _find_patterns(program)
+def find_patterns(program: Device, patterns: Iterable[Pattern] = PATTERNS) -> tuple[Finding, ...]:
+    """What these patterns find in everything recorded on a device, in the order of its steps, without repetition.
+
+    Raises ``NotObserved`` unless it observes ``values``.
+    """
+    return _find_patterns(program, patterns)

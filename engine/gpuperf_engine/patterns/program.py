@@ -1,0 +1,105 @@
+"""What value patterns are sought in: the steps of a recorded program. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..device.device import Runtime
+from ..device.recording import Event
+from ..errors import NotObserved
+from ..memory.arrays import DeviceArray
+from ..results import Finding
+
+__all__ = ["Pattern", "Step", "find_patterns", "steps_of"]
+
+_WORDS = {"copy-in": "copy from the host", "copy": "copy", "memset": "memset", "launch": "launch"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One step of a program. ``call`` is the text that identifies it: the source line, with an ordinal where the same text stands on
+    further lines. A line that runs again in a loop is the same call."""
+
+    number: int
+    event: Event
+    call: str
+    names: Mapping[DeviceArray, str]
+
+    def __str__(self) -> str:
+        event = self.event
+        return f"the launch of {event.kernel!r}" if event.kind == "launch" else f"the {_WORDS[event.kind]}"
+
+    @property
+    def place(self) -> str:
+        """``path:line`` of the call."""
+        return f"{self.event.site.path}:{self.event.site.line}"
+
+    def name(self, array: DeviceArray) -> str:
+        """The name of an array; nameless ones are numbered in the order they were made."""
+        return self.names[array]
+
+    def finding(self, rule: str, array: DeviceArray, message: str, **evidence: object) -> Finding:
+        """What a pattern says of an array at this step."""
+        event = self.event
+        return Finding(
+            rule=rule,
+            object=self.names[array],
+            call=self.call,
+            message=message,
+            path=event.site.path,
+            line=event.site.line,
+            kernel=event.kernel,
+            evidence=evidence,
+        )
+
+
+class Pattern(Protocol):
+    """One kind of thing that a program need not do; ``rules`` are the rules that its findings may have."""
+
+    @property
+    def rules(self) -> tuple[str, ...]: ...
+
+    def find(self, steps: Sequence[Step]) -> Iterable[tuple[Step, Finding]]:
+        """The findings of a whole program, each with its step. Findings of equal identity count once."""
+
+
+def find_patterns(device: Runtime, patterns: Iterable[Pattern]) -> tuple[Finding, ...]:
+    """All findings of the program recorded so far, in the order of its steps, without repetition.
+
+    Raises ``NotObserved`` unless the device observes ``values``.
+    """
+    if "values" not in device.observe:
+        raise NotObserved(
+            "the values of the program were not observed", hint='use Device(observe={"memory", "values"})'
+        )
+    steps = steps_of(device)
+    pairs = [pair for pattern in patterns for pair in pattern.find(steps)]
+    pairs.sort(key=lambda pair: pair[0].number)
+    findings: dict[str, Finding] = {}
+    for _, finding in pairs:
+        findings.setdefault(finding.identity, finding)
+    return tuple(findings.values())
+
+
+def steps_of(device: Runtime) -> tuple[Step, ...]:
+    """The steps of the program recorded so far."""
+    names = {array: array.name or f"array#{number}" for number, array in enumerate(device.arrays, 1)}
+    names |= {array: array.name for array in device.set_variables}  # variables of modules have a name
+    return tuple(
+        Step(number, event, call, names) for number, (event, call) in enumerate(_calls(device.events))
+    )
+
+
+def _calls(events: Iterable[Event]) -> Iterator[tuple[Event, str]]:
+    """Events beside the text that identifies them."""
+    lines: dict[str, list[tuple[str, int]]] = {}
+    for event in events:
+        text = event.site.text or event.kind
+        places = lines.setdefault(text, [])
+        place = (event.site.path, event.site.line)
+        if place not in places:
+            places.append(place)
+        ordinal = places.index(place) + 1
+        yield event, text if ordinal == 1 else f"{text} #{ordinal}"

@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .authoring.fixture import Gpuperf
     from .authoring.kernel import Kernel
+    from .core.metric import Metric
+    from .sources.base import PtxSource
 
-__all__ = ["Gpuperf", "Kernel"]
+__all__ = ["Gpuperf", "Kernel", "Metric", "PtxSource"]
 
-_HOMES = {"Gpuperf": "authoring.fixture", "Kernel": "authoring.kernel"}
+_HOMES = {
+    "Gpuperf": "authoring.fixture",
+    "Kernel": "authoring.kernel",
+    "Metric": "core.metric",
+    "PtxSource": "sources.base",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .config import options
+from .hooks import specs
 
 if TYPE_CHECKING:
+    from gpuperf_engine import Pattern
+
     from .authoring.fixture import Gpuperf
+    from .core.metric import Metric
 
 SKIP_REASON = (
     "GPU kernels are analysed under --gpuperf (gpuperf_functional = true runs them for their results alone)"
@@ -24,8 +28,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     options.add_options(parser)
 
 
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(specs)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_gpuperf_metrics(config: pytest.Config) -> tuple[Metric, ...]:
+    from .core.metrics import METRICS
+
+    return METRICS
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_gpuperf_patterns(config: pytest.Config) -> tuple[Pattern, ...]:
+    from ._engine import load
+
+    patterns: tuple[Pattern, ...] = load().PATTERNS
+    return patterns
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", options.MARKER)
+    if _runs(config):
+        from . import sources
+
+        for module in sources.built_in():
+            config.pluginmanager.register(module, module.__name__)
     if options.enabled(config):
         from .config.settings import settings_of
         from .hooks.session import GateSession

@@ -16,7 +16,7 @@ from ..config.declared import CaseSettings
 from ..core.fingerprint import digest_bytes, digest_parts
 
 if TYPE_CHECKING:
-    from ..sources.ptx_file import PtxSource
+    from ..sources.base import PtxSource
 
 __all__ = ["CallSite", "CaseRecord", "LaunchRecord", "Recorder", "call_site", "shown_path"]
 

@@ -16,7 +16,8 @@ from ..config.declared import CaseSettings, case_settings
 from ..config.settings import Settings
 from ..core.fingerprint import kernel_digest
 from ..core.mangling import stable_name
-from ..sources.ptx_file import read_ptx
+from ..sources.base import PtxSource
+from .asking import ptx_of
 from .record import CallSite, CaseRecord
 
 __all__ = ["Source", "make_cases"]
@@ -37,16 +38,19 @@ def make_cases(
     """The cases that a kernel of a test makes, each with its function of the engine; several where ``source`` maps ``.target``
     names or machine ids to PTX. Raises ``EngineError``."""
     rules = case_settings(settings, item, declared)
-    if not isinstance(source, Mapping):
-        return [_case(source, entry, name, declared, item, settings, site, rules)]
-    if not source:
+    given = ptx_of(source, entry, "", item)
+    if isinstance(given, PtxSource):
+        return [_case(given, entry, name, declared, settings, site, rules)]
+    if not given:
         raise EngineError(
             "no variants were given",
             hint='for example gpuperf.kernel({"sm_80": "k.ptx", "sm_90a": "k90.ptx"})',
         )
     made = {
-        key: _case(text, entry, name, declared, item, settings, site, rules, variant=key)
-        for key, text in source.items()
+        key: _case(
+            _variant(text, entry, key, item), entry, name, declared, settings, site, rules, variant=key
+        )
+        for key, text in given.items()
     }
     shares = _assign(
         {key: case.module.target for key, (case, _) in made.items()},
@@ -63,21 +67,24 @@ def make_cases(
     return list(made.values())
 
 
+def _variant(source: object, entry: str | None, target: str, item: pytest.Item) -> PtxSource:
+    given = ptx_of(source, entry, str(target), item)
+    assert isinstance(given, PtxSource)  # for a target there are no variants
+    return given
+
+
 def _case(
-    source: Source,
+    ptx: PtxSource,
     entry: str | None,
     name: str | None,
     declared: Mapping[str, Any],
-    item: pytest.Item,
     settings: Settings,
     site: CallSite,
     rules: CaseSettings,
     variant: str = "",
 ) -> Made:
-    rootdir = settings.rootdir
-    inline = f"<ptx {variant}>" if variant else "<ptx>"
-    ptx = read_ptx(source, folders=[item.path.parent, rootdir], rootdir=rootdir, inline_name=inline)
     module = parse(ptx.text, ptx.path)
+    entry = entry or ptx.entry or None
     if entry is None:
         kernels = list(module.kernels)
         if len(kernels) != 1:

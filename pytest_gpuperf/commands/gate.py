@@ -10,7 +10,8 @@ from typing import Any
 
 from ..config.declared import CaseSettings
 from ..core.mangling import stable_id
-from ..core.metrics import ANALYSIS, UNSAID
+from ..core.metric import Table
+from ..core.metrics import ANALYSIS, TABLE, UNSAID
 from ..core.numbers import counted
 from ..core.verdict import SESSION_VERDICTS, worst
 from ..judge.judgement import judgement
@@ -102,6 +103,9 @@ def _merged(documents: list[dict[str, Any]]) -> dict[str, Any]:
         merged[name] = [item for d in documents for item in d[name]]
     merged["notes"] = [*dict.fromkeys(note for d in documents for note in d.get("notes", ()))]
     listings = {listing["id"]: listing for d in documents for listing in d["listings"]}
+    plugins = {plugin["name"]: plugin for d in documents for plugin in d.get("plugins", ())}
+    if plugins:
+        merged["plugins"] = [plugins[name] for name in sorted(plugins)]
     merged["listings"] = [listings[key] for key in sorted(listings)]
     return merged
 
@@ -111,6 +115,7 @@ def _rejudged(
     stored: Mapping[str, Any] | None,
     stored_analysis: Mapping[str, int],
     listing: Mapping[str, Any] | None,
+    metrics: Table,
     policy: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The record against another reference; with the tolerances and limits of its own run."""
@@ -134,6 +139,7 @@ def _rejudged(
             unexplained=False,
             detail=record["detail"],
             listing=Listing.of_report(record["kernel"]["path"], listing),
+            metrics=metrics,
         ),
     }
 
@@ -144,6 +150,10 @@ def _analysis(record: Mapping[str, Any]) -> Mapping[str, int]:
     return {**UNSAID, **found}
 
 
+def _metrics(document: Mapping[str, Any]) -> Table:
+    return TABLE.with_plugins(document.get("plugins", ()))
+
+
 def _listings(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {listing["id"]: listing for listing in document["listings"]}
 
@@ -151,7 +161,7 @@ def _listings(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def _check(arguments: argparse.Namespace) -> int:
     document = load_report(arguments.report)
     if arguments.baselines is not None:
-        listings, found = _listings(document), {}
+        listings, found, metrics = _listings(document), {}, _metrics(document)
         for module in sorted({record["module"] for record in document["cases"]}):
             path = baseline_path(Path(arguments.baselines), module)
             _inside(path, Path(arguments.baselines))
@@ -165,7 +175,8 @@ def _check(arguments: argparse.Namespace) -> int:
             baseline = found[record["module"]]
             stored = baseline.cases.get(stable_id(record["id"]))
             analysis = baseline.analysis_of(stable_id(record["id"])) if stored is not None else ANALYSIS
-            records.append(_rejudged(record, stored, analysis, listings.get(record["detail"]["listing"])))
+            listing = listings.get(record["detail"]["listing"])
+            records.append(_rejudged(record, stored, analysis, listing, metrics))
         notes = [note for baseline in found.values() for note in baseline.notes]
         document = {**_with_records(document, records), "notes": [*notes, *document.get("notes", ())]}
         write("".join(f"note: {note}\n" for note in notes), None)
@@ -175,13 +186,13 @@ def _check(arguments: argparse.Namespace) -> int:
 def _compare(arguments: argparse.Namespace) -> int:
     base, head = load_report(arguments.base), load_report(arguments.head)
     before = {(record["module"], stable_id(record["id"])): record for record in base["cases"]}
-    listings, records = _listings(head), []
+    listings, records, metrics = _listings(head), [], _metrics(head)
     # Without committed numbers there is nothing to bank and nothing to add: only what got worse fails.
     policy = {"on_improvement": "warn", "on_unmodelled": "fail"}
     for record in head["cases"]:
         known = before.get((record["module"], stable_id(record["id"])))
         stored, analysis = (known["measured"], _analysis(known)) if known is not None else (None, ANALYSIS)
-        made = _rejudged(record, stored, analysis, listings.get(record["detail"]["listing"]), policy)
+        made = _rejudged(record, stored, analysis, listings.get(record["detail"]["listing"]), metrics, policy)
         if stored is None:
             made["rows"] = [
                 {**row, "fails": row["fails"] and row["verdict"] != "new"} for row in made["rows"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ..core.metric import Table
-from ..core.metrics import TABLE
+from .contributions import metrics_of
 from .declared import check_targets, check_tolerances, unknown
 from .options import CHOICES, enabled
 
@@ -80,7 +80,7 @@ def _read(config: pytest.Config) -> Settings:
         raise pytest.UsageError("--gpuperf-min-cases must be at least 0")
     target_files = _folders(config, "gpuperf_target_files")
     only = option.gpuperf_targets
-    metrics = TABLE
+    metrics = metrics_of(config)
     settings = Settings(
         enabled=enabled(config),
         only=option.gpuperf_only,

@@ -21,6 +21,9 @@ SIGNIFICANT_DIGITS = 4
 """Digits to which modelled numbers are stored and compared."""
 
 
+_PLAIN = ("name", "kind", "better", "unit", "per_target", "digits", "tolerance")
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One metric, or a family of them (``counts.by_category.*``), of which a profile has a number for each name.
@@ -97,6 +100,24 @@ class Metric:
             return {key: int(value[key]) for key in sorted(value) if value[key]}
         return significant(value, self.digits) if self.digits else int(value)
 
+    def to_dict(self) -> dict[str, Any]:
+        """What judging it anew takes, as a report holds it of the metrics of plugins."""
+        data = {name: getattr(self, name) for name in _PLAIN}
+        return {**data, "lines": [] if self.access is not None else [*self.lines]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Metric:
+        """The metric of a plugin, without how it is measured."""
+        plugin, _, name = data["name"].partition(".")
+        return cls(
+            **{key: data[key] for key in _PLAIN},
+            said="",
+            path=(PLUGINS, plugin, name),
+            group="time" if data["per_target"] else "counts",
+            lines=tuple(data["lines"]),
+            plugin=plugin,
+        )
+
     @property
     def default_tolerance(self) -> str:
         """Exact numbers and ratios of them may not move, predictions by 2 % or as the row says; estimates as ``estimated`` says."""
@@ -121,6 +142,19 @@ class Table:
         self.by_name = {row.name: row for row in self.single}
         self.rank = {row.name: index for index, row in enumerate(self.single)}
         self._members: dict[str, Metric] = {}
+
+    def with_plugins(self, plugins: Iterable[Mapping[str, Any]]) -> Table:
+        """The same with the metrics of plugins as a report names them."""
+        plugins = list(plugins)
+        more = (Metric.from_dict(row) for plugin in plugins for row in plugin["metrics"])
+        return Table((*self.rows, *more), (plugin["name"] for plugin in plugins)) if plugins else self
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The plugins and their metrics, as a report names them."""
+        return [
+            {"name": plugin, "metrics": [row.to_dict() for row in self.rows if row.plugin == plugin]}
+            for plugin in self.plugins
+        ]
 
     def find(self, name: str) -> Metric | None:
         """The metric of that name; a member of a family, a target's metric (``h100-sxm.time_us``) included."""

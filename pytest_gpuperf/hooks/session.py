@@ -82,6 +82,7 @@ class GateSession:
             prune=settings.prune,
             candidates=not (settings.update or settings.update_new),
             layout=settings.baseline_layout,
+            plugins=settings.metrics.plugins,
         )
         orphans = [] if self._given_paths() else find_orphans(settings.baseline_dir, settings.rootdir)
         problems: list[str] = []
@@ -157,6 +158,7 @@ class GateSession:
             too_few=few,
             min_cases=settings.min_cases,
             plans=plans,
+            metrics=settings.metrics,
         )
 
     @pytest.hookimpl(trylast=True)

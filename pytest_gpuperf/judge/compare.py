@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..config.declared import CaseSettings
-from ..core.metric import Metric, Table
+from ..core.metric import PLUGINS, Metric, Table
 from ..core.metrics import TABLE, UNKNOWN
 from ..core.numbers import signed
 from ..core.verdict import fails
@@ -171,13 +171,18 @@ def _findings(
     now, was = new.get("findings", []), (old or {}).get("findings", [])
     if old is None:
         return [_row(metric, "", None, len(now), "", "new", policy)]
+    rows = []
+    now, unjudged = _judged(now, old)
+    was, _ = _judged(was, new)
+    if unjudged:
+        note = f"what it is compared with was made without their plugins: {', '.join(unjudged)}"
+        rows = [_row(metric, "", None, len(unjudged), "none new", "unjudged", policy, note)]
     gone = _minus(was, now)
     added = _minus(now, was)
     unknown = UNKNOWN in (stored_analysis["findings"], analysis["findings"])
     if unknown or (stored_analysis["findings"] != analysis["findings"] and (gone or added)):
         reason = _other_meaning("findings", stored_analysis, analysis)
-        return [_row(metric, "", len(was), len(now), "0", "incomparable", policy, reason)]
-    rows = []
+        return [*rows, _row(metric, "", len(was), len(now), "0", "incomparable", policy, reason)]
     for before, after in _renamed(gone, added):
         gone.remove(before)
         added.remove(after)
@@ -186,6 +191,15 @@ def _findings(
     rows += [_row(metric, "", None, None, "none new", "regressed", policy, identity) for identity in added]
     rows += [_row(metric, "", None, None, "none new", "improved", policy, identity) for identity in gone]
     return rows or [_row(metric, "", len(was), len(now), "none new", "ok", policy)]
+
+
+def _judged(findings: Iterable[str], other: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The findings that what is compared with the case could have had, and those of plugins that were not there."""
+    parts: tuple[list[str], list[str]] = ([], [])
+    for identity in findings:
+        plugin, dot, _ = identity.partition(" ")[0].partition(".")
+        parts[bool(dot) and plugin not in other.get(PLUGINS, ())].append(identity)
+    return parts
 
 
 def _renamed(gone: list[str], added: list[str]) -> list[tuple[str, str]]:

@@ -6,15 +6,16 @@ the test report.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gpuperf_engine.errors import EngineError
 
 from ..authoring.record import CaseRecord
+from ..config.contributions import patterns_of
 from ..config.settings import Settings
 from ..core.escaping import storable
 from ..core.metric import Table
@@ -25,6 +26,9 @@ from ..store.files import read_files, read_module, shown_file
 from .judgement import judgement
 from .listing import add_lines
 from .measure import Measured, measure
+
+if TYPE_CHECKING:
+    from gpuperf_engine import Pattern
 
 __all__ = ["UNEXCUSED", "Judge", "failing", "module_of", "test_of"]
 
@@ -57,6 +61,7 @@ class Judge:
         self.settings = settings
         self._baselines: dict[str, Baseline | BaselineError | None] = {}
         self._shipped: set[str] = set()
+        self._patterns: tuple[Pattern, ...] | None = None
 
     def judge(self, item: pytest.Item, gpuperf: Any) -> list[dict[str, Any]]:
         """The case records of a test whose body has passed, in order of first launch."""
@@ -72,7 +77,9 @@ class Judge:
             )
         _check_limits(cases, self.settings.metrics)
         baseline = self._baseline(module)
-        findings = _assigned(cases, gpuperf)
+        if self._patterns is None:
+            self._patterns = patterns_of(item.config)
+        findings = _assigned(cases, gpuperf, self._patterns)
         paths = [self._paths(item, case) for case in cases]
         measured = [
             measure(
@@ -214,23 +221,25 @@ def _check_limits(cases: Iterable[CaseRecord], metrics: Table) -> None:
         )
 
 
-def _assigned(cases: list[CaseRecord], gpuperf: Any) -> list[list[Any]]:
+def _assigned(cases: list[CaseRecord], gpuperf: Any, patterns: Sequence[Pattern]) -> list[list[Any]]:
     """The findings of the test's program, each with the case it belongs to: that of the launch it is about; findings of
     allocations, copies and memsets belong to the first case. Of PTX variants each has a program in which it alone ran."""
     result: list[list[Any]] = [[] for _ in cases]
     seen = [index for index, case in enumerate(cases) if not case.shadowed]
-    for index, finding in _findings(cases, seen, gpuperf):
+    for index, finding in _findings(cases, seen, gpuperf, patterns):
         result[index].append(finding)
     for alone, case in enumerate(cases):
         if case.shadowed:
             present = [index for index in seen if cases[index].base != case.base]
-            for index, finding in _findings(cases, sorted([*present, alone]), gpuperf):
+            for index, finding in _findings(cases, sorted([*present, alone]), gpuperf, patterns):
                 if index == alone and finding.kernel:
                     result[alone].append(finding)
     return result
 
 
-def _findings(cases: list[CaseRecord], present: list[int], gpuperf: Any) -> Iterator[tuple[int, Any]]:
+def _findings(
+    cases: list[CaseRecord], present: list[int], gpuperf: Any, patterns: Sequence[Pattern]
+) -> Iterator[tuple[int, Any]]:
     """(case, finding) of the program with the launches of these cases alone."""
     from .._engine import load
 
@@ -240,7 +249,7 @@ def _findings(cases: list[CaseRecord], present: list[int], gpuperf: Any) -> Iter
     device = gpuperf.device
     program = device.program_without(absent) if absent else device.program
     there = [cases[index] for index in present]
-    for finding in load().find_patterns(program):
+    for finding in load().find_patterns(program, patterns):
         yield present[_owner(there, finding)], finding
 
 

@@ -18,7 +18,7 @@ from ..sources.paths import SourcePaths
 from .lines import encode, line_groups
 
 if TYPE_CHECKING:
-    from ..sources.ptx_file import PtxSource
+    from ..sources.base import PtxSource
     from .measure import Measured
 
 __all__ = ["Listing", "add_lines"]

@@ -11,7 +11,7 @@ from gpuperf_engine.errors import EngineError, Unsupported
 from .._engine import load
 from ..authoring.record import CaseRecord, shown_path
 from ..core.escaping import storable
-from ..core.metric import Table, put, significant
+from ..core.metric import PLUGINS, Table, put, significant
 from ..core.metrics import TABLE
 from ..sources.paths import SourcePaths
 from ..store.baseline import ordered
@@ -77,6 +77,7 @@ def measure(
         "resources": {"from": total.resources.source},
         "findings": sorted(storable(finding.of_case) for finding in findings),
         "targets": targets,
+        PLUGINS: {plugin: {} for plugin in metrics.plugins},
     }
     for metric in metrics.of_profile:
         put(entry, metric.path, metric.measured(total))

@@ -6,9 +6,14 @@ Its JSON Schema is ``schemas/report-1.json``. Same results, same bytes: no clock
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..core.escaping import one_line
+from ..core.metric import Table
+from ..core.metrics import TABLE
+from ..core.numbers import counted
 from ..store.outcomes import Outcomes
 from ..store.update import FilePlan
 
@@ -31,6 +36,7 @@ class Run:
     problems: list[str] = field(default_factory=list)
     too_few: bool = False
     min_cases: int = 1
+    metrics: Table = TABLE
 
     def not_judged(self) -> list[dict[str, str]]:
         """Tests that declare kernels but were not judged, with the reason."""
@@ -48,7 +54,21 @@ class Run:
         """What of the baselines is not used, and how kernels were analysed, where that is worth saying: no property of theirs, so
         beside their records."""
         found = (f"{record['id']}: {remark}" for record in self.records for remark in record["remarks"])
-        return [*dict.fromkeys((*(note for plan in self.plans for note in plan.notes), *found))]
+        return [
+            *dict.fromkeys(
+                (*(note for plan in self.plans for note in plan.notes), *self._absent_plugins(), *found)
+            )
+        ]
+
+    def _absent_plugins(self) -> Iterator[str]:
+        absent: Counter[str] = Counter()
+        for plan in self.plans:
+            absent.update(plan.absent_plugins)
+        for plugin, cases in sorted(absent.items()):
+            yield (
+                f"plugin {one_line(plugin, 80)!r} is not there: what it measured of {counted(cases, 'kernel')} is not judged; an "
+                "update keeps it while kernel and inputs stay"
+            )
 
     def counts(self) -> dict[str, int]:
         """Number of cases by verdict."""
@@ -84,4 +104,5 @@ def build_document(run: Run) -> dict[str, Any]:
             for plan in run.plans
         ],
         "listings": [listings[key] for key in used],
+        **({"plugins": run.metrics.to_dicts()} if run.metrics.plugins else {}),
     }

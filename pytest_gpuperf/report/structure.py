@@ -12,7 +12,8 @@ __all__ = ["structural_differences"]
 
 _JUDGED = (
     r"root\['(kernel|inputs|analysis)'\]$",
-    r"root\['(findings|lines)'\]",
+    r"root\['(findings|lines|plugins)'\]",
+    r"root\['targets'\]\['[^']*'\]\['plugins'\]",
     *(
         re.escape("root" + "".join(f"['{key}']" for key in metric.path)) + "$"
         for metric in TABLE.single

@@ -22,7 +22,7 @@ from gpuperf_engine import __version__
 
 from ..core.escaping import one_line
 from ..core.mangling import stable_id
-from ..core.metric import Metric
+from ..core.metric import PLUGINS, Metric
 from ..core.metrics import ANALYSIS, TABLE, UNSAID
 from .yaml_text import write_block
 
@@ -53,7 +53,7 @@ _AHEAD = (
     f"{ANALYSIS['metrics']}): what only that one knows is not judged, and an update drops it; upgrade to judge it"
 )
 
-OPTIONAL = {"analysis", "by_category", "opcodes", "flops", "findings", "lines", "targets"}
+OPTIONAL = {"analysis", "by_category", "opcodes", "flops", PLUGINS, "findings", "lines", "targets"}
 """What a writer leaves out where there is none of it; a file without the rest was cut off or edited."""
 
 _LAYOUT: Mapping[Any, Any] = {
@@ -66,6 +66,7 @@ _LAYOUT: Mapping[Any, Any] = {
     "branches": {...: None},
     "memory": {...: None},
     "resources": {"from": "text", ...: None},
+    PLUGINS: "plugins",
     "findings": "texts",
     "lines": "texts",
     "targets": "targets",
@@ -93,7 +94,7 @@ def _shape(layout: Mapping[Any, Any], metrics: Iterable[Metric], depth: int = 0)
 
 CASE = _shape(_LAYOUT, [row for row in TABLE.single if row.kind != "set" and not row.per_target])
 TARGET = _shape(
-    {"machine": "count", "time_us": ..., "limiter": "text", ...: None},
+    {"machine": "count", "time_us": ..., "limiter": "text", ...: None, PLUGINS: "plugins"},
     TABLE.per_target,
 )
 """What a case, and one target of it, holds, in the order of files: mappings, metrics, and kinds of values by name."""
@@ -188,6 +189,11 @@ def ordered(case: Mapping[str, Any], shape: Mapping[str, Any] | None = None) -> 
             inner = shape[name]
             if isinstance(inner, Mapping):
                 made[name] = ordered(case[name], inner)
+            elif inner == "plugins":
+                made[name] = {
+                    plugin: {key: case[name][plugin][key] for key in sorted(case[name][plugin])}
+                    for plugin in sorted(case[name])
+                }
             elif inner == "targets":
                 made[name] = {target: ordered(entry, TARGET) for target, entry in case[name].items()}
             else:
@@ -292,6 +298,11 @@ class _Reader:
                     k: self.shaped(v, TARGET, k, revision)
                     for k, v in self.mapping(found[name], repr(name)).items()
                 }
+            elif kind == "plugins":
+                result[name] = {
+                    plugin: {k: self.value(v, "figure", k) for k, v in self.mapping(rows, plugin).items()}
+                    for plugin, rows in self.mapping(found[name], repr(name)).items()
+                }
             elif kind == "texts":
                 if not isinstance(found[name], self.yaml.SequenceNode):
                     self.fault(found[name], f"{name!r} must be a list")
@@ -301,6 +312,7 @@ class _Reader:
         return result
 
     def value(self, node: Any, kind: str, what: str) -> Any:
+        kind = ("count" if node.tag.endswith(":int") else "number") if kind == "figure" else kind
         tag = node.tag.rpartition(":")[2] if isinstance(node, self.yaml.ScalarNode) else "collection"
         if kind == "text" and tag == "str":
             return str(node.value)

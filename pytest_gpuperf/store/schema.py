@@ -19,6 +19,44 @@ _SAID = {
     "kernel": "Digest of the canonical PTX: no comments, names, .loc.",
     "inputs": "Digest of launch shapes, scalars and first contents of arrays.",
 }
+_OF_PLUGIN = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
+_PLUGINS = {
+    "description": "The plugins that bring metrics or patterns; absent without any.",
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "name": _TEXT,
+            "metrics": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "name": _TEXT,
+                        "kind": {"enum": ["exact", "ratio", "modelled"]},
+                        "better": {"enum": ["lower", "higher", "neutral"]},
+                        "unit": _TEXT,
+                        "per_target": {"type": "boolean"},
+                        "digits": _COUNT,
+                        "tolerance": _TEXT,
+                        "lines": {"type": "array", "items": _TEXT},
+                    },
+                    "required": [
+                        "name",
+                        "kind",
+                        "better",
+                        "unit",
+                        "per_target",
+                        "digits",
+                        "tolerance",
+                        "lines",
+                    ],
+                },
+            },
+        },
+        "required": ["name", "metrics"],
+    },
+}
 _REVISIONS = {
     "type": "object",
     "properties": {name: _COUNT for name in ANALYSIS},
@@ -33,6 +71,7 @@ def filled(schema: Mapping[str, Any]) -> dict[str, Any]:
     if "entry" in parts:
         parts["entry"] = _object(CASE)
         parts["case"]["properties"]["analysis"] = _REVISIONS
+        made["properties"]["plugins"] = _PLUGINS
         parts["row"]["properties"]["verdict"]["enum"] = list(CASE_VERDICTS)
         parts["row"]["properties"]["source"] = {
             "description": "Where the registers come from that the metric is, or follows from.",
@@ -69,6 +108,11 @@ def _property(name: str, kind: Any) -> dict[str, Any]:
         "count": _COUNT,
         "counts": {"type": "object", "additionalProperties": _COUNT},
         "texts": {"type": "array", "items": _TEXT},
+        "plugins": {
+            "type": "object",
+            "additionalProperties": _OF_PLUGIN,
+            "description": "Metrics of plugins.",
+        },
         "targets": {
             "type": "object",
             "additionalProperties": _object(TARGET) if kind == "targets" else True,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..core.escaping import one_line
+from ..core.metric import PLUGINS
 from ..core.metrics import ANALYSIS
 from .baseline import Baseline, BaselineError, check_place, remove_leftovers, write_if_changed
 from .files import CASES, digest_of, read_files, read_module, render_files, shown_file
@@ -20,7 +22,8 @@ __all__ = ["FilePlan", "find_orphans", "is_baseline", "plan_files", "write_files
 class FilePlan:
     """The baseline of one module: the bytes of its files before and after, by path below ``directory``, and what differs, by
     case id; ``problem`` says why it must stay as it is. ``shown`` stands for its files in messages, ``root`` is what they may not
-    lie outside of, ``kernels`` are the digests of the kernels before by case, ``notes`` say what of the files before is not used."""
+    lie outside of, ``kernels`` are the digests of the kernels before by case, ``notes`` say what of the
+    files before is not used, ``absent_plugins`` how many cases hold metrics of plugins that are not there."""
 
     module: str
     directory: Path
@@ -37,6 +40,7 @@ class FilePlan:
     not_judged: str = ""
     problem: str = ""
     notes: tuple[str, ...] = ()
+    absent_plugins: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def differs(self) -> bool:
@@ -58,16 +62,18 @@ def plan_files(
     prune: bool,
     candidates: bool,
     layout: str = "module",
+    plugins: Sequence[str] = (),
 ) -> list[FilePlan]:
     """For every module that was seen, its files with the accepted cases; reads the files, writes nothing.
 
     Only cases of tests that passed are taken, as ``candidates`` also those that only the comparison failed; with
-    ``only_new`` only those, and targets, that are not there yet.
+    ``only_new`` only those, and targets, that are not there yet. ``plugins`` are those that bring metrics or patterns: what others
+    have measured stays as long as kernel and inputs do.
     """
     plans = []
     for module in sorted(outcomes.modules):
         state = outcomes.modules[module]
-        plan = _plan(module, state, directory, root, shown, only_new, prune, candidates, layout)
+        plan = _plan(module, state, directory, root, shown, only_new, prune, candidates, layout, plugins)
         if plan is not None:
             plans.append(plan)
     return plans
@@ -83,6 +89,7 @@ def _plan(
     prune: bool,
     candidates: bool,
     layout: str,
+    plugins: Sequence[str],
 ) -> FilePlan | None:
     place = shown(directory / shown_file(module, "", "module"))
     try:
@@ -113,12 +120,14 @@ def _plan(
             return plan
         baseline = Baseline()  # every entry is being measured anew, so nothing can be lost
     plan.notes = baseline.notes
+    absent = (plugin for case in baseline.cases.values() for plugin in case.get(PLUGINS, ()))
+    plan.absent_plugins = Counter(plugin for plugin in absent if plugin not in plugins)
     plan.kernels = {key: case["kernel"] for key, case in baseline.cases.items()}
     plan.stale = state.stale(baseline)
     plan.unused_targets = [f"{r['id']} → {t}" for r in records for t in r["unused_targets"]]
     plan.not_judged = state.incomplete() if _unmade(state, baseline) else ""
     for record in records:
-        _accept(baseline, record, plan, only_new, prune)
+        _accept(baseline, record, plan, only_new, prune, plugins)
     if prune and not only_new:
         plan.pruned = plan.stale
         for key in plan.stale:
@@ -144,7 +153,12 @@ def _unmade(state: ModuleState, baseline: Baseline) -> bool:
 
 
 def _accept(
-    baseline: Baseline, record: Mapping[str, Any], plan: FilePlan, only_new: bool, prune: bool
+    baseline: Baseline,
+    record: Mapping[str, Any],
+    plan: FilePlan,
+    only_new: bool,
+    prune: bool,
+    plugins: Sequence[str],
 ) -> None:
     key, measured = record["id"], dict(record["measured"])
     old = baseline.cases.get(key)
@@ -161,11 +175,32 @@ def _accept(
         return
     keep = [*record["skipped_targets"], *([] if prune else record["unused_targets"])]
     targets = _sorted({**{name: kept[name] for name in keep if name in kept}, **measured.get("targets", {})})
-    merged = {**measured, **({"targets": targets} if targets else {})}
+    merged = with_absent({**measured, **({"targets": targets} if targets else {})}, old, plugins)
     same = {name: value for name, value in old.items() if name != "analysis"} == merged
     if not same or baseline.analysis_of(key) != ANALYSIS:
         plan.changed.append(key)
     baseline.cases[key] = {**merged, "analysis": dict(ANALYSIS)}
+
+
+def with_absent(
+    measured: Mapping[str, Any], old: Mapping[str, Any], plugins: Sequence[str]
+) -> dict[str, Any]:
+    """A case with what plugins that are not there measured before, if kernel and inputs are those of then."""
+    absent = {plugin: rows for plugin, rows in old.get(PLUGINS, {}).items() if plugin not in plugins}
+    if not absent or (old["kernel"], old["inputs"]) != (measured["kernel"], measured["inputs"]):
+        return dict(measured)
+    findings = [text for text in old.get("findings", ()) if text.partition(".")[0] in absent]
+    targets = {}
+    for name, entry in measured.get("targets", {}).items():
+        before = old.get("targets", {}).get(name, {}).get(PLUGINS, {})
+        kept = {plugin: rows for plugin, rows in before.items() if plugin in absent}
+        targets[name] = {**entry, PLUGINS: {**entry.get(PLUGINS, {}), **kept}} if kept else entry
+    return {
+        **measured,
+        PLUGINS: {**measured.get(PLUGINS, {}), **absent},
+        **({"findings": sorted([*measured.get("findings", ()), *findings])} if findings else {}),
+        **({"targets": targets} if targets else {}),
+    }
 
 
 def _sorted(mapping: Mapping[str, Any]) -> dict[str, Any]:

@@ -65,6 +65,8 @@ def write_block(mapping: Mapping[str, Any], indent: int = 0) -> Iterator[str]:
     for key, value in mapping.items():
         if isinstance(value, (str, int, float)):
             yield f"{pad}{scalar(key)}: {scalar(value)}"
+        elif isinstance(value, Mapping) and not value:
+            yield f"{pad}{scalar(key)}: {{}}"
         elif isinstance(value, Mapping):
             name = scalar(key)
             # YAML allows "key:" on one line for keys of at most 1024 characters.

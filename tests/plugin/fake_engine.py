@@ -25,6 +25,7 @@ from gpuperf_engine.results import (
 )
 
 __all__ = [
+    "PATTERNS",
     "Device",
     "add_profiles",
     "best_target",
@@ -160,7 +161,18 @@ def estimate(profile, machine, **options):
     )
 
 
-def find_patterns(device):
+PATTERNS = ()
+
+
+def find_patterns(device, patterns=PATTERNS):
+    """Its own finding, and those of the patterns, which get the kernels for steps."""
+    return (
+        *_stores(device),
+        *(finding for pattern in patterns for _, finding in pattern.find(device.kernels)),
+    )
+
+
+def _stores(device):
     return tuple(
         Finding(
             "redundant-values",

@@ -19,8 +19,8 @@ from pytest_gpuperf.judge.judgement import judgement
 from pytest_gpuperf.judge.lines import decode, encode, line_groups
 from pytest_gpuperf.judge.listing import Listing, add_lines
 from pytest_gpuperf.judge.measure import measure
+from pytest_gpuperf.sources.base import PtxSource
 from pytest_gpuperf.sources.paths import SourcePaths
-from pytest_gpuperf.sources.ptx_file import PtxSource
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 POLICY = {"on_improvement": "fail", "on_unmodelled": "fail"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,21 @@ from numpy.typing import NDArray
 
 import gpuperf_engine as ge
 
-KERNELS = Path(__file__).parent / "kernels"
+from . import compiled
+
 BACKENDS = ("lanes", "native")
 Array = NDArray[Any]
 
 
+def text(name: str) -> str:
+    """The PTX of a file of ``kernels``."""
+    return compiled.ptx(f"cuda/kernels/{name}")
+
+
 @cache
 def module(name: str) -> ge.Module:
-    """A committed PTX file as a module."""
-    path = KERNELS / f"{name}.ptx"
-    return ge.parse(path.read_text(encoding="utf-8"), path=path.name)
+    """The PTX of a file of ``kernels`` as a module."""
+    return ge.parse(text(name), path=f"{name}.ptx")
 
 
 def run_on(

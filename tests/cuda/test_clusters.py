@@ -9,7 +9,7 @@ import pytest
 
 from tests.oracle import scalar
 
-from .running import KERNELS, Array, run
+from .running import Array, run, text
 
 
 def against_oracle(
@@ -18,8 +18,7 @@ def against_oracle(
     """On both backends and in the oracle: same memory, same counts. The arrays afterwards."""
     arrays, profile = run("clusters", entry, grid, block, args, cluster=cluster, shared_bytes=shared_bytes)
     buffers = [scalar.Buffer(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
-    text = (KERNELS / "clusters.ptx").read_text(encoding="utf-8")
-    result = scalar.run(text, entry, grid, block, buffers, shared_bytes, cluster=cluster)
+    result = scalar.run(text("clusters"), entry, grid, block, buffers, shared_bytes, cluster=cluster)
     for found, expected in zip(arrays, result.memory, strict=True):
         np.testing.assert_array_equal(found, expected.reshape(found.shape))
     assert profile.opcodes == result.opcodes

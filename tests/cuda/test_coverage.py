@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .running import KERNELS
+from .compiled import TESTS
 
 NVCC = shutil.which("nvcc")
 pytestmark = pytest.mark.skipif(NVCC is None, reason="no nvcc on the PATH")
@@ -57,7 +57,7 @@ def called() -> frozenset[str]:
     """Identifiers of the kernels' sources after their macros were expanded."""
     assert NVCC is not None
     words: set[str] = set()
-    for source in sorted(KERNELS.glob("*.cu")):
+    for source in sorted((TESTS / "cuda/kernels").glob("*.cu")):
         command = [NVCC, "-std=c++17", "-arch=sm_100", "-E", str(source)]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         own = False

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from .running import KERNELS, Array, run
+from .compiled import TESTS
+from .running import Array, run
 
 EDGES = [
     0,
@@ -267,7 +268,7 @@ def test_bit_fields() -> None:
 
 def _calls() -> list[str]:
     """The intrinsics of the kernel, in the order of its results."""
-    text = (KERNELS / "packed.cu").read_text(encoding="utf-8")
+    text = (TESTS / "cuda/kernels/packed.cu").read_text(encoding="utf-8")
     return re.findall(r"PUT\(__(\w+)\(", text)
 
 

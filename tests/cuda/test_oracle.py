@@ -9,7 +9,7 @@ import pytest
 
 from tests.oracle import scalar
 
-from .running import KERNELS, Array, module, run
+from .running import Array, module, run, text
 
 
 def _named(file: str, part: str) -> str:
@@ -138,8 +138,7 @@ APPROXIMATE = ("5nbody",)
 def test_counts(file: str, part: str, grid: Any, block: Any, args: list[Any], shared: int) -> None:
     name = _named(file, part)
     given = [scalar.Buffer(arg.copy()) if isinstance(arg, np.ndarray) else arg for arg in args]
-    text = (KERNELS / f"{file}.ptx").read_text(encoding="utf-8")
-    expected = scalar.run(text, name, grid, block, given, shared)
+    expected = scalar.run(text(file), name, grid, block, given, shared)
     arrays, profile = run(file, name, grid, block, args, shared_bytes=shared)
     for want, found in zip(expected.memory, arrays, strict=True):
         if part in APPROXIMATE:

@@ -19,6 +19,7 @@ import numpy as np
 
 from gpuperf_engine.errors import PtxError
 from gpuperf_engine.isa.table import lookup, rows
+from tests.cuda import compiled
 from tests.hostile.sandbox import ROOT, Job
 
 __all__ = ["Mutant", "mutant"]
@@ -75,8 +76,13 @@ def sources() -> tuple[Source, ...]:
         known.setdefault(case.ptx, []).append(case)
     found = []
     for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.ptx")):
-            text = path.read_text(encoding="utf-8")
+        texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / folder).rglob("*.ptx")}
+        texts |= {
+            ROOT / f"tests/{unit}.ptx": compiled.ptx(unit)
+            for unit in compiled.UNITS
+            if f"tests/{unit}".startswith(f"{folder}/")
+        }
+        for path, text in sorted(texts.items()):
             if len(text) <= LARGEST:
                 entries = tuple(re.findall(r"\.entry\s+([\w$]+)", text))
                 made = Source(str(path.relative_to(ROOT)), text, entries, tuple(known.get(path, ())))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-KERNELS = Path(__file__).parents[1] / "cuda/kernels"
+from tests.cuda import compiled
+
 TEST = """\
 import numpy as np
 
@@ -25,7 +24,7 @@ def test_transpose(gpuperf):
 @pytest.fixture
 def real(project, monkeypatch):
     monkeypatch.setattr("pytest_gpuperf._engine.NAME", "gpuperf_engine")
-    project.write("tensor.ptx", (KERNELS / "tensor.ptx").read_text(encoding="utf-8"))
+    project.write("tensor.ptx", compiled.ptx("cuda/kernels/tensor"))
     project.write("test_k.py", TEST)
     return project
 

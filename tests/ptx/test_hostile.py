@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from gpuperf_engine.errors import EngineError, PtxError, PtxSyntaxError
 from gpuperf_engine.ptx import parse, write
+from tests.cuda import compiled
 
 from .verdicts import HEADER, module
 
 TOP = HEADER[: HEADER.index(".global")]
-DATA = Path(__file__).parent / "data"
 SAMPLES = [
-    DATA / "calls.sm_80.ptx",
-    DATA / "misc.sm_90.ptx",
-    Path(__file__).parents[2] / "examples/kernels/saxpy.ptx",
+    compiled.ptx("ptx/data/calls.sm_80"),
+    compiled.ptx("ptx/data/misc.sm_90"),
+    (Path(__file__).parents[2] / "examples/kernels/saxpy.ptx").read_text(encoding="utf-8"),
 ]
 
 
@@ -183,7 +183,7 @@ _TOKENS = st.sampled_from(
 @settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_mutated_modules_raise_nothing_but_engine_errors(data: st.DataObject) -> None:
-    text = data.draw(st.sampled_from(SAMPLES)).read_text(encoding="utf-8")
+    text = data.draw(st.sampled_from(SAMPLES))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text) - 1))
         size = data.draw(st.integers(0, 30))

@@ -12,18 +12,22 @@ from gpuperf_engine.ptx import canonical, digest, parse, shapes, write
 from gpuperf_engine.ptx.parse import _Grammar
 from gpuperf_engine.ptx.resolve import _STATEMENT
 from gpuperf_engine.ptx.text import Text
+from tests.cuda import compiled
 
 from .same import shape
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted([*(ROOT / "examples").rglob("*.ptx"), *(Path(__file__).parent / "data").glob("*.ptx")])
+TEXTS = {
+    **{path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").rglob("*.ptx"))},
+    **{unit.split("/")[-1]: compiled.ptx(unit) for unit in compiled.UNITS if unit.startswith("ptx/data/")},
+}
 PTXAS = shutil.which("ptxas")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_print_then_parse_gives_the_same_module(path: Path) -> None:
-    module = parse(path.read_text(encoding="utf-8"), path.name)
-    again = parse(write(module), path.name)
+@pytest.mark.parametrize("name", TEXTS)
+def test_print_then_parse_gives_the_same_module(name: str) -> None:
+    module = parse(TEXTS[name], f"{name}.ptx")
+    again = parse(write(module), f"{name}.ptx")
     assert shape(again) == shape(module)
     assert [digest(again[name]) for name in again] == [digest(module[name]) for name in module]
     assert write(again) == write(module)
@@ -32,9 +36,8 @@ def test_print_then_parse_gives_the_same_module(path: Path) -> None:
 @pytest.mark.skipif(PTXAS is None, reason="needs ptxas")
 @pytest.mark.parametrize("name", ["sgemm", "calls.sm_80", "softmax.sm_80"])
 def test_what_we_print_assembles(name: str, tmp_path: Path) -> None:
-    path = next(path for path in FILES if path.name == f"{name}.ptx")
     printed = tmp_path / "printed.ptx"
-    module = parse(path.read_text(encoding="utf-8"))
+    module = parse(TEXTS[name])
     printed.write_text(write(module), encoding="utf-8")
     assert PTXAS is not None
     command = [PTXAS, f"-arch={module.target}", "-o", str(tmp_path / "out.cubin"), str(printed)]
@@ -42,13 +45,11 @@ def test_what_we_print_assembles(name: str, tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in FILES if path.stat().st_size < 40_000], ids=lambda path: path.name
-)
-def test_common_forms_are_read_as_the_grammar_reads_them(path: Path) -> None:
-    text = Text(path.read_text(encoding="utf-8"), path.name)
+@pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if len(text) < 40_000])
+def test_common_forms_are_read_as_the_grammar_reads_them(name: str) -> None:
+    text = Text(TEXTS[name], f"{name}.ptx")
     grammar = _Grammar()
-    module = parse(text.original, path.name)
+    module = parse(text.original, f"{name}.ptx")
     seen: set[str] = set()
     for start, end in module.bodies.values():  # type: ignore[attr-defined]
         place = start

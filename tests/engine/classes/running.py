@@ -14,6 +14,7 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.symbolic.backend import Refusal, count_by_classes
 from gpuperf_engine.symbolic.slice_program import slice_of
+from tests.cuda import compiled
 
 KERNELS = Path(__file__).parent / "kernels"
 BLOCKS: tuple[Any, ...] = (
@@ -49,10 +50,16 @@ class Counts:
         return sum(n for n, block in zip(self.warps, blocks, strict=True) if block.counted)
 
 
+def text(name: str) -> str:
+    """The PTX of a file of ``kernels``; ``written`` is written by hand."""
+    if name == "written":
+        return (KERNELS / "written.ptx").read_text(encoding="utf-8")
+    return compiled.ptx(f"engine/classes/kernels/{name}")
+
+
 @cache
 def module(name: str) -> ge.Module:
-    path = KERNELS / f"{name}.ptx"
-    return ge.parse(path.read_text(encoding="utf-8"), path=path.name)
+    return ge.parse(text(name), path=f"{name}.ptx")
 
 
 def every_block(kernel: ge.Kernel, grid: Any, block: Any, numbers: tuple[Any, ...]) -> Counts:

@@ -21,13 +21,13 @@ import gpuperf_engine as ge
 from tests.engine.classes.control_kernels import control_kernel
 from tests.engine.classes.measured import LARGE, Case, lanes_at
 from tests.engine.classes.running import (
-    KERNELS,
     Counts,
     by_classes,
     every_block,
     module,
     random_number,
     random_shape,
+    text,
 )
 from tests.engine.random_writer import Seeded
 
@@ -114,12 +114,11 @@ def test_kernels(name: str) -> None:
 @pytest.mark.parametrize("case", LARGE, ids=lambda case: f"{case.entry}-{case.numbers[1]}")
 def test_large_launches(case: Case) -> None:
     kernel = module("measured")[case.entry]
-    text = (KERNELS / "measured.ptx").read_text(encoding="utf-8")
     start = time.perf_counter()
     counts = by_classes(kernel, case.grid, case.block, case.numbers)
     seconds = time.perf_counter() - start
     assert isinstance(counts, Counts), counts
-    found = {part: lanes_at(counts.program, counts.lanes, text, part) for part in case.expected}
+    found = {part: lanes_at(counts.program, counts.lanes, text("measured"), part) for part in case.expected}
     assert found == case.expected
     if case.branches is not None:
         assert (counts.executed, sum(counts.divergent)) == case.branches

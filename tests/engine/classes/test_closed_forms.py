@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.classes.measured import SMALL, Case, lanes_at
-from tests.engine.classes.running import KERNELS, every_block, module
+from tests.engine.classes.running import every_block, module, text
 
 
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: f"{case.entry}-{case.numbers[0]}")
 def test_small_launches(case: Case) -> None:
-    text = (KERNELS / "measured.ptx").read_text(encoding="utf-8")
     counts = every_block(module("measured")[case.entry], case.grid, case.block, case.numbers)
     program = counts.program
-    found = {part: lanes_at(program, counts.lanes, text, part) for part in case.expected}
+    found = {part: lanes_at(program, counts.lanes, text("measured"), part) for part in case.expected}
     assert found == case.expected
     if case.branches is not None:
         assert (counts.executed, sum(counts.divergent)) == case.branches

@@ -76,58 +76,6 @@ def test_lanes_that_left_a_lock_early_are_gathered_at_the_barrier(backend: str) 
     assert profile.warp_opcodes["mad.lo.u32"] == 2
 
 
-def test_one_warp_waits_for_another(backend: str) -> None:
-    """Warp 0 spins on a flag in shared memory that warp 1 sets after some work."""
-    values, _ = collect(
-        backend,
-        """
-        mov.u32 %r1, %tid.x;
-        mov.u32 %r0, 0;
-        setp.ge.u32 %p1, %r1, 32;
-        @%p1 bra WORK;
-    SPIN:
-        ld.volatile.shared.u32 %r0, [flag_word];
-        setp.ne.u32 %p2, %r0, 77;
-        @%p2 bra SPIN;
-        bra END;
-    WORK:
-        add.u32 %r0, %r0, 1;
-        setp.lt.u32 %p2, %r0, 5000;
-        @%p2 bra WORK;
-        mov.u32 %r2, 77;
-        st.volatile.shared.u32 [flag_word], %r2;
-    END:
-        """,
-        before=".shared .align 4 .u32 flag_word;",
-        block=64,
-    )
-    assert values.tolist() == [77] * 32 + [5000] * 32
-
-
-def test_lanes_of_one_warp_wait_for_each_other(backend: str) -> None:
-    """Lane 0 waits for a flag that lane 31 sets in the other branch; the waiting side comes first."""
-    values, _ = collect(
-        backend,
-        """
-        mov.u32 %r1, %tid.x;
-        setp.eq.u32 %p1, %r1, 0;
-        @!%p1 bra SET;
-    SPIN:
-        ld.volatile.global.u32 %r0, [flag];
-        setp.eq.u32 %p2, %r0, 0;
-        @%p2 bra SPIN;
-        bra END;
-    SET:
-        mov.u32 %r0, 5;
-        setp.eq.u32 %p2, %r1, 31;
-        @%p2 st.volatile.global.u32 [flag], %r0;
-    END:
-        """,
-        before=LOCK,
-    )
-    assert values.tolist() == [5] * 32
-
-
 GRID_BARRIER = """
         mov.u32 %r1, %tid.x;
         mov.u32 %r6, %nctaid.x;
@@ -159,60 +107,6 @@ def test_a_barrier_of_the_whole_grid(backend: str) -> None:
     assert not values.reshape(5, 64)[:, 1:].any()
 
 
-def test_a_lock_that_is_never_released(backend: str) -> None:
-    with pytest.raises(ge.EngineError, match="no thread can make progress") as caught:
-        launch(
-            backend,
-            """
-        SPIN:
-            ld.volatile.global.u32 %r0, [flag];
-            setp.eq.u32 %p1, %r0, 0;
-            @%p1 bra SPIN;
-            ret;
-            """,
-            before=LOCK,
-            grid=2,
-            block=64,
-        )
-    text = str(caught.value)
-    assert text.startswith("k.ptx:")
-    assert "128 threads running at k.ptx:" in text
-    assert "thread (0, 0, 0) of block (0, 0, 0) of kernel 'k'" in text
-    assert len(text.splitlines()) <= 5
-
-
-def test_two_warps_wait_for_each_other_in_vain(backend: str) -> None:
-    """Warp 0 waits at the barrier for warp 1, which spins on a flag that warp 0 would set behind the barrier."""
-    with pytest.raises(ge.EngineError, match="no thread can make progress") as caught:
-        launch(
-            backend,
-            """
-            mov.u32 %r1, %tid.x;
-            setp.lt.u32 %p1, %r1, 32;
-            @%p1 bra MEET;
-        SPIN:
-            ld.volatile.global.u32 %r0, [flag];
-            setp.eq.u32 %p2, %r0, 0;
-            @%p2 bra SPIN;
-        MEET:
-            bar.sync 0;
-            mov.u32 %r0, 1;
-            st.volatile.global.u32 [flag], %r0;
-            ret;
-            """,
-            before=LOCK,
-            block=64,
-        )
-    text = str(caught.value)
-    assert "32 threads at bar.sync at k.ptx:" in text
-    assert "32 threads running at k.ptx:" in text
-
-
-def test_an_endless_loop_that_changes_nothing(backend: str) -> None:
-    with pytest.raises(ge.EngineError, match="no thread can make progress"):
-        launch(backend, "LOOP:\nbra LOOP;")
-
-
 def test_a_runaway_loop_ends_at_its_budget(backend: str) -> None:
     with pytest.raises(ge.EngineError, match="1,000 allowed") as caught:
         launch(
@@ -231,23 +125,6 @@ def test_a_runaway_loop_ends_at_its_budget(backend: str) -> None:
     assert str(caught.value).startswith("k.ptx:")
     assert "thread (0, 0, 0) of block (0, 0, 0) of kernel 'k'" in str(caught.value)
     assert "max_instructions" in str(caught.value)
-
-
-def test_waiting_for_time_to_pass_is_no_livelock(backend: str) -> None:
-    """The clock is the warp instructions executed, four in each trip of the loop."""
-    profile = launch(
-        backend,
-        """
-        mov.u64 %rd0, %clock64;
-    LOOP:
-        mov.u64 %rd1, %clock64;
-        sub.u64 %rd2, %rd1, %rd0;
-        setp.lt.u64 %p0, %rd2, 70000;
-        @%p0 bra LOOP;
-        ret;
-        """,
-    )
-    assert profile.warp_instructions == 1 + 70_000 + 1
 
 
 def test_the_same_schedule_every_time_and_on_both_backends() -> None:

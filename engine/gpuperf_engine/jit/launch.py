@@ -86,6 +86,8 @@ _CONTEXT = -1
 #: most of what a launch allocates that is kept for the next
 _KEPT_BYTES = 1 << 18
 _KEPT_WORKERS = 4
+#: what was known of the order of accesses in CTAs that have ended, by its shape
+_race_records: dict[tuple[int, ...], list[NDArray[np.uint8]]] = {}
 #: fields of the context, see ``Launch._lines``
 _LINES = Context.RACE_LINES, Context.RACE_FROM, Context.RACE_SPAN, Context.RACE_FIRST
 #: seconds of compiled code at a time
@@ -507,16 +509,21 @@ class Launch:
     @property
     def _shape(self) -> tuple[int, ...]:
         """What slots have in common that may take one another's place."""
-        races = (self._race_room, int(self.proxies)) if self.checks_races else ()
+        races = (*self._race_shape, int(self.proxies)) if self.checks_races else ()
         return self.plan.warps_per_cta, self.plan.shared_bytes, *races
 
     def end(self) -> None:
         """The launch has come to its end, and its counters have been read: what it allocated may serve the next."""
         if not self._pooled:
             return
-        for slot in self.free[:1] if len(self.workers) == 1 else ():
-            if slot.bytes <= _KEPT_BYTES:
-                self.code.slots[self._shape] = slot
+        if len(self.workers) == 1 and self.free and self.free[0].bytes <= _KEPT_BYTES:
+            self.code.slots[self._shape] = self.free[0]
+        elif self.checks_races:
+            if sum(map(len, _race_records.values())) > _KEPT_WORKERS:
+                _race_records.clear()
+            _race_records.setdefault(self._race_shape, []).extend(
+                slot.races for slot in self.free[:_KEPT_WORKERS]
+            )
         kept = [worker for worker in self.workers if worker.whole.size <= _KEPT_BYTES][:_KEPT_WORKERS]
         for worker in kept:
             worker.reset()
@@ -539,7 +546,7 @@ class Launch:
                 aligned(2 * shared),
                 aligned(2 * local + 64),
                 aligned(warps * CAPACITY * area).reshape(warps, -1, max(1, area)),
-                aligned(self._race_room * self.checks_races),
+                self._race_records() if self.checks_races else aligned(0),
             )
         except (MemoryError, ValueError):
             raise LaunchError(
@@ -573,9 +580,17 @@ class Launch:
         return step, clock, Race.CLOCKS_COUNT * clock + records
 
     @property
-    def _race_room(self) -> int:
-        """Bytes of what is known of the order of the accesses of a CTA."""
-        return Race.CLOCKS + self._race_sizes[2] + Race.PLANES_COUNT * self._race_plane
+    def _race_shape(self) -> tuple[int, ...]:
+        """What the records of a CTA look like."""
+        return (*self._race_sizes, self._race_plane, self.plan.warps_per_cta)
+
+    def _race_records(self) -> NDArray[np.uint8]:
+        """What is known of the order of the accesses of a CTA: zeros, or that of an earlier CTA, which the next one forgets."""
+        kept = [] if self.clustered else _race_records.get(self._race_shape, [])
+        try:
+            return kept.pop()
+        except IndexError:
+            return aligned(Race.CLOCKS + self._race_sizes[2] + Race.PLANES_COUNT * self._race_plane)
 
     @property
     def _race_plane(self) -> int:
@@ -599,6 +614,8 @@ class Launch:
             Race.CTA: address_of(made.record),
             Race.TWIN: clock // 2 * self.proxies,
         }
+        if struct.unpack_from("<q", made.races, Race.NOW)[0]:
+            fields = {Race.CTA: address_of(made.record)}
         for offset, value in fields.items():
             struct.pack_into("<q", made.races, offset, value)
 

@@ -183,7 +183,10 @@ class Context:
     RACE_FIRST = 632  # stamp of the first CTA of the launch
     RACE_LOCKS = 640  # bytes of which one is held while a line is looked at; 0: one thread runs all CTAs
     RACE_WARP = 648  # what the warp that runs knows of the order of accesses; 0: races in shared memory are not looked for
-    BYTES = 656
+    RACE_NOTED = (
+        656  # whether what is read is noted by another warp, which reads the same for the same instruction
+    )
+    BYTES = 664
 
 
 class Counter:
@@ -288,7 +291,10 @@ class Race:
     RING = 80  # when groups of copies were committed, the last ones
     PRODUCTS_RING = 304  # and groups of ``wgmma``
     RING_SIZE = 28
-    CLOCK = 576  # then that of the last fence
+    # stamps that were last found to come before, by a few bits of their agents, and those of which the async proxy was found to know
+    KNOWN = 528
+    SEEN = 592
+    CLOCK = 640  # then that of the last fence
     # numbers of agents that are not warps
     OF_COPIES = 32
     OF_MBARRIERS = 64

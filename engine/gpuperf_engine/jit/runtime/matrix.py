@@ -5,7 +5,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.abi import Context
+from ..ir.abi import Context, State
 from .compile_python import load16, load32, store16, store32, store64
 from .memory import reach
 from .races import race_products
@@ -32,6 +32,9 @@ def matrix_words(
     if across == 0 and mode and words * 4 > width:
         return 1
     race_products(context, cta, state)
+    # all warps of a warpgroup read the same B, and whoever waits for one of them waits for all
+    if first == 0 and load32(state + State.INDEX) & 3:
+        store64(context + Context.RACE_NOTED, 1)
     line = 0
     step = 1
     pieces = words >> 2
@@ -47,6 +50,7 @@ def matrix_words(
             host = reach(context, cta, state, site, 0, address, 16, 9)
             if host == 0:
                 store64(context + Context.RACE_AGENT, 0)
+                store64(context + Context.RACE_NOTED, 0)
                 return 0
             if across:
                 half = 0
@@ -63,6 +67,7 @@ def matrix_words(
             piece += 1
         line += step
     store64(context + Context.RACE_AGENT, 0)
+    store64(context + Context.RACE_NOTED, 0)
     return 0
 
 

@@ -525,13 +525,14 @@ def copy_lanes(
                 return 1
             index += 1
     rest = mask
+    if rest:
+        race_copies(context, cta, state)
     while rest:
         lane = trailing_zeros(rest)
         rest = rest & (rest - 1)
-        race_copies(context, cta, state)
         host = reach(context, cta, state, site, lane, load64(targets + lane * 8), width, 5)
-        store64(context + Context.RACE_AGENT, 0)
         if host == 0:
+            store64(context + Context.RACE_AGENT, 0)
             return 1
         size = load64(sizes + lane * 8)
         source = load64(sources + lane * 8) + load64(context + Context.ARENA)
@@ -542,6 +543,7 @@ def copy_lanes(
             else:
                 store8(host + index, 0)
             index += 1
+    store64(context + Context.RACE_AGENT, 0)
     count_lanes(context, site, filled, sources, width, 0, 1)
     count_lanes(context, site, mask, targets, width, 1, 0)
     return 0

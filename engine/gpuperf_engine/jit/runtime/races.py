@@ -158,20 +158,35 @@ def race_all(record: int, warps: int) -> int:
 
 def race_share(record: int, warps: int, first: int, last: int) -> int:
     """All warps know of some agents what one of them knows."""
-    place = first + Race.CLOCK
-    while place < last + Race.CLOCK:
-        most = 0
-        warp = 0
-        while warp < warps:
-            time = load32(race_me(record, warp) + place)
-            if time > most:
-                most = time
+    size = load64(record + Race.WARP)
+    place = load64(record + Race.WARPS) + first + Race.CLOCK
+    end = place + last - first
+    while place < end:
+        # of most agents nobody knows anything new
+        two = load64(place)
+        warp = 1
+        while warp < warps and load64(place + warp * size) == two:
             warp += 1
-        warp = 0
-        while warp < warps:
-            store32(race_me(record, warp) + place, most)
-            warp += 1
-        place += 4
+        if warp < warps:
+            race_agree(place, warps, size)
+            race_agree(place + 4, warps, size)
+        place += 8
+    return 0
+
+
+def race_agree(place: int, warps: int, size: int) -> int:
+    """The clocks of all warps have the latest of their times."""
+    most = 0
+    end = place + warps * size
+    at = place
+    while at < end:
+        time = load32(at)
+        if time > most:
+            most = time
+        at += size
+    while place < end:
+        store32(place, most)
+        place += size
     return 0
 
 
@@ -189,6 +204,12 @@ def race_join(clock: int, known: int, agents: int, flip: int, put: int, keep: in
     """A clock learns what another one knows of as many agents."""
     agent = 0
     while agent < agents:
+        to = clock + agent * 4
+        from_ = known + agent * 4
+        if flip == 0 and load64(from_) == load64(to) and load64(from_ + 8) == load64(to + 8):
+            # of most agents there is nothing new
+            agent += 4
+            continue
         time = ((load32(known + agent * 4) ^ flip) | put) & keep
         if time > load32(clock + agent * 4):
             store32(clock + agent * 4, time)

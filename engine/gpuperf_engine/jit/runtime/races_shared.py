@@ -82,8 +82,6 @@ def race_words(
     plane = load64(record + Race.PLANE)
     first = load64(record + Race.PLANES) + place
     base = load64(me + Race.BASE)
-    if size == 16 and race_four(me, stamp, info, first, plane, base, writes):
-        return 0
     written = stamp
     done = 0
     while done < size:
@@ -117,33 +115,57 @@ def race_words(
     return 0
 
 
-def race_four(me: int, stamp: int, info: int, cell: int, plane: int, base: int, writes: int) -> int:
-    """Four words that have the same stamps: whether they have no race, and if so, noted."""
+def race_before(me: int, stamp: int) -> int:
+    """As ``race_known``, of memory of the own CTA. What comes before the warp stays so: many words have the stamps that were found to
+    do so last."""
+    kept = me + Race.KNOWN + ((stamp & 64) >> 3 | stamp & 7) * 4
+    if load32(kept) == stamp:
+        return 1
+    if race_known(me, stamp) == 0:
+        return 0
+    store32(kept, stamp)
+    return 1
+
+
+def race_four(me: int, stamp: int, info: int, cell: int, plane: int, writes: int, proxy: int) -> int:
+    """Four words that have the same stamps: whether they have no race, and if so, noted. ``proxy``: they are read by the async
+    proxy."""
+    base = load64(me + Race.BASE)
     four = load64(cell)
     last = four & 4294967295
     if four != load64(cell + 8) or four >> 32 != last:
         return 0
-    if last >= base and last != stamp and stamp & last & Race.STRONG == 0 and race_known(me, last) == 0:
+    if last >= base and last != stamp and race_before(me, last) == 0:
         return 0
-    four = load64(cell + Race.READER * plane)
+    if proxy and load32(me + Race.SEEN + (last & 7) * 4) != last:
+        return 0
+    into = cell
+    cell += Race.READER * plane
+    four = load64(cell)
     last = four & 4294967295
-    if four != load64(cell + Race.READER * plane + 8) or four >> 32 != last:
+    if four != load64(cell + 8) or four >> 32 != last:
         return 0
-    if writes:
-        if last >= base:
+    if writes == 0:
+        if last == stamp:
+            return 1
+        into = cell
+        if last >= base and race_before(me, last) == 0:
+            into += 2 * plane
+    elif last >= base:
+        # where the first reader comes before the last barrier of all warps, so does the other one
+        if race_before(me, last) == 0:
             return 0
-    elif last == stamp:
-        return 1
-    else:
-        cell += Race.READER * plane
-        if last >= base and race_known(me, last) == 0:
-            cell += 2 * plane
+        cell += 2 * plane
+        four = load64(cell)
+        last = four & 4294967295
+        if four != load64(cell + 8) or four >> 32 != last or (last >= base and race_before(me, last) == 0):
+            return 0
     four = stamp | stamp << 32
-    store64(cell, four)
-    store64(cell + 8, four)
+    store64(into, four)
+    store64(into + 8, four)
     four = info | info << 32
-    store64(cell + plane, four)
-    store64(cell + plane + 8, four)
+    store64(into + plane, four)
+    store64(into + plane + 8, four)
     return 1
 
 
@@ -154,6 +176,19 @@ def race_at(context: int, cta: int, site: int, lane: int, place: int, size: int,
     me = load64(context + Context.RACE_WARP)
     if flags & Race.CHECKED == 0 or record == 0 or load64(record + Race.NOW) == Race.LAST:
         return 0
+    if load64(context + Context.RACE_NOTED):
+        cell = load64(record + Race.PLANES) + place
+        last = load32(cell)
+        four = last | last << 32
+        kept = (last & 7) * 4
+        found = load32(me + Race.KNOWN + ((last & 64) >> 3) * 4 + kept) == last
+        if (
+            found
+            and load64(cell) == four
+            and load64(cell + 8) == four
+            and load32(me + Race.SEEN + kept) == last
+        ):
+            return 0
     own = load64(me + Race.RECORD)
     turn = load64(own + Race.RANK) ^ load64(record + Race.RANK)
     stamp = load64(me + Race.STAMP)
@@ -163,10 +198,16 @@ def race_at(context: int, cta: int, site: int, lane: int, place: int, size: int,
         stamp = (agent & 4294967295) ^ (agent >> 32 ^ load64(record + Race.RANK)) << 8
     elif turn:
         stamp = (stamp | Race.ASYNCHRONOUS << 8) ^ turn << 8
+    proxy = flags & Race.ASYNC_PROXY and how & 8 and turn == 0
+    if size == 16 and turn == 0 and flags & Race.IS_STRONG == 0:
+        plane = load64(record + Race.PLANE)
+        cell = load64(record + Race.PLANES) + place
+        if race_four(me, stamp & 4294967295, info | 480, cell, plane, how & 4, proxy):
+            return 0
+    if proxy:
+        race_unfenced(context, cta, record, me, info, place, size)
     if flags & Race.IS_STRONG:
         stamp = stamp | Race.STRONG
-    if flags & Race.ASYNC_PROXY and how & 8 and turn == 0:
-        race_unfenced(context, cta, record, me, info, place, size)
     if turn:
         if load64(own + Race.NOW) == Race.LAST:
             return 0
@@ -191,8 +232,8 @@ def race_unfenced(
 ) -> int:  # fmt: skip
     """The async proxy reads words: all that warps and their ``cp.async`` have stored there, and that comes before, is known to it if a
     proxy fence lies between."""
-    plane = load64(record + Race.PLANE)
     cell = load64(record + Race.PLANES) + (place & -4)
+    plane = load64(record + Race.PLANE)
     twin = me + Race.CLOCK + load64(record + Race.TWIN)
     good = 0
     done = 0
@@ -200,7 +241,9 @@ def race_unfenced(
         last = load32(cell + done)
         if last != good and last & 127 < Race.OF_MBARRIERS:
             good = last
-            if load32(twin + (last & load64(me + Race.MASK)) * 4) < last >> 8 and race_known(me, last):
+            if load32(twin + (last & load64(me + Race.MASK)) * 4) >= last >> 8:
+                store32(me + Race.SEEN + (last & 7) * 4, last)
+            elif race_known(me, last):
                 behind = load32(cell + done + plane)
                 race_found(context, cta, behind, info | 480, place + done, Race.RAW | Race.UNFENCED)
         done += 4

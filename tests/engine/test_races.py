@@ -257,7 +257,7 @@ FENCES = {
     "triton_attention.sm_90-1x80": [True, False],
     "hgemm_wgmma-128x128x64": [True],
     # by the warps that copy, before they arrive at the mbarrier for which those that multiply wait
-    "hgemm_specialised-128x128x64": [True],
+    "hgemm_specialised-128x256x64": [True],
 }
 
 

@@ -183,10 +183,10 @@ class Context:
     RACE_FIRST = 632  # stamp of the first CTA of the launch
     RACE_LOCKS = 640  # bytes of which one is held while a line is looked at; 0: one thread runs all CTAs
     RACE_WARP = 648  # what the warp that runs knows of the order of accesses; 0: races in shared memory are not looked for
-    RACE_NOTED = (
-        656  # whether what is read is noted by another warp, which reads the same for the same instruction
-    )
-    BYTES = 664
+    #: whether what is read is noted by another warp, which reads the same for the same instruction
+    RACE_NOTED = 656
+    RACE_TOLD = 664  # the mbarrier that the last lane of an instruction has told of it; 0: it is the first
+    BYTES = 672
 
 
 class Counter:

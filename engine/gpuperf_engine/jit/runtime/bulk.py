@@ -59,6 +59,7 @@ def tell_copied(
     tell = told_at(context, cta, tell, rank, how)
     if found and mbarrier_report(context, cta, site | Bulk.TELLS, lane, tell, 512) == 0:
         return 1
+    store64(context + Context.RACE_TOLD, 0)
     mbarrier_change(context, cta, site | Bulk.TELLS, lane, tell, Mbarrier.COMPLETE | 512, 1, size)
     return load64(context + Context.FAULTED)
 

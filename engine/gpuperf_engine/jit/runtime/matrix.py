@@ -31,7 +31,7 @@ def matrix_words(
     keep = (width >> 4) - 1
     if across == 0 and mode and words * 4 > width:
         return 1
-    race_products(context, cta, state)
+    race_products(context)
     # all warps of a warpgroup read the same B, and whoever waits for one of them waits for all
     if first == 0 and load32(state + State.INDEX) & 3:
         store64(context + Context.RACE_NOTED, 1)

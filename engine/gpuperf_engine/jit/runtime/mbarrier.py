@@ -183,6 +183,7 @@ def mbarrier_multicast(
     words: int,
 ) -> int:
     """As ``mbarrier_lanes``, in all CTAs of the cluster whose bit in a lane's word is set."""
+    store64(context + Context.RACE_TOLD, 0)
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
@@ -211,6 +212,7 @@ def mbarrier_lanes(
     context: int, cta: int, site: int, mask: int, addresses: int, counts: int, moved: int, how: int
 ) -> int:
     """One instruction, lane after lane; the objects as they were take the place of the addresses. ``moved`` 0: no transactions."""
+    store64(context + Context.RACE_TOLD, 0)
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)

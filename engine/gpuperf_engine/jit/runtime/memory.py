@@ -526,7 +526,7 @@ def copy_lanes(
             index += 1
     rest = mask
     if rest:
-        race_copies(context, cta, state)
+        race_copies(context)
     while rest:
         lane = trailing_zeros(rest)
         rest = rest & (rest - 1)

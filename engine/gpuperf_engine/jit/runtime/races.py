@@ -211,8 +211,10 @@ def race_join(clock: int, known: int, agents: int, flip: int, put: int, keep: in
             agent += 4
             continue
         time = ((load32(known + agent * 4) ^ flip) | put) & keep
-        if time > load32(clock + agent * 4):
-            store32(clock + agent * 4, time)
+        old = load32(clock + agent * 4)
+        if time < old:
+            time = old
+        store32(clock + agent * 4, time)
         agent += 1
     return 0
 
@@ -263,8 +265,10 @@ def race_time(record: int, me: int) -> int:
     base = (load64(me + Race.BASE) >> 8) - load64(record + Race.STEP)
     agent = 0
     while agent < 32:
-        if load32(me + Race.CLOCK + agent * 4) < base:
-            store32(me + Race.CLOCK + agent * 4, base)
+        time = load32(me + Race.CLOCK + agent * 4)
+        if time < base:
+            time = base
+        store32(me + Race.CLOCK + agent * 4, time)
         agent += 1
     store32(me + Race.CLOCK + (stamp & 127) * 4, stamp >> 8)
     store64(me + Race.STAMP, race_tick(record) << 8 | (stamp & 127))
@@ -470,13 +474,13 @@ def race_groups(context: int, cta: int, state: int, kind: int, left: int) -> int
     return 0
 
 
-def race_copies(context: int, cta: int, state: int) -> int:
-    """What follows is done by the ``cp.async`` of a warp, until ``RACE_AGENT`` is 0 again."""
-    record = load64(cta + Cta.RACES)
-    if record == 0:
+def race_copies(context: int) -> int:
+    """What follows is done by the ``cp.async`` of the running warp, until ``RACE_AGENT`` is 0 again."""
+    me = load64(context + Context.RACE_WARP)
+    if me == 0:
         return 0
-    warp = load32(state + State.INDEX)
-    me = race_me(record, warp)
+    record = load64(me + Race.RECORD)
+    warp = load64(me + Race.STAMP) & 31
     store64(record + Race.AGENTS, 128)
     if load64(me + Race.COPIES) == 0:
         store64(me + Race.COPIES, race_tick(record))
@@ -485,13 +489,13 @@ def race_copies(context: int, cta: int, state: int) -> int:
     return 0
 
 
-def race_products(context: int, cta: int, state: int) -> int:
-    """What follows is done by the ``wgmma`` of a warp, until ``RACE_AGENT`` is 0 again."""
-    record = load64(cta + Cta.RACES)
-    if record == 0:
+def race_products(context: int) -> int:
+    """What follows is done by the ``wgmma`` of the running warp, until ``RACE_AGENT`` is 0 again."""
+    me = load64(context + Context.RACE_WARP)
+    if me == 0:
         return 0
-    warp = load32(state + State.INDEX)
-    me = race_me(record, warp)
+    record = load64(me + Race.RECORD)
+    warp = load64(me + Race.STAMP) & 31
     store64(record + Race.AGENTS, 128)
     if load64(me + Race.PRODUCTS) == 0:
         store64(me + Race.PRODUCTS, race_tick(record))
@@ -585,6 +589,9 @@ def race_told(context: int, cta: int, address: int, copies: int, completes: int)
     record = load64(me + Race.RECORD)
     turn = load64(record + Race.RANK) ^ load64(theirs + Race.RANK)
     clock = race_mbarrier(theirs, address) + Race.ARRIVING
+    if load64(context + Context.RACE_TOLD) == clock:
+        return 0
+    store64(context + Context.RACE_TOLD, clock)
     race_send(record, me, clock, turn)
     twin = load64(record + Race.TWIN)
     if twin and completes:

@@ -190,7 +190,9 @@ def race_at(context: int, cta: int, site: int, lane: int, place: int, size: int,
         ):
             return 0
     own = load64(me + Race.RECORD)
-    turn = load64(own + Race.RANK) ^ load64(record + Race.RANK)
+    turn = 0
+    if own != record:
+        turn = load64(own + Race.RANK) ^ load64(record + Race.RANK)
     stamp = load64(me + Race.STAMP)
     info = site << 14 | (stamp & 31) << 9 | lane | turn << 28
     agent = load64(context + Context.RACE_AGENT)
@@ -235,7 +237,11 @@ def race_unfenced(
     cell = load64(record + Race.PLANES) + (place & -4)
     plane = load64(record + Race.PLANE)
     twin = me + Race.CLOCK + load64(record + Race.TWIN)
-    good = 0
+    good = load32(cell)
+    if good & 127 < Race.OF_MBARRIERS and load32(twin + (good & load64(me + Race.MASK)) * 4) < good >> 8:
+        good = 0
+    elif size == 16 and load64(cell) == good | good << 32 and load64(cell + 8) == good | good << 32:
+        return 0
     done = 0
     while done < size:
         last = load32(cell + done)

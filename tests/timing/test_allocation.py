@@ -160,17 +160,22 @@ def test_spills_of_ptxas_cost_time() -> None:
 
 
 @needs_ptxas
-def test_estimated_spills_are_near_those_of_ptxas() -> None:
-    """Directions and rough size: with fewer registers more is spilled. ptxas keeps three to five times as much in memory here."""
+@pytest.mark.parametrize(("loop", "most"), [('L:\n.pragma "nounroll";\n', 2.3), ("L:\n", 5.0)])
+def test_estimated_spills_are_the_least_of_those_of_ptxas(loop: str, most: float) -> None:
+    """What does not fit is kept in memory by ptxas too, and as much again: it loads some twenty values ahead of their use. Of a loop
+    that it unrolls by four, twice of that, for what the copies have in flight (docs/timing.md has the figures)."""
     text = [values(60, f".maxnreg {limit}").replace("sm_70", "sm_80") for limit in (56, 48, 40, 32)]
+    text = [item.replace("L:\n", loop) for item in text]
     exact = [launched(item, resources="ptxas").resources.local_bytes for item in text]
     guessed = [
         timing_input(item.records[0], load_machine("a100-sxm-80gb"), item.resources).local_bytes
         for item in map(launched, text)
     ]
     assert exact == sorted(exact) and guessed == sorted(guessed)
-    for one, other in zip(exact[1:], guessed[1:], strict=True):
-        assert one / 5 < other < one
+    # 60 values and what the loop itself needs, less the registers that there are
+    assert all(4 * (60 - limit) <= one for limit, one in zip((56, 48, 40, 32), guessed, strict=True))
+    for one, other in zip(exact, guessed, strict=True):
+        assert other <= one <= most * other
 
 
 def test_spills_beyond_l1_go_to_l2(toy: Machine) -> None:

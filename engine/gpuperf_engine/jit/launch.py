@@ -603,7 +603,7 @@ class Launch:
         fields = {
             Race.PLANES: start + Race.CLOCKS + room,
             Race.PLANE: self._race_plane,
-            Race.AGENTS: 32 if step == 1 else 128,
+            Race.AGENTS: 32 if step == 1 else self.plan.warps_per_cta,
             Race.STEP: step,
             Race.CLOCK_BYTES: clock,
             Race.WARPS: mbarriers + Race.MOST_MBARRIERS * mbarrier,

@@ -251,7 +251,7 @@ class Race:
     NOW = 0  # counts what orders anything
     PLANES = 8  # host address of the first of the shadows of shared memory, word for word
     PLANE = 16  # bytes of each
-    AGENTS = 24  # how many agents of a CTA there are: 32 until something is copied asynchronously
+    AGENTS = 24  # how many agents of a CTA there are: 32, in a cluster its warps, until something is done asynchronously
     SLOTS = 32  # mbarriers that are known
     STEP = 40  # from one time to the next: in a cluster the power of two from which on no rank is, else 1
     CLOCK_BYTES = 48

@@ -99,6 +99,19 @@ def race_renew(context: int, cluster: int) -> int:
     return 0
 
 
+def race_more(record: int) -> int:
+    """Something is done asynchronously: from now on there are agents that are no warps, in all CTAs of the cluster."""
+    if load64(record + Race.AGENTS) == 128:
+        return 0
+    store64(record + Race.AGENTS, 128)
+    cluster = load64(load64(record + Race.CTA) + Cta.CLUSTER)
+    rank = 0
+    while cluster and rank < load64(cluster + Cluster.SIZE):
+        store64(load64(load64(cluster + Cluster.PEERS + rank * 8) + Cta.RACES) + Race.AGENTS, 128)
+        rank += 1
+    return 0
+
+
 def race_together(context: int, cluster: int) -> int:
     """The CTAs of a cluster have started: of one another they know what they did before."""
     rank = 0
@@ -116,7 +129,7 @@ def race_together(context: int, cluster: int) -> int:
             while turn and warp < load64(context + Context.WARPS):
                 clock = race_me(record, warp) + Race.CLOCK + turn * Race.PEER
                 agent = 0
-                while agent < 128:
+                while agent < load64(record + Race.AGENTS):
                     store32(clock + agent * 4, time)
                     store32(clock + load64(record + Race.TWIN) + agent * 4, time)
                     agent += 1
@@ -133,7 +146,7 @@ def race_all(record: int, warps: int) -> int:
     race_share(record, warps, 32 * 4, load64(record + Race.AGENTS) * 4)
     if step > 1:
         if load64(record + Race.MET):
-            race_share(record, warps, Race.PEER, step * Race.PEER)
+            race_share_peers(record, warps, 0)
         if now > Race.LAST:
             now = Race.LAST
     elif now > Race.LATE:
@@ -142,8 +155,7 @@ def race_all(record: int, warps: int) -> int:
     twin = load64(record + Race.TWIN)
     if twin and (load64(record + Race.FENCED_PROXY) or (step > 1 and load64(record + Race.MET))):
         race_share(record, warps, twin, twin + load64(record + Race.AGENTS) * 4)
-        if step > 1:
-            race_share(record, warps, twin + Race.PEER, twin + step * Race.PEER)
+        race_share_peers(record, warps, twin)
     store64(record + Race.FENCED_PROXY, 0)
     store64(record + Race.MET, 0)
     store64(record + Race.NOW, now)
@@ -190,6 +202,16 @@ def race_agree(place: int, warps: int, size: int) -> int:
     return 0
 
 
+def race_share_peers(record: int, warps: int, start: int) -> int:
+    """As ``race_share``, of the agents of other CTAs."""
+    rank = 1
+    while rank < load64(record + Race.STEP):
+        first = start + rank * Race.PEER
+        race_share(record, warps, first, first + load64(record + Race.AGENTS) * 4)
+        rank += 1
+    return 0
+
+
 def race_tick(record: int) -> int:
     """Another time."""
     now = load64(record + Race.NOW) + load64(record + Race.STEP)
@@ -231,6 +253,9 @@ def race_learn(record: int, clock: int, known: int, turn: int) -> int:
 def race_copied(record: int, clock: int, known: int, turn: int) -> int:
     """As ``race_learn``, of one of twins. Warps of the own CTA have times of the common kind."""
     agents = load64(record + Race.AGENTS)
+    warps = agents
+    if agents > 32:
+        warps = 32
     rank = 0
     if turn == 0:
         race_join(clock, known, agents, 0, 0, -1)
@@ -242,11 +267,11 @@ def race_copied(record: int, clock: int, known: int, turn: int) -> int:
             race_join(to, from_, agents, 0, 0, -1)
         else:
             if rank == 0:
-                race_join(to, from_, 32, turn, Race.ASYNCHRONOUS, -1)
+                race_join(to, from_, warps, turn, Race.ASYNCHRONOUS, -1)
             elif rank == turn:
-                race_join(to, from_, 32, turn, 0, Race.ASYNCHRONOUS - 1)
+                race_join(to, from_, warps, turn, 0, Race.ASYNCHRONOUS - 1)
             else:
-                race_join(to, from_, 32, turn, 0, -1)
+                race_join(to, from_, warps, turn, 0, -1)
             race_join(to + 32 * 4, from_ + 32 * 4, agents - 32, turn, 0, -1)
         rank += 1
     return 0
@@ -481,7 +506,7 @@ def race_copies(context: int) -> int:
         return 0
     record = load64(me + Race.RECORD)
     warp = load64(me + Race.STAMP) & 31
-    store64(record + Race.AGENTS, 128)
+    race_more(record)
     if load64(me + Race.COPIES) == 0:
         store64(me + Race.COPIES, race_tick(record))
     stamp = (Race.ASYNCHRONOUS | load64(me + Race.COPIES)) << 8 | (Race.OF_COPIES + warp)
@@ -496,7 +521,7 @@ def race_products(context: int) -> int:
         return 0
     record = load64(me + Race.RECORD)
     warp = load64(me + Race.STAMP) & 31
-    store64(record + Race.AGENTS, 128)
+    race_more(record)
     if load64(me + Race.PRODUCTS) == 0:
         store64(me + Race.PRODUCTS, race_tick(record))
     stamp = (Race.ASYNCHRONOUS | load64(me + Race.PRODUCTS)) << 8 | (Race.OF_PRODUCTS + warp)
@@ -570,7 +595,7 @@ def race_bulk(context: int, cta: int, address: int) -> int:
         cta = load64(cluster + Cluster.PEERS + (address >> 24) * 8)
         address = address & 16777215
     record = load64(cta + Cta.RACES)
-    store64(record + Race.AGENTS, 128)
+    race_more(record)
     found = race_mbarrier(record, address)
     agent = Race.OF_MBARRIERS + (found - load64(record + Race.MBARRIERS)) // load64(record + Race.MBARRIER)
     time = Race.ASYNCHRONOUS | race_tick(record)

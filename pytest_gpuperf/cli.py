@@ -31,8 +31,9 @@ def _build() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gpuperf {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for module in (inspect, profile, targets, calibrate, gate, completion):
+    for module in (inspect, profile, targets, calibrate, gate):
         module.add_parser(commands)
+    completion.add_parser(commands, parser)
     return parser
 
 

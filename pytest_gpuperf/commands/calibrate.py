@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from gpuperf_engine.timing.calibrate import calibrate
 from gpuperf_engine.timing.collected import read_part
 from gpuperf_engine.timing.machine import load_machine, machine_path
 from gpuperf_engine.timing.machine_file import write_machine
 
-from .common import OK, UsageError, columns, write
+from .common import OK, Subcommands, UsageError, columns, write
 
 __all__ = ["add_parser"]
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Subcommands) -> None:
     """Registers the subcommand."""
     parser = commands.add_parser(
         "calibrate", help="write a machine description from microbenchmarks that ran on the machine"

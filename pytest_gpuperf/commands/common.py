@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpuperf_engine.errors import EngineError
 
 from .._engine import load
 from ..core.escaping import clean
 
-__all__ = ["FAILED", "NOT_JUDGED", "OK", "USAGE", "UsageError", "columns", "parse_file", "write"]
+if TYPE_CHECKING:
+    Subcommands: TypeAlias = "argparse._SubParsersAction[Any]"
+else:
+    Subcommands = object
+
+__all__ = [
+    "FAILED",
+    "NOT_JUDGED",
+    "OK",
+    "USAGE",
+    "Subcommands",
+    "UsageError",
+    "columns",
+    "parse_file",
+    "write",
+]
 
 OK, FAILED, USAGE, NOT_JUDGED = 0, 1, 2, 3
 """Exit codes: all well, the gate failed, wrong usage, could not be judged."""

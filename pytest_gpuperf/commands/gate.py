@@ -22,7 +22,7 @@ from ..report.validate import ReportError, load_report
 from ..store.baseline import Baseline, BaselineError, baseline_path, write_if_changed
 from ..store.files import digest_of, read_files, read_module, render_files
 from ..store.update import is_baseline
-from .common import FAILED, NOT_JUDGED, OK, UsageError, write
+from .common import FAILED, NOT_JUDGED, OK, Subcommands, UsageError, write
 
 __all__ = ["add_parser"]
 
@@ -30,7 +30,7 @@ _FIRST_ANALYSIS = {"counts": 1, "findings": 1, "time": 3, "metrics": 1}
 """Revisions of the reports that do not say theirs."""
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Subcommands) -> None:
     """Registers the subcommands."""
     report = commands.add_parser(
         "report",

@@ -14,12 +14,12 @@ from gpuperf_engine.flow.blocks import EXIT
 from ..core.escaping import clean
 from ..core.numbers import counted
 from ..report.graph import Edge, Node, to_dot, to_svg
-from .common import OK, UsageError, columns, parse_file, write
+from .common import OK, Subcommands, UsageError, columns, parse_file, write
 
 __all__ = ["add_parser"]
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Subcommands) -> None:
     """Registers the subcommand."""
     parser = commands.add_parser("inspect", help="show a PTX module: kernels, resources, control flow")
     parser.add_argument("file", metavar="FILE.ptx")

@@ -14,14 +14,14 @@ from gpuperf_engine.errors import NotObserved, nearest
 from .._engine import load
 from ..authoring.progress import on_terminal, step
 from ..core.escaping import clean
-from .common import OK, UsageError, write
+from .common import OK, Subcommands, UsageError, write
 from .profile_view import Shown, document_of, lines_of
 from .programs import LaunchSpec, ProgramSpec, read_program
 
 __all__ = ["add_parser"]
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Subcommands) -> None:
     """Registers the subcommand."""
     parser = commands.add_parser(
         "profile",

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
 
 from gpuperf_engine.timing.machine import load_machine, machine_ids
 
-from .common import OK, columns, write
+from .common import OK, Subcommands, columns, write
 
 __all__ = ["add_parser"]
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Subcommands) -> None:
     """Registers the subcommand."""
     parser = commands.add_parser("targets", help="list the machines for which time can be predicted")
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")

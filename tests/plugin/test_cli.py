@@ -349,7 +349,7 @@ def test_completion_names_every_command_and_option(shell, capsys):
 
 def test_bash_completes(capsys):
     script = run(capsys, "completion", "bash")[1]
-    ask = "COMP_WORDS=(gpuperf accept --b) COMP_CWORD=2; _gpuperf; echo ${COMPREPLY[@]}"
+    ask = "COMP_WORDS=(gpuperf accept --b) COMP_CWORD=2; _shtab_gpuperf; echo ${COMPREPLY[@]}"
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
     done = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True, check=True)

@@ -1,7 +1,8 @@
 """What is made from the code: ``python -m benchmarks.docs`` writes it, ``--check`` compares.
 
 Pages of ``docs/``: the instruction table and the groups of nvprof come from the rows, the machines from their YAML files. In
-``docs/metrics.md`` the table of the metrics, in the schemas of reports and baselines what a case holds: from the rows of the metrics.
+``docs/metrics.md`` the table of the metrics, from their rows; the schemas of reports and baselines from these and from the types of
+records.
 Kernels of ``tests/hardware/ptx``: every instruction of the table that can be run alone, and the microbenchmarks.
 """
 
@@ -75,12 +76,12 @@ def architecture() -> str:
 
 
 def schema(name: str) -> str:
-    """A published schema with the cases of baselines as the table of metrics makes them."""
+    """A published schema."""
     import json
 
-    from pytest_gpuperf.store.schema import filled
+    from pytest_gpuperf.store.schema import SCHEMAS
 
-    return json.dumps(filled(json.loads((ROOT / name).read_text(encoding="utf-8"))), indent=2)
+    return json.dumps(SCHEMAS[name](), indent=2)
 
 
 def metrics() -> str:
@@ -121,10 +122,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/accuracy.md": accuracy,
     "docs/regressions.md": regressions,
     "docs/architecture.md": architecture,
-    **{
-        name: partial(schema, name)
-        for name in ("pytest_gpuperf/schemas/baseline-1.json", "pytest_gpuperf/schemas/report-1.json")
-    },
+    **{f"pytest_gpuperf/schemas/{name}.json": partial(schema, name) for name in ("baseline-1", "report-1")},
 }
 
 

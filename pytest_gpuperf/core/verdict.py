@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
+
+from .records import SessionVerdict, Verdict
 
 __all__ = [
     "CASE_VERDICTS",
@@ -17,24 +19,13 @@ __all__ = [
     "worst",
 ]
 
-CASE_VERDICTS = (
-    "error",
-    "over-limit",
-    "unmodelled",
-    "regressed",
-    "new",
-    "incomparable",
-    "changed",
-    "improved",
-    "unjudged",
-    "ok",
-)
+CASE_VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """Verdicts of a case or a metric, worst first; ``unjudged`` is a metric's alone, of which the baseline knows nothing yet."""
 
 SILENT = ("unjudged", "ok")
 """Verdicts of metrics that did not move as far as is known."""
 
-SESSION_VERDICTS = (*CASE_VERDICTS[:-4], "nothing-analysed", "stale", "changed", "improved", "ok")
+SESSION_VERDICTS: tuple[SessionVerdict, ...] = get_args(SessionVerdict)
 """Verdicts of a run: those of its cases and two of its own."""
 
 SYMBOLS = {

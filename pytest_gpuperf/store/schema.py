@@ -1,16 +1,18 @@
-"""The parts of the published schemas that follow from the table of metrics. PYTEST_DONT_REWRITE"""
+"""The published schemas, from the types of ``core.records`` and the table of metrics. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+from ..core import records
 from ..core.metric import Metric
 from ..core.metrics import ANALYSIS, METRICS
-from ..core.verdict import CASE_VERDICTS
-from .baseline import CASE, TARGET, is_required
+from .baseline import CASE, SCHEMA, TARGET, is_required
 
-__all__ = ["filled"]
+__all__ = ["SCHEMAS", "schema_of"]
 
 _COUNT = {"type": "integer", "minimum": 0}
 _TEXT = {"type": "string"}
@@ -20,74 +22,98 @@ _SAID = {
     "inputs": "Digest of launch shapes, scalars and first contents of arrays.",
 }
 _OF_PLUGIN = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
-_PLUGINS = {
-    "description": "The plugins that bring metrics or patterns; absent without any.",
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {
-            "name": _TEXT,
-            "metrics": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "name": _TEXT,
-                        "kind": {"enum": ["exact", "ratio", "modelled"]},
-                        "better": {"enum": ["lower", "higher", "neutral"]},
-                        "unit": _TEXT,
-                        "per_target": {"type": "boolean"},
-                        "digits": _COUNT,
-                        "tolerance": _TEXT,
-                        "lines": {"type": "array", "items": _TEXT},
-                    },
-                    "required": [
-                        "name",
-                        "kind",
-                        "better",
-                        "unit",
-                        "per_target",
-                        "digits",
-                        "tolerance",
-                        "lines",
-                    ],
-                },
-            },
-        },
-        "required": ["name", "metrics"],
-    },
-}
 _REVISIONS = {
     "type": "object",
     "properties": {name: _COUNT for name in ANALYSIS},
     "description": "Revisions under which this was measured; in a baseline, where they are not those of its file.",
 }
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_NAMED = (records.Row, records.Detail, records.Case)
+"""Records that the schema of reports defines by name, in small letters."""
+
+_JSON = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
-def filled(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of baselines or of reports, with what a stored case holds, and the verdicts of metrics, put in anew."""
-    parts = dict(schema["$defs"])
-    made = {**schema, "$defs": parts}
-    if "entry" in parts:
-        parts["entry"] = _object(CASE)
-        parts["case"]["properties"]["analysis"] = _REVISIONS
-        made["properties"]["plugins"] = _PLUGINS
-        parts["row"]["properties"]["verdict"]["enum"] = list(CASE_VERDICTS)
-        parts["row"]["properties"]["source"] = {
-            "description": "Where the registers come from that the metric is, or follows from.",
-            "enum": ["estimated", "ptxas"],
-        }
-    else:
-        parts["case"] = _object(CASE)
-        made["properties"]["analysis"] = {
-            "type": "object",
-            "properties": _REVISIONS["properties"],
-            "required": [name for name in ANALYSIS if name != "metrics"],
-        }
-    return made
+def _report() -> dict[str, Any]:
+    return {
+        "$schema": _DIALECT,
+        "title": f"pytest-gpuperf report, schema {SCHEMA}",
+        "description": inspect.cleandoc(records.Document.__doc__ or ""),
+        **_record(records.Document),
+        "$defs": {
+            "row": _record(records.Row),
+            "entry": _case(CASE),
+            "detail": _record(records.Detail),
+            "case": _record(records.Case),
+        },
+    }
 
 
-def _object(shape: Mapping[str, Any]) -> dict[str, Any]:
+def _baseline() -> dict[str, Any]:
+    revisions = {"required": [name for name in ANALYSIS if name != "metrics"]}
+    return {
+        "$schema": _DIALECT,
+        "title": f"pytest-gpuperf baseline, schema {SCHEMA}",
+        "description": "One YAML file per test module. A pure function of the results; empty mappings and lists are left out.",
+        "type": "object",
+        "properties": {
+            "schema": {"const": SCHEMA},
+            "analysis": {"type": "object", "properties": _REVISIONS["properties"], **revisions},
+            "cases": {"type": "object", "additionalProperties": {"$ref": "#/$defs/case"}},
+        },
+        "additionalProperties": False,
+        "required": ["schema", "analysis", "cases"],
+        "$defs": {"case": _case(CASE)},
+    }
+
+
+SCHEMAS = {"baseline-1": _baseline, "report-1": _report}
+"""What makes each published schema."""
+
+
+def schema_of(hint: Any) -> dict[str, Any]:
+    """The JSON Schema of a type of ``core.records``."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        found = schema_of(arguments[0])
+        for more in hint.__metadata__:
+            found |= more
+        return {name: value for name, value in found.items() if name != "type" or "const" not in found}
+    if hint is records.Entry:
+        return {"$ref": "#/$defs/entry"}
+    if hint is records.Revisions:
+        return dict(_REVISIONS)
+    if is_typeddict(hint):
+        return {"$ref": f"#/$defs/{hint.__name__.lower()}"} if hint in _NAMED else _record(hint)
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin in (Union, UnionType):
+        choices = [schema_of(choice) for choice in arguments]
+        if all(choice.keys() == {"type"} for choice in choices):
+            return {"type": [choice["type"] for choice in choices]}
+        return {"anyOf": choices}
+    if origin is list:
+        items = {"items": schema_of(arguments[0])} if arguments[0] is not Any else {}
+        return {"type": "array", **items}
+    if origin in (dict, Mapping):
+        names = {"propertyNames": schema_of(arguments[0])} if arguments[0] is not str else {}
+        values = {"additionalProperties": schema_of(arguments[1])} if arguments[1] is not Any else {}
+        return {"type": "object", **names, **values}
+    return {"type": _JSON[hint]}
+
+
+def _record(record: Any) -> dict[str, Any]:
+    hints = get_type_hints(record, include_extras=True)
+    names = sorted(hints, key=lambda name: name in record.__optional_keys__)
+    return {
+        "type": "object",
+        "properties": {name: schema_of(hints[name]) for name in names},
+        "additionalProperties": False,
+        "required": [name for name in names if name in record.__required_keys__],
+    }
+
+
+def _case(shape: Mapping[str, Any]) -> dict[str, Any]:
     # Open for what other versions know; required is what all have.
     return {
         "type": "object",
@@ -98,7 +124,7 @@ def _object(shape: Mapping[str, Any]) -> dict[str, Any]:
 
 def _property(name: str, kind: Any) -> dict[str, Any]:
     if isinstance(kind, Mapping):
-        return _object(kind)
+        return _case(kind)
     if isinstance(kind, Metric):
         number = {"type": "number", "minimum": 0} if kind.digits else _COUNT
         return {**number, **({"maximum": 100} if kind.unit == "%" else {})}
@@ -115,7 +141,7 @@ def _property(name: str, kind: Any) -> dict[str, Any]:
         },
         "targets": {
             "type": "object",
-            "additionalProperties": _object(TARGET) if kind == "targets" else True,
+            "additionalProperties": _case(TARGET) if kind == "targets" else True,
         },
     }
     return dict(made[kind])

@@ -1,0 +1,441 @@
+"""What a run says of its kernels: the records that ride on test reports and that a report holds. PYTEST_DONT_REWRITE
+
+They are dictionaries, not objects, because they *are* the document: they travel between processes and come back from files as they
+are. The published schema of reports is generated from them (``store.schema``): ``Annotated`` adds what JSON Schema knows beyond a
+type. Keys of a class with ``total=False`` may be absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypedDict
+
+__all__ = [
+    "Access",
+    "Case",
+    "Cause",
+    "Detail",
+    "Document",
+    "ExplainedBranch",
+    "ExplainedLine",
+    "ExplainedLoop",
+    "Explanation",
+    "FindingRow",
+    "ListingRow",
+    "Policy",
+    "Row",
+    "ShownTarget",
+]
+
+Count = Annotated[int, {"minimum": 0}]
+Number = Annotated[float, {"minimum": 0}]
+Shape = Annotated[list[Count], {"minItems": 3, "maxItems": 3}]
+Better = Literal["lower", "higher", "neutral"]
+
+Verdict = Literal[
+    "error",
+    "over-limit",
+    "unmodelled",
+    "regressed",
+    "new",
+    "incomparable",
+    "changed",
+    "improved",
+    "unjudged",
+    "ok",
+]
+CaseVerdict = Literal[
+    "error", "over-limit", "unmodelled", "regressed", "new", "incomparable", "changed", "improved", "ok"
+]
+SessionVerdict = Literal[
+    "error",
+    "over-limit",
+    "unmodelled",
+    "regressed",
+    "new",
+    "incomparable",
+    "nothing-analysed",
+    "stale",
+    "changed",
+    "improved",
+    "ok",
+]
+
+
+class Entry(TypedDict):
+    """What a baseline stores of a case; its keys follow from the table of metrics (``store.baseline.CASE``)."""
+
+
+class _RowMore(TypedDict, total=False):
+    limit: float
+    where: Annotated[
+        str,
+        {
+            "description": "The lines of PTX and source that made it move; absent where it has none, or the reference "
+            "holds no counts of lines."
+        },
+    ]
+    source: Annotated[
+        Literal["estimated", "ptxas"],
+        {"description": "Where the registers come from that the metric is, or follows from."},
+    ]
+
+
+# a class body cannot say "class"
+_RowClass = TypedDict("_RowClass", {"class": Literal["exact", "ratio", "modelled", "set"]})
+
+
+class Row(_RowClass, _RowMore):
+    """One metric of a case: what it was, what it is, how far it may move, and what that means."""
+
+    metric: str
+    target: Annotated[str, {"description": "Machine id, empty for metrics that hold for all."}]
+    better: Better
+    unit: str
+    old: float | None
+    new: float | None
+    allowed: str
+    verdict: Verdict
+    fails: bool
+    note: str
+
+
+class ShownTarget(TypedDict):
+    """What a report says of the predicted time on a target, beside what is stored."""
+
+    model: str
+    launch_us: Number
+    bounds: dict[str, Number]
+    ctas_per_sm: Count
+    occupancy_limiter: str
+    waves: Number
+    notes: list[str]
+
+
+class FindingRow(TypedDict):
+    """One finding."""
+
+    identity: str
+    rule: str
+    object: str
+    severity: str
+    message: str
+    path: str
+    line: Count
+    evidence: dict[str, Any]
+
+
+class _AccessMore(TypedDict, total=False):
+    kind: str
+    shared_turns: Count
+    global_wavefronts: Count
+    local_bytes: Count
+
+
+class Access(_AccessMore):
+    """One memory instruction; earlier versions say less of it."""
+
+    line: Count
+    source: str
+    opcode: str
+    requests: Count
+    global_requests: Count
+    global_bytes: Count
+    sectors: Count
+    cache_lines: Count
+    shared_requests: Count
+    wavefronts: Count
+    conflicts: Count
+    local_requests: Count
+    local_sectors: Count
+    turns: Count
+
+
+class Cause(TypedDict):
+    """One thing that a condition depends on."""
+
+    kind: str
+    name: str
+    varies: bool
+
+
+class ExplainedLoop(TypedDict):
+    """One loop that ran."""
+
+    function: str
+    line: Count
+    last_line: Count
+    source: str
+    depth: Count
+    entries: Annotated[int | None, {"minimum": 0}]
+    iterations: Annotated[int | None, {"minimum": 0}]
+    passes: Count
+    warp_passes: Count
+    thread_instructions: Count
+    causes: list[Cause]
+    mean: Annotated[float | None, {"minimum": 0}]
+    lanes: Number
+    least: Annotated[int | None, {"minimum": 0}]
+    most: Annotated[int | None, {"minimum": 0}]
+
+
+class ExplainedBranch(TypedDict):
+    """One branch that diverged."""
+
+    function: str
+    line: Count
+    source: str
+    opcode: str
+    executed: Count
+    divergent: Count
+    causes: list[Cause]
+
+
+class ExplainedLine(TypedDict):
+    """One hot line."""
+
+    path: str
+    line: Count
+    thread_instructions: Count
+    divergent: Count
+
+
+class Explanation(TypedDict):
+    """Why the numbers are as they are."""
+
+    loops: list[ExplainedLoop]
+    branches: list[ExplainedBranch]
+    lines: list[ExplainedLine]
+
+
+class _DetailMore(TypedDict, total=False):
+    cluster: Shape
+    accesses: Annotated[
+        list[Access],
+        {
+            "description": "Per memory instruction that was executed: requests by space, bytes asked of global memory, "
+            "sectors and lines of these, wavefronts and conflicts of shared memory, sectors of local memory, and the most "
+            "lanes of atomics on one address, summed over requests."
+        },
+    ]
+    explanation: Annotated[
+        Explanation,
+        {
+            "description": "Why: loops, branches that diverge and hot lines, most first. Only in a report that was written "
+            "to a folder, and where branch metrics moved."
+        },
+    ]
+    opcodes: Annotated[
+        dict[
+            str,
+            Annotated[
+                list[Any],
+                {
+                    "prefixItems": [
+                        {"type": "string"},
+                        {"type": "string"},
+                        {"type": "integer", "minimum": 0},
+                    ],
+                    "minItems": 1,
+                    "maxItems": 3,
+                },
+            ],
+        ],
+        {"description": "Opcode → category, and precision and number of its floating-point operations."},
+    ]
+    inlined: Annotated[
+        dict[str, list[str]],
+        {
+            "description": "PTX line → function that was inlined there (empty if unknown) and positions of the calls, "
+            "innermost first."
+        },
+    ]
+    files: Annotated[list[str], {"description": "Files of the source that lie below the rootdir."}]
+
+
+class Detail(_DetailMore):
+    """What a report says of a case beside what is stored."""
+
+    grid: Shape
+    block: Shape
+    demand: str
+    ptx_target: str
+    ptx_version: str
+    targets: dict[str, ShownTarget]
+    findings: list[FindingRow]
+    lines: Annotated[
+        list[Annotated[list[Count], {"minItems": 6, "maxItems": 6}]],
+        {
+            "description": "Per PTX line: line, thread instructions, warp instructions, sectors, shared conflicts, "
+            "divergent branches."
+        },
+    ]
+    notes: list[str]
+    sources: Annotated[dict[str, str], {"description": "PTX line → position in the source program."}]
+    listing: str
+
+
+class KernelRow(TypedDict):
+    """Which kernel."""
+
+    name: str
+    path: str
+    target: str
+
+
+class PlaceRow(TypedDict):
+    """A line of a file."""
+
+    path: str
+    line: Count
+
+
+class Policy(TypedDict):
+    """What it takes to judge a case anew."""
+
+    limits: dict[str, float]
+    tolerances: list[list[Annotated[list[str], {"minItems": 2, "maxItems": 2}]]]
+    targets: list[str]
+    failures: dict[str, list[str]]
+    unexplained: bool
+    on_improvement: str
+    on_unmodelled: str
+
+
+class Revisions(TypedDict, total=False):
+    """Revisions of the meaning of numbers; its keys are those of ``core.metrics.ANALYSIS``."""
+
+
+class _CaseMore(TypedDict, total=False):
+    analysis: Revisions
+    look_at: Annotated[
+        list[PlaceRow],
+        {"description": "Lines of the project's source that made the numbers move, best first."},
+    ]
+
+
+class Case(_CaseMore):
+    """One kernel of one test, judged."""
+
+    id: str
+    nodeid: str
+    module: str
+    baseline: str
+    verdict: CaseVerdict
+    fails: bool
+    error: str
+    kernel: KernelRow
+    line: Annotated[Count, {"description": "PTX line to look at, 0 if nothing ran."}]
+    position: str
+    call: PlaceRow
+    inputs_changed: bool
+    kernel_changed: bool
+    rows: list[Row]
+    because: list[str]
+    measured: Entry
+    stored: Entry | None
+    detail: Detail
+    skipped_targets: list[str]
+    unused_targets: list[str]
+    policy: Policy
+
+
+class NotJudged(TypedDict):
+    """A test that declares kernels but was not judged."""
+
+    nodeid: str
+    outcome: Literal["running", "passed", "failed", "skipped", "xfailed"]
+    reason: str
+
+
+class StalenessNotJudged(TypedDict):
+    """A module whose unused entries could not be told."""
+
+    module: str
+    reason: str
+
+
+class BaselineRow(TypedDict):
+    """What an update would do to a baseline."""
+
+    module: str
+    path: str
+    base: Annotated[str, {"description": "SHA-256 of the file before the run, empty if there was none."}]
+    changed: list[str]
+    added: list[str]
+    pruned: list[str]
+
+
+class ListingRow(TypedDict):
+    """The PTX of a kernel and the source it came from."""
+
+    id: str
+    path: str
+    lines: list[
+        Annotated[
+            list[Any],
+            {
+                "prefixItems": [{"type": "integer", "minimum": 0}, {"type": "string"}],
+                "minItems": 2,
+                "maxItems": 2,
+            },
+        ]
+    ]
+    source: Annotated[
+        dict[str, str],
+        {
+            "description": "Text of the source lines that detail.sources names, where the files lie below the rootdir."
+        },
+    ]
+
+
+class PluginMetric(TypedDict):
+    """A metric of a plugin, as far as judging it anew needs it."""
+
+    name: str
+    kind: Literal["exact", "ratio", "modelled"]
+    better: Better
+    unit: str
+    per_target: bool
+    digits: Count
+    tolerance: str
+    lines: list[str]
+
+
+class PluginRow(TypedDict):
+    """A plugin and its metrics."""
+
+    name: str
+    metrics: list[PluginMetric]
+
+
+class _DocumentMore(TypedDict, total=False):
+    notes: Annotated[
+        list[str],
+        {
+            "description": "What of the baselines is not used, and how kernels were analysed, e.g. on the slow backend and "
+            "why: that may differ between hosts, unlike the rest."
+        },
+    ]
+    plugins: Annotated[
+        list[PluginRow], {"description": "The plugins that bring metrics or patterns; absent without any."}
+    ]
+
+
+class Document(_DocumentMore):
+    """gpuperf.json: same results, same bytes; no clock, host or absolute path."""
+
+    schema_version: Annotated[int, {"const": 1}]
+    verdict: SessionVerdict
+    passed: bool
+    counts: Annotated[
+        Mapping[CaseVerdict, Count],
+        {"description": "Cases by verdict."},
+    ]
+    cases: list[Case]
+    not_judged: list[NotJudged]
+    stale: list[str]
+    staleness_not_judged: list[StalenessNotJudged]
+    problems: list[str]
+    baselines: list[BaselineRow]
+    listings: Annotated[list[ListingRow], {"description": "PTX text by line, named by detail.listing."}]

@@ -7,10 +7,10 @@ READY := $(VENV)/.ready
 # The tests start Python hundreds of times; where this is set, each start compiles the engine anew, which takes four times as long.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast check bench docs fuzz hardware clean
+.PHONY: help demo test test-fast check bench docs fuzz hardware-kit hardware clean
 
 help: ## Lists what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) ## Shows the gate on a kernel that is made slower
 	$(BIN)/python examples/demo/demo.py
@@ -37,6 +37,10 @@ docs: $(READY) ## Renders the generated pages of docs/ and the tables in the REA
 
 fuzz: $(READY) ## Runs mutants of real PTX on both backends for MINUTES=5; SEED=N begins with that mutant
 	$(BIN)/python -m tests.hostile.fuzz --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) --keep build/fuzz
+
+# On that machine, python3 build/hardware-kit/collect.py OUT needs Python, NumPy and the driver.
+hardware-kit: $(READY) ## Writes build/hardware-kit, the folder to carry to a machine with a GPU
+	$(BIN)/python -m tests.hardware.kit
 
 # Measures on the GPU of this machine, holds what it computed against the emulator and puts the times into benchmarks/hardware;
 # docs/hardware.md says what. Only the driver is needed. MACHINE=ID names the machine's description where several fit.

@@ -1,9 +1,7 @@
 """What is made from the code: ``python -m benchmarks.docs`` writes it, ``--check`` compares.
 
-Pages of ``docs/``: the instruction table and the groups of nvprof come from the rows, the machines from their YAML files. In
-``docs/metrics.md`` the table of the metrics, from their rows; the schemas of reports and baselines from these and from the types of
-records.
-Kernels of ``tests/hardware/ptx``: every instruction of the table that can be run alone, and the microbenchmarks.
+Pages of ``docs/``: the groups of nvprof come from the rows of the instruction table, for example. In ``docs/metrics.md`` the table of
+the metrics, from their rows; the schemas of reports and baselines from these and from the types of records.
 """
 
 from __future__ import annotations
@@ -17,25 +15,11 @@ ROOT = Path(__file__).resolve().parent.parent
 NOTE = "<!-- Made by `make docs` from {source}; do not edit. -->\n\n"
 
 
-def instructions() -> str:
-    """The instruction table."""
-    from gpuperf_engine.isa.document import render
-
-    return NOTE.format(source="engine/gpuperf_engine/isa/rows") + render()
-
-
 def rules() -> str:
     """What the manuals forbid, and what becomes of it."""
     from gpuperf_engine.isa.rules import render
 
     return NOTE.format(source="engine/gpuperf_engine/isa/rules.py") + render()
-
-
-def machines() -> str:
-    """One row per machine, with the numbers that decide most."""
-    from gpuperf_engine.timing.document import render
-
-    return NOTE.format(source="engine/gpuperf_engine/machines") + render()
 
 
 def nvprof() -> str:
@@ -99,22 +83,8 @@ def metrics() -> str:
     return before + head + "\n".join(["", "|---|---|---|---|---|", *rows, *rest])
 
 
-def kernels() -> dict[str, str]:
-    """The kernels that ``tests/hardware/collect.py`` runs on a GPU, by path."""
-    from tests.hardware import instructions, micro
-
-    return {
-        f"{KERNELS}/{path}": text for part in (instructions, micro) for path, text in part.files().items()
-    }
-
-
 METRICS_HEAD = "| metric | class | better | unit | |"
-KERNELS = "tests/hardware/ptx"
-#: what is in that folder and not made here
-OTHER_KERNELS = {"pairs.ptx", "inputs.npy", "kernels.jsonl"}
 PAGES: dict[str, Callable[[], str]] = {
-    "docs/instructions.md": instructions,
-    "docs/machines.md": machines,
     "docs/metrics.md": metrics,
     "docs/rules.md": rules,
     "docs/nvprof.md": nvprof,
@@ -129,18 +99,8 @@ PAGES: dict[str, Callable[[], str]] = {
 def main(arguments: list[str]) -> int:
     """Write the pages, or with ``--check`` name those that are out of date (exit code 1)."""
     stale = []
-    made = {name: render().rstrip("\n") + "\n" for name, render in PAGES.items()} | kernels()
-    for path in sorted((ROOT / KERNELS).rglob("*")):
-        if (
-            path.is_file()
-            and path.relative_to(ROOT).as_posix() not in made
-            and path.name not in OTHER_KERNELS
-        ):
-            stale.append(path.relative_to(ROOT).as_posix())
-            if "--check" not in arguments:
-                path.unlink()
-    for name, text in made.items():
-        path = ROOT / name
+    for name, render in PAGES.items():
+        path, text = ROOT / name, render().rstrip("\n") + "\n"
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             continue
         stale.append(name)
@@ -150,9 +110,7 @@ def main(arguments: list[str]) -> int:
     if stale and "--check" in arguments:
         print(f"out of date: {', '.join(stale)}; run `make docs`")
         return 1
-    print(
-        f"written or removed: {', '.join(stale)}" if stale else "generated pages and kernels are up to date"
-    )
+    print(f"written: {', '.join(stale)}" if stale else "generated pages are up to date")
     return 0
 
 

@@ -41,7 +41,7 @@ NOT_RUN = {
     "nvcc": "needs the CUDA toolkit",
     "pytest --gpuperf examples": "make test runs it",
     "python -m examples.cnn.network": "tests/examples/test_cnn_network.py runs it",
-    "python tests/hardware/collect.py": "needs a GPU; the tests run it on a stand-in",
+    "python3": "collect.py needs a GPU; the tests run it on a stand-in",
     "gpuperf calibrate": "needs what a GPU measured; the tests run it on synthetic results",
     "python -m benchmarks.measurements": "needs what a GPU computed; the tests run it on made-up times",
     "python -m tests.hardware.counters": "needs Nsight Compute and a GPU; the tests read samples of its format",

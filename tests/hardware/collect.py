@@ -1,6 +1,9 @@
 """Runs PTX on a GPU and writes down what came out: results, times, clocks. Needs NumPy and the driver, nothing else.
 
-    python tests/hardware/collect.py OUT [--parts instructions kernels examples micro times counters] [--budget 540] [--done DIR …]
+    python3 collect.py OUT [--parts instructions kernels examples micro times counters] [--budget 540] [--done DIR …]
+
+``make hardware-kit`` writes a folder with this file and all that it reads, to be carried to the machine. In the repository it reads
+the kit of ``build/hardware-kit``, which it writes first where the engine can be imported.
 
 Every part writes ``OUT/<part>.jsonl``: first a line about the machine, then a line per case, flushed as it is measured, so that
 a run that is cut off loses nothing. Cases that have a line in ``OUT/<part>.jsonl`` or, with ``--done DIR``, in
@@ -52,9 +55,15 @@ import numpy as np
 import numpy.typing as npt
 
 HERE = Path(__file__).resolve().parent
-PTX = HERE / "ptx"
-EXAMPLES = HERE.parents[1] / "examples"
+#: whether this file is the one of a kit, with all that it reads beside it
+CARRIED = (HERE / "kit.json").is_file()
+ROOT = HERE if CARRIED else HERE.parents[1]
+KIT = HERE if CARRIED else ROOT / "build/hardware-kit"
+PTX = KIT / "ptx"
+EXAMPLES = ROOT / "examples"
 PARTS = ("instructions", "kernels", "examples", "micro", "times", "counters")
+#: parts that read kernels of the kit
+KERNELS = {"instructions", "kernels", "micro", "times"}
 #: PTX versions to try, newest first, when the driver refuses a module's own
 VERSIONS = (
     "9.3", "9.2", "9.1", "9.0", "8.8", "8.7", "8.6", "8.5", "8.4", "8.3", "8.2", "8.1", "8.0", "7.8", "7.5", "7.0", "6.5", "6.3",
@@ -974,7 +983,9 @@ def box_layout(box: Sequence[int], size: int) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit of the repository this file lies in; empty where git cannot say."""
+    """The commit of the repository that this file lies in or was copied from; empty where git cannot say."""
+    if CARRIED:
+        return str(json.loads((KIT / "kit.json").read_text(encoding="utf-8"))["commit"])
     try:
         said = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True, timeout=10, check=False
@@ -982,6 +993,26 @@ def commit() -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return said.stdout.strip() if said.returncode == 0 else ""
+
+
+def write_kit() -> str:
+    """In the repository, bring the kit up to date; why there is none, or nothing."""
+    if CARRIED:
+        return ""
+    own = ROOT / ".venv/bin/python"
+    command = [str(own) if own.is_file() else sys.executable, "-m", "tests.hardware.kit"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "engine")))}
+    done = subprocess.run(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode == 0:
+        return ""
+    said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    if (KIT / "kit.json").is_file():
+        print(f"{KIT} is used as it is, it could not be brought up to date: {said}", file=sys.stderr)
+        return ""
+    return (
+        f"{KIT} is not there and could not be written: {said}\n"
+        "run `make hardware-kit` where there is an environment, carry build/hardware-kit here and run its collect.py"
+    )
 
 
 def running(out: Path) -> Path:
@@ -1040,6 +1071,9 @@ def main(arguments: Sequence[str] | None = None, found: tuple[Any, Any | None] |
     if options.retry and not options.alone:
         forget_failures(options.out)
     if found is None and not options.alone:
+        if not KERNELS.isdisjoint(options.parts) and (missing := write_kit()):
+            print(missing, file=sys.stderr)
+            return 2
         return supervise(given, options)
     # without it the driver may load a kernel in the midst of what is timed or captured
     os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")

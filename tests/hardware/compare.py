@@ -88,7 +88,7 @@ def judged(
         refused = any(f"({number})" in record["error"] for number in (218, 222))
         return not_compared(part, name, "refused" if refused else "failed", str(record["error"]))
     if record.get("ptx") != collect.digest(np.frombuffer(text.encode(), np.uint8)):
-        return not_compared(part, name, "stale", "it was made from other PTX than that in this repository")
+        return not_compared(part, name, "stale", "it was made from other PTX than there is here")
     try:
         verdict = judge(record)
     except EngineError as error:
@@ -148,6 +148,10 @@ def main(arguments: Sequence[str] | None = None, found: tuple[Any, Any | None] |
     parser.add_argument("--report", type=Path, metavar="OUT", help="write compare.json and compare.md there")
     parser.add_argument("--live", action="store_true", help="collect into DIR first, on this machine's GPU")
     options = parser.parse_args(arguments)
+    needed = not {"instructions", "kernels"}.isdisjoint(options.parts)
+    if needed and not collect.PTX.is_dir() and (missing := collect.write_kit()):
+        print(missing, file=sys.stderr)
+        return USAGE
     if options.live:
         code = collect.main([str(options.folder), "--parts", *options.parts], found)
         if code:

@@ -1,6 +1,4 @@
-"""Writes ``ptx/instructions``: kernels that run single instructions on the words of ``ptx/inputs.npy``.
-
-    python -m tests.hardware.instructions
+"""Makes ``ptx/instructions`` of the hardware kit: kernels that run single instructions on the words of ``ptx/inputs.npy``.
 
 Each kernel runs up to ``PER_KERNEL`` instructions of one mnemonic, with sources that no instruction before it has written as
 far as the operands' letters allow, and stores what each one writes: registers, and for atomics the memory behind the address too.
@@ -12,17 +10,14 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
-
-import numpy as np
+from functools import cache
 
 from gpuperf_engine.isa.frame import has_meaning
 from gpuperf_engine.isa.table import Spelling, Version, needs, rows
 from gpuperf_engine.isa.targets import TARGETS
 from tests.isa.assembler import instruction_text, spellings
-from tests.isa.programs import COUNT, REGISTERS, inputs
+from tests.isa.programs import COUNT, REGISTERS
 
-HERE = Path(__file__).resolve().parent / "ptx"
 PER_KERNEL = 40
 #: 7.8 is the first version with sm_90; older drivers get what they take, see collect.py
 BASE_VERSION: Version = (7, 8)
@@ -114,6 +109,7 @@ def module(part: list[Spelling], version: Version, target: str) -> tuple[str, in
     return "\n".join([*head, *body, "ret;", "}", ""]), -(-size // SLOT) * SLOT // 8
 
 
+@cache
 def kernels() -> dict[str, tuple[str, dict[str, object]]]:
     """Name → (PTX, its line in ``instructions.json``)."""
     groups: dict[tuple[str, int, str, Version], dict[str, Spelling]] = defaultdict(dict)
@@ -144,18 +140,3 @@ def files() -> dict[str, str]:
     index = {name: facts for name, (_, facts) in made.items()}
     texts = {str(facts["ptx"]): text for text, facts in made.values()}
     return {**texts, "instructions.json": json.dumps(index, indent=0) + "\n"}
-
-
-def main() -> None:
-    """Write the modules, their list and their inputs."""
-    folder = HERE / "instructions"
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.ptx"):
-        old.unlink()
-    for path, text in files().items():
-        (HERE / path).write_text(text, encoding="utf-8")
-    np.save(HERE / "inputs.npy", inputs())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Writes ``ptx/micro`` and ``ptx/micro.json``: kernels that measure one number of a machine each.
+"""Makes ``ptx/micro`` and ``ptx/micro.json`` of the hardware kit: kernels that measure one number of a machine each.
 
     python -m tests.hardware.micro
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, TypedDict
 
 from .micro_async import (
@@ -46,7 +45,6 @@ from .micro_parts import (
     two_pipes,
 )
 
-HERE = Path(__file__).resolve().parent / "ptx"
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -278,17 +276,3 @@ def files() -> dict[str, str]:
     """The modules and the list of launches, by path below ``ptx``."""
     texts, found = kernels()
     return {**texts, "micro.json": json.dumps(found, indent=0) + "\n"}
-
-
-def main() -> None:
-    """Write the modules and the list of launches."""
-    folder = HERE / "micro"
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.ptx"):
-        old.unlink()
-    for path, text in files().items():
-        (HERE / path).write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,10 @@
-"""Writes ``ptx/kernels.jsonl``: launches recorded from the tests, each with its PTX, its arguments and what its buffers hold before.
-
-    python -m tests.hardware.recorded
+"""Makes ``ptx/kernels.jsonl`` of the hardware kit: launches recorded from the tests, each with its PTX, its arguments and what its
+buffers hold before.
 
 Runs the test files of ``FILES`` and keeps, of the launches that succeed, those that a GPU must answer alike: nothing that reads a
 clock or asks where it runs, prints or allocates; nothing whose result hangs on what lies in memory elsewhere, which a second run
-on another device, with other addresses, finds out; nothing that ptxas refuses. Of every test function some are kept.
+on another device, with other addresses, finds out; nothing that ptxas refuses, where there is one. Of every test function some
+are kept.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,18 +28,18 @@ import gpuperf_engine as ge
 from gpuperf_engine.errors import EngineError
 from gpuperf_engine.memory.arrays import DeviceArray
 from gpuperf_engine.simt.launch import marshal
+from tests.files.reader import every_file
 from tests.hardware import collect
 from tests.hardware.expected import recorded_buffers
 from tests.isa.assembler import PTXAS
 
-HERE = Path(__file__).resolve().parent
-TESTS = HERE.parent
+TESTS = Path(__file__).resolve().parents[1]
 FILES = (
     *(f"isa/test_{name}.py" for name in (
         "mbarrier", "bulk", "tensor_copies", "warpgroup", "matrices", "sparse_matrices", "wmma", "narrow_arithmetic",
     )),
     *(f"emulate/test_{name}.py" for name in (
-        "clusters", "barriers", "warp_sync", "warp", "memory_forms", "generic_shared", "indirect_calls", "control_flow", "spaces",
+        "clusters", "barriers", "warp_sync", "warp", "memory_forms", "generic_shared", "indirect_calls", "spaces",
         "stack",
     )),
 )  # fmt: skip
@@ -170,9 +172,11 @@ def _before(
 
 
 def accepted(text: str) -> bool:
-    """Whether ptxas takes the module; versions that it does not know are taken on trust."""
+    """Whether ptxas takes the module; versions that it does not know, and all where it is not, are taken on trust."""
+    if PTXAS is None:
+        return True
     target = collect.written_target(text)
-    command = [str(PTXAS), f"-arch={target}", "-O0", "-", "-o", "/dev/null"]
+    command = [PTXAS, f"-arch={target}", "-O0", "-", "-o", "/dev/null"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     return not done.returncode or "Unsupported .version" in done.stderr
 
@@ -193,29 +197,58 @@ def for_more(text: str) -> str:
     return text
 
 
-def main() -> int:
-    """Run the tests and write what they launched."""
+def launches(tests: Sequence[str] = FILES) -> tuple[list[dict[str, Any]], list[str]]:
+    """What the tests launch, and the tests that failed. ``tests``: files and node ids below ``tests``. They run in a process of
+    their own, so that this may be called from a test."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "launches.json"
+        command = [sys.executable, "-m", "tests.hardware.recorded", str(out), *tests]
+        done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        found = json.loads(out.read_text(encoding="utf-8"))
+    return found["launches"], found["failed"]
+
+
+def file_launches() -> Iterator[dict[str, Any]]:
+    """The launches of ``tests/files`` that succeed, in the same form."""
+    for test in every_file():
+        if test.errors or "ptxas" in test.without or ELSEWHERE.search(test.text):
+            continue
+        buffers: list[str] = []
+        listed: list[Any] = []
+        for value in test.arguments():
+            if isinstance(value, np.ndarray):
+                listed.append([len(buffers), 0])
+                buffers.append(collect.pack(value.view(np.uint8)))
+            else:
+                listed.append(value.tobytes().hex())
+        shape = test.shape
+        yield {
+            "name": f"files/{test.name}", "ptx": test.text, "entry": test.entry, "grid": collect.three(shape["grid"]),
+            "block": collect.three(shape["block"]), "shared_bytes": shape["shared"],
+            "cluster": shape["cluster"] and collect.three(shape["cluster"]), "args": listed, "buffers": buffers,
+        }  # fmt: skip
+
+
+def record(tests: Sequence[str]) -> dict[str, Any]:
+    """``launches`` in this process."""
     recorder = Recorder()
     original = ge.Device.launch
     ge.Device.launch = recorder.around(original)  # type: ignore[method-assign]
     try:
-        files = [str(TESTS / name) for name in FILES]
+        files = [str(TESTS / name) for name in tests]
         pytest.main([*files, "-q", "-p", "no:cacheprovider", "-p", "no:xdist"], plugins=[recorder])
     finally:
         ge.Device.launch = original  # type: ignore[method-assign]
-    lines = [
-        json.dumps({"name": f"{test}/{number}", **record})
+    kept = [
+        {"name": f"{test}/{number}", **record}
         for test, records in sorted(recorder.found.items())
         if test not in recorder.failed
         for number, record in enumerate(records)
     ]
-    path = HERE / "ptx/kernels.jsonl"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"{path}: {len(lines)} launches, {path.stat().st_size:,} bytes")
-    if recorder.failed:
-        print(f"nothing is kept of tests that fail: {', '.join(sorted(recorder.failed))}", file=sys.stderr)
-    return 1 if recorder.failed else 0
+    return {"launches": kept, "failed": sorted(recorder.failed)}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    Path(sys.argv[1]).write_text(json.dumps(record(sys.argv[2:])), encoding="utf-8")

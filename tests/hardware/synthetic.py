@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.hardware import collect
+from tests.hardware import micro
 
 #: the machine that is to be recovered
 KNOWN: dict[str, float] = {
@@ -52,7 +52,7 @@ def results(
     known: Mapping[str, float] = KNOWN, about: Mapping[str, Any] = ABOUT
 ) -> dict[str, dict[str, Any]]:
     """The lines of the cases, by name."""
-    launches = json.loads((collect.PTX / "micro.json").read_text(encoding="utf-8"))
+    _, launches = micro.kernels()
     mhz, sms = known["chip.clock"], about["sm_count"]
     made: dict[str, dict[str, Any]] = {}
 

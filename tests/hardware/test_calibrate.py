@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from gpuperf_engine.timing.calibrate import calibrate
 from gpuperf_engine.timing.collected import read_part
 from gpuperf_engine.timing.machine import load_machine
 from pytest_gpuperf.cli import main
-from tests.hardware import synthetic
+from tests.hardware import collect, micro, synthetic
 from tests.hardware.synthetic import ABOUT, KNOWN
 
 BASE = "h100-sxm"
@@ -70,9 +69,7 @@ def test_another_known_machine_is_recovered(tmp_path: Path) -> None:
     }  # fmt: skip
     cases = synthetic.results(known, about)
     rate = dict(cases["rate_lop3"])
-    launch = json.loads((synthetic.collect.PTX / "micro.json").read_text(encoding="utf-8"))[
-        "rate_mma_m16n8k16_f32_f16"
-    ]
+    launch = micro.kernels()[1]["rate_mma_m16n8k16_f32_f16"]
     # m16n8k16 is two units of 1 024 multiply-adds; four warps on each sub-partition
     cycles = launch["threads"] // 32 // 4 * launch["operations"] * 2 * 32 / known["lanes.tensor"]
     rate |= {
@@ -113,9 +110,7 @@ def test_the_command_writes_a_machine_that_predicts(
             ), name
         else:
             assert quantity == base.quantities[name], name
-    module = ge.parse(
-        (synthetic.collect.EXAMPLES / "kernels/saxpy.ptx").read_text(encoding="utf-8"), path="saxpy.ptx"
-    )
+    module = ge.parse((collect.EXAMPLES / "kernels/saxpy.ptx").read_text(encoding="utf-8"), path="saxpy.ptx")
     device = ge.Device()
     x, y = (device.zeros(1 << 16, np.float32) for _ in range(2))
     profile = device.launch(module["saxpy"], 256, 256, [np.int32(1 << 16), np.float32(2), x, y])
@@ -228,5 +223,5 @@ def test_errors_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_every_case_that_calibrates_is_collected() -> None:
     from gpuperf_engine.timing.calibrate import LATENCY_CASES, RATE_CASES
 
-    launches = json.loads((synthetic.collect.PTX / "micro.json").read_text(encoding="utf-8"))
+    _, launches = micro.kernels()
     assert {*LATENCY_CASES.values(), *RATE_CASES.values(), *synthetic.results()} <= set(launches)

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.hardware import collect, compare, instructions, micro
+from tests.hardware import collect, compare, micro
 from tests.hardware.stand_in import StandIn
-from tests.isa.assembler import PTXAS, ptxas_version
-
-HERE = Path(__file__).resolve().parent
 
 
 def records(out: Path, part: str) -> list[dict[str, Any]]:
@@ -31,9 +26,10 @@ def run(driver: StandIn, out: Path, part: str, *options: str) -> int:
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are no clocks that have to rise."""
+def at_once(kit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are no clocks that have to rise, and a kit."""
     monkeypatch.setattr(collect, "SETTLE", 0.0)
+    monkeypatch.setattr(collect, "PTX", kit / "ptx")
 
 
 @pytest.fixture
@@ -52,44 +48,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timed, "TIMED", [item for group in small for item in group])
 
 
-def test_committed_kernels_are_those_that_the_generators_write() -> None:
-    index = json.loads((HERE / "ptx/instructions.json").read_text(encoding="utf-8"))
-    made = instructions.kernels()
-    assert {name: facts for name, (_, facts) in made.items()} == index
-    for text, facts in made.values():
-        assert (HERE / "ptx" / str(facts["ptx"])).read_text(encoding="utf-8") == text
-    texts, launches = micro.kernels()
-    assert json.loads((HERE / "ptx/micro.json").read_text(encoding="utf-8")) == launches
-    for path, text in texts.items():
-        assert (HERE / "ptx" / path).read_text(encoding="utf-8") == text
-    assert len(list((HERE / "ptx/instructions").iterdir())) == len(index)
-    assert len(list((HERE / "ptx/micro").iterdir())) == len(texts)
-
-
-@pytest.mark.skipif(PTXAS is None, reason="ptxas is not here")
-def test_ptxas_takes_every_committed_kernel(tmp_path: Path) -> None:
-    listed = [
-        *json.loads((HERE / "ptx/instructions.json").read_text()).values(),
-        *json.loads((HERE / "ptx/micro.json").read_text()).values(),
-    ]
-    newest = ptxas_version()
-
-    def refusal(place: tuple[str, str]) -> str:
-        target, path = place
-        source = HERE / "ptx" / path
-        version = collect.written_version(source.read_text(encoding="utf-8"))
-        if tuple(map(int, version.split("."))) > newest:
-            return ""
-        out = tmp_path / Path(path).with_suffix(".cubin").name
-        command = [str(PTXAS), f"-arch={target}", "-O0", str(source), "-o", str(out)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.stderr if done.returncode else ""
-
-    with ThreadPoolExecutor(2) as pool:
-        places = {(facts["target"], facts["ptx"]) for facts in listed}
-        assert [text for text in pool.map(refusal, sorted(places)) if text] == []
-
-
 def test_examples_are_run_with_their_inputs_and_checked(tmp_path: Path, few: None) -> None:
     driver = StandIn()
     assert run(driver, tmp_path, "examples") == 0
@@ -106,12 +64,12 @@ def test_examples_are_run_with_their_inputs_and_checked(tmp_path: Path, few: Non
     np.testing.assert_allclose(held[1], 2.5 * x.astype(np.float64) + y, rtol=1e-6, atol=1e-6)
 
 
-def test_single_instructions_are_run_on_the_committed_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_single_instructions_are_run_on_the_words_of_the_kit(
+    kit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "ptx"
     (folder / "instructions").mkdir(parents=True)
-    index = json.loads((HERE / "ptx/instructions.json").read_text(encoding="utf-8"))
+    index = json.loads((kit / "ptx/instructions.json").read_text(encoding="utf-8"))
     some = {
         name: facts
         for name, facts in index.items()
@@ -119,7 +77,7 @@ def test_single_instructions_are_run_on_the_committed_words(
     }
     (folder / "instructions.json").write_text(json.dumps(some), encoding="utf-8")
     for name in ("inputs.npy", *(facts["ptx"] for facts in some.values())):
-        shutil.copy(HERE / "ptx" / name, folder / name)
+        shutil.copy(kit / "ptx" / name, folder / name)
     monkeypatch.setattr(collect, "PTX", folder)
     driver = StandIn(newest=(7, 4))
     assert run(driver, tmp_path, "instructions") == 0
@@ -301,11 +259,11 @@ def test_a_function_that_the_driver_lacks_is_an_error_with_its_name() -> None:
 
 
 def test_micro_kernels_are_launched_as_their_list_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The emulator runs them: addresses stay inside the data and every access is aligned."""
     monkeypatch.setattr(collect, "REPLAYS", 1)
-    launches = json.loads((HERE / "ptx/micro.json").read_text(encoding="utf-8"))
+    launches = json.loads((kit / "ptx/micro.json").read_text(encoding="utf-8"))
     wanted = (
         "chase_ca/l1",
         "chase_shared",
@@ -319,7 +277,7 @@ def test_micro_kernels_are_launched_as_their_list_says(
     some = {name: {**launches[name], **(small if "dram" in name or "one" in name else {})} for name in wanted}
     some["chase_cg/dram"]["bytes"] = 4 << 20
     folder = tmp_path / "ptx"
-    shutil.copytree(HERE / "ptx/micro", folder / "micro")
+    shutil.copytree(kit / "ptx/micro", folder / "micro")
     (folder / "micro.json").write_text(json.dumps(some), encoding="utf-8")
     monkeypatch.setattr(collect, "PTX", folder)
     driver = StandIn()
@@ -332,7 +290,7 @@ def test_micro_kernels_are_launched_as_their_list_says(
     assert all(record["longest"] > 0 for name, record in found.items() if not name.startswith("nothing"))
 
 
-def test_micro_kernels_do_what_they_are_named_after() -> None:
+def test_micro_kernels_do_what_they_are_named_after(kit: Path) -> None:
     """With an address for a size they show what their chains came to: two rounds, by Python's integers."""
     import gpuperf_engine as ge
 
@@ -342,7 +300,7 @@ def test_micro_kernels_do_what_they_are_named_after() -> None:
         ("latency_mul_hi_u32", lambda d, a, b: d * a >> 32),
         ("latency_lop3", lambda d, a, b: _lop3(d, a, b, 0x6A)),
     ):
-        text = (HERE / f"ptx/micro/{name}.ptx").read_text(encoding="utf-8")
+        text = (kit / f"ptx/micro/{name}.ptx").read_text(encoding="utf-8")
         device = ge.Device(observe=())
         words = np.random.default_rng(5).integers(1 << 63, 1 << 64, 256, np.uint64)
         data, out = device.array(words), device.zeros((1, 2), np.uint64)
@@ -363,44 +321,20 @@ def _lop3(a: int, b: int, c: int, table: int) -> int:
     return sum((table >> (4 * (a >> i & 1) + 2 * (b >> i & 1) + (c >> i & 1)) & 1) << i for i in range(32))
 
 
-def some_kernels(folder: Path) -> list[str]:
-    """``ptx/kernels.jsonl`` with a launch of each kind; their names."""
-    kinds = (
-        "cp.async.bulk.tensor.",
-        "im2col",
-        "wgmma.",
-        "mma.sp",
-        "mbarrier.try_wait",
-        "barrier.cluster",
-        "ldmatrix",
-        "call ",
-    )
-    lines = (HERE / "ptx/kernels.jsonl").read_text(encoding="utf-8").splitlines()
-    kernels = [
-        kernel
-        for kernel in map(json.loads, lines)
-        if collect.runs_on(collect.written_target(kernel["ptx"]), (9, 0))
-    ]
-    assert len({kernel["name"] for kernel in kernels}) == len(kernels) > 200
-    chosen = {}
-    for kind in kinds:
-        kernel = next(kernel for kernel in kernels if kind in kernel["ptx"])
-        chosen[kernel["name"]] = kernel
-    kernel = next(kernel for kernel in kernels if kernel["cluster"])
-    chosen[kernel["name"]] = kernel
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "kernels.jsonl").write_text(
-        "\n".join(map(json.dumps, chosen.values())) + "\n", encoding="utf-8"
-    )
-    return list(chosen)
-
-
 def test_recorded_launches_are_run_and_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Clusters, tensor maps, warp groups: through the driver's calls as on their own."""
-    names = some_kernels(tmp_path / "ptx")
-    monkeypatch.setattr(collect, "PTX", tmp_path / "ptx")
+    lines = (kit / "ptx/kernels.jsonl").read_text(encoding="utf-8").splitlines()
+    own = [line for line in lines if json.loads(line)["name"].startswith("files/")]
+    folder = tmp_path / "ptx"
+    folder.mkdir()
+    (folder / "kernels.jsonl").write_text(
+        "\n".join([*(line for line in lines if line not in own), *own[::12]])
+    )
+    monkeypatch.setattr(collect, "PTX", folder)
+    launches = map(json.loads, (folder / "kernels.jsonl").read_text(encoding="utf-8").splitlines())
+    names = [one["name"] for one in launches if collect.runs_on(collect.written_target(one["ptx"]), (9, 0))]
     driver = StandIn()
     assert run(driver, tmp_path, "kernels") == 0
     assert driver.wrong == []
@@ -415,7 +349,7 @@ def test_recorded_launches_are_run_and_compared(
     place, text = next(iter(record["output"].items()))
     data = collect.unpack(text, np.uint8).copy()
     data[5] ^= 4
-    changed = {**record, "output": {place: collect.pack(data)}}
+    changed = {**record, "output": {**record["output"], place: collect.pack(data)}}
     path.write_text("\n".join([lines[0], json.dumps(changed)]) + "\n", encoding="utf-8")
     assert compare.main([str(tmp_path), "--parts", "kernels"]) == compare.DIFFERENT
     said = capsys.readouterr().out

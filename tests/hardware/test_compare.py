@@ -16,7 +16,6 @@ from tests.hardware import collect, compare
 from tests.hardware.listing import stores
 from tests.hardware.stand_in import StandIn
 
-HERE = Path(__file__).resolve().parent
 WORD = 0xFFFFFFFF
 #: instructions of one source register, by Python's integers
 BY_PYTHON: dict[str, Callable[[int], int]] = {
@@ -83,15 +82,15 @@ class ByNumpy(StandIn):
 
 
 @pytest.fixture
-def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def few(kit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three instruction kernels and two cases of SAXPY; the folder of the kernels."""
     folder = tmp_path / "ptx"
     (folder / "instructions").mkdir(parents=True)
-    index = json.loads((HERE / "ptx/instructions.json").read_text(encoding="utf-8"))
+    index = json.loads((kit / "ptx/instructions.json").read_text(encoding="utf-8"))
     some = {name: index[name] for name in KERNELS}
     (folder / "instructions.json").write_text(json.dumps(some), encoding="utf-8")
     for name in ("inputs.npy", *(facts["ptx"] for facts in some.values())):
-        shutil.copy(HERE / "ptx" / name, folder / name)
+        shutil.copy(kit / "ptx" / name, folder / name)
     (folder / "kernels.jsonl").write_text("", encoding="utf-8")
     monkeypatch.setattr(collect, "PTX", folder)
     collect.catalogue()
@@ -135,13 +134,13 @@ def test_right_results_are_equal(tmp_path: Path, few: Path, capsys: pytest.Captu
 
 
 def test_one_flipped_bit_of_an_instruction_is_found(
-    tmp_path: Path, few: Path, capsys: pytest.CaptureFixture[str]
+    kit: Path, tmp_path: Path, few: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # the second word of thread 5: 8 words a thread, 64 bits each
     out = collected(tmp_path / "out", ByNumpy(flip=("k", 64 * (8 * 5 + 1) + 3)))
     assert compare.main([str(out), "--report", str(tmp_path / "report")]) == compare.DIFFERENT
     said = capsys.readouterr().out
-    word = int(np.load(HERE / "ptx/inputs.npy")[5, 3, 1])
+    word = int(np.load(kit / "ptx/inputs.npy")[5, 3, 1])
     right = word.bit_count()
     text = (few / "instructions/popc-sm_75-7.8-0.ptx").read_text(encoding="utf-8").splitlines()
     line = 1 + next(number for number, content in enumerate(text) if content.startswith("popc.b64"))
@@ -228,7 +227,7 @@ def test_what_cannot_be_read_is_named_with_its_place(
 
 
 def test_approximations_are_compared_within_their_bounds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A GPU that is an ulp off in ``sqrt.approx.f32`` agrees; one that is a thousand off does not."""
     from gpuperf_engine.timing.collected import read_part
@@ -236,10 +235,10 @@ def test_approximations_are_compared_within_their_bounds(
     folder = tmp_path / "ptx"
     (folder / "instructions").mkdir(parents=True)
     name = "sqrt-sm_75-7.8-0"
-    index = json.loads((HERE / "ptx/instructions.json").read_text(encoding="utf-8"))
+    index = json.loads((kit / "ptx/instructions.json").read_text(encoding="utf-8"))
     (folder / "instructions.json").write_text(json.dumps({name: index[name]}), encoding="utf-8")
     for file in ("inputs.npy", index[name]["ptx"]):
-        shutil.copy(HERE / "ptx" / file, folder / file)
+        shutil.copy(kit / "ptx" / file, folder / file)
     monkeypatch.setattr(collect, "PTX", folder)
     assert collect.main([str(tmp_path / "out"), "--parts", "instructions"], (StandIn(), None)) == 0
     listed = stores((folder / index[name]["ptx"]).read_text(encoding="utf-8"))

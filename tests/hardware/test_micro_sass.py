@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -14,7 +13,6 @@ import pytest
 from gpuperf_engine.timing.calibrate import LATENCY_CASES, RATE_CASES
 from tests.hardware import collect, micro
 
-MICRO = Path(__file__).resolve().parent / "ptx/micro"
 #: kernel → machine instruction of each operation. Not here are sequences of many instructions, and FP8 ``mma.sync``, which sm_90
 #: does not have
 MACHINE = {
@@ -53,21 +51,19 @@ _BRANCH = re.compile(r"BRA\b")
 
 
 def test_every_micro_kernel_is_looked_at() -> None:
-    kernels = {
-        facts["entry"] for facts in json.loads((MICRO.parent / "micro.json").read_text("utf-8")).values()
-    }
+    kernels = {facts["entry"] for facts in micro.kernels()[1].values()}
     assert {name for name in kernels if not SEQUENCES.match(name)} - OTHERS <= set(MACHINE)
 
 
 @pytest.mark.skipif(
     not (shutil.which("ptxas") and shutil.which("nvdisasm")), reason="ptxas and nvdisasm are not here"
 )
-def test_machine_code_holds_what_is_measured(tmp_path: Path) -> None:
-    launches = json.loads((MICRO.parent / "micro.json").read_text(encoding="utf-8"))
+def test_machine_code_holds_what_is_measured(kit: Path, tmp_path: Path) -> None:
+    _, launches = micro.kernels()
     operations = {facts["entry"]: facts["operations"] for facts in launches.values()}
 
     def wrong(name: str) -> str:
-        source, cubin = MICRO / f"{name}.ptx", tmp_path / f"{name}.cubin"
+        source, cubin = kit / f"ptx/micro/{name}.ptx", tmp_path / f"{name}.cubin"
         written = collect.written_target(source.read_text(encoding="utf-8"))
         target = "sm_90a" if written[-1] == "a" else "sm_90"
         subprocess.run(["ptxas", f"-arch={target}", str(source), "-o", str(cubin)], check=True)

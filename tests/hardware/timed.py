@@ -6,9 +6,11 @@ the thing that the key says.
 
 from __future__ import annotations
 
+import json
+import lzma
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from cnn import programs as layers
 __all__ = ["PAIRS", "TIMED", "Map", "Timed"]
 
 HERE = Path(__file__).resolve().parent
-EXAMPLES = HERE.parents[1] / "examples"
+EXAMPLES = Path(programs.__file__).resolve().parent
 Make = Callable[..., Program]
 
 
@@ -78,11 +80,28 @@ def example(
     ]
 
 
+@cache
+def pairs_ptx() -> str:
+    """``pairs.ptx``: in the hardware kit a file, in the repository among the packed PTX."""
+    carried = HERE / "ptx" / "pairs.ptx"
+    if carried.is_file():
+        return carried.read_text(encoding="utf-8")
+    packed = json.loads(lzma.decompress((HERE.parent / "cuda/compiled.json.xz").read_bytes()))
+    return str(packed["hardware/pairs"]["ptx"])
+
+
+class Pair(Timed):
+    """A kernel of ``pairs.ptx``."""
+
+    @cached_property
+    def text(self) -> str:
+        """Contents of the PTX file."""
+        return pairs_ptx()
+
+
 def pair(name: str, program: Make, *arguments: object, max_registers: int = 0) -> Timed:
     """A kernel of ``pairs.ptx``."""
-    return Timed(
-        name, HERE / "ptx" / "pairs.ptx", "bench", partial(program, *arguments), max_registers=max_registers
-    )
+    return Pair(name, Path("pairs.ptx"), "bench", partial(program, *arguments), max_registers=max_registers)
 
 
 def _floats(rng: np.random.Generator, count: int) -> Array:

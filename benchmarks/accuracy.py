@@ -302,7 +302,7 @@ the calibration and this page's statistics have been run on stand-ins for the dr
   with warm and with cold caches; the direction for pairs that differ in one thing (stride, padding, vector width, barriers,
   spills, occupancy by shared memory, unrolling, redundant loads, divergence, atomics on one address, depth of a pipeline, double
   for float).
-- *Machine numbers*: none was measured with these tools. Those that are marked `assumed` in [machines.md](machines.md) were
+- *Machine numbers*: none was measured with these tools. Those that are marked `assumed` in `gpuperf targets --all` were
   measured by nobody for that chip, what the register file gives on most of them among them. No model uses, and nobody here has
   measured: the wake-up at an mbarrier, the issue and latency of bulk and tensor copies, the fence, commit and wait of `wgmma`,
   shared memory of other CTAs.

@@ -1,29 +1,44 @@
-"""The page of instructions: complete, and the committed one is the one of this table."""
+"""The page of instructions, as ``gpuperf instructions`` prints it."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from gpuperf_engine.isa.document import render
 from gpuperf_engine.isa.table import rows
+from pytest_gpuperf.cli import main
 
-PAGE = Path(__file__).parents[2] / "docs" / "instructions.md"
 
-
-def test_every_row_is_on_the_page() -> None:
-    text = render()
+def test_every_row_is_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["instructions"]) == 0
+    text = capsys.readouterr().out
+    assert text == render()
     lines = [line for line in text.splitlines() if line.startswith("| `")]
     assert len(lines) == len(rows())
     unescaped = text.replace("\\|", "|")
     assert all(f"`{row.syntax}`" in unescaped for row in rows())
 
 
-def test_committed_page_is_current() -> None:
-    if not PAGE.exists():
-        pytest.skip("installed without docs")
-    assert PAGE.read_text(encoding="utf-8").endswith(render()), "refresh: make docs"
+def test_the_lines_of_some_instructions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["instructions", "popc.b32", "fns"]) == 0
+    text = capsys.readouterr().out
+    assert [line.split()[1] for line in text.splitlines() if line.startswith("| `")] == [
+        f"`{row.syntax}`".split()[0] for row in rows() if row.name in ("popc", "fns")
+    ]
+    assert "\n2 instructions, " in text and "## Integer arithmetic" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("poppc", "no instruction is named 'poppc'; there is popc"),
+        ("\x1b", "gpuperf instructions prints all"),
+    ],
+)
+def test_an_instruction_that_there_is_not(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["instructions", name]) == 2
+    found = capsys.readouterr()
+    assert said in found.err and not found.out and "\x1b" not in found.err
 
 
 def test_what_modifiers_and_constants_need() -> None:

@@ -337,6 +337,20 @@ def test_targets(capsys):
     assert "a100-sxm-80gb" in {row["id"] for row in json.loads(run(capsys, "targets", "--format", "json")[1])}
 
 
+def test_every_number_of_every_machine_is_printed_with_its_source(capsys):
+    code, out, _ = run(capsys, "targets", "--all")
+    machines = json.loads(run(capsys, "targets", "--all", "--format", "json")[1])
+    assert code == OK and len(machines) > 20
+    sections = dict(part.split("\n", 1) for part in out.split("\n## ")[1:])
+    assert set(sections) == {machine["id"] for machine in machines}
+    for machine in machines:
+        rows = [line.split(" | ") for line in sections[machine["id"]].splitlines() if line.startswith("| `")]
+        assert [row[0] for row in rows] == [f"| `{name}`" for name in machine["numbers"]]
+        for row, number in zip(rows, machine["numbers"].values(), strict=True):
+            assert float(row[1].replace(",", "")) == pytest.approx(number["value"])
+            assert row[2] == number["unit"] and row[3].startswith(number["source"])
+
+
 @pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
 def test_completion_names_every_command_and_option(shell, capsys):
     code, out, _ = run(capsys, "completion", shell)

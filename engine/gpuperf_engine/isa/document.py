@@ -5,7 +5,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from .model import Row
 from .selectors import SELECTORS
@@ -36,7 +36,7 @@ _TITLES = {
 _HEAD = """\
 # Instructions
 
-Generated from the instruction table; do not edit. Each line is the PTX manual's, with the values of its modifiers and what
+Each line is the PTX manual's, with the values of its modifiers and what
 single modifiers and constants need beyond the line. *PTX* and *sm* are the version and target that introduced the line; `100a` is
 that target alone, `100f` is it and the higher ones of its family. *Runs* says whether kernels with it can be run; all others are
 parsed, checked and counted, and stop a run where a thread reaches them, with an error that names them.
@@ -51,14 +51,16 @@ versions of `ptxas` depart from the manual is listed in `tests/isa/ptxas_version
 """
 
 
-def render() -> str:
-    """The page in Markdown: a table for each category. Same bytes for the same table."""
+def render(names: Collection[str] = ()) -> str:
+    """The page in Markdown: a table for each category, of all instructions or of those named. Same bytes for the same table."""
     groups: dict[str, list[Row]] = {}
-    for row in rows():
+    chosen = [row for row in rows() if not names or row.name in names]
+    for row in chosen:
         groups.setdefault(row.category, []).append(row)
-    total = sum(len(group) for group in groups.values())
-    runs = sum(row.runs for row in rows())
-    parts = [_HEAD, f"{len({row.name for row in rows()})} instructions, {total} lines, {runs} of them run.\n"]
+    runs = sum(row.runs for row in chosen)
+    count = len({row.name for row in chosen})
+    instructions = f"{count} instruction{'s' if count > 1 else ''}"
+    parts = [_HEAD, f"{instructions}, {len(chosen)} lines, {runs} of them run.\n"]
     for name, title in _TITLES.items():
         if name not in groups:
             continue
@@ -116,7 +118,3 @@ def _constants(row: Row) -> Iterator[str]:
 
 def _values(values: tuple[str, ...]) -> str:
     return " ".join(f"`.{value}`" for value in values)
-
-
-if __name__ == "__main__":
-    print(render(), end="")

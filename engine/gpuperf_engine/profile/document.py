@@ -21,7 +21,7 @@ _HEAD = """\
 What `profile.groups("nvprof")` and `gpuperf profile --groups nvprof` count ([profiles](profiles.md#groups)). Names, levels and
 meanings are those of NVIDIA's Profiler User's Guide, section "Metrics Reference", capability 7.x. *Thread* metrics count
 executions by threads whose guard holds ("non-predicated threads"), *warp* metrics executions by warps. A metric in *italics* is
-not nvprof's but made by analogy. An instruction's groups follow from its row in the [instruction table](instructions.md):
+not nvprof's but made by analogy. An instruction's groups follow from its row in the table that `gpuperf instructions` prints:
 category, effect, kind of floating-point operation, type, state space.
 
 The metrics {classes}

@@ -13,11 +13,11 @@ import numpy as np
 
 import gpuperf_engine as ge
 from tests.engine.classes.measured import LARGE, Case, lanes_at
-from tests.engine.classes.running import KERNELS
+from tests.engine.classes.running import text
 
 __all__ = ["rows", "summary"]
 
-TEXT = (KERNELS / "measured.ptx").read_text(encoding="utf-8")
+TEXT = text("measured")
 
 
 def _shape(size: Any) -> str:

@@ -1,4 +1,4 @@
-"""What all tests share: pytester, and ``--fast``."""
+"""What all tests share: pytester, ``backend`` and ``--fast``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fast import LEFT_OUT
+from tests.support import BACKENDS
 
 pytest_plugins = ["pytester"]
 
@@ -30,3 +31,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = [item for item in items if item.nodeid.startswith(_TESTS)]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not item.nodeid.startswith(_TESTS)]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """Each test that asks for it runs on both."""
+    return str(request.param)

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
+from tests.support import BACKENDS, launch
 
 from . import compiled
 
-BACKENDS = ("lanes", "native")
 Array = NDArray[Any]
 
 
@@ -37,10 +37,7 @@ def run_on(
     **options: Any,
 ) -> tuple[list[Array], ge.Profile]:
     """Launch once on a device of its own; the arrays among ``args`` as they are afterwards, and the profile."""
-    device = ge.Device(backend=backend, memory_bytes=1 << 26)
-    given = [device.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
-    profile = device.launch(kernel, grid, block, given, **options)
-    return [made.numpy() for made, arg in zip(given, args, strict=True) if made is not arg], profile
+    return launch(backend, kernel, grid, block, args, memory_bytes=1 << 26, **options)
 
 
 def run(

@@ -7,7 +7,7 @@ import pytest
 
 import gpuperf_engine as ge
 
-from .running import BACKENDS, module, run, run_on
+from .running import module, run, run_on
 
 FILE = "async_copy"
 
@@ -41,7 +41,6 @@ def test_partial_copies() -> None:
         assert (ignored[lane] == np.concatenate([copied, np.tile([9, 0, 0, 0], 2)])).all()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_copy_from_outside(backend: str) -> None:
     with pytest.raises(ge.MemoryFault, match=r"out-of-bounds cp\.async.*4-byte load") as caught:
         run_on(backend, module(FILE)["outside"], 1, 32, [np.zeros(20, np.int32), np.zeros(32, np.int32)])

@@ -9,7 +9,7 @@ import pytest
 
 import gpuperf_engine as ge
 
-from .running import BACKENDS, module, run, run_on
+from .running import module, run, run_on
 
 N = 96
 
@@ -106,7 +106,6 @@ def test_tables(file: str) -> None:
     assert (counts == bits + 100 * np.array([4, 5, 6])[np.arange(N) % 3] + 10000 + 200000 + 2 * 1000000).all()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_symbols_of_the_host(backend: str, file: str) -> None:
     device = ge.Device(backend=backend)
     kernel = module(file)["tables"]
@@ -159,7 +158,6 @@ def test_unreached_system_calls(file: str) -> None:
     assert (out == x + 1).all()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_reached_system_calls(backend: str, file: str) -> None:
     (out,), profile = run_on(backend, module(file)["says"], 1, 32, [np.zeros(32, np.int32)])
     assert profile.printed == "".join(f"hello from {i}\n" for i in range(32))

@@ -7,7 +7,7 @@ import pytest
 
 import gpuperf_engine as ge
 
-from .running import BACKENDS, module, run
+from .running import module, run
 
 FILE = "matrices"
 
@@ -51,7 +51,6 @@ def test_single_precision_through_tf32() -> None:
     assert (found != a @ b.T).any()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("entry", "grid", "block"), [("gemm_f16", (3, 2), (64, 2)), ("tiles_f16", 1, 64)])
 def test_slices_count_the_same(backend: str, entry: str, grid: object, block: object) -> None:
     m, n, k = 48, 80, 64

@@ -17,8 +17,9 @@ import pytest
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
+from tests.support import BACKENDS
 
-from .running import BACKENDS, Array, run_on
+from .running import Array, run_on
 
 NVCC = shutil.which("nvcc")
 SOURCE = Path(__file__).parent / "headers" / "random.cu"

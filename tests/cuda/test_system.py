@@ -14,7 +14,7 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.memory.heap import Heap
 
-from .running import BACKENDS, module
+from .running import module
 
 VALUES = np.dtype(
     [("wide", "i8"), ("real", "f8"), ("word", "i4"), ("half", "i2"), ("byte", "i1"), ("letter", "S1")]
@@ -81,7 +81,6 @@ def expected(case: tuple[int, float, int, int, int, bytes]) -> list[bytes]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="compared with the C library of Linux")
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_every_conversion_is_that_of_the_c_library(backend: str) -> None:
     values = np.array(CASES, VALUES)
     text, stars = np.frombuffer(TEXT + b"\0", np.uint8), np.array(STARS, np.int32)
@@ -99,21 +98,18 @@ def test_every_conversion_is_that_of_the_c_library(backend: str) -> None:
     assert out.numpy()[:, :11].tolist() == [arguments] * len(CASES)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_pointers_and_null_texts(backend: str) -> None:
     profile, (x, _) = launch(backend, "addresses", 1, 32, [np.zeros(1, np.int32), None])
     address = f"{x.address:#x}"
     assert profile.printed == f"[{address}|(nil)|(null)|{address:>20}]\n"
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_texts_of_local_and_shared_memory_in_order_of_blocks(backend: str) -> None:
     profile, _ = launch(backend, "texts", 5, 40, [])
     wanted = [f"{chr(97 + t % 26)}{b} ABCDEFG" for b in range(5) for t in range(40)]
     assert profile.printed.splitlines() == wanted
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_diverging_threads_print_in_the_order_in_which_they_run(backend: str) -> None:
     x = np.arange(64, dtype=np.int32) * 7 % 23
     profile, _ = launch(backend, "diverging", 2, 32, [x])
@@ -129,7 +125,6 @@ def test_diverging_threads_print_in_the_order_in_which_they_run(backend: str) ->
         assert sorted(said.splitlines()) == sorted(wanted)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_the_oldest_text_is_lost_beyond_the_limit(backend: str) -> None:
     line = 18  # bytes
     profile, _ = launch(backend, "loud", 3, 32, [np.int32(4)], printf_bytes=line * 100 + 5)
@@ -141,7 +136,6 @@ def test_the_oldest_text_is_lost_beyond_the_limit(backend: str) -> None:
     assert launch(backend, "loud", 1, 32, [np.int32(1)], printf_bytes=0)[0].printed == ""
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_text_without_an_end_is_out_of_bounds(backend: str) -> None:
     with pytest.raises(
         ge.MemoryFault, match=r"vprintf: 1-byte load from .*out-of-bounds|out-of-bounds vprintf"
@@ -175,7 +169,6 @@ def hand(backend: str, format_: str = "%rd2", buffer: str = "%rd4", more: str = 
     return profile.printed, int(out.numpy()[0])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_too_few_arguments(backend: str) -> None:
     """The format asks for two; the local memory of the thread ends behind the first (rounded up to 16 bytes)."""
     assert hand(backend) == ("5 0", 2)
@@ -186,7 +179,6 @@ def test_too_few_arguments(backend: str) -> None:
     assert hand(backend, format_="0") == ("", -1)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_wild_pointers(backend: str) -> None:
     """Into each window, without memory there, and beyond everything."""
     for pointer, message in (
@@ -204,7 +196,6 @@ def test_wild_pointers(backend: str) -> None:
         )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_arguments_on_the_stack(backend: str) -> None:
     more = "alloca.u64 %rd3, 64, 16; st.local.u32 [%rd3], 8; st.local.u32 [%rd3+4], 9; cvta.local.u64 %rd4, %rd3;"
     assert hand(backend, more=more) == ("8 9", 2)
@@ -222,7 +213,6 @@ st.global.u32 [%rd1], %r1; ret; }
 """
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_parameters_in_registers_and_a_guard(backend: str) -> None:
     device = ge.Device(backend=backend, memory_bytes=1 << 20)
     out = device.zeros(5, np.int32)
@@ -231,7 +221,6 @@ def test_parameters_in_registers_and_a_guard(backend: str) -> None:
     assert out.numpy().tolist() == [0, 0, 0, 9, 9]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_more_than_32_arguments_are_an_internal_error(backend: str) -> None:
     text = HAND.replace("37, 100, 32, 37, 100, 0", ", ".join(["37, 100"] * 33) + ", 0")
     device = ge.Device(backend=backend, memory_bytes=1 << 20)
@@ -241,7 +230,6 @@ def test_more_than_32_arguments_are_an_internal_error(backend: str) -> None:
     assert out.numpy()[0] == -2
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("demand", ["control", "addresses", "values"])
 def test_counts_do_not_depend_on_the_demand(demand: str, backend: str) -> None:
     """Text is not made where nothing asks for it; where its length decides, everything runs, once."""
@@ -263,7 +251,6 @@ def test_counts_do_not_depend_on_the_demand(demand: str, backend: str) -> None:
             assert given[1].numpy().tolist() == (2 * x + 1).tolist()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_what_a_failing_launch_printed_is_shown(backend: str) -> None:
     shown: list[str] = []
     device = ge.Device(backend=backend, memory_bytes=1 << 22, printer=shown.append)
@@ -277,7 +264,6 @@ def test_what_a_failing_launch_printed_is_shown(backend: str) -> None:
 # -- heap ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_lists_live_from_one_launch_to_the_next(backend: str) -> None:
     lengths = (np.arange(96) * 5 % 7).astype(np.int32)
     device = ge.Device(backend=backend, memory_bytes=1 << 24)
@@ -297,7 +283,6 @@ def test_lists_live_from_one_launch_to_the_next(backend: str) -> None:
     assert not later.numpy().any()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_block_costs_the_same_however_many_there_are(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, rows = Heap.table, Heap.row
     read: list[int] = []
@@ -312,7 +297,6 @@ def test_a_block_costs_the_same_however_many_there_are(backend: str, monkeypatch
     assert sum(read) <= 4 * 96 * 20
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_null_when_the_heap_is_exhausted(backend: str) -> None:
     _, (_, given) = launch(
         backend, "exhaust", 2, 32, [np.uint64(1000), np.zeros(64, np.int32)], heap_bytes=20160
@@ -324,7 +308,6 @@ def test_null_when_the_heap_is_exhausted(backend: str) -> None:
     assert not given.numpy().any()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_freed_blocks_are_given_again(backend: str) -> None:
     _, (_, where) = launch(
         backend, "recycle", 1, 32, [np.int32(50), np.zeros(32, np.uint64)], heap_bytes=32 * 48
@@ -335,7 +318,6 @@ def test_freed_blocks_are_given_again(backend: str) -> None:
     assert addresses.max() - addresses.min() == 31 * (48 + 16)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("kind", "error", "message"),
     [
@@ -362,13 +344,11 @@ def test_misuse_of_the_heap(kind: int, error: type[Exception], message: str, bac
     assert len(str(caught.value).splitlines()) <= 5
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_free_of_null_does_nothing(backend: str) -> None:
     _, (_, out) = launch(backend, "misuse", 1, 32, [np.int32(6), np.zeros(4, np.int32)])
     assert out.numpy().tolist() == [0, 2, 0, 0]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("demand", ["control", "addresses"])
 def test_kernels_that_use_the_heap_run_whole(demand: str, backend: str) -> None:
     lengths = (np.arange(64) % 5).astype(np.int32)
@@ -383,7 +363,6 @@ def test_kernels_that_use_the_heap_run_whole(demand: str, backend: str) -> None:
     assert counted.opcodes == whole.opcodes
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_launch_that_keeps_nothing_leaves_the_heap_as_it_was(backend: str) -> None:
     device = ge.Device(backend=backend, memory_bytes=1 << 24)
     heads, lengths = device.zeros(32, np.uint64), device.array(np.full(32, 3, np.int32))
@@ -402,7 +381,6 @@ def test_a_launch_that_keeps_nothing_leaves_the_heap_as_it_was(backend: str) -> 
 
 
 @pytest.mark.parametrize("demand", ["control", "values"])
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_failed_assertion_is_told_as_cuda_tells_it(backend: str, demand: str) -> None:
     x = np.ones(128, np.float32)
     x[101:103] = -1
@@ -440,7 +418,6 @@ CALL = """.version 8.0
 """
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("declaration", "call", "message"),
     [

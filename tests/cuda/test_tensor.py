@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 import gpuperf_engine as ge
+from tests.support import BACKENDS
 
-from .running import BACKENDS, module
+from .running import module
 
 
 def launch(

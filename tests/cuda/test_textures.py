@@ -13,7 +13,7 @@ import pytest
 
 import gpuperf_engine as ge
 
-from .running import BACKENDS, module
+from .running import module
 
 RNG = np.random.default_rng(11)
 EDGES = [
@@ -159,7 +159,6 @@ def launch(
 SHAPES = {"1d": (5,), "2d": (4, 6), "3d": (3, 4, 5), "a1d": (3, 7), "a2d": (2, 3, 5)}
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", TYPES)
 def test_nearest_fetches_of_every_type(kind: str, backend: str) -> None:
     dtype, channels = TYPES[kind]
@@ -197,7 +196,6 @@ def test_nearest_fetches_of_every_type(kind: str, backend: str) -> None:
             assert not found[thread, channels:].any()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("mode", ["clamp", "border", "wrap", "mirror"])
 @pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("filter", ["nearest", "linear"])
@@ -239,7 +237,6 @@ def test_filters_and_address_modes(
             assert found[thread].tolist() == wanted, (geometry, thread, [axis[thread] for axis in x])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_address_modes_of_each_dimension(backend: str) -> None:
     image = texels("float32", (4, 6, 1))
     x, y = coordinates([6, 4], normalized=True)
@@ -264,7 +261,6 @@ def test_address_modes_of_each_dimension(backend: str) -> None:
         assert found[thread, 0] == wanted
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_integer_coordinates(backend: str) -> None:
     image = texels("int32", (40,))
     x = np.arange(-12, COUNT - 12).astype(np.int32)
@@ -286,7 +282,6 @@ def test_integer_coordinates(backend: str) -> None:
         assert (found[:, 0] == wanted).all()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_textures_have_one_level(backend: str) -> None:
     image = texels("float32", (4, 6, 1))
     x, y = coordinates([6, 4], normalized=False)
@@ -302,7 +297,6 @@ def test_textures_have_one_level(backend: str) -> None:
         assert found[thread].tolist() == wanted * 2
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_gathers_go_round_from_the_lower_left(backend: str) -> None:
     image = texels("float32", (4, 6, 4))
     x, y = coordinates([6, 4], normalized=False)
@@ -322,7 +316,6 @@ def test_gathers_go_round_from_the_lower_left(backend: str) -> None:
             assert found[thread, component].tolist() == wanted
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_lanes_may_have_textures_of_their_own(backend: str) -> None:
     device = ge.Device(backend=backend, memory_bytes=1 << 24)
     images = [
@@ -354,7 +347,6 @@ def test_lanes_may_have_textures_of_their_own(backend: str) -> None:
         device.launch(module("textures")["table"], COUNT // 32, 32, args)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_picture_is_turned(backend: str) -> None:
     height, width = 13, 21
     picture = texels("uint8", (9, 11, 4))
@@ -389,7 +381,6 @@ def test_a_picture_is_turned(backend: str) -> None:
         assert abs(out[y, x] - wanted).max() <= 1.6  # weights have 8 bits of fraction
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_surfaces_are_read_and_written(backend: str) -> None:
     device = ge.Device(backend=backend, memory_bytes=1 << 24)
     image = texels("float32", (6, 32))
@@ -409,7 +400,6 @@ def test_surfaces_are_read_and_written(backend: str) -> None:
         )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_places_outside_a_surface(backend: str) -> None:
     texel = texels("uint8", (20, 4))
     raw = texel.reshape(-1)
@@ -432,7 +422,6 @@ def test_places_outside_a_surface(backend: str) -> None:
         launch(backend, "around_trap", [np.zeros((32, 3, 4), np.int32)], make, grid=1)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_volumes_and_layers_are_written(backend: str) -> None:
     device = ge.Device(backend=backend, memory_bytes=1 << 24)
     volume, layers = device.zeros((3, 4, 8), np.int16), device.zeros((3, 4, 8), np.uint8)
@@ -447,7 +436,6 @@ def test_volumes_and_layers_are_written(backend: str) -> None:
     assert (layers.numpy() == (16 * z + 4 * y + x) % 256).all()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("demand", ["control", "addresses"])
 def test_slices_fetch_what_decides(demand: str, backend: str) -> None:
     image, x = np.array([1, 2, 4, 300], np.float32), np.arange(64, dtype=np.float32) / 16

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 import gpuperf_engine as ge
+from tests.support import BACKENDS
 
-from .running import BACKENDS, Array, module, run
+from .running import Array, module, run
 
 FILE = "wild"
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gpuperf_engine as ge
+from tests.support import head
 
-HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
+HEAD = head("9.0", "sm_90")
 SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 
 

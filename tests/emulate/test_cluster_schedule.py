@@ -40,11 +40,6 @@ def expected(ctas: int, threads: int, size: int) -> tuple[np.ndarray, np.ndarray
     return out, trips
 
 
-@pytest.fixture(params=["lanes", "native"])
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.mark.parametrize("demand", ["values", "addresses", "control"])
 def test_whatever_is_asked_for(backend: str, demand: str) -> None:
     """A slice reads from other CTAs what decides how long its threads run."""

@@ -79,7 +79,6 @@ def test_turns_in_shared_and_in_global_memory(access: str, threads: int) -> None
     assert fronts == found_fronts
 
 
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 def test_refusals_name_the_place_in_shared_memory(backend: str) -> None:
     for change, message in (
         ("add.u64 %rd10, %rd10, 8190;", "misaligned"),

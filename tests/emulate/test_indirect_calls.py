@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from tests.support import head
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = head("8.0", "sm_80")
 ENTRY = """.visible .entry k(.param .u64 out, .param .u64 x) {
 .reg .pred %p<4>; .reg .b32 %r<12>; .reg .b64 %d<9>;
 ld.param.u64 %d0, [out]; ld.param.u64 %d1, [x]; mov.u32 %r0, %tid.x; mov.u32 %r9, %ctaid.x; mov.u32 %r10, %ntid.x;

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from tests.support import head, launch
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = head("8.0", "sm_80")
 ENTRY = """.visible .entry k(.param .u64 out, .param .u32 n) {
 .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<3>;
 ld.param.u64 %d0, [out]; ld.param.u32 %r0, [n];
@@ -29,11 +30,9 @@ call __assertfail, (m, m, l, m, m); }
 OUTSIDE = "@%p ld.param.u32 %r2, [n+4];\n"
 
 
-def launch(backend: str, text: str, n: int, threads: int = 40) -> tuple[list[int], ge.Profile]:
-    device = ge.Device(backend=backend)
-    out = device.zeros(threads, np.uint32)
-    profile = device.launch(ge.parse(HEAD + text, path="k.ptx")["k"], 1, threads, [out, np.uint32(n)])
-    return out.numpy().tolist(), profile
+def run(backend: str, text: str, n: int, threads: int = 40) -> tuple[list[int], ge.Profile]:
+    (out,), profile = launch(backend, HEAD + text, 1, threads, [np.zeros(threads, np.uint32), np.uint32(n)])
+    return out.tolist(), profile
 
 
 @pytest.mark.parametrize(
@@ -46,7 +45,7 @@ def launch(backend: str, text: str, n: int, threads: int = 40) -> tuple[list[int
     ],
 )
 def test_what_cannot_be_run_is_an_error_only_where_it_is_reached(text: str, reason: str) -> None:
-    results = [launch(backend, text, 100) for backend in ("native", "lanes")]
+    results = [run(backend, text, 100) for backend in ("native", "lanes")]
     assert results[0] == results[1]
     assert results[0][0] == list(range(40))
     assert results[0][1].remarks == ()  # it was compiled all the same
@@ -54,16 +53,16 @@ def test_what_cannot_be_run_is_an_error_only_where_it_is_reached(text: str, reas
     messages = []
     for backend in ("native", "lanes"):
         with pytest.raises(ge.EngineError, match=reason) as error:
-            launch(backend, text, 35)
+            run(backend, text, 35)
         messages.append(str(error.value))
     assert messages[0] == messages[1]
 
 
 def test_an_assertion_that_fails_on_the_device_is_told_with_its_thread() -> None:
     text = ASSERT + ENTRY + "@!%p bra GO;\n" + CALL_ASSERT + "GO:\n" + STORE
-    assert launch("native", text, 100)[1].remarks == ()
+    assert run("native", text, 100)[1].remarks == ()
     with pytest.raises(ge.TrapError, match=r"\?:17: .*\n  device assertion failed in thread \(35, 0, 0\)"):
-        launch("native", text, 35)
+        run("native", text, 35)
 
 
 #: a tree of sums over 64 threads, as cooperative groups write it: unaligned barriers within a loop and behind a branch;
@@ -87,7 +86,7 @@ END: ld.shared.u32 %r7, [s]; red.global.add.u32 [%d0], %r7; ret; }
 
 
 def test_unaligned_barriers_to_which_warps_come_whole_are_compiled() -> None:
-    (found, native), (expected, lanes) = (launch(backend, TREE, 32, 64) for backend in ("native", "lanes"))
+    (found, native), (expected, lanes) = (run(backend, TREE, 32, 64) for backend in ("native", "lanes"))
     assert found == expected == [100000 + 63 * 32] * 64
     assert native == lanes and native.remarks == ()
 
@@ -100,7 +99,7 @@ def test_a_warp_that_comes_to_a_barrier_in_parts_begins_again() -> None:
     # what had been added before the barrier is there once
     assert out.numpy().tolist() == [3 * (100000 + 63 * 32)] * 64
     assert [profile.remarks for profile in profiles] == [()] * 3
-    assert profiles[1] == launch("lanes", TREE, 40, 64)[1]
+    assert profiles[1] == run("lanes", TREE, 40, 64)[1]
 
 
 #: odd threads arrive at the barrier of the cluster for themselves
@@ -150,7 +149,7 @@ st.global.u32 [%d0], %r4; ret; }
 
 def test_results_of_barriers_to_which_warps_come_in_parts() -> None:
     """The predicates of all threads count, from whichever instruction."""
-    (found, native), (expected, lanes) = (launch(backend, THIRDS, 0, 96) for backend in ("native", "lanes"))
+    (found, native), (expected, lanes) = (run(backend, THIRDS, 0, 96) for backend in ("native", "lanes"))
     count = len(range(2, 30, 3)) + len(range(0, 60, 3)) + len(range(91, 96, 3))
     assert found == expected == [2 * (100 * count, 10000, count)[thread % 3] for thread in range(96)]
     assert native == lanes and native.remarks == ()

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from tests.support import head, launch
 
-HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
+HEAD = head("9.0", "sm_90")
 ENTRY = """.visible .entry k(.param .u64 out) { .reg .b32 %r<9>; .reg .b64 %l<9>; .reg .pred %p<3>;
 ld.param.u64 %l1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %l2, %r1, 4; add.u64 %l1, %l1, %l2; and.b32 %r3, %r1, 1;
 setp.eq.u32 %p1, %r3, 0; mov.u32 %r2, 4;
@@ -30,11 +31,9 @@ ENDED = [0 if lane % 2 == 0 else 4 for lane in range(32)]
 
 
 def run(backend: str, text: str) -> list[int]:
-    device = ge.Device(backend=backend, memory_bytes=1 << 20)
-    out = device.zeros(32, np.int32)
-    profile = device.launch(ge.parse(HEAD + text, path="k.ptx")["k"], 1, 32, [out])
+    (out,), profile = launch(backend, HEAD + text, 1, 32, [np.zeros(32, np.int32)])
     assert profile.remarks == ()
-    return out.numpy().tolist()
+    return out.tolist()
 
 
 OPEN = (
@@ -52,7 +51,6 @@ PASS_INDIRECT = PASS.replace(
 )
 
 
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -103,7 +101,6 @@ def test_names_find_what_they_mean(text: str, wanted: list[int], backend: str) -
     assert run(backend, text) == wanted
 
 
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 @pytest.mark.parametrize(
     ("text", "message"),
     [

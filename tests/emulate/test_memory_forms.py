@@ -13,9 +13,9 @@ from gpuperf_engine.isa.model import Spelling
 from gpuperf_engine.isa.table import rows
 from tests.isa.assembler import spellings
 from tests.isa.reference import LAYOUTS, decode, encode, float_sum
+from tests.support import BACKENDS, head, launch
 
-HEAD = ".version 9.4\n.target sm_100a\n.address_size 64\n"
-BACKENDS = ("lanes", "native")
+HEAD = head("9.4", "sm_100a")
 REGISTERS = {8: "c", 16: "h", 32: "r", 64: "l", 128: "q"}
 DECLARED = (
     ".reg .b8 c<9>; .reg .b16 h<19>; .reg .b32 r<19>; .reg .b64 l<19>; .reg .b128 q<9>; .reg .pred p<3>;"
@@ -34,10 +34,7 @@ def registers(kind: str, count: int, first: int = 0) -> str:
 
 
 def run(backend: str, text: str, *arrays: np.ndarray) -> list[np.ndarray]:
-    device = ge.Device(backend=backend)
-    given = [device.array(array) for array in arrays]
-    device.launch(ge.parse(HEAD + text, path="memory.ptx")["k"], 1, 32, given)
-    return [array.numpy() for array in given]
+    return launch(backend, HEAD + text, 1, 32, arrays)[0]
 
 
 # -- loads and stores ------------------------------------------------------------------------------------------------------
@@ -413,7 +410,6 @@ def test_atomics(part: int, several: int) -> None:
                 )  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_subnormals_where_a_generic_address_points(backend: str) -> None:
     """The sum is flushed in global memory and kept in shared memory, lane by lane."""
     text = f""".visible .entry k(.param .u64 to) {{ {DECLARED} .shared .align 4 .b8 sha[128];

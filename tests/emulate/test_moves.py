@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from tests.support import head
 
-HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
-BACKENDS = ("lanes", "native")
+HEAD = head("8.6", "sm_90")
 LETTERS = {8: "c", 16: "h", 32: "r", 64: "l", 128: "q"}
 DECLARED = (
     ".reg .b8 c<9>; .reg .b16 h<9>; .reg .b32 r<9>; .reg .b64 l<9>; .reg .b128 q<9>; .reg .f32 f<9>; .reg .f64 d<9>;"
@@ -38,7 +38,6 @@ def random_bytes(seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("whole", "element"), PACKINGS)
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_packing(backend: str, whole: int, element: int) -> None:
     """Packing puts the first element lowest; unpacking gives it back; a guard leaves what was there."""
     count, big, small = whole // element, LETTERS[whole], LETTERS[element]
@@ -63,7 +62,6 @@ def test_packing(backend: str, whole: int, element: int) -> None:
         assert bytes(found[lane, 32 : 32 + element // 8]) == own[size - element // 8 :]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_mixed_elements(backend: str) -> None:
     """Elements may be constants and floats, and a whole of another kind."""
     body = (
@@ -84,7 +82,6 @@ def test_mixed_elements(backend: str) -> None:
         assert bytes(found[lane]) == wanted
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_wide_registers_through_control_flow(backend: str) -> None:
     """128-bit registers keep their values in lanes that take other ways, through loops and calls."""
     body = (
@@ -103,7 +100,6 @@ def test_wide_registers_through_control_flow(backend: str) -> None:
         assert bytes(found[lane]) == (bytes(16) if lane % 4 == 1 else both) + both
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("number", [0, 1, 2, 8, -1, 2**31, 2**32])
 def test_constants_as_predicates(backend: str, number: int) -> None:
     """PTX manual, "Predicate Constants": "zero values are False and non-zero values are True"."""

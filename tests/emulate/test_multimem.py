@@ -12,8 +12,9 @@ import gpuperf_engine as ge
 from gpuperf_engine.isa.model import Spelling
 from gpuperf_engine.isa.table import rows
 from tests.isa.assembler import spellings
+from tests.support import BACKENDS
 
-from .test_memory_forms import BACKENDS, DECLARED, HEAD, _word, combine, registers, run
+from .test_memory_forms import DECLARED, HEAD, _word, combine, registers, run
 
 
 def forms(effect: str) -> list[Spelling]:

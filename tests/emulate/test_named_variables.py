@@ -33,7 +33,6 @@ def kernel(lines: str) -> ge.Kernel:
         ("st.u32 [sha], 0; bar.sync 0; red.add.u32 [sha], 2; bar.sync 0; ld.shared.u32 x, [sha];", 64),
     ],
 )
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 def test_memory_is_that_of_the_variable(backend: str, lines: str, expected: int) -> None:
     device = ge.Device(backend=backend)
     out = device.zeros(32, np.uint32)

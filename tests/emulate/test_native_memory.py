@@ -18,8 +18,9 @@ from gpuperf_engine.jit.launch import Code
 from gpuperf_engine.jit.runtime.access import access_functions
 from gpuperf_engine.simt.counters import Observation
 from tests.isa.assembler import opcodes
+from tests.support import head
 
-HEAD = ".version 9.4\n.target sm_100a\n.address_size 64\n"
+HEAD = head("9.4", "sm_100a")
 #: lane → distance in elements; what each pattern is good for is in its name
 PATTERNS = {
     "consecutive": "mov.u32 %i, %t;",

@@ -123,7 +123,6 @@ def test_what_stays_an_error(name: str) -> None:
     assert messages[0] == messages[1]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_padding_that_was_asked_for(backend: str) -> None:
     """All accesses up to its end, what is stored there is read again, and nothing past it."""
     body = "mov.u32 v, 77; st.global.u32 [a+12], v; ld.global.v4.u32 {v, w, r, s}, [a]; st.global.u32 [o], s;"
@@ -145,7 +144,6 @@ def test_paddings_that_mean_nothing() -> None:
         device.zeros(4, np.uint8, pad=1 << 40)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_variables_of_modules_have_none(backend: str) -> None:
     """Linkers put variables side by side."""
     text = """.version 8.0
@@ -158,7 +156,6 @@ def test_variables_of_modules_have_none(backend: str) -> None:
         ge.Device(backend=backend).launch(ge.parse(text, path="k.ptx")["k"], 1, 1)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_strictness(backend: str) -> None:
     """An error where rules are strict, unless a padding was asked for; nothing is said where they are off."""
     body = "atom.global.cas.b32 v, [a], 0, 1;"

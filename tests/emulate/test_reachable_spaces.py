@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
-import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.isa.model import OperandForm, Row, Spelling
@@ -179,7 +178,6 @@ END: ret; }}
 """
 
 
-@pytest.mark.parametrize("backend", ["native", "lanes"])
 def test_addresses_of_every_space(backend: str) -> None:
     every = [case for group in cases() for case in group]
     assert len(every) > 150

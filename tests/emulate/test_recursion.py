@@ -8,8 +8,9 @@ import pytest
 import gpuperf_engine as ge
 from tests.oracle.scalar import Buffer
 from tests.oracle.scalar import run as oracle
+from tests.support import head
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = head("8.0", "sm_80")
 BACKENDS = ("native", "lanes")
 THREADS = 40
 

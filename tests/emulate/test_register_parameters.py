@@ -34,7 +34,6 @@ TEXT = """.version 8.6
 """
 
 
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 def test_values_arrive(backend: str) -> None:
     device = ge.Device(backend=backend)
     out = device.zeros((48, 2), np.uint32)

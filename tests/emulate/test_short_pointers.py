@@ -69,7 +69,6 @@ def test_every_way(space: str) -> None:
         assert set(found.values()) == {70}, (backend, found)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_scattered(backend: str) -> None:
     """A table indexed by the lane through a 32-bit address: every lane has one of its own."""
     text = HEAD + (
@@ -82,7 +81,6 @@ def test_scattered(backend: str) -> None:
     assert out.numpy().tolist() == [40, 50, 20, 30] * 16
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_initial_values(backend: str) -> None:
     """A constant's address in an initialiser is one in its space, unless it is ``generic()``."""
     text = HEAD + (
@@ -97,7 +95,6 @@ def test_initial_values(backend: str) -> None:
     assert found.numpy()[0] == 30 + 40 + 50
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_slices(backend: str) -> None:
     """A branch that parameters and constants decide, read through 32 bits: counted alike from slices of the program."""
     text = HEAD + (
@@ -115,7 +112,6 @@ def test_slices(backend: str) -> None:
     assert all(profile.opcodes == profiles[0].opcodes for profile in profiles)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_clusters(backend: str) -> None:
     """The shared memory of the CTA of rank r begins at r · 2^24: in 32 bits, too."""
     text = """.version 8.6

@@ -47,7 +47,6 @@ def bits(backend: str, lines: str) -> int:
     return int(out.numpy()[0])
 
 
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 @pytest.mark.parametrize("space", ADDRESSES)
 def test_windows(backend: str, space: str) -> None:
     for offset in (0, LAST[space]):
@@ -57,7 +56,6 @@ def test_windows(backend: str, space: str) -> None:
         assert bits(backend, "mov.u64 a, first; cvta.const.u64 a, a;") == 1
 
 
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 def test_slices(backend: str) -> None:
     """Control flow that depends on the space of an address is counted as it runs."""
     text = HEAD + (

@@ -9,10 +9,10 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.isa.special import SPECIAL_REGISTERS
+from tests.support import BACKENDS
 
 BLOCK, GRID, SHARED = (5, 4, 3), (3, 2, 2), 100
 THREADS, CTAS = 60, 12
-BACKENDS = ("lanes", "native")
 
 #: of the thread's number in its CTA and the CTA's in the grid; ``None``: not said, but the same on both backends
 Expected = Callable[[int, int], int] | None
@@ -111,7 +111,6 @@ def test_value(name: str) -> None:
         assert results[0].tolist() == [[value(t, c) for t in range(THREADS)] for c in range(CTAS)]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     "name", ["tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid"]
 )
@@ -134,7 +133,6 @@ def test_vectors(backend: str, name: str) -> None:
     assert run(backend, colours).tolist() == wanted
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_sixteen_bits(backend: str) -> None:
     """As PTX 1.x had them; conversions take the low bits of any."""
     line = (

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from tests.support import BACKENDS, head
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = head("8.0", "sm_80")
 STACK = 16384
-BACKENDS = ("lanes", "native")
 
 #: r = sum of n numbers i · n, kept in memory of its own meanwhile
 FILL = """.func (.param .b32 r) fill (.param .b32 n) {
@@ -60,7 +60,6 @@ SKIP: ld.local.u32 r3, [l2]; st.global.u32 [l0+4], r3; ld.local.u32 r3, [l2+20];
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_calls(backend: str) -> None:
     """What the caller has allocated stays where a part of the warp calls a function that allocates too."""
     found, profile = launch(backend, CALLS, 77)
@@ -72,7 +71,6 @@ def test_calls(backend: str) -> None:
         assert launch(backend, CALLS, 77, demand=demand)[1].opcodes == profile.opcodes
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_recursion(backend: str) -> None:
     """Each activation has a local variable and allocated memory of its own; lanes end at different depths."""
     text = (
@@ -85,7 +83,6 @@ def test_recursion(backend: str) -> None:
     assert not found[:, 1].any()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_addresses(backend: str) -> None:
     """The stack grows down; alignment is 8 at least; guarded and in a part of the warp it moves only there."""
     text = ENTRY + (
@@ -101,7 +98,6 @@ def test_addresses(backend: str) -> None:
     assert found.tolist() == [[8, lower if thread < 20 else 8, 0, 0] for thread in range(40)]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_short_registers(backend: str) -> None:
     text = ENTRY + (
         "stacksave.u32 r1; alloca.u32 r2, r8, 32; st.local.u32 [r2+4], r0; ld.local.u32 r3, [r2+4]; st.global.u32 [l0], r3;\n"
@@ -120,13 +116,11 @@ LOOP = (
 )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_loop_that_frees(backend: str) -> None:
     found, _ = launch(backend, LOOP.replace("FREE", "stackrestore.u64 l1;"))
     assert set(found[:, 0].tolist()) == {45}
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_loop_that_does_not(backend: str) -> None:
     with pytest.raises(
         ge.TrapError, match=r"alloca\.u64: 4,096 bytes more do not fit the stack of 16,384 bytes"
@@ -136,7 +130,6 @@ def test_a_loop_that_does_not(backend: str) -> None:
     assert "stackrestore" in str(caught.value)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("line", "message"),
     [

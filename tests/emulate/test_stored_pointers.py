@@ -8,9 +8,10 @@ import pytest
 import gpuperf_engine as ge
 from tests.oracle.memory import Buffer
 from tests.oracle.scalar import run as oracle
+from tests.support import head
 
 BACKENDS = ("native", "lanes")
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = head("8.0", "sm_80")
 
 
 def function(name: str, line: str) -> str:
@@ -49,7 +50,6 @@ ONCE = """.visible .entry once(.param .u64 objects, .param .u64 out) { .reg .b64
 """
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_virtual_functions(backend: str) -> None:
     module = ge.parse(HEAD + UNUSED + TWICE + THRICE + TABLE + MAKE + USE + CALL, path="v.ptx")
     device = ge.Device(backend=backend)
@@ -62,7 +62,6 @@ def test_virtual_functions(backend: str) -> None:
     assert counted.opcodes == profile.opcodes
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("first", ["take", "once"])
 def test_an_address_taken_in_the_code_of_another_kernel(backend: str, first: str) -> None:
     """Whichever kernel is looked at first: the function means the same address in both."""
@@ -117,14 +116,12 @@ def test_wrong_pointers(case: str) -> None:
     assert f"is not the address of a function that it may call, but {said}" in messages[0]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_nothing_that_could_be_called(backend: str) -> None:
     module, device = ge.parse(HEAD + TWICE + ONCE + CALL, path="v.ptx"), ge.Device(backend=backend)
     with pytest.raises(ge.TrapError, match="but null"):
         device.launch(module["once"], 1, 1, [device.zeros(1, np.uint64), device.zeros(1, np.uint32)])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_functions_that_do_not_fit(backend: str) -> None:
     """One of other parameters, and one of another module that has the same place there: both are named."""
     other = ".func other(.param .b64 x, .param .b64 y) { ret; }\n"

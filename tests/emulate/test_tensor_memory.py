@@ -44,28 +44,24 @@ def launch(backend: str, reached: int, branch: str = "", **options: object) -> t
     return profile, out.numpy().tolist() if not options else []
 
 
-@pytest.mark.parametrize("backend", ["native", "lanes"])
 def test_not_reached(backend: str) -> None:
     profile, out = launch(backend, 0)
     assert out == list(range(32))
     assert profile.warp_instructions == 9
 
 
-@pytest.mark.parametrize("backend", ["native", "lanes"])
 def test_reached(backend: str) -> None:
     with pytest.raises(ge.Unsupported, match=r"k\.ptx:15.*tcgen05\.alloc") as caught:
         launch(backend, 1)
     assert len(str(caught.value).splitlines()) <= 5
 
 
-@pytest.mark.parametrize("backend", ["native", "lanes"])
 def test_counted_where_it_decides_nothing(backend: str) -> None:
     profile, _ = launch(backend, 1, demand="control")
     assert profile.warp_instructions == 14
     assert profile.opcodes["tcgen05.ld.sync.aligned.32x32b.x2.b32"] == 32
 
 
-@pytest.mark.parametrize("backend", ["native", "lanes"])
 @pytest.mark.parametrize("register", ["%r5", "%r6"])
 def test_refused_where_it_decides(backend: str, register: str) -> None:
     branch = f"setp.eq.u32 %p2, {register}, 7;\n@%p2 bra DONE;"
@@ -73,7 +69,6 @@ def test_refused_where_it_decides(backend: str, register: str) -> None:
         launch(backend, 1, branch, demand="control")
 
 
-@pytest.mark.parametrize("backend", ["native", "lanes"])
 def test_refused_where_its_arrivals_decide(backend: str) -> None:
     """A wait for an mbarrier depends on the commit."""
     branch = "LOOP:\nmbarrier.test_wait.parity.shared.b64 %p2, [smem], 0;\n@!%p2 bra LOOP;"
@@ -81,7 +76,6 @@ def test_refused_where_its_arrivals_decide(backend: str) -> None:
         launch(backend, 1, branch, demand="control")
 
 
-@pytest.mark.parametrize("backend", ["native", "lanes"])
 def test_refused_where_addresses_are_asked_for(backend: str) -> None:
     with pytest.raises(ge.Unsupported, match=r"tcgen05\."):
         launch(backend, 1, demand="addresses")

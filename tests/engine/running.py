@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
+from tests.support import head
 
-HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
+HEAD = head("8.0", "sm_90")
 REGISTERS = """
     .reg .pred %p<10>;
     .reg .b16 %h<10>;

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 import gpuperf_engine as ge
 
 MODULE = """
@@ -24,7 +22,6 @@ MODULE = """
 """
 
 
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 def test_the_bytes_of_an_address_make_the_address(backend: str) -> None:
     device = ge.Device(backend=backend)
     kernel = ge.parse(MODULE, path="k.ptx")["k"]

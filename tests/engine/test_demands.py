@@ -170,7 +170,6 @@ SHAPES_OF_LAUNCHES: dict[str, tuple[str, Any, Any, tuple[int, int, int]]] = {
 
 
 @pytest.mark.parametrize("demand", ["control", "addresses", "values"])
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("steps", [MOST_STEPS, 0], ids=["classes", "blocks"])
 @pytest.mark.parametrize("name", SHAPES_OF_LAUNCHES)
 def test_shapes_of_launches(

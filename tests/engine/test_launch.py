@@ -10,8 +10,9 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.simt.launch import check_shape, marshal
 from gpuperf_engine.simt.program import Program, build_program
+from tests.support import head
 
-HEAD = ".version 7.8\n.target sm_80\n.address_size 64\n"
+HEAD = head("7.8", "sm_80")
 
 
 def program(body: str = "ret;", params: str = "", directives: str = "", before: str = "") -> Program:

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.memory.arrays import DeviceArray
 from tests.files import reader
 from tests.files.reader import PtxTest
 from tests.isa.assembler import PTXAS, ptxas_version
 from tests.oracle import scalar
+from tests.support import launch
 
 TESTS = reader.every_file()
 #: counters of the oracle, by the profile's names
@@ -44,31 +44,36 @@ def counted(profile: ge.Profile, name: str) -> Any:
     return len(value) if isinstance(value, Mapping) else value
 
 
-def launch(test: PtxTest, backend: str) -> tuple[list[Any], ge.Profile]:
-    """The arguments afterwards, arrays as arrays, and the profile."""
-    device = ge.Device(backend=backend, memory_bytes=1 << 24)
-    given = [device.array(value) if np.ndim(value) else value for value in test.arguments()]
+def run(test: PtxTest, backend: str) -> tuple[dict[str, Any], ge.Profile]:
+    """The arrays afterwards, by parameter, and the profile."""
     kernel = ge.parse(test.text, path=f"{test.name}.ptx")[test.entry]
-    shape = test.shape
-    profile = device.launch(
-        kernel, shape["grid"], shape["block"], given, shared_bytes=shape["shared"], cluster=shape["cluster"]
+    shape, given = test.shape, test.arguments()
+    arrays, profile = launch(
+        backend,
+        kernel,
+        shape["grid"],
+        shape["block"],
+        given,
+        shared_bytes=shape["shared"],
+        cluster=shape["cluster"],
     )
-    return [value.numpy() if isinstance(value, DeviceArray) else value for value in given], profile
+    names = [
+        name for name, value in zip(test.parameters, given, strict=True) if isinstance(value, np.ndarray)
+    ]
+    return dict(zip(names, arrays, strict=True)), profile
 
 
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.name)
 def test_file(test: PtxTest, backend: str) -> None:
     if test.errors:
         with pytest.raises(ge.EngineError) as caught:
-            launch(test, backend)
+            run(test, backend)
         said = str(caught.value)
         assert [part for part in test.errors if part not in said] == [], said
         assert len(said.splitlines()) <= 5
         assert re.match(rf"{test.name}\.ptx:{test.fault or r'[0-9]+'}:[0-9]+: ", said), said
         return
-    after, profile = launch(test, backend)
-    values = dict(zip(test.parameters, after, strict=True))
+    values, profile = run(test, backend)
     for name, expected in test.expected.items():
         np.testing.assert_array_equal(values[name], expected, err_msg=name)
     assert {name: counted(profile, name) for name in test.counts} == test.counts

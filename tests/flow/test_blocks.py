@@ -6,8 +6,9 @@ import textwrap
 
 import gpuperf_engine as ge
 from gpuperf_engine.simt.program import EXIT, Program, build_program
+from tests.support import head
 
-HEAD = ".version 7.8\n.target sm_80\n.address_size 64\n"
+HEAD = head("7.8", "sm_80")
 
 
 def program(body: str, *, extra: str = "", params: str = ".param .u64 out") -> Program:

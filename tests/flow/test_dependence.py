@@ -8,8 +8,9 @@ import gpuperf_engine as ge
 from gpuperf_engine.device.device import program_of
 from gpuperf_engine.flow.dependence import Aliases, Dependence
 from gpuperf_engine.ptx.syntax import Instruction
+from tests.support import head
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = head("8.0", "sm_80")
 BEFORE = """.global .align 4 .b8 table[64]; .global .align 4 .b8 others[64]; .const .align 4 .b8 fixed[64];
 .shared .align 16 .b8 tile[1024]; .shared .align 16 .b8 sums[64]; .extern .shared .align 16 .b8 more[];
 .extern .shared .align 4 .b8 again[];

@@ -18,8 +18,9 @@ from gpuperf_engine.ptx.syntax import Function, Instruction
 from gpuperf_engine.symbolic import known_contents as runtime
 from gpuperf_engine.symbolic.slice_program import slice_of
 from tests.engine.test_demands import in_classes
+from tests.support import head
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = head("8.0", "sm_80")
 REGISTERS = ".reg .pred %p<8>; .reg .b32 %r<20>; .reg .b64 %rd<10>;"
 DECIDE = """
 DECIDE:
@@ -188,7 +189,6 @@ def launch(body: str, backend: str, demand: str) -> ge.Profile:
     return device.launch(ge.parse(text(body), path="k.ptx")["k"], 2, 64, [data], demand=demand)
 
 
-@pytest.mark.parametrize("backend", ["native", "lanes"])
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault(name: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = launch(FAULTS[name], backend, "values")

@@ -14,6 +14,7 @@ from gpuperf_engine.ptx.syntax import Instruction, Register
 from gpuperf_engine.simt.program import Program
 from tests.engine.random_kernels import Seeded, structured, tangled
 from tests.flow.test_dominators import graphs, reachable
+from tests.support import head
 
 Definition = Instruction | None  # None: what the register held at the start
 
@@ -89,7 +90,7 @@ def test_every_read_sees_the_definitions_that_reach_it(shape: object) -> None:
     assert sum(check(shape(Seeded(seed))) for seed in range(8)) > 20  # type: ignore[operator]
 
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = head("8.0", "sm_80")
 
 
 def form_of(body: str) -> tuple[SsaForm, dict[int, Instruction]]:

@@ -14,9 +14,3 @@ def sandbox() -> Iterator[Sandbox]:
     box = Sandbox()
     yield box
     box.close()
-
-
-@pytest.fixture(params=["lanes", "native"])
-def backend(request: pytest.FixtureRequest) -> str:
-    """Each test that asks for it runs on both."""
-    return str(request.param)

@@ -22,7 +22,6 @@ TEXT = """
 """
 
 
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 def test_an_overrun_names_the_array_and_not_the_parameter_buffer_behind_it(backend: str) -> None:
     device = ge.Device(backend=backend)
     array = device.zeros(64, np.uint32, name="out")

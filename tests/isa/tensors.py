@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 import gpuperf_engine as ge
 
-BACKENDS = ("lanes", "native")
 Array = NDArray[Any]
 SHARED = 8192
 STORE = "async.bulk.tensor.{}.global.shared::cta.{}.bulk_group"

@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
+from tests.support import BACKENDS
 
-BACKENDS = ("lanes", "native")
 Array = NDArray[Any]
 START = """
     .shared .align 128 .b8 tile[4096];
@@ -41,11 +41,6 @@ OUT = """
     ret;
 """
 PARAMETERS = ".param .u64 in, .param .u64 out"
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def module(body: str, target: str) -> str:

@@ -20,11 +20,6 @@ TYPES = {
 OPERATIONS = ("max", "maxabs", "min", "minabs")
 
 
-@pytest.fixture(params=("lanes", "native"))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def run(backend: str, instruction: str, inputs: int, outputs: int, given: np.ndarray) -> np.ndarray:
     """Registers ``%a`` from ``given`` (lanes × inputs), registers ``%d`` to the result."""
     loads = "".join(f"ld.global.b32 %a{place}, [%rd1+{4 * place}];\n" for place in range(inputs))

@@ -32,7 +32,6 @@ GET = (
 )
 
 
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 def test_there_are_no_endpoints(backend: str) -> None:
     """Where nothing was asked for, nothing is submitted; what would reach an endpoint ends the run with its name."""
     ge.Device(backend=backend, memory_bytes=1 << 16).launch(ge.parse(TEXT.format(body=""))["k"], 1, 32, [])

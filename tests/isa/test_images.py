@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from tests.support import head
 
-HEAD = ".version 8.6\n.target sm_80\n.address_size 64\n"
-BACKENDS = ("lanes", "native")
+HEAD = head("8.6", "sm_80")
 ENTRY = """.visible .entry k(.param .u64 image, .param .u64 out, .param .u64 x) {
 .reg .b32 r<9>; .reg .b64 l<9>; .reg .f32 f<9>; .reg .b16 h<9>; .reg .f16 g<9>; .reg .pred p<4>;
 ld.param.u64 l1, [image]; ld.param.u64 l2, [out]; ld.param.u64 l3, [x];
@@ -41,7 +41,6 @@ def run(
 SNORM8, UNORM16, UNSIGNED8, HALF, R, RG, RGBA = 0x10D0, 0x10D3, 0x10DA, 0x10DD, 0x10B0, 0x10B2, 0x10B5
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_queries_of_textures(backend: str) -> None:
     def texture(device: ge.Device) -> Any:
         return device.texture(
@@ -67,7 +66,6 @@ def test_queries_of_textures(backend: str) -> None:
     assert layered[0].tolist() == [6, SNORM8, 3, R]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_queries_of_surfaces(backend: str) -> None:
     body = "".join(
         f"suq.{name}.b32 r{place + 2}, [l1];"
@@ -83,7 +81,6 @@ def test_queries_of_surfaces(backend: str) -> None:
     assert found[0].tolist() == [9, 3, UNSIGNED8, RGBA]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_kinds_of_handles(backend: str) -> None:
     body = (
         "istypep.texref p0, l1; istypep.surfref p2, l1; istypep.samplerref p3, l1; selp.u32 r2, 1, 0, p0; selp.u32 r3, 1, 0, p2;"
@@ -99,7 +96,6 @@ def test_kinds_of_handles(backend: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_half_precision_results(backend: str) -> None:
     texels = np.array([[1.5, -2, 65504, 3e-8], [0.1, 1e6, -0.0, 7]], np.float32)
     with np.errstate(over="ignore"):
@@ -123,7 +119,6 @@ def test_half_precision_results(backend: str) -> None:
     assert (single == packed).all()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_guard_leaves_lanes_as_they_are(backend: str) -> None:
     body = (
         "mov.b32 r2, 9; mov.b32 r3, 8; selp.b64 l4, l1, 5, p1; @p1 tex.1d.v4.s32.s32 {r2, _, _, r3}, [l4, {r1}];"
@@ -135,7 +130,6 @@ def test_a_guard_leaves_lanes_as_they_are(backend: str) -> None:
     assert found[:, 1].tolist() == [8, 8, 8, *[1] * 29]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_references_by_name(backend: str) -> None:
     before = ".global .texref first; .global .texref second; .global .surfref target;\n"
     body = (
@@ -168,7 +162,6 @@ def test_references_by_name(backend: str) -> None:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("dtype", "given", "stored"),
     [
@@ -194,7 +187,6 @@ def test_formatted_stores_of_integers(dtype: str, given: list[int], stored: list
     assert not kept[0].numpy()[32].any()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_formatted_stores_of_floats(backend: str) -> None:
     x = (np.arange(32) * 0.3 - 4).astype(np.float32)
     for dtype in ("float16", "float32"):
@@ -209,7 +201,6 @@ def test_formatted_stores_of_floats(backend: str) -> None:
         assert (kept[0].numpy().reshape(32, 2) == np.stack([x, -x], 1).astype(dtype)).all()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
 def test_wide_accesses_of_narrow_texels(dtype: str, backend: str) -> None:
     """Rows of 19 bytes or 7 halves begin anywhere; words and double words are read and written all the same."""
@@ -254,7 +245,6 @@ REDUCTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("how", "op", "kind"), REDUCTIONS)
 @pytest.mark.parametrize("sign", ["u", "i"])
 def test_reductions(how: str, op: str, kind: str, sign: str, backend: str) -> None:
@@ -294,7 +284,6 @@ def test_reductions(how: str, op: str, kind: str, sign: str, backend: str) -> No
     assert kept[0].numpy().view(f"u{bits // 8}").tolist() == wanted
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", ["u32", "s64"])
 def test_reductions_in_rows_of_any_length(kind: str, backend: str) -> None:
     """Rows of 11 bytes begin anywhere; coordinates are counted from the beginning of the row."""
@@ -329,7 +318,6 @@ def test_reductions_in_rows_of_any_length(kind: str, backend: str) -> None:
     assert (wanted != start).any()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("body", "image", "message"),
     [
@@ -383,7 +371,6 @@ UNPLAIN = [
 ]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("line", UNPLAIN)
 def test_what_is_not_plain_is_named_where_it_is_reached(line: str, backend: str) -> None:
     def texture(device: ge.Device) -> Any:

@@ -12,11 +12,12 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.isa.model import OperandForm, Spelling
 from gpuperf_engine.isa.table import rows
+from tests.support import head
 
 from .assembler import spellings
 from .integers import MODELS, calculate
 
-HEAD = ".version 9.4\n.target sm_107a\n.address_size 64\n"
+HEAD = head("9.4", "sm_107a")
 LETTERS = {1: "p", 16: "h", 32: "r", 64: "l"}
 PARTS = 8
 

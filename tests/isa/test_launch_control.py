@@ -62,11 +62,6 @@ def kernel(form: str, asks: int = 0, generic: bool = False) -> str:
     )
 
 
-@pytest.fixture(params=["lanes", "native"])
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.mark.parametrize("generic", [False, True], ids=["shared", "generic"])
 def test_a_request_is_answered(backend: str, generic: bool) -> None:
     device = ge.Device(backend=backend, memory_bytes=1 << 20)

@@ -13,6 +13,7 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.isa.table import Spelling, rows
 from tests.isa.assembler import spellings
+from tests.support import BACKENDS
 
 Fragment = npt.NDArray[np.uint64]
 FLOATS = {
@@ -21,7 +22,6 @@ FLOATS = {
     "e4m3": ml_dtypes.float8_e4m3fn,
     "e5m2": ml_dtypes.float8_e5m2,
 }
-BACKENDS = ("lanes", "native")
 
 
 def products() -> Iterator[Spelling]:
@@ -310,7 +310,6 @@ def test_sums_are_rounded_once_and_alike_on_both_backends(opcode: str) -> None:
         np.testing.assert_array_equal(result_of(spelling, first, list(pair), places[3]), expected)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_double_products_round_every_step_as_asked(backend: str) -> None:
     third = np.float64(1) / 3
     for rounding, direction in (("rp", 1), ("rm", -1)):
@@ -384,7 +383,6 @@ def run_rows(
     )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("trans", ["", ".trans"])
 def test_ldmatrix_gives_every_group_its_row(backend: str, count: int, trans: str) -> None:
@@ -406,7 +404,6 @@ def test_ldmatrix_gives_every_group_its_row(backend: str, count: int, trans: str
     assert (site.requests, site.lanes, site.wavefronts, site.ideal_wavefronts) == (1, 8 * count, count, count)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_rows_that_lie_in_the_same_banks_conflict(backend: str) -> None:
     text = rows_module(
         "and.b32 %a, %t, 7; mad.lo.u32 %a, %a, 128, %s;\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%a];"
@@ -416,7 +413,6 @@ def test_rows_that_lie_in_the_same_banks_conflict(backend: str) -> None:
     assert (site.wavefronts, site.ideal_wavefronts) == (8, 1)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("trans", ["", ".trans"])
 def test_stmatrix_puts_back_what_ldmatrix_took(backend: str, trans: str) -> None:
     names = "{%r0, %r1, %r2, %r3}"
@@ -430,7 +426,6 @@ def test_stmatrix_puts_back_what_ldmatrix_took(backend: str, trans: str) -> None
         np.testing.assert_array_equal(after[32 + 8 * matrix : 40 + 8 * matrix], tile.T if trans else tile)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_movmatrix_transposes(backend: str) -> None:
     load = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%a];"
     _, moved, _, _ = run_rows(
@@ -440,7 +435,6 @@ def test_movmatrix_transposes(backend: str) -> None:
     np.testing.assert_array_equal(moved[:, 0], loaded[:, 0])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("address", "said"),
     [("add.u32 %a, %a, 8;", "misaligned"), ("add.u32 %a, %a, 1024;", "out-of-bounds")],
@@ -459,7 +453,6 @@ SOME_LANES = {
 }
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("how", SOME_LANES)
 def test_half_a_warp_cannot_multiply(backend: str, how: str) -> None:
     spelling = PRODUCTS["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
@@ -474,7 +467,6 @@ def test_half_a_warp_cannot_multiply(backend: str, how: str) -> None:
         device.launch(ge.parse(text, path="mma.ptx")["k"], 1, 32, [given, out])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_half_a_warp_cannot_load_rows(backend: str) -> None:
     load = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%a];"
     text = ".reg .pred %p; .reg .b32 %m;\nmov.u32 %m, %laneid;\n" + SOME_LANES["exit"].format(load)
@@ -484,7 +476,6 @@ def test_half_a_warp_cannot_load_rows(backend: str) -> None:
         run_rows(rows_module(text), backend)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_warp_that_is_not_whole_cannot_multiply(backend: str) -> None:
     spelling = PRODUCTS["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
     device = ge.Device(backend=backend)

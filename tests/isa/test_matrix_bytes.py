@@ -13,11 +13,6 @@ import gpuperf_engine as ge
 Array = NDArray[Any]
 
 
-@pytest.fixture(params=("lanes", "native"))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def run(backend: str, body: str, given: Array, size: int, out: int) -> Array:
     """``body`` between the copy of ``given`` to shared memory and what ``out`` says: registers of each lane, or shared memory."""
     registers = ", ".join(f"%r{place}" for place in range(4))

@@ -10,8 +10,8 @@ import pytest
 
 import gpuperf_engine as ge
 from tests.engine.running import collect, launch
+from tests.support import BACKENDS
 
-BACKENDS = ("lanes", "native")
 BAR = ".shared .align 8 .b64 bar;\n.shared .align 8 .b64 other;\n"
 #: thread 0 makes an object for so many arrivals, all wait for it; %r1 is the thread
 INIT = """
@@ -20,11 +20,6 @@ INIT = """
     @%p0 mbarrier.init.shared.b64 [bar], {count};
     bar.sync 0;
 """
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @dataclass

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from tests.support import launch
 
 TEXT = """.version {version}
 .target {target}
@@ -21,14 +22,11 @@ TINY, ONE = np.float32(2.0**-130), np.float32(1 + 2.0**-12)
 
 
 def run(version: str, target: str, body: str, *values: np.float32, backend: str) -> np.float32:
-    device = ge.Device(backend=backend)
-    data = device.array(np.array([*values, 0, 0, 0, 0][:4], np.float32))
-    module = ge.parse(TEXT.format(version=version, target=target, body=body), path="old.ptx")
-    device.launch(module["k"], 1, 1, [data])
-    return np.float32(data.numpy()[3])
+    text = TEXT.format(version=version, target=target, body=body)
+    (data,), _ = launch(backend, text, 1, 1, [np.array([*values, 0, 0, 0, 0][:4], np.float32)])
+    return np.float32(data[3])
 
 
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 def test_flushing(backend: str) -> None:
     for body, kept in (
         ("add.f32 f4, f1, f1;", 2 * TINY),
@@ -46,7 +44,6 @@ def test_flushing(backend: str) -> None:
         assert run("1.4", "sm_13", body, TINY, backend=backend) == TINY
 
 
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 def test_mad_without_rounding(backend: str) -> None:
     """(1 + 2^-12)^2 - (1 + 2^-11) is 2^-24 when it is rounded once, else 0."""
     for version, target in (("1.0", "sm_10"), ("1.4", "sm_13"), ("3.1", "sm_35"), ("8.0", "sm_10")):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from tests.support import head
 
-HEAD = ".version 8.8\n.target sm_90a\n.address_size 64\n"
+HEAD = head("8.8", "sm_90a")
 ENTRY = (
     ".visible .entry k(.param .u64 to) { .reg .b64 l<9>; .reg .b32 r<9>; .reg .f32 f<3>; .reg .pred p<3>;\n"
     ".shared .b32 s; .global .b32 g; ld.param.u64 l0, [to]; mov.u32 r0, %tid.x;\n"
@@ -107,7 +108,6 @@ def test_constants_that_are_refused(line: str, message: str) -> None:
         ge.parse(HEAD + ENTRY + line + "ret; }", path="policy.ptx").function("k")
 
 
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 @pytest.mark.parametrize(
     ("line", "message"),
     [

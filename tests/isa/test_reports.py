@@ -37,11 +37,6 @@ START = """
 COPY = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
 
 
-@pytest.fixture(params=("lanes", "native"))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def run(
     backend: str, body: str, given: Array, count: int, block: int = 1, dtype: str = "u4", **options: Any
 ) -> tuple[Array, ge.Profile]:

@@ -21,7 +21,6 @@ from gpuperf_engine.isa.table import rows
 from tests.isa.assembler import spellings
 from tests.isa.sample import sampled
 
-BACKENDS = ("lanes", "native")
 Words = npt.NDArray[np.uint64]
 #: bits that an element takes, its own bits, the lowest of them, and where its value can be looked up
 ELEMENTS = {
@@ -417,7 +416,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("opcode", REFUSED)
 def test_metadata_that_means_nothing_is_an_error(backend: str, opcode: str) -> None:
     case = CASES[opcode]
@@ -436,7 +434,6 @@ def test_metadata_that_means_nothing_is_an_error(backend: str, opcode: str) -> N
             run(case, words, 1, backend)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_selectors_that_mean_nothing_are_errors(backend: str) -> None:
     case = CASES["mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"]
     words = np.full((32, 24), 0x44444444, np.uint64)
@@ -451,7 +448,6 @@ def test_selectors_that_mean_nothing_are_errors(backend: str) -> None:
             run(scaled, words, 0, backend)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_what_is_not_stored_is_not_multiplied(backend: str) -> None:
     """Infinity in B where A has no element leaves the sum as it is."""
     case = CASES["mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
@@ -465,7 +461,6 @@ def test_what_is_not_stored_is_not_multiplied(backend: str) -> None:
     assert all(math.isfinite(value) for row in found for value in row)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_scale_that_is_no_number_spoils_its_row(backend: str) -> None:
     case = CASES["mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e2m1.e3m2.f32.ue8m0"]
     product = Product(case, 5)

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from tests.isa.tensors import BACKENDS, SHARED, load, walk
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+from tests.isa.tensors import SHARED, load, walk
 
 
 @pytest.mark.parametrize("group", ["", ".cta_group::1"])

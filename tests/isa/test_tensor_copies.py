@@ -12,7 +12,6 @@ import pytest
 
 import gpuperf_engine as ge
 from tests.isa.tensors import (
-    BACKENDS,
     FILL,
     HEAD,
     NAN,
@@ -25,12 +24,7 @@ from tests.isa.tensors import (
     moved,
     run,
 )
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
+from tests.support import BACKENDS
 
 CASES: list[tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     # dtype, shape, box (NumPy order), start (innermost first), options

@@ -114,7 +114,6 @@ def expected(source: np.ndarray) -> np.ndarray:
     return made
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("copy", [FENCE_COPY, PLAIN_COPY], ids=["cp_fenceproxy", "stores"])
 @pytest.mark.parametrize("swizzle", [0, 2])
 def test_maps_made_of_zeros(swizzle: int, copy: str, backend: str) -> None:
@@ -122,19 +121,16 @@ def test_maps_made_of_zeros(swizzle: int, copy: str, backend: str) -> None:
     np.testing.assert_array_equal(out, expected(source))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_fields_in_any_order(backend: str) -> None:
     source, out = launch(backend, module(dict(reversed(FIELDS.items()))))
     np.testing.assert_array_equal(out, expected(source))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_shared_memory_that_nobody_wrote_is_zero(backend: str) -> None:
     source, out = launch(backend, module(zero=""))
     np.testing.assert_array_equal(out, expected(source))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_copy_names_the_field_that_is_missing(field: str, backend: str) -> None:
     text = module({name: operands for name, operands in FIELDS.items() if name != field})
@@ -152,7 +148,6 @@ def test_a_copy_names_the_field_that_is_missing(field: str, backend: str) -> Non
     assert f"tensormap.replace.tile.{field.split()[0]}" in str(caught.value)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_other_bytes_are_no_map(backend: str) -> None:
     with pytest.raises(ge.TrapError, match=r"map.ptx:\d+:\d+: tensormap.replace.*there is no tensor map"):
         launch(backend, module(zero="@%p1 st.shared.b32 [%r4], 1;"))

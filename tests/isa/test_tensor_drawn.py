@@ -11,7 +11,6 @@ import pytest
 
 import gpuperf_engine as ge
 from tests.isa.tensors import (
-    BACKENDS,
     EMPTY,
     NAN,
     SHARED,
@@ -24,11 +23,6 @@ from tests.isa.tensors import (
     shared_after,
     walk,
 )
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def drawn(seed: int) -> Any:

@@ -13,7 +13,6 @@ import pytest
 
 import gpuperf_engine as ge
 from tests.isa.tensors import (
-    BACKENDS,
     EMPTY,
     NAN,
     SHARED,
@@ -27,12 +26,6 @@ from tests.isa.tensors import (
     store,
     walk,
 )
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
 
 #: the tables of "Swizzling Modes": lines of 128 bytes in pieces of 16, as the manual has them
 TABLES: dict[tuple[str, str], str] = {

@@ -69,11 +69,6 @@ ADDRESS = ".override::global_address"
 ATTRIBUTES = f"{ADDRESS}.override::global_dim_stride"
 
 
-@pytest.fixture(params=("lanes", "native"))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def run(
     backend: str, body: str, given: Array, out: Array, make: Callable[[Any], ge.TensorMap]
 ) -> tuple[Array, Array]:

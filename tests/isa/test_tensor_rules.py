@@ -10,12 +10,8 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from tests.isa.tensors import BACKENDS, EMPTY, STORE, Array, load, random_bytes, run, store
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+from tests.isa.tensors import EMPTY, STORE, Array, load, random_bytes, run, store
+from tests.support import BACKENDS
 
 
 def test_all_fields_can_be_replaced(backend: str) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 import gpuperf_engine as ge
 from tests.oracle.video_numbers import multiply, packed, scalar
+from tests.support import head
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = head("8.0", "sm_80")
 EDGES = (
     0, 1, 2, 31, 32, 33, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x80008000,
     0x7FFF8001, 0x80FF7F01, 0xFF00FF00, 0x00010000,

@@ -16,7 +16,8 @@ import gpuperf_engine as ge
 from gpuperf_engine.errors import PtxError
 from gpuperf_engine.isa.table import check_available, lookup, rows
 from tests.isa.sample import is_drawn
-from tests.isa.test_sparse_matrices import BACKENDS, decoded, finish, pattern_of, start
+from tests.isa.test_sparse_matrices import decoded, finish, pattern_of, start
+from tests.support import BACKENDS
 
 SHARED = 48640
 #: modes of swizzling by their field in a descriptor, and their width in bytes
@@ -346,7 +347,6 @@ def test_sparse_products(types: str, registers: bool, backend: str) -> None:
     Product(opcode(types, 24, True), registers=registers, modes=(1, 1), seed=3).check(backend)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("across", list(itertools.product((False, True), repeat=2)))
 @pytest.mark.parametrize("mode", WIDTH)
 def test_layouts_of_shared_memory(mode: int, across: tuple[bool, bool], backend: str) -> None:
@@ -355,7 +355,6 @@ def test_layouts_of_shared_memory(mode: int, across: tuple[bool, bool], backend:
         Product(opcode("f32.f16.f16", 64, True), modes=(mode, mode), across=across, seed=mode).check(backend)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_matrices_may_begin_inside_a_pattern(backend: str) -> None:
     """A step along k moves the start by 32 bytes inside the 128 of the pattern; patterns may start at any multiple of 128 bytes."""
     for step in range(1, 4):
@@ -366,12 +365,10 @@ def test_matrices_may_begin_inside_a_pattern(backend: str) -> None:
         made.check(backend)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_widest_product(backend: str) -> None:
     Product(opcode("f32.e4m3.e4m3", 256), registers=True, seed=4).check(backend)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_signs_and_scale(backend: str) -> None:
     for signs in ((-1, 1), (1, -1), (-1, -1)):
         Product(opcode("f32.f16.f16", 8), signs=signs, seed=3).check(backend)
@@ -387,7 +384,6 @@ def failing(backend: str, product: Product, message: str, before: str = "", thre
     return str(caught.value)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_the_whole_warpgroup_must_be_there(backend: str) -> None:
     product = Product(opcode("f32.f16.f16", 8))
     for threads in (32, 96, 160):
@@ -399,7 +395,6 @@ def test_the_whole_warpgroup_must_be_there(backend: str) -> None:
     failing(backend, product, "8 of the 32 lanes of a warp execute it", "", 104)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("warp", [0, 2, 3])
 def test_no_warp_of_a_warpgroup_may_leave_it_out(warp: int, backend: str) -> None:
     product = Product(opcode("f32.f16.f16", 8))
@@ -440,7 +435,6 @@ first:
 """
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("thread", "wait"), [(0, "0"), (70, "0"), (0, "1")])
 def test_nothing_behind_a_wait_changes_a_product(thread: int, wait: str, backend: str) -> None:
     """A warp that has waited may write over the matrices: the other warps of the warpgroup have read them."""
@@ -451,7 +445,6 @@ def test_nothing_behind_a_wait_changes_a_product(thread: int, wait: str, backend
     assert found == product.expected()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("thread", [0, 96])
 def test_products_read_what_is_there_when_the_last_warp_comes(thread: int, backend: str) -> None:
     """One thread makes A of what lies there, and the other warps do not wait for it: the warps gather at the fence."""
@@ -467,7 +460,6 @@ def test_products_read_what_is_there_when_the_last_warp_comes(thread: int, backe
     assert found == product.expected()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_fence_does_not_hold_warps_that_others_wait_for(backend: str) -> None:
     """The manual does not say that warps wait for each other there: warp 0 lets the others come behind its product."""
     product = Product(opcode("f32.f16.f16", 8), seed=4)
@@ -477,7 +469,6 @@ def test_a_fence_does_not_hold_warps_that_others_wait_for(backend: str) -> None:
     assert found == product.expected()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_wait_leaves_so_many_groups(backend: str) -> None:
     """Warp 0 goes on with its group pending, and lets the others come; a wait for that group would never end."""
     product = Product(opcode("f32.f16.f16", 8), seed=4)
@@ -491,7 +482,6 @@ def test_a_wait_leaves_so_many_groups(backend: str) -> None:
         product.run(backend, text.replace(WAIT.replace("0", "1"), WAIT))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_wait_for_a_warp_that_never_comes_is_a_deadlock(backend: str) -> None:
     product = Product(opcode("f32.f16.f16", 8))
     leaves = "shr.u32 %w, %t, 5;\nsetp.eq.u32 %p, %w, 2;\n@%p bra gone;"
@@ -503,7 +493,6 @@ def test_a_wait_for_a_warp_that_never_comes_is_a_deadlock(backend: str) -> None:
     assert "first thread (0, 0, 0)" in said
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_waits_are_the_same_in_slices(backend: str) -> None:
     """Who waits how often must not depend on whether the products are made."""
     product = Product(opcode("f32.f16.f16", 8))
@@ -524,7 +513,6 @@ setp.ne.u32 %p, %w, 0;
     assert counted[0] == counted[1]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_descriptors_that_mean_nothing(backend: str) -> None:
     product = Product(opcode("f32.f16.f16", 8))
     said = failing(
@@ -537,7 +525,6 @@ def test_descriptors_that_mean_nothing(backend: str) -> None:
     failing(backend, sparse, "longer than the pattern of swizzling", "or.b64 %db, %db, 0xc000000000000000;")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_metadata_that_means_nothing(backend: str) -> None:
     for types in ("f32.bf16.bf16", "s32.s8.s8", "f32.tf32.tf32"):
         product = Product(opcode(types, 8, True), registers=True)
@@ -547,7 +534,6 @@ def test_metadata_that_means_nothing(backend: str) -> None:
         assert f"thread ({68 + inner}, 0, 0)" in said
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_memory_that_nobody_wrote_is_zero_and_noted(backend: str) -> None:
     product = Product(opcode("f32.f16.f16", 8), scale="0")
     text = re.sub(r"fill:.*?@%p bra fill;", "", product.module(), flags=re.S)
@@ -581,7 +567,6 @@ def test_registers_of_the_result_are_read_too() -> None:
         ge.Device().launch(ge.parse(text, path="wg.ptx")["k"], 1, 128, [None, None, None])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_products_that_decide_a_branch_are_in_the_slice(backend: str) -> None:
     """Through the registers of D, which are read too, and through shared memory."""
     product = Product(opcode("f32.f16.f16", 8), scale="!%q", seed=2)
@@ -600,7 +585,6 @@ def test_products_that_decide_a_branch_are_in_the_slice(backend: str) -> None:
     assert counted[0][1] > 0
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_products_that_nobody_asks_for_are_met_and_not_made(backend: str) -> None:
     """In a slice lanes may have to wait for each other at a product whose descriptors and metadata are not worked out."""
     waits = """wait:

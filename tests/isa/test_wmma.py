@@ -15,8 +15,8 @@ import gpuperf_engine as ge
 from gpuperf_engine.isa.table import Spelling, rows
 from tests.isa.assembler import spellings
 from tests.isa.sample import is_drawn
+from tests.support import BACKENDS
 
-BACKENDS = ("lanes", "native")
 Matrix = npt.NDArray[np.float64]
 FLOATS = {
     "f16": np.float16,
@@ -174,7 +174,6 @@ def test_products_are_those_of_numpy(opcode: str) -> None:
             np.testing.assert_array_equal(found, expected, err_msg=f"{backend} {clayout} {dlayout}")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_memory_is_counted_in_pieces_of_sixteen_bytes(backend: str) -> None:
     opcode = "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32"
     kernel = ge.parse(module(opcode, ("row", "row"), ".global", False), path="wmma.ptx")["k"]
@@ -196,7 +195,6 @@ def test_memory_is_counted_in_pieces_of_sixteen_bytes(backend: str) -> None:
     }
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_matrix_that_ends_too_soon_is_an_error(backend: str) -> None:
     kernel = ge.parse(
         module("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", ("row", "row"), ".global", False),

@@ -23,11 +23,6 @@ def groups_of(backend: str, body: str, **options: object) -> dict[str, int]:
     return {name: count for name, count in found.items() if count}
 
 
-@pytest.fixture(params=["lanes", "native"])
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 ARITHMETIC = """
     mov.u32 %r0, %tid.x;            // misc
     setp.lt.u32 %p0, %r0, 20;       // integer: compares integers

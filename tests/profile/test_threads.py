@@ -30,11 +30,6 @@ from tests.oracle.scalar import Buffer, Result, run
 from tests.oracle.shapes import SHAPES, Shape
 
 
-@pytest.fixture(params=["lanes", "native"])
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def launched(
     backend: str, text: str, grid: Any, block: Any, arrays: tuple[np.ndarray, ...] = (), **options: Any
 ) -> ge.Profile:

@@ -56,7 +56,6 @@ def test_what_stands_in_modules() -> None:
     assert module.notes == ()
 
 
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 def test_there_is_no_memory_per_cta(backend: str) -> None:
     """As with drivers that have none (manual: ``%perctamemorysize``)."""
     device = ge.Device(backend=backend, memory_bytes=1 << 16)

@@ -47,7 +47,6 @@ $LDWend_k:
 """
 
 
-@pytest.mark.parametrize("backend", ["lanes", "native"])
 def test_runs(backend: str) -> None:
     device = ge.Device(backend=backend)
     out = device.zeros(40, np.uint32)

@@ -1,0 +1,38 @@
+"""What tests of several folders share: the backends, the head of a module, a launch on a device of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gpuperf_engine as ge
+
+#: the reference comes first
+BACKENDS = ("lanes", "native")
+
+
+def head(version: str, target: str) -> str:
+    """The directives that a module begins with."""
+    return f".version {version}\n.target {target}\n.address_size 64\n"
+
+
+def launch(
+    backend: str,
+    kernel: ge.Kernel | str,
+    grid: Any,
+    block: Any,
+    args: Sequence[object],
+    *,
+    memory_bytes: int = 1 << 24,
+    **options: Any,
+) -> tuple[list[NDArray[Any]], ge.Profile]:
+    """The arrays among ``args`` as they are afterwards, and the profile. ``kernel``: one, or a module with the entry ``k``."""
+    device = ge.Device(backend=backend, memory_bytes=memory_bytes)
+    if isinstance(kernel, str):
+        kernel = ge.parse(kernel, path="k.ptx")["k"]
+    given = [device.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
+    profile = device.launch(kernel, grid, block, given, **options)
+    return [made.numpy() for made, arg in zip(given, args, strict=True) if made is not arg], profile

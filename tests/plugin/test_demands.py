@@ -186,7 +186,7 @@ def test_a_change_of_the_tool_is_no_regression(project, monkeypatch):
     project.update()
     later = {**ANALYSIS, "time": 99}
     monkeypatch.setattr("pytest_gpuperf.core.metrics.ANALYSIS", later)
-    for module in ("gate", "update", "baseline"):
+    for module in ("commands.gate", "store.update", "store.baseline", "judge.judge"):
         monkeypatch.setattr(f"pytest_gpuperf.{module}.ANALYSIS", later)
     document = project.report()
     assert document["counts"] == {"incomparable": 1}

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import importlib
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
-__all__ = ["NAME", "load", "parse"]
+if TYPE_CHECKING:
+    import gpuperf_engine as engine
+    from gpuperf_engine import Module
+else:
+
+    class _Engine:
+        """The engine, imported (with NumPy and llvmlite) when something of it is asked for."""
+
+        def __getattr__(self, name):
+            return getattr(importlib.import_module(NAME), name)
+
+    engine = _Engine()
+
+__all__ = ["NAME", "engine", "parse"]
 
 NAME = "gpuperf_engine"
-"""The module that ``load`` imports."""
-
-
-def load() -> Any:
-    """The engine (which imports NumPy and llvmlite on first use)."""
-    return importlib.import_module(NAME)
+"""The module that ``engine`` stands for."""
 
 
 @lru_cache(maxsize=32)
-def parse(text: str, path: str) -> Any:
+def parse(text: str, path: str) -> Module:
     """The module of a PTX text; the same one for all tests of a process, so that it is compiled once."""
-    return load().parse(text, path=path)
+    return engine.parse(text, path=path)

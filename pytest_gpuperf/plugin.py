@@ -41,9 +41,9 @@ def pytest_gpuperf_metrics(config: pytest.Config) -> tuple[Metric, ...]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_gpuperf_patterns(config: pytest.Config) -> tuple[Pattern, ...]:
-    from ._engine import load
+    from ._engine import engine
 
-    patterns: tuple[Pattern, ...] = load().PATTERNS
+    patterns: tuple[Pattern, ...] = engine.PATTERNS
     return patterns
 
 

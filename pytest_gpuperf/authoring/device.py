@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuperf_engine.errors import MemoryFault
 
-from .._engine import load
+from .._engine import engine
 from ..config.settings import Settings
+
+if TYPE_CHECKING:
+    from gpuperf_engine import Device, Profile
 
 __all__ = ["check_uninitialized", "make_device"]
 
 
-def make_device(settings: Settings, strict: str, races: str) -> Any:
+def make_device(settings: Settings, strict: str, races: str) -> Device:
     """A fresh ``Device``: observing memory and values when kernels are judged, nothing otherwise. What kernels print
     goes to standard output, where pytest captures it."""
     observe = {"memory", "values"} if settings.enabled else {"memory"}
@@ -27,13 +30,13 @@ def make_device(settings: Settings, strict: str, races: str) -> Any:
         options["resources"] = settings.resources
     if strict != "note":
         options["strict"] = strict
-    return load().Device(observe=observe, **options)
+    return engine.Device(observe=observe, **options)
 
 
 _UNINITIALISED = "reads uninitialised memory"
 
 
-def check_uninitialized(profile: Any, settings: Settings) -> Any:
+def check_uninitialized(profile: Profile, settings: Settings) -> Profile:
     """The profile; raises ``MemoryFault`` for reads of memory never written if ``gpuperf_uninitialized = error``, and
     leaves out the notes about them if it is ``ignore``."""
     found = [note for note in profile.notes if note.endswith(_UNINITIALISED)]

@@ -12,6 +12,13 @@ from ..config.declared import check_declaration, max_instructions, way
 from ..config.settings import Settings
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+    import gpuperf_engine as engine
+    from gpuperf_engine import Device, Profile, TensorMap
+    from gpuperf_engine.memory.arrays import DeviceArray
+    from gpuperf_engine.memory.images import ImageObject
+
     from .kernel import Kernel
     from .progress import Progress
     from .record import CaseRecord
@@ -22,7 +29,7 @@ __all__ = ["PROGRESS", "RECORDER", "Gpuperf"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-RECORDER: pytest.StashKey[Any] = pytest.StashKey()
+RECORDER: pytest.StashKey[Gpuperf] = pytest.StashKey()
 PROGRESS: pytest.StashKey[Progress | None] = pytest.StashKey()
 
 
@@ -50,14 +57,14 @@ class Gpuperf:
 
         self._item = item
         self._settings = settings
-        self._device: Any = None
+        self._device: Device | None = None
         self._recorder = Recorder(settings.rootdir)
         self._progress = item.config.stash.get(PROGRESS, None)
         self.judged = False
         item.stash[RECORDER] = self
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Device:
         """The engine's ``Device`` behind this fixture."""
         if self._device is None:
             from .device import make_device
@@ -67,12 +74,12 @@ class Gpuperf:
         return self._device
 
     @property
-    def launches(self) -> tuple[Any, ...]:
+    def launches(self) -> tuple[Profile, ...]:
         """The profiles of all launches so far, in order."""
         return tuple(self._recorder.profiles)
 
     @_quiet
-    def array(self, host: Any, name: str | None = None, pad: int | None = None) -> Any:
+    def array(self, host: object, name: str | None = None, pad: int | None = None) -> DeviceArray:
         """A device array with the contents, shape and dtype of ``host``; ``.numpy()`` copies it out.
 
         ``pad``: bytes behind the last one that kernels may access too, with a note; ``None``: none but those of an element that begins
@@ -83,22 +90,22 @@ class Gpuperf:
 
     @_quiet
     def zeros(
-        self, shape: int | Sequence[int], dtype: Any, name: str | None = None, pad: int | None = None
-    ) -> Any:
+        self, shape: int | Sequence[int], dtype: DTypeLike, name: str | None = None, pad: int | None = None
+    ) -> DeviceArray:
         """A device array of zeros. ``pad``: see ``array``."""
         __tracebackhide__ = True
         return self.device.zeros(shape, dtype, **_given(name=name, pad=pad))
 
     @_quiet
     def empty(
-        self, shape: int | Sequence[int], dtype: Any, name: str | None = None, pad: int | None = None
-    ) -> Any:
+        self, shape: int | Sequence[int], dtype: DTypeLike, name: str | None = None, pad: int | None = None
+    ) -> DeviceArray:
         """A device array that was never written; reading it before that is reported. ``pad``: see ``array``."""
         __tracebackhide__ = True
         return self.device.empty(shape, dtype, **_given(name=name, pad=pad))
 
     @_quiet
-    def tensor_map(self, array: Any, box: Sequence[int] | int, **options: Any) -> Any:
+    def tensor_map(self, array: DeviceArray, box: Sequence[int] | int, **options: Any) -> TensorMap:
         """A tensor map of a device array, for kernels that copy boxes of ``box`` elements (``cp.async.bulk.tensor``): pass it for the
         ``const __grid_constant__ CUtensorMap`` parameter. Options as ``gpuperf_engine.TensorMap``: ``swizzle``, ``fill`` …"""
         __tracebackhide__ = True
@@ -107,7 +114,7 @@ class Gpuperf:
         return TensorMap(array, box, **options)
 
     @_quiet
-    def im2col_map(self, array: Any, channels: int, pixels: int, **options: Any) -> Any:
+    def im2col_map(self, array: DeviceArray, channels: int, pixels: int, **options: Any) -> TensorMap:
         """A tensor map for copies of ``pixels`` of a convolution, with ``channels`` each (``cp.async.bulk.tensor``, ``.im2col``).
         Options as ``gpuperf_engine.TensorMap.im2col``: ``lower``, ``upper`` …"""
         __tracebackhide__ = True
@@ -116,7 +123,9 @@ class Gpuperf:
         return TensorMap.im2col(array, channels, pixels, **options)
 
     @_quiet
-    def im2col_wide_map(self, array: Any, channels: int, pixels: int | None, **options: Any) -> Any:
+    def im2col_wide_map(
+        self, array: DeviceArray, channels: int, pixels: int | None, **options: Any
+    ) -> TensorMap:
         """As ``im2col_map``, for copies along W (``.im2col::w``; ``pixels=None``: ``.im2col::w::128``)."""
         __tracebackhide__ = True
         from gpuperf_engine import TensorMap
@@ -124,25 +133,25 @@ class Gpuperf:
         return TensorMap.im2col_wide(array, channels, pixels, **options)
 
     @_quiet
-    def memset(self, array: Any, value: Any) -> None:
+    def memset(self, array: DeviceArray, value: object) -> None:
         """Sets every element of a device array or view to ``value``."""
         __tracebackhide__ = True
         self.device.memset(array, value)
 
     @_quiet
-    def copy(self, destination: Any, source: Any) -> None:
+    def copy(self, destination: DeviceArray, source: NDArray[Any] | DeviceArray) -> None:
         """Copies a host array or a device array to a device array of equal size in bytes."""
         __tracebackhide__ = True
         self.device.copy(destination, source)
 
     @_quiet
-    def texture(self, array: Any, **options: Any) -> Any:
+    def texture(self, array: DeviceArray, **options: Any) -> ImageObject:
         """A texture object of a device array, an argument for kernels; options as ``Device.texture`` of the engine."""
         __tracebackhide__ = True
         return self.device.texture(array, **options)
 
     @_quiet
-    def surface(self, array: Any, **options: Any) -> Any:
+    def surface(self, array: DeviceArray, **options: Any) -> ImageObject:
         """A surface object of a device array, an argument for kernels; options as ``Device.surface`` of the engine."""
         __tracebackhide__ = True
         return self.device.surface(array, **options)
@@ -196,11 +205,11 @@ class Gpuperf:
         *,
         grid: int | tuple[int, ...],
         block: int | tuple[int, ...],
-        args: Sequence[Any] = (),
+        args: Sequence[object] = (),
         shared_bytes: int = 0,
         cluster: int | tuple[int, ...] | None = None,
         **declared: Any,
-    ) -> Any:
+    ) -> Profile:
         """One launch of one kernel, for tests that need no more: host arrays among ``args`` are copied to the device.
 
         ``declared`` are the keyword arguments of ``kernel``. Returns what was counted, a ``gpuperf_engine.Profile``.
@@ -214,11 +223,11 @@ class Gpuperf:
 
     def _launch(
         self,
-        cases: Sequence[tuple[CaseRecord, Any]],
+        cases: Sequence[tuple[CaseRecord, engine.Kernel]],
         shape: tuple[Any, ...],
-        args: tuple[Any, ...],
+        args: tuple[object, ...],
         steps: int | None,
-    ) -> Any:
+    ) -> Profile:
         """Launches every variant from the same memory; what the last one leaves there stays. Returns the profile of that."""
         __tracebackhide__ = True
         from gpuperf_engine.errors import LaunchError
@@ -232,7 +241,7 @@ class Gpuperf:
                 hint="launch in the test's body or in fixtures before it, each test with the gpuperf of its own",
             )
         grid, block, shared_bytes, cluster, cooperative = shape
-        profile = None
+        profile: Profile | None = None
         for case, function in cases if self._settings.enabled else cases[-1:]:
             with step(self._progress, f"running {case.key}"):
                 profile = self.device.launch(
@@ -249,6 +258,7 @@ class Gpuperf:
                 )
             profile = check_uninitialized(profile, self._settings)
             self._recorder.launched(case, profile, shape, args, self.device)
+        assert profile is not None
         return profile
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from gpuperf_engine.errors import EngineError, LaunchError
 
 if TYPE_CHECKING:
+    import gpuperf_engine as engine
+    from gpuperf_engine import Profile
+    from gpuperf_engine.memory.arrays import DeviceArray
+
     from .fixture import Gpuperf
     from .record import CaseRecord
 
@@ -24,7 +28,7 @@ class Kernel:
     three, ``shared_bytes`` is the dynamic shared memory of a CTA.
     """
 
-    def __init__(self, gpuperf: Gpuperf, cases: Sequence[tuple[CaseRecord, Any]]) -> None:
+    def __init__(self, gpuperf: Gpuperf, cases: Sequence[tuple[CaseRecord, engine.Kernel]]) -> None:
         self._gpuperf = gpuperf
         self._cases = tuple(cases)
         self._case, self.function = self._cases[-1]
@@ -37,7 +41,7 @@ class Kernel:
         """The entry's name."""
         return self._case.entry
 
-    def symbol(self, name: str) -> Any:
+    def symbol(self, name: str) -> DeviceArray:
         """The array of a ``__device__`` or ``__constant__`` variable of the kernel's module, one for all its PTX variants.
 
         Raises ``UnknownName``, and ``LaunchError`` where the variants declare different variables under this name.
@@ -50,7 +54,7 @@ class Kernel:
             )
         return arrays[-1]
 
-    def __call__(self, *args: object, **keywords: object) -> Any:
+    def __call__(self, *args: object, **keywords: object) -> NoReturn:
         """Always raises ``LaunchError``: a launch needs a grid and a block."""
         __tracebackhide__ = True
         raise self._without_shape()
@@ -79,11 +83,11 @@ class Launcher:
 
     def __call__(
         self,
-        *args: Any,
+        *args: object,
         cluster: Dim | None = None,
         cooperative: bool = False,
         max_instructions: int | None = None,
-    ) -> Any:
+    ) -> Profile:
         """Runs the kernel and returns what was counted, a ``gpuperf_engine.Profile`` (of PTX variants that of the last).
 
         ``cluster`` is the shape of clusters in CTAs, as ``grid``. Arguments are device arrays and views, ``None`` for a null pointer,

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TextIO
 
 from ..core.escaping import one_line
 
@@ -83,7 +83,7 @@ class Progress:
             self._busy.clear()  # the terminal is gone; the run need not care
 
 
-def on_terminal(stream: Any) -> Progress | None:
+def on_terminal(stream: TextIO) -> Progress | None:
     """Progress on this stream if somebody watches it: a terminal that moves its cursor, and no CI."""
     plain = os.environ.get("TERM", "dumb") == "dumb" or os.name == "nt"  # where escapes may be shown as text
     if plain or any(os.environ.get(name) for name in ("CI", "BUILD_NUMBER")):

@@ -16,6 +16,9 @@ from ..config.declared import CaseSettings
 from ..core.fingerprint import digest_bytes, digest_parts
 
 if TYPE_CHECKING:
+    from gpuperf_engine import Device, Module, Profile
+    from gpuperf_engine.device.recording import Event
+
     from ..sources.base import PtxSource
 
 __all__ = ["CallSite", "CaseRecord", "LaunchRecord", "Recorder", "call_site", "shown_path"]
@@ -63,10 +66,10 @@ class LaunchRecord:
     """One launch: what was measured, a digest of its shape, scalars and array contents, and its step of the recorded
     program."""
 
-    profile: Any
+    profile: Profile
     inputs: str
     site: CallSite
-    event: Any
+    event: Event
 
 
 @dataclass
@@ -78,7 +81,7 @@ class CaseRecord:
     base: str
     entry: str
     source: PtxSource
-    module: Any
+    module: Module
     digest: str
     settings: CaseSettings
     declared: Mapping[str, Any]
@@ -98,7 +101,7 @@ class Recorder:
     def __init__(self, rootdir: Path) -> None:
         self.rootdir = rootdir
         self.cases: dict[str, CaseRecord] = {}
-        self.profiles: list[Any] = []
+        self.profiles: list[Profile] = []
         self._contents: dict[int, str] = {}
         self._events = 0
 
@@ -122,7 +125,12 @@ class Recorder:
         return known
 
     def launched(
-        self, case: CaseRecord, profile: Any, shape: tuple[object, ...], args: tuple[Any, ...], device: Any
+        self,
+        case: CaseRecord,
+        profile: Profile,
+        shape: tuple[object, ...],
+        args: tuple[object, ...],
+        device: Device,
     ) -> None:
         """Notes a launch: what was measured, and a digest of its shape, scalars and what the host put into memory."""
         self._follow(device)
@@ -131,14 +139,13 @@ class Recorder:
         cluster = None if profile.cluster == (1, 1, 1) else profile.cluster
         shape = (profile.grid, profile.block, shape[2], cluster, *shape[4:])
         inputs = digest_parts([*shape, *(self._argument(arg) for arg in args), variables], 16)
-        events = getattr(device, "events", (None,))
-        case.launches.append(LaunchRecord(profile, inputs, self.site(), events[-1]))
+        case.launches.append(LaunchRecord(profile, inputs, self.site(), device.events[-1]))
         self.profiles.append(profile)
 
-    def _follow(self, device: Any) -> None:
+    def _follow(self, device: Device) -> None:
         """Digests what the host wrote since the last launch, per allocation; module variables count together."""
-        events = getattr(device, "events", ())
-        arrays = {id(array.allocation): number for number, array in enumerate(getattr(device, "arrays", ()))}
+        events = device.events
+        arrays = {id(array.allocation): number for number, array in enumerate(device.arrays)}
         for event in events[self._events :]:
             if event.kind in ("copy-in", "memset", "copy"):
                 owner = arrays.get(id(event.objects[0].allocation), _VARIABLES)

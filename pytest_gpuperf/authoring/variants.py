@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
 from gpuperf_engine.errors import EngineError, nearest
 
-from .._engine import load, parse
+from .._engine import engine, parse
 from ..config.declared import CaseSettings, case_settings
 from ..config.settings import Settings
 from ..core.fingerprint import kernel_digest
@@ -20,10 +20,13 @@ from ..sources.base import PtxSource
 from .asking import ptx_of
 from .record import CallSite, CaseRecord
 
+if TYPE_CHECKING:
+    from gpuperf_engine import Kernel
+
 __all__ = ["Source", "make_cases"]
 
 Source: TypeAlias = "str | os.PathLike[str]"
-Made: TypeAlias = "tuple[CaseRecord, Any]"
+Made: TypeAlias = "tuple[CaseRecord, Kernel]"
 
 
 def make_cases(
@@ -117,10 +120,10 @@ def _assign(variants: Mapping[str, str], machines: Sequence[str], search: Sequen
 
     A machine gets the variant named after it, else of those named after a ``.target`` the most specific that runs on it.
     """
-    known = load().machine_ids(search)
+    known = engine.machine_ids(search)
     for key, target in variants.items():
         if key in known:
-            if load().best_target([target], key, search) is None:
+            if engine.best_target([target], key, search) is None:
                 raise EngineError(
                     f"variant {key!r} is PTX for {target}, which cannot run on that machine",
                     hint="compile it for this machine, or leave it out",
@@ -133,7 +136,7 @@ def _assign(variants: Mapping[str, str], machines: Sequence[str], search: Sequen
     general = [key for key in variants if key not in known]
     chosen = {}
     for machine in machines:
-        found = machine if machine in variants else load().best_target(general, machine, search)
+        found = machine if machine in variants else engine.best_target(general, machine, search)
         if found is None:
             names = ", ".join(f"{key!r}" for key in variants)
             raise EngineError(

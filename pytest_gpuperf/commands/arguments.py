@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .common import UsageError
+
+if TYPE_CHECKING:
+    from gpuperf_engine import Device
 
 __all__ = ["DTYPES", "make_argument"]
 
@@ -23,7 +26,7 @@ _LIMIT = 4 << 30
 _FILLS = "arange, zeros, ones, empty, random, random:SEED, a number, or @FILE.npy"
 
 
-def make_argument(spec: str, device: Any, where: str = "--arg", folder: Path | None = None) -> Any:
+def make_argument(spec: str, device: Device, where: str = "--arg", folder: Path | None = None) -> Any:
     """One argument for a launch; arrays are made on the device, from files in ``folder``. Raises ``UsageError``, with ``where``
     before the message."""
     try:
@@ -32,7 +35,7 @@ def make_argument(spec: str, device: Any, where: str = "--arg", folder: Path | N
         raise UsageError(f"{where} {error}") from None
 
 
-def _argument(spec: str, device: Any, folder: Path) -> Any:
+def _argument(spec: str, device: Device, folder: Path) -> Any:
     match = _SPEC.fullmatch(spec.strip())
     if match is None:
         raise UsageError(

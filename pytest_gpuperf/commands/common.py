@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpuperf_engine.errors import EngineError
 
-from .._engine import load
+from .._engine import engine
 from ..core.escaping import clean
 
 if TYPE_CHECKING:
+    from gpuperf_engine import Module
+
     Subcommands: TypeAlias = "argparse._SubParsersAction[Any]"
 else:
     Subcommands = object
@@ -38,13 +40,13 @@ class UsageError(Exception):
     """Arguments that mean nothing; exit code 2."""
 
 
-def parse_file(path: str) -> Any:
+def parse_file(path: str) -> Module:
     """The PTX module in a file. Raises ``UsageError`` for no file and ``EngineError`` for no PTX."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
-    return load().parse(text, path=path)
+    return engine.parse(text, path=path)
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:

@@ -6,13 +6,13 @@ import argparse
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ..config.declared import CaseSettings
 from ..core.mangling import stable_id
 from ..core.metric import Table
 from ..core.metrics import ANALYSIS, TABLE, UNSAID
 from ..core.numbers import counted
+from ..core.records import BaselineRow, Case, Document, Entry, ListingRow
 from ..core.verdict import SESSION_VERDICTS, worst
 from ..judge.judgement import judgement
 from ..judge.listing import Listing
@@ -80,11 +80,11 @@ def _report(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _merged(documents: list[dict[str, Any]]) -> dict[str, Any]:
+def _merged(documents: list[Document]) -> Document:
     """Shards of one run as one report. Raises ``ReportError`` where two hold different results of one case."""
     if len(documents) == 1:
         return documents[0]
-    cases: dict[tuple[str, str], dict[str, Any]] = {}
+    cases: dict[tuple[str, str], Case] = {}
     for document in documents:
         for record in document["cases"]:
             known = cases.setdefault((record["module"], record["id"]), record)
@@ -92,32 +92,35 @@ def _merged(documents: list[dict[str, Any]]) -> dict[str, Any]:
                 raise ReportError(
                     f"two reports hold different results of {record['nodeid']} ({record['id']})"
                 )
-    merged: dict[str, Any] = {
+    listings = {listing["id"]: listing for d in documents for listing in d["listings"]}
+    merged: Document = {
         "schema_version": 1,
         "verdict": worst((d["verdict"] for d in documents), SESSION_VERDICTS),
         "passed": all(d["passed"] for d in documents),
         "counts": dict(sorted(Counter(record["verdict"] for record in cases.values()).items())),
         "cases": [cases[key] for key in sorted(cases)],
+        "not_judged": [item for d in documents for item in d["not_judged"]],
+        "stale": [item for d in documents for item in d["stale"]],
+        "staleness_not_judged": [item for d in documents for item in d["staleness_not_judged"]],
+        "problems": [item for d in documents for item in d["problems"]],
+        "baselines": [item for d in documents for item in d["baselines"]],
+        "notes": [*dict.fromkeys(note for d in documents for note in d.get("notes", ()))],
+        "listings": [listings[key] for key in sorted(listings)],
     }
-    for name in ("not_judged", "stale", "staleness_not_judged", "problems", "baselines"):
-        merged[name] = [item for d in documents for item in d[name]]
-    merged["notes"] = [*dict.fromkeys(note for d in documents for note in d.get("notes", ()))]
-    listings = {listing["id"]: listing for d in documents for listing in d["listings"]}
     plugins = {plugin["name"]: plugin for d in documents for plugin in d.get("plugins", ())}
     if plugins:
         merged["plugins"] = [plugins[name] for name in sorted(plugins)]
-    merged["listings"] = [listings[key] for key in sorted(listings)]
     return merged
 
 
 def _rejudged(
-    record: Mapping[str, Any],
-    stored: Mapping[str, Any] | None,
+    record: Case,
+    stored: Entry | None,
     stored_analysis: Mapping[str, int],
-    listing: Mapping[str, Any] | None,
+    listing: ListingRow | None,
     metrics: Table,
     policy: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
+) -> Case:
     """The record against another reference; with the tolerances and limits of its own run."""
     rules = record["policy"]
     case = CaseSettings(
@@ -144,17 +147,17 @@ def _rejudged(
     }
 
 
-def _analysis(record: Mapping[str, Any]) -> Mapping[str, int]:
+def _analysis(record: Case) -> Mapping[str, int]:
     """The revisions under which a record was measured."""
     found: Mapping[str, int] = record.get("analysis", _FIRST_ANALYSIS)
     return {**UNSAID, **found}
 
 
-def _metrics(document: Mapping[str, Any]) -> Table:
+def _metrics(document: Document) -> Table:
     return TABLE.with_plugins(document.get("plugins", ()))
 
 
-def _listings(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _listings(document: Document) -> dict[str, ListingRow]:
     return {listing["id"]: listing for listing in document["listings"]}
 
 
@@ -207,7 +210,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _with_records(document: Mapping[str, Any], records: list[dict[str, Any]]) -> dict[str, Any]:
+def _with_records(document: Document, records: list[Case]) -> Document:
     failed = any(test["outcome"] == "failed" for test in document["not_judged"])
     verdicts = [record["verdict"] for record in records]
     if failed or document["problems"]:
@@ -221,7 +224,7 @@ def _with_records(document: Mapping[str, Any], records: list[dict[str, Any]]) ->
     }
 
 
-def _concluded(document: Mapping[str, Any], output: str | None) -> int:
+def _concluded(document: Document, output: str | None) -> int:
     """Prints what fails and how many kernels are how; the exit code."""
     failing = [record for record in document["cases"] if record["fails"]]
     for record in failing:
@@ -292,7 +295,7 @@ def _files(directory: Path, module: str) -> dict[str, bytes]:
 
 
 def _taken(
-    files: Mapping[str, bytes], directory: Path, module: str, entry: Mapping[str, Any], wanted: str
+    files: Mapping[str, bytes], directory: Path, module: str, entry: BaselineRow, wanted: str
 ) -> list[tuple[Path, bytes | None]]:
     """The files of the module with the wanted cases of the candidates, ``None`` for those to remove."""
     touched = [*entry["changed"], *entry["added"], *entry["pruned"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuperf_engine.device.device import program_of
 from gpuperf_engine.errors import nearest
@@ -15,6 +15,9 @@ from ..core.escaping import clean
 from ..core.numbers import counted
 from ..report.graph import Edge, Node, to_dot, to_svg
 from .common import OK, Subcommands, UsageError, columns, parse_file, write
+
+if TYPE_CHECKING:
+    from gpuperf_engine import Kernel, Module
 
 __all__ = ["add_parser"]
 
@@ -58,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _describe(kernel: Any) -> dict[str, Any]:
+def _describe(kernel: Kernel) -> dict[str, Any]:
     program = program_of(kernel)
     categories = Counter(
         instruction.spelling.category for f in program.functions for instruction in f.instructions
@@ -82,7 +85,7 @@ def _describe(kernel: Any) -> dict[str, Any]:
     }
 
 
-def _table(module: Any, kernels: list[dict[str, Any]]) -> list[str]:
+def _table(module: Module, kernels: list[dict[str, Any]]) -> list[str]:
     version = ".".join(str(part) for part in module.version)
     many = counted(len(module.kernels), "kernel")
     lines = [f"{module.path}: PTX {version} for {module.target}, {module.address_size}-bit addresses, {many}"]
@@ -118,7 +121,7 @@ def _table(module: Any, kernels: list[dict[str, Any]]) -> list[str]:
     return [clean(line) for line in lines]
 
 
-def _graph(kernel: Any) -> tuple[list[Node], list[Edge]]:
+def _graph(kernel: Kernel) -> tuple[list[Node], list[Edge]]:
     """The kernel's own blocks as nodes, and its exit, if it is reached."""
     blocks = program_of(kernel).blocks_of(0)
     text = kernel.module.text.split("\n")

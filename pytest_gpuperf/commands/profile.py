@@ -7,16 +7,19 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuperf_engine.errors import NotObserved, nearest
 
-from .._engine import load
+from .._engine import engine
 from ..authoring.progress import on_terminal, step
 from ..core.escaping import clean
 from .common import OK, Subcommands, UsageError, write
 from .profile_view import Shown, document_of, lines_of
 from .programs import LaunchSpec, ProgramSpec, read_program
+
+if TYPE_CHECKING:
+    from gpuperf_engine import Estimate, Finding, Profile
 
 __all__ = ["add_parser"]
 
@@ -143,7 +146,6 @@ def run(arguments: argparse.Namespace) -> int:
     # NumPy comes with it
     from .profile_run import run_program
 
-    engine = load()
     known = engine.machine_ids()
     for target in arguments.target:
         if target not in known:
@@ -177,7 +179,7 @@ def run(arguments: argparse.Namespace) -> int:
     targets = tuple(dict.fromkeys(arguments.target))
     with step(progress, "predicting time"):
         estimates = [{target: engine.estimate(profile, target) for target in targets} for profile in profiles]
-    findings: Any = ()
+    findings: tuple[Finding, ...] = ()
     if "values" in observe:
         with step(progress, "looking for findings"):
             findings = engine.find_patterns(device)
@@ -258,13 +260,15 @@ def _program(arguments: argparse.Namespace) -> ProgramSpec:
     return ProgramSpec({}, (LaunchSpec(**given, args=tuple(arguments.arg)),), Path())
 
 
-def _threads(profile: Any, wanted: Sequence[tuple[Any, Any]]) -> list[tuple[str, Any]]:
+def _threads(profile: Profile | None, wanted: Sequence[tuple[Any, Any]]) -> list[tuple[str, Any]]:
+    if profile is None:
+        return []
     return [(f"CTA {cta} thread {thread}", profile.by_thread[cta, thread]) for cta, thread in wanted]
 
 
 def _further(
-    profiles: Sequence[Any], estimates: Sequence[dict[str, Any]], groups: str | None
-) -> dict[str, list[Any]]:
+    profiles: Sequence[Profile], estimates: Sequence[dict[str, Estimate]], groups: str | None
+) -> dict[str, list[float]]:
     """Columns behind those that are always there: predicted times in µs and groups of opcodes."""
     made = {f"time_us.{target}": [found[target].time_us for found in estimates] for target in estimates[0]}
     if groups is not None:

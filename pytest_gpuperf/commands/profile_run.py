@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuperf_engine.errors import nearest
 
@@ -12,18 +12,26 @@ from .arguments import make_argument
 from .common import UsageError, parse_file
 from .programs import ProgramSpec
 
+if TYPE_CHECKING:
+    from gpuperf_engine import Device, Kernel, Module, Profile
+    from gpuperf_engine.profile.threads import Sample
+
 __all__ = ["run_program"]
 
 
 def run_program(
-    program: ProgramSpec, device: Any, arguments: argparse.Namespace, demand: str, progress: Progress | None
-) -> list[tuple[Any, Any]]:
+    program: ProgramSpec,
+    device: Device,
+    arguments: argparse.Namespace,
+    demand: str,
+    progress: Progress | None,
+) -> list[tuple[Sample | None, Profile | None]]:
     """An estimate and a profile for each launch, ``None`` for what was not asked for. Raises ``UsageError`` and ``EngineError``."""
     arrays = {
         name: make_argument(spec, device, where, program.folder)
         for name, (spec, where) in program.arrays.items()
     }
-    modules: dict[str, Any] = {}
+    modules: dict[str, Module] = {}
     found = []
     exact: dict[str, Any] = {"demand": demand}
     if arguments.thread:
@@ -57,7 +65,7 @@ def run_program(
     return found
 
 
-def _kernel(module: Any, path: str, entry: str | None) -> Any:
+def _kernel(module: Module, path: str, entry: str | None) -> Kernel:
     names = list(module.kernels)
     if entry is None and len(names) != 1:
         known = nearest("", names, noun="kernel")

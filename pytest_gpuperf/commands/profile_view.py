@@ -6,15 +6,20 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from .._engine import load
+from .._engine import engine
 from ..core.metric import ESTIMATE
 from ..core.numbers import number
+from ..core.records import Explanation
 from ..judge.accesses import access_rows, access_table, footprint_table
 from ..judge.explanation import explanation_tables
 from ..sources.paths import SourcePaths
 from .common import columns
+
+if TYPE_CHECKING:
+    from gpuperf_engine import Estimate, Profile
+    from gpuperf_engine.profile.threads import Sample
 
 __all__ = ["Shown", "document_of", "lines_of"]
 
@@ -22,16 +27,16 @@ __all__ = ["Shown", "document_of", "lines_of"]
 class Shown(NamedTuple):
     """One launch: its estimate and its profile (one of them may be ``None``), predicted times, counts of single threads by name."""
 
-    sample: Any
-    profile: Any
-    estimates: dict[str, Any]
+    sample: Sample | None
+    profile: Profile | None
+    estimates: dict[str, Estimate]
     threads: list[tuple[str, Any]]
 
 
 def lines_of(shown: Shown, scheme: str) -> Iterator[str]:
     """For a terminal, opcodes grouped by a scheme of ``Profile.groups``."""
     if shown.profile is not None:
-        explanation = _shown_from_here(load().explain(shown.profile).to_dict())
+        explanation = _shown_from_here(cast(Explanation, engine.explain(shown.profile).to_dict()))
         yield from _profile_table(shown.profile, shown.estimates, scheme, explanation)
     if shown.threads:
         yield ""
@@ -56,10 +61,10 @@ def document_of(shown: Shown) -> dict[str, Any]:
     return made if shown.profile is None else {**_launch(shown.profile, shown.estimates), **made}
 
 
-def _launch(profile: Any, estimates: dict[str, Any]) -> dict[str, Any]:
+def _launch(profile: Profile, estimates: dict[str, Estimate]) -> dict[str, Any]:
     return {
         "profile": profile.to_dict(),
-        "explanation": load().explain(profile).to_dict(),
+        "explanation": engine.explain(profile).to_dict(),
         "estimates": {
             name: {
                 "model": e.model,
@@ -78,7 +83,7 @@ def _launch(profile: Any, estimates: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _metrics(profile: Any) -> Iterator[tuple[str, int | float]]:
+def _metrics(profile: Profile) -> Iterator[tuple[str, int | float]]:
     yield "thread_instructions", profile.thread_instructions
     yield "warp_instructions", profile.warp_instructions
     yield "thread_instructions_predicated_on", profile.thread_instructions_predicated_on
@@ -106,16 +111,16 @@ def _from_here(place: str) -> str:
     return SourcePaths([here], here).place(place) if absolute else place
 
 
-def _shown_from_here(explanation: dict[str, Any]) -> dict[str, Any]:
+def _shown_from_here(explanation: Explanation) -> Explanation:
     for row in (*explanation["loops"], *explanation["branches"]):
         row["source"] = _from_here(row["source"])
-    for row in explanation["lines"]:
-        row["path"] = _from_here(f"{row['path']}:").removesuffix(":")
+    for line in explanation["lines"]:
+        line["path"] = _from_here(f"{line['path']}:").removesuffix(":")
     return explanation
 
 
 def _profile_table(
-    profile: Any, estimates: dict[str, Any], groups: str, explanation: dict[str, Any]
+    profile: Profile, estimates: dict[str, Estimate], groups: str, explanation: Explanation
 ) -> Iterator[str]:
     shapes = {"grid": profile.grid, "block": profile.block, "cluster": profile.cluster}
     if profile.cluster == (1, 1, 1):
@@ -167,7 +172,7 @@ def _profile_table(
         yield from (f"  note: {note}" for note in estimate.notes)
 
 
-def _sample_table(sample: Any, exact: Any, scheme: str) -> Iterator[str]:
+def _sample_table(sample: Sample, exact: Profile | None, scheme: str) -> Iterator[str]:
     """An estimate, beside what is exact where that was run."""
     places = [f"{list(thread)} of CTA {list(cta)}" for cta, thread in sample.places]
     shown = ", ".join(places[:4]) + (f", … ({len(places)} in all)" if len(places) > 4 else "")

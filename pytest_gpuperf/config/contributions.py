@@ -20,6 +20,7 @@ from gpuperf_engine.errors import EngineError
 from ..core.escaping import one_line
 from ..core.metric import PLUGINS, Metric, Table
 from ..core.metrics import TABLE
+from ..core.records import Access
 from ..core.tolerance import parse_tolerance
 
 if TYPE_CHECKING:
@@ -179,9 +180,7 @@ def _namespaced(plugin: str, row: Metric) -> Metric:
     )
 
 
-def _counting(
-    plugin: str, name: str, access: Callable[[Mapping[str, Any]], int]
-) -> Callable[[Mapping[str, Any]], int]:
+def _counting(plugin: str, name: str, access: Callable[[Access], int]) -> Callable[[Access], int]:
     return lambda row: told(plugin, f"metric {name!r}", lambda: int(access(row)))
 
 

@@ -98,10 +98,10 @@ def _metric(name: object, where: str, metrics: Table, search: Sequence[str]) -> 
     if family is not None:
         _matches(name.removeprefix(family.prefix), _members(family.name), f"{where}: metric {name!r}")
     elif not any(fnmatchcase(metric.name, name) for metric in metrics.rows):
-        from .._engine import load
+        from .._engine import engine
 
         target = name.partition(".")[0]
-        _matches(target, tuple(load().machine_ids(search)), f"{where}: target {target!r} of {name!r}")
+        _matches(target, tuple(engine.machine_ids(search)), f"{where}: target {target!r} of {name!r}")
     return None if any(char in name for char in "*?[") else metrics.find(name)
 
 
@@ -126,9 +126,9 @@ def check_targets(names: Iterable[str], where: str, search: Sequence[str] = ()) 
     names = tuple(names)
     if not names:
         return
-    from .._engine import load
+    from .._engine import engine
 
-    known = tuple(load().machine_ids(search))
+    known = tuple(engine.machine_ids(search))
     for name in names:
         if name not in known:
             if all(part in known for part in name.split()):

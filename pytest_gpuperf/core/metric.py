@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final, cast
+
+from .records import Access, Entry, PluginMetric, PluginRow
 
 __all__ = ["ESTIMATE", "PLUGINS", "SIGNIFICANT_DIGITS", "Metric", "Table", "put", "significant"]
 
 ESTIMATE = "estimate"
 """Where registers come from that ``ptxas`` did not assign, as baselines say it."""
 
-PLUGINS = "plugins"
+PLUGINS: Final = "plugins"
 """The section of a case that holds the metrics of plugins, by plugin."""
 
 SIGNIFICANT_DIGITS = 4
@@ -58,7 +60,7 @@ class Metric:
     tolerance: str = ""
     estimated: str = ""
     lines: tuple[str, ...] = ()
-    access: Callable[[Mapping[str, Any]], int] | None = None
+    access: Callable[[Access], int] | None = None
     work: int | None = None
     source: str = ""
     plugin: str = ""
@@ -84,7 +86,7 @@ class Metric:
         """What the part of one line is called that ``access`` counts."""
         return self.name if self.plugin else self.path[-1]
 
-    def of(self, case: Mapping[str, Any]) -> Metric:
+    def of(self, case: Entry) -> Metric:
         """The metric as it holds for a case, by the source of the registers of that."""
         if not self.estimated:
             return self
@@ -100,17 +102,17 @@ class Metric:
             return {key: int(value[key]) for key in sorted(value) if value[key]}
         return significant(value, self.digits) if self.digits else int(value)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PluginMetric:
         """What judging it anew takes, as a report holds it of the metrics of plugins."""
         data = {name: getattr(self, name) for name in _PLAIN}
-        return {**data, "lines": [] if self.access is not None else [*self.lines]}
+        return cast(PluginMetric, {**data, "lines": [] if self.access is not None else [*self.lines]})
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Metric:
+    def from_dict(cls, data: PluginMetric) -> Metric:
         """The metric of a plugin, without how it is measured."""
         plugin, _, name = data["name"].partition(".")
         return cls(
-            **{key: data[key] for key in _PLAIN},
+            **{key: value for key, value in data.items() if key in _PLAIN},  # type: ignore[arg-type]
             said="",
             path=(PLUGINS, plugin, name),
             group="time" if data["per_target"] else "counts",
@@ -143,13 +145,13 @@ class Table:
         self.rank = {row.name: index for index, row in enumerate(self.single)}
         self._members: dict[str, Metric] = {}
 
-    def with_plugins(self, plugins: Iterable[Mapping[str, Any]]) -> Table:
+    def with_plugins(self, plugins: Iterable[PluginRow]) -> Table:
         """The same with the metrics of plugins as a report names them."""
         plugins = list(plugins)
         more = (Metric.from_dict(row) for plugin in plugins for row in plugin["metrics"])
         return Table((*self.rows, *more), (plugin["name"] for plugin in plugins)) if plugins else self
 
-    def to_dicts(self) -> list[dict[str, Any]]:
+    def to_dicts(self) -> list[PluginRow]:
         """The plugins and their metrics, as a report names them."""
         return [
             {"name": plugin, "metrics": [row.to_dict() for row in self.rows if row.plugin == plugin]}
@@ -190,7 +192,7 @@ class Table:
         close = difflib.get_close_matches(pattern, names, n=1, cutoff=0.5)
         return f"did you mean {close[0]!r}?" if close else f"known metrics: {', '.join(names)}"
 
-    def flatten(self, case: Mapping[str, Any]) -> Iterator[tuple[Metric, str, Any]]:
+    def flatten(self, case: Entry) -> Iterator[tuple[Metric, str, float]]:
         """All metrics of a baseline case but the sets: (metric, target or ``""``, value)."""
         for metric in self.single:
             if metric.kind == "set" or metric.per_target:
@@ -221,7 +223,7 @@ def put(case: dict[str, Any], path: Sequence[str], value: Any) -> None:
     case[name] = value
 
 
-def _lookup(case: Mapping[str, Any], path: Iterable[str]) -> Any:
+def _lookup(case: Mapping[str, object], path: Iterable[str]) -> Any:
     node: Any = case
     for key in path:
         if not isinstance(node, (dict, Mapping)) or key not in node:  # the first is found at once

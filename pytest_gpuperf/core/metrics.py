@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Any
 
 from .metric import SIGNIFICANT_DIGITS, Metric, Table
+from .records import Access
 
 __all__ = ["ANALYSIS", "METRICS", "TABLE", "UNKNOWN", "UNSAID"]
 
-_Row = Mapping[str, Any]
 
-
-def _sectors(*kinds: str) -> Callable[[_Row], int]:
+def _sectors(*kinds: str) -> Callable[[Access], int]:
     # reports of earlier versions do not say the kind
     return lambda row: row["sectors"] if row.get("kind", "") in kinds else 0
 
 
-def _turns(row: _Row) -> int:
+def _turns(row: Access) -> int:
     return int(row["turns"] - row["shared_turns"]) if row.get("kind", "") else 0
 
 

@@ -7,8 +7,9 @@ type. Keys of a class with ``total=False`` may be absent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, TypedDict
+
+from .verdict import CASE_VERDICTS, SESSION_VERDICTS
 
 __all__ = [
     "Access",
@@ -30,40 +31,53 @@ __all__ = [
 Count = Annotated[int, {"minimum": 0}]
 Number = Annotated[float, {"minimum": 0}]
 Shape = Annotated[list[Count], {"minItems": 3, "maxItems": 3}]
-Better = Literal["lower", "higher", "neutral"]
-
-Verdict = Literal[
-    "error",
-    "over-limit",
-    "unmodelled",
-    "regressed",
-    "new",
-    "incomparable",
-    "changed",
-    "improved",
-    "unjudged",
-    "ok",
-]
-CaseVerdict = Literal[
-    "error", "over-limit", "unmodelled", "regressed", "new", "incomparable", "changed", "improved", "ok"
-]
-SessionVerdict = Literal[
-    "error",
-    "over-limit",
-    "unmodelled",
-    "regressed",
-    "new",
-    "incomparable",
-    "nothing-analysed",
-    "stale",
-    "changed",
-    "improved",
-    "ok",
-]
 
 
-class Entry(TypedDict):
-    """What a baseline stores of a case; its keys follow from the table of metrics (``store.baseline.CASE``)."""
+def _one_of(*words: str) -> dict[str, list[str]]:
+    return {"enum": [*words]}
+
+
+Better = Annotated[str, _one_of("lower", "higher", "neutral")]
+Class = Annotated[str, _one_of("exact", "ratio", "modelled", "set")]
+Verdict = Annotated[str, _one_of(*CASE_VERDICTS)]
+CaseVerdict = Annotated[str, _one_of(*(verdict for verdict in CASE_VERDICTS if verdict != "unjudged"))]
+SessionVerdict = Annotated[str, _one_of(*SESSION_VERDICTS)]
+Revisions = Annotated[dict[str, int], {"revisions": True}]
+"""Revisions of the meaning of numbers, by the groups of ``core.metrics.ANALYSIS``."""
+
+
+class Counts(TypedDict, total=False):
+    """Counts of instructions, those that code names."""
+
+    thread_instructions: int
+    by_category: dict[str, int]
+    opcodes: dict[str, int]
+
+
+class TargetEntry(TypedDict, total=False):
+    """What a baseline stores of the predicted time on a target."""
+
+    machine: int
+    time_us: float
+    limiter: str
+    occupancy: float
+    plugins: dict[str, dict[str, float]]
+
+
+class Entry(TypedDict, total=False):
+    """What a baseline stores of a case: the sections that code names. What each of them holds follows from the table of metrics
+    (``store.baseline.CASE``), and so does the schema."""
+
+    analysis: Revisions
+    kernel: str
+    inputs: str
+    counts: Counts
+    branches: dict[str, float]
+    resources: dict[str, str | int]
+    plugins: dict[str, dict[str, float]]
+    findings: list[str]
+    lines: list[str]
+    targets: dict[str, TargetEntry]
 
 
 class _RowMore(TypedDict, total=False):
@@ -76,13 +90,16 @@ class _RowMore(TypedDict, total=False):
         },
     ]
     source: Annotated[
-        Literal["estimated", "ptxas"],
-        {"description": "Where the registers come from that the metric is, or follows from."},
+        str,
+        {
+            "enum": ["estimated", "ptxas"],
+            "description": "Where the registers come from that the metric is, or follows from.",
+        },
     ]
 
 
 # a class body cannot say "class"
-_RowClass = TypedDict("_RowClass", {"class": Literal["exact", "ratio", "modelled", "set"]})
+_RowClass = TypedDict("_RowClass", {"class": Class})
 
 
 class Row(_RowClass, _RowMore):
@@ -122,7 +139,7 @@ class FindingRow(TypedDict):
     message: str
     path: str
     line: Count
-    evidence: dict[str, Any]
+    evidence: dict[str, object]
 
 
 class _AccessMore(TypedDict, total=False):
@@ -302,49 +319,60 @@ class Policy(TypedDict):
     on_unmodelled: str
 
 
-class Revisions(TypedDict, total=False):
-    """Revisions of the meaning of numbers; its keys are those of ``core.metrics.ANALYSIS``."""
-
-
-class _CaseMore(TypedDict, total=False):
-    analysis: Revisions
+class _JudgementMore(TypedDict, total=False):
     look_at: Annotated[
         list[PlaceRow],
         {"description": "Lines of the project's source that made the numbers move, best first."},
     ]
 
 
-class Case(_CaseMore):
+class Judgement(_JudgementMore):
+    """The part of a case that depends on what it is compared with."""
+
+    verdict: CaseVerdict
+    fails: bool
+    error: str
+    line: Annotated[Count, {"description": "PTX line to look at, 0 if nothing ran."}]
+    position: str
+    inputs_changed: bool
+    kernel_changed: bool
+    rows: list[Row]
+    because: list[str]
+    stored: Entry | None
+
+
+class _CaseMore(TypedDict, total=False):
+    analysis: Revisions
+
+
+class Case(Judgement, _CaseMore):
     """One kernel of one test, judged."""
 
     id: str
     nodeid: str
     module: str
     baseline: str
-    verdict: CaseVerdict
-    fails: bool
-    error: str
     kernel: KernelRow
-    line: Annotated[Count, {"description": "PTX line to look at, 0 if nothing ran."}]
-    position: str
     call: PlaceRow
-    inputs_changed: bool
-    kernel_changed: bool
-    rows: list[Row]
-    because: list[str]
     measured: Entry
-    stored: Entry | None
     detail: Detail
     skipped_targets: list[str]
     unused_targets: list[str]
     policy: Policy
 
 
+class Judged(Case, total=False):
+    """A case on its way from where the test ran: ``remarks`` are about how it was analysed, ``listing`` comes once per process."""
+
+    remarks: list[str]
+    listing: ListingRow
+
+
 class NotJudged(TypedDict):
     """A test that declares kernels but was not judged."""
 
     nodeid: str
-    outcome: Literal["running", "passed", "failed", "skipped", "xfailed"]
+    outcome: Annotated[str, _one_of("running", "passed", "failed", "skipped", "xfailed")]
     reason: str
 
 
@@ -393,7 +421,7 @@ class PluginMetric(TypedDict):
     """A metric of a plugin, as far as judging it anew needs it."""
 
     name: str
-    kind: Literal["exact", "ratio", "modelled"]
+    kind: Annotated[str, _one_of("exact", "ratio", "modelled")]
     better: Better
     unit: str
     per_target: bool
@@ -429,7 +457,7 @@ class Document(_DocumentMore):
     verdict: SessionVerdict
     passed: bool
     counts: Annotated[
-        Mapping[CaseVerdict, Count],
+        dict[CaseVerdict, Count],
         {"description": "Cases by verdict."},
     ]
     cases: list[Case]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from .records import SessionVerdict, Verdict
+if TYPE_CHECKING:
+    from .records import Row
 
 __all__ = [
     "CASE_VERDICTS",
@@ -19,13 +20,24 @@ __all__ = [
     "worst",
 ]
 
-CASE_VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+CASE_VERDICTS = (
+    "error",
+    "over-limit",
+    "unmodelled",
+    "regressed",
+    "new",
+    "incomparable",
+    "changed",
+    "improved",
+    "unjudged",
+    "ok",
+)
 """Verdicts of a case or a metric, worst first; ``unjudged`` is a metric's alone, of which the baseline knows nothing yet."""
 
 SILENT = ("unjudged", "ok")
 """Verdicts of metrics that did not move as far as is known."""
 
-SESSION_VERDICTS: tuple[SessionVerdict, ...] = get_args(SessionVerdict)
+SESSION_VERDICTS = (*CASE_VERDICTS[:-4], "nothing-analysed", "stale", "changed", "improved", "ok")
 """Verdicts of a run: those of its cases and two of its own."""
 
 SYMBOLS = {
@@ -64,19 +76,19 @@ def worst(verdicts: Iterable[str], order: tuple[str, ...] = SESSION_VERDICTS) ->
     return min(verdicts, key=order.index, default="ok")
 
 
-def judged(rows: Iterable[Mapping[str, Any]]) -> str:
+def judged(rows: Iterable[Row]) -> str:
     """The verdict of a case: the worst of its rows that fail, where one does (an improvement to be banked outranks a
     neutral change), else of all."""
     rows = [row for row in rows if row["verdict"] != "unjudged"]
     return worst((row["verdict"] for row in [row for row in rows if row["fails"]] or rows), CASE_VERDICTS)
 
 
-def leading(rows: Sequence[Mapping[str, Any]], verdict: str) -> Mapping[str, Any]:
+def leading(rows: Sequence[Row], verdict: str) -> Row:
     """The row that says most: of the worst verdict, exact before modelled, then what moved most; the time is what people feel, but
     the instruction count is what is certain."""
     rows = [row for row in rows if row["verdict"] == verdict] or rows
 
-    def moved(row: Mapping[str, Any]) -> float:
+    def moved(row: Row) -> float:
         if row["old"] is None or row["new"] is None:
             return 0.0
         return abs(row["new"] - row["old"]) / abs(row["old"]) if row["old"] else float("inf")

@@ -5,7 +5,7 @@ Nothing is written by workers: everything comes from test reports, with xdist an
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import pytest
 
@@ -54,7 +54,7 @@ class GateSession:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.outcomes.add(report)
 
-    def shown(self, path: Any) -> str:
+    def shown(self, path: Path) -> str:
         try:
             return str(path.relative_to(self.settings.rootdir).as_posix())
         except ValueError:
@@ -162,7 +162,7 @@ class GateSession:
         )
 
     @pytest.hookimpl(trylast=True)
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.run is not None:
             from ..report.terminal import summarise
 

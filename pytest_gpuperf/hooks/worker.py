@@ -13,13 +13,14 @@ from ..config.declared import check_marker
 from ..config.settings import Settings
 from ..core.escaping import clean
 from ..core.payload import PAYLOAD
+from ..core.records import Judged
 
 if TYPE_CHECKING:
     from ..authoring.progress import Progress
 
 __all__ = ["GateWorker", "is_case"]
 
-_RECORDS = pytest.StashKey[list[dict[str, Any]]]()
+_RECORDS = pytest.StashKey[list[Judged]]()
 _UNEXCUSED = pytest.StashKey[bool]()
 
 
@@ -127,7 +128,8 @@ class GateWorker:
         from ..report.message import failure_text
 
         gpuperf.judged = True
-        records, problem = [], ""
+        records: list[Judged] = []
+        problem = ""
         try:
             with step(self.progress, "judging"):
                 records = self.judge.judge(item, gpuperf)

@@ -5,10 +5,13 @@ Of plain data, as in JSON: a report is judged and shown again without the kernel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
+
+from gpuperf_engine.results import ObjectFootprint, SiteProfile
 
 from ..core.numbers import number
+from ..core.records import Access
 from .explanation import place
 
 __all__ = ["access_rows", "access_table", "footprint_table", "per_request", "remark"]
@@ -25,9 +28,9 @@ _FIGURES = (
 _SECTOR_BYTES = 32
 
 
-def access_rows(sites: Iterable[Any], shown: Callable[[str], str] = str) -> list[dict[str, Any]]:
+def access_rows(sites: Iterable[SiteProfile], shown: Callable[[str], str] = str) -> list[Access]:
     """What a report keeps of the memory instructions that were executed, by line; ``shown`` is how it writes a place in the source."""
-    return [
+    rows = (
         {
             **{name: getattr(site, name) for name in _FIGURES},
             "source": shown(site.source),
@@ -36,10 +39,11 @@ def access_rows(sites: Iterable[Any], shown: Callable[[str], str] = str) -> list
         }
         for site in sorted(sites, key=lambda site: site.line)
         if site.requests and (site.global_requests or site.shared_requests or site.local_requests)
-    ]
+    )
+    return [cast(Access, row) for row in rows]
 
 
-def per_request(row: Mapping[str, Any]) -> str:
+def per_request(row: Access) -> str:
     """``4 sectors``, ``2 wavefronts``: what a request moves on average."""
     found = [
         (row["sectors"], row["global_requests"], "sectors"),
@@ -53,7 +57,7 @@ def per_request(row: Mapping[str, Any]) -> str:
     )
 
 
-def remark(row: Mapping[str, Any]) -> str:
+def remark(row: Access) -> str:
     """``32 sectors/request, ideal 4``: why an instruction costs more than what it asks for; empty if it does not."""
     found = []
     requests = row["global_requests"]
@@ -71,7 +75,7 @@ def remark(row: Mapping[str, Any]) -> str:
     return ", ".join(found)
 
 
-def access_table(rows: Iterable[Mapping[str, Any]], path: str) -> list[tuple[str, ...]]:
+def access_table(rows: Iterable[Access], path: str) -> list[tuple[str, ...]]:
     """The instructions that cost most beyond what they ask for, with a head; empty if there are none."""
     worst = sorted((row for row in rows if remark(row)), key=lambda row: (-_excess(row), row["line"]))
     if not worst:
@@ -84,7 +88,7 @@ def access_table(rows: Iterable[Mapping[str, Any]], path: str) -> list[tuple[str
     return table
 
 
-def footprint_table(objects: Sequence[Any]) -> list[tuple[str, ...]]:
+def footprint_table(objects: Sequence[ObjectFootprint]) -> list[tuple[str, ...]]:
     """What a launch touched of each object, with a head; empty if nothing."""
     rows = [
         (
@@ -104,7 +108,7 @@ def _mean(amount: float, requests: int) -> str:
     return f"{amount / requests:.3g}"
 
 
-def _excess(row: Mapping[str, Any]) -> float:
+def _excess(row: Access) -> float:
     """Sectors, wavefronts and turns beyond the fewest that would do; all of local memory."""
     sectors = max(0.0, row["sectors"] - row["global_bytes"] / _SECTOR_BYTES)
     return float(sectors + row["conflicts"] + row["local_sectors"] + max(0, row["turns"] - row["requests"]))

@@ -6,14 +6,14 @@ holds no lines tells only what opcodes were added: then the line is a guess, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..core.mangling import function_name
 from ..core.metric import Table
 from ..core.metrics import TABLE
 from ..core.numbers import signed
+from ..core.records import Detail, Entry, Row
 from .alignment import Change, differences
 from .compare import moved_opcodes
 from .lines import decode, line_groups, opcodes_of
@@ -61,9 +61,9 @@ class Attribution:
 
     def __init__(
         self,
-        new: Mapping[str, Any],
-        old: Mapping[str, Any] | None,
-        detail: Mapping[str, Any],
+        new: Entry,
+        old: Entry | None,
+        detail: Detail,
         listing: Listing,
         metrics: Table = TABLE,
     ) -> None:
@@ -188,7 +188,7 @@ class Attribution:
 
     # Words
 
-    def sentences(self, rows: Iterable[Mapping[str, Any]], limit: int = _SENTENCES) -> list[str]:
+    def sentences(self, rows: Iterable[Row], limit: int = _SENTENCES) -> list[str]:
         """One per opcode that moved most and per failing metric that the opcodes do not explain: ``+1,048,576 ld.global.f32 at
         saxpy.ptx:31 (saxpy.cu:8)``."""
         if self.old is None:
@@ -203,16 +203,18 @@ class Attribution:
                 "lines are guesses, the hottest with that opcode: the baseline holds no counts of lines"
             )
         at: dict[str, list[str]] = {}
-        rows = [row for row in rows if row["fails"] and row["class"] == "exact" and row["old"] is not None]
+        rows = [row for row in rows if row["fails"] and row["class"] == "exact"]
         instructions = any(row["metric"] == "thread_instructions" for row in rows)
         for row in rows:
-            metric = row["metric"]
+            metric, was, now = row["metric"], row["old"], row["new"]
+            if was is None or now is None:
+                continue
             by_opcodes = metric == "thread_instructions" or metric.startswith("counts.")
             if moved and (by_opcodes or (metric == "warp_instructions" and instructions)):
                 continue
             place = self.place(metric)
             if place is not None:
-                at.setdefault(_there(place), []).append(signed(row["new"] - row["old"], metric))
+                at.setdefault(_there(place), []).append(signed(now - was, metric))
         return found + [f"{', '.join(amounts)}{there}" for there, amounts in at.items()]
 
 

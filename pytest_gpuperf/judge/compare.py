@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from ..config.declared import CaseSettings
 from ..core.metric import PLUGINS, Metric, Table
 from ..core.metrics import TABLE, UNKNOWN
 from ..core.numbers import signed
+from ..core.records import Entry, Row
 from ..core.verdict import fails
 
 __all__ = ["compare_case", "limit_rows", "moved_opcodes"]
 
-Row = dict[str, Any]
 _UNEXPLAINED = "kernel and inputs are those of the baseline: the analysis changed"
 _TIME, _FINDINGS, _OPCODES = (TABLE.by_name[name] for name in ("time_us", "findings", "opcodes"))
 
 
 def compare_case(
-    new: Mapping[str, Any],
-    old: Mapping[str, Any] | None,
+    new: Entry,
+    old: Entry | None,
     *,
     stored_analysis: Mapping[str, int],
     analysis: Mapping[str, int],
@@ -47,8 +46,8 @@ def compare_case(
 
 
 def _numbers(
-    new: Mapping[str, Any],
-    old: Mapping[str, Any] | None,
+    new: Entry,
+    old: Entry | None,
     stored_analysis: Mapping[str, int],
     analysis: Mapping[str, int],
     policy: Mapping[str, str],
@@ -93,8 +92,8 @@ def _numbers(
 def _incomparable(
     metric: Metric,
     target: str,
-    new: Mapping[str, Any],
-    old: Mapping[str, Any],
+    new: Entry,
+    old: Entry,
     stored_analysis: Mapping[str, int],
     analysis: Mapping[str, int],
 ) -> str:
@@ -106,8 +105,8 @@ def _incomparable(
         if was != now:
             return f"from {now}, the baseline from {was}"
     if target:
-        was, now = old["targets"][target].get("machine"), new["targets"][target]["machine"]
-        return f"machine description {was} → {now}" if was != now else ""
+        before, after = old["targets"][target].get("machine"), new["targets"][target]["machine"]
+        return f"machine description {before} → {after}" if before != after else ""
     return ""
 
 
@@ -118,11 +117,11 @@ def _other_meaning(group: str, stored: Mapping[str, int], now: Mapping[str, int]
 
 
 def _ordered(
-    before: Mapping[tuple[str, str], Any], after: Mapping[tuple[str, str], Any], metrics: Table
+    before: Iterable[tuple[str, str]], after: Iterable[tuple[str, str]], metrics: Table
 ) -> list[tuple[str, str]]:
     rank, prefixes = metrics.rank, [family.prefix for family in metrics.families]
 
-    def place(key: tuple[str, str]) -> tuple[Any, ...]:
+    def place(key: tuple[str, str]) -> tuple[bool, str, int, str]:
         name, target = key
         family = next((index for index, prefix in enumerate(prefixes) if name.startswith(prefix)), -1)
         return (bool(target), target, rank.get(name, len(rank) + family), name)
@@ -130,7 +129,7 @@ def _ordered(
     return sorted({*before, *after}, key=place)
 
 
-def moved_opcodes(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[tuple[str, int]]:
+def moved_opcodes(new: Entry, old: Entry) -> list[tuple[str, int]]:
     """(opcode, difference in thread instructions), what moved most first."""
     was, now = (case.get("counts", {}).get("opcodes", {}) for case in (old, new))
     deltas = {name: now.get(name, 0) - was.get(name, 0) for name in {*was, *now}}
@@ -139,8 +138,8 @@ def moved_opcodes(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[tuple[
 
 
 def _opcodes(
-    new: Mapping[str, Any],
-    old: Mapping[str, Any] | None,
+    new: Entry,
+    old: Entry | None,
     stored_analysis: Mapping[str, int],
     analysis: Mapping[str, int],
     policy: Mapping[str, str],
@@ -161,8 +160,8 @@ def _opcodes(
 
 
 def _findings(
-    new: Mapping[str, Any],
-    old: Mapping[str, Any] | None,
+    new: Entry,
+    old: Entry | None,
     stored_analysis: Mapping[str, int],
     analysis: Mapping[str, int],
     policy: Mapping[str, str],
@@ -193,7 +192,7 @@ def _findings(
     return rows or [_row(metric, "", len(was), len(now), "none new", "ok", policy)]
 
 
-def _judged(findings: Iterable[str], other: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def _judged(findings: Iterable[str], other: Entry) -> tuple[list[str], list[str]]:
     """The findings that what is compared with the case could have had, and those of plugins that were not there."""
     parts: tuple[list[str], list[str]] = ([], [])
     for identity in findings:
@@ -226,9 +225,9 @@ def _minus(left: list[str], right: list[str]) -> list[str]:
     return result
 
 
-def limit_rows(new: Mapping[str, Any], case: CaseSettings, metrics: Table = TABLE) -> list[Row]:
+def limit_rows(new: Entry, case: CaseSettings, metrics: Table = TABLE) -> list[Row]:
     """Rows for the limits that are exceeded: a maximum, a minimum where higher is better. They need no baseline."""
-    values: dict[str, list[tuple[Metric, str, Any]]] = {}
+    values: dict[str, list[tuple[Metric, str, float]]] = {}
     for metric, target, value in metrics.flatten(new):
         values.setdefault(metric.name, []).append((metric, target, value))
         if target:
@@ -240,7 +239,8 @@ def limit_rows(new: Mapping[str, Any], case: CaseSettings, metrics: Table = TABL
             if value < limit if metric.better == "higher" else value > limit:
                 word = "at least" if metric.better == "higher" else "at most"
                 row = _row(metric, target, None, value, f"limit: {word} {limit:g}", "over-limit", {})
-                rows.append({**row, "limit": limit})
+                row["limit"] = limit
+                rows.append(row)
     return rows
 
 
@@ -254,7 +254,7 @@ def _row(
     policy: Mapping[str, str],
     note: str = "",
 ) -> Row:
-    return {
+    row: Row = {
         "metric": metric.name,
         "target": target,
         "class": metric.kind,
@@ -266,5 +266,7 @@ def _row(
         "verdict": verdict,
         "fails": fails(verdict, metric.kind, **policy),
         "note": note,
-        **({"source": metric.source} if metric.source else {}),
     }
+    if metric.source:
+        row["source"] = metric.source
+    return row

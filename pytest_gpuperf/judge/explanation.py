@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..core.numbers import number
+from ..core.records import Cause, ExplainedBranch, ExplainedLoop, Explanation
 
 __all__ = ["because", "divergence", "explanation_tables", "marks", "place"]
 
 _NAMED = ("data", "atomic", "parameter")
 
 
-def because(causes: Sequence[Mapping[str, Any]]) -> str:
+def because(causes: Sequence[Cause]) -> str:
     """``data of offsets and %tid.x, against parameter n``: what can part lanes, then what else decides.
 
     Where nothing can part lanes, that which decides for all of them; ``constants`` where that is not even a parameter.
@@ -27,7 +28,7 @@ def because(causes: Sequence[Mapping[str, Any]]) -> str:
     return _listed(others or [_cause(cause) for cause in causes]) or "constants"
 
 
-def _cause(cause: Mapping[str, Any]) -> str:
+def _cause(cause: Cause) -> str:
     name = cause["name"] or "an object that is not known"
     words = {"data": f"data of {name}", "atomic": f"atomics on {name}", "parameter": f"parameter {name}"}
     return words.get(cause["kind"], f"%{name}")
@@ -45,7 +46,7 @@ def place(path: str, row: Mapping[str, Any]) -> str:
     return f"{path}:{lines}" + (f" ({row['source']})" if row["source"] else "")
 
 
-def divergence(explanation: Mapping[str, Any] | None, path: str, line: int = 0) -> str:
+def divergence(explanation: Explanation | None, path: str, line: int = 0) -> str:
     """One line on the branch at a ``line`` of PTX, or else on the one that diverges most; empty if none does, or none is known."""
     if explanation is None or not explanation["branches"]:
         return ""
@@ -54,7 +55,7 @@ def divergence(explanation: Mapping[str, Any] | None, path: str, line: int = 0) 
     return f"lanes part {number(divergent)} of {number(executed)} times at {where}: decided by {cause}"
 
 
-def marks(explanation: Mapping[str, Any], path: str) -> dict[str, list[str]]:
+def marks(explanation: Explanation, path: str) -> dict[str, list[str]]:
     """What to write at lines of the PTX, by ``file:line``: trip counts at the first line of a loop, causes at branches."""
     found: dict[str, list[str]] = {}
     for loop in explanation["loops"]:
@@ -72,7 +73,7 @@ def marks(explanation: Mapping[str, Any], path: str) -> dict[str, list[str]]:
 
 
 def explanation_tables(
-    explanation: Mapping[str, Any], path: str, total: int, limit: int = 5
+    explanation: Explanation, path: str, total: int, limit: int = 5
 ) -> Iterator[tuple[tuple[int, ...], list[tuple[str, ...]]]]:
     """Tables of the hottest lines, the longest loops and the branches that diverge most, ``limit`` of each: the columns that hold
     numbers, and the rows, a head first.
@@ -113,9 +114,9 @@ def explanation_tables(
             yield numbers, [head, *rows[:limit]]
 
 
-def _together(branches: Sequence[Mapping[str, Any]], path: str) -> list[tuple[str, int, int, str]]:
+def _together(branches: Sequence[ExplainedBranch], path: str) -> list[tuple[str, int, int, str]]:
     """(place, divergent, executed, cause), those of one source line with one cause added up: the copies of an unrolled loop."""
-    groups: dict[tuple[Any, str], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str | int, str], list[ExplainedBranch]] = {}
     for row in branches:
         groups.setdefault((row["source"] or row["line"], because(row["causes"])), []).append(row)
     made = []
@@ -129,7 +130,7 @@ def _together(branches: Sequence[Mapping[str, Any]], path: str) -> list[tuple[st
     return sorted(made, key=lambda group: -group[1])
 
 
-def _mean(loop: Mapping[str, Any]) -> str:
+def _mean(loop: ExplainedLoop) -> str:
     """``59.6``, or ``59.6 (0–178)`` where single threads were counted."""
     mean = "" if loop["mean"] is None else f"{loop['mean']:.4g}"
     return mean if loop["least"] is None else f"{mean} ({loop['least']:,}–{loop['most']:,})"

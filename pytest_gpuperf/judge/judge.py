@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -20,6 +20,7 @@ from ..config.settings import Settings
 from ..core.escaping import storable
 from ..core.metric import Table
 from ..core.metrics import ANALYSIS
+from ..core.records import Case, Entry, Judged
 from ..sources.paths import SourcePaths
 from ..store.baseline import Baseline, BaselineError, baseline_path
 from ..store.files import read_files, read_module, shown_file
@@ -28,7 +29,9 @@ from .listing import add_lines
 from .measure import Measured, measure
 
 if TYPE_CHECKING:
-    from gpuperf_engine import Pattern
+    from gpuperf_engine import Finding, Pattern
+
+    from ..authoring.fixture import Gpuperf
 
 __all__ = ["UNEXCUSED", "Judge", "failing", "module_of", "test_of"]
 
@@ -63,7 +66,7 @@ class Judge:
         self._shipped: set[str] = set()
         self._patterns: tuple[Pattern, ...] | None = None
 
-    def judge(self, item: pytest.Item, gpuperf: Any) -> list[dict[str, Any]]:
+    def judge(self, item: pytest.Item, gpuperf: Gpuperf) -> list[Judged]:
         """The case records of a test whose body has passed, in order of first launch."""
         recorder = gpuperf._recorder
         cases = [case for case in recorder.cases.values() if case.launches]
@@ -124,7 +127,7 @@ class Judge:
         baseline = self._baseline(module)
         return isinstance(baseline, Baseline) and any(key.startswith(f"{test}/") for key in baseline.cases)
 
-    def shown(self, path: Any) -> str:
+    def shown(self, path: Path) -> str:
         try:
             return str(path.relative_to(self.settings.rootdir).as_posix())
         except ValueError:
@@ -137,10 +140,10 @@ class Judge:
         case: CaseRecord,
         measured: Measured,
         paths: SourcePaths,
-        old: Mapping[str, Any] | None,
+        old: Entry | None,
         baseline: Baseline | BaselineError | None,
         unexplained: bool,
-    ) -> dict[str, Any]:
+    ) -> Judged:
         key = f"{test}/{storable(case.key)}"
         settings, rules = self.settings, case.settings
         policy = {"on_improvement": settings.on_improvement, "on_unmodelled": settings.on_unmodelled}
@@ -153,7 +156,7 @@ class Judge:
             or (old or measured.entry)["branches"] != measured.entry["branches"]
         ):
             detail["explanation"] = measured.explanation(paths)
-        record: dict[str, Any] = {
+        record: Case = {
             "id": key,
             "nodeid": f"{module}::{test}",
             "module": module,
@@ -176,7 +179,6 @@ class Judge:
             "analysis": dict(ANALYSIS),
             "measured": measured.entry,
             "detail": detail,
-            "remarks": list(measured.total.remarks),
             "skipped_targets": list(rules.skipped_targets),
             "unused_targets": sorted(
                 {*(old or {}).get("targets", {})} - {*rules.targets, *rules.skipped_targets}
@@ -187,15 +189,18 @@ class Judge:
                 "targets": list(rules.targets),
                 "failures": {target: list(failure) for target, failure in measured.failures.items()},
                 "unexplained": unexplained,
-                **policy,
+                "on_improvement": settings.on_improvement,
+                "on_unmodelled": settings.on_unmodelled,
             },
         }
         if isinstance(baseline, BaselineError):
-            record.update(verdict="error", error=str(baseline), fails=True)
+            record["verdict"], record["error"], record["fails"] = "error", str(baseline), True
+        judged = cast(Judged, record)
+        judged["remarks"] = list(measured.total.remarks)
         if listing.key not in self._shipped:
             self._shipped.add(listing.key)
-            record["listing"] = listing.to_dict()
-        return record
+            judged["listing"] = listing.to_dict()
+        return judged
 
     def _paths(self, item: pytest.Item, case: CaseRecord) -> SourcePaths:
         """Where the paths in ``.file`` may start: at the PTX, the test, the rootdir."""
@@ -221,10 +226,10 @@ def _check_limits(cases: Iterable[CaseRecord], metrics: Table) -> None:
         )
 
 
-def _assigned(cases: list[CaseRecord], gpuperf: Any, patterns: Sequence[Pattern]) -> list[list[Any]]:
+def _assigned(cases: list[CaseRecord], gpuperf: Gpuperf, patterns: Sequence[Pattern]) -> list[list[Finding]]:
     """The findings of the test's program, each with the case it belongs to: that of the launch it is about; findings of
     allocations, copies and memsets belong to the first case. Of PTX variants each has a program in which it alone ran."""
-    result: list[list[Any]] = [[] for _ in cases]
+    result: list[list[Finding]] = [[] for _ in cases]
     seen = [index for index, case in enumerate(cases) if not case.shadowed]
     for index, finding in _findings(cases, seen, gpuperf, patterns):
         result[index].append(finding)
@@ -238,10 +243,10 @@ def _assigned(cases: list[CaseRecord], gpuperf: Any, patterns: Sequence[Pattern]
 
 
 def _findings(
-    cases: list[CaseRecord], present: list[int], gpuperf: Any, patterns: Sequence[Pattern]
-) -> Iterator[tuple[int, Any]]:
+    cases: list[CaseRecord], present: list[int], gpuperf: Gpuperf, patterns: Sequence[Pattern]
+) -> Iterator[tuple[int, Finding]]:
     """(case, finding) of the program with the launches of these cases alone."""
-    from .._engine import load
+    from .._engine import engine
 
     if not present:
         return
@@ -249,11 +254,11 @@ def _findings(
     device = gpuperf.device
     program = device.program_without(absent) if absent else device.program
     there = [cases[index] for index in present]
-    for finding in load().find_patterns(program, patterns):
+    for finding in engine.find_patterns(program, patterns):
         yield present[_owner(there, finding)], finding
 
 
-def _owner(cases: list[CaseRecord], finding: Any) -> int:
+def _owner(cases: list[CaseRecord], finding: Finding) -> int:
     same = [index for index, case in enumerate(cases) if finding.kernel and case.entry == finding.kernel]
     for index in same:
         if any(launch.site.line == finding.line for launch in cases[index].launches):
@@ -261,18 +266,18 @@ def _owner(cases: list[CaseRecord], finding: Any) -> int:
     return same[0] if same else 0
 
 
-def failing(records: Iterable[Mapping[str, Any]], settings: Settings) -> list[Mapping[str, Any]]:
+def failing(records: Iterable[Case], settings: Settings) -> list[Case]:
     """The records that fail their test: when updating, only those with something that no update may accept."""
     return [record for record in records if any(_fails(row, settings) for row in _rows(record, settings))]
 
 
-def _rows(record: Mapping[str, Any], settings: Settings) -> list[Mapping[str, Any]]:
+def _rows(record: Case, settings: Settings) -> list[Mapping[str, object]]:
     # A baseline that cannot be read is the session's matter when updating: it may write the file anew.
     broken = [{"verdict": "unreadable", "fails": True}] if record["error"] else []
     return [*record["rows"], *broken]
 
 
-def _fails(row: Mapping[str, Any], settings: Settings) -> bool:
+def _fails(row: Mapping[str, object], settings: Settings) -> bool:
     if settings.update:
         return bool(row["fails"]) and row["verdict"] in ("error", "over-limit", "unmodelled")
     if settings.update_new and row["verdict"] == "new":

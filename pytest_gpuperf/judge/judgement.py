@@ -6,11 +6,11 @@ The same for a test that has just run and for a report that is judged again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from ..config.declared import CaseSettings
 from ..core.metric import Table
 from ..core.metrics import TABLE
+from ..core.records import Detail, Entry, Judgement, PlaceRow, Row
 from ..core.verdict import SILENT, judged, leading
 from .attribution import Attribution, Place
 from .compare import compare_case
@@ -23,8 +23,8 @@ _LOOK_AT = 10
 
 
 def judgement(
-    measured: Mapping[str, Any],
-    stored: Mapping[str, Any] | None,
+    measured: Entry,
+    stored: Entry | None,
     *,
     stored_analysis: Mapping[str, int],
     analysis: Mapping[str, int],
@@ -32,10 +32,10 @@ def judgement(
     policy: Mapping[str, str],
     case: CaseSettings,
     unexplained: bool,
-    detail: Mapping[str, Any],
+    detail: Detail,
     listing: Listing,
     metrics: Table = TABLE,
-) -> dict[str, Any]:
+) -> Judgement:
     """The part of a case record that depends on what it is compared with.
 
     ``measured`` and ``stored`` are cases as baselines hold them, ``analysis`` and ``stored_analysis`` the revisions under which
@@ -85,7 +85,7 @@ def judgement(
 
 
 def _position(
-    rows: list[dict[str, Any]], verdict: str, places: Mapping[str, Place | None], attribution: Attribution
+    rows: list[Row], verdict: str, places: Mapping[str, Place | None], attribution: Attribution
 ) -> Place | None:
     """Where to look first: where the metric moved that leads the message, else another one that fails, else any; else the hottest."""
     first = leading(rows, verdict)
@@ -100,7 +100,7 @@ def _said(place: Place | None, path: str) -> str:
     return f"hottest line: {place}" if place.guess else str(place)
 
 
-def _look_at(places: Iterable[Place | None], detail: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _look_at(places: Iterable[Place | None], detail: Detail) -> list[PlaceRow]:
     """Lines of the project's source to point at, best first: those of the places, and of the calls by which they were inlined."""
     known = set(detail.get("files", ()))
     found: dict[tuple[str, int], None] = {}

@@ -19,12 +19,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
-from typing import Any
 
 from ..core.escaping import storable
 from ..core.mangling import function_name
 from ..core.metric import Table
 from ..core.metrics import TABLE
+from ..core.records import Access, Detail
 
 __all__ = ["PTX", "Group", "Line", "decode", "encode", "line_groups", "opcodes_of"]
 
@@ -96,7 +96,7 @@ class Group:
 
 
 def line_groups(
-    detail: Mapping[str, Any], text: Mapping[int, str], texts: Mapping[str, str], metrics: Table = TABLE
+    detail: Detail, text: Mapping[int, str], texts: Mapping[str, str], metrics: Table = TABLE
 ) -> list[Group]:
     """The lines of PTX that ran, by line of the source.
 
@@ -104,7 +104,7 @@ def line_groups(
     """
     functions = _functions(text)
     sources, inlined = detail["sources"], detail.get("inlined", {})
-    groups: dict[tuple[Any, ...], Group] = {}
+    groups: dict[tuple[int, ...], Group] = {}
     files: dict[str, int] = {}
     orders: dict[tuple[str, ...], tuple[int, ...]] = {}
     block = 0
@@ -118,7 +118,7 @@ def line_groups(
             order = orders.get(chain)
             if order is None:
                 order = orders[chain] = tuple(part for place in chain for part in _order(place, files))
-            key: tuple[Any, ...] = (number, 1, *order)
+            key: tuple[int, ...] = (number, 1, *order)
         else:
             if before is None or any(before.counts.get(name) != line.counts.get(name) for name in _EVERY):
                 block += 1
@@ -163,12 +163,12 @@ def _functions(text: Mapping[int, str]) -> dict[int, tuple[int, str]]:
     return {number: (rank.get(name, 0), name) for number, (_, name) in found.items()}
 
 
-def _measured(detail: Mapping[str, Any], text: Mapping[int, str], metrics: Table) -> Iterator[Line]:
+def _measured(detail: Detail, text: Mapping[int, str], metrics: Table) -> Iterator[Line]:
     """The lines that ran, with all that is known of them."""
     memory: dict[int, dict[str, int]] = {}
-    for row in detail.get("accesses", ()):
-        counts = memory.setdefault(row["line"], {})
-        for name, count in _of_access(row, metrics):
+    for access in detail.get("accesses", ()):
+        counts = memory.setdefault(access["line"], {})
+        for name, count in _of_access(access, metrics):
             counts[name] = counts.get(name, 0) + count
     for row in detail["lines"]:
         number, threads, warps, divergent = row[0], row[1], row[2], row[5]
@@ -181,7 +181,7 @@ def _measured(detail: Mapping[str, Any], text: Mapping[int, str], metrics: Table
         yield Line(token, {name: count for name, count in counts.items() if count}, number, opcodes)
 
 
-def _of_access(row: Mapping[str, Any], metrics: Table) -> Iterator[tuple[str, int]]:
+def _of_access(row: Access, metrics: Table) -> Iterator[tuple[str, int]]:
     """What a memory instruction adds to which metric, and one more count that baselines keep."""
     for metric in metrics.counted:
         if metric.access is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuperf_engine.device.device import program_of
 from gpuperf_engine.profile.opcodes import work_of
@@ -13,11 +13,14 @@ from ..core.escaping import storable
 from ..core.fingerprint import digest_parts
 from ..core.metric import Table
 from ..core.metrics import TABLE
+from ..core.records import ListingRow
 from ..sources.original import source_texts
 from ..sources.paths import SourcePaths
 from .lines import encode, line_groups
 
 if TYPE_CHECKING:
+    from gpuperf_engine import Kernel
+
     from ..sources.base import PtxSource
     from .measure import Measured
 
@@ -38,12 +41,13 @@ class Listing:
     key: str = ""
 
     @classmethod
-    def of_report(cls, path: str, listing: Mapping[str, Any] | None) -> Listing:
+    def of_report(cls, path: str, listing: ListingRow | None) -> Listing:
         """The listing of that name as a report holds it; an empty one if it does not."""
-        found = listing or {"lines": (), "source": {}}
-        return cls(path, {line: text for line, text in found["lines"]}, found["source"])
+        if listing is None:
+            return cls(path, {}, {})
+        return cls(path, {line: text for line, text in listing["lines"]}, listing["source"])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ListingRow:
         """As a report holds it."""
         return {
             "id": self.key,
@@ -54,7 +58,7 @@ class Listing:
 
 
 def add_lines(
-    measured: Measured, kernel: Any, source: PtxSource, paths: SourcePaths, metrics: Table = TABLE
+    measured: Measured, kernel: Kernel, source: PtxSource, paths: SourcePaths, metrics: Table = TABLE
 ) -> Listing:
     """Adds to what was measured of a kernel what each of its lines cost: to ``detail`` where they come from, to ``entry`` what a
     baseline keeps of them."""
@@ -63,18 +67,17 @@ def add_lines(
     calls = (place for chain in inlined.values() for place in chain[1:])
     texts = {storable(place): line for place, line in source_texts([*places.values(), *calls], paths).items()}
     listing = Listing(source.path, text, texts, digest_parts([source.path, *text.items()], 12))
-    measured.detail.update(
-        opcodes=_opcode_work(kernel, measured.entry["counts"].get("opcodes", ())),
-        sources={str(line): storable(place) for line, place in places.items()},
-        inlined={str(line): [storable(part) for part in chain] for line, chain in inlined.items()},
-        files=sorted(storable(path) for path in paths.files),
-        listing=listing.key,
-    )
+    detail = measured.detail
+    detail["opcodes"] = _opcode_work(kernel, measured.entry["counts"].get("opcodes", ()))
+    detail["sources"] = {str(line): storable(place) for line, place in places.items()}
+    detail["inlined"] = {str(line): [storable(part) for part in chain] for line, chain in inlined.items()}
+    detail["files"] = sorted(storable(path) for path in paths.files)
+    detail["listing"] = listing.key
     measured.entry["lines"] = encode(line_groups(measured.detail, text, texts, metrics))
     return listing
 
 
-def _text(kernel: Any, source: PtxSource) -> dict[int, str]:
+def _text(kernel: Kernel, source: PtxSource) -> dict[int, str]:
     lines = source.text.split("\n")  # as the parser counts them
     return {
         number: lines[number - 1]
@@ -83,7 +86,7 @@ def _text(kernel: Any, source: PtxSource) -> dict[int, str]:
     }
 
 
-def _source_lines(kernel: Any, paths: SourcePaths) -> tuple[dict[int, str], dict[int, list[str]]]:
+def _source_lines(kernel: Kernel, paths: SourcePaths) -> tuple[dict[int, str], dict[int, list[str]]]:
     """By PTX line, for a kernel and all it calls that were compiled with line numbers: ``file.cu:line``; and where that line was
     inlined, the name of its function (empty if unknown) and ``file.cu:line`` of the calls, innermost first."""
     places: dict[int, str] = {}
@@ -103,10 +106,10 @@ def _source_lines(kernel: Any, paths: SourcePaths) -> tuple[dict[int, str], dict
     return places, inlined
 
 
-def _opcode_work(kernel: Any, executed: Iterable[str]) -> dict[str, list[Any]]:
+def _opcode_work(kernel: Kernel, executed: Iterable[str]) -> dict[str, list[str | int]]:
     """Of each opcode that was executed: its category, and the precision and number of its floating-point operations if it has any."""
     wanted = set(executed)
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[str | int]] = {}
     for function in program_of(kernel).functions:
         for instruction in function.instructions:
             if instruction.opcode in wanted and instruction.opcode not in found:
@@ -114,7 +117,7 @@ def _opcode_work(kernel: Any, executed: Iterable[str]) -> dict[str, list[Any]]:
     return {name: found[name] for name in sorted(found)}
 
 
-def _function_lines(kernel: Any) -> list[tuple[int, int]]:
+def _function_lines(kernel: Kernel) -> list[tuple[int, int]]:
     """First and last PTX line of a kernel and of each function it calls, from the head to the last instruction."""
     return [
         (

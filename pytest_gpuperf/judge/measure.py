@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from gpuperf_engine.errors import EngineError, Unsupported
 
-from .._engine import load
+from .._engine import engine
 from ..authoring.record import CaseRecord, shown_path
 from ..core.escaping import storable
 from ..core.metric import PLUGINS, Table, put, significant
 from ..core.metrics import TABLE
+from ..core.records import Detail, Entry, Explanation
 from ..sources.paths import SourcePaths
 from ..store.baseline import ordered
 from .accesses import access_rows
+
+if TYPE_CHECKING:
+    from gpuperf_engine import Finding, Profile
 
 __all__ = ["Measured", "measure", "measure_targets"]
 
@@ -23,6 +28,7 @@ _EXPLAINED = 100
 """Loops and branches that a report explains, per case."""
 
 
+@dataclass(frozen=True)
 class Measured:
     """One case as measured.
 
@@ -30,17 +36,14 @@ class Measured:
     line); ``failures`` maps a target to (verdict, message) where no time could be predicted; ``total`` is the engine's profile.
     """
 
-    def __init__(
-        self, entry: dict[str, Any], detail: dict[str, Any], failures: dict[str, tuple[str, str]], total: Any
-    ) -> None:
-        self.entry = entry
-        self.detail = detail
-        self.failures = failures
-        self.total = total
+    entry: Entry
+    detail: Detail
+    failures: Mapping[str, tuple[str, str]]
+    total: Profile
 
-    def explanation(self, paths: SourcePaths) -> dict[str, Any]:
+    def explanation(self, paths: SourcePaths) -> Explanation:
         """Why the numbers are as they are, as reports hold it: the most important loops, branches and lines."""
-        found: dict[str, Any] = load().explain(self.total).to_dict()
+        found: dict[str, Any] = engine.explain(self.total).to_dict()
         for rows in (found["loops"], found["branches"]):
             del rows[_EXPLAINED:]
             for row in rows:
@@ -56,12 +59,12 @@ class Measured:
             }
             for line in found["lines"]
         ]
-        return found
+        return cast(Explanation, found)
 
 
 def measure(
     case: CaseRecord,
-    findings: Sequence[Any],
+    findings: Sequence[Finding],
     rootdir: Path,
     paths: SourcePaths,
     search: Sequence[str] = (),
@@ -69,7 +72,7 @@ def measure(
 ) -> Measured:
     """Sums the launches of a case. ``findings`` are those that belong to it, ``paths`` says how reports write those of its source."""
     profiles = [launch.profile for launch in case.launches]
-    total = load().add_profiles(profiles)
+    total = engine.add_profiles(profiles)
     targets, target_detail, failures = measure_targets(total, case.settings.targets, search, metrics)
     entry: dict[str, Any] = {
         "kernel": case.digest,
@@ -111,11 +114,13 @@ def measure(
     accesses = access_rows(total.sites, lambda place: storable(paths.place(place)))
     if accesses:
         detail["accesses"] = accesses
-    return Measured(ordered(_without_empty(entry)), detail, failures, total)
+    stored = cast(Entry, ordered(_without_empty(entry)))
+    # add_lines adds what is known of its lines.
+    return Measured(stored, cast(Detail, detail), failures, total)
 
 
 def measure_targets(
-    total: Any, targets: Iterable[str], search: Sequence[str] = (), metrics: Table = TABLE
+    total: Profile, targets: Iterable[str], search: Sequence[str] = (), metrics: Table = TABLE
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, tuple[str, str]]]:
     """Predicted times of all launches, one after the other, on each target: (stored, shown beside it, failures)."""
     stored: dict[str, Any] = {}
@@ -123,7 +128,7 @@ def measure_targets(
     failures: dict[str, tuple[str, str]] = {}
     for target in sorted(targets):
         try:
-            estimate = load().estimate(total, target, search=search)
+            estimate = engine.estimate(total, target, search=search)
         except Unsupported as error:
             failures[target] = ("unmodelled", str(error))
             continue
@@ -145,14 +150,14 @@ def measure_targets(
     return stored, shown, failures
 
 
-def _shown(text: str, finding: Any, rootdir: Path) -> str:
+def _shown(text: str, finding: Finding, rootdir: Path) -> str:
     """What a finding says, with the place in the host program as reports write it."""
     at = str(finding.evidence.get("written_at", ""))
     path, _, line = at.rpartition(":")
     return text.replace(at, f"{shown_path(path, rootdir)}:{line}") if path else text
 
 
-def _lines(total: Any, path: str) -> list[list[int]]:
+def _lines(total: Profile, path: str) -> list[list[int]]:
     """Per PTX line: [line, thread instructions, warp instructions, sectors, conflicts, divergent branches]."""
     return [
         [row.line, row.thread_instructions, row.warp_instructions, row.sectors, row.conflicts, row.divergent]
@@ -167,11 +172,11 @@ def _without_empty(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in {**entry, "counts": counts}.items() if value not in ({}, [])}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> str | float | None:
     if isinstance(value, (str, bool, int)) or value is None:
         return value
     try:
-        number = float(value)
+        number = float(cast(float, value))
     except (TypeError, ValueError):
         return str(value)
     return int(number) if number.is_integer() and abs(number) < 2**53 else significant(number, 6)

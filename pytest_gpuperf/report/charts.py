@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ..core.numbers import number
+from ..core.records import Case
 
 __all__ = ["opcode_bars", "target_bars", "waterfall"]
 
 
-def opcode_bars(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+def opcode_bars(record: Case) -> list[dict[str, Any]]:
     """Opcodes whose count moved, most first, with the length of a bar in percent."""
     old = (record["stored"] or {}).get("counts", {}).get("opcodes", {})
     new = record["measured"]["counts"].get("opcodes", {})
@@ -36,7 +36,7 @@ def opcode_bars(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def waterfall(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+def waterfall(record: Case) -> list[dict[str, Any]]:
     """From the thread instructions of the baseline to those of now, one step per category that moved, as bars with start
     and length in pixels; none without a baseline or a change."""
     if not record["stored"]:
@@ -52,7 +52,9 @@ def waterfall(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     for _, delta in steps:
         levels.append(levels[-1] + delta)
     scale = 400 / (max([*levels, last]) or 1)
-    bars = [{"label": "baseline", "kind": "stored", "start": 0, "length": first, "value": number(first)}]
+    bars: list[dict[str, Any]] = [
+        {"label": "baseline", "kind": "stored", "start": 0, "length": first, "value": number(first)}
+    ]
     for (name, delta), before, after in zip(steps, levels, levels[1:], strict=False):
         low, high = min(before, after), max(before, after)
         kind, sign = ("more", "▲") if delta > 0 else ("less", "▼")
@@ -65,7 +67,7 @@ def waterfall(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def target_bars(name: str, record: Mapping[str, Any]) -> dict[str, Any]:
+def target_bars(name: str, record: Case) -> dict[str, Any]:
     """One target: its time now and before and its bounds, as bars with lengths in percent of the longest."""
     entry = record["measured"]["targets"][name]
     stored = (record["stored"] or {}).get("targets", {}).get(name)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
 from ..core.escaping import one_line
 from ..core.metric import Table
 from ..core.metrics import TABLE
 from ..core.numbers import counted
+from ..core.records import Case, Document, Judged, NotJudged, StalenessNotJudged
 from ..store.outcomes import Outcomes
 from ..store.update import FilePlan
 
@@ -28,7 +29,7 @@ class Run:
 
     verdict: str
     passed: bool
-    records: list[dict[str, Any]]
+    records: list[Judged]
     outcomes: Outcomes
     plans: list[FilePlan]
     stale: list[str] = field(default_factory=list)
@@ -38,7 +39,7 @@ class Run:
     min_cases: int = 1
     metrics: Table = TABLE
 
-    def not_judged(self) -> list[dict[str, str]]:
+    def not_judged(self) -> list[NotJudged]:
         """Tests that declare kernels but were not judged, with the reason."""
         return [
             {"nodeid": test.nodeid, "outcome": test.outcome, "reason": test.reason}
@@ -46,7 +47,7 @@ class Run:
             if test.case and not test.records
         ]
 
-    def staleness_not_judged(self) -> list[dict[str, str]]:
+    def staleness_not_judged(self) -> list[StalenessNotJudged]:
         """Modules whose unused entries could not be told, with the reason."""
         return [{"module": plan.module, "reason": plan.not_judged} for plan in self.plans if plan.not_judged]
 
@@ -75,17 +76,18 @@ class Run:
         return dict(sorted(Counter(record["verdict"] for record in self.records).items()))
 
 
-def build_document(run: Run) -> dict[str, Any]:
+def build_document(run: Run) -> Document:
     """The plain JSON document."""
     listings = run.outcomes.listings
     used = sorted({record["detail"]["listing"] for record in run.records} & set(listings))
-    return {
+    document: Document = {
         "schema_version": SCHEMA_VERSION,
         "verdict": run.verdict,
         "passed": run.passed,
         "counts": run.counts(),
         "cases": [
-            {name: value for name, value in record.items() if name != "remarks"} for record in run.records
+            cast(Case, {name: value for name, value in record.items() if name != "remarks"})
+            for record in run.records
         ],
         "not_judged": run.not_judged(),
         "stale": run.stale,
@@ -104,5 +106,7 @@ def build_document(run: Run) -> dict[str, Any]:
             for plan in run.plans
         ],
         "listings": [listings[key] for key in used],
-        **({"plugins": run.metrics.to_dicts()} if run.metrics.plugins else {}),
     }
+    if run.metrics.plugins:
+        document["plugins"] = run.metrics.to_dicts()
+    return document

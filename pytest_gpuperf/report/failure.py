@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
+
+if TYPE_CHECKING:
+    from gpuperf_engine import Profile
 
 __all__ = ["put_races"]
 
 _MOST = 8
 
 
-def put_races(report: pytest.TestReport, profiles: Iterable[Any]) -> None:
+def put_races(report: pytest.TestReport, profiles: Iterable[Profile]) -> None:
     """Put the races of the launches of a test at the head of its failure."""
     found = dict.fromkeys(race.message for profile in profiles for race in profile.races)
     if not found or not isinstance(report.longrepr, ExceptionChainRepr):

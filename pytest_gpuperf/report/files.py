@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ..core.records import Document
 from ..store.baseline import write_if_changed
 from ..store.update import FilePlan, is_baseline
 
 __all__ = ["dump_json", "write_report", "write_views"]
 
 
-def dump_json(document: Mapping[str, Any]) -> bytes:
+def dump_json(document: Document) -> bytes:
     """The document's bytes: UTF-8, in the document's order, one case, listing or other item per line."""
     parts = [f"{json.dumps(key)}:{_value(value)}" for key, value in document.items()]
     return ("{" + ",\n".join(parts) + "}\n").encode("utf-8", "backslashreplace")
@@ -29,7 +30,7 @@ def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def write_views(directory: Path, document: Mapping[str, Any]) -> dict[str, str]:
+def write_views(directory: Path, document: Document) -> dict[str, str]:
     """Writes the document as JSON, HTML and Markdown; returns the paths by kind."""
     from .render import render_html, render_markdown
 
@@ -44,7 +45,7 @@ def write_views(directory: Path, document: Mapping[str, Any]) -> dict[str, str]:
     return {kind: str(directory / name) for kind, (name, _) in outputs.items()}
 
 
-def write_report(directory: Path, document: Mapping[str, Any], plans: Iterable[FilePlan]) -> dict[str, str]:
+def write_report(directory: Path, document: Document, plans: Iterable[FilePlan]) -> dict[str, str]:
     """Writes everything; returns the paths by kind."""
     files = write_views(directory, document)
     candidates = directory / "candidates"

@@ -7,10 +7,10 @@ is escaped: PTX and test ids never form a workflow command.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
 
 from ..core.escaping import one_line
+from ..core.records import Case, Document
 from ..core.verdict import CASE_VERDICTS, WORDS
 from .message import headline, update_command
 from .repository import Repository
@@ -25,9 +25,7 @@ def active(mode: str) -> bool:
     return mode == "on" or (mode == "auto" and os.environ.get("GITHUB_ACTIONS") == "true")
 
 
-def workflow_commands(
-    records: Sequence[Mapping[str, Any]], *, level: str, repository: Repository
-) -> Iterator[str]:
+def workflow_commands(records: Sequence[Case], *, level: str, repository: Repository) -> Iterator[str]:
     """Workflow commands for the failing cases, worst first; ``level`` is ``error`` or ``notice``."""
     failing = sorted(
         (record for record in records if record["fails"]),
@@ -50,14 +48,14 @@ def workflow_commands(
         yield f"::notice title=gpuperf::{len(failing) - _LIMIT} more kernels are in the job summary"
 
 
-def _places(record: Mapping[str, Any]) -> list[tuple[str, int]]:
+def _places(record: Case) -> list[tuple[str, int]]:
     """The lines of the source that grew, and that of the PTX."""
     places = [(place["path"], place["line"]) for place in record["look_at"]]
     path = record["kernel"]["path"]
     return [*places, (path, record["line"])] if record["line"] and not path.startswith("<") else places
 
 
-def _place(record: Mapping[str, Any], there: Collection[str], changed: Collection[str]) -> tuple[str, int]:
+def _place(record: Case, there: Collection[str], changed: Collection[str]) -> tuple[str, int]:
     """Where to look: a line that grew in a file that the pull request changes, else one in a source file of the repository, else the
     launch in the test. PTX that was not touched is nothing that people read."""
     places = [place for place in _places(record) if place[0] in there]
@@ -75,7 +73,7 @@ def _property(text: str) -> str:
     return _data(one_line(text, 500)).replace(":", "%3A").replace(",", "%2C")
 
 
-def write_summary(document: Mapping[str, Any]) -> None:
+def write_summary(document: Document) -> None:
     """Appends the Markdown report to the job summary, where there is one."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if path:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from ..core.escaping import one_line
+from ..core.records import Case
 
 __all__ = ["properties"]
 
 _HEADLINES = ("thread_instructions", "warp_instructions", "branches.efficiency", "time_us")
 
 
-def properties(records: Iterable[Mapping[str, Any]]) -> list[tuple[str, object]]:
+def properties(records: Iterable[Case]) -> list[tuple[str, object]]:
     """(name, value) pairs: the verdict and the headline metrics of each case, ``gpuperf.<kernel>.<metric>``."""
     pairs: list[tuple[str, object]] = []
     for record in records:

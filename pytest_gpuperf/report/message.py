@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..core.escaping import clean, one_line
 from ..core.mangling import stable_name
 from ..core.numbers import change, counted, number
+from ..core.records import Case, Row
 from ..core.verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS, leading
 
 __all__ = ["failure_text", "headline", "metric_label", "other_opcodes", "unjudged", "update_command"]
@@ -17,7 +17,7 @@ _ROWS = 12
 _WITHOUT_NUMBER = ("error", "unmodelled")
 
 
-def metric_label(row: Mapping[str, Any]) -> str:
+def metric_label(row: Row) -> str:
     """``time_us (h100-sxm)``, ``resources.registers (estimated)``."""
     about = ", ".join(filter(None, (row["target"], row.get("source"))))
     return f"{row['metric']} ({about})" if about else str(row["metric"])
@@ -28,7 +28,7 @@ def update_command(nodeid: str) -> str:
     return f"pytest --gpuperf --gpuperf-update {shlex.quote(clean(nodeid))}"
 
 
-def unjudged(records: Iterable[Mapping[str, Any]]) -> str:
+def unjudged(records: Iterable[Case]) -> str:
     """One sentence on the metrics that what the records are compared with does not have yet; empty if there are none."""
     metrics: dict[str, None] = {}
     kernels = 0
@@ -44,7 +44,7 @@ def unjudged(records: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
-def other_opcodes(records: Iterable[Mapping[str, Any]], limit: int = 10) -> Iterator[str]:
+def other_opcodes(records: Iterable[Case], limit: int = 10) -> Iterator[str]:
     """What the kernels that moved without failing execute in place of what."""
     found = [
         f"{SYMBOLS['changed']} {one_line(record['id'], 60)}: opcodes {one_line(row['note'], 200)}"
@@ -57,7 +57,7 @@ def other_opcodes(records: Iterable[Mapping[str, Any]], limit: int = 10) -> Iter
         yield f"… and {len(found) - limit} more with other opcodes"
 
 
-def headline(records: Sequence[Mapping[str, Any]]) -> str:
+def headline(records: Sequence[Case]) -> str:
     """What moved most, in one line."""
     record = min(records, key=lambda r: CASE_VERDICTS.index(r["verdict"]))
     kernel, verdict = _named(record), record["verdict"]
@@ -87,7 +87,7 @@ def headline(records: Sequence[Mapping[str, Any]]) -> str:
     return f"{kernel} is {word}: {moved} ({change(row['old'], row['new'])}){more}"
 
 
-def _named(record: Mapping[str, Any]) -> str:
+def _named(record: Case) -> str:
     """The kernel, before it the name that the test gave it."""
     kernel = record["kernel"]["name"]
     test = record["nodeid"].removeprefix(record["module"] + "::")
@@ -98,7 +98,7 @@ def _named(record: Mapping[str, Any]) -> str:
     )
 
 
-def failure_text(records: Sequence[Mapping[str, Any]], *, verbose: bool = False) -> str:
+def failure_text(records: Sequence[Case], *, verbose: bool = False) -> str:
     """The whole message of one test; ``records`` are those that fail."""
     lines = [f"gpuperf: {headline(records)}"]
     nodeid = records[0]["nodeid"]
@@ -118,7 +118,7 @@ def failure_text(records: Sequence[Mapping[str, Any]], *, verbose: bool = False)
     return "\n".join(lines)
 
 
-def _case(record: Mapping[str, Any], verbose: bool) -> list[str]:
+def _case(record: Case, verbose: bool) -> list[str]:
     call = record["call"]
     lines = [
         f"{SYMBOLS[record['verdict']]} {one_line(record['id'])}: {WORDS[record['verdict']]}",
@@ -149,12 +149,12 @@ def _case(record: Mapping[str, Any], verbose: bool) -> list[str]:
     return lines
 
 
-def _essential(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _essential(rows: Sequence[Row]) -> list[Row]:
     wanted = ("thread_instructions", "warp_instructions", "time_us")
     return [row for row in rows if row["metric"] in wanted or row["verdict"] not in ("new", *SILENT)]
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _table(rows: Sequence[Row]) -> list[str]:
     """Aligned columns: symbol and metric, baseline → now, change, allowed, word."""
     plain = [row for row in rows if row["new"] is not None]
     cells = [
@@ -182,7 +182,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines + [line for row in others for line in _sentence(row)]
 
 
-def _sentence(row: Mapping[str, Any]) -> list[str]:
+def _sentence(row: Row) -> list[str]:
     """A finding, or why there is no prediction."""
     word = WORDS[row["verdict"]]
     if row["metric"] == "findings":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..core.escaping import clean
+from ..core.records import Document
 from .view import build_view
 
 __all__ = ["render_html", "render_markdown", "template_dir"]
@@ -56,7 +56,7 @@ def _code(text: object) -> str:
     return f"<code>{escaped}</code>"
 
 
-def render_html(document: Mapping[str, Any]) -> str:
+def render_html(document: Document) -> str:
     """One HTML file that needs neither network nor script; its one script filters cases, and no other may run."""
     script = (template_dir() / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode("ascii")
@@ -64,7 +64,7 @@ def render_html(document: Mapping[str, Any]) -> str:
     return template.render(report=build_view(document), script=Markup(script), script_hash=f"sha256-{digest}")
 
 
-def render_markdown(document: Mapping[str, Any]) -> str:
+def render_markdown(document: Document) -> str:
     """A summary with changed metrics only, for a job summary or a comment."""
     text = _environment(html=False).get_template("report.md.j2").render(report=build_view(document))
     data = text.encode("utf-8")

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..config.settings import Settings
 from ..core.escaping import clean, one_line
+from ..core.records import Case
 from ..core.verdict import CASE_VERDICTS, SYMBOLS, WORDS
 from ..store.update import FilePlan
 from .document import Run
 from .message import headline, other_opcodes, unjudged
+
+if TYPE_CHECKING:
+    import pytest
 
 __all__ = ["summarise"]
 
@@ -20,7 +24,11 @@ _Line: TypeAlias = tuple[str, str]  # colour (or none) and text
 
 
 def summarise(
-    reporter: Any, run: Run, written: Sequence[FilePlan], files: Mapping[str, str], settings: Settings
+    reporter: pytest.TerminalReporter,
+    run: Run,
+    written: Sequence[FilePlan],
+    files: Mapping[str, str],
+    settings: Settings,
 ) -> None:
     """Writes the section "gpuperf": counts, what moved, unused entries, what was written, where the report is."""
     updating = settings.update or settings.update_new
@@ -82,7 +90,7 @@ def _moved(run: Run, *, added: bool) -> Iterator[_Line]:
         yield from (("yellow", f"  {line}") for line in other_opcodes(quiet))
 
 
-def _silent(record: Mapping[str, Any]) -> bool:
+def _silent(record: Case) -> bool:
     unwanted = record["verdict"] == "improved" and record["policy"]["on_improvement"] == "ignore"
     return bool(record["verdict"] == "ok" or unwanted)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from gpuperf_engine.errors import EngineError
 
 from ..core.escaping import one_line
+from ..core.records import Document
 
 __all__ = ["ReportError", "load_report", "load_schema", "problem"]
 
@@ -39,7 +40,7 @@ def load_schema(name: str) -> dict[str, Any]:
     return schema
 
 
-def load_report(path: str | Path) -> dict[str, Any]:
+def load_report(path: str | Path) -> Document:
     """A report from a file. Raises ``ReportError`` with what is wrong and where."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -63,7 +64,7 @@ def load_report(path: str | Path) -> dict[str, Any]:
         raise ReportError(
             f"{path}: {one_line(found)}", hint="write the report anew: pytest --gpuperf --gpuperf-report=DIR"
         )
-    return document
+    return cast(Document, document)
 
 
 def problem(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], where: str = "$") -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from ..core.fingerprint import digest_parts
 from ..core.metric import ESTIMATE
 from ..core.numbers import change, number
+from ..core.records import Case, Document, ListingRow, Row
 from ..core.verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS
 from ..judge.accesses import per_request, remark
 from ..judge.explanation import explanation_tables, marks
@@ -29,7 +30,7 @@ _PLACE = re.compile(r"(\S[^:\n]*:\d+):\d+: ")
 _GROUPS = ("Failing", "Better: store the gain", "New", "Changed without failing", "Equal to the baseline")
 
 
-def _group(case: Mapping[str, Any]) -> str:
+def _group(case: Case) -> str:
     if case["verdict"] == "new":
         return "New"
     if case["fails"]:
@@ -37,7 +38,7 @@ def _group(case: Mapping[str, Any]) -> str:
     return "Equal to the baseline" if case["verdict"] == "ok" else "Changed without failing"
 
 
-def build_view(document: Mapping[str, Any]) -> dict[str, Any]:
+def build_view(document: Document) -> dict[str, Any]:
     """Everything the templates need, as plain values; text in it is as untrusted as in the document."""
     listings = {listing["id"]: listing for listing in document["listings"]}
     order = sorted(document["cases"], key=lambda c: (CASE_VERDICTS.index(c["verdict"]), c["module"], c["id"]))
@@ -71,7 +72,7 @@ def build_view(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _changed(order: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _changed(order: Iterable[Case]) -> Iterator[dict[str, Any]]:
     for record in order:
         for row in record["rows"]:
             if row["verdict"] not in (*SILENT, "new"):
@@ -83,7 +84,7 @@ def _changed(order: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _headline(document: Mapping[str, Any], order: list[Mapping[str, Any]]) -> str:
+def _headline(document: Document, order: list[Case]) -> str:
     moved = [record for record in order if record["verdict"] != "ok"]
     if moved:
         return headline(moved)
@@ -100,11 +101,11 @@ def _headline(document: Mapping[str, Any], order: list[Mapping[str, Any]]) -> st
     )
 
 
-def _anchor(record: Mapping[str, Any]) -> str:
+def _anchor(record: Case) -> str:
     return "case-" + digest_parts([record["module"], record["id"]], 10)
 
 
-def _case(record: Mapping[str, Any], listing: Mapping[str, Any]) -> dict[str, Any]:
+def _case(record: Case, listing: Mapping[str, Any]) -> dict[str, Any]:
     detail = record["detail"]
     return {
         "id": record["id"],
@@ -144,7 +145,7 @@ def _case(record: Mapping[str, Any], listing: Mapping[str, Any]) -> dict[str, An
     }
 
 
-def _explanation(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _explanation(record: Case) -> list[dict[str, Any]]:
     """Tables of hot lines, loops and divergent branches."""
     found = record["detail"].get("explanation")
     if found is None:
@@ -162,7 +163,7 @@ def _shape(parts: Iterable[int]) -> str:
     return " × ".join(str(part) for part in parts)
 
 
-def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+def _row(row: Row) -> dict[str, Any]:
     return {
         "label": metric_label(row),
         "old": number(row["old"], row["unit"]),
@@ -178,13 +179,13 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _structure(record: Mapping[str, Any]) -> list[str]:
+def _structure(record: Case) -> list[str]:
     if record["stored"] is None or record["stored"] == record["measured"]:
         return []
     return structural_differences(record["stored"], record["measured"])
 
 
-def _marks(record: Mapping[str, Any]) -> dict[str, list[str]]:
+def _marks(record: Case) -> dict[str, list[str]]:
     """Findings, notes and explanations by the ``file:line`` that they name, of PTX or source."""
     explanation = record["detail"].get("explanation")
     path = record["kernel"]["path"]
@@ -201,7 +202,7 @@ def _marks(record: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def _listing(record: Mapping[str, Any], listing: Mapping[str, Any] | None, budget: int) -> dict[str, Any]:
+def _listing(record: Case, listing: ListingRow | None, budget: int) -> dict[str, Any]:
     """The PTX with counts per line; ``heat`` is 0 to 9, by share of the hottest line."""
     if listing is None:
         return {"path": record["kernel"]["path"], "lines": [], "left_out": 0}

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from gpuperf_engine import __version__
 
@@ -24,6 +24,7 @@ from ..core.escaping import one_line
 from ..core.mangling import stable_id
 from ..core.metric import PLUGINS, Metric
 from ..core.metrics import ANALYSIS, TABLE, UNSAID
+from ..core.records import Entry
 from .yaml_text import write_block
 
 __all__ = [
@@ -116,7 +117,7 @@ class Baseline:
     is not used, and why."""
 
     analysis: dict[str, int] = field(default_factory=lambda: dict(ANALYSIS))
-    cases: dict[str, dict[str, Any]] = field(default_factory=dict)
+    cases: dict[str, Entry] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def analysis_of(self, key: str) -> Mapping[str, int]:
@@ -161,14 +162,14 @@ def parse_baseline(data: bytes, module: str, shown: str) -> Baseline | None:
             top[name], f"key {name!r} is not known", f"{_upgrade(reader, top)}, else write it anew: {refresh}"
         )
     analysis = {**UNSAID, **(reader.revisions(top["analysis"]) if "analysis" in top else {})}
-    cases: dict[str, dict[str, Any]] = {}
+    cases: dict[str, Entry] = {}
     if "cases" in top and not reader.empty(top["cases"]):
         nodes = reader.mapping(top["cases"], "cases")
         for key, node in nodes.items():
             # Ids of earlier versions hold what a compiler counts; of two that would become one, both stay.
             stable = stable_id(key)
             stable = key if stable in nodes or stable in cases else stable
-            cases[stable] = reader.shaped(node, CASE, key, analysis["metrics"])
+            cases[stable] = cast(Entry, reader.shaped(node, CASE, key, analysis["metrics"]))
     ahead = analysis["metrics"] > ANALYSIS["metrics"]
     return Baseline(analysis, cases, (f"{shown}: {_AHEAD.format(analysis['metrics'])}",) if ahead else ())
 

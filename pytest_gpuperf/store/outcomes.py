@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ..core.escaping import one_line
 from ..core.payload import PAYLOAD
+from ..core.records import Judged, ListingRow
 from .baseline import Baseline
 
 __all__ = ["ModuleState", "Outcomes", "TestState"]
@@ -28,7 +29,7 @@ class TestState:
     reason: str = ""
     finished: bool = False
     gate_failed: bool = False
-    records: list[dict[str, Any]] = field(default_factory=list)
+    records: list[Judged] = field(default_factory=list)
 
 
 @dataclass
@@ -75,7 +76,7 @@ class Outcomes:
 
     def __init__(self) -> None:
         self.modules: dict[str, ModuleState] = {}
-        self.listings: dict[str, dict[str, Any]] = {}
+        self.listings: dict[str, ListingRow] = {}
 
     def add(self, report: pytest.TestReport) -> None:
         payload: Mapping[str, Any] | None = getattr(report, PAYLOAD, None)
@@ -107,11 +108,11 @@ class Outcomes:
         if report.when == "call":
             test.records = [self._without_listing(record) for record in payload["records"]]
 
-    def _without_listing(self, record: dict[str, Any]) -> dict[str, Any]:
+    def _without_listing(self, record: Judged) -> Judged:
         listing = record.get("listing")
         if listing is not None:
             self.listings[listing["id"]] = listing
-        return {key: value for key, value in record.items() if key != "listing"}
+        return cast(Judged, {key: value for key, value in record.items() if key != "listing"})
 
     def tests(self) -> Iterator[tuple[str, TestState]]:
         """(module, test), sorted by module and name."""
@@ -119,7 +120,7 @@ class Outcomes:
             for name in sorted(self.modules[module].tests):
                 yield module, self.modules[module].tests[name]
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Judged]:
         """All case records, sorted by module and id."""
         found = [record for _, test in self.tests() for record in test.records]
         return sorted(found, key=lambda record: (record["module"], record["id"]))

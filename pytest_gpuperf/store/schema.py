@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from ..core import records
 from ..core.metric import Metric
@@ -78,15 +78,17 @@ def schema_of(hint: Any) -> dict[str, Any]:
         found = schema_of(arguments[0])
         for more in hint.__metadata__:
             found |= more
-        return {name: value for name, value in found.items() if name != "type" or "const" not in found}
+        if "revisions" in found:
+            return dict(_REVISIONS)
+        return {
+            key: value
+            for key, value in found.items()
+            if key != "type" or not found.keys() & {"const", "enum"}
+        }
     if hint is records.Entry:
         return {"$ref": "#/$defs/entry"}
-    if hint is records.Revisions:
-        return dict(_REVISIONS)
     if is_typeddict(hint):
         return {"$ref": f"#/$defs/{hint.__name__.lower()}"} if hint in _NAMED else _record(hint)
-    if origin is Literal:
-        return {"enum": list(arguments)}
     if origin in (Union, UnionType):
         choices = [schema_of(choice) for choice in arguments]
         if all(choice.keys() == {"type"} for choice in choices):
@@ -95,9 +97,9 @@ def schema_of(hint: Any) -> dict[str, Any]:
     if origin is list:
         items = {"items": schema_of(arguments[0])} if arguments[0] is not Any else {}
         return {"type": "array", **items}
-    if origin in (dict, Mapping):
+    if origin is dict:
         names = {"propertyNames": schema_of(arguments[0])} if arguments[0] is not str else {}
-        values = {"additionalProperties": schema_of(arguments[1])} if arguments[1] is not Any else {}
+        values = {"additionalProperties": schema_of(arguments[1])} if arguments[1] is not object else {}
         return {"type": "object", **names, **values}
     return {"type": _JSON[hint]}
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..core.escaping import one_line
 from ..core.metric import PLUGINS
 from ..core.metrics import ANALYSIS
+from ..core.records import Case, Entry, TargetEntry
 from .baseline import Baseline, BaselineError, check_place, remove_leftovers, write_if_changed
 from .files import CASES, digest_of, read_files, read_module, render_files, shown_file
 from .outcomes import ModuleState, Outcomes, TestState
@@ -56,7 +56,7 @@ def plan_files(
     outcomes: Outcomes,
     directory: Path,
     root: Path,
-    shown: Any,
+    shown: Callable[[Path], str],
     *,
     only_new: bool,
     prune: bool,
@@ -84,7 +84,7 @@ def _plan(
     state: ModuleState,
     directory: Path,
     root: Path,
-    shown: Any,
+    shown: Callable[[Path], str],
     only_new: bool,
     prune: bool,
     candidates: bool,
@@ -154,13 +154,13 @@ def _unmade(state: ModuleState, baseline: Baseline) -> bool:
 
 def _accept(
     baseline: Baseline,
-    record: Mapping[str, Any],
+    record: Case,
     plan: FilePlan,
     only_new: bool,
     prune: bool,
     plugins: Sequence[str],
 ) -> None:
-    key, measured = record["id"], dict(record["measured"])
+    key, measured = record["id"], record["measured"]
     old = baseline.cases.get(key)
     if old is None:
         plan.added.append(key)
@@ -175,35 +175,37 @@ def _accept(
         return
     keep = [*record["skipped_targets"], *([] if prune else record["unused_targets"])]
     targets = _sorted({**{name: kept[name] for name in keep if name in kept}, **measured.get("targets", {})})
-    merged = with_absent({**measured, **({"targets": targets} if targets else {})}, old, plugins)
+    new = measured.copy()
+    if targets:
+        new["targets"] = targets
+    merged = with_absent(new, old, plugins)
     same = {name: value for name, value in old.items() if name != "analysis"} == merged
     if not same or baseline.analysis_of(key) != ANALYSIS:
         plan.changed.append(key)
     baseline.cases[key] = {**merged, "analysis": dict(ANALYSIS)}
 
 
-def with_absent(
-    measured: Mapping[str, Any], old: Mapping[str, Any], plugins: Sequence[str]
-) -> dict[str, Any]:
+def with_absent(measured: Entry, old: Entry, plugins: Sequence[str]) -> Entry:
     """A case with what plugins that are not there measured before, if kernel and inputs are those of then."""
     absent = {plugin: rows for plugin, rows in old.get(PLUGINS, {}).items() if plugin not in plugins}
     if not absent or (old["kernel"], old["inputs"]) != (measured["kernel"], measured["inputs"]):
-        return dict(measured)
+        return measured
     findings = [text for text in old.get("findings", ()) if text.partition(".")[0] in absent]
-    targets = {}
+    targets: dict[str, TargetEntry] = {}
     for name, entry in measured.get("targets", {}).items():
         before = old.get("targets", {}).get(name, {}).get(PLUGINS, {})
         kept = {plugin: rows for plugin, rows in before.items() if plugin in absent}
         targets[name] = {**entry, PLUGINS: {**entry.get(PLUGINS, {}), **kept}} if kept else entry
-    return {
-        **measured,
-        PLUGINS: {**measured.get(PLUGINS, {}), **absent},
-        **({"findings": sorted([*measured.get("findings", ()), *findings])} if findings else {}),
-        **({"targets": targets} if targets else {}),
-    }
+    merged = measured.copy()
+    merged["plugins"] = {**measured.get(PLUGINS, {}), **absent}
+    if findings:
+        merged["findings"] = sorted([*measured.get("findings", ()), *findings])
+    if targets:
+        merged["targets"] = targets
+    return merged
 
 
-def _sorted(mapping: Mapping[str, Any]) -> dict[str, Any]:
+def _sorted(mapping: Mapping[str, TargetEntry]) -> dict[str, TargetEntry]:
     return {name: mapping[name] for name in sorted(mapping)}
 
 

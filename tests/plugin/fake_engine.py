@@ -6,6 +6,7 @@ Numbers are thus plain products that a test can work out by hand; no kernel comp
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -72,6 +73,8 @@ class Device:
         self.observe = set(observe)
         self.next = 0x1000
         self.kernels = []
+        self.events = []
+        self.arrays = []
 
     def array(self, values, name=None):
         host = np.ascontiguousarray(values).copy()
@@ -126,6 +129,7 @@ class Device:
             lines.append(LineProfile(kernel.module.path, instruction.span.line, 1, warps, threads))
         self.kernels.append((kernel.name, [o for o in opcodes if o.startswith("st.")], "trap" in opcodes))
         count = len(kernel.instructions)
+        self.events.append(SimpleNamespace(kind="launch"))
         return Profile(
             kernel=kernel.name, path=kernel.module.path, target=kernel.module.target, version=kernel.module.version,
             address_size=64, grid=(threads, 1, 1), block=(1, 1, 1), launches=1, demand=demand, share_executed=1.0,

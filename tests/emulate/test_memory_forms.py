@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.isa.effects import ATOMIC, LOAD, STORE
 from gpuperf_engine.isa.model import Spelling
 from gpuperf_engine.isa.table import rows
 from tests.isa.assembler import spellings
@@ -44,7 +45,7 @@ def moves() -> list[Spelling]:
     """A few spellings of each line, such that every type and vector of it comes."""
     found = []
     for row in rows():
-        if row.name not in ("ld", "st", "ldu") or row.effect not in ("load", "store") or "async" in row.words:
+        if row.name not in ("ld", "st", "ldu") or row.effect not in (LOAD, STORE) or "async" in row.words:
             continue
         seen: dict[tuple[object, ...], Spelling] = {}
         for spelling in spellings(row, 400):
@@ -91,7 +92,7 @@ def test_loads_and_stores(part: int) -> None:
     for number, spelling in enumerate(some):
         kind, count = str(spelling.modifier("type")), spelling.vector
         size = bits_of(kind) // 8
-        loads = spelling.effect == "load"
+        loads = spelling.effect is LOAD
         space = str(spelling.space)
         out = f"b+{1024 * number}"
         if loads:
@@ -203,7 +204,7 @@ def atomics() -> list[Spelling]:
     """All operations of all types and vectors, in global, shared and generic memory, one spelling each."""
     seen: dict[tuple[object, ...], Spelling] = {}
     for row in rows():
-        if row.name in ("atom", "red") and row.effect in ("atomic", "reduction") and "async" not in row.words:
+        if row.name in ("atom", "red") and row.effect.atomic and "async" not in row.words:
             for spelling in spellings(row, 300):
                 if "cluster" in spelling.opcode:
                     continue
@@ -359,7 +360,7 @@ def test_atomics(part: int, several: int) -> None:
                 target[element] = combine(
                     spelling, seen[element], operands[lane][0][element], operands[lane][1][element]
                 )
-            if spelling.effect == "atomic":
+            if spelling.effect is ATOMIC:
                 raw = b"".join(v.to_bytes(size, "little") for v in seen)
                 before[number, lane, : len(raw)] = list(raw)
         for lane in range(32):
@@ -382,7 +383,7 @@ def test_atomics(part: int, several: int) -> None:
                 for i in range(4)
             ]
         operands_ = (
-            ([result] if spelling.effect == "atomic" else [])
+            ([result] if spelling.effect is ATOMIC else [])
             + [where, first]
             + ([second] if operation == "cas" else [])
         )
@@ -393,7 +394,7 @@ def test_atomics(part: int, several: int) -> None:
                 f"ld.shared.b64 l15, [near+{8 * i}]; st.global.b64 [at+{1024 * number + 8 * i}], l15;"
                 for i in range(4)
             ]
-        if spelling.effect == "atomic":
+        if spelling.effect is ATOMIC:
             start = 8 if size < 16 else 4
             lines += [
                 f"@p0 st.global.b{8 * size} [old+{1024 * number + size * place}], {letter}{start + place};"

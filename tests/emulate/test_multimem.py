@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.isa.effects import LOAD, REDUCTION, STORE, Effect
 from gpuperf_engine.isa.model import Spelling
 from gpuperf_engine.isa.table import rows
 from tests.isa.assembler import spellings
@@ -17,10 +18,10 @@ from tests.support import BACKENDS
 from .test_memory_forms import DECLARED, HEAD, _word, combine, registers, run
 
 
-def forms(effect: str) -> list[Spelling]:
+def forms(effect: Effect) -> list[Spelling]:
     seen: dict[tuple[object, ...], Spelling] = {}
     for row in rows():
-        if row.name == "multimem" and row.effect == effect:
+        if row.name == "multimem" and row.effect is effect:
             for spelling in spellings(row, 400):
                 key = (
                     spelling.modifier("op"),
@@ -52,7 +53,7 @@ def header(names: str) -> Iterator[str]:
 
 
 def test_loads_and_stores() -> None:
-    loads, stores = forms("load"), forms("store")
+    loads, stores = forms(LOAD), forms(STORE)
     assert len(loads) > 100
     assert len(stores) > 50
     every = [*loads, *stores]
@@ -63,7 +64,7 @@ def test_loads_and_stores() -> None:
         kind = str(spelling.modifier("type"))
         size, count = width(kind) // 8, spelling.vector
         out = f"a1+{512 * number}"
-        if spelling.effect == "load":
+        if spelling.effect is LOAD:
             lines.append(f"@p0 {spelling.opcode} {named(kind, count)}, [a0];")
             lines += [
                 f"@p0 st.global.b{8 * size} [{out}+{size * i}], {named(kind, 1, i)};" for i in range(count)
@@ -86,7 +87,7 @@ def test_loads_and_stores() -> None:
 @pytest.mark.parametrize("several", [1, 32])
 def test_reductions(several: int) -> None:
     """Lanes meet at one address, or none do."""
-    every = forms("reduction")
+    every = forms(REDUCTION)
     assert len(every) > 50
     generator = random.Random(several)
     lines = list(header("from to"))

@@ -114,7 +114,7 @@ def atomic_lines() -> list[str]:
     """Every atomic with a meaning, as an instruction on ``[%a]``."""
     made = []
     for row in rows():
-        if row.effect not in ("atomic", "reduction") or row.name == "multimem":
+        if not row.effect.atomic or row.name == "multimem":
             continue  # multimem is a reduction of global memory, with vectors that others lack
         for opcode in opcodes(row, 40):
             if "::" in opcode or any(word in opcode for word in ORDERS):

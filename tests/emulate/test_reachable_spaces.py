@@ -14,6 +14,18 @@ from collections.abc import Iterator
 import numpy as np
 
 import gpuperf_engine as ge
+from gpuperf_engine.isa.effects import (
+    ASYNC_COPY,
+    ATOMIC,
+    BULK_COPY,
+    LOAD,
+    MATRIX_LOAD,
+    MATRIX_STORE,
+    MBARRIER,
+    MBARRIER_WAIT,
+    REDUCTION,
+    STORE,
+)
 from gpuperf_engine.isa.model import OperandForm, Row, Spelling
 from gpuperf_engine.isa.table import rows
 from tests.isa.assembler import instruction_text, spellings
@@ -22,15 +34,8 @@ from tests.isa.assembler import instruction_text, spellings
 WINDOWS = ("const", "param", "shared", "local")
 PLACES = ("global", *WINDOWS, *(f"{space} offset" for space in WINDOWS))
 EFFECTS = (
-    "load",
-    "store",
-    "atomic",
-    "reduction",
-    "async_copy",
-    "bulk_copy",
-    "mbarrier",
-    "mbarrier_wait",
-    "matrix",
+    *(LOAD, STORE, ATOMIC, REDUCTION, ASYNC_COPY, BULK_COPY),
+    *(MBARRIER, MBARRIER_WAIT, MATRIX_LOAD, MATRIX_STORE),
 )
 FAULT = re.compile(
     r"that is|memory$|outside the|out-of-bounds|null pointer|not in shared memory", re.MULTILINE
@@ -63,7 +68,7 @@ def reaches(spelling: Spelling, form: OperandForm) -> set[str]:
     opcode, space = spelling.opcode, str(form.space or spelling.modifier("space") or "generic").split("::")[0]
     words = set(opcode.split("."))
     writes = (
-        spelling.effect in ("store", "reduction", "atomic")
+        spelling.effect in (STORE, REDUCTION, ATOMIC)
         or form.name == "d"
         or opcode.startswith(("st", "wmma.store"))
     )
@@ -133,7 +138,7 @@ def cases() -> list[list[tuple[str, str, set[str]]]]:
                 allowed = reaches(spelling, form)
                 kind = (
                     row.name,
-                    row.effect,
+                    row.effect.name,
                     spelling.modifier("space"),
                     spelling.modifier("multicast"),
                     form.name,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.isa.effects import TENSOR
 
 KERNEL = """.version 9.0
 .target sm_100a
@@ -87,4 +88,4 @@ def test_every_line_is_parsed_and_none_runs() -> None:
     tensor = [row for row in rows() if row.name == "tcgen05"]
     assert len(tensor) > 50
     assert not any(row.runs for row in tensor)
-    assert {row.effect for row in tensor} == {"tensor"}
+    assert {row.effect for row in tensor} == {TENSOR}

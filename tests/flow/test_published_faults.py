@@ -14,6 +14,7 @@ import gpuperf_engine as ge
 from gpuperf_engine.device.device import program_of
 from gpuperf_engine.flow.operands import reads, writes
 from gpuperf_engine.flow.slicing import Slice
+from gpuperf_engine.isa.effects import BARRIER, BRANCH, INDIRECT_BRANCH, RETURN
 from gpuperf_engine.ptx.syntax import Function, Instruction
 from gpuperf_engine.symbolic import known_contents as runtime
 from gpuperf_engine.symbolic.slice_program import slice_of
@@ -164,8 +165,8 @@ LARGE:
 def published(kernel: Function) -> frozenset[Instruction]:
     """The filtered dependency graph as printed, with what a run cannot do without: the jumps and barriers themselves."""
     text = kernel.instructions
-    kept = {item for item in text if item.effect in ("branch", "indirect_branch", "return", "barrier")}
-    wanted = [(item, item.guard.register) for item in kept if item.effect == "branch" and item.guard]
+    kept = {item for item in text if item.effect in (BRANCH, INDIRECT_BRANCH, RETURN, BARRIER)}
+    wanted = [(item, item.guard.register) for item in kept if item.effect is BRANCH and item.guard]
     while wanted:
         reader, register = wanted.pop()
         above = [item for item in text[: reader.index] if register in writes(item)]

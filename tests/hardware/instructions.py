@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 
+from gpuperf_engine.isa.effects import PURE
 from gpuperf_engine.isa.frame import has_meaning
 from gpuperf_engine.isa.table import Spelling, Version, needs, rows
 from gpuperf_engine.isa.targets import TARGETS
@@ -36,13 +37,13 @@ def chosen() -> Iterator[Spelling]:
     for row in rows():
         if row.name in OPAQUE or row.removed is not None:
             continue
-        whole_warp = row.effect == "exchange" and row.removed is None
+        whole_warp = row.effect.exchanges and row.removed is None
         for spelling in spellings(row, 24):
             modifiers = {name for name, value in spelling.modifiers.items() if value}
             parts = spelling.opcode.split(".")[1:]
-            own_word = row.effect in ("atomic", "reduction") and spelling.space == "global"
+            own_word = row.effect.atomic and spelling.space == "global"
             if (
-                (row.effect == "" and has_meaning(spelling))
+                (row.effect is PURE and has_meaning(spelling))
                 or whole_warp
                 or (row.name == "mma" and not any(part.startswith(NOT_RANDOM) for part in parts))
                 or (own_word and not modifiers & {"sem", "scope", "hint"})
@@ -79,7 +80,7 @@ def module(part: list[Spelling], version: Version, target: str) -> tuple[str, in
 
     for spelling in part:
         text = instruction(spelling)
-        in_memory = spelling.effect in ("atomic", "reduction")
+        in_memory = spelling.effect.atomic
         if in_memory:
             body += ["st.global.v2.b64 [l8], {l1, l2};", "st.global.v2.b64 [l8+16], {l3, l4};"]
         body.append(text)

@@ -12,6 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gpuperf_engine.errors import PtxError
+from gpuperf_engine.isa.effects import (
+    BULK_COPY,
+    HINT,
+    INDIRECT_BRANCH,
+    MATRIX,
+    MATRIX_LOAD,
+    MATRIX_STORE,
+    PURE,
+    STORE,
+    TENSOR,
+)
 from gpuperf_engine.isa.selectors import SELECTORS, bound, select
 from gpuperf_engine.isa.table import OperandForm, Row, Spelling, lookup
 from gpuperf_engine.isa.types import ScalarType, scalar_type
@@ -48,7 +59,7 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
         if spelling.opcode.startswith("st.bulk") and spelling.space == "shared":
             return "[r8]"
         if spelling.space == "param" and (
-            spelling.effect == "store" or spelling.modifier("space") == "param::func"
+            spelling.effect is STORE or spelling.modifier("space") == "param::func"
         ):
             return "[out]"
         return {
@@ -61,7 +72,7 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
             "endpoint": "[r5]",
         }.get(form.space or spelling.space or "", "[l8]")
     if form.role == "label":
-        return "targets" if spelling.effect == "indirect_branch" else "there"
+        return "targets" if spelling.effect is INDIRECT_BRANCH else "there"
     if form.role == "call":
         return "callee"
     if form.role == "sink":
@@ -82,11 +93,10 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
         # beside a sampler, ptxas wants one coordinate in braces, and derivatives always
         return "{" + _register(form, index) + "}"
     # so ptxas does the coordinates and offsets of tensors
-    listed = form.name == "offsets" or (
-        form.inside and form.braces and spelling.effect in ("bulk_copy", "hint")
-    )
+    listed = form.name == "offsets" or (form.inside and form.braces and spelling.effect in (BULK_COPY, HINT))
     listed = listed or (
-        form.braces and (spelling.effect in ("matrix", "tensor") or spelling.row.name in LISTED)
+        form.braces
+        and (spelling.effect in (MATRIX, MATRIX_LOAD, MATRIX_STORE, TENSOR) or spelling.row.name in LISTED)
     )
     if form.vector > 1 or listed:
         return "{" + ", ".join(_register(form, (index + i) % 9) for i in range(form.vector)) + "}"
@@ -101,7 +111,7 @@ def decorated(form: OperandForm, text: str, spelling: Spelling) -> str:
 
 def before_sources(spelling: Spelling) -> list[ScalarType]:
     """What a meaning gets before its operands: addresses that it only computes with, and a zero if it has no source."""
-    if spelling.effect:
+    if spelling.effect is not PURE:
         return []
     if all(form.role == "destination" for form in spelling.operands):
         return [scalar_type("u32")]

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuperf_engine.errors import EngineError
+from gpuperf_engine.isa.effects import PURE
 from gpuperf_engine.isa.frame import has_meaning
 from gpuperf_engine.isa.table import Row, Spelling, lookup, rows
 from tests.isa.assembler import instruction_text, opcodes, target_of
@@ -52,7 +53,7 @@ def spellings(row: Row) -> Iterator[tuple[str, Spelling]]:
         except EngineError:
             continue
         for spelling in found:
-            if spelling.row is row and has_meaning(spelling) and spelling.effect == "":
+            if spelling.row is row and has_meaning(spelling) and spelling.effect is PURE:
                 yield opcode, spelling
 
 
@@ -60,7 +61,7 @@ def lines() -> dict[str, list[str]]:
     """All instructions that are tested, by a target that has them."""
     made: dict[str, dict[str, None]] = {}
     for row in rows():
-        if row.effect == "" and row.meaning is not None and row.checked is None and row.removed is None:
+        if row.effect is PURE and row.meaning is not None and row.checked is None and row.removed is None:
             of_target = made.setdefault(target_of(row), {})
             of_target |= dict.fromkeys(instruction_text(spelling) for _, spelling in spellings(row))
     return {

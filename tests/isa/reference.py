@@ -361,7 +361,7 @@ def run(opcode: str, *patterns: int, form: int = 0, known: bool = False) -> tupl
         types.append(PRED)
     if spelling.reads_rank:
         types.append(U32)
-    if spelling.effect in ("atomic", "reduction", "exchange"):
+    if spelling.effect.atomic or spelling.effect.exchanges:
         types = [spelling.type] * len(patterns)
     assert len(types) == len(patterns), (opcode, types)
     constants = [form.constant for form in forms] + [False] * 3

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpuperf_engine.interp.values import LaneValue, dtype_of
+from gpuperf_engine.isa.effects import ATOMIC, BULK_COPY, PURE, REDUCTION, STACK
 from gpuperf_engine.isa.frame import evaluate
 from gpuperf_engine.isa.model import Row, Spelling
 from gpuperf_engine.isa.table import rows
@@ -23,10 +24,10 @@ def source_types(spelling: Spelling) -> list[tuple[ScalarType, bool]]:
     """Types of what ``evaluate`` takes, and whether each must be a constant."""
     if spelling.row.name == "shfl":
         return [(scalar_type("u32"), False)] * 3
-    if spelling.effect == "stack":
+    if spelling.effect is STACK:
         own = [(form.type or PRED, form.constant) for form in spelling.sources]
         return [*own, (spelling.type or PRED, False)]
-    if spelling.effect:
+    if spelling.effect is not PURE:
         return [(spelling.type or PRED, False)] * (3 if "cas" in spelling.opcode else 2)
     found = [(form.type or PRED, form.constant) for form in spelling.sources for _ in range(form.vector)]
     found = [(kind, False) for kind in before_sources(spelling)] + found
@@ -83,7 +84,8 @@ def bits_of(value: object, lane: int) -> int:
 LANEWISE = [
     row
     for row in rows()
-    if row.meaning is not None and row.effect in ("", "atomic", "reduction", "exchange", "stack", "bulk_copy")
+    if row.meaning is not None
+    and (row.effect in (PURE, ATOMIC, REDUCTION, STACK, BULK_COPY) or row.effect.exchanges)
 ]
 
 

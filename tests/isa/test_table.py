@@ -12,9 +12,10 @@ import pytest
 
 from gpuperf_engine.errors import PtxError, Unsupported
 from gpuperf_engine.isa import special
+from gpuperf_engine.isa.effects import EFFECTS, LOAD, PURE, STACK, WARPGROUP
 from gpuperf_engine.isa.frame import evaluate, extend
 from gpuperf_engine.isa.images import ROW_WORDS, Image
-from gpuperf_engine.isa.model import CATEGORIES, EFFECTS, UNITS, Row, Spelling
+from gpuperf_engine.isa.model import CATEGORIES, UNITS, Row, Spelling
 from gpuperf_engine.isa.spaces import WINDOWS
 from gpuperf_engine.isa.table import check_available, instruction, lookup, rows
 from gpuperf_engine.isa.types import SCALAR_TYPES, ScalarType, scalar_type
@@ -49,7 +50,7 @@ def test_types_of_operands() -> None:
         ("a", "address", 1),
     ]
     assert load.space == "global"
-    assert load.effect == "load"
+    assert load.effect is LOAD
     assert load.vector == 4
     (hinted,) = lookup("st.global.L2::cache_hint.b32")
     assert [form.name for form in hinted.operands] == ["a", "b", "policy"]
@@ -177,7 +178,7 @@ def _check_elements(spelling: Spelling, generator: random.Random) -> None:
 
 
 def _check_types(spelling: Spelling, generator: random.Random) -> None:
-    if spelling.effect == "warpgroup":
+    if spelling.effect is WARPGROUP:
         _check_elements(spelling, generator)
         return
     forms = [form for form in spelling.sources for _ in range(form.vector)]
@@ -195,13 +196,13 @@ def _check_types(spelling: Spelling, generator: random.Random) -> None:
             types, constants = moved, [False] * len(moved)
         else:
             types, constants, expected = types[: forms[0].vector], constants[: forms[0].vector], moved
-    elif spelling.effect == "stack":
+    elif spelling.effect is STACK:
         types, constants = [*types, spelling.type or PRED], [*constants, False]
         expected = [spelling.type]
     elif spelling.category == "texture":
         _check_image(spelling, types, generator)
         return
-    elif spelling.effect not in ("", "matrix"):
+    elif spelling.effect is not PURE and not spelling.effect.whole_warp:
         kind = spelling.type or PRED
         types = (
             [scalar_type("u32")] * 3
@@ -215,7 +216,12 @@ def _check_types(spelling: Spelling, generator: random.Random) -> None:
         for type, constant in zip(types, constants)
     ]
     results = evaluate(spelling, sources)
-    if spelling.effect not in ("", "matrix") and expected[0] is not None and expected[0].lanes > 1:
+    if (
+        spelling.effect is not PURE
+        and not spelling.effect.whole_warp
+        and expected[0] is not None
+        and expected[0].lanes > 1
+    ):
         assert [result.type.bits for result in results] == [expected[0].bits]
     elif moves is not None:
         assert [result.type.bits for result in results] == [

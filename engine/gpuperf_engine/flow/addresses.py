@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from math import gcd
 from typing import NamedTuple
 
+from ..isa.effects import ATOMIC, CALL, LOAD, PURE, STACK, STORE
 from ..ptx.syntax import (
     Address,
     Function,
@@ -120,9 +121,9 @@ class OriginFinder:
     def _arguments(self, node: Node) -> Iterable[Node]:
         if isinstance(node, Merge):
             return node.sources
-        if node.effect in ("", "exchange", "store"):
+        if node.effect in (PURE, STORE) or node.effect.exchanges:
             return (*self._uses(node), *self._kept(node))
-        if node.effect in ("load", "call"):
+        if node.effect in (LOAD, CALL):
             # of a parameter of a call, or what a function returned
             return (*self._sources(node), *self._kept(node))
         return self._kept(node)
@@ -161,17 +162,17 @@ class OriginFinder:
     def _computed(
         self, node: Instruction, fresh: dict[Node, Origin], known: Callable[[Iterable[Node]], list[Origin]]
     ) -> Origin | None:
-        if node.effect == "load":
+        if node.effect is LOAD:
             return self._loaded(node, known)
-        if node.effect == "call":
+        if node.effect is CALL:
             return _join(known(self._sources(node)))
-        if node.effect == "store":  # to a parameter of a call
+        if node.effect is STORE:  # to a parameter of a call
             return _anyhow(known(self._uses(node)))
-        if node.effect == "atomic":
+        if node.effect is ATOMIC:
             return Origin(frozenset((ANYWHERE,)), 1, 0) if _widest(node) > 32 else _UNKNOWN
-        if node.effect == "stack":
+        if node.effect is STACK:
             return Origin(frozenset((ANYWHERE,)), 1, 0)
-        if node.effect not in ("", "exchange"):
+        if node.effect is not PURE and not node.effect.exchanges:
             return _UNKNOWN
         values = dict(zip(reads(node), self._uses(node)))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..isa.effects import BRANCH, CALL, INDIRECT_BRANCH, RETURN, THREAD_EXIT, Effect
 from ..ptx.syntax import Function, Guard, Instruction, Register
 from .dominators import immediate_dominators, immediate_post_dominators, postorder
 
@@ -76,27 +77,13 @@ class BasicBlock:
 
 def synchronises(instruction: Instruction) -> bool:
     """Whether lanes wait for each other there: ``.sync`` exchanges, matrix instructions, ``bar.warp.sync``."""
-    return instruction.effect in (
-        "exchange",
-        "warp_barrier",
-        "matrix",
-        "warpgroup",
-    ) and "sync" in instruction.opcode.split(".")
-
-
-def _waits(instruction: Instruction) -> bool:
-    """Whether the warp may be suspended there."""
-    return instruction.effect in ("mbarrier_wait", "warpgroup_fence", "warpgroup_wait")
+    return instruction.effect.joins_lanes and "sync" in instruction.opcode.split(".")
 
 
 def _needs_own_block(instruction: Instruction) -> bool:
     return instruction.guard is not None and (
-        instruction.effect in ("call", "barrier") or synchronises(instruction)
+        instruction.effect is CALL or instruction.effect.is_barrier or synchronises(instruction)
     )
-
-
-def _ends_block(instruction: Instruction) -> bool:
-    return instruction.effect in ("branch", "indirect_branch", "return", "exit", "call", "barrier")
 
 
 def cut(function: Function, number: int = 0, first: int = 0) -> list[BasicBlock]:
@@ -125,9 +112,9 @@ def _leaders(function: Function) -> list[int]:
     for instruction in text:
         for target in instruction.targets:
             found.add(target.index)
-        if _ends_block(instruction):
+        if instruction.effect.ends_block:
             found.add(instruction.index + 1)
-        if synchronises(instruction) or _waits(instruction) or _needs_own_block(instruction):
+        if synchronises(instruction) or instruction.effect.may_wait or _needs_own_block(instruction):
             found.add(instruction.index)
         if _needs_own_block(instruction):
             found.add(instruction.index + 1)
@@ -141,16 +128,14 @@ def _piece(part: Sequence[Instruction], label: str, number: int, end: int) -> li
     effect, guard = last.effect, last.guard
     made = BasicBlock(0, number, label, instructions, "fall", (end,), tally=instructions)
     made.synchronises = synchronises(instructions[0])
-    made.waits = _waits(instructions[0])
+    made.waits = instructions[0].effect.may_wait
     if _needs_own_block(last):
         before = BasicBlock(0, number, label, (), "branch", (-2, end), guard=guard, tally=instructions)
         made.label, made.tally, made.guard_applied = "", (), True
-        if effect == "call":
-            made.kind, made.terminator = "call", last
-        elif effect == "barrier":
-            made.kind, made.terminator = "barrier", last
+        if effect.ends_block:
+            made.kind, made.terminator = _kind(effect), last
         return [before, made]
-    if effect == "branch":
+    if effect is BRANCH:
         target = last.targets[0].index
         if guard is None:
             made.kind, made.successors, made.terminator = "jump", (target,), last
@@ -158,28 +143,32 @@ def _piece(part: Sequence[Instruction], label: str, number: int, end: int) -> li
             made.counted, made.terminator = True, last
             if target != end:
                 made.kind, made.successors, made.guard = "branch", (target, end), guard
-    elif effect in ("return", "exit"):
+    elif effect in (RETURN, THREAD_EXIT):
         made.terminator = last
         if guard is None:
-            made.kind, made.successors = effect, ()
+            made.kind, made.successors = effect.name, ()
         else:
             made.kind, made.successors, made.guard, made.counted, made.leaves = (
                 "branch",
                 (EXIT, end),
                 guard,
                 True,
-                effect,
+                effect.name,
             )
-    elif effect == "indirect_branch":
+    elif effect is INDIRECT_BRANCH:
         made.kind, made.successors, made.terminator = (
             "indirect",
             tuple(target.index for target in last.targets),
             last,
         )
         made.counted = True
-    elif effect in ("call", "barrier"):
-        made.kind, made.terminator = effect, last
+    elif effect.ends_block:
+        made.kind, made.terminator = _kind(effect), last
     return [made]
+
+
+def _kind(effect: Effect) -> str:
+    return "barrier" if effect.is_barrier else effect.name
 
 
 def _number(pieces: list[BasicBlock], start_of: dict[int, int], first: int) -> list[BasicBlock]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Protocol
 
+from ..isa.effects import ASYNC_COPY, BULK_COPY, LOAD, STACK, STORE, TENSOR, TEXTURE, WARPGROUP
 from ..isa.frame import has_meaning
 from ..isa.spaces import RANK_SHIFT
 from ..ptx.syntax import Address, CallTarget, Function, Instruction, Register, Variable
@@ -111,7 +112,7 @@ class Dependence:
             )
         parameter = self._parameter_read(node)
         found = (*self.uses[node], *self.kept.get(node, ()))
-        if node.effect == "stack":
+        if node.effect is STACK:
             found = (*found, *self._stack)
         return found if parameter is None else (*found, parameter)
 
@@ -152,9 +153,9 @@ class Dependence:
                 target = instruction.call
                 if target is not None:
                     self._link_call(instruction, target)
-                elif instruction.effect == "stack":
+                elif instruction.effect is STACK:
                     self._stack.append(instruction)
-                elif instruction.effect == "store" and instruction.spelling.space == "param":
+                elif instruction.effect is STORE and instruction.spelling.space == "param":
                     address = _address(instruction)
                     if isinstance(address.base, Variable):
                         self._contents(address.base).sources.append(instruction)
@@ -169,7 +170,7 @@ class Dependence:
 
     def _parameter_read(self, instruction: Instruction) -> Merge | None:
         """The parameter variable of a call or device function that an instruction reads."""
-        if instruction.effect != "load" or instruction.spelling.space != "param":
+        if instruction.effect is not LOAD or instruction.spelling.space != "param":
             return None
         base = _address(instruction).base
         return self._contents(base) if isinstance(base, Variable) and base not in self.kernel.params else None
@@ -234,11 +235,11 @@ class Dependence:
 
     def _accesses(self, instruction: Instruction) -> tuple[tuple[Access, ...], tuple[Access, ...]]:
         effect, space = instruction.effect, instruction.spelling.space
-        if space in ("param", "const") or effect in _NO_MEMORY:
+        if space in ("param", "const") or not (effect.reads or effect.writes):
             return (), ()
-        if effect == "warpgroup":  # descriptors may point to anywhere in shared memory
+        if effect is WARPGROUP:  # descriptors may point to anywhere in shared memory
             return (Access(frozenset(("shared",)), Origin(frozenset((ANYWHERE,)), 1, 0), 16),), ()
-        if effect == "tensor":  # whatever descriptors and the tensor memory of the CTA lead to
+        if effect is TENSOR:  # whatever descriptors and the tensor memory of the CTA lead to
             anything = Access(_WRITTEN, Origin(frozenset((ANYWHERE,)), 1, 0), 1)
             return (anything,), (anything,)
         read: list[Access] = []
@@ -253,9 +254,9 @@ class Dependence:
             if "shared" in spaces:
                 origin = _in_any_cta(origin)
             scattered = instruction.spelling.moves is not None or form.space == "image"
-            if scattered or (effect == "bulk_copy" and form.name != "m"):
+            if scattered or (effect is BULK_COPY and form.name != "m"):
                 origin = Origin(origin.bases, 1, 0)  # lines and texels lie at distances that are not known
-            if effect == "bulk_copy" and form.name == "t":
+            if effect is BULK_COPY and form.name == "t":
                 # the map, and what it describes
                 spaces, origin = frozenset(("global",)), Origin(frozenset((ANYWHERE,)), 1, 0)
             access = Access(spaces, origin, access_bytes(instruction))
@@ -350,39 +351,26 @@ def _overlap(one: Access, other: Access) -> bool:
     return distance < one.size or stride - distance < other.size
 
 
-#: effects that touch no memory, whatever their operands; of those not known here every address is read and written
-_NO_MEMORY = frozenset(
-    ("", "special", "stack", "exchange", "warp_barrier", "barrier", "fence", "branch", "indirect_branch", "call", "return")
-) | {"exit", "trap", "hint", "image_query", "warpgroup_fence", "warpgroup_commit", "warpgroup_wait"}  # fmt: skip
-
-
 def _directions(instruction: Instruction, name: str) -> tuple[bool, bool]:
     """Whether an instruction reads and writes what its address operand of that name points to."""
     effect = instruction.effect
-    if effect in ("load", "store"):
-        return effect == "load", effect == "store"
-    if effect in ("mbarrier_wait", "texture"):
-        return True, False
-    if effect == "bulk_copy" and name == "t":
+    if effect is BULK_COPY and name == "t":
         return True, instruction.spelling.modifier("dst") == "global"
-    if effect == "bulk_copy":
+    if effect is BULK_COPY:
         return name != "d" or has_meaning(instruction.spelling), name != "a" or "d" not in {
             form.name for form in instruction.spelling.operands
         }
-    if effect == "async_copy":
+    if effect is ASYNC_COPY:
         return name != "d", name != "a"
-    if effect == "matrix":
-        loads = bool(instruction.spelling.destinations)
-        return loads, not loads
-    return True, True
+    return effect.reads, effect.writes
 
 
 def _is_constant(instruction: Instruction) -> bool:
     """Whether what it reads is not written while the kernel runs: textures too (CUDA C++ Programming Guide, "Read/Write Coherency"),
     but not what is read through a surface, which says what becomes of places outside."""
-    if instruction.effect == "texture":
+    if instruction.effect is TEXTURE:
         return instruction.spelling.modifier("mode") is None
-    return instruction.effect == "load" and "nc" in instruction.opcode.split(".")
+    return instruction.effect is LOAD and "nc" in instruction.opcode.split(".")
 
 
 def _address(instruction: Instruction) -> Address:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..isa.effects import ASYNC_COPY, BULK_COPY, STORE, SURFACE, TENSOR_MAP, TEXTURE, WARPGROUP
 from ..isa.table import OperandForm
 from ..isa.types import scalar_type
 from ..ptx.syntax import (
@@ -117,14 +118,14 @@ def reads(instruction: Instruction) -> tuple[Register, ...]:
 
 def access_bytes(instruction: Instruction) -> int:
     """Bytes that one lane of a memory instruction touches, all elements of a vector."""
-    if instruction.effect == "async_copy":
+    if instruction.effect is ASYNC_COPY:
         return next((item.value for item in instruction.operands if isinstance(item, Immediate)), 8)
-    if instruction.effect in ("warpgroup", "texture", "surface"):
+    if instruction.effect in (WARPGROUP, TEXTURE, SURFACE):
         return 16
-    if instruction.effect == "bulk_copy":
+    if instruction.effect is BULK_COPY:
         modifiers = instruction.spelling.modifiers
         return 16 if "dst" in modifiers or modifiers["type"] == "b128" else 8
-    if instruction.effect == "tensor_map":
+    if instruction.effect is TENSOR_MAP:
         return 128
     moves = instruction.spelling.moves
     if moves is not None:
@@ -140,7 +141,7 @@ def left_out(instruction: Instruction) -> list[int]:
     return [
         place
         for operand in instruction.operands
-        if instruction.effect == "store" and isinstance(operand, Vector)
+        if instruction.effect is STORE and isinstance(operand, Vector)
         for place, element in enumerate(operand.elements)
         if isinstance(element, Sink)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ..isa.effects import CALL, LOAD, STORE
 from ..ptx.syntax import Address, Function, Instruction, Operand, Variable
 from .blocks import EXIT, BasicBlock
 from .operands import access_bytes, left_out
@@ -64,17 +65,17 @@ def _parameters(operands: Iterable[Operand]) -> list[Variable]:
 
 def _effects(instruction: Instruction) -> tuple[set[Word], set[Word]]:
     """The words that an instruction reads, and those that it writes whole."""
-    if instruction.effect == "call":
+    if instruction.effect is CALL:
         call = instruction.call
         assert call is not None
         return set(_words(_parameters(call.arguments))), set(_words(_parameters(call.returns)))
-    if instruction.effect not in ("load", "store") or instruction.spelling.space != "param":
+    if instruction.effect not in (LOAD, STORE) or instruction.spelling.space != "param":
         return set(), set()
     address = next(item for item in instruction.operands if isinstance(item, Address))
     if not isinstance(address.base, Variable):
         return set(), set()
     start, end = address.offset, address.offset + access_bytes(instruction)
-    if instruction.effect == "load":
+    if instruction.effect is LOAD:
         return {(address.base, word) for word in range(start // 4, -(-end // 4))}, set()
     if left_out(instruction):
         return set(), set()

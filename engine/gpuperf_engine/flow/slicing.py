@@ -23,7 +23,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..isa.frame import has_meaning
+from ..isa.effects import (
+    BRANCH,
+    CALL,
+    INDIRECT_BRANCH,
+    MBARRIER_WAIT,
+    RETURN,
+    TENSOR,
+    THREAD_EXIT,
+    TRAP,
+    WARPGROUP_COMMIT,
+    WARPGROUP_FENCE,
+    WARPGROUP_WAIT,
+)
 from ..ptx.syntax import Address, Instruction, Register
 from .blocks import BasicBlock, synchronises
 from .dependence import Aliases, Dependence
@@ -34,8 +46,8 @@ __all__ = ["DEMANDS", "Slice", "slice_program"]
 
 #: each contains the ones before
 DEMANDS = ("control", "addresses", "values")
-_MEMORY = frozenset(("load", "store", "atomic", "reduction", "async_copy", "bulk_copy", "matrix"))
-_ENDS = frozenset(("branch", "return", "exit", "trap"))
+#: what decides by itself how lanes go on
+_DECIDES = frozenset((BRANCH, RETURN, THREAD_EXIT, TRAP))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,7 +153,7 @@ def _partners(instructions: Iterable[Instruction], split: bool) -> dict[Instruct
     come to one barrier at several of them, and of ``.sync`` exchanges with the same opcode, where lanes of a warp may."""
     groups: dict[str, list[Instruction]] = {}
     for item in instructions:
-        if item.effect == "barrier" and item.spelling.destinations:
+        if item.effect.is_barrier and item.spelling.destinations:
             groups.setdefault("barrier", []).append(item)
         elif split and synchronises(item):
             groups.setdefault(item.opcode, []).append(item)
@@ -151,23 +163,23 @@ def _partners(instructions: Iterable[Instruction], split: bool) -> dict[Instruct
 def _keep(made: _Slicer, block: BasicBlock, instruction: Instruction, split: bool, addresses: bool) -> None:
     """Let an instruction run that the demand asks for by itself."""
     effect = instruction.effect
-    if effect in _ENDS:
+    if effect in _DECIDES:
         made.keep(instruction, ())
-    elif effect == "indirect_branch":
+    elif effect is INDIRECT_BRANCH:
         made.want(instruction)
     elif instruction.system is not None:
         if instruction.system.effect == "assert":
             made.want(instruction)
-    elif effect == "call":
+    elif effect is CALL:
         target = instruction.call
         made.keep(
             instruction, [target.register] if target is not None and target.register is not None else []
         )
-    elif effect == "barrier":
+    elif effect.is_barrier:
         made.keep(instruction, _operands(instruction, "a", "b"))
-    elif effect in ("warpgroup_fence", "warpgroup_commit", "warpgroup_wait"):
+    elif effect in (WARPGROUP_FENCE, WARPGROUP_COMMIT, WARPGROUP_WAIT):
         made.keep(instruction, ())
-    elif effect == "mbarrier_wait" or (addresses and effect == "tensor"):
+    elif effect is MBARRIER_WAIT or (addresses and effect is TENSOR):
         made.want(instruction)
     else:
         if split and block.synchronises and instruction is block.instructions[0] and _meets(instruction):
@@ -175,14 +187,14 @@ def _keep(made: _Slicer, block: BasicBlock, instruction: Instruction, split: boo
             made.keep(
                 instruction, (*_operands(instruction, "membermask", "stride"), *_addressed(instruction))
             )
-        if addresses and effect in _MEMORY and instruction.spelling.space not in (None, "param"):
-            copied = () if effect not in ("async_copy", "bulk_copy") else reads(instruction)
+        if addresses and effect.site and instruction.spelling.space not in (None, "param"):
+            copied = reads(instruction) if effect.copies else ()
             made.keep(instruction, (*_addressed(instruction), *_operands(instruction, "stride"), *copied))
 
 
 def _meets(instruction: Instruction) -> bool:
     """Whether lanes wait for each other there when it runs; matrix instructions that are not run do not."""
-    return instruction.effect != "matrix" or has_meaning(instruction.spelling)
+    return instruction.spelling.row.runs
 
 
 def _operands(instruction: Instruction, *names: str) -> Iterator[Register]:

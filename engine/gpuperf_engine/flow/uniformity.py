@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ..isa.effects import LOAD, PURE
 from ..ptx.syntax import (
     Address,
     CallTarget,
@@ -49,22 +50,6 @@ _CTA_CONSTANT = (
 )
 
 
-# waits of one phase of one mbarrier are not among them: the lanes that ask together hear the same
-_VARYING_EFFECTS = (
-    "atomic",
-    "call",
-    "special",
-    "exchange",
-    "matrix",
-    "warpgroup",
-    "tensor",
-    "texture",
-    "async_copy",
-    "mbarrier",
-    "stack",
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Uniformity:
     """``uniform`` registers of one function (constants included), the ``constant`` ones, and ``may_split``: lanes of a warp may
@@ -78,9 +63,9 @@ class Uniformity:
 def observes_others(instruction: Instruction) -> bool:
     """Whether the value read can be one that another thread writes meanwhile: atomics with a result, states and waits of
     mbarriers, volatile, relaxed, acquire and mmio loads."""
-    if instruction.effect in ("atomic", "mbarrier", "mbarrier_wait"):
+    if instruction.effect.observes:
         return True
-    if instruction.effect != "load":
+    if instruction.effect is not LOAD:
         return False
     parts = instruction.opcode.split(".")
     return any(word in parts for word in ("volatile", "relaxed", "acquire", "mmio"))
@@ -184,9 +169,9 @@ def _constants(function: Function, blocks: Sequence[BasicBlock], recursive: bool
 def _is_constant(instruction: Instruction, constant: Iterable[Register], function: Function) -> bool:
     if any(register not in constant for register in reads(instruction)):
         return False
-    if instruction.effect == "load":
+    if instruction.effect is LOAD:
         return instruction.spelling.space in ("param", "const") and _uniform_parameters(instruction, function)
-    return instruction.effect == "" and _uniform_specials(instruction) and not _carries(instruction)
+    return instruction.effect is PURE and _uniform_specials(instruction) and not _carries(instruction)
 
 
 def _uniform_parameters(instruction: Instruction, function: Function) -> bool:
@@ -235,15 +220,13 @@ def _carries(instruction: Instruction) -> bool:
 
 def _varies(instruction: Instruction, in_entry: bool) -> bool:
     """Whether the results differ between lanes even if the sources do not."""
-    if instruction.effect == "load":
+    if instruction.effect is LOAD:
         # one address gives one value only where the lanes share the memory: not local, not parameters of calls
         space = instruction.spelling.space
         return space in ("local", "generic") or (
             space == "param" and not (in_entry and _entry_parameter(instruction))
         )
-    return (
-        instruction.effect in _VARYING_EFFECTS or not _uniform_specials(instruction) or _carries(instruction)
-    )
+    return instruction.effect.varies or not _uniform_specials(instruction) or _carries(instruction)
 
 
 def _steps(

@@ -5,12 +5,34 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import EngineError, Unsupported
 from ..flow.blocks import BasicBlock
-from ..isa.frame import evaluate, has_meaning
+from ..isa.effects import (
+    ASYNC_COPY,
+    ATOMIC,
+    BULK_COPY,
+    CALL,
+    FENCE,
+    HINT,
+    IMAGE_QUERY,
+    LOAD,
+    MBARRIER,
+    MBARRIER_WAIT,
+    PURE,
+    REDUCTION,
+    STACK,
+    STORE,
+    SURFACE,
+    TENSOR_MAP,
+    TEXTURE,
+    TRAP,
+    WARPGROUP_COMMIT,
+    WARPGROUP_FENCE,
+    WARPGROUP_WAIT,
+)
+from ..isa.frame import evaluate
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
 from ..simt.effects import is_done_at_once, tells_mbarrier
@@ -19,9 +41,10 @@ from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from .bulk import AnswerStep, BulkStep, FillStep, SignalStep
 from .calls import Call, parameter_step
-from .control import BarrierEnd, End, make_end
+from .control import BarrierEnd, make_end
 from .copy import CopyStep
 from .exchange import Exchange
+from .handlers import End, Step, handles
 from .images import ImageStep
 from .mbarrier import MbarrierStep, WaitStep
 from .memory import MemoryStep
@@ -34,15 +57,9 @@ from .warpgroup import CommitStep, GroupFence, GroupWait
 if TYPE_CHECKING:
     from .warp import LanesWarp
 
-__all__ = ["Block", "prepare", "refusal"]
+__all__ = ["Block", "make_step", "prepare", "refusal"]
 
 _U32, _PRED = scalar_type("u32"), scalar_type("pred")
-Step = Callable[["LanesWarp"], None]
-
-#: effects that are carried out by moving on
-_NOTHING = ("fence", "hint")
-_MEMORY = ("load", "store", "atomic", "reduction")
-_ENDS = ("branch", "indirect_branch", "call", "return", "exit", "barrier")
 
 
 class Block:
@@ -56,30 +73,20 @@ class Block:
         self.index = block.index
         self.counts = block.counts
         self.sync: Exchange | None = None
-        instructions = block.instructions
-        if block.synchronises and is_exchange(instructions[0]):
-            self.sync = Exchange(to, instructions[0])
-            instructions = instructions[1:]
         self.wait: WaitStep | GroupFence | GroupWait | None = None
-        if block.waits and instructions[0].effect == "mbarrier_wait":
-            self.wait = WaitStep(to, instructions[0])
-        elif block.waits:
-            of_group = instructions[0].effect == "warpgroup_wait"
-            self.wait = (GroupWait if of_group else GroupFence)(to, instructions[0])
-        if self.wait is not None:
+        instructions = block.instructions
+        first = make_step(to, instructions[0]) if block.synchronises or block.waits else None
+        if isinstance(first, Exchange):
+            self.sync = first
+        elif isinstance(first, (WaitStep, GroupFence, GroupWait)):
+            self.wait = first
+        if first is not None:
             instructions = instructions[1:]
-        if instructions and instructions[-1].effect in _ENDS:
+        if instructions and instructions[-1].effect.ends_block:
             instructions = instructions[:-1]
-        self.steps = tuple(_step(to, instruction, block) for instruction in instructions)
+        self.steps = tuple(_step(to, instruction) for instruction in instructions)
         self.end: End = _end(to, block)
         self.barrier = self.end if isinstance(self.end, BarrierEnd) else None
-
-
-def is_exchange(instruction: Instruction) -> bool:
-    """Whether the lanes of the warp do this together."""
-    return instruction.effect in ("exchange", "warp_barrier") or (
-        instruction.effect in ("matrix", "warpgroup") and has_meaning(instruction.spelling)
-    )
 
 
 def prepare(program: Program, plan: LaunchPlan) -> list[Block]:
@@ -88,10 +95,10 @@ def prepare(program: Program, plan: LaunchPlan) -> list[Block]:
     return [Block(makers[block.function], block) for block in program.blocks]
 
 
-def _step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step:
+def _step(to: Prepare, instruction: Instruction) -> Step:
     """An instruction that cannot be run is an error only where it is reached."""
     try:
-        return _make_step(to, instruction, block)
+        return make_step(to, instruction)
     except EngineError as error:
         return _failing(to, instruction, error)
 
@@ -127,55 +134,60 @@ def refusal(
     """Why an instruction of a block cannot be run, when a warp has come to it."""
     to, instruction = Prepare(program, plan, block.function), block.instructions[index]
     try:
-        if instruction.effect == "call":
+        if instruction.effect is CALL:
             Call(to, block).groups(warp)
         elif instruction is block.terminator:
             make_end(to, block)
         else:
-            _make_step(to, instruction, block)
+            make_step(to, instruction)
     except EngineError as error:
         return error
     return Unsupported(f"{instruction.opcode} cannot be run here", span=instruction.span)
 
 
-def _make_step(to: Prepare, instruction: Instruction, block: BasicBlock) -> Step:
-    effect = instruction.effect
-    if effect == "bulk_copy":
-        modifiers = instruction.spelling.modifiers
-        if "dim" in modifiers:
-            return TensorStep(to, instruction)
-        if "dst" in modifiers:
-            return BulkStep(to, instruction)
-        return (AnswerStep if tells_mbarrier(instruction) else FillStep)(to, instruction)
-    if effect == "tensor_map":
-        return ReplaceStep(to, instruction)
-    if effect in _MEMORY:
-        if instruction.spelling.space == "param":
-            return parameter_step(to, instruction)
-        return (SignalStep if tells_mbarrier(instruction) else MemoryStep)(to, instruction)
-    if effect == "exchange":
-        return Exchange(to, instruction)
-    if effect == "async_copy" and instruction in to.program.site_of:
-        return CopyStep(to, instruction)
-    if effect == "mbarrier":
-        return MbarrierStep(to, instruction)
-    if effect == "warpgroup_commit":
-        return CommitStep(to, instruction)
-    if effect in _NOTHING or is_done_at_once(instruction):
-        return _guard_only(to, instruction)
-    if effect == "stack":
-        return StackStep(to, instruction)
-    if effect in ("texture", "surface", "image_query") and has_meaning(instruction.spelling):
-        return ImageStep(to, instruction)
-    if effect == "trap":
-        return _guarded_trap(to, instruction)
-    if effect in ("", "special") and has_meaning(instruction.spelling):
-        return _compute(to, instruction)
-    raise Unsupported(
-        f"{instruction.opcode} is known and counted, but cannot be run yet", span=instruction.span
-    )
+def make_step(to: Prepare, instruction: Instruction) -> Step:
+    """One instruction, prepared. Raises ``Unsupported`` if it cannot be run."""
+    handler = handles.for_effect(instruction.effect)
+    if handler is None or not instruction.spelling.row.runs:
+        raise Unsupported(
+            f"{instruction.opcode} is known and counted, but cannot be run yet", span=instruction.span
+        )
+    return handler(to, instruction)
 
 
+@handles(LOAD, STORE, ATOMIC, REDUCTION)
+def _access(to: Prepare, instruction: Instruction) -> Step:
+    if instruction.spelling.space == "param":
+        return parameter_step(to, instruction)
+    return (SignalStep if tells_mbarrier(instruction) else MemoryStep)(to, instruction)
+
+
+@handles(ASYNC_COPY)
+def _copy(to: Prepare, instruction: Instruction) -> Step:
+    return (_guard_only if is_done_at_once(instruction) else CopyStep)(to, instruction)
+
+
+@handles(BULK_COPY)
+def _copy_many(to: Prepare, instruction: Instruction) -> Step:
+    modifiers = instruction.spelling.modifiers
+    if "dim" in modifiers:
+        return TensorStep(to, instruction)
+    if "dst" in modifiers:
+        return BulkStep(to, instruction)
+    return (AnswerStep if tells_mbarrier(instruction) else FillStep)(to, instruction)
+
+
+handles(TENSOR_MAP)(ReplaceStep)
+handles(MBARRIER)(MbarrierStep)
+handles(MBARRIER_WAIT)(WaitStep)
+handles(WARPGROUP_FENCE)(GroupFence)
+handles(WARPGROUP_COMMIT)(CommitStep)
+handles(WARPGROUP_WAIT)(GroupWait)
+handles(STACK)(StackStep)
+handles(TEXTURE, SURFACE, IMAGE_QUERY)(ImageStep)
+
+
+@handles(PURE)
 def _compute(to: Prepare, instruction: Instruction) -> Step:
     spelling = instruction.spelling
     readers = sources(to, instruction)
@@ -212,6 +224,7 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
     return step
 
 
+@handles(FENCE, HINT)
 def _guard_only(to: Prepare, instruction: Instruction) -> Step:
     """Nothing happens, but the lanes whose guard holds are counted; destinations (cache policies) become 0."""
     counter = to.program.predicated_of.get(instruction)
@@ -224,6 +237,7 @@ def _guard_only(to: Prepare, instruction: Instruction) -> Step:
     return step
 
 
+@handles(TRAP)
 def _guarded_trap(to: Prepare, instruction: Instruction) -> Step:
     counter = to.program.predicated_of.get(instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None

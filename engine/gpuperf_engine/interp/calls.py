@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ..errors import PtxError, Unsupported
 from ..flow.blocks import BasicBlock
 from ..flow.operands import formal_register
+from ..isa.effects import STORE
 from ..isa.types import scalar_type
 from ..ptx.syntax import (
     Address,
@@ -74,7 +75,7 @@ class ParameterStep:
         self.constants: list[LaneValue] = []
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
         self.predicated = to.program.predicated_of.get(instruction)
-        if instruction.effect == "store":
+        if instruction.effect is STORE:
             self.values = stored_readers(to, instruction, self.type)[0]
         count = len(self.values) or len(self.targets)
         self._check(instruction, operand, count * self.type.bytes)

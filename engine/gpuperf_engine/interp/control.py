@@ -12,6 +12,7 @@ import numpy as np
 
 from ..flow.blocks import EXIT, BasicBlock
 from ..flow.operands import matched
+from ..isa.effects import BARRIER, BRANCH, CALL, CLUSTER_BARRIER, INDIRECT_BRANCH, RETURN, THREAD_EXIT
 from ..isa.types import scalar_type
 from ..ptx.syntax import Guard, Instruction, Operand, Register, Variable
 from ..simt.barriers import BARRIERS
@@ -20,35 +21,37 @@ from ..simt.launch import MAX_THREADS
 from ..simt.schedule import Status
 from ..simt.system import SystemCall
 from .calls import Call, argument_reader, put_bytes
+from .handlers import End, ends
 from .operands import Prepare, as_type, bits_of, destinations, every_lane, reader
 from .values import LaneValue
 
 if TYPE_CHECKING:
     from .warp import LanesWarp
 
-__all__ = ["BarrierEnd", "End", "make_end"]
+__all__ = ["BarrierEnd", "make_end"]
 
-End = Callable[["LanesWarp"], "Status | None"]
 _U32, _U64, _PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
 
 
 def make_end(to: Prepare, block: BasicBlock) -> End:
     """The end of a block; see ``flow.blocks.BasicBlock`` for the kinds."""
-    if block.kind in ("fall", "jump"):
-        return _fall(block)
-    if block.kind == "branch":
+    if block.kind == "branch":  # of returns and exits, and the guard of a call or barrier, too
         return _leave_branch(block) if EXIT in block.successors else _branch(block)
-    if block.kind == "indirect":
-        return _indirect(to, block)
-    if block.kind == "call":
-        return _call(to, block)
-    if block.kind == "return" and block.function != 0:
-        return _return
-    if block.kind in ("return", "exit"):
-        return _exit
-    if block.terminator is not None and block.terminator.spelling.modifier("cluster"):
-        return ClusterEnd(to, block)
-    return BarrierEnd(to, block)
+    if block.terminator is None:
+        return _return_end(to, block) if block.kind == "return" else _fall(to, block)
+    handler = ends.for_effect(block.terminator.effect)
+    assert handler is not None, block.terminator.effect
+    return handler(to, block)
+
+
+@ends(RETURN)
+def _return_end(to: Prepare, block: BasicBlock) -> End:
+    return _exit if block.function == 0 else _return
+
+
+@ends(THREAD_EXIT)
+def _exit_end(to: Prepare, block: BasicBlock) -> End:
+    return _exit
 
 
 def _holds(guard: Guard) -> Callable[[LanesWarp], int]:
@@ -61,7 +64,8 @@ def _holds(guard: Guard) -> Callable[[LanesWarp], int]:
     return read
 
 
-def _fall(block: BasicBlock) -> End:
+@ends(BRANCH)
+def _fall(to: Prepare, block: BasicBlock) -> End:
     target = block.successors[0]
     guard = block.terminator.guard if block.counted and block.terminator is not None else None
     if guard is None:
@@ -124,6 +128,7 @@ def _leave_branch(block: BasicBlock) -> End:
     return end
 
 
+@ends(INDIRECT_BRANCH)
 def _indirect(to: Prepare, block: BasicBlock) -> End:
     instruction = block.terminator
     assert instruction is not None
@@ -155,6 +160,7 @@ def _indirect(to: Prepare, block: BasicBlock) -> End:
     return end
 
 
+@ends(CALL)
 def _call(to: Prepare, block: BasicBlock) -> End:
     if block.terminator is not None and block.terminator.system is not None:
         return _system(to, block)
@@ -216,6 +222,7 @@ def _exit(warp: LanesWarp) -> Status | None:
     return None
 
 
+@ends(BARRIER)
 class BarrierEnd:
     """``bar`` and ``barrier``."""
 
@@ -295,6 +302,7 @@ class BarrierEnd:
         warp.put(self.targets[0], value, warp.lanes_array(lanes))
 
 
+@ends(CLUSTER_BARRIER)
 class ClusterEnd(BarrierEnd):
     """``barrier.cluster``: ``.arrive`` never waits, ``.wait`` only for a barrier that is not complete."""
 

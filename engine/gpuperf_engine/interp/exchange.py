@@ -9,17 +9,32 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..flow.operands import matched
+from ..isa.effects import (
+    ACTIVEMASK,
+    ELECT,
+    MATCH,
+    MATRIX,
+    MATRIX_LOAD,
+    MATRIX_STORE,
+    MEETING,
+    REDUX,
+    SHFL,
+    VOTE,
+    WARP_BARRIER,
+    WARPGROUP,
+)
 from ..isa.frame import evaluate
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Instruction, Vector
 from ..simt.faults import bad_member_mask, incomplete_warp, lanes_of, meaningless_operands
+from .handlers import handles
 from .matrix import MatrixRows
 from .operands import Prepare, Reader, destinations, every_lane, guard_of, lane_value, reader
 from .values import LaneValue, dtype_of
@@ -28,7 +43,7 @@ from .warpgroup import WarpgroupStep
 if TYPE_CHECKING:
     from .warp import LanesWarp
 
-__all__ = ["Exchange", "mask_array"]
+__all__ = ["Exchange", "mask_array", "perform"]
 
 Lanes = npt.NDArray[Any]
 _U32, _PRED = scalar_type("u32"), scalar_type("pred")
@@ -41,16 +56,13 @@ def mask_array(mask: int) -> npt.NDArray[np.bool_]:
     return np.unpackbits(np.array([mask], "<u4").view(np.uint8), bitorder="little").astype(np.bool_)
 
 
+@handles(WARP_BARRIER, MEETING)
 class Exchange:
-    """One exchange instruction, prepared."""
+    """One instruction that the lanes of a warp carry out together, prepared; this one gives no results."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         self.instruction = instruction
         self.spelling = instruction.spelling
-        self.operation = _OPERATIONS.get(self.spelling.row.name, _nothing)
-        #: for ldmatrix and stmatrix: the access of all rows
-        self.rows = MatrixRows(to, instruction) if self.spelling.moves is not None else None
-        self.warpgroup = WarpgroupStep(to, instruction) if instruction.effect == "warpgroup" else None
         self.readers: dict[str, Reader] = {}
         self.types: dict[str, ScalarType] = {}
         for form, operand in matched(instruction):
@@ -93,11 +105,15 @@ class Exchange:
                 raise bad_member_mask(warp.place(), self.instruction, lanes_of(lanes & ~mask)[0], mask)
         return found
 
+    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> Sequence[LaneValue]:
+        """What each lane gets, from the operands of all participants."""
+        return ()
+
 
 def perform(warp: LanesWarp, participants: int, parts: Sequence[tuple[Exchange, int]]) -> None:
     """Carry the operation out over the participants; each part's lanes get their results in its own registers."""
     first = parts[0][0]
-    if first.instruction.effect in ("matrix", "warpgroup") and participants != _WHOLE:
+    if first.instruction.effect.whole_warp and participants != _WHOLE:
         raise incomplete_warp(warp.place(), first.instruction, participants)
     joint: dict[str, LaneValue] = {}
     for name, type_ in first.types.items():
@@ -105,15 +121,7 @@ def perform(warp: LanesWarp, participants: int, parts: Sequence[tuple[Exchange, 
         for exchange, lanes in parts:
             np.copyto(data, exchange.readers[name](warp).data, where=mask_array(lanes))
         joint[name] = LaneValue(data, type_)
-    if first.warpgroup is not None:
-        results = first.warpgroup(warp, joint)
-    elif first.rows is not None:
-        results = first.rows(warp, participants, list(joint.values()))
-    else:
-        results = first.operation(first, participants, joint)
-        checked = first.spelling.row.checked is not None and first.warpgroup is None
-        if checked and (wrong := _ballot(results.pop(), participants)):
-            raise meaningless_operands(warp.place(), first.instruction, wrong)
+    results = first.results(warp, participants, joint)
     for exchange, lanes in parts:
         where = mask_array(lanes)
         for target, value in zip(exchange.targets, results):
@@ -133,74 +141,113 @@ def _ballot(predicate: LaneValue, participants: int) -> int:
     return int(np.packbits(every_lane(predicate), bitorder="little").view("<u4")[0]) & participants
 
 
-def _shuffle(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
-    source, inside = evaluate(exchange.spelling, [_LANE, joint["b"], joint["c"]])
-    value = joint["a"]
-    present = np.where(mask_array(participants), value.data, value.data.dtype.type(0))
-    lanes = every_lane(lane_value(source)) & np.uint32(31)
-    return [LaneValue(present[lanes], value.type), LaneValue(every_lane(lane_value(inside)), _PRED)]
+@handles(SHFL)
+class Shuffle(Exchange):
+    """``shfl``: from a lane that does not take part, 0."""
+
+    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+        source, inside = evaluate(self.spelling, [_LANE, joint["b"], joint["c"]])
+        value = joint["a"]
+        present = np.where(mask_array(participants), value.data, value.data.dtype.type(0))
+        lanes = every_lane(lane_value(source)) & np.uint32(31)
+        return [LaneValue(present[lanes], value.type), LaneValue(every_lane(lane_value(inside)), _PRED)]
 
 
-def _vote(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
-    found = _ballot(joint["a"], participants)
-    mode = exchange.spelling.modifier("mode")
-    if mode is None:
-        return [_u32(found)]
-    answers = {"all": found == participants, "any": found != 0, "uni": found in (0, participants)}
-    return [_pred(answers[str(mode)])]
+@handles(VOTE)
+class Vote(Exchange):
+    """``vote``."""
+
+    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+        found = _ballot(joint["a"], participants)
+        mode = self.spelling.modifier("mode")
+        if mode is None:
+            return [_u32(found)]
+        answers = {"all": found == participants, "any": found != 0, "uni": found in (0, participants)}
+        return [_pred(answers[str(mode)])]
 
 
-def _match(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
-    data = joint["a"].data
-    equal = (data[:, None] == data[None, :]) & mask_array(participants)
-    same = np.packbits(equal, axis=1, bitorder="little").view("<u4").reshape(32).astype(np.uint32)
-    if not exchange.spelling.modifier("all"):
-        return [LaneValue(same, _U32)]
-    every = int(same[lanes_of(participants)[0]]) == participants
-    return [_u32(participants if every else 0), _pred(every)]
+@handles(MATCH)
+class Match(Exchange):
+    """``match``."""
+
+    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+        data = joint["a"].data
+        equal = (data[:, None] == data[None, :]) & mask_array(participants)
+        same = np.packbits(equal, axis=1, bitorder="little").view("<u4").reshape(32).astype(np.uint32)
+        if not self.spelling.modifier("all"):
+            return [LaneValue(same, _U32)]
+        every = int(same[lanes_of(participants)[0]]) == participants
+        return [_u32(participants if every else 0), _pred(every)]
 
 
-def _redux(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
-    value = joint["a"]
-    if value.type.is_float:  # one lane alone gives its magnitude, or the canonical NaN, too
-        (alone,) = evaluate(exchange.spelling, [value, value])
-        value = lane_value(alone)
-    first, *others = lanes_of(participants)
-    total = LaneValue(value.data[first : first + 1], value.type)
-    for lane in others:
-        (made,) = evaluate(exchange.spelling, [total, LaneValue(value.data[lane : lane + 1], value.type)])
-        total = lane_value(made)
-    return [total]
+@handles(REDUX)
+class Redux(Exchange):
+    """``redux``."""
+
+    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+        value = joint["a"]
+        if value.type.is_float:  # one lane alone gives its magnitude, or the canonical NaN, too
+            (alone,) = evaluate(self.spelling, [value, value])
+            value = lane_value(alone)
+        first, *others = lanes_of(participants)
+        total = LaneValue(value.data[first : first + 1], value.type)
+        for lane in others:
+            (made,) = evaluate(self.spelling, [total, LaneValue(value.data[lane : lane + 1], value.type)])
+            total = lane_value(made)
+        return [total]
 
 
-def _active(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
-    return [_u32(participants)]
+@handles(ACTIVEMASK)
+class ActiveMask(Exchange):
+    """``activemask``."""
+
+    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+        return [_u32(participants)]
 
 
-def _elect(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
-    leader = lanes_of(participants)[0]
-    return [_u32(leader), LaneValue(_LANE.data == leader, _PRED)]
+@handles(ELECT)
+class Elect(Exchange):
+    """``elect``."""
+
+    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+        leader = lanes_of(participants)[0]
+        return [_u32(leader), LaneValue(_LANE.data == leader, _PRED)]
 
 
-def _nothing(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
-    return []
+@handles(MATRIX)
+class Matrix(Exchange):
+    """``mma``, ``wmma.mma``, ``movmatrix``."""
+
+    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+        forms = [form for form in self.spelling.sources for _ in range(form.vector)]
+        values = [
+            int(value.data[0]) if form.constant else value for form, value in zip(forms, joint.values())
+        ]
+        results = [lane_value(result) for result in evaluate(self.spelling, values)]
+        if self.spelling.row.checked is not None and (wrong := _ballot(results.pop(), participants)):
+            raise meaningless_operands(warp.place(), self.instruction, wrong)
+        return results
 
 
-def _matrix(exchange: Exchange, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
-    forms = [form for form in exchange.spelling.sources for _ in range(form.vector)]
-    values = [int(value.data[0]) if form.constant else value for form, value in zip(forms, joint.values())]
-    return [lane_value(result) for result in evaluate(exchange.spelling, values)]
+@handles(MATRIX_LOAD, MATRIX_STORE)
+class Rows(Exchange):
+    """``ldmatrix``, ``stmatrix``, ``wmma.load``, ``wmma.store``."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        super().__init__(to, instruction)
+        self.rows = MatrixRows(to, instruction)
+
+    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+        return self.rows(warp, participants, list(joint.values()))
 
 
-_OPERATIONS: dict[str, Callable[[Exchange, int, dict[str, LaneValue]], list[LaneValue]]] = {
-    "shfl": _shuffle,
-    "vote": _vote,
-    "match": _match,
-    "redux": _redux,
-    "activemask": _active,
-    "elect": _elect,
-    "bar": _nothing,
-    "mma": _matrix,
-    "movmatrix": _matrix,
-    "wmma": _matrix,
-}
+@handles(WARPGROUP)
+class Product(Exchange):
+    """``wgmma.mma_async``."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        super().__init__(to, instruction)
+        self.product = WarpgroupStep(to, instruction)
+
+    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+        return self.product(warp, joint)

@@ -147,7 +147,7 @@ class MemoryStep:
         """``kind``, ``space`` and ``size`` make one half of a copy, which is only asked where it goes (``reach``)."""
         spelling = instruction.spelling
         self.instruction = instruction
-        self.kind = kind or instruction.effect
+        self.kind = kind or instruction.effect.name
         self.space = space or spelling.space or "generic"
         self.reaches = reachable(instruction, space)
         self.piece = piece_of(instruction)

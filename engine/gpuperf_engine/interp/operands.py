@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..errors import Unsupported
 from ..flow.operands import matched
+from ..isa.effects import PURE
 from ..isa.spaces import WINDOWS
 from ..isa.table import OperandForm
 from ..isa.types import ScalarType, scalar_type
@@ -211,7 +212,7 @@ def value_sources(instruction: Instruction) -> list[tuple[OperandForm, Operand]]
 def sources(to: Prepare, instruction: Instruction) -> list[Callable[[LanesWarp], LaneValue | int]]:
     """Readers of the value operands in the order that ``evaluate`` wants; integer constants are given as ``int``."""
     found: list[Callable[[Any], LaneValue | int]] = []
-    if not instruction.effect:
+    if instruction.effect is PURE:
         found += _addresses(to, instruction)
     for form, operand in value_sources(instruction):
         if form.constant and isinstance(operand, Immediate):

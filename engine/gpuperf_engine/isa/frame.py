@@ -25,20 +25,20 @@ effect                      ``evaluate(spelling, sources)``
                             register extends by the signedness of the instruction's type (``extend`` below)
 ``atomic``, ``reduction``   ``(old, b[, c]) → (new,)``, all of the element type: the value to store. Vectors: once for each
                             element. ``atom`` gives the program ``old``
-``exchange`` shfl           ``(lane, b, c) → (source lane, in range)``, ``u32`` and ``pred``; where *in range* is false the
+``shfl``                    ``(lane, b, c) → (source lane, in range)``, ``u32`` and ``pred``; where *in range* is false the
                             source lane is the lane itself. The handler fetches ``a`` from that lane
-``exchange`` redux          ``(x, y) → (x op y,)``: the handler folds it over the member lanes in ascending order
-``exchange`` vote, match,   none: the handler reads ``spelling.modifiers`` (``mode``)
-activemask, elect
+``redux``                   ``(x, y) → (x op y,)``: the handler folds it over the member lanes in ascending order
+``vote``, ``match``,        none: the handler reads ``spelling.modifiers`` (``mode``)
+``activemask``, ``elect``
 ``barrier`` with ``.red``   none: ``modifiers["op"]`` is ``popc``, ``and`` or ``or``
-``matrix`` mma, movmatrix   the instruction's own, on the fragments of all 32 lanes; if ``row.checked``, then as the last result
+``matrix``                  the instruction's own, on the fragments of all 32 lanes; if ``row.checked``, then as the last result
                             the lanes whose operands mean nothing
 ``stack``                   ``(operands …, stack pointer) → (stack pointer,)``; the destination gets the same
 ``warpgroup``               ``(0, words)``: the elements of A in some words; ``(1, words)`` those of B; ``(2, rows, columns, scale_d,
                             c…, a…, b…[, metadata…])``: elements of D, row by row, from those of C, the rows of A, the columns of
                             B and the words of metadata of the rows
-``matrix`` ldmatrix         the four words of the row at each lane's address → fragments
-``matrix`` stmatrix         fragments → the four words of the row at each lane's address
+``matrix_load``             the four words of the row at each lane's address → fragments
+``matrix_store``            fragments → the four words of the row at each lane's address
 ``texture``, ``surface``,   ``(image, *sources)``: what the handle leads to (``images.Image``), then the operands but the handle
 ``image_query``
 all others                  none
@@ -52,6 +52,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from ..errors import Unsupported
+from .effects import WARPGROUP
 from .table import Spelling
 from .types import SCALAR_TYPES, ScalarType, scalar_type
 from .words import Value, concat, maximum, minimum, split
@@ -59,7 +60,6 @@ from .words import Value, concat, maximum, minimum, split
 __all__ = ["evaluate", "extend", "has_meaning"]
 
 _TYPE_MODIFIERS = frozenset(("type", "dtype", "atype", "btype", "ctype", "stype", "itype"))
-_FOLDED_EFFECTS = frozenset(("atomic", "reduction", "exchange", "stack", "warpgroup"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def _make_plan(spelling: Spelling) -> _Plan:
     if modifiers.get("ftz") and "ftz" not in row.asks:
         own = str(modifiers.get("type") or modifiers.get("stype") or "f32").split("x2")[0]
         flushed = frozenset((own if SCALAR_TYPES[own].is_float else "f32",))
-    folded = spelling.effect in _FOLDED_EFFECTS or spelling.space is not None
+    folded = spelling.effect.folded or spelling.space is not None
     types = [form.type for form in spelling.destinations for _ in range(form.vector)]
     elements = [form for form in spelling.sources for _ in range(form.vector)]
     if spelling.writes_carry or row.checked is not None:
@@ -157,7 +157,7 @@ def _make_plan(spelling: Spelling) -> _Plan:
         flushed,
         lanes,
         tuple(
-            index for index, form in enumerate(elements) if form.constant and spelling.effect != "warpgroup"
+            index for index, form in enumerate(elements) if form.constant and spelling.effect is not WARPGROUP
         ),
         bool(modifiers.get("sat")) and "sat" not in row.asks,
         bool(modifiers.get("relu")) and "relu" not in row.asks,

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from .effects import Effect
 from .fragments import Moves
 from .notation import Item, Operand
 from .types import SCALAR_TYPES, ScalarType
 
 __all__ = [
     "CATEGORIES",
-    "EFFECTS",
     "FLOPS",
     "UNITS",
     "ByModifier",
@@ -27,42 +27,6 @@ __all__ = [
     "Spelling",
     "Version",
 ]
-
-#: What an instruction does beyond computing its destinations from its sources. Analyses ask for effects, never for names.
-EFFECTS: dict[str, str] = {
-    "": "none: destinations are a function of the sources",
-    "special": "reads a special register that is not a constant of the thread (clock, activemask …)",
-    "load": "reads memory",
-    "store": "writes memory",
-    "atomic": "reads, changes and returns memory (atom)",
-    "reduction": "changes memory, returns nothing (red)",
-    "exchange": "reads registers of other lanes of the warp (shfl, vote, match, redux, elect, activemask)",
-    "warp_barrier": "waits for lanes of the warp (bar.warp.sync)",
-    "barrier": "waits for warps of the CTA or announces arrival (bar, barrier)",
-    "fence": "orders memory (membar, fence)",
-    "branch": "bra",
-    "indirect_branch": "brx.idx",
-    "call": "call",
-    "return": "ret",
-    "exit": "exit",
-    "trap": "trap, brkpt",
-    "hint": "changes nothing that can be observed (prefetch, discard, nanosleep, pmevent …)",
-    "async_copy": "copies memory asynchronously (cp.async …)",
-    "stack": "reads or moves the stack pointer of the function (alloca, stacksave, stackrestore)",
-    "bulk_copy": "copies, combines or fills many bytes, perhaps telling an mbarrier (cp.async.bulk, st.bulk …)",
-    "tensor_map": "changes a tensor map (tensormap.replace)",
-    "mbarrier": "changes an mbarrier object (mbarrier.init, arrive …), or waits for copies to do so",
-    "mbarrier_wait": "asks whether a phase of an mbarrier object is complete; the warp may have to wait",
-    "matrix": "matrix multiply or fragment movement of a whole warp (mma, wmma, ldmatrix …)",
-    "warpgroup": "multiplies matrices of a warpgroup that lie in shared memory (wgmma.mma_async)",
-    "warpgroup_fence": "orders registers before products of the warpgroup, whose warps gather there (wgmma.fence)",
-    "warpgroup_commit": "makes a group of the products that the warpgroup has issued (wgmma.commit_group)",
-    "warpgroup_wait": "waits until groups of products of the warpgroup are complete (wgmma.wait_group)",
-    "tensor": "moves and multiplies what is in tensor memory (tcgen05)",
-    "texture": "reads an image through a texture or surface (tex, tld4, suld)",
-    "surface": "changes an image through a surface (sust, sured)",
-    "image_query": "asks for properties of a texture, sampler or surface (txq, suq, istypep)",
-}
 
 CATEGORIES: tuple[str, ...] = (
     "integer",
@@ -169,7 +133,7 @@ class Row:
     modifiers: Mapping[str, tuple[str, ...]]
     category: str
     unit: str
-    effect: str
+    effect: Effect
     meaning: Callable[..., object] | None
     since: Version
     target: int
@@ -198,22 +162,7 @@ class Row:
     @property
     def runs(self) -> bool:
         """Whether instructions of this row can be run: a meaning, or an effect that needs none."""
-        return self.meaning is not None or self.effect in _MEANINGLESS
-
-
-#: Effects that a handler carries out without a meaning.
-_MEANINGLESS = frozenset(EFFECTS) - {
-    "",
-    "atomic",
-    "reduction",
-    "matrix",
-    "tensor",
-    "stack",
-    "texture",
-    "surface",
-    "image_query",
-    "warpgroup",
-}
+        return self.meaning is not None or not self.effect.needs_semantics
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +180,7 @@ class Spelling:
     operands: tuple[OperandForm, ...]
     category: str
     unit: str
-    effect: str
+    effect: Effect
 
     def modifier(self, name: str) -> Modifier:
         """The bound value of a slot, ``None`` if absent or not a slot of this row."""

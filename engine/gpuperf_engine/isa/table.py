@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from ..errors import PtxError, nearest
+from .effects import EFFECTS, PURE, Effect
 from .fragments import Moves
 from .model import (
     CATEGORIES,
-    EFFECTS,
     FLOPS,
     UNITS,
     ByModifier,
@@ -36,7 +36,6 @@ from .types import SCALAR_TYPES, ScalarType, scalar_type
 
 __all__ = [
     "CATEGORIES",
-    "EFFECTS",
     "UNITS",
     "Modifier",
     "OperandForm",
@@ -64,7 +63,7 @@ def instruction(
     *,
     category: ByModifier,
     unit: ByModifier,
-    effect: str = "",
+    effect: Effect = PURE,
     since: Version = (1, 0),
     target: int = 0,
     requires: Mapping[str, tuple[Version, int]] | None = None,

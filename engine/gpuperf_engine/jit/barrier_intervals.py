@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.operands import matched
+from ..isa.effects import ASYNC_COPY, BULK_COPY, MBARRIER, MBARRIER_WAIT, TENSOR, TENSOR_MAP, WARPGROUP
 from ..memory.spaces import bit_of, reachable
 from ..ptx.syntax import Instruction
 from ..simt.effects import is_strong
@@ -23,15 +24,14 @@ from ..simt.program import Program, Site
 
 __all__ = ["met_sites", "reaches_shared"]
 
-_COPIES = ("async_copy", "bulk_copy")
 _STORES = ("store", "atomic", "reduction")
 #: what reads and writes shared memory without being a site, or goes on behind a barrier
-_ELSEWHERE = frozenset((*_COPIES, "mbarrier", "mbarrier_wait", "tensor", "tensor_map", "warpgroup"))
+_ELSEWHERE = frozenset((ASYNC_COPY, BULK_COPY, MBARRIER, MBARRIER_WAIT, TENSOR, TENSOR_MAP, WARPGROUP))
 
 
 def reaches_shared(site: Site) -> bool:
     """Whether a site may access shared memory."""
-    copies = site.instruction.effect in _COPIES
+    copies = site.instruction.effect.copies
     return copies or bool(reachable(site.instruction) & bit_of("shared"))
 
 
@@ -122,7 +122,7 @@ class _Places:
     def _of(self, site: Site) -> NDArray[np.int64] | None:
         """The words that each thread accesses; those outside are the one behind all others."""
         if site.index not in self._words:
-            plain = site.space == "shared" and site.instruction.effect in ("load", *_STORES)
+            plain = site.space == "shared" and site.instruction.effect.per_lane
             start = self._values.address(site.instruction) if plain else None
             if start is not None:
                 start = np.minimum(start // 4 + np.arange(-(-site.bytes // 4))[:, None], self._bytes // 4)

@@ -114,7 +114,7 @@ class Forms:
     def of(self, site: Site) -> Form | None:
         """The address that a site accesses; ``None``: it is not known to be linear."""
         addresses = [item for item in site.instruction.operands if isinstance(item, Address)]
-        if len(addresses) != 1 or site.instruction.effect not in ("load", "store", "atomic", "reduction"):
+        if len(addresses) != 1 or not site.instruction.effect.per_lane:
             return None
         (address,) = addresses
         if not isinstance(address.base, Register):

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LaunchError
+from ..isa.effects import BULK_COPY, LOAD, STORE
 from ..isa.rules import NOTED, Noted
 from ..isa.types import scalar_type
 from ..memory.arena import ARENA_BASE, GLOBAL_BASE, LOCAL_WINDOW, PADDED, SHARED_WINDOW, WINDOW_BYTES, Memory
@@ -787,12 +788,14 @@ class Known:
                     (site.index, site.block)
                     for site, guard in zip(program.sites, guards)
                     # of matrices some lanes give addresses, of bulk copies pieces are counted
-                    if guard is None and site.instruction.effect not in ("matrix", "warpgroup", "bulk_copy")
+                    if guard is None
+                    and not site.instruction.effect.whole_warp
+                    and site.instruction.effect is not BULK_COPY
                 ],
                 [
                     (site.index, guard)
                     for site, guard in zip(program.sites, guards)
-                    if guard is not None and site.instruction.effect != "bulk_copy"
+                    if guard is not None and site.instruction.effect is not BULK_COPY
                 ],
             )
         )
@@ -825,10 +828,10 @@ class Known:
         for site in self._program.sites:
             kind = site.instruction.spelling.modifier("type")
             near = site.space == "generic" and self.reaches.array[site.index] & bit_of("shared")
-            if kind and near and site.instruction.effect in ("load", "store"):
+            if kind and near and site.instruction.effect in (LOAD, STORE):
                 width = scalar_type(str(kind)).bytes
                 form = Form(width, max(1, site.bytes // width))
-                names[site.index] = f"{space}_{site.instruction.effect}_{form.name}"
+                names[site.index] = f"{space}_{site.instruction.effect.name}_{form.name}"
         return names
 
 

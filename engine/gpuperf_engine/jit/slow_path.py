@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from ..errors import EngineError
 from ..flow.blocks import BasicBlock
-from ..interp.blocks import refusal
+from ..interp.blocks import make_step, refusal
 from ..interp.control import BarrierEnd
 from ..interp.exchange import Exchange, mask_array, perform
 from ..interp.mbarrier import WaitStep, operation
 from ..interp.operands import Prepare, every_lane, integer, lane_value
 from ..interp.values import LaneValue, dtype_of
+from ..isa.effects import ASYNC_COPY, BULK_COPY, CLUSTER_BARRIER, MBARRIER, MBARRIER_WAIT, WARPGROUP
 from ..isa.frame import extend
 from ..isa.mbarriers import Mbarrier
 from ..memory.arena import Access
@@ -297,7 +298,7 @@ class NativeWarp:
         """Carry out a ``.sync`` operation for all parts."""
         parts = [(self._exchange(block), lanes) for block, lanes in meeting.parts]
         first = parts[0][0]
-        if first.rows is not None and meeting.participants == 0xFFFFFFFF:
+        if first.spelling.moves is not None and meeting.participants == 0xFFFFFFFF:
             raise ArrivesInParts(
                 f"a warp came to {first.instruction.opcode} in parts ({first.instruction.span})"
             )
@@ -347,11 +348,13 @@ class NativeWarp:
         self.set_header(State.FREE, free)
 
     def _exchange(self, block: int) -> Exchange:
-        found = self.exchanges.get(block)
-        if found is None:
+        found: object = self.exchanges.get(block)
+        if not isinstance(found, Exchange):
             basic = self.program.blocks[block]
             prepare = Prepare(self.program, self.worker.launch.plan, basic.function)
-            found = self.exchanges[block] = Exchange(prepare, basic.instructions[0])
+            found = make_step(prepare, basic.instructions[0])
+            assert isinstance(found, Exchange)
+            self.exchanges[block] = found
         return found
 
     # --------------------------------------------------------------------------------------------------- events
@@ -555,7 +558,7 @@ class NativeWarp:
             reason = ArrivesInParts(
                 f"a warp came to {block.terminator.opcode} in parts ({block.terminator.span})"
             )
-            reason.bearable = not block.terminator.spelling.modifier("cluster")
+            reason.bearable = block.terminator.effect is not CLUSTER_BARRIER
             return reason
         if event == Event.ALLOCA:
             lane = lanes_of(self.header(State.CULPRITS))[0]
@@ -629,9 +632,9 @@ class NativeWarp:
             space = "const"
         plan = place.plan
         limit = {"shared": plan.shared_bytes, "local": self.program.local_area}.get(space, 0)
-        if instruction.effect == "async_copy" and space == "shared":
+        if instruction.effect is ASYNC_COPY and space == "shared":
             kind = "store"
-        if instruction.effect == "bulk_copy" and number < Bulk.TELLS:
+        if instruction.effect is BULK_COPY and number < Bulk.TELLS:
             kind = _end_kind(instruction, space, kind, worker.get(Context.FAULT_WORD) != 0)
         return worker.launch.memory.fault(
             Access(
@@ -647,7 +650,7 @@ class NativeWarp:
         place, group = self.place(), self.slot.group
         if group is None or place.plan.cluster_ctas == 1:
             return None
-        arrives = instruction.effect == "mbarrier" and operation(instruction) & 15 == Mbarrier.ARRIVE
+        arrives = instruction.effect is MBARRIER and operation(instruction) & 15 == Mbarrier.ARRIVE
         return refused_address(
             place.plan, place.cta, address, reaches_peers(instruction), group.states, arrives
         )
@@ -665,7 +668,7 @@ class NativeWarp:
         elif suspended:
             instruction = self.block.instructions[0]
             prepare = Prepare(self.program, place.plan, self.block.function)
-            if instruction.effect == "mbarrier_wait":
+            if instruction.effect is MBARRIER_WAIT:
                 reason = WaitStep(prepare, instruction).reason(cast("LanesWarp", self), self.slot.shared)
             else:
                 reason = awaited_warps(instruction, self.missing)
@@ -688,7 +691,7 @@ class NativeWarp:
 
 def _reaches(instruction: Instruction, space: str) -> int:
     """What a refused access may reach; of an instruction with several ends, the one in that space."""
-    if instruction.effect in ("async_copy", "bulk_copy", "mbarrier", "mbarrier_wait", "warpgroup"):
+    if instruction.effect in (ASYNC_COPY, BULK_COPY, MBARRIER, MBARRIER_WAIT, WARPGROUP):
         return reachable(instruction, space)
     return reachable(instruction)
 

@@ -14,6 +14,7 @@ from ..errors import Unsupported
 from ..flow.ssa import Merge, Node
 from ..interp.operands import Prepare, as_type, destinations, reader, value_sources
 from ..interp.values import LaneValue
+from ..isa.effects import PURE
 from ..isa.frame import evaluate, has_meaning
 from ..isa.types import ScalarType, scalar_type
 from ..isa.words import Value
@@ -91,7 +92,9 @@ class ThreadValues:
 
     def _result(self, instruction: Instruction, register: Register, depth: int) -> LaneValue | None:
         spelling = instruction.spelling
-        plain = not instruction.effect and has_meaning(spelling) and destinations(instruction) == [register]
+        plain = (
+            instruction.effect is PURE and has_meaning(spelling) and destinations(instruction) == [register]
+        )
         if not plain or spelling.reads_carry or spelling.reads_rank:
             return None
         if any(isinstance(item, Address) for item in instruction.operands):

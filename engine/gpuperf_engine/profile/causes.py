@@ -16,6 +16,18 @@ from ..flow.control_dependence import Deciders
 from ..flow.dependence import Access, Dependence
 from ..flow.operands import reads, special_registers, writes
 from ..flow.ssa import Merge, Node
+from ..isa.effects import (
+    ASYNC_COPY,
+    ATOMIC,
+    BULK_COPY,
+    ELECT,
+    LOAD,
+    MATRIX_LOAD,
+    REDUCTION,
+    STORE,
+    TEXTURE,
+    WARPGROUP,
+)
 from ..isa.special import SPECIAL_REGISTERS
 from ..ptx.syntax import Address, Instruction, Variable
 from ..results import Cause
@@ -178,7 +190,7 @@ class CauseFinder:
             return (*self._dependence.kept.get(node, ()), *self._dependence.uses[node], stored)
         if node.effect not in _MEMORY or node.spelling.space == "param":
             return self._dependence.sources(node)
-        chosen = self._values(node) if node.effect in ("async_copy", "bulk_copy") else ()
+        chosen = self._values(node) if node.effect.copies else ()
         return (*self._dependence.kept.get(node, ()), *chosen)
 
     def _stored_by(self, writers: tuple[Instruction, ...], load: Instruction) -> Merge:
@@ -199,7 +211,7 @@ class CauseFinder:
 
     def _stored(self, writer: Instruction) -> Iterable[Node]:
         """What the value that an instruction stores comes from; a copy or an atomic is looked at itself."""
-        return self._values(writer) if writer.effect == "store" else (writer,)
+        return self._values(writer) if writer.effect is STORE else (writer,)
 
     def _values(self, instruction: Instruction) -> Iterable[Node]:
         """What the operands of an instruction that are no addresses come from."""
@@ -209,7 +221,7 @@ class CauseFinder:
 
     def _passes_on(self, node: Instruction) -> bool:
         """Whether an instruction reads what its own CTA stored, in shared or local memory."""
-        if node.effect not in ("load", "matrix", "warpgroup") or not writes(node):
+        if node.effect not in (LOAD, MATRIX_LOAD, WARPGROUP) or not writes(node):
             return False
         accesses = self._dependence.reads_memory(node)
         return bool(accesses) and all(_of_cta(access) for access in accesses)
@@ -220,12 +232,12 @@ class CauseFinder:
             cause = self._special(name)
             if cause is not None:
                 yield cause
-        if node.effect == "load" and node.spelling.space == "param":
+        if node.effect is LOAD and node.spelling.space == "param":
             yield from (Cause("parameter", name, False) for name in self._parameter(node))
         elif node.effect in _MEMORY and not self._passes_on(node):
-            kind = "atomic" if node.effect in ("atomic", "reduction") else "data"
+            kind = "atomic" if node.effect.atomic else "data"
             yield from (Cause(kind, name, True) for name in self._objects(node))
-        elif node.spelling.row.name == "elect":
+        elif node.effect is ELECT:
             yield Cause("thread", "laneid", True)
 
     def _special(self, name: str) -> Cause | None:
@@ -259,4 +271,4 @@ def _of_cta(access: Access) -> bool:
     return "global" not in access.spaces or (bool(own) and all(own))
 
 
-_MEMORY = frozenset(("load", "atomic", "reduction", "async_copy", "bulk_copy", "texture"))
+_MEMORY = frozenset((LOAD, ATOMIC, REDUCTION, ASYNC_COPY, BULK_COPY, TEXTURE))

@@ -13,6 +13,7 @@ from typing import Any
 from ..errors import NotObserved
 from ..flow.control_dependence import may_end
 from ..flow.loops import Loop, find_loops
+from ..isa.effects import THREAD_EXIT
 from ..ptx.syntax import Instruction
 from ..results import DivergentBranch, Explanation, LineProfile, LoopProfile, Profile
 from ..simt.counters import Observation
@@ -141,7 +142,7 @@ class _Edges:
             for target in dict.fromkeys(block.successors):
                 self._sources.setdefault(target, []).append(block)
         self._calls_end = any(
-            instruction.effect == "exit"
+            instruction.effect is THREAD_EXIT
             for function in program.functions[1:]
             for instruction in function.instructions
         )

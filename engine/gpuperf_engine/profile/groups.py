@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from ..isa.effects import ATOMIC, LOAD, PURE, REDUCTION, STORE, TEXTURE
 from ..isa.model import Spelling
 from ..isa.types import ScalarType
 
@@ -124,7 +125,7 @@ _CLASS_OF = {
     "inter_thread": "inst_inter_thread_communication",
 }
 _BY_PRECISION = {"hp": "inst_fp_16", "sp": "inst_fp_32", "dp": "inst_fp_64"}
-_PLURALS = {"load": "loads", "store": "stores", "atomic": "atomics", "reduction": "reductions"}
+_PLURALS = {LOAD: "loads", STORE: "stores", ATOMIC: "atomics", REDUCTION: "reductions"}
 _SPACES = ("global", "local", "shared", "generic")
 
 
@@ -132,7 +133,7 @@ def _image_metric(spelling: Spelling) -> str:
     """The warp-level metric of an instruction on textures or surfaces: only those of surfaces say what happens outside."""
     if spelling.modifier("mode") is None:
         return "inst_executed_tex_ops"
-    if spelling.effect == "texture":
+    if spelling.effect is TEXTURE:
         return "inst_executed_surface_loads"
     return f"inst_executed_surface_{'reductions' if spelling.modifier('op') else 'stores'}"
 
@@ -142,13 +143,13 @@ def metrics_of(spelling: Spelling) -> tuple[Mapping[str, int], tuple[str, ...]]:
     """What one execution adds: to the thread-level metrics (how much), and to which warp-level ones (one each)."""
     threads = {_class_of(spelling): 1}
     warps = ["inst_executed"]
-    if spelling.effect == "" and spelling.row.flop and spelling.type is not None:
+    if spelling.effect is PURE and spelling.row.flop and spelling.type is not None:
         flop, name = spelling.row.flop, f"flop_count_{PRECISIONS[spelling.type.name]}"
         threads[f"{name}_{flop}"] = spelling.lanes
         if flop != "special":
             threads[name] = spelling.flops
     if spelling.effect in _PLURALS and spelling.space in _SPACES:
-        shared = spelling.space == "shared" and spelling.effect == "reduction"
+        shared = spelling.space == "shared" and spelling.effect is REDUCTION
         warps.append(f"inst_executed_{spelling.space}_{'atomics' if shared else _PLURALS[spelling.effect]}")
     if spelling.category == "texture":
         warps.append(_image_metric(spelling))

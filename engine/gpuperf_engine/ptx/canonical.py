@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+from ..isa.effects import INDIRECT_BRANCH
 from . import spell
 from .pointers import possible
 from .syntax import Function, Register, Variable
@@ -131,7 +132,7 @@ def _function(function: Function, things: _Things) -> Iterable[str]:
         if item.call is not None:
             for candidate in possible(function.module, item.call):
                 things.function(candidate)
-        if item.effect == "indirect_branch":
+        if item.effect is INDIRECT_BRANCH:
             text += " " + ", ".join(names.label(target.index) for target in item.targets)
         if item.call is not None and item.call.prototype is not None:
             text += " " + spell.prototype(item.call.prototype, names)

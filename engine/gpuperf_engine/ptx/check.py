@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..isa.effects import ASYNC_COPY, ATOMIC, BULK_COPY, CALL, HINT, MATRIX, MBARRIER, STORE, TENSOR, TEXTURE
 from ..isa.selectors import SELECTORS
 from ..isa.table import OperandForm, Spelling
 from ..isa.types import SCALAR_TYPES, ScalarType
@@ -26,11 +27,9 @@ __all__ = ["Shape", "agree", "chosen", "explain", "fits"]
 Shape = tuple[Any, ...]
 
 #: Effects worth having without their result.
-_DISCARDABLE = frozenset(["atomic", "async_copy", "mbarrier", "call"])
-#: Effects whose braces hold fragments of matrices.
-_FRAGMENTS = frozenset(["matrix", "warpgroup"])
-#: Effects whose lists of one element are in braces too: those, coordinates and offsets of tensors.
-_LISTS = _FRAGMENTS | {"tensor", "bulk_copy", "hint"}
+_DISCARDABLE = frozenset([ATOMIC, ASYNC_COPY, MBARRIER, CALL])
+#: Effects whose lists of one element are in braces, as fragments of matrices are: coordinates and offsets of tensors.
+_LISTS = frozenset([TENSOR, BULK_COPY, HINT])
 #: Instructions of a thread whose vectors of one element are.
 LISTED = frozenset(["spcompress", "spdecompress"])
 #: The manual's readers of special registers.
@@ -106,7 +105,7 @@ def _opened(shape: Shape) -> Sequence[Shape]:
 def _named(spelling: Spelling, space: str) -> bool:
     """Whether a generic access may name a variable in a space with addresses of its own. It is then an access to that space,
     as ptxas compiles it: the number that the name stands for is no generic address."""
-    return space == "shared" or (space == "local" and spelling.effect not in ("atomic", "reduction"))
+    return space == "shared" or (space == "local" and not spelling.effect.atomic)
 
 
 def chosen(spelling: Spelling, shapes: Sequence[Shape]) -> dict[str, str | bool]:
@@ -161,8 +160,10 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
             if reason:
                 return reason
         return ""
-    derivative = spelling.effect == "texture" and form.name in ("dx", "dy")
-    listed = spelling.effect in _LISTS or spelling.row.name in LISTED or derivative
+    derivative = spelling.effect is TEXTURE and form.name in ("dx", "dy")
+    listed = (
+        spelling.effect.whole_warp or spelling.effect in _LISTS or spelling.row.name in LISTED or derivative
+    )
     if form.vector > 1 or (form.braces and listed):
         return f"{form.name} must be a vector of {form.vector}, found {explain(shape)}"
     return _scalar(spelling, form, shape)
@@ -170,9 +171,7 @@ def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int
 
 def _holds_metadata(spelling: Spelling, form: OperandForm) -> bool:
     """Whether an operand of a matrix product is no fragment, but says something about one: metadata, scales."""
-    return (
-        spelling.effect == "matrix" and form.register and any(item.vector > 1 for item in spelling.operands)
-    )
+    return spelling.effect is MATRIX and form.register and any(item.vector > 1 for item in spelling.operands)
 
 
 def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
@@ -201,7 +200,7 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
         return f"{name} must be an integer constant, found {explain(shape)}"
     if kind == "register":
         register = SCALAR_TYPES[shape[1]]
-        matrix = form.braces and spelling.effect in _FRAGMENTS and type is not None and type.is_bits
+        matrix = form.braces and spelling.effect.whole_warp and type is not None and type.is_bits
         if type is None or (agree(type, register, form.wider) and not (matrix and register.is_float)):
             return ""
         return f"{name} must be {_wanted(type, form.wider)}, found {explain(shape)}"
@@ -214,7 +213,7 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
             return ""
         if form.role == "destination" and type is not None and spelling.row.name == "setp":
             return ""
-        if spelling.effect == "store" and type is not None and type.bits * form.vector == 256:
+        if spelling.effect is STORE and type is not None and type.bits * form.vector == 256:
             return ""  # what is there stays (manual, ``st``)
         return f"{name} cannot be discarded with '_'"
     if form.role == "destination":

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import PtxError
+from ..isa.effects import BRANCH, INDIRECT_BRANCH, STORE
 from ..isa.selectors import select
 from ..isa.table import Spelling, check_available, lookup
 from ..source import SourcePosition, Span
@@ -281,9 +282,9 @@ class _Body:
         if spelling.row.constants:
             check_constants(spelling, operands)
         effect = spelling.effect
-        if effect == "branch" or effect == "indirect_branch":
+        if effect is BRANCH or effect is INDIRECT_BRANCH:
             self.branches.append((instruction, self.names.scope))
-        elif effect == "store" and spelling.space == "param":
+        elif effect is STORE and spelling.space == "param":
             self._refuse_inputs(instruction)
         instructions.append(instruction)
 
@@ -379,7 +380,7 @@ class _Body:
     def _aim(self, instruction: Instruction, scope: Scope) -> None:
         *others, named = instruction.operands
         assert isinstance(named, LabelOperand)
-        if instruction.effect == "branch":
+        if instruction.effect is BRANCH:
             label = self._label(scope, named.name, named.span)
             instruction.operands = (*others, label)
             instruction.targets = (label,)

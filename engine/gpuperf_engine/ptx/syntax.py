@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import LaunchError, UnknownName, nearest
+from ..isa.effects import CALL, Effect
 from ..isa.system import SYSTEM_FUNCTIONS, SystemFunction
 from ..isa.types import ScalarType
 from ..source import SourcePosition, Span
@@ -249,8 +250,8 @@ class Instruction:
     registers_written: tuple[Register, ...] | None = field(default=None, repr=False)
 
     @property
-    def effect(self) -> str:
-        """What it does beyond computing its destinations; see ``isa.table.EFFECTS``."""
+    def effect(self) -> Effect:
+        """What it does beyond computing its destinations; see ``isa.effects``."""
         return self.spelling.effect
 
     @property
@@ -262,7 +263,7 @@ class Instruction:
     @property
     def system(self) -> SystemFunction | None:
         """The function of the system that a ``call`` calls, ``None`` for other calls and instructions."""
-        call = self.call if self.spelling.effect == "call" else None
+        call = self.call if self.spelling.effect is CALL else None
         return None if call is None or call.function is None else call.function.system
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
+from ..isa.effects import INDIRECT_BRANCH
 from ..source import SourcePosition
 from . import spell
 from .syntax import Function, Instruction, Module, Register, Variable
@@ -76,7 +77,7 @@ def _head(function: Function) -> str:
 
 def _table(item: Instruction, names: _Names, number: int) -> list[str]:
     """The list or prototype that an indirect branch or call refers to, printed before it."""
-    if item.effect == "indirect_branch":
+    if item.effect is INDIRECT_BRANCH:
         names.current = names.fresh(f"$targets{number}")
         return [
             f"\t{names.current}: .branchtargets {', '.join(names.label(target.index) for target in item.targets)};"

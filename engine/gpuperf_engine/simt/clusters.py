@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import LaunchError
+from ..isa.effects import MATRIX_LOAD, MATRIX_STORE, MBARRIER
 from ..isa.spaces import RANK_SHIFT
 from ..ptx.syntax import Function, Instruction, Register
 from .launch import MAX_GRID, Dim3, LaunchPlan, dim3
@@ -202,12 +203,12 @@ def reaches_peers(instruction: Instruction) -> bool:
     space = instruction.spelling.modifier("space") or instruction.spelling.modifier("dst")
     if space:
         return space == "shared::cluster"
-    if instruction.effect == "mbarrier":
+    if instruction.effect is MBARRIER:
         # what gives the object's state is for objects of the CTA itself, as are init and inval
         return not any(isinstance(item, Register) for item in instruction.operands[:1]) and "sem" in (
             instruction.spelling.modifiers
         )
-    return instruction.effect in ("load", "store", "atomic", "reduction", "matrix")
+    return instruction.effect.per_lane or instruction.effect in (MATRIX_LOAD, MATRIX_STORE)
 
 
 def waits_for_cluster(program: Program) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ..errors import BudgetExceeded, Deadlock, TrapError
 from ..isa import mbarriers, tensor_maps
+from ..isa.effects import INDIRECT_BRANCH, WARPGROUP_WAIT
 from ..ptx.syntax import Instruction
 from ..source import Span
 from .launch import Dim3, LaunchPlan
@@ -182,7 +183,7 @@ def uneven_products(
 def awaited_warps(instruction: Instruction, warps: Sequence[int]) -> str:
     """What a warp waits for at ``wgmma.fence`` and ``.wait_group``, in words: warps of its warpgroup, as numbered in the block."""
     named = f"warp{'s' * (len(warps) > 1)} {', '.join(map(str, warps))} of the warpgroup,"
-    what = "the products of " * (instruction.effect == "warpgroup_wait")
+    what = "the products of " * (instruction.effect is WARPGROUP_WAIT)
     return f"at {instruction.opcode}, for {what}{named}"
 
 
@@ -196,7 +197,7 @@ def long_line(place: Place, instruction: Instruction, lanes: int) -> TrapError:
 def bad_target(place: Place, instruction: Instruction, lane: int, value: int, targets: int) -> TrapError:
     """``brx.idx`` beyond its table, or a call through a register that holds no candidate's address."""
     hint = None
-    if instruction.effect == "indirect_branch":
+    if instruction.effect is INDIRECT_BRANCH:
         message = f"{instruction.opcode}: index {value} of a table of {targets} labels"
     else:
         what = place.plan.describe(value)

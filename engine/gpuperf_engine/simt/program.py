@@ -19,6 +19,7 @@ from ..flow.liveness import live_sets, pressure
 from ..flow.operands import access_bytes, reads, special_registers, writes
 from ..flow.uniformity import Uniformity, analyse_uniformity, mark_waiting_loops, may_stop, observes_others
 from ..garbage import uncollected
+from ..isa.effects import ATOMIC, BULK_COPY, LOAD, STACK, STORE, SURFACE, WARPGROUP
 from ..isa.types import scalar_type
 from ..memory.spaces import piece_of
 from ..ptx.syntax import CallTarget, Function, Instruction, Register, Sink, SpecialRegister, Variable
@@ -116,7 +117,7 @@ class Program:
     def products(self) -> tuple[Instruction, ...]:
         """The matrix products of warpgroups, in order."""
         every = (item for block in self.blocks for item in block.instructions)
-        return tuple(item for item in every if item.effect == "warpgroup")
+        return tuple(item for item in every if item.effect is WARPGROUP)
 
     @cached_property
     def pieces(self) -> bytes:
@@ -137,7 +138,7 @@ class Program:
     @cached_property
     def uses_stack(self) -> bool:
         """Whether anything is allocated while it runs."""
-        return any(item.effect == "stack" for block in self.blocks for item in block.instructions)
+        return any(item.effect is STACK for block in self.blocks for item in block.instructions)
 
     @property
     def uniform(self) -> tuple[frozenset[Register], ...]:
@@ -390,25 +391,23 @@ def _add_candidates(program: Program, symbols: list[Variable | Function]) -> Non
 
 def _order_free(instruction: Instruction, program: Program) -> bool:
     """Whether no CTA can tell from this instruction in which order CTAs ran."""
-    if instruction.effect in ("load", "store"):
+    if instruction.effect in (LOAD, STORE):
         return instruction.spelling.space in ("shared", "local", "param", "const") or not observes_others(
             instruction
         )
     if instruction.system is not None:
         return not instruction.system.observes_heap
-    if instruction.effect == "bulk_copy" and combines(instruction):
+    if instruction.effect is BULK_COPY and combines(instruction):
         return instruction.spelling.modifier("dst") != "global"
-    if instruction.effect == "surface" and instruction.spelling.modifier("op"):
+    if instruction.effect is SURFACE and instruction.spelling.modifier("op"):
         return False  # changed without host atomics, which rows of narrow texels do not suit
-    if instruction.effect not in ("atomic", "reduction"):
-        return instruction.effect != "special"
+    if not instruction.effect.atomic:
+        return True
     if instruction.spelling.space == "shared":
         return True
-    if instruction.effect == "atomic" and any(
-        _is_used(register, program) for register in writes(instruction)
-    ):
+    if instruction.effect is ATOMIC and any(_is_used(register, program) for register in writes(instruction)):
         return False
-    if instruction.effect == "atomic" and not isinstance(instruction.operands[0], (Sink, Register)):
+    if instruction.effect is ATOMIC and not isinstance(instruction.operands[0], (Sink, Register)):
         return False
     parts = set(instruction.opcode.split("."))
     element = instruction.spelling.type

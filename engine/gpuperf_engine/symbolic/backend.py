@@ -30,11 +30,12 @@ from ..simt.program import Program
 from ..simt.stack import AFTER, AT_END, Meeting
 from .accesses import Accesses
 from .ends import barrier_number, make_end
-from .exchange import Exchange, perform
+from .exchange import Exchange, make_exchange, perform
+from .handlers import Step
 from .operands import concretely
 from .phases import arrive
 from .state import FRESH, State
-from .steps import Step, make_step
+from .steps import make_step
 from .warp_classes import warp_classes
 
 __all__ = ["ClassRun", "Counts", "Refusal", "TooLong", "count_by_classes"]
@@ -48,9 +49,6 @@ MOST_COUNTING = 100_000
 
 class TooLong(Refusal):
     """It takes more steps than were allowed."""
-
-
-_WRITES = ("store", "atomic", "reduction", "async_copy", "bulk_copy")
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ class _Block:
         self.sync: Exchange | None = None
         instructions = block.instructions
         if block.synchronises and instructions[0] in run.executed:
-            self.sync = Exchange(run, to, instructions[0])
+            self.sync = make_exchange(run, to, instructions[0])
             instructions = instructions[1:]
         if instructions and instructions[-1] is block.terminator:
             instructions = instructions[:-1]
@@ -141,7 +139,8 @@ class ClassRun:
         self.pieces = self.operations = self.effort = 0
         #: whether the slice looks at memory that the launch may write
         self.stores = any(
-            item.effect in _WRITES and item.spelling.space in ("global", "generic") for item in self.complete
+            item.effect.writes and item.effect.site and item.spelling.space in ("global", "generic")
+            for item in self.complete
         )
         #: whether moving lanes may ask for a split: then it is taken back
         self.asks = len(program.functions) > 1 or any(

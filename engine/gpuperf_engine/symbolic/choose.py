@@ -19,6 +19,23 @@ from numpy.typing import NDArray
 from ..errors import BudgetExceeded
 from ..flow.operands import special_registers
 from ..flow.slicing import Slice
+from ..isa.effects import (
+    ASYNC_COPY,
+    ATOMIC,
+    BARRIER,
+    BULK_COPY,
+    CLUSTER_BARRIER,
+    EFFECTS,
+    LOAD,
+    MATRIX,
+    MATRIX_LOAD,
+    MATRIX_STORE,
+    MBARRIER,
+    MBARRIER_WAIT,
+    MEETING,
+    REDUCTION,
+    STORE,
+)
 from ..memory.arena import Memory
 from ..ptx.syntax import Instruction
 from ..simt.counters import SITE_COLUMNS, Observation
@@ -34,9 +51,13 @@ __all__ = ["observe_addresses", "observe_control"]
 RATE = 12_000
 #: of other instructions, about so many plain ones take as long, by effect
 COSTS = {
-    **dict.fromkeys(("load", "store", "exchange", "async_copy"), 4),
+    **dict.fromkeys((LOAD, STORE, ASYNC_COPY, *(effect for effect in EFFECTS if effect.exchanges)), 4),
     **dict.fromkeys(
-        ("atomic", "reduction", "barrier", "matrix", "bulk_copy", "mbarrier", "mbarrier_wait"), 32
+        (
+            *(ATOMIC, REDUCTION, BARRIER, CLUSTER_BARRIER, MATRIX, MATRIX_LOAD, MATRIX_STORE, MEETING),
+            *(BULK_COPY, MBARRIER, MBARRIER_WAIT),
+        ),
+        32,
     ),
 }
 #: warp instructions that run in less time than it takes to think, if so many are left for each warp

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..affine.lanes import lanes_of
@@ -11,39 +10,44 @@ from ..affine.values import Affine
 from ..flow.blocks import EXIT, BasicBlock
 from ..flow.operands import matched
 from ..interp.operands import Prepare
+from ..isa.effects import BARRIER, BRANCH, CALL, CLUSTER_BARRIER, INDIRECT_BRANCH, RETURN, THREAD_EXIT
 from ..isa.types import scalar_type
 from ..ptx.syntax import Immediate, Instruction
 from .calls import Call
+from .handlers import End, ends
 from .operands import guard_of, reader
 
 if TYPE_CHECKING:
     from .backend import ClassRun
     from .state import State
 
-__all__ = ["End", "make_end"]
+__all__ = ["make_end"]
 
-End = Callable[["State"], None]
 _U32 = scalar_type("u32")
 
 
 def make_end(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
     """The end of a block; see ``flow.blocks.BasicBlock`` for the kinds."""
-    kind = block.kind
-    if kind in ("fall", "jump"):
-        return _fall(run, block)
-    if kind == "branch":
+    if block.kind == "branch":  # of returns and exits, and the guard of a call or barrier, too
         return _branch(run, block)
-    if kind == "indirect":
-        return _indirect(run, to, block)
-    if kind == "call":
-        return _call(run, to, block)
-    if kind == "return" and block.function != 0:
-        return lambda state: state.splits.jump(EXIT)
-    if kind in ("return", "exit"):
-        return lambda state: state.splits.exit(state.splits.mask)
-    return _barrier(block)
+    if block.terminator is None:
+        return (_return if block.kind == "return" else _fall)(run, to, block)
+    handler = ends.for_effect(block.terminator.effect)
+    assert handler is not None, block.terminator.effect
+    return handler(run, to, block)
 
 
+@ends(RETURN)
+def _return(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
+    return _exit(run, to, block) if block.function == 0 else lambda state: state.splits.jump(EXIT)
+
+
+@ends(THREAD_EXIT)
+def _exit(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
+    return lambda state: state.splits.exit(state.splits.mask)
+
+
+@ends(CALL)
 def _call(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
     try:
         return Call(run, to, block)
@@ -70,7 +74,8 @@ def _count(state: State, counter: int, number: int) -> None:
     state.counts[counter] = state.counts.get(counter, 0) + number
 
 
-def _fall(run: ClassRun, block: BasicBlock) -> End:
+@ends(BRANCH)
+def _fall(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
     target = block.successors[0]
     guard = block.terminator.guard if block.counted and block.terminator is not None else None
     if guard is None:
@@ -91,7 +96,7 @@ def _branch(run: ClassRun, block: BasicBlock) -> End:
     taken_counter, divergent = run.taken(block.index), run.divergent(block.index)
     counted = block.counted
     leaves = then == EXIT
-    ends = block.leaves == "exit" or block.function == 0
+    all_end = block.leaves == "exit" or block.function == 0
 
     def end(state: State) -> None:
         splits = state.splits
@@ -103,7 +108,7 @@ def _branch(run: ClassRun, block: BasicBlock) -> End:
                 _count(state, divergent, 1)
         if not taken:
             splits.jump(other)
-        elif leaves and ends:
+        elif leaves and all_end:
             splits.exit(taken)
             if rest:
                 splits.jump(other)
@@ -115,6 +120,7 @@ def _branch(run: ClassRun, block: BasicBlock) -> End:
     return end
 
 
+@ends(INDIRECT_BRANCH)
 def _indirect(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
     instruction = block.terminator
     assert instruction is not None
@@ -163,7 +169,8 @@ def barrier_number(instruction: Instruction) -> int | None:
     return number.value
 
 
-def _barrier(block: BasicBlock) -> End:
+@ends(BARRIER, CLUSTER_BARRIER)
+def _barrier(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
     instruction = block.terminator
     assert instruction is not None
     if barrier_number(instruction) is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..affine.lanes import FULL, Lanes, constant, lanes_of, merge
@@ -10,28 +10,31 @@ from ..affine.space import Refusal
 from ..affine.values import Affine, Mask
 from ..flow.operands import matched
 from ..interp.operands import Prepare, destinations
+from ..isa.effects import ACTIVEMASK, ELECT, MATCH, REDUX, SHFL, VOTE
 from ..isa.frame import evaluate
 from ..isa.types import ScalarType, scalar_type
 from ..isa.words import Value
 from ..ptx.syntax import Instruction
-from .operands import Reader, reader
+from .handlers import handles
+from .operands import Reader, guard_of, reader
 
 if TYPE_CHECKING:
     from .backend import ClassRun
     from .state import State
 
-__all__ = ["Exchange", "perform"]
+__all__ = ["Exchange", "make_exchange", "perform"]
 
 _U32 = scalar_type("u32")
 
 
 class Exchange:
-    """One exchange instruction, prepared. Its results are worked out only if it belongs to the slice."""
+    """One instruction that the lanes of a warp carry out together, prepared; of this one they only wait for each other. Results of
+    exchanges are worked out only if the instruction belongs to the slice."""
 
     def __init__(self, run: ClassRun, to: Prepare, instruction: Instruction) -> None:
         self.instruction = instruction
         self.spelling = instruction.spelling
-        self.wanted = instruction in run.executed and instruction.effect == "exchange"
+        self.wanted = instruction in run.executed and instruction.effect.exchanges
         self.readers: dict[str, Reader] = {}
         self.types: dict[str, ScalarType] = {}
         for form, operand in matched(instruction):
@@ -39,6 +42,16 @@ class Exchange:
                 self.types[form.name] = form.type or _U32
                 self.readers[form.name] = reader(run, to, operand, self.types[form.name])
         self.targets = destinations(instruction)
+        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.counter = run.predicated(instruction)
+
+    def __call__(self, state: State) -> None:
+        """Without ``.sync``: the active lanes take part."""
+        lanes = state.splits.mask if self.guard is None else self.guard(state)
+        if lanes:
+            perform(state, lanes, [(self, lanes)])
+        if self.counter is not None:
+            state.counts[self.counter] = state.counts.get(self.counter, 0) + lanes.bit_count()
 
     def masks(self, state: State) -> dict[int, int]:
         """The member masks that the running lanes give, with those lanes."""
@@ -56,6 +69,21 @@ class Exchange:
             raise Refusal(f"{self.instruction.opcode}: a lane is not in its own member mask")
         return found
 
+    def results(self, state: State, participants: int, joint: dict[str, Value]) -> Sequence[Value]:
+        """What each lane gets, from the operands of all participants."""
+        return ()
+
+
+def make_exchange(run: ClassRun, to: Prepare, instruction: Instruction) -> Exchange:
+    """A ``.sync`` instruction, prepared."""
+    if not instruction.effect.exchanges:
+        return Exchange(run, to, instruction)
+    handler = handles.for_effect(instruction.effect)
+    assert handler is not None, instruction.effect
+    found = handler(run, to, instruction)
+    assert isinstance(found, Exchange)
+    return found
+
 
 def perform(state: State, participants: int, parts: Sequence[tuple[Exchange, int]]) -> None:
     """Carry the operation out over the participants; each part's lanes get their results in its own registers."""
@@ -67,11 +95,7 @@ def perform(state: State, participants: int, parts: Sequence[tuple[Exchange, int
     space = state.run.space
     space.active = participants
     joint = {name: read(state) for name, read in first.readers.items()}
-    operation = _OPERATIONS.get(first.spelling.row.name)
-    if operation is None:
-        raise Refusal(f"{first.instruction.opcode} depends on other lanes")
-    results = operation(state, first, participants, joint)
-    for target, value in zip(first.targets, results):
+    for target, value in zip(first.targets, first.results(state, participants, joint)):
         if target is not None:
             state.write(target, value, parts[0][1])
 
@@ -80,71 +104,85 @@ def _number(state: State, value: int) -> Value:
     return Affine(constant(value), _U32, state.run.space)
 
 
-def _shuffle(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
-    space = state.run.space
-    own = Affine(Lanes(range(32), ((FULL, (), 0),)), _U32, space)
-    source, inside = evaluate(exchange.spelling, [own, joint["b"], joint["c"]])
-    value = joint["a"]
-    assert isinstance(source, Affine) and isinstance(value, Affine)
-    known = space.known(source.lanes, participants)
-    places = [known[lane if len(known) > 1 else 0] & 31 for lane in range(32)]
-    there = sum(1 << lane for lane, place in enumerate(places) if participants >> place & 1)
-    moved = merge(there, value.lanes.permuted(places), constant(0))  # from lanes that do not take part: 0
-    return [Affine(moved, value.type, space), inside]
+@handles(SHFL)
+class Shuffle(Exchange):
+    """``shfl``."""
+
+    def results(self, state: State, participants: int, joint: dict[str, Value]) -> list[Value]:
+        space = state.run.space
+        own = Affine(Lanes(range(32), ((FULL, (), 0),)), _U32, space)
+        source, inside = evaluate(self.spelling, [own, joint["b"], joint["c"]])
+        value = joint["a"]
+        assert isinstance(source, Affine) and isinstance(value, Affine)
+        known = space.known(source.lanes, participants)
+        places = [known[lane if len(known) > 1 else 0] & 31 for lane in range(32)]
+        there = sum(1 << lane for lane, place in enumerate(places) if participants >> place & 1)
+        moved = merge(there, value.lanes.permuted(places), constant(0))  # from lanes that do not take part: 0
+        return [Affine(moved, value.type, space), inside]
 
 
-def _vote(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
-    predicate = joint["a"]
-    assert isinstance(predicate, Mask)
-    found = predicate.mask & participants
-    mode = exchange.spelling.modifier("mode")
-    if mode is None:
-        return [_number(state, found)]
-    answers = {"all": found == participants, "any": found != 0, "uni": found in (0, participants)}
-    return [Mask(FULL if answers[str(mode)] else 0, state.run.space)]
+@handles(VOTE)
+class Vote(Exchange):
+    """``vote``."""
+
+    def results(self, state: State, participants: int, joint: dict[str, Value]) -> list[Value]:
+        predicate = joint["a"]
+        assert isinstance(predicate, Mask)
+        found = predicate.mask & participants
+        mode = self.spelling.modifier("mode")
+        if mode is None:
+            return [_number(state, found)]
+        answers = {"all": found == participants, "any": found != 0, "uni": found in (0, participants)}
+        return [Mask(FULL if answers[str(mode)] else 0, state.run.space)]
 
 
-def _match(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
-    value = joint["a"]
-    assert isinstance(value, Affine)
-    wide = (1 << value.type.bits) - 1
-    known = state.run.space.known(value.lanes, participants)
-    given = [known[lane if len(known) > 1 else 0] & wide for lane in range(32)]
-    same: dict[int, int] = {}
-    for lane in lanes_of(participants):
-        same[given[lane]] = same.get(given[lane], 0) | 1 << lane
-    if exchange.spelling.modifier("all"):
-        every = len(same) == 1
-        return [_number(state, participants if every else 0), Mask(FULL * every, state.run.space)]
-    found = [same.get(number, 0) for number in given]
-    return [Affine(Lanes(found, ((FULL, (), 0),)), _U32, state.run.space)]
+@handles(MATCH)
+class Match(Exchange):
+    """``match``."""
+
+    def results(self, state: State, participants: int, joint: dict[str, Value]) -> list[Value]:
+        value = joint["a"]
+        assert isinstance(value, Affine)
+        wide = (1 << value.type.bits) - 1
+        known = state.run.space.known(value.lanes, participants)
+        given = [known[lane if len(known) > 1 else 0] & wide for lane in range(32)]
+        same: dict[int, int] = {}
+        for lane in lanes_of(participants):
+            same[given[lane]] = same.get(given[lane], 0) | 1 << lane
+        if self.spelling.modifier("all"):
+            every = len(same) == 1
+            return [_number(state, participants if every else 0), Mask(FULL * every, state.run.space)]
+        found = [same.get(number, 0) for number in given]
+        return [Affine(Lanes(found, ((FULL, (), 0),)), _U32, state.run.space)]
 
 
-def _redux(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
-    value = joint["a"]
-    assert isinstance(value, Affine)
-    known = state.run.space.known(value.lanes, participants)
-    first, *others = (known[lane if len(known) > 1 else 0] for lane in lanes_of(participants))
-    total: Value = Affine(constant(first), value.type, state.run.space)
-    for number in others:
-        (total,) = evaluate(exchange.spelling, [total, Affine(constant(number), value.type, state.run.space)])
-    return [total]
+@handles(REDUX)
+class Redux(Exchange):
+    """``redux``."""
+
+    def results(self, state: State, participants: int, joint: dict[str, Value]) -> list[Value]:
+        value = joint["a"]
+        assert isinstance(value, Affine)
+        known = state.run.space.known(value.lanes, participants)
+        first, *others = (known[lane if len(known) > 1 else 0] for lane in lanes_of(participants))
+        total: Value = Affine(constant(first), value.type, state.run.space)
+        for number in others:
+            (total,) = evaluate(self.spelling, [total, Affine(constant(number), value.type, state.run.space)])
+        return [total]
 
 
-def _active(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
-    return [_number(state, participants)]
+@handles(ACTIVEMASK)
+class ActiveMask(Exchange):
+    """``activemask``."""
+
+    def results(self, state: State, participants: int, joint: dict[str, Value]) -> list[Value]:
+        return [_number(state, participants)]
 
 
-def _elect(state: State, exchange: Exchange, participants: int, joint: dict[str, Value]) -> list[Value]:
-    leader = lanes_of(participants)[0]
-    return [_number(state, leader), Mask(1 << leader, state.run.space)]
+@handles(ELECT)
+class Elect(Exchange):
+    """``elect``."""
 
-
-_OPERATIONS: dict[str, Callable[[State, Exchange, int, dict[str, Value]], list[Value]]] = {
-    "shfl": _shuffle,
-    "vote": _vote,
-    "match": _match,
-    "redux": _redux,
-    "activemask": _active,
-    "elect": _elect,
-}
+    def results(self, state: State, participants: int, joint: dict[str, Value]) -> list[Value]:
+        leader = lanes_of(participants)[0]
+        return [_number(state, leader), Mask(1 << leader, state.run.space)]

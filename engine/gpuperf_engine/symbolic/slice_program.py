@@ -16,6 +16,7 @@ from ..flow.liveness import live_sets
 from ..flow.loops import find_loops
 from ..flow.slicing import Slice, slice_program
 from ..flow.uniformity import analyse_uniformity, may_stop
+from ..isa.effects import HINT, MATRIX, MEETING, PURE, WARPGROUP
 from ..ptx.syntax import Instruction
 from ..simt.program import Program, is_order_free
 
@@ -89,7 +90,7 @@ def _is_most(program: Program, wanted: Slice) -> bool:
     left_out = {
         item for block in program.blocks for item in block.instructions if item not in wanted.instructions
     }
-    if any(item.effect or item.spelling.row.checked is not None for item in left_out):
+    if any(item.effect is not PURE or item.spelling.row.checked is not None for item in left_out):
         return False
     depths = dict.fromkeys((block.index for block in program.blocks), 0)
     for number in range(len(program.functions)):
@@ -146,20 +147,20 @@ def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
 
 
 def _stub(instruction: Instruction) -> Instruction:
-    spelling = replace(instruction.spelling, effect="hint", operands=())
+    spelling = replace(instruction.spelling, effect=HINT, operands=())
     return replace(instruction, spelling=spelling, operands=(), registers_read=None, registers_written=None)
 
 
 def _only_meets(instruction: Instruction, wanted: Slice) -> bool:
     """Whether this is a product whose operands may be wrong, so that they must not be looked at: lanes only wait there."""
-    checked = instruction.effect == "matrix" and instruction.spelling.row.checked is not None
-    looks = instruction.effect == "warpgroup" or checked
+    checked = instruction.effect is MATRIX and instruction.spelling.row.checked is not None
+    looks = instruction.effect is WARPGROUP or checked
     return looks and instruction in wanted.instructions and instruction not in wanted.complete
 
 
 def _meeting(instruction: Instruction) -> Instruction:
-    row = replace(instruction.spelling.row, name="bar", checked=None, constants={})
-    spelling = replace(instruction.spelling, row=row, effect="matrix", operands=())
+    row = replace(instruction.spelling.row, checked=None, constants={})
+    spelling = replace(instruction.spelling, row=row, effect=MEETING, operands=())
     return replace(instruction, spelling=spelling, operands=(), registers_read=None, registers_written=None)
 
 

@@ -13,35 +13,47 @@ from ..affine.space import Refusal
 from ..affine.values import Affine, Mask, from_patterns
 from ..errors import EngineError
 from ..interp.operands import Prepare, address_of, address_operand, destinations, value_sources
-from ..isa.frame import evaluate, has_meaning
+from ..isa.effects import (
+    ASYNC_COPY,
+    ATOMIC,
+    FENCE,
+    HINT,
+    LOAD,
+    PURE,
+    REDUCTION,
+    STORE,
+    TRAP,
+    WARP_BARRIER,
+    WARPGROUP_COMMIT,
+    WARPGROUP_FENCE,
+    WARPGROUP_WAIT,
+)
+from ..isa.frame import evaluate
 from ..isa.spaces import WINDOWS, space_of
 from ..isa.types import scalar_type
 from ..isa.words import Value
 from ..memory.arena import Memory
 from ..ptx.syntax import Instruction, Register, Variable
 from ..simt.effects import is_done_at_once
+from . import exchange  # noqa: F401  (registers what it carries out)
 from .accesses import access_step
 from .calls import parameter_step
-from .exchange import Exchange, perform
+from .handlers import Step, handles
 from .operands import guard_of, reader
 
 if TYPE_CHECKING:
     from .backend import ClassRun
     from .state import State
 
-__all__ = ["Step", "make_step"]
+__all__ = ["make_step"]
 
-#: effects that change nothing that a class of warps could see
-_NOTHING = ("fence", "hint", "warp_barrier", "warpgroup_fence", "warpgroup_commit", "warpgroup_wait")
-_ACCESSES = ("load", "store", "atomic", "reduction")
-Step = Callable[["State"], None]
 _U32 = scalar_type("u32")
 
 
 def _sources(run: ClassRun, to: Prepare, instruction: Instruction) -> list[Callable[[State], Value | int]]:
     found: list[Callable[[State], Value | int]] = []
     given = [form.role for form in instruction.spelling.operands if form.role != "destination"]
-    if not instruction.effect and (not given or "address" in given):
+    if instruction.effect is PURE and (not given or "address" in given):
         raise Refusal("the control flow depends on it")  # a cache policy
     for form, operand in value_sources(instruction):
         number = getattr(operand, "value", None)
@@ -89,37 +101,39 @@ def _named(run: ClassRun, instruction: Instruction, step: Step) -> Step:
 
 
 def _make_step(run: ClassRun, to: Prepare, instruction: Instruction) -> Step | None:
-    effect = instruction.effect
-    wanted = instruction in run.executed
-    if effect == "trap":
-        return _trap(run, instruction)
-    if not wanted:
-        return _count_guard(run, instruction)
-    if effect in _NOTHING or is_done_at_once(instruction):
-        return _count_guard(run, instruction)
-    if effect == "exchange":
-        return _exchange(run, to, instruction)
-    if effect in ("load", "store") and instruction.spelling.space == "param":
+    if instruction not in run.executed and instruction.effect is not TRAP:
+        return _count_guard(run, to, instruction)
+    handler = handles.for_effect(instruction.effect)
+    if handler is None or not instruction.spelling.row.runs:
+        raise Refusal("the control flow depends on it")
+    return handler(run, to, instruction)
+
+
+@handles(LOAD, STORE, ATOMIC, REDUCTION)
+def _access(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
+    loads, space = instruction.effect is LOAD, instruction.spelling.space
+    if space == "param":
         base = address_operand(instruction).base
         if isinstance(base, Variable) and base not in run.program.kernel.params:
             return parameter_step(run, to, instruction)
-    if run.accesses is not None and effect in _ACCESSES and instruction in run.program.site_of:
-        constant = instruction.spelling.space in ("const", "param")
-        carried_out = effect == "load" and (constant or instruction in run.complete)
-        if effect == "load" or instruction not in run.complete:
+    if run.accesses is not None and instruction in run.program.site_of:
+        carried_out = loads and (space in ("const", "param") or instruction in run.complete)
+        if loads or instruction not in run.complete:
             return access_step(run, to, instruction, _load(run, to, instruction) if carried_out else None)
-    if effect == "load":
+    if loads:
         return _load(run, to, instruction)
-    if effect in ("", "special") and has_meaning(instruction.spelling):
-        return _compute(run, to, instruction)
-    if effect in ("store", "atomic", "reduction"):
-        raise Refusal(
-            f"the control flow depends on {instruction.spelling.space} memory that the kernel writes"
-        )
+    raise Refusal(f"the control flow depends on {space} memory that the kernel writes")
+
+
+@handles(ASYNC_COPY)
+def _copy(run: ClassRun, to: Prepare, instruction: Instruction) -> Step | None:
+    if is_done_at_once(instruction):
+        return _count_guard(run, to, instruction)
     raise Refusal("the control flow depends on it")
 
 
-def _count_guard(run: ClassRun, instruction: Instruction) -> Step | None:
+@handles(FENCE, HINT, WARP_BARRIER, WARPGROUP_FENCE, WARPGROUP_COMMIT, WARPGROUP_WAIT)
+def _count_guard(run: ClassRun, to: Prepare, instruction: Instruction) -> Step | None:
     """Lanes whose guard holds are counted, where that is wanted."""
     counter = run.predicated(instruction)
     if counter is None or instruction.guard is None:
@@ -132,7 +146,8 @@ def _count_guard(run: ClassRun, instruction: Instruction) -> Step | None:
     return step
 
 
-def _trap(run: ClassRun, instruction: Instruction) -> Step:
+@handles(TRAP)
+def _trap(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
 
     def step(state: State) -> None:
@@ -142,6 +157,7 @@ def _trap(run: ClassRun, instruction: Instruction) -> Step:
     return step
 
 
+@handles(PURE)
 def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
     spelling = instruction.spelling
     readers = _sources(run, to, instruction)
@@ -179,22 +195,6 @@ def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
                 state.put_carry(function, carry.mask, where)
         if counter is not None:
             state.counts[counter] = state.counts.get(counter, 0) + where.bit_count()
-
-    return step
-
-
-def _exchange(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
-    """Without ``.sync``: the active lanes take part."""
-    exchange = Exchange(run, to, instruction)
-    guard = guard_of(instruction.guard) if instruction.guard is not None else None
-    counter = run.predicated(instruction)
-
-    def step(state: State) -> None:
-        lanes = state.splits.mask if guard is None else guard(state)
-        if lanes:
-            perform(state, lanes, [(exchange, lanes)])
-        if counter is not None:
-            state.counts[counter] = state.counts.get(counter, 0) + lanes.bit_count()
 
     return step
 
@@ -253,7 +253,7 @@ def _fetcher(run: ClassRun, space: str, instruction: Instruction) -> Callable[[i
     start = plan.parameter_address
     if space in ("shared", "local"):
         raise Refusal(f"what it reads from {space} memory may differ between blocks")
-    if instruction.effect != "load" or "volatile" in instruction.opcode.split("."):
+    if instruction.effect is not LOAD or "volatile" in instruction.opcode.split("."):
         raise Refusal("another thread may write what it reads")
     if space in ("global", "generic") and run.stores:
         raise Refusal("the launch may write what it reads")

@@ -15,6 +15,7 @@ from math import ceil
 from ..errors import NotObserved
 from ..flow.blocks import natural_loop
 from ..flow.operands import reads, writes
+from ..isa.effects import ATOMIC, LOAD
 from ..profile.build import LaunchRecord
 from ..ptx import syntax
 from ..results import Resources
@@ -49,9 +50,7 @@ _LOAD_LATENCY = {
 #: what is read from banks of constants
 _CONSTANT = ("const", "param")
 
-# Effects whose order in memory matters, spaces that have one, and the registers that stand for it.
-_FENCES = frozenset({"fence", "warpgroup_fence", "warpgroup_commit", "warpgroup_wait"})
-_ORDERED = frozenset({"load", "store", "atomic", "reduction"}) | _FENCES
+# Spaces in which the order of accesses matters, and the registers that stand for it.
 _SPACES = ("global", "shared", "local")
 _ORDER = (-1, -2, -3)
 
@@ -343,7 +342,7 @@ class _Builder:
     def constant(self, found: syntax.Instruction, block: BasicBlock) -> str:
         """What a load from constants or parameters is: an ``operand`` of the instructions that use it, where all lanes read one
         address, or a ``load`` through the cache of constants; empty for everything else."""
-        if found.effect != "load" or found.spelling.space not in _CONSTANT:
+        if found.effect is not LOAD or found.spelling.space not in _CONSTANT:
             return ""
         uniform = self.program.uniform[block.function]
         bases = (item.base for item in found.operands if isinstance(item, syntax.Address))
@@ -436,18 +435,19 @@ class _Builder:
 
     def memory_order(self, found: syntax.Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Registers (negative, one per space) that keep loads behind the stores before them: those read and those written."""
-        if found.effect not in _ORDERED or (found.effect == "load" and "nc" in found.opcode.split(".")):
+        effect = found.effect
+        if not (effect.per_lane or effect.orders) or (effect is LOAD and "nc" in found.opcode.split(".")):
             return (), ()
-        if found.effect in _FENCES:
+        if effect.orders:
             return _ORDER, _ORDER
         token = (_ORDER[_SPACES.index(self.space(found))],) if self.space(found) in _SPACES else ()
-        return token, () if found.effect == "load" else token
+        return token, () if found.effect is LOAD else token
 
     def latency(self, found: syntax.Instruction, unit: str) -> str:
         """The name of the latency of an instruction that is one machine instruction."""
-        if found.effect == "load":
+        if found.effect is LOAD:
             return _LOAD_LATENCY.get(self.space(found), "none")
-        if found.effect == "atomic":
+        if found.effect is ATOMIC:
             return "shared" if self.space(found) == "shared" else "atomic"
         if unit == "lsu":
             return "shuffle"

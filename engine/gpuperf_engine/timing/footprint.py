@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 
 from ..flow.operands import reads, writes
+from ..isa.effects import ATOMIC, CALL, LOAD
 from ..ptx.syntax import Address, Function, Instruction, Register, Symbol, Variable
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
@@ -112,7 +113,7 @@ def _trace(program: Program, site: int) -> frozenset[Variable | None]:
         seen.add(register)
         for source in definitions.get(register, ()):
             found |= _named(source, function)
-            if source.effect in ("load", "atomic", "call"):
+            if source.effect in (LOAD, ATOMIC, CALL):
                 continue
             queue += [item for item in reads(source) if item.type.bits >= 64]
     return frozenset(found)
@@ -120,7 +121,7 @@ def _trace(program: Program, site: int) -> frozenset[Variable | None]:
 
 def _named(source: Instruction, function: Function) -> set[Variable | None]:
     """What a defining instruction takes from outside the registers."""
-    if source.effect == "call":
+    if source.effect is CALL:
         return {None}
     found: set[Variable | None] = set()
     for operand in source.operands:
@@ -128,7 +129,7 @@ def _named(source: Instruction, function: Function) -> set[Variable | None]:
             found.add(operand.target)
         elif isinstance(operand, Variable):
             found.add(operand)
-        elif isinstance(operand, Address) and source.effect in ("load", "atomic"):
+        elif isinstance(operand, Address) and source.effect in (LOAD, ATOMIC):
             base = operand.base
             if (
                 isinstance(base, Variable)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..isa.effects import SURFACE, TEXTURE
 from ..profile.build import LaunchRecord
 from ..profile.opcodes import lanes_on
 
@@ -38,10 +39,10 @@ def image_traffic(record: LaunchRecord) -> ImageTraffic | None:
             continue
         for instruction in block.tally:
             effect = instruction.spelling.effect
-            if effect in ("texture", "surface"):
+            if effect in (TEXTURE, SURFACE):
                 lanes = lanes_on(instruction, block, record.program, record.observation)
-                fetched += lanes * (effect == "texture" or instruction.opcode.startswith("sured"))
-                stored += lanes * (effect == "surface")
+                fetched += lanes * (effect is TEXTURE or instruction.opcode.startswith("sured"))
+                stored += lanes * (effect is SURFACE)
     if not fetched and not stored:
         return None
     texel = max((texel for texel, _ in record.plan.images), default=TEXEL)

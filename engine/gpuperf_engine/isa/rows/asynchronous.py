@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import effects
 from ..table import declare
 
 COPY: dict[str, Any] = {
     "category": "load_store",
     "unit": "lsu",
-    "effect": "async_copy",
+    "effect": effects.ASYNC_COPY,
     "since": (7, 0),
     "target": 80,
     "requires": {
@@ -52,5 +53,5 @@ declare(
     "cp.async.mbarrier.arrive{.noinc}{.space}.b64 [a]",
     "Arrives at an mbarrier when all copies of this thread are done.",
     space="shared shared::cta",
-    **{**COPY, "effect": "mbarrier", "requires": {"shared::cta": ((7, 8), 80)}},
+    **{**COPY, "effect": effects.MBARRIER, "requires": {"shared::cta": ((7, 8), 80)}},
 )

@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .. import effects
 from ..table import Modifier, instruction
 from ..words import Value, maximum, minimum, select
 
 ATOM: dict[str, Any] = {
     "category": "atomic",
     "unit": "lsu",
-    "effect": "atomic",
+    "effect": effects.ATOMIC,
     "sem": "relaxed acquire release acq_rel",
     "scope": "cta cluster gpu sys",
     "space": "global shared shared::cta shared::cluster",
 }
-RED: dict[str, Any] = {**ATOM, "effect": "reduction", "sem": "relaxed release"}
+RED: dict[str, Any] = {**ATOM, "effect": effects.REDUCTION, "sem": "relaxed release"}
 NEEDS = {
     "relaxed": ((6, 0), 70),
     "acquire": ((6, 0), 70),

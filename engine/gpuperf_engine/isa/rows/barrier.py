@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import effects
 from ..table import declare
 
-BARRIER: dict[str, Any] = {"category": "barrier", "unit": "adu", "effect": "barrier"}
+BARRIER: dict[str, Any] = {"category": "barrier", "unit": "adu", "effect": effects.BARRIER}
 CONSTANTS = {
     "a": (lambda number: 0 <= number <= 15, "the barriers 0 to 15"),
     "b": (lambda number: number >= 0 and number % 32 == 0, "a multiple of the 32 threads of a warp"),
@@ -21,8 +22,8 @@ ALIGNED: dict[str, Any] = {
     "leads": "cta",
 }
 UNALIGNED: dict[str, Any] = {**ALIGNED, "since": (6, 0), "target": 30}
-CLUSTER: dict[str, Any] = {**BARRIER, "since": (7, 8), "target": 90}
-FENCE: dict[str, Any] = {"category": "barrier", "unit": "lsu", "effect": "fence", "leads": "proxy"}
+CLUSTER: dict[str, Any] = {**BARRIER, "effect": effects.CLUSTER_BARRIER, "since": (7, 8), "target": 90}
+FENCE: dict[str, Any] = {"category": "barrier", "unit": "lsu", "effect": effects.FENCE, "leads": "proxy"}
 
 for _name, _aligned, _options in (("bar", "", ALIGNED), ("barrier", "{.aligned}", UNALIGNED)):
     declare(
@@ -52,7 +53,7 @@ declare(
     "Waits until all lanes of the mask arrived.",
     category="barrier",
     unit="adu",
-    effect="warp_barrier",
+    effect=effects.WARP_BARRIER,
     since=(6, 0),
     target=30,
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .. import effects
 from ..table import Modifier, declare, instruction
 from .atomic import combine, combine_half
 
@@ -18,7 +19,7 @@ _SIXTEENTHS = {
 }
 BULK: dict[str, Any] = {
     **HOPPER,
-    "effect": "bulk_copy",
+    "effect": effects.BULK_COPY,
     "constants": _SIXTEENTHS,
     "requires": {"weak": ((9, 3), 90), "multicast::cluster::16b": ((9, 4), 90)},
 }
@@ -138,10 +139,10 @@ for _end, _operand, _options in (
         **{
             **BULK,
             **_options,
-            "effect": "hint",
+            "effect": effects.HINT,
         },
     )
-_GROUPS: dict[str, Any] = {**HOPPER, "effect": "async_copy"}
+_GROUPS: dict[str, Any] = {**HOPPER, "effect": effects.ASYNC_COPY}
 declare("cp.async.bulk.commit_group", "Makes a group of this thread's bulk copies so far.", **_GROUPS)
 declare(
     "cp.async.bulk.wait_group{.read} n:imm",
@@ -222,7 +223,7 @@ def _system(modifiers: Mapping[str, Modifier]) -> str:
 _STORE: dict[str, Any] = {
     "category": "load_store",
     "unit": "lsu",
-    "effect": "store",
+    "effect": effects.STORE,
     "since": (8, 1),
     "target": 90,
     "type": "b32 b64 b128 u32 u64 s32 s64 f32 f64",
@@ -252,7 +253,7 @@ declare(
 _REDUCE: dict[str, Any] = {
     "category": "atomic",
     "unit": "lsu",
-    "effect": "reduction",
+    "effect": effects.REDUCTION,
     "since": (8, 1),
     "target": 90,
 }

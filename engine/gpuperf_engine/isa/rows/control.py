@@ -7,25 +7,30 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import effects
 from ..table import declare
 
 CONTROL: dict[str, Any] = {"category": "control", "unit": "cbu"}
-MISC: dict[str, Any] = {"category": "misc", "unit": "alu", "effect": "hint"}
+MISC: dict[str, Any] = {"category": "misc", "unit": "alu", "effect": effects.HINT}
 
-declare("bra{.uni} t:label", "Continues at the label.", effect="branch", **CONTROL)
+declare("bra{.uni} t:label", "Continues at the label.", effect=effects.BRANCH, **CONTROL)
 declare(
     "brx.idx{.uni} a:u32, t:list",
     "Continues at the a-th label of the table.",
-    effect="indirect_branch",
+    effect=effects.INDIRECT_BRANCH,
     since=(6, 0),
     target=30,
     **CONTROL,
 )
-declare("call{.uni} f:call", "Calls a function, directly or through a register.", effect="call", **CONTROL)
-declare("ret{.uni}", "Returns from the function; in an entry, ends the thread.", effect="return", **CONTROL)
-declare("exit", "Ends the thread.", effect="exit", **CONTROL)
-declare("trap", "Aborts the launch with an error.", effect="trap", **CONTROL)
-declare("brkpt", "Stops for a debugger.", effect="trap", target=11, **CONTROL)
+declare(
+    "call{.uni} f:call", "Calls a function, directly or through a register.", effect=effects.CALL, **CONTROL
+)
+declare(
+    "ret{.uni}", "Returns from the function; in an entry, ends the thread.", effect=effects.RETURN, **CONTROL
+)
+declare("exit", "Ends the thread.", effect=effects.THREAD_EXIT, **CONTROL)
+declare("trap", "Aborts the launch with an error.", effect=effects.TRAP, **CONTROL)
+declare("brkpt", "Stops for a debugger.", effect=effects.TRAP, target=11, **CONTROL)
 
 declare("nanosleep.u32 t", "Sleeps for about t nanoseconds.", since=(6, 3), target=70, **MISC)
 declare(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import effects
 from ..table import declare
 
 FABRIC: dict[str, Any] = {"category": "load_store", "unit": "lsu", "since": (9, 3), "target": 100}
@@ -72,12 +73,12 @@ for _ops, _types, _only in (
 declare(
     "fabric.submit{.op_restrict::fetching}",
     "Submits the operations of this thread on logical endpoints so far.",
-    effect="hint",
+    effect=effects.HINT,
     **FABRIC,
 )
 declare(
     "fabric.wait.sync_restrict::reads",
     "Waits until submitted operations have read shared memory.",
-    effect="hint",
+    effect=effects.HINT,
     **FABRIC,
 )

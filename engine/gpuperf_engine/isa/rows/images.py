@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .. import effects
 from ..images import (
     SURFACE,
     TEXTURE,
@@ -26,7 +27,7 @@ from ..table import declare, instruction
 from ..types import ScalarType
 from ..words import Value
 
-TEX: dict[str, Any] = {"category": "texture", "unit": "tex", "effect": "texture", "whole": True}
+TEX: dict[str, Any] = {"category": "texture", "unit": "tex", "effect": effects.TEXTURE, "whole": True}
 FETCH: dict[str, Any] = {**TEX, "requires": {"f16": ((4, 2), 53), "f16x2": ((4, 2), 53)}}
 #: results by the width of the opcode: operand and types
 RESULTS = {"v4": ("d:dtype*4", "u32 s32 f16 f32"), "v2": ("d:dtype*2", "f16x2")}
@@ -112,7 +113,7 @@ for _geometry, _coordinates, _offsets, _plain in (
             **{**GATHER, **_needs},
         )
 
-QUERY: dict[str, Any] = {"category": "texture", "unit": "tex", "effect": "image_query"}
+QUERY: dict[str, Any] = {"category": "texture", "unit": "tex", "effect": effects.IMAGE_QUERY}
 
 
 @instruction(
@@ -209,7 +210,13 @@ def sured_samples(
 
 
 for _geometry, _where in PLACES:
-    _load: dict[str, Any] = {**SURF, "effect": "texture", "geom": _geometry, "since": (1, 5), "target": 20}
+    _load: dict[str, Any] = {
+        **SURF,
+        "effect": effects.TEXTURE,
+        "geom": _geometry,
+        "since": (1, 5),
+        "target": 20,
+    }
     instruction(
         f"suld.b.geom{{.cop}}{{.vec}}.dtype.mode d:dtype+*vec, [a:image, {_where}]",
         cop="ca cg cs cv",
@@ -218,7 +225,7 @@ for _geometry, _where in PLACES:
         valid=_fits,
         **_load,
     )(suld)
-    _store: dict[str, Any] = {**_load, "effect": "surface", "cop": "wb cg cs wt", "vec": "v2 v4"}
+    _store: dict[str, Any] = {**_load, "effect": effects.SURFACE, "cop": "wb cg cs wt", "vec": "v2 v4"}
     instruction(
         f"sust.b.geom{{.cop}}{{.vec}}.ctype.mode [a:image, {_where}], c:ctype+*vec",
         ctype="b8 b16 b32 b64",
@@ -231,7 +238,7 @@ for _geometry, _where in PLACES:
     if _geometry[0] == "a":
         continue
     _wide = {f"{op} {kind}": ((8, 1), 50) for op in ("min", "max") for kind in ("u64", "s64", "b64")}
-    _reduce: dict[str, Any] = {**_load, "effect": "surface", "since": (3, 0), "requires": _wide}
+    _reduce: dict[str, Any] = {**_load, "effect": effects.SURFACE, "since": (3, 0), "requires": _wide}
     for _operations, _kinds, _formatted in (
         ("add", "u32 s32 u64", "b32"),
         ("min max", "u32 s32 u64 s64", "b32 b64"),

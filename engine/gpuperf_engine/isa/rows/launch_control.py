@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import effects
 from ..table import declare, instruction
 from ..words import Value, split
 from .bulk import OWN, TELLS
 
 CONTROL: dict[str, Any] = {"category": "misc", "unit": "lsu", "since": (8, 6), "target": 100}
-ASKS: dict[str, Any] = {**CONTROL, "effect": "bulk_copy", "space": OWN}
+ASKS: dict[str, Any] = {**CONTROL, "effect": effects.BULK_COPY, "space": OWN}
 
 declare(
     f"clusterlaunchcontrol.try_cancel.async{{.space}}.{TELLS}.b128 [a], [m]",

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import effects
 from ..fragments import LANES, Move, Moves
 from ..table import instruction
 from ..words import Value, choose, concat, permute, split
 from .products import Product
 
-MATRIX: dict[str, Any] = {"category": "matrix", "unit": "tensor", "effect": "matrix"}
+MATRIX: dict[str, Any] = {"category": "matrix", "unit": "tensor", "effect": effects.MATRIX}
 SHARED: dict[str, Any] = {
     "category": "matrix",
     "unit": "lsu",
-    "effect": "matrix",
+    "effect": effects.MATRIX_LOAD,
     "num": "x1 x2 x4",
     "space": "shared shared::cta",
     "requires": {"shared::cta": ((7, 8), 75)},
@@ -54,7 +55,10 @@ def ldmatrix(*words: Value, num: str, trans: bool | None) -> tuple[Value, ...]:
 
 
 @instruction(
-    "stmatrix.sync.aligned.m8n8.num{.trans}{.space}.b16 [a], b:b32*num", since=(7, 8), target=90, **SHARED
+    "stmatrix.sync.aligned.m8n8.num{.trans}{.space}.b16 [a], b:b32*num",
+    since=(7, 8),
+    target=90,
+    **{**SHARED, "effect": effects.MATRIX_STORE},
 )
 def stmatrix(*fragments: Value, trans: bool | None) -> tuple[Value, ...]:
     """Stores fragments as 8×8 matrices of 16-bit elements, a row to each address."""

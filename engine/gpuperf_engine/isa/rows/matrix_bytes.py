@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import effects
 from ..fragments import LANES, Move, Moves
 from ..table import instruction
 from ..types import scalar_type
@@ -124,7 +125,7 @@ def signed_rows(*words: Value, num: str) -> tuple[Value, ...]:
 
 @instruction(
     "stmatrix.sync.aligned.m16n8.num.trans{.space}.b8 [a], b:b32*num",
-    **{**BYTES, "moves": _moves(8, ROW)},
+    **{**BYTES, "effect": effects.MATRIX_STORE, "moves": _moves(8, ROW)},
 )
 def store_columns(*fragments: Value) -> tuple[Value, ...]:
     """Stores fragments of 16×8 matrices of bytes, a column to each address."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import effects
 from ..mbarriers import COUNT_MAX
 from ..table import declare, instruction
 from ..types import scalar_type
@@ -15,7 +16,7 @@ from ..words import Value
 MBARRIER: dict[str, Any] = {
     "category": "barrier",
     "unit": "lsu",
-    "effect": "mbarrier",
+    "effect": effects.MBARRIER,
     "since": (7, 0),
     "target": 80,
     "requires": {"shared::cta": ((7, 8), 80)},
@@ -139,7 +140,7 @@ for _name, _text, _options in (
 ):
     _waits: dict[str, Any] = {
         **_options,
-        "effect": "mbarrier_wait",
+        "effect": effects.MBARRIER_WAIT,
         "space": OWN,
         "sem": "acquire relaxed",
         "scope": "cta cluster",

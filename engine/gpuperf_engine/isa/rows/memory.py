@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .. import effects
 from ..table import Modifier, declare
 
 LONG_TYPES = "b32 u32 s32 f32 b64 u64 s64 f64"
@@ -18,8 +19,8 @@ VOLATILE_SPACES = f"{ORDERED_SPACES} local"
 SCOPES = "cta cluster gpu sys"
 EVICTIONS = "L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate"
 EVICTIONS_L2 = "L2::evict_normal L2::evict_first L2::evict_last"
-LOAD: dict[str, Any] = {"category": "load_store", "unit": "lsu", "effect": "load"}
-STORE: dict[str, Any] = {**LOAD, "effect": "store"}
+LOAD: dict[str, Any] = {"category": "load_store", "unit": "lsu", "effect": effects.LOAD}
+STORE: dict[str, Any] = {**LOAD, "effect": effects.STORE}
 NEEDS = {
     "weak": ((6, 0), 70),
     "cluster": ((7, 8), 90),
@@ -146,7 +147,7 @@ declare(
 )
 
 LINE = {"size": (lambda size: size == 128, "128, the bytes of a cache line")}
-HINT: dict[str, Any] = {"category": "load_store", "unit": "lsu", "effect": "hint"}
+HINT: dict[str, Any] = {"category": "load_store", "unit": "lsu", "effect": effects.HINT}
 declare(
     "prefetch{.space}.level [a]",
     "Brings a cache line nearer.",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .. import effects
 from ..table import Modifier, declare, instruction
 from .atomic import combine, combine_half
 
@@ -52,7 +53,7 @@ HALVES = " ".join(_HALVES)
 _VECTOR: dict[str, Any] = {"vec": "v2 v4 v8"}
 _LOAD: dict[str, Any] = {
     **MULTIMEM,
-    "effect": "load",
+    "effect": effects.LOAD,
     "sem": "relaxed acquire",
     "scope": SCOPES,
     "valid": _fits,
@@ -92,7 +93,7 @@ for _types, _more in (
         "Puts b at all locations of a: here at one.",
         type=_types,
         leads="st",
-        **{**_LOAD, "effect": "store", "sem": "relaxed release", **_more},
+        **{**_LOAD, "effect": effects.STORE, "sem": "relaxed release", **_more},
     )
 for _op, _types, _single, _meaning in (
     ("and or xor", "b32 b64", True, combine),
@@ -107,7 +108,7 @@ for _op, _types, _single, _meaning in (
         op=_op,
         type=_types,
         leads="red",
-        **{**_LOAD, "effect": "reduction", "sem": "relaxed release", **({} if _single else _VECTOR)},
+        **{**_LOAD, "effect": effects.REDUCTION, "sem": "relaxed release", **({} if _single else _VECTOR)},
     )(_meaning)
 _RELEASED: dict[str, Any] = {**MULTIMEM, "scope": "gpu sys", "since": (9, 3), "target": 100}
 declare(
@@ -115,7 +116,7 @@ declare(
     "Puts b at all locations of a: here at one.",
     type="b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64",
     leads="async",
-    **{**_RELEASED, "effect": "store"},
+    **{**_RELEASED, "effect": effects.STORE},
 )
 instruction(
     "multimem.red.async.release.scope{.space}.op.type [a], b",
@@ -123,5 +124,5 @@ instruction(
     op="add",
     type="u32 s32 u64",
     leads="async",
-    **{**_RELEASED, "effect": "reduction"},
+    **{**_RELEASED, "effect": effects.REDUCTION},
 )(combine)

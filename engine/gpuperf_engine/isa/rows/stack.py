@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import effects
 from ..table import instruction
 from ..words import Value
 
 STACK: dict[str, Any] = {
     "category": "misc",
     "unit": "alu",
-    "effect": "stack",
+    "effect": effects.STACK,
     "type": "u32 u64",
     "since": (7, 3),
     "target": 52,

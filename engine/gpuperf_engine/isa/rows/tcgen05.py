@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .. import effects
 from ..table import Modifier, declare
 
 #: Families of targets that have tensor memory, and single targets: of the first ones only, and in earlier versions.
@@ -15,7 +16,7 @@ FAMILIES, SINGLE, FIRST = "100f 110f", "100a 103a 107a 110a", "100a 110a"
 TENSOR: dict[str, Any] = {
     "category": "matrix",
     "unit": "tensor",
-    "effect": "tensor",
+    "effect": effects.TENSOR,
     "since": (8, 6),
     "only": FAMILIES,
 }

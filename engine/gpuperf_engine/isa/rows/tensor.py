@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from .. import effects
 from ..table import Modifier, declare
 from ..tensor_maps import FIELDS, Field
 from ..words import Value
@@ -23,7 +24,7 @@ POLICY = ", policy:u64?hint"
 COPY: dict[str, Any] = {
     "category": "load_store",
     "unit": "lsu",
-    "effect": "bulk_copy",
+    "effect": effects.BULK_COPY,
     "since": (8, 0),
     "target": 90,
     "hint": "L2::cache_hint",
@@ -261,7 +262,7 @@ for _mode, _coordinates, _more, _options in (
         f"cp.async.bulk.prefetch.tensor.dim.L2.src{_mode}{{.hint}} [t, c:s32*{_coordinates}]{_more}{POLICY}",
         "Brings a box of a tensor into L2.",
         src="global",
-        **{**COPY, "effect": "hint", **_options},
+        **{**COPY, "effect": effects.HINT, **_options},
     )
 for _mode, _coordinates, _more, _options in (
     ("{.mode}", "dim", "", TILED),
@@ -274,7 +275,7 @@ for _mode, _coordinates, _more, _options in (
         (".base", _AT, BASE),
         *(ATTRIBUTES if _options is TILED else ()),
     ):
-        _newer: dict[str, Any] = {**COPY, "effect": "hint", **_options, **RUBIN, **_bound}
+        _newer: dict[str, Any] = {**COPY, "effect": effects.HINT, **_options, **RUBIN, **_bound}
         if _end != "" and _end != ".base":
             _newer["mode"] = "tile"
         _unhinted = {name: value for name, value in _newer.items() if name != "hint"}
@@ -298,7 +299,7 @@ for _mode, _coordinates, _more, _options in (
 REPLACE: dict[str, Any] = {
     "category": "load_store",
     "unit": "lsu",
-    "effect": "tensor_map",
+    "effect": effects.TENSOR_MAP,
     "since": (8, 3),
     "target": 90,
     "variant": "a",
@@ -347,7 +348,7 @@ declare(
     constants={"size": (lambda size: size == 128, "128, the bytes of a tensor map")},
     category="load_store",
     unit="lsu",
-    effect="bulk_copy",
+    effect=effects.BULK_COPY,
     since=(8, 3),
     target=90,
     dst="global",

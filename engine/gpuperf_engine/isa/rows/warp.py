@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import effects
 from ..table import declare, instruction
 from ..types import scalar_type
 from ..words import Value, maximum, minimum, select
 
 _SIGNED = scalar_type("s32")
-EXCHANGE: dict[str, Any] = {"category": "inter_thread", "effect": "exchange"}
+EXCHANGE: dict[str, Any] = {"category": "inter_thread"}
 SYNC: dict[str, Any] = {**EXCHANGE, "since": (6, 0), "target": 30}
 #: Without .sync: gone on sm_70 and higher from PTX 6.4 on.
 OLD: dict[str, Any] = {**EXCHANGE, "removed": ((6, 4), 70)}
@@ -21,12 +22,14 @@ OLD: dict[str, Any] = {**EXCHANGE, "removed": ((6, 4), 70)}
 @instruction(
     "shfl.sync.mode.b32 d{|p:pred}, a, b:u32, c:u32, membermask:u32",
     mode="up down bfly idx",
+    effect=effects.SHFL,
     unit="lsu",
     **SYNC,
 )
 @instruction(
     "shfl.mode.b32 d{|p:pred}, a, b:u32, c:u32",
     mode="up down bfly idx",
+    effect=effects.SHFL,
     unit="lsu",
     since=(3, 0),
     target=30,
@@ -57,12 +60,14 @@ declare(
     "vote.sync.mode.pred d, {!}a, membermask:u32",
     "Whether a holds in all (any) member lanes, or is equal in all (uni).",
     mode="all any uni",
+    effect=effects.VOTE,
     unit="alu",
     **SYNC,
 )
 declare(
     "vote.sync.ballot.b32 d, {!}a:pred, membermask:u32",
     "The mask of member lanes in which a holds.",
+    effect=effects.VOTE,
     unit="alu",
     **SYNC,
 )
@@ -70,6 +75,7 @@ declare(
     "vote.mode.pred d, {!}a",
     "As vote.sync, over the active lanes.",
     mode="all any uni",
+    effect=effects.VOTE,
     unit="alu",
     since=(1, 2),
     target=12,
@@ -78,6 +84,7 @@ declare(
 declare(
     "vote.ballot.b32 d, {!}a:pred",
     "As vote.sync, over the active lanes.",
+    effect=effects.VOTE,
     unit="alu",
     since=(2, 1),
     target=20,
@@ -87,6 +94,7 @@ declare(
     "match.any.sync.type d:u32, a, membermask:u32",
     "The mask of member lanes that have the same a.",
     type="b32 b64",
+    effect=effects.MATCH,
     unit="alu",
     **{**SYNC, "target": 70},
 )
@@ -94,6 +102,7 @@ declare(
     "match.all.sync.type d:u32{|p:pred}, a, membermask:u32",
     "The member mask and true if all member lanes have the same a, else 0 and false.",
     type="b32 b64",
+    effect=effects.MATCH,
     unit="alu",
     **{**SYNC, "target": 70},
 )
@@ -103,6 +112,7 @@ declare(
     "redux.sync.op.type d:u32, a:u32, membermask:u32",
     op="and or xor",
     type="b32",
+    effect=effects.REDUX,
     unit="alu",
     **{**SYNC, "since": (7, 0), "target": 80},
 )
@@ -110,6 +120,7 @@ declare(
     "redux.sync.op.type d, a, membermask:u32",
     op="add min max",
     type="u32 s32",
+    effect=effects.REDUX,
     unit="alu",
     **{**SYNC, "since": (7, 0), "target": 80},
 )
@@ -125,6 +136,7 @@ def redux(a: Value, b: Value, *, op: str) -> Value:
 @instruction(
     "redux.sync.op{.abs}{.NaN}.f32 d, a, membermask:u32",
     op="min max",
+    effect=effects.REDUX,
     unit="alu",
     only="100f",
     **{**SYNC, "since": (8, 6)},
@@ -135,10 +147,17 @@ def redux_float(a: Value, b: Value, *, op: str, abs: bool | None, NaN: bool | No
     return (minimum if op == "min" else maximum)(first, second, nan=bool(NaN))
 
 
-declare("activemask.b32 d", "The mask of active lanes.", unit="alu", **{**SYNC, "since": (6, 2)})
+declare(
+    "activemask.b32 d",
+    "The mask of active lanes.",
+    effect=effects.ACTIVEMASK,
+    unit="alu",
+    **{**SYNC, "since": (6, 2)},
+)
 declare(
     "elect.sync d:b32|p:pred%, membermask:u32",
     "The lowest member lane, and whether it is this one.",
+    effect=effects.ELECT,
     unit="alu",
     **{**SYNC, "since": (8, 0), "target": 90},
 )

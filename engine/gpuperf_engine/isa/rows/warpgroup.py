@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import effects
 from ..model import Spelling
 from ..table import declare, instruction
 from ..types import scalar_type
@@ -22,7 +23,7 @@ from .sparsity import Sparsity
 __all__ = ["WarpgroupProduct", "left_type"]
 
 F16 = scalar_type("f16")
-WARPGROUP: dict[str, Any] = {"category": "matrix", "unit": "tensor", "effect": "warpgroup"}
+WARPGROUP: dict[str, Any] = {"category": "matrix", "unit": "tensor", "effect": effects.WARPGROUP}
 _EVERY = tuple(range(8, 257, 8))
 _FEWER = (8, 16, 24, *range(32, 257, 16))
 #: constants that operands take
@@ -162,19 +163,19 @@ _ORDER: dict[str, Any] = {"category": "matrix", "unit": "cbu", "since": (8, 0), 
 declare(
     "wgmma.fence.sync.aligned",
     "Orders accesses of registers and shared memory before products of the warpgroup.",
-    effect="warpgroup_fence",
+    effect=effects.WARPGROUP_FENCE,
     **_ORDER,
 )
 declare(
     "wgmma.commit_group.sync.aligned",
     "Makes a group of the products issued before.",
-    effect="warpgroup_commit",
+    effect=effects.WARPGROUP_COMMIT,
     **_ORDER,
 )
 declare(
     "wgmma.wait_group.sync.aligned a:imm",
     "Waits until at most so many groups are left.",
-    effect="warpgroup_wait",
+    effect=effects.WARPGROUP_WAIT,
     constants={"a": (lambda groups: groups >= 0, "0 and more")},
     **_ORDER,
 )

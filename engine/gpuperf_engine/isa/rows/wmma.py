@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import effects
 from ..fragments import Tile
 from ..table import instruction
 from ..types import scalar_type
@@ -18,7 +19,6 @@ from .products import Product, sizes
 MOVES: dict[str, Any] = {
     "category": "matrix",
     "unit": "lsu",
-    "effect": "matrix",
     "space": "global shared shared::cta",
 }
 SHAPES = ("m16n16k16", "m8n32k16", "m32n8k16")
@@ -90,6 +90,7 @@ def _load(
     instruction(
         f"wmma.load.{matrix}.sync.aligned.layout.{shape}{{.space}}.{type} d:{registers}, [a]{{, stride:u32}}",
         documentation="Loads a matrix as fragments.",
+        effect=effects.MATRIX_LOAD,
         layout=layouts,
         since=since,
         target=target,
@@ -110,6 +111,7 @@ def _store(shape: str, type: str, bits: int, since: tuple[int, int], target: int
     instruction(
         f"wmma.store.d.sync.aligned.layout.{shape}{{.space}}.{type} [a], b:{held(type, whole.elements, bits, False)}{{, stride:u32}}",
         documentation="Stores fragments as a matrix.",
+        effect=effects.MATRIX_STORE,
         layout="row col",
         since=since,
         target=target,

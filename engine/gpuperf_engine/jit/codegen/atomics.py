@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from ...flow.operands import matched
+from ...isa.effects import ATOMIC
 from ...isa.frame import evaluate
 from ...isa.selectors import select as spelling_of
 from ...isa.spaces import WINDOWS
@@ -49,7 +50,7 @@ def write_atomic(access: Access) -> None:
     writer.start(done)
     writer.forget()
     access.count_lanes(writer.op(f"zext i32 {access.mask} to i64"), "count_atomic")
-    if access.instruction.effect == "atomic":
+    if access.instruction.effect is ATOMIC:
         to.assign(access.instruction, _old(access), access.guard)
 
 

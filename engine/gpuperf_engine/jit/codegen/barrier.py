@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from ...errors import EngineError
 from ...flow.operands import matched
+from ...isa.effects import BARRIER, CLUSTER_BARRIER
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand
 from ...simt.launch import MAX_THREADS
 from ..ir.abi import GATHER_CODE, RETURN_CODE, Event, State, Status
 from ..ir.values import NativeValue
+from .handlers import ends
 
 if TYPE_CHECKING:
     from .block import BlockWriter
@@ -36,15 +38,21 @@ def is_loose(instruction: Instruction) -> bool:
     return instruction.spelling.row.name == "barrier" and "aligned" not in instruction.opcode.split(".")
 
 
+@ends(CLUSTER_BARRIER)
+def write_cluster_barrier(to: BlockWriter) -> None:
+    """``barrier.cluster``."""
+    assert to.block.terminator is not None
+    parts = to.block.terminator.opcode.split(".")
+    _write_meeting(to, 4 if "wait" in parts else 5 if "relaxed" in parts else 3)
+
+
+@ends(BARRIER)
 def write_barrier(to: BlockWriter) -> None:
     """``bar`` and ``barrier``; see ``Barrier`` for what the scheduler does."""
     block, writer, frame = to.block, to.writer, to.frame
     instruction = block.terminator
     assert instruction is not None
     parts = instruction.opcode.split(".")
-    if instruction.spelling.modifier("cluster"):
-        _write_meeting(to, 4 if "wait" in parts else 5 if "relaxed" in parts else 3)
-        return
     operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
     number = _scalar(to, to.source(operands["a"], U32))
     frame.guarded_stop(writer.op(f"icmp uge i32 {number}, 16"), block.index, Event.BARRIER_ID, number)

@@ -10,8 +10,8 @@ from collections.abc import Container
 from ...errors import Unsupported
 from ...flow.blocks import BasicBlock
 from ...flow.operands import matched
-from ...interp.blocks import is_exchange
-from ...isa.frame import evaluate, extend, has_meaning
+from ...isa.effects import PURE, TRAP
+from ...isa.frame import evaluate, extend
 from ...isa.types import ScalarType, scalar_type
 from ...isa.words import Value
 from ...ptx.syntax import (
@@ -30,25 +30,18 @@ from ...ptx.syntax import (
     Variable,
     Vector,
 )
-from ...simt.effects import is_done_at_once
 from ..ir.abi import PLACE_SHIFT, Context, Event, State, Status
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
-from .bulk import write_replace
-from .exchange import write_exchange
+from . import bulk, copy, exchange, images, mbarrier, ordering, stack, warpgroup  # noqa: F401  (they register what they write)
 from .function import Frame
-from .images import write_image
-from .mbarrier import write_mbarrier, write_wait
-from .memory import address_value, write_memory
-from .ordering import write_order
+from .handlers import handles
+from .memory import address_value
 from .special import read_rank, read_special, variable_address
-from .stack import write_stack
 from .terminators import write_terminator
-from .warpgroup import write_commit, write_group_wait
 
 __all__ = ["BlockWriter"]
 
 PRED = scalar_type("pred")
-_IGNORED = frozenset(("fence", "hint"))
 
 
 class BlockWriter:
@@ -94,15 +87,6 @@ class BlockWriter:
         instructions = block.instructions
         if block.terminator is not None and instructions and instructions[-1] is block.terminator:
             instructions = instructions[:-1]
-        if block.synchronises and instructions and instructions[0] not in self.refused:
-            self.current = instructions[0]
-            write_exchange(self, instructions[0])
-            instructions = instructions[1:]
-        elif block.waits and instructions[0] not in self.refused:
-            self.current = instructions[0]
-            of_group = instructions[0].effect in ("warpgroup_fence", "warpgroup_wait")
-            (write_group_wait if of_group else write_wait)(self, instructions[0])
-            instructions = instructions[1:]
         for instruction in instructions:
             self.instruction(instruction)
         self.check_faults()
@@ -127,36 +111,19 @@ class BlockWriter:
 
     def instruction(self, instruction: Instruction) -> None:
         """One instruction that does not end the block."""
-        effect = instruction.effect
         self.current = instruction
         if instruction in self.refused:
-            self._stop_at(instruction, Event.REFUSED)
-        elif effect in _IGNORED or is_done_at_once(instruction):
-            write_order(self, instruction)
-        elif effect in ("load", "store", "atomic", "reduction") or instruction in self.frame.program.site_of:
-            write_memory(self, instruction)
-        elif effect == "warpgroup_commit":
-            write_commit(self, instruction)
-        elif effect == "mbarrier":
-            write_mbarrier(self, instruction)
-        elif effect == "tensor_map":
-            write_replace(self, instruction)
-        elif is_exchange(instruction):
-            write_exchange(self, instruction)
-        elif effect == "stack":
-            write_stack(self, instruction)
-        elif effect in ("texture", "surface", "image_query") and has_meaning(instruction.spelling):
-            write_image(self, instruction)
-        elif effect == "trap":
-            self._stop_at(instruction, Event.TRAP)
-        elif effect in ("", "special") and has_meaning(instruction.spelling):
-            self._compute(instruction)
-        else:
+            self.stop_at(instruction, Event.REFUSED)
+            return
+        handler = handles.for_effect(instruction.effect)
+        if handler is None or not instruction.spelling.row.runs:
             raise Unsupported(
                 f"{instruction.opcode} is known and counted, but cannot be run yet", span=instruction.span
             )
+        handler(self, instruction)
 
-    def _compute(self, instruction: Instruction) -> None:
+    def compute(self, instruction: Instruction) -> None:
+        """What the row's semantics says of the values of the operands."""
         spelling = instruction.spelling
         sources: list[Value] = list(self.sources(instruction))
         if spelling.reads_carry:
@@ -176,7 +143,8 @@ class BlockWriter:
         """The number of an instruction that is no site."""
         return -1 - (self.block.index << PLACE_SHIFT | self.block.instructions.index(instruction))
 
-    def _stop_at(self, instruction: Instruction, event: int) -> None:
+    def stop_at(self, instruction: Instruction, event: int) -> None:
+        """The warp stops if the guard holds in any lane."""
         mask = self.effective_mask(self.guard(instruction))
         index = self.block.instructions.index(instruction)
         self.error(mask, event, str(index))
@@ -186,7 +154,7 @@ class BlockWriter:
     def sources(self, instruction: Instruction) -> list[NativeValue]:
         """The value operands in the order that ``evaluate`` wants."""
         found: list[NativeValue] = []
-        plain = not instruction.effect
+        plain = instruction.effect is PURE
         if plain and all(form.role == "destination" for form in instruction.spelling.operands):
             found.append(self.constant(0, scalar_type("u32")))  # to make constants from
         for form, operand in matched(instruction):
@@ -446,6 +414,16 @@ class BlockWriter:
         writer.start(bad)
         self.frame.stop(str(self.block.index), Status.FAULT)
         writer.start(good)
+
+
+@handles(PURE)
+def _compute(to: BlockWriter, instruction: Instruction) -> None:
+    to.compute(instruction)
+
+
+@handles(TRAP)
+def _trap(to: BlockWriter, instruction: Instruction) -> None:
+    to.stop_at(instruction, Event.TRAP)
 
 
 def _native(value: Value) -> NativeValue:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...flow.operands import matched
+from ...isa.effects import BULK_COPY, TENSOR_MAP
 from ...isa.frame import has_meaning
 from ...isa.mbarriers import Mbarrier
 from ...isa.tensor_maps import FIELDS, field_word
@@ -20,6 +21,7 @@ from ...simt.effects import is_done_once
 from ..ir.abi import SITE_BYTES, Bulk
 from ..ir.values import LANES, NativeValue
 from .combine import combine_address, combined_types
+from .handlers import handles
 from .memory import SPACES, address_value, pointer_number
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ _OFFSETS = 5
 Arguments = list[tuple[str, str]]
 
 
+@handles(BULK_COPY)
 def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
     """``cp.async.bulk``, ``cp.reduce.async.bulk`` and ``st.bulk``."""
     frame, writer = to.frame, to.writer
@@ -165,6 +168,7 @@ def _elements(operand: Operand | None) -> tuple[Operand, ...]:
     return operand.elements if isinstance(operand, Vector) else (operand,)
 
 
+@handles(TENSOR_MAP)
 def write_replace(to: BlockWriter, instruction: Instruction) -> None:
     """``tensormap.replace``."""
     frame, writer = to.frame, to.writer

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import Unsupported
 from ...flow.operands import formal_register, matched
+from ...isa.effects import LOAD
 from ...isa.frame import extend
 from ...isa.types import ScalarType, scalar_type
 from ...ptx.syntax import (
@@ -54,7 +55,7 @@ def write_parameter(to: BlockWriter, instruction: Instruction) -> None:
     kind = scalar_type(str(instruction.spelling.modifier("type")))
     kernel = to.frame.program.kernel
     base = operand.base
-    if instruction.effect == "load":
+    if instruction.effect is LOAD:
         count = max(
             (len(item.elements) for item in instruction.operands if isinstance(item, Vector)), default=1
         )

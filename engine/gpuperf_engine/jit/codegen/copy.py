@@ -8,21 +8,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...flow.operands import matched
+from ...isa.effects import ASYNC_COPY
 from ...isa.types import scalar_type
 from ...ptx.syntax import Address, Instruction
+from ...simt.effects import is_done_at_once
 from ..ir.abi import SITE_BYTES
 from ..ir.values import LANES, NativeValue
+from .handlers import handles
 from .memory import address_value, pointer_number
+from .ordering import write_order
 
 if TYPE_CHECKING:
     from .block import BlockWriter
 
-__all__ = ["write_copy"]
-
 U32, U64, PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
 
 
-def write_copy(to: BlockWriter, instruction: Instruction) -> None:
+@handles(ASYNC_COPY)
+def write_copies(to: BlockWriter, instruction: Instruction) -> None:
+    """A copy, or what makes or awaits groups of copies, which are complete when they are issued."""
+    (write_order if is_done_at_once(instruction) else _write_copy)(to, instruction)
+
+
+def _write_copy(to: BlockWriter, instruction: Instruction) -> None:
     """A copy from global to shared memory; sources, targets and sizes go to the runtime through ``%area`` and ``%vals``."""
     frame, writer = to.frame, to.writer
     operands = {form.name: operand for form, operand in matched(instruction)}

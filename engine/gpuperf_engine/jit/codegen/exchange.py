@@ -8,27 +8,38 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
-from ...errors import Unsupported
 from ...flow.operands import matched
+from ...isa.effects import (
+    ACTIVEMASK,
+    ELECT,
+    MATCH,
+    MATRIX,
+    MATRIX_LOAD,
+    MATRIX_STORE,
+    MEETING,
+    REDUX,
+    SHFL,
+    VOTE,
+    WARP_BARRIER,
+    WARPGROUP,
+    Effect,
+)
 from ...isa.frame import evaluate
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand
 from ..ir.abi import MEET_CODE, SYNC_CODE, Event, State, Status
 from ..ir.values import LANES, NativeValue, vector_ll
 from ..runtime.matrix_functions import matrix_name, matrix_types
+from .handlers import handles
 from .rows import write_rows
 from .waits import is_alone
 from .warpgroup import write_warpgroup
 
 if TYPE_CHECKING:
     from .block import BlockWriter
-
-__all__ = ["write_exchange"]
-
-#: effects that need all lanes of a warp
-_WHOLE = ("matrix", "warpgroup")
 
 U32 = scalar_type("u32")
 PRED = scalar_type("pred")
@@ -55,7 +66,7 @@ class _Exchange:
     def _members(self) -> NativeValue:
         to, writer = self.to, self.to.writer
         here = to.value(U32, self.mask, True)
-        if self.instruction.effect in _WHOLE:
+        if self.instruction.effect.whole_warp:
             asked = to.constant(0xFFFFFFFF, U32)
         elif "membermask" not in self.operands:
             return here
@@ -83,7 +94,7 @@ class _Exchange:
         reason = to.frame.reasons.get(to.block.index, 0)
         to.frame.stop(str(to.block.index), Status.EVENT, Event.PARK, str(reason))
         writer.start(go)
-        if self.instruction.effect in _WHOLE:
+        if self.instruction.effect.whole_warp:
             to.error(writer.op(f"xor i32 {self.mask}, -1"), Event.INCOMPLETE)
         return wanted
 
@@ -100,9 +111,12 @@ class _Exchange:
         return self.to.value(U32, bits, True)
 
 
-def write_exchange(to: BlockWriter, instruction: Instruction) -> None:
-    """One exchange instruction. Where lanes may have to wait, the block can be continued behind it, and the instruction be carried out
-    by itself, for lanes that have come in parts."""
+Results = TypeVar("Results", bound=Callable[[_Exchange], list[NativeValue]])
+
+
+def write_exchange(to: BlockWriter, instruction: Instruction, write: Callable[[_Exchange], None]) -> None:
+    """One exchange instruction, whose work ``write`` does. Where lanes may have to wait, the block can be continued behind it, and the
+    instruction be carried out by itself, for lanes that have come in parts."""
     begins = to.block.synchronises and instruction is to.block.instructions[0]
     parts = begins and to.frame.split[to.number]
     meets = parts and not to.frame.program.recursive and not is_alone(to.frame.program, instruction)
@@ -112,12 +126,7 @@ def write_exchange(to: BlockWriter, instruction: Instruction) -> None:
         to.writer.start(f"m{to.block.index}")
         to.restart()
     exchange = _Exchange(to, instruction)
-    if instruction.effect == "warpgroup":
-        write_warpgroup(to, instruction, exchange.mask)
-    elif instruction in to.frame.program.site_of:
-        write_rows(to, instruction, exchange.mask)
-    else:
-        _write_results(to, instruction, exchange)
+    write(exchange)
     if parts:
         to.check_faults()
         to.flush(frozenset(to.slots))
@@ -134,24 +143,40 @@ def write_exchange(to: BlockWriter, instruction: Instruction) -> None:
         to.restart()
 
 
-def _write_results(to: BlockWriter, instruction: Instruction, exchange: _Exchange) -> None:
-    results = {
-        "shfl": _shuffle, "vote": _vote, "match": _match, "redux": _redux, "activemask": _active, "elect": _elect,
-        "bar": _nothing, "mma": _matrix, "movmatrix": _matrix, "wmma": _matrix,
-    }.get(instruction.spelling.row.name)  # fmt: skip
-    if results is None:
-        raise Unsupported(f"{instruction.opcode} cannot be run yet", span=instruction.span)
-    to.assign(instruction, results(exchange), exchange.guard)
+def _gives(*effects: Effect) -> Callable[[Results], Results]:
+    """Registers what works out the results of an exchange."""
+
+    def register(results: Results) -> Results:
+        def write(exchange: _Exchange) -> None:
+            exchange.to.assign(exchange.instruction, results(exchange), exchange.guard)
+
+        handles(*effects)(lambda to, instruction: write_exchange(to, instruction, write))
+        return results
+
+    return register
 
 
+@handles(WARPGROUP)
+def _product(to: BlockWriter, instruction: Instruction) -> None:
+    write_exchange(to, instruction, lambda exchange: write_warpgroup(to, instruction, exchange.mask))
+
+
+@handles(MATRIX_LOAD, MATRIX_STORE)
+def _rows(to: BlockWriter, instruction: Instruction) -> None:
+    write_exchange(to, instruction, lambda exchange: write_rows(to, instruction, exchange.mask))
+
+
+@_gives(WARP_BARRIER, MEETING)
 def _nothing(exchange: _Exchange) -> list[NativeValue]:
     return []
 
 
+@_gives(ACTIVEMASK)
 def _active(exchange: _Exchange) -> list[NativeValue]:
     return [exchange.to.value(U32, exchange.mask, True)]
 
 
+@_gives(ELECT)
 def _elect(exchange: _Exchange) -> list[NativeValue]:
     members = exchange.members
     lowest = members._and(members._neg())
@@ -160,6 +185,7 @@ def _elect(exchange: _Exchange) -> list[NativeValue]:
     return [lane, mine]
 
 
+@_gives(VOTE)
 def _vote(exchange: _Exchange) -> list[NativeValue]:
     modifiers = exchange.instruction.spelling.modifiers
     ballot = exchange.ballot(exchange.source("a"))._and(exchange.members)
@@ -172,6 +198,7 @@ def _vote(exchange: _Exchange) -> list[NativeValue]:
     return [every if mode == "all" else none._not()]
 
 
+@_gives(MATCH)
 def _match(exchange: _Exchange) -> list[NativeValue]:
     to = exchange.to
     value = exchange.source("a")
@@ -194,6 +221,7 @@ def _runtime_match(exchange: _Exchange, value: NativeValue) -> NativeValue:
     return to.value(U32, text)
 
 
+@_gives(REDUX)
 def _redux(exchange: _Exchange) -> list[NativeValue]:
     """The members' values combined; in which order makes no difference to any operation that there is."""
     value = exchange.source("a").clean()
@@ -291,6 +319,7 @@ def _folds(exchange: _Exchange, value: NativeValue) -> NativeValue:
     return to.value(value.type, writer.op(f"load {kind}, ptr {result}, align 64"))
 
 
+@_gives(MATRIX)
 def _matrix(exchange: _Exchange) -> list[NativeValue]:
     to, spelling = exchange.to, exchange.instruction.spelling
     given = to.sources(exchange.instruction)
@@ -337,6 +366,7 @@ def _pattern(exchange: _Exchange, b: NativeValue, c: NativeValue) -> tuple[list[
     return found
 
 
+@_gives(SHFL)
 def _shuffle(exchange: _Exchange) -> list[NativeValue]:
     to, writer = exchange.to, exchange.to.writer
     value = exchange.source("a").clean()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from ...flow.operands import matched
+from ...isa.effects import IMAGE_QUERY, SURFACE, TEXTURE
 from ...isa.frame import evaluate, has_meaning
 from ...isa.images import ROW_WORDS, Image
 from ...isa.table import Spelling, lookup
@@ -22,6 +23,7 @@ from ...ptx.syntax import Address, Instruction
 from ..ir.abi import Context, Event
 from ..ir.values import LANES, NativeValue, Writer, vector_ll
 from ..runtime.matrix_functions import internal_functions
+from .handlers import handles
 from .memory import address_value
 
 if TYPE_CHECKING:
@@ -238,6 +240,7 @@ class _NativeImage(Image):
         writer.do(f"store i32 {writer.op(f'or i32 {known}, {bits}')}, ptr %refused")
 
 
+@handles(TEXTURE, SURFACE, IMAGE_QUERY)
 def write_image(to: BlockWriter, instruction: Instruction) -> None:
     """One instruction on an image: the call of its function."""
     guard = to.guard(instruction)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...flow.operands import matched
 from ...interp.mbarrier import operation
+from ...isa.effects import MBARRIER, MBARRIER_WAIT
 from ...isa.mbarriers import Mbarrier
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand
@@ -17,6 +18,7 @@ from ..ir.abi import WAIT_CODE, Event, State, Status
 from ..ir.values import LANES, NativeValue
 from .bulk import put_ranks
 from .function import address_operand
+from .handlers import handles
 from .memory import SPACES, address_value, pointer_number
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ _GENERIC, _REMOTE = 256, 512
 _COPIES = 1024
 
 
+@handles(MBARRIER)
 def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
     """``mbarrier.init`` … ``arrive_drop`` and ``cp.async.mbarrier.arrive``."""
     writer, frame = to.writer, to.frame
@@ -73,6 +76,7 @@ def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
         to.assign(instruction, [made], guard)
 
 
+@handles(MBARRIER_WAIT)
 def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     """``mbarrier.test_wait`` and ``try_wait``, with which the block begins: here it is continued after a stop."""
     writer, frame = to.writer, to.frame

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...flow.operands import left_out, matched
+from ...isa.effects import ATOMIC, LOAD, REDUCTION, STORE
 from ...isa.spaces import WINDOWS
 from ...isa.types import scalar_type
 from ...memory.arena import FAR
@@ -20,6 +21,7 @@ from ..ir.abi import SITE_BYTES
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
 from ..runtime.access_text import Form
 from .function import address_operand
+from .handlers import handles
 
 if TYPE_CHECKING:
     from .block import BlockWriter
@@ -79,7 +81,7 @@ class Access:
         to, writer = self.to, self.to.writer
         arguments = [
             ("i64", pointer_number(to, "%ctx")), ("i64", str(self.site)), ("i64", mask), ("i64", pointer_number(to, "%area")),
-            ("i64", str(self.bytes)), ("i64", str(self.space)), ("i64", str(int(self.instruction.effect == "load"))),
+            ("i64", str(self.bytes)), ("i64", str(self.space)), ("i64", str(int(self.instruction.effect is LOAD))),
         ]  # fmt: skip
         writer.call(name or "count_lanes", "i64", *arguments)
 
@@ -199,6 +201,7 @@ def _own_shared(to: BlockWriter, operand: Address) -> NativeValue:
     return _native(base - shared_window(to))
 
 
+@handles(LOAD, STORE, ATOMIC, REDUCTION)
 def write_memory(to: BlockWriter, instruction: Instruction) -> None:
     """Any load, store or atomic."""
     if instruction.spelling.space == "param" and instruction not in to.frame.program.site_of:
@@ -206,23 +209,13 @@ def write_memory(to: BlockWriter, instruction: Instruction) -> None:
 
         write_parameter(to, instruction)
         return
-    if instruction.effect == "async_copy":
-        from .copy import write_copy
-
-        write_copy(to, instruction)
-        return
-    if instruction.effect == "bulk_copy":
-        from .bulk import write_bulk
-
-        write_bulk(to, instruction)
-        return
     access = Access(to, instruction, to.guard(instruction))
     access.count_request()
-    if instruction.effect in ("atomic", "reduction"):
+    if instruction.effect.atomic:
         from .atomics import write_atomic
 
         write_atomic(access)
-    elif instruction.effect == "load":
+    elif instruction.effect is LOAD:
         _load(access)
     else:
         _store(access)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...flow.operands import matched
+from ...isa.effects import FENCE, HINT
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction
+from .handlers import handles
 from .memory import pointer_number
 
 if TYPE_CHECKING:
@@ -18,12 +20,13 @@ U32 = scalar_type("u32")
 _KINDS = {"cp.async.commit_group": 0, "cp.async.wait_group": 1, "cp.async.wait_all": 2}
 
 
+@handles(FENCE, HINT)
 def write_order(to: BlockWriter, instruction: Instruction) -> None:
     """Counts the guard; what looks for races is told. Copies are complete when they are issued."""
     guard = to.guard(instruction)
     kind = _KINDS.get(instruction.opcode)
     proxies = _fences_proxies(instruction.opcode)
-    if kind is None and instruction.effect != "fence" and not proxies:
+    if kind is None and instruction.effect is not FENCE and not proxies:
         return
     writer = to.writer
     numbers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")]
@@ -35,7 +38,7 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
         writer.start(told)
     if proxies:
         writer.call("race_proxy", "i64", *numbers[1:])
-    if kind is None and instruction.effect == "fence":
+    if kind is None and instruction.effect is FENCE:
         narrow = str(int("cta" in instruction.opcode.split(".")))
         writer.call("race_fence", "i64", *numbers, ("i64", narrow))
     elif kind is not None:

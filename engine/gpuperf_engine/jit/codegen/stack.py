@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...isa.effects import STACK
 from ...isa.frame import evaluate
 from ...isa.types import scalar_type
 from ...isa.words import Value
 from ...ptx.syntax import Instruction
 from ..ir.abi import Event
 from ..ir.values import LANES, NativeValue
+from .handlers import handles
 
 if TYPE_CHECKING:
     from .block import BlockWriter
@@ -23,6 +25,7 @@ U64 = scalar_type("u64")
 _VECTOR = f"<{LANES} x i64>"
 
 
+@handles(STACK)
 def write_stack(to: BlockWriter, instruction: Instruction) -> None:
     """``alloca``, ``stacksave`` or ``stackrestore``."""
     writer, program = to.writer, to.frame.program

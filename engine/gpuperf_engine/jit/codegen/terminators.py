@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 from ...errors import Unsupported
 from ...flow.blocks import EXIT
 from ...flow.operands import matched
+from ...isa.effects import BRANCH, CALL, INDIRECT_BRANCH, RETURN, THREAD_EXIT
 from ...isa.types import scalar_type
 from ...ptx.syntax import CallTarget, Register
 from ...simt.stack import REJOIN, SIDE
 from ..ir.abi import EXIT_CODE, RETURN_CODE, Event, State, Status
 from ..ir.values import LANES, NativeValue
-from .barrier import write_barrier
+from . import barrier  # noqa: F401  (registers what it writes)
 from .calls import load_results, pass_arguments, read_arguments, store_arguments, take_results
 from .function import call_target
+from .handlers import ends
 from .recursion import enter_activation, entry_of, keep
 
 if TYPE_CHECKING:
@@ -31,26 +33,31 @@ U32 = scalar_type("u32")
 def write_terminator(to: BlockWriter) -> None:
     """Everything behind the last ordinary instruction of a block."""
     block = to.block
-    if block.kind in ("fall", "jump"):
-        if block.counted and block.terminator is not None and block.terminator.guard is not None:
-            _count_taken(to, to.effective_mask(to.predicate(block.terminator.guard)))
-        to.flush()
-        to.writer.do(f"br label %{edge(to, block.successors[0])}")
-    elif block.kind == "branch":
+    if block.kind == "branch":  # of returns and exits, and the guard of a call or barrier, too
         _branch(to)
-    elif block.kind == "indirect":
-        _indirect(to)
-    elif block.kind == "call":
-        _call(to)
-    elif block.kind in ("return", "exit"):
-        to.flush()
-        _leave(to, block.kind)
-    elif block.kind == "barrier":
-        write_barrier(to)
+    elif block.terminator is None:
+        (_end if block.kind == "return" else _go_on)(to)
     else:
-        raise AssertionError(block.kind)
+        handler = ends.for_effect(block.terminator.effect)
+        assert handler is not None, block.terminator.effect
+        handler(to)
     for line in to.later:
         to.writer.lines.append(line)
+
+
+@ends(BRANCH)
+def _go_on(to: BlockWriter) -> None:
+    block = to.block
+    if block.counted and block.terminator is not None and block.terminator.guard is not None:
+        _count_taken(to, to.effective_mask(to.predicate(block.terminator.guard)))
+    to.flush()
+    to.writer.do(f"br label %{edge(to, block.successors[0])}")
+
+
+@ends(RETURN, THREAD_EXIT)
+def _end(to: BlockWriter) -> None:
+    to.flush()
+    _leave(to, to.block.kind)
 
 
 def edge(to: BlockWriter, target: int) -> str:
@@ -192,6 +199,7 @@ def _wake(to: BlockWriter, onward: int | None) -> None:
     writer.start(none)
 
 
+@ends(INDIRECT_BRANCH)
 def _indirect(to: BlockWriter) -> None:
     block, writer, frame = to.block, to.writer, to.frame
     assert block.terminator is not None
@@ -267,6 +275,7 @@ def _push_if(to: BlockWriter, place: str, mask: str, identity: str) -> None:
     writer.start(none)
 
 
+@ends(CALL)
 def _call(to: BlockWriter) -> None:
     block, writer, frame = to.block, to.writer, to.frame
     program = frame.program

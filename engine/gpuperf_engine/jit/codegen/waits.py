@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 
+from ...isa.effects import WARPGROUP
 from ...ptx.syntax import Instruction
 from ...simt.faults import lanes_of
 from ...simt.program import Program
@@ -30,7 +31,7 @@ def reasons_to_wait(program: Program) -> dict[int, int]:
 def is_alone(program: Program, instruction: Instruction) -> bool:
     """Whether Python carries an exchange out for lanes that have come in parts even at one instruction: where it reaches memory, and
     products of a warpgroup."""
-    return instruction.effect == "warpgroup" or instruction in program.site_of
+    return instruction.effect is WARPGROUP or instruction in program.site_of
 
 
 def wait_of(program: Program, state: memoryview, block: int, mask: int, reason: int) -> Wait:

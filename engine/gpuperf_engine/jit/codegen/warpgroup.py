@@ -11,11 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...flow.operands import matched
+from ...isa.effects import WARPGROUP_COMMIT, WARPGROUP_FENCE, WARPGROUP_WAIT
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand, Vector
 from ..ir.abi import WAIT_CODE, Context, Event, State, Status
 from ..ir.values import LANES, NativeValue, vector_ll
 from ..runtime.warpgroup_function import LEFT, PREFIX, RESULT, RIGHT, ROWS, WORDS, Form
+from .handlers import handles
 from .mbarrier import hold_warp
 from .memory import pointer_number
 
@@ -91,6 +93,7 @@ def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> Non
     to.assign(instruction, results, None)
 
 
+@handles(WARPGROUP_COMMIT)
 def write_commit(to: BlockWriter, instruction: Instruction) -> None:
     """``wgmma.commit_group``: the warp has issued a group."""
     _come(to, to.effective_mask(to.guard(instruction)), State.COMMITS)
@@ -112,11 +115,12 @@ def _come(to: BlockWriter, mask: str, field: int) -> None:
     writer.do(f"store i32 {writer.op(f'add i32 {made}, {one}')}, ptr {cell}")
 
 
+@handles(WARPGROUP_FENCE, WARPGROUP_WAIT)
 def write_group_wait(to: BlockWriter, instruction: Instruction) -> None:
     """``wgmma.fence`` and ``wgmma.wait_group``, with which the block begins: here it is continued after a stop. At the first the warps
     of a warpgroup gather, if they can; the second waits for products, each one of the whole warpgroup."""
     writer, frame = to.writer, to.frame
-    gathers = instruction.effect == "warpgroup_fence"
+    gathers = instruction.effect is WARPGROUP_FENCE
     guard = to.guard(instruction)
     if gathers:
         _come(to, to.effective_mask(guard), State.FENCES)

@@ -1,0 +1,25 @@
+"""What carries out which effect in the reference backend. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..flow.blocks import BasicBlock
+from ..isa.effects import Handlers
+from ..ptx.syntax import Instruction
+from ..simt.schedule import Status
+from .operands import Prepare
+
+if TYPE_CHECKING:
+    from .warp import LanesWarp
+
+__all__ = ["End", "Step", "ends", "handles"]
+
+Step = Callable[["LanesWarp"], object]
+End = Callable[["LanesWarp"], "Status | None"]
+
+#: makes the step of an instruction
+handles: Handlers[Callable[[Prepare, Instruction], Step]] = Handlers()
+#: makes the end of a block whose last instruction it is
+ends: Handlers[Callable[[Prepare, BasicBlock], End]] = Handlers()

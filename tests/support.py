@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import gpuperf_engine as ge
 
 #: the reference comes first
-BACKENDS = ("lanes", "native")
+BACKENDS = ("reference", "llvm")
 
 
 def head(version: str, target: str) -> str:

@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable
 
 from .source import Span
@@ -25,6 +26,7 @@ __all__ = [
     "UnknownName",
     "Unsupported",
     "nearest",
+    "warn_renamed",
 ]
 
 
@@ -120,3 +122,8 @@ def nearest(name: object, known: Iterable[str], *, noun: str = "name") -> str:
         return f"there is no {noun} at all"
     shown = ", ".join(candidates[:12]) + (f", … ({len(candidates)} in all)" if len(candidates) > 12 else "")
     return f"known {noun}s: {shown}"
+
+
+def warn_renamed(old: str, new: str, stacklevel: int = 1) -> None:
+    """Warns with ``DeprecationWarning`` that a name which still works has become another; ``stacklevel`` 1 is the caller's caller."""
+    warnings.warn(f"{old} is now {new}: write {new}", DeprecationWarning, stacklevel + 2)

@@ -61,9 +61,10 @@ def add_parser(commands: Subcommands) -> None:
     )
     parser.add_argument(
         "--backend",
-        choices=("native", "lanes"),
-        default="native",
-        help="emulator: LLVM, or the slow reference in NumPy (default: native)",
+        type=_backend,
+        choices=("llvm", "reference"),
+        default="llvm",
+        help="emulator: LLVM, or the slow reference in NumPy (default: llvm)",
     )
     parser.add_argument(
         "--max-instructions",
@@ -113,6 +114,16 @@ def add_parser(commands: Subcommands) -> None:
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
     parser.set_defaults(run=run)
+
+
+def _backend(name: str) -> str:
+    """The name of a backend; of one that it had before, the present one, with a warning."""
+    from gpuperf_engine.device.device import FORMER_BACKENDS
+
+    present = FORMER_BACKENDS.get(name, name)
+    if present != name:
+        sys.stderr.write(f"gpuperf profile: warning: --backend {name} is now --backend {present}\n")
+    return present
 
 
 def _dimensions(text: str) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -30,6 +31,7 @@ __all__ = [
     "check_tolerances",
     "max_instructions",
     "unknown",
+    "warn_renamed",
     "way",
 ]
 
@@ -68,6 +70,19 @@ def unknown(found: str, value: str, known: Iterable[str]) -> pytest.UsageError:
     close = difflib.get_close_matches(value, choices, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(choices)}"
     return pytest.UsageError(f"{found} is not known; {hint}")
+
+
+def warn_renamed(message: str, config: pytest.Config | None = None) -> None:
+    """Warns that a name has become another; ``config`` while that is being read. Where warnings are errors this raises
+    ``pytest.UsageError``. Workers of pytest-xdist leave what is in ``config`` to the controller."""
+    warning = DeprecationWarning(message)
+    try:
+        if config is None:
+            warnings.warn(warning, stacklevel=2)
+        elif not hasattr(config, "workerinput"):
+            config.issue_config_time_warning(warning, stacklevel=2)
+    except DeprecationWarning as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def check_tolerances(

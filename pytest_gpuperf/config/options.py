@@ -25,7 +25,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "uninitialized": ("warn", "error", "ignore"),
     "strict": ("note", "error", "off"),
     "races": ("note", "error", "off"),
-    "backend": ("auto", "native", "lanes"),
+    "backend": ("auto", "llvm", "reference"),
     "baseline_layout": ("module", "case"),
 }
 
@@ -154,7 +154,7 @@ def add_options(parser: pytest.Parser) -> None:
         type="string",
         default="note",
     )
-    ini("gpuperf_backend", "emulator: auto, native or lanes", type="string", default="auto")
+    ini("gpuperf_backend", "emulator: auto, llvm or reference", type="string", default="auto")
     ini("gpuperf_min_cases", "fail if fewer kernels were analysed", type="string", default="1")
     ini("gpuperf_max_instructions", "warp instructions that one warp may execute", type="string", default="")
 

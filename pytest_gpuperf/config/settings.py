@@ -11,7 +11,7 @@ import pytest
 
 from ..core.metric import Table
 from .contributions import metrics_of
-from .declared import check_targets, check_tolerances, unknown
+from .declared import check_targets, check_tolerances, unknown, warn_renamed
 from .options import CHOICES, enabled
 
 __all__ = ["Settings", "settings_of"]
@@ -64,6 +64,7 @@ def settings_of(config: pytest.Config) -> Settings:
 def _read(config: pytest.Config) -> Settings:
     option, rootdir = config.option, config.rootpath
     values = {key: str(config.getini(f"gpuperf_{key}")).strip() for key in CHOICES}
+    values["backend"] = _backend(config, values["backend"])
     for key, value in values.items():
         if value not in CHOICES[key]:
             raise unknown(f"gpuperf_{key} = {value!r}", value, CHOICES[key])
@@ -124,6 +125,18 @@ def _read(config: pytest.Config) -> Settings:
         check_targets(settings.targets, "gpuperf_targets", settings.target_files)
         check_targets(settings.only_targets or (), "--gpuperf-targets", settings.target_files)
     return settings
+
+
+def _backend(config: pytest.Config, name: str) -> str:
+    """The backend of that name, be it the one that it had before."""
+    if name in CHOICES["backend"]:
+        return name
+    from gpuperf_engine.device.device import FORMER_BACKENDS
+
+    present = FORMER_BACKENDS.get(name, name)
+    if present != name:
+        warn_renamed(f"gpuperf_backend = {name} is now gpuperf_backend = {present}: write that", config)
+    return present
 
 
 def _integer(config: pytest.Config, key: str, minimum: int) -> int | None:

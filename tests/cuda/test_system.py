@@ -113,7 +113,7 @@ def test_texts_of_local_and_shared_memory_in_order_of_blocks(backend: str) -> No
 def test_diverging_threads_print_in_the_order_in_which_they_run(backend: str) -> None:
     x = np.arange(64, dtype=np.int32) * 7 % 23
     profile, _ = launch(backend, "diverging", 2, 32, [x])
-    reference, _ = launch("lanes", "diverging", 2, 32, [x])
+    reference, _ = launch("reference", "diverging", 2, 32, [x])
     assert profile.printed == reference.printed
     blocks = profile.printed.split("end of ")
     assert [part[:2] for part in blocks[1:]] == ["0\n", "1\n"]
@@ -242,7 +242,7 @@ def test_counts_do_not_depend_on_the_demand(demand: str, backend: str) -> None:
         device = ge.Device(observe=set(), backend=backend, memory_bytes=1 << 22)
         given = [device.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
         profile = device.launch(module("system")[entry], 2, 32, given, demand=demand)
-        whole, _ = launch("lanes", entry, 2, 32, args)
+        whole, _ = launch("reference", entry, 2, 32, args)
         assert profile.opcodes == whole.opcodes
         assert profile.warp_opcodes == whole.warp_opcodes
         assert profile.printed.startswith(says)
@@ -359,7 +359,7 @@ def test_kernels_that_use_the_heap_run_whole(demand: str, backend: str) -> None:
     sums = device.zeros(64, np.int64)
     device.launch(module("system")["sum_and_free"], 2, 32, [heads, sums])
     assert sums.numpy().tolist() == [sum(i * i + t for i in range(t % 5)) for t in range(64)]
-    whole, _ = launch("lanes", "build", 2, 32, [np.zeros(64, np.uint64), lengths])
+    whole, _ = launch("reference", "build", 2, 32, [np.zeros(64, np.uint64), lengths])
     assert counted.opcodes == whole.opcodes
 
 

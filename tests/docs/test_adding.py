@@ -1,4 +1,4 @@
-"""Each recipe of ``docs/adding.md`` is all that an addition takes: its diff is applied to a copy of the code, and what follows is run."""
+"""Each recipe of ``docs/adding.md`` is all that an addition takes: its diff is applied to a copy, and what follows is run."""
 
 from __future__ import annotations
 

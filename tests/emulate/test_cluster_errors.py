@@ -13,7 +13,7 @@ from tests.emulate.cluster_kernels import SYNC, kernel, put
 BODY = "mov.u32 %r1, %cluster_ctarank; setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r1, 1;"
 
 
-@pytest.fixture(params=["lanes", "native"])
+@pytest.fixture(params=["reference", "llvm"])
 def device(request: pytest.FixtureRequest) -> ge.Device:
     return ge.Device(backend=request.param)
 
@@ -82,12 +82,12 @@ def launched(device: ge.Device, body: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("opcode", EARLY)
 def test_a_cta_that_may_not_have_started(opcode: str) -> None:
     body = f"mapa.shared::cluster.u32 %r3, sm, 1; {EARLY[opcode]} {SYNC}"
-    found = [launched(ge.Device(backend=backend, races="off"), body) for backend in ("lanes", "native")]
+    found = [launched(ge.Device(backend=backend, races="off"), body) for backend in ("reference", "llvm")]
     assert found[0] == found[1]
     (note,) = found[0]
     assert re.match(rf"k.ptx:\d+:\d+: {re.escape(opcode)} by thread \(0, 0, 0\) of block \(0, 0, 0\): ", note)
     assert note.endswith("block (1, 0, 0), rank 1 of the cluster, may not have started [peer-not-started]")
-    for backend in ("lanes", "native"):
+    for backend in ("reference", "llvm"):
         assert launched(ge.Device(backend=backend, strict="off", races="off"), body) == ()
         lines = refused(ge.Device(backend=backend, strict="error"), body, ge.MemoryFault)
         assert "block (1, 0, 0), rank 1 of the cluster, may not have started [peer-not-started]" in lines[0]
@@ -116,7 +116,7 @@ LATE = (
 
 
 def test_an_arrival_at_an_mbarrier_of_a_cta_that_has_ended() -> None:
-    found = [launched(ge.Device(backend=backend), LATE) for backend in ("lanes", "native")]
+    found = [launched(ge.Device(backend=backend), LATE) for backend in ("reference", "llvm")]
     assert found[0] == found[1]
     (note,) = found[0]
     assert re.match(
@@ -124,7 +124,7 @@ def test_an_arrival_at_an_mbarrier_of_a_cta_that_has_ended() -> None:
         r"block \(1, 0, 0\), rank 1 of the cluster, has ended, and its shared memory with it \[arrival-at-ended-block\]",
         note,
     )
-    for backend in ("lanes", "native"):
+    for backend in ("reference", "llvm"):
         assert launched(ge.Device(backend=backend, strict="off"), LATE) == ()
         lines = refused(ge.Device(backend=backend, strict="error"), LATE, ge.MemoryFault)
         assert "has ended, and its shared memory with it [arrival-at-ended-block]" in lines[0]

@@ -152,7 +152,7 @@ Launch = Callable[[ge.Device], ge.Profile]
 
 def test_both_backends_count_alike() -> None:
     profiles = []
-    for name in ("lanes", "native"):
+    for name in ("reference", "llvm"):
         device = ge.Device(backend=name, observe={"memory", "footprint"})
         result = device.zeros((12, 80, 2), np.uint32)
         profiles.append(device.launch(kernel(BODY), 12, 80, [result], cluster=4))

@@ -9,7 +9,7 @@ import gpuperf_engine as ge
 from tests.emulate.cluster_kernels import HEAD, SYNC, kernel, put
 
 
-@pytest.fixture(params=["lanes", "native"])
+@pytest.fixture(params=["reference", "llvm"])
 def device(request: pytest.FixtureRequest) -> ge.Device:
     return ge.Device(backend=request.param)
 

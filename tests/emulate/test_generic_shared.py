@@ -48,7 +48,7 @@ def test_turns_in_shared_and_in_global_memory(access: str, threads: int) -> None
     text, size = ACCESSES[access]
     lanes = np.arange(threads)
     memories, left = [], []
-    for backend in ("lanes", "native"):
+    for backend in ("reference", "llvm"):
         device = ge.Device(backend=backend)
         data, strides = device.zeros(2048, np.uint32), device.array(np.array(STRIDES, np.uint32))
         profile = device.launch(

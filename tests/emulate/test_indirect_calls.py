@@ -46,7 +46,7 @@ def run(
         + STORE
     )
     found = []
-    for backend in ("lanes", "native"):
+    for backend in ("reference", "llvm"):
         device = ge.Device(backend=backend, memory_bytes=1 << 20)
         out, x = device.zeros(threads * ctas, np.int32), device.zeros(words, np.int32)
         profile = device.launch(ge.parse(text, path="k.ptx")["k"], ctas, threads, [out, x])

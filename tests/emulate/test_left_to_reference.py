@@ -45,13 +45,13 @@ def run(backend: str, text: str, n: int, threads: int = 40) -> tuple[list[int], 
     ],
 )
 def test_what_cannot_be_run_is_an_error_only_where_it_is_reached(text: str, reason: str) -> None:
-    results = [run(backend, text, 100) for backend in ("native", "lanes")]
+    results = [run(backend, text, 100) for backend in ("llvm", "reference")]
     assert results[0] == results[1]
     assert results[0][0] == list(range(40))
     assert results[0][1].remarks == ()  # it was compiled all the same
 
     messages = []
-    for backend in ("native", "lanes"):
+    for backend in ("llvm", "reference"):
         with pytest.raises(ge.EngineError, match=reason) as error:
             run(backend, text, 35)
         messages.append(str(error.value))
@@ -60,9 +60,9 @@ def test_what_cannot_be_run_is_an_error_only_where_it_is_reached(text: str, reas
 
 def test_an_assertion_that_fails_on_the_device_is_told_with_its_thread() -> None:
     text = ASSERT + ENTRY + "@!%p bra GO;\n" + CALL_ASSERT + "GO:\n" + STORE
-    assert run("native", text, 100)[1].remarks == ()
+    assert run("llvm", text, 100)[1].remarks == ()
     with pytest.raises(ge.TrapError, match=r"\?:17: .*\n  device assertion failed in thread \(35, 0, 0\)"):
-        run("native", text, 35)
+        run("llvm", text, 35)
 
 
 #: a tree of sums over 64 threads, as cooperative groups write it: unaligned barriers within a loop and behind a branch;
@@ -86,7 +86,7 @@ END: ld.shared.u32 %r7, [s]; red.global.add.u32 [%d0], %r7; ret; }
 
 
 def test_unaligned_barriers_to_which_warps_come_whole_are_compiled() -> None:
-    (found, native), (expected, lanes) = (run(backend, TREE, 32, 64) for backend in ("native", "lanes"))
+    (found, native), (expected, lanes) = (run(backend, TREE, 32, 64) for backend in ("llvm", "reference"))
     assert found == expected == [100000 + 63 * 32] * 64
     assert native == lanes and native.remarks == ()
 
@@ -99,7 +99,7 @@ def test_a_warp_that_comes_to_a_barrier_in_parts_begins_again() -> None:
     # what had been added before the barrier is there once
     assert out.numpy().tolist() == [3 * (100000 + 63 * 32)] * 64
     assert [profile.remarks for profile in profiles] == [()] * 3
-    assert profiles[1] == run("lanes", TREE, 40, 64)[1]
+    assert profiles[1] == run("reference", TREE, 40, 64)[1]
 
 
 #: odd threads arrive at the barrier of the cluster for themselves
@@ -114,7 +114,7 @@ END: mul.wide.u32 %d1, %r1, 4; add.u64 %d0, %d0, %d1; red.global.add.u32 [%d0], 
 
 def test_a_kernel_left_to_the_reference_backend_says_why() -> None:
     profiles = []
-    for backend in ("native", "lanes"):
+    for backend in ("llvm", "reference"):
         device = ge.Device(backend=backend)
         out = device.zeros(64, np.uint32)
         kernel = ge.parse(".version 8.0\n.target sm_90\n.address_size 64\n" + CLUSTER, path="k.ptx")["k"]
@@ -122,7 +122,7 @@ def test_a_kernel_left_to_the_reference_backend_says_why() -> None:
         assert out.numpy().tolist() == [2 * thread for thread in range(64)]
     native, lanes = profiles
     remark, unchecked = native.remarks
-    assert "'k': races are looked for on the backend 'native' only" in unchecked
+    assert "'k': races are looked for on the backend 'llvm' only" in unchecked
     assert (
         "'k' runs on the reference backend, which is slow: a warp came to barrier.cluster.arrive in parts (k.ptx:"
         in remark
@@ -149,7 +149,7 @@ st.global.u32 [%d0], %r4; ret; }
 
 def test_results_of_barriers_to_which_warps_come_in_parts() -> None:
     """The predicates of all threads count, from whichever instruction."""
-    (found, native), (expected, lanes) = (run(backend, THIRDS, 0, 96) for backend in ("native", "lanes"))
+    (found, native), (expected, lanes) = (run(backend, THIRDS, 0, 96) for backend in ("llvm", "reference"))
     count = len(range(2, 30, 3)) + len(range(0, 60, 3)) + len(range(91, 96, 3))
     assert found == expected == [2 * (100 * count, 10000, count)[thread % 3] for thread in range(96)]
     assert native == lanes and native.remarks == ()

@@ -1,4 +1,4 @@
-"""The native backend around the code: cache of objects, host threads, what is left to the reference backend."""
+"""The LLVM backend around the code: cache of objects, host threads, what is left to the reference backend."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def test_better_runtime_functions_take_over_between_launches(monkeypatch: pytest
     kernel = ge.parse(INDEX, path="k.ptx")["k"]
     array = runtime.array(np.zeros(64, np.uint32))
     runtime.run(kernel, 1, 64, [array, np.uint32(1)])
-    before = kernel.memo["native"]
+    before = kernel.memo["llvm"]
     assert isinstance(before, native_launch.Code)
     library = before.library
     native_jit._improve({name: native_jit._runtime_text(name) for name in ("script", "global_4")})

@@ -40,12 +40,12 @@ MASKS = {"all": "setp.ge.u32 %p, %t, 0;", "odd": "and.b32 %m, %t, 1; setp.eq.u32
 def both(text: str, arrays: Sequence[npt.NDArray[Any]], block: int = 32, grid: int = 2) -> None:
     """Run on both backends; memory and everything observed must be equal."""
     outcomes: list[tuple[list[npt.NDArray[Any]], Observation]] = []
-    for backend in ("lanes", "native"):
+    for backend in ("reference", "llvm"):
         runtime = Runtime(backend=backend, memory_bytes=1 << 24)
         given = [runtime.array(array) for array in arrays]
         kernel = ge.parse(text, path="k.ptx")["k"]
         _, _, seen = runtime.run(kernel, grid, block, given)
-        assert backend == "lanes" or isinstance(kernel.memo["native"], Code)
+        assert backend == "reference" or isinstance(kernel.memo["llvm"], Code)
         outcomes.append(([array.numpy() for array in given], seen))
     (expected, reference), (found, observed) = outcomes
     for one, other in zip(expected, found):
@@ -221,7 +221,7 @@ sub.u32 %i, 31, %t; mul.wide.u32 %x, %i, 8; add.u64 %x, %x, %a; ld.global.u64 %l
 ld.global.u32 %t, [%a+200]; add.u32 %v, %v, %t;
 add.u32 %v, %v, %i; st.global.u32 [%b+4], %v; ret; }}"""
     outcomes = []
-    for backend in ("lanes", "native"):
+    for backend in ("reference", "llvm"):
         runtime = Runtime(backend=backend, memory_bytes=1 << 24)
         part, out = runtime.empty(128, np.uint32), runtime.empty(64, np.uint32)
         part[5:20].copy_from(np.arange(15, dtype=np.uint32))

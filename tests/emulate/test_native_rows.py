@@ -52,12 +52,12 @@ def test_compiled_meanings_are_those_of_the_reference(place: int, seed: int) -> 
     target, part = PARTS[place]
     text, words = kernel(part, target)
     given, found = inputs(seed), []
-    for backend in ("lanes", "native"):
+    for backend in ("reference", "llvm"):
         device = ge.Device(backend=backend, memory_bytes=1 << 24)
         source, results = device.array(given), device.zeros((CTAS * 32, words), np.uint64)
         compute = ge.parse(text, path="rows.ptx")["k"]
         device.launch(compute, grid=CTAS, block=32, args=[source, results])
-        assert backend == "lanes" or isinstance(compute.memo["native"], Code)
+        assert backend == "reference" or isinstance(compute.memo["llvm"], Code)
         found.append(results.numpy())
     owners = [line for line in part for _ in range(_results(line))]
     compare(owners, *found)

@@ -10,7 +10,7 @@ import pytest
 
 import gpuperf_engine as ge
 
-BACKENDS = ("native", "lanes")
+BACKENDS = ("llvm", "reference")
 HEAD = """.version 8.6
 .target sm_90
 .address_size 64

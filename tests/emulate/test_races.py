@@ -216,11 +216,11 @@ def test_a_race_is_an_error_if_asked_for() -> None:
 
 
 def test_the_reference_backend_says_that_it_does_not_look() -> None:
-    device = ge.Device(races="note", backend="lanes", memory_bytes=1 << 20)
+    device = ge.Device(races="note", backend="reference", memory_bytes=1 << 20)
     text = f"{HEAD}{RACES['reads what another warp stores'][0]}\nret; }}\n"
     profile = device.launch(ge.parse(text, path="k.ptx")["k"], 1, 64, [device.zeros(1024, np.uint32)])
     assert profile.races == ()
-    assert profile.remarks == ("k.ptx:4:17: 'k': races are looked for on the backend 'native' only",)
+    assert profile.remarks == ("k.ptx:4:17: 'k': races are looked for on the backend 'llvm' only",)
 
 
 def test_blocks_are_told_apart_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:

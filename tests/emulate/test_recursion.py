@@ -11,7 +11,7 @@ from tests.oracle.scalar import run as oracle
 from tests.support import head
 
 HEAD = head("8.0", "sm_80")
-BACKENDS = ("native", "lanes")
+BACKENDS = ("llvm", "reference")
 THREADS = 40
 
 
@@ -78,10 +78,10 @@ def test_lanes_at_different_depths() -> None:
     told = oracle(
         HEAD + text, "k", grid=1, block=THREADS, args=[Buffer(np.zeros(THREADS, np.uint32)), np.uint32(0)]
     )
-    profile = launch("native", text, 0)[1]
+    profile = launch("llvm", text, 0)[1]
     assert dict(profile.opcodes) == dict(told.opcodes)
     for demand in ("control", "addresses"):
-        assert launch("native", text, 0, demand=demand)[1].opcodes == profile.opcodes
+        assert launch("llvm", text, 0, demand=demand)[1].opcodes == profile.opcodes
 
 
 #: parameters in registers, given back in the other order: m + (n − 1) · 10 + (m − 2) · 100 …
@@ -212,7 +212,7 @@ def test_every_activation_has_local_variables_of_its_own() -> None:
     text = SQUARES.replace("STOP", "0") + entry(CALL_SQUARES)
     sums = [n * (n + 1) * (2 * n + 1) // 6 for n in range(THREADS)]
     assert both(text, 0) == [total * 100000 + 1000 + total for total in sums]
-    profile = launch("native", text, 0)[1]
+    profile = launch("llvm", text, 0)[1]
     # one frame of each function: what a thread declares
     assert profile.resources.local_bytes == 32
     assert profile.memory.local_bytes == 4 * sum(2 + 4 * (n + 1) for n in range(THREADS))

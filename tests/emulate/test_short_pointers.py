@@ -11,7 +11,7 @@ import gpuperf_engine as ge
 from tests.oracle.memory import Buffer
 from tests.oracle.scalar import run as oracle
 
-BACKENDS = ("native", "lanes")
+BACKENDS = ("llvm", "reference")
 HEAD = """.version 8.6
 .target sm_90a
 .address_size 64

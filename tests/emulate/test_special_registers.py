@@ -177,4 +177,4 @@ def test_units_of_shared_memory(target: str, total: int) -> None:
 )
 def test_refused(line: str, version: str, target: str, message: str) -> None:
     with pytest.raises(ge.PtxError, match=message):
-        run("lanes", line, version, target)
+        run("reference", line, version, target)

@@ -10,7 +10,7 @@ from tests.oracle.memory import Buffer
 from tests.oracle.scalar import run as oracle
 from tests.support import head
 
-BACKENDS = ("native", "lanes")
+BACKENDS = ("llvm", "reference")
 HEAD = head("8.0", "sm_80")
 
 

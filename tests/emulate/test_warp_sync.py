@@ -52,11 +52,11 @@ CALLED = """
     ids=["shfl", "ballot", "all", "match", "redux", "barrier", "elect", "called", "masks", "loop"],
 )
 def test_waiting_for_lanes_that_end_takes_no_python(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected, counted = collect("lanes", body, grid=3, block=48, before=CALLED)
+    expected, counted = collect("reference", body, grid=3, block=48, before=CALLED)
     left: list[object] = []
     attend = NativeWarp.attend
     monkeypatch.setattr(NativeWarp, "attend", lambda *given: (left.append(given), attend(*given)))
-    found, profile = collect("native", body, grid=3, block=48, before=CALLED)
+    found, profile = collect("llvm", body, grid=3, block=48, before=CALLED)
     assert not left
     assert found.tolist() == expected.tolist()
     assert profile == counted
@@ -72,8 +72,8 @@ def test_what_python_does_often_is_told() -> None:
         shfl.sync.bfly.b32 %r0, %r2, 16, 31, {FULL};
     END:
     """
-    values, profile = collect("native", body, grid=600)
+    values, profile = collect("llvm", body, grid=600)
     assert values.reshape(600, 32)[599].tolist() == [100 + (lane ^ 16) for lane in range(32)]
     (remark,) = profile.remarks
     assert "k.ptx:" in remark and "left compiled code 600 times at shfl.sync.bfly.b32" in remark
-    assert not collect("native", body, grid=3)[1].remarks
+    assert not collect("llvm", body, grid=3)[1].remarks

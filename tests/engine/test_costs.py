@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.jit.backend import NativeBackend
+from gpuperf_engine.jit.backend import LlvmBackend
 from gpuperf_engine.simt.launch import LaunchPlan
 from gpuperf_engine.symbolic import choose as fewer
 from gpuperf_engine.symbolic.backend import ClassRun
@@ -52,7 +52,7 @@ LOOP:
 def spent(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Steps of class execution, and launches of compiled code, so far."""
     found = {"steps": 0, "runs": 0}
-    count, run = ClassRun.count, NativeBackend.run
+    count, run = ClassRun.count, LlvmBackend.run
 
     def counted(self: ClassRun) -> object:
         try:
@@ -60,12 +60,12 @@ def spent(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         finally:
             found["steps"] += self.operations + self.effort + self.most_steps - self.counting.left
 
-    def ran(self: NativeBackend, *given: object) -> object:
+    def ran(self: LlvmBackend, *given: object) -> object:
         found["runs"] += 1
         return run(self, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ClassRun, "count", counted)
-    monkeypatch.setattr(NativeBackend, "run", ran)
+    monkeypatch.setattr(LlvmBackend, "run", ran)
     return found
 
 
@@ -106,9 +106,9 @@ def test_a_long_loop_is_gone_over_at_once(trips: int, spent: dict[str, int]) -> 
 def test_probes_do_not_multiply(spent: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """What is run to find out how much there is stays small beside the launch."""
     plans: list[LaunchPlan] = []
-    run = NativeBackend.run
+    run = LlvmBackend.run
     monkeypatch.setattr(
-        NativeBackend,
+        LlvmBackend,
         "run",
         lambda self, program, plan, memory, observe: (
             plans.append(plan),

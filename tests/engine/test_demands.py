@@ -15,7 +15,7 @@ from tests.engine.random_kernels import ACCUMULATORS, INPUTS, LOCK, WORDS, Seede
 from tests.engine.running import module
 from tests.engine.test_random_kernels import BLOCKS, SHAPES
 
-BACKENDS = ("native", "lanes")
+BACKENDS = ("llvm", "reference")
 
 
 def counts(profile: ge.Profile) -> tuple[object, ...]:

@@ -45,13 +45,13 @@ def device_of(backend: str, **options: Any) -> ge.Device:
     ],
 )
 def test_arrays_come_back_as_they_went_in(value: np.ndarray) -> None:
-    array = device_of("lanes").array(value)
+    array = device_of("reference").array(value)
     assert (array.shape, array.dtype, array.nbytes) == (value.shape, value.dtype, value.nbytes)
     np.testing.assert_array_equal(array.numpy(), value, strict=True)
 
 
 def test_python_sequences_are_arrays() -> None:
-    device = device_of("lanes")
+    device = device_of("reference")
     assert device.array([1, 2, 3]).dtype == np.int64
     assert device.array(2.5).shape == ()
 
@@ -59,18 +59,18 @@ def test_python_sequences_are_arrays() -> None:
 @pytest.mark.parametrize("value", [[[1], [1, 2]], ["a"], [object()], np.array([1], ">i4"), {"a": 1}])
 def test_what_no_device_can_hold(value: object) -> None:
     with pytest.raises(ge.LaunchError):
-        device_of("lanes").array(value)
+        device_of("reference").array(value)
 
 
 @pytest.mark.parametrize("dtype", [object, "U4", "M8[s]", "no such type", ">f4"])
 def test_dtypes_that_no_device_has(dtype: Any) -> None:
     with pytest.raises(ge.LaunchError):
-        device_of("lanes").zeros(4, dtype)
+        device_of("reference").zeros(4, dtype)
 
 
 def test_addresses_are_aligned_fixed_and_apart() -> None:
     sizes = (1, 0, 300, 4096)
-    one, two = device_of("lanes"), device_of("lanes")
+    one, two = device_of("reference"), device_of("reference")
     first = [one.empty(size, np.uint8).address for size in sizes]
     assert [two.empty(size, np.uint8).address for size in sizes] == first
     assert first[0] == 0x7F00_0000_0000
@@ -79,7 +79,7 @@ def test_addresses_are_aligned_fixed_and_apart() -> None:
 
 
 def test_views() -> None:
-    device = device_of("lanes")
+    device = device_of("reference")
     host = np.arange(24, dtype=np.int16).reshape(6, 4)
     array = device.array(host, name="x")
     for key in (slice(2, None), slice(1, 5), slice(-2, None), slice(4, 2), 3, -1, slice(None)):
@@ -102,7 +102,7 @@ def test_views() -> None:
 
 
 def test_fills_and_copies() -> None:
-    device = device_of("lanes")
+    device = device_of("reference")
     a, b = device.empty((2, 3), np.float32), device.zeros(6, np.uint32)
     a.fill(1)
     assert a.numpy().tolist() == [[1, 1, 1]] * 2
@@ -118,7 +118,7 @@ def test_fills_and_copies() -> None:
 
 @pytest.mark.parametrize("value", [1.5, -1, 1 << 32, "x", None, [1, 2], float("nan")])
 def test_fills_that_do_not_fit(value: object) -> None:
-    array = device_of("lanes").zeros(3, np.uint32)
+    array = device_of("reference").zeros(3, np.uint32)
     with pytest.raises(ge.LaunchError):
         array.fill(value)
     assert array.numpy().tolist() == [0, 0, 0]
@@ -129,7 +129,7 @@ def test_fills_that_do_not_fit(value: object) -> None:
 )
 def test_copies_that_do_not_fit(value: Any) -> None:
     with pytest.raises(ge.LaunchError):
-        device_of("lanes").zeros(3, np.uint32).copy_from(value)
+        device_of("reference").zeros(3, np.uint32).copy_from(value)
 
 
 def test_a_host_array_is_copied_not_shared(backend: str) -> None:
@@ -493,3 +493,14 @@ def test_bits_of_arguments_are_not_touched(backend: str) -> None:
     )
     assert out.tolist() == [bits] * 32
     assert struct.pack("<I", bits) == value.tobytes()
+
+
+@pytest.mark.parametrize(("former", "present"), [("native", "llvm"), ("lanes", "reference")])
+def test_the_former_names_of_backends_work_with_a_warning(former, present):
+    sentence = (
+        f"Device(backend={former!r}) is now Device(backend={present!r}): write Device(backend={present!r})"
+    )
+    with pytest.warns(DeprecationWarning) as told:
+        device = ge.Device(backend=former)
+    assert [str(one.message) for one in told] == [sentence] and told[0].filename == __file__
+    assert type(device._backend) is type(ge.Device(backend=present)._backend)

@@ -46,7 +46,7 @@ def compare(choices: Choices, backend: str, show: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + MORE))
 def test_seeded(seed: int) -> None:
-    compare(Seeded(seed), "lanes" if seed % 5 == 0 else "native", print)
+    compare(Seeded(seed), "reference" if seed % 5 == 0 else "llvm", print)
 
 
 @settings(
@@ -59,4 +59,4 @@ def test_seeded(seed: int) -> None:
 )
 @given(data=st.data())
 def test_drawn(data: st.DataObject) -> None:
-    compare(Drawn(data), "native", note)
+    compare(Drawn(data), "llvm", note)

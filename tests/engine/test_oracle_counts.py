@@ -136,7 +136,7 @@ def test_example(case: Case) -> None:
     buffers = execute(case.program(), interpreter)
     case.program().check(buffers)
     profiles = []
-    for backend in ("native",) if case.name in NATIVE_ONLY else ("native", "lanes"):
+    for backend in ("llvm",) if case.name in NATIVE_ONLY else ("llvm", "reference"):
         engine = Engine(case.text, backend)
         outputs = execute(case.program(), engine)
         case.program().check(outputs)

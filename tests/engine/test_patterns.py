@@ -263,7 +263,7 @@ def test_values_are_counted_the_same_with_and_without_observing(backend: str) ->
 
 def test_two_backends_find_the_same() -> None:
     identities = []
-    for backend in ("lanes", "native"):
+    for backend in ("reference", "llvm"):
         device = ge.Device(observe={"memory", "values"}, backend=backend, memory_bytes=1 << 22)
         kernel = ge.parse(STORE, path="k.ptx")["k"]
         target, other = device.zeros(50, np.uint32, name="target"), device.zeros(50, np.uint32, name="other")

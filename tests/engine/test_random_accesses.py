@@ -1,7 +1,7 @@
 """Random sequences of accesses to shared, local and global memory: both backends leave the same bytes, counters and notes.
 
 Each kernel is a list of accesses of random forms at random places, some under a guard; loaded elements are added up. What
-the lanes backend is to find is compared with plain Python in ``test_memory_counters``.
+the reference backend is to find is compared with plain Python in ``test_memory_counters``.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def check(seed: int, whole_words: bool) -> None:
     rng = np.random.default_rng(seed)
     text, rows = kernel(rng, whole_words)
     outcomes = []
-    for backend in ("lanes", "native"):
+    for backend in ("reference", "llvm"):
         device = ge.Device(backend=backend, memory_bytes=1 << 20, observe={"memory", "footprint"})
         places = device.array(np.stack(rows).astype(np.int64))
         data, out = device.empty(3 * SPACE, np.uint8, name="data"), device.zeros(96, np.uint64)

@@ -72,7 +72,7 @@ def check(choices: Choices, shape: str, show: Callable[[str], None]) -> None:
     if shape in DEFINED:
         expected = run(text, "k", grid, block, [Buffer(array) for array in start])
     races = None if shape in DEFINED else "off"
-    lanes, native = (outcome(backend, text, grid, block, start, races) for backend in ("lanes", "native"))
+    lanes, native = (outcome(backend, text, grid, block, start, races) for backend in ("reference", "llvm"))
     assert lanes == native
     if expected is not None:
         profile, contents = lanes

@@ -55,7 +55,7 @@ def test_a_launch_that_fails_leaves_nothing_either(backend: str) -> None:
 def test_the_program_without_a_launch() -> None:
     device = ge.Device({"memory", "values"}, memory_bytes=1 << 20)
     array = device.array(np.arange(32, dtype=np.uint32))
-    run("native", device, STORE, array)
+    run("llvm", device, STORE, array)
     assert [finding.rule for finding in ge.find_patterns(device.program)] == ["redundant-values"]
     assert ge.find_patterns(device.program_without([device.events[-1]])) == ()
     assert [event.kind for event in device.events] == ["copy-in", "launch"]

@@ -40,11 +40,11 @@ def launch(backend: str, m: int, n: int, k: int, demand: str) -> tuple[ge.Profil
 
 @pytest.mark.parametrize(("m", "n", "k"), [(128, 128, 64), (128, 256, 320)])
 def test_backends_and_demands_agree(m: int, n: int, k: int) -> None:
-    profiles = [launch(backend, m, n, k, "values") for backend in ("native", "lanes")]
+    profiles = [launch(backend, m, n, k, "values") for backend in ("llvm", "reference")]
     assert all(right for _, right in profiles)
     assert profiles[0][0].to_dict() == profiles[1][0].to_dict()
     for demand in ("addresses", "control"):
-        other, _ = launch("native", m, n, k, demand)
+        other, _ = launch("llvm", m, n, k, demand)
         assert other.thread_instructions == profiles[0][0].thread_instructions
         assert other.opcodes == profiles[0][0].opcodes
         assert other.branches == profiles[0][0].branches
@@ -64,7 +64,7 @@ def test_interpreter_agrees(m: int, n: int, k: int) -> None:
         PTX.read_text(encoding="utf-8"), "hgemm_tma", (n // 128, m // 128), 384, args, shared_bytes=98304
     )
     np.testing.assert_array_equal(c.numpy(), product(host))
-    for backend in ("native", "lanes"):
+    for backend in ("llvm", "reference"):
         profile, right = launch(backend, m, n, k, "values")
         assert right
         compare_counts(profile, result)
@@ -83,7 +83,7 @@ def test_descriptors_of_triton() -> None:
     args = [item for box in maps for item in (box, *shape)]
     result = scalar.run(text, "tiles_kernel", 4, 128, [*args, None, None], shared_bytes=2056)
     np.testing.assert_array_equal(buffers[1].numpy(), host + host)
-    for backend in ("native", "lanes"):
+    for backend in ("llvm", "reference"):
         device = ge.Device(backend=backend)
         x, out = device.array(host), device.zeros(host.shape, host.dtype)
         args = [

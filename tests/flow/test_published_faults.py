@@ -226,7 +226,7 @@ def test_the_published_algorithm_as_run_here_is_right_where_it_claims_to_be(
     mul.lo.u32 %r2, %r0, %r1;
 SKIP:
     ret;"""
-    whole = launch(body, "native", "values")
+    whole = launch(body, "llvm", "values")
     monkeypatch.setattr(
         runtime,
         "slice_of",
@@ -238,6 +238,6 @@ SKIP:
             published(program.kernel),
         ),
     )
-    theirs = launch(body, "native", "control")
+    theirs = launch(body, "llvm", "control")
     assert (theirs.blocks, theirs.branch_sites) == (whole.blocks, whole.branch_sites)
     assert theirs.share_executed < 1

@@ -71,7 +71,7 @@ class Recorder:
         """One backend, and of the parameters of a test some, evenly spread."""
         groups: dict[str, list[pytest.Item]] = defaultdict(list)
         for item in items:
-            if "lanes" not in item.name.partition("[")[2]:
+            if "reference" not in item.name.partition("[")[2]:
                 groups[item.nodeid.partition("[")[0]].append(item)
         items[:] = [item for some in groups.values() for item in some[:: -(-len(some) // SETS)]]
 

@@ -23,9 +23,9 @@ from tests.hostile.sandbox import Outcome, Sandbox
 
 __all__ = ["BACKENDS", "judge", "run"]
 
-BACKENDS = ("native", "lanes")
+BACKENDS = ("llvm", "reference")
 #: of a launch; a turn of the reference backend, which ends before the budget is looked at, may take minutes
-SECONDS = {"native": 60.0, "lanes": 400.0}
+SECONDS = {"llvm": 60.0, "reference": 400.0}
 #: says how a number was found, not what it is
 OWN = frozenset(("method", "method_reason", "remarks"))
 
@@ -66,7 +66,7 @@ def judge(outcomes: list[Outcome]) -> str:
 
 
 def _without_races(profile: dict[str, Any]) -> dict[str, Any]:
-    """Races are looked for on the native backend only."""
+    """Races are looked for on the LLVM backend only."""
     kept = {key: value for key, value in profile.items() if key != "races"}
     return {**kept, "notes": [note for note in profile.get("notes", []) if ": race on " not in note]}
 

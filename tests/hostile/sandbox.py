@@ -22,7 +22,7 @@ class Job:
 
     text: str | bytes
     entry: str | None = "k"
-    backend: str = "native"
+    backend: str = "llvm"
     grid: Any = 1
     block: Any = 32
     args: Sequence[object] = ()

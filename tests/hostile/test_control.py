@@ -48,7 +48,7 @@ def test_loops_that_change_nothing_are_reported_at_once(sandbox: Sandbox, backen
     ],
 )
 def test_runaways_end_at_the_budget(sandbox: Sandbox, backend: str, body: str) -> None:
-    limit = 2_000 if backend == "lanes" else 100_000
+    limit = 2_000 if backend == "reference" else 100_000
     made = job(backend, body, max_instructions=limit, block=64)
     refusal(
         sandbox, made, "BudgetExceeded", "k.ptx:", "kernel 'k'", f"{limit:,}", "max_instructions", seconds=30
@@ -57,7 +57,7 @@ def test_runaways_end_at_the_budget(sandbox: Sandbox, backend: str, body: str) -
 
 def test_the_default_budget_ends_a_runaway(sandbox: Sandbox) -> None:
     body = "LOOP: add.u32 %r1, %r1, 1;\n    xor.b32 %r2, %r1, %r2;\n    bra LOOP;"
-    refusal(sandbox, job("native", body), "BudgetExceeded", "100,000,000", seconds=60)
+    refusal(sandbox, job("llvm", body), "BudgetExceeded", "100,000,000", seconds=60)
 
 
 def test_runaway_recursion(sandbox: Sandbox, backend: str) -> None:
@@ -199,13 +199,13 @@ LOOP:
 
 @pytest.mark.parametrize(("grid", "block"), [(1, 32), (1, 7), (2, 64), (4, 33)])
 def test_spin_locks_between_and_inside_warps_complete(sandbox: Sandbox, grid: int, block: int) -> None:
-    outcome = success(sandbox, job("native", SPIN_LOCK, grid=grid, block=block), seconds=60)
+    outcome = success(sandbox, job("llvm", SPIN_LOCK, grid=grid, block=block), seconds=60)
     assert outcome.outputs[0][:2].tolist() == [0, grid * block]
 
 
 @pytest.mark.parametrize(("grid", "block"), [(1, 7), (2, 1)])
 def test_spin_locks_on_the_reference_backend(sandbox: Sandbox, grid: int, block: int) -> None:
-    outcome = success(sandbox, job("lanes", SPIN_LOCK, grid=grid, block=block), seconds=60)
+    outcome = success(sandbox, job("reference", SPIN_LOCK, grid=grid, block=block), seconds=60)
     assert outcome.outputs[0][:2].tolist() == [0, grid * block]
 
 

@@ -165,8 +165,8 @@ def test_devices_that_cannot_be(size: Any) -> None:
 def test_names_that_do_not_exist() -> None:
     with pytest.raises(ge.UnknownName, match="did you mean 'memory'"):
         ge.Device(observe={"memroy"})
-    with pytest.raises(ge.UnknownName, match="did you mean 'native'"):
-        ge.Device(backend="nativ")
+    with pytest.raises(ge.UnknownName, match="did you mean 'llvm'"):
+        ge.Device(backend="llv")
     device = ge.Device(memory_bytes=1 << 20)
     kernel = ge.parse(EMPTY, path="k.ptx")["k"]
     with pytest.raises(ge.UnknownName, match="no demand 'value'"):

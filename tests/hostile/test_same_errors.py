@@ -129,7 +129,7 @@ def test_the_first_is_named_alike(sandbox: Sandbox, name: str) -> None:
     body, kind, part = CASES[name]
     before = next((text for name, text in DECLARED.items() if name in body), "")
     job = Job(module(f"\n{body}", before=before), options={"max_instructions": 4000})
-    native, lanes = (sandbox.run(replace(job, backend=backend)) for backend in ("native", "lanes"))
+    native, lanes = (sandbox.run(replace(job, backend=backend)) for backend in ("llvm", "reference"))
     assert (native.kind, native.type) == ("error", kind), native.text
     assert part in native.text
     assert native.text == lanes.text
@@ -157,6 +157,6 @@ def test_circles_are_found_in_the_same_round(sandbox: Sandbox, name: str) -> Non
         f"{CIRCLES[name]}\nS: mov.u32 %r2, 1; st.volatile.global.u32 [%rd0+4], %r2; ret;"
     )
     job = Job(module(body, before=".global .u32 flag[2];"), block=64, options={"max_instructions": 4000})
-    native, lanes = (sandbox.run(replace(job, backend=backend)) for backend in ("native", "lanes"))
+    native, lanes = (sandbox.run(replace(job, backend=backend)) for backend in ("llvm", "reference"))
     assert (native.kind, native.type) == ("error", "Deadlock"), native.text
     assert native.text == lanes.text

@@ -77,8 +77,8 @@ def run(spelling: Spelling, sources: Fragment, backend: str) -> Fragment:
     given, out = device.array(sources), device.zeros((32, 8), np.uint64)
     kernel = ge.parse(module(spelling), path="mma.ptx")["k"]
     device.launch(kernel, grid=1, block=32, args=[given, out])
-    if backend == "native":
-        assert kernel.memo["native"] is not None
+    if backend == "llvm":
+        assert kernel.memo["llvm"] is not None
     return out.numpy()
 
 

@@ -107,6 +107,6 @@ def test_a_run_counts_them() -> None:
     fma.rn.f32 %f1, %f1, %f1, %f1;
     ret;
     }}"""
-    for backend in ("native", "lanes"):
+    for backend in ("llvm", "reference"):
         profile = ge.Device(backend=backend).launch(ge.parse(text, path="k.ptx")["k"], 1, 64, [])
         assert profile.flops == {"hp": 0, "sp": 2 * 64, "dp": 0, "tensor_fp16": 2 * 2 * (2 * 16 * 8 * 8)}

@@ -22,7 +22,7 @@ def policies(lines: list[str]) -> list[int]:
         + "".join(f"{line} st.global.u64 [l0+{8 * place}], l1;\n" for place, line in enumerate(lines))
     )
     found = []
-    for backend in ("lanes", "native"):
+    for backend in ("reference", "llvm"):
         device = ge.Device(backend=backend)
         out = device.zeros(len(lines), np.uint64)
         device.launch(ge.parse(text + "ret; }", path="policy.ptx")["k"], 1, 32, [out])
@@ -151,7 +151,7 @@ def test_results_that_are_not_wanted() -> None:
             "or.b32 r1, r1, r2; or.b32 r1, r1, r3; mul.wide.u32 l2, r0, 4; add.u64 l0, l0, l2; st.global.u32 [l0], r1; ret; }"
         )
     )
-    for backend in ("lanes", "native"):
+    for backend in ("reference", "llvm"):
         device = ge.Device(backend=backend)
         out = device.zeros(32, np.uint32)
         device.launch(ge.parse(text, path="policy.ptx")["k"], 1, 32, [out])
@@ -167,7 +167,7 @@ def test_short_generic_addresses() -> None:
             "or.b32 r2, r2, r3; st.global.u32 [l0], r2; ret; }"
         )
     )
-    for backend in ("lanes", "native"):
+    for backend in ("reference", "llvm"):
         device = ge.Device(backend=backend)
         out = device.zeros(1, np.uint32)
         device.launch(ge.parse(text, path="policy.ptx")["k"], 1, 1, [out])

@@ -337,8 +337,8 @@ def run(case: Case, words: Words, selector: int, backend: str) -> npt.NDArray[np
     given, out = device.array(words), device.zeros((32, 4), np.uint64)
     kernel = ge.parse(module(case, selector), path="mma.ptx")["k"]
     device.launch(kernel, grid=1, block=32, args=[given, out])
-    if backend == "native":
-        assert kernel.memo["native"] is not None
+    if backend == "llvm":
+        assert kernel.memo["llvm"] is not None
     return out.numpy()
 
 
@@ -391,13 +391,13 @@ def scaled_words(product: Product, words: Words) -> tuple[Words, tuple[list[list
 
 @pytest.mark.parametrize("opcode", CASES)
 def test_every_product_on_the_reference_backend(opcode: str) -> None:
-    check(CASES[opcode], "lanes", 1)
+    check(CASES[opcode], "reference", 1)
 
 
 @pytest.mark.parametrize("opcode", sampled(few(), 3))
 def test_products_of_each_shape_on_the_native_backend(opcode: str) -> None:
     for seed in range(3):
-        check(CASES[opcode], "native", seed, edges=seed == 2)
+        check(CASES[opcode], "llvm", seed, edges=seed == 2)
 
 
 def check(case: Case, backend: str, seed: int, edges: bool = False) -> None:

@@ -103,7 +103,7 @@ def test_both_backends_count_alike() -> None:
     # 16 rows of 64 halves: 4 sectors each, whole rows inside
     text = load("2d.shared::cluster.global", (0, 4), 16 * 64 * 2)
     _, _, profile = run(
-        "native",
+        "llvm",
         text,
         np.zeros((40, 64), np.float16),
         np.zeros(SHARED, np.uint8),

@@ -10,7 +10,7 @@ import pytest
 
 import gpuperf_engine as ge
 
-BACKENDS = ("native", "lanes")
+BACKENDS = ("llvm", "reference")
 #: how the map gets from shared to global memory
 FENCE_COPY = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd9], [%r3], 128;"
 PLAIN_COPY = """

@@ -138,7 +138,7 @@ def test_random(family: str, seed: int) -> None:
         for lane in range(32 if index < len(cases) // 2 else 20):
             guarded = index % 2 and lane == 7
             expected[index, lane] = 0x5A5A5A5A if guarded else result(*(int(row[lane]) for row in words))
-    for backend in ("lanes", "native"):
+    for backend in ("reference", "llvm"):
         device = ge.Device(backend=backend)
         source, target = device.array(words), device.zeros(expected.shape, np.uint32)
         device.launch(module["k"], grid=1, block=32, args=[source, target])
@@ -181,7 +181,7 @@ def test_by_hand(line: str, words: tuple[int, ...], expected: int) -> None:
         "st.global.u32 [l], r0; ret; }"
     )
     module = ge.parse(text, path="video.ptx")
-    for backend in ("lanes", "native"):
+    for backend in ("reference", "llvm"):
         device = ge.Device(backend=backend)
         target = device.zeros(1, np.uint32)
         device.launch(module["k"], grid=1, block=1, args=[target])

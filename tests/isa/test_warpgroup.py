@@ -253,8 +253,8 @@ ret;
         out = device.zeros((160, 128), np.uint32)
         kernel = ge.parse(text or self.module(), path="wg.ptx")["k"]
         profile = device.launch(kernel, 1, threads, [given, memory, out])
-        if backend == "native":
-            assert kernel.memo["native"] is not None
+        if backend == "llvm":
+            assert kernel.memo["llvm"] is not None
         return self.matrix(out.numpy()), profile
 
     def matrix(self, registers: npt.NDArray[np.uint32]) -> list[list[int | float]]:
@@ -325,9 +325,9 @@ def opcode(types: str, columns: int, sparse: bool = False) -> str:
 
 
 def drawn(types: Sequence[str]) -> list[tuple[str, bool, str]]:
-    """Types of products, whether A is in registers, and backends: of the native one, whose code takes long to make, some."""
+    """Types of products, whether A is in registers, and backends: of the LLVM one, whose code takes long to make, some."""
     every = itertools.product(types, (False, True), BACKENDS)
-    return [case for case in every if case[2] == "lanes" or is_drawn("".join(map(str, case)), 2)]
+    return [case for case in every if case[2] == "reference" or is_drawn("".join(map(str, case)), 2)]
 
 
 @pytest.mark.parametrize(("types", "registers", "backend"), drawn(DENSE))

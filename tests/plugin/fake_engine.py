@@ -69,7 +69,7 @@ class Array:
 
 
 class Device:
-    def __init__(self, observe=("memory",), backend="native", printer=None, races="off"):
+    def __init__(self, observe=("memory",), backend="llvm", printer=None, races="off"):
         self.observe = set(observe)
         self.next = 0x1000
         self.kernels = []

@@ -231,7 +231,7 @@ def test_same_bytes_on_both_backends(real):
     real.update()
     native = real.baseline()
     (real.path / "baselines" / "test_k.yaml").unlink()
-    assert real.update("-o", "gpuperf_backend=lanes").ret == 0
+    assert real.update("-o", "gpuperf_backend=reference").ret == 0
     assert real.baseline() == native
 
 

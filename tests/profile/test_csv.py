@@ -129,6 +129,6 @@ T: .branchtargets L2, L3;
 
 
 def test_unknown_instructions_elsewhere_in_the_file_do_no_harm() -> None:
-    profile = launch("native", "ret;", before=".entry other() { .reg .b32 %r; frobnicate.b32 %r, %r; ret; }")
+    profile = launch("llvm", "ret;", before=".entry other() { .reg .b32 %r; frobnicate.b32 %r, %r; ret; }")
     (row,) = ge.csv_rows([profile])
     assert row["file_instructions"] == 3

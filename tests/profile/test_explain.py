@@ -107,7 +107,7 @@ def test_a_sum_over_kernels_cannot_be_explained() -> None:
 def test_every_divergence_has_a_cause(name: str) -> None:
     """Something on which the condition depends must be able to differ between lanes."""
     (case,) = (case for case in SMALL if case.name == name)
-    engine = Engine(case.text, "native")
+    engine = Engine(case.text, "llvm")
     execute(case.program(), engine)
     for profile in engine.profiles:
         found = ge.explain(profile)

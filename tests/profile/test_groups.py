@@ -131,7 +131,7 @@ def test_local_accesses(backend: str) -> None:
 
 
 def test_sums_of_launches_add_groups() -> None:
-    profile = launch("native", ARITHMETIC)
+    profile = launch("llvm", ARITHMETIC)
     total = ge.add_profiles([profile, profile])
     assert total.groups() == {name: 2 * count for name, count in profile.groups().items()}
     assert total.groups("categories") == total.by_category

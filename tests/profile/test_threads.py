@@ -112,7 +112,7 @@ def test_partial_warps_and_three_dimensions(backend: str, grid: Any, block: Any)
 
 def test_places_sets_and_what_there_is_not() -> None:
     out = np.zeros(1, np.float32)
-    profile = launched("native", UNEVEN, (2, 3), (5, 3), (out,))
+    profile = launched("llvm", UNEVEN, (2, 3), (5, 3), (out,))
     found = profile.by_thread
     assert found[(1, 2), (4, 1)] == found[1 + 2 * 2, 4 + 5] == found[(1, 2, 0), (4, 1, 0)]
     first, rest, whole = found[:2, 3:9], found[2:, 3:9], found[:, 3:9]
@@ -170,7 +170,7 @@ def test_only_chosen_ctas_are_kept(backend: str) -> None:
 )
 def test_choices_that_mean_nothing(chosen: object) -> None:
     with pytest.raises(ge.LaunchError, match=r"threads_of|no CTA"):
-        launched("native", UNEVEN, 9, 40, (np.zeros(1, np.float32),), threads_of=chosen)
+        launched("llvm", UNEVEN, 9, 40, (np.zeros(1, np.float32),), threads_of=chosen)
 
 
 def test_what_was_not_observed_says_so() -> None:
@@ -189,10 +189,10 @@ def test_what_was_not_observed_says_so() -> None:
 
 def test_several_host_threads_fill_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
     out = np.zeros(1, np.float32)
-    alone = launched("native", UNEVEN, 500, 64, (out,))
+    alone = launched("llvm", UNEVEN, 500, 64, (out,))
     monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda: 3)
     monkeypatch.setattr(native_threads, "WORTH_IT", 0.0)
-    together = launched("native", UNEVEN, 500, 64, (out,), threads_of=list(range(0, 500, 2)))
+    together = launched("llvm", UNEVEN, 500, 64, (out,), threads_of=list(range(0, 500, 2)))
     np.testing.assert_array_equal(together.by_thread.blocks, alone.by_thread.blocks[::2])
 
 
@@ -246,7 +246,7 @@ def test_a_sample_is_its_threads_times_how_many_there_are(backend: str) -> None:
 
 
 def test_errors_of_a_sample_against_what_is_exact() -> None:
-    sample, profile = sampled("native", 1, 8, "centre")
+    sample, profile = sampled("llvm", 1, 8, "centre")
     # thread x goes x rounds, but thread 3 none; the centre is thread 4
     errors = sample.errors(profile)
     assert errors["thread_instructions"] == sample.thread_instructions / profile.thread_instructions - 1
@@ -325,7 +325,7 @@ EXAMPLES = (
 def test_examples_thread_by_thread(name: str) -> None:
     """Compiled kernels with barriers, shuffles, calls, atomics and data-dependent loops, several launches each."""
     (case,) = (case for case in SMALL if case.name == name)
-    interpreter, engine = Interpreter(case.text, by_thread=True), Engine(case.text, "native", ("threads",))
+    interpreter, engine = Interpreter(case.text, by_thread=True), Engine(case.text, "llvm", ("threads",))
     execute(case.program(), interpreter)
     execute(case.program(), engine)
     for profile, result in zip(engine.profiles, interpreter.results, strict=True):
@@ -344,5 +344,5 @@ def test_random_kernels_thread_by_thread(shape: Callable[[Choices], str], seed: 
     totals[LOCK] = 0
     arrays = (inputs, np.zeros(int(np.prod(block)) * grid * WORDS, np.uint32), totals)
     expected = run(text, "k", grid, block, [Buffer(array) for array in arrays], by_thread=True)
-    for backend in ("lanes", "native"):
+    for backend in ("reference", "llvm"):
         agree(launched(backend, text, grid, block, arrays), expected)

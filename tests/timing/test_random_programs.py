@@ -32,7 +32,7 @@ def test_path_and_counts_agree_on_any_control_flow(toy: Machine, shape, seed: in
     block, grid = choices.number(1, 3) * 32, choices.number(1, 3)
     text = shape(choices)
     machine = replace(toy, compute_capability=(10, 0))
-    device = ge.Device(backend="lanes", memory_bytes=1 << 22)
+    device = ge.Device(backend="reference", memory_bytes=1 << 22)
     inputs = np.random.default_rng(seed).integers(0, 2**32, INPUTS, dtype=np.uint64).astype(np.uint32)
     start = [inputs, np.zeros(grid * block * WORDS, np.uint32), np.zeros(ACCUMULATORS, np.uint32)]
     arrays = [device.array(array) for array in start]

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..errors import LaunchError, NotObserved, UnknownName, nearest
+from ..errors import LaunchError, NotObserved, UnknownName, nearest, warn_renamed
 from ..flow.slicing import Slice
 from ..isa.rules import STRICTNESS
 from ..isa.spaces import WINDOWS
@@ -45,11 +45,14 @@ from ..symbolic.slice_program import reduced
 from .footprint import take_footprint
 from .recording import Event, Snapshot, Watching, Write, call_site, snapshot, written
 
-__all__ = ["OBSERVABLE", "Runtime", "program_of"]
+__all__ = ["FORMER_BACKENDS", "OBSERVABLE", "Runtime", "program_of"]
 
 _numbers = itertools.count()
 OBSERVABLE = ("footprint", "memory", "threads", "values")
-BACKENDS = ("native", "lanes")
+BACKENDS = ("llvm", "reference")
+
+FORMER_BACKENDS = {"native": "llvm", "lanes": "reference"}
+"""Their names before: accepted with a warning."""
 RESOURCES = ("estimate", "ptxas")
 RACES = ("off", "note", "error")
 #: functions are given addresses of their own, outside every window, for indirect calls
@@ -79,16 +82,16 @@ def _check_kernel(kernel: object) -> None:
 
 
 def _backend(name: str) -> Backend:
-    if name == "native":
+    if name == "llvm":
         from ..jit.llvm import prepare
 
         prepare()
-        from ..jit.backend import NativeBackend
+        from ..jit.backend import LlvmBackend
 
-        return NativeBackend()
-    from ..interp.backend import LanesBackend
+        return LlvmBackend()
+    from ..interp.backend import ReferenceBackend
 
-    return LanesBackend()
+    return ReferenceBackend()
 
 
 class Runtime:
@@ -104,7 +107,7 @@ class Runtime:
         observe: Iterable[str] = ("memory",),
         *,
         memory_bytes: int = DEFAULT_BYTES,
-        backend: str = "native",
+        backend: str = "llvm",
         max_instructions: int = MAX_INSTRUCTIONS,
         resources: str = "estimate",
         heap_bytes: int = HEAP_BYTES,
@@ -121,6 +124,9 @@ class Runtime:
             ) from None
         for name in sorted(self.observe - set(OBSERVABLE), key=str):
             raise UnknownName(f"cannot observe {name!r}", hint=nearest(name, OBSERVABLE, noun="observation"))
+        if isinstance(backend, str) and backend in FORMER_BACKENDS:
+            former, backend = backend, FORMER_BACKENDS[backend]
+            warn_renamed(f"Device(backend={former!r})", f"Device(backend={backend!r})")
         if backend not in BACKENDS:
             raise UnknownName(f"no backend {backend!r}", hint=nearest(backend, BACKENDS, noun="backend"))
         if resources not in RESOURCES:
@@ -131,7 +137,7 @@ class Runtime:
             raise UnknownName(f"strict is {strict!r:.60}", hint=nearest(strict, STRICTNESS, noun="value"))
         self.strict = strict
         if races is None:  # the reference backend does not look for them
-            races = "note" if backend == "native" else "off"
+            races = "note" if backend == "llvm" else "off"
         if races not in RACES:
             raise UnknownName(f"no way {races!r} to treat races", hint=nearest(races, RACES, noun="way"))
         self.races = races

@@ -1,6 +1,6 @@
 """The reference backend: every value is a NumPy array over the lanes of a warp. Slow, readable, always there.
 
-It follows the program block by block under the rules of ``simt.stack`` and ``simt.schedule``; the native backend gives the same
+It follows the program block by block under the rules of ``simt.stack`` and ``simt.schedule``; the LLVM backend gives the same
 memory and the same counters.
 
 PYTEST_DONT_REWRITE
@@ -28,12 +28,12 @@ from .regions import Arena, Region
 from .values import LaneValue
 from .warp import Counters, LanesCluster, LanesCta, LanesWarp
 
-__all__ = ["LanesBackend"]
+__all__ = ["ReferenceBackend"]
 
 _U32 = scalar_type("u32")
 
 
-class LanesBackend:
+class ReferenceBackend:
     """Runs programs on NumPy arrays."""
 
     def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
@@ -124,4 +124,4 @@ def _race_remark(program: Program, plan: LaunchPlan) -> tuple[str, ...]:
     if not plan.races or (plan.shared_bytes == 0 and plan.ctas == 1):
         return ()
     kernel = program.kernel
-    return (f"{kernel.span}: {kernel.name!r}: races are looked for on the backend 'native' only",)
+    return (f"{kernel.span}: {kernel.name!r}: races are looked for on the backend 'llvm' only",)

@@ -1,4 +1,4 @@
-"""The native backend: a program compiled through LLVM, one warp as 32-lane vectors, run at the speed of the machine.
+"""The LLVM backend: a program compiled through LLVM, one warp as 32-lane vectors, run at the speed of the machine.
 
 PYTEST_DONT_REWRITE
 """
@@ -23,14 +23,14 @@ from .codegen.function import Generated, generate
 from .launch import Code, Launch
 from .llvm import compile_object, fingerprint, generation, improve, link, runtime_addresses
 
-__all__ = ["NativeBackend", "code_of"]
+__all__ = ["LlvmBackend", "code_of"]
 
 
 #: in a kernel's memo: a warp has come to one of its barriers in parts
 _IN_PARTS = "in parts"
 
 
-class NativeBackend:
+class LlvmBackend:
     """Runs programs; see ``device.Backend``."""
 
     def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
@@ -40,9 +40,9 @@ class NativeBackend:
         parted = bool(memo.get(_IN_PARTS))
         code = code_of(program, threads, clustered, parted)
         if isinstance(code, str):
-            from ..interp.backend import LanesBackend
+            from ..interp.backend import ReferenceBackend
 
-            observation = LanesBackend().run(program, plan, memory, observe)
+            observation = ReferenceBackend().run(program, plan, memory, observe)
             kernel = program.kernel
             remark = f"{kernel.span}: {kernel.name!r} runs on the reference backend, which is slow: {code}"
             return replace(observation, remarks=(remark, *observation.remarks))
@@ -85,7 +85,7 @@ def code_of(
 
 
 def _place(program: Program, threads: bool, clustered: bool, parted: bool) -> str:
-    words = ["native", *(["threads"] * threads), *(["clusters"] * clustered), *(["parts"] * parted)]
+    words = ["llvm", *(["threads"] * threads), *(["clusters"] * clustered), *(["parts"] * parted)]
     return " ".join(words) + program.variant
 
 

@@ -432,7 +432,7 @@ class NativeWarp:
         return self.block.index
 
     def _arrive(self, splits: Warp) -> None:
-        """The running lanes arrive at a barrier of the CTA, as in the reference backend (``lanes_control.BarrierEnd``)."""
+        """The running lanes arrive at a barrier of the CTA, as in the reference backend (``interp.control.BarrierEnd``)."""
         block = self.program.blocks[self.header(State.DETAIL)]
         waits, whole = self.header(State.BARRIER_KIND) != 1, splits.mask == splits.live
         self.slot.barriers.arrive(

@@ -1,7 +1,7 @@
 """Where the lanes of one warp are: the stack of splits, and the rules by which lanes part, meet, wait and take turns.
 
 Nothing here knows about registers or memory; blocks are numbers and lanes are bits of an ``int``. The reference backend
-runs on this class; the native backend does the frequent moves (branch, reconverge) inline on the same stack and comes here
+runs on this class; the LLVM backend does the frequent moves (branch, reconverge) inline on the same stack and comes here
 for the rare ones (waiting, taking turns).
 
 **State.** ``(pc, mask, id)`` is the running split: its block, its lanes, and the reconvergence point in force. ``id`` is a

@@ -1,4 +1,4 @@
-"""Constants of the native backend: bit patterns of floating-point numbers, and folding of integer operations.
+"""Constants of the LLVM backend: bit patterns of floating-point numbers, and folding of integer operations.
 
 PYTEST_DONT_REWRITE
 """

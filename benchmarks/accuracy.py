@@ -326,8 +326,8 @@ CTAs and the latency of the last of them hid each other, so did a narrow pipe (`
 after it, all of L2 was as near as its near partition, and the A40's CTAs started at the rate of arrays that DRAM limits."""
 
 STRIDES = """Cycles of an SM per load of a warp from L1, lanes a number of elements of 4 and 8 bytes apart, or in rows of so many side
-by side, published by RRZE-HPC/gpu-benches (`gpu-strides`, commit 1038c5d). The benchmark's launch runs on the emulator. The passes
-through the banks of L1 that it counts are those of the profiler's counter in the log, in every row. A load takes these passes, or the
+by side, published by RRZE-HPC/gpu-benches (`gpu-strides`, commit 1038c5d). The benchmark's launch runs on the emulator. The wavefronts
+in the banks of L1 that it counts are those of the profiler's counter in the log, in every row. A load takes these, or the
 look-up of its lines, four a cycle as NVIDIA says, whichever is more. Where the look-up is more, some lines share a set of the tags and
 wait for each other; how lines are dealt to sets is not published, and is not modelled. From these rows no number is taken but the 126
 bytes a clock of A100 and H200 (stride 1). When a load cost L1 its sectors and L1 of the A40 gave 64 bytes a clock, the mean errors of

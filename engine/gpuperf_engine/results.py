@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .errors import NotObserved, RaceError, UnknownName, nearest
+from .errors import NotObserved, RaceError, UnknownName, nearest, warn_renamed
 
 __all__ = [
     "BlockProfile",
@@ -37,6 +37,16 @@ SECTOR_BYTES = 32
 """What global and local memory are moved in."""
 
 
+def _renamed(former: str, present: str) -> property:
+    """The attribute under the name that it had before: a ``DeprecationWarning`` says the present one."""
+
+    def read(self: object) -> object:
+        warn_renamed(former, present)
+        return getattr(self, present)
+
+    return property(read, doc=f"``{present}``, as it was called before.")
+
+
 def _efficiency(requested: int, sectors: int) -> float:
     return 100.0 * requested / (SECTOR_BYTES * sectors) if sectors else 100.0
 
@@ -58,10 +68,10 @@ class Branches:
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Memory behaviour of all warps. A request is one warp instruction with at least one active lane; a sector is one
-    distinct 32-byte piece of one request, a line one of 128 bytes; a wavefront is one pass of shared memory; a conflict is a
-    wavefront beyond those that the width alone needs; ``global_load_wavefronts`` are passes of loads from global memory through
-    the banks of L1, by the same rule without merging. Bytes are those that the lanes ask for. ``turns`` of atomics: the most
-    lanes on one address, summed over requests. ``accesses`` counts lanes per ``<kind>.<space>.<bits>`` such as
+    distinct 32-byte piece of one request, a line one of 128 bytes; a wavefront is what the banks of shared memory serve at once; a
+    conflict is a wavefront beyond those that the width alone needs; ``global_load_wavefronts`` are those of loads from global memory
+    in the banks of L1, by the same rule without merging. Bytes are those that the lanes ask for. ``serializations`` of atomics: the
+    most lanes on one address, summed over requests. ``accesses`` counts lanes per ``<kind>.<space>.<bits>`` such as
     ``load.global.128``."""
 
     global_load_requests: int = 0
@@ -83,18 +93,21 @@ class Memory:
     global_store_lines: int = 0
     global_atomic_lines: int = 0
     global_atomic_bytes: int = 0
-    global_atomic_turns: int = 0
+    global_atomic_serializations: int = 0
     shared_load_bytes: int = 0
     shared_store_bytes: int = 0
     shared_atomic_requests: int = 0
     shared_atomic_wavefronts: int = 0
     shared_atomic_bytes: int = 0
-    shared_atomic_turns: int = 0
+    shared_atomic_serializations: int = 0
     local_load_requests: int = 0
     local_load_sectors: int = 0
     local_store_requests: int = 0
     local_store_sectors: int = 0
     global_load_wavefronts: int = 0
+
+    global_atomic_turns = _renamed("global_atomic_turns", "global_atomic_serializations")
+    shared_atomic_turns = _renamed("shared_atomic_turns", "shared_atomic_serializations")
 
     @property
     def global_load_efficiency(self) -> float:
@@ -116,7 +129,7 @@ class Memory:
 
     @property
     def shared_wavefronts(self) -> int:
-        """Passes through the banks of shared memory, of loads, stores and atomics."""
+        """Wavefronts of shared memory, of loads, stores and atomics."""
         return self.shared_load_wavefronts + self.shared_store_wavefronts + self.shared_atomic_wavefronts
 
     @property
@@ -203,12 +216,15 @@ class SiteProfile:
     local_lanes: int = 0
     cache_lines: int = 0
     local_sectors: int = 0
-    turns: int = 0
-    shared_turns: int = 0
+    serializations: int = 0
+    shared_serializations: int = 0
     global_requests: int = 0
     shared_requests: int = 0
     local_requests: int = 0
     global_wavefronts: int = 0
+
+    turns = _renamed("turns", "serializations")
+    shared_turns = _renamed("shared_turns", "shared_serializations")
 
     @property
     def other_lanes(self) -> int:
@@ -312,10 +328,10 @@ class LoopProfile:
     """One loop of a function: lines ``line`` to ``last_line`` of the PTX text; ``source`` is ``file.cu:line`` of the branch that
     closes it, or empty. ``depth`` is 1 for an outermost loop.
 
-    All counts are exact. ``entries`` and ``iterations`` count threads. An iteration is a pass that gets beyond the test at the
-    head, so that ``for (i = 0; i < n; ++i)`` has n of them however it was compiled; ``None`` where the counters do not tell (a loop
-    that is entered past its head, or by ``brx.idx``). ``passes`` and ``warp_passes`` are executions of the head by threads and by
-    warps: a warp goes on until its last lane leaves. ``thread_instructions`` are those of the body, inner loops included.
+    All counts are exact. ``entries`` and ``iterations`` count threads. An iteration is an execution of the head that gets beyond
+    its test, so that ``for (i = 0; i < n; ++i)`` has n of them however it was compiled; ``None`` where the counters do not tell (a
+    loop that is entered past its head, or by ``brx.idx``). ``head_thread_executions`` and ``head_warp_executions`` are those of the
+    head: a warp goes on until its last lane leaves. ``thread_instructions`` are those of the body, inner loops included.
     ``causes``: what the conditions that end the loop depend on. ``least`` and ``most``: iterations of one thread, over all its
     entries, among the threads that entered; ``None`` unless the device observed ``threads``, and of those kept.
     """
@@ -327,12 +343,15 @@ class LoopProfile:
     depth: int
     entries: int | None
     iterations: int | None
-    passes: int
-    warp_passes: int
+    head_thread_executions: int
+    head_warp_executions: int
     thread_instructions: int
     causes: tuple[Cause, ...] = ()
     least: int | None = None
     most: int | None = None
+
+    passes = _renamed("passes", "head_thread_executions")
+    warp_passes = _renamed("warp_passes", "head_warp_executions")
 
     @property
     def mean(self) -> float | None:
@@ -341,8 +360,8 @@ class LoopProfile:
 
     @property
     def lanes(self) -> float:
-        """Lanes of a warp that are in the loop at a pass, 1 to 32."""
-        return self.passes / self.warp_passes
+        """Lanes of a warp that are in the loop when it executes the head, 1 to 32."""
+        return self.head_thread_executions / self.head_warp_executions
 
 
 @dataclass(frozen=True, slots=True)

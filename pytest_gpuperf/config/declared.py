@@ -30,6 +30,7 @@ __all__ = [
     "check_targets",
     "check_tolerances",
     "max_instructions",
+    "present_names",
     "unknown",
     "warn_renamed",
     "way",
@@ -86,13 +87,18 @@ def warn_renamed(message: str, config: pytest.Config | None = None) -> None:
 
 
 def check_tolerances(
-    pairs: Iterable[tuple[str, object]], where: str, metrics: Table, search: Sequence[str] = ()
+    pairs: Iterable[tuple[str, object]],
+    where: str,
+    metrics: Table,
+    search: Sequence[str] = (),
+    config: pytest.Config | None = None,
 ) -> None:
-    """Raises ``pytest.UsageError`` for a metric or machine that does not exist or a tolerance that is none."""
+    """Warns of former names of metrics (``config`` as for ``warn_renamed``). Raises ``pytest.UsageError`` for a metric or
+    machine that does not exist or a tolerance that is none."""
     from ..core.tolerance import parse_tolerance
 
     for name, text in pairs:
-        metric = _metric(name, where, metrics, search)
+        metric = _metric(name, where, metrics, search, config)
         if metric is not None and metric.kind == "set":
             allowed = f"; limits={{{name!r}: N}} allows N" if metric.better == "lower" else ""
             raise pytest.UsageError(f"{where}: {name} has no tolerance: every new one counts{allowed}")
@@ -102,10 +108,17 @@ def check_tolerances(
             raise pytest.UsageError(f"{where}: {name}: {error}") from None
 
 
-def _metric(name: object, where: str, metrics: Table, search: Sequence[str]) -> Metric | None:
+def _metric(
+    name: object, where: str, metrics: Table, search: Sequence[str], config: pytest.Config | None = None
+) -> Metric | None:
     """The metric of that name, ``None`` for a glob. Raises ``pytest.UsageError`` for one that can match nothing."""
     if not isinstance(name, str):
         raise pytest.UsageError(f"{where}: {name!r} is no name of a metric, for example 'time_us'")
+    present = metrics.present(name)
+    if present != (name,):
+        words = " and ".join(map(repr, present))
+        warn_renamed(f"{where}: metric {name!r} is now {words}: write {words}", config)
+        name = present[0]
     hint = metrics.known_pattern(name)
     if hint is not None:
         raise pytest.UsageError(f"{where}: metric {name!r} is not known; {hint}")
@@ -196,6 +209,11 @@ def check_marker(item: pytest.Item, metrics: Table, search: Sequence[str] = ()) 
                 raise unknown(f"{where}: {key}={given!r}", str(given), CHOICES[key])
 
 
+def present_names(pairs: Iterable[tuple[str, object]], metrics: Table) -> tuple[tuple[str, str], ...]:
+    """Tolerances by the present names of their metrics."""
+    return tuple((name, str(text)) for former, text in pairs for name in metrics.present(former))
+
+
 def case_settings(settings: Settings, item: pytest.Item, call: Mapping[str, Any]) -> CaseSettings:
     """Settings of one kernel: ``call`` holds ``targets``, ``tolerance`` and ``limits`` as given to it, or ``None``."""
     sources = [call, *(marker.kwargs for marker in item.iter_markers("gpuperf"))]
@@ -206,8 +224,9 @@ def case_settings(settings: Settings, item: pytest.Item, call: Mapping[str, Any]
     only = settings.only_targets
     limits: dict[str, float] = {}
     for source in reversed(sources):
-        limits.update(source.get("limits") or {})
-    tolerances = [tuple((n, str(t)) for n, t in (s.get("tolerance") or {}).items()) for s in sources]
+        given = source.get("limits") or {}
+        limits.update({name: limit for key, limit in given.items() for name in settings.metrics.present(key)})
+    tolerances = [present_names((s.get("tolerance") or {}).items(), settings.metrics) for s in sources]
     return CaseSettings(
         targets=tuple(name for name in declared if only is None or name in only),
         skipped_targets=tuple(name for name in declared if only is not None and name not in only),

@@ -11,7 +11,7 @@ import pytest
 
 from ..core.metric import Table
 from .contributions import metrics_of
-from .declared import check_targets, check_tolerances, unknown, warn_renamed
+from .declared import check_targets, check_tolerances, present_names, unknown, warn_renamed
 from .options import CHOICES, enabled
 
 __all__ = ["Settings", "settings_of"]
@@ -90,7 +90,7 @@ def _read(config: pytest.Config) -> Settings:
         prune=not option.gpuperf_no_prune,
         stale=option.gpuperf_stale or values["stale"],
         only_targets=_names(only.split(",")) if only is not None else None,
-        override=_pairs(option.gpuperf_tolerance, "--gpuperf-tolerance", metrics, target_files),
+        override=_pairs(config, option.gpuperf_tolerance, "--gpuperf-tolerance", metrics, target_files),
         report_dir=(config.invocation_params.dir if option.gpuperf_report else rootdir) / report
         if report
         else None,
@@ -101,7 +101,9 @@ def _read(config: pytest.Config) -> Settings:
         details=option.gpuperf_details,
         targets=_names(part for line in config.getini("gpuperf_targets") for part in str(line).split(",")),
         target_files=target_files,
-        tolerances=_pairs(config.getini("gpuperf_tolerances"), "gpuperf_tolerances", metrics, target_files),
+        tolerances=_pairs(
+            config, config.getini("gpuperf_tolerances"), "gpuperf_tolerances", metrics, target_files
+        ),
         on_improvement=values["on_improvement"],
         on_unmodelled=values["on_unmodelled"],
         baseline_dir=_below(rootdir, str(config.getini("gpuperf_baseline_dir")).strip()),
@@ -181,7 +183,7 @@ def _names(parts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _pairs(
-    lines: Iterable[str], where: str, metrics: Table, search: Sequence[str]
+    config: pytest.Config, lines: Iterable[str], where: str, metrics: Table, search: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
     pairs = []
     for line in lines:
@@ -189,5 +191,5 @@ def _pairs(
         if not sign:
             raise pytest.UsageError(f"{where}: {line!r} is not METRIC=TOL, for example time_us=5%")
         pairs.append((name.strip(), text.strip()))
-    check_tolerances(pairs, where, metrics, search)
-    return tuple(pairs)
+    check_tolerances(pairs, where, metrics, search, config)
+    return present_names(pairs, metrics)

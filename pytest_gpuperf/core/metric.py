@@ -35,6 +35,7 @@ class Metric:
     metric per target; without one that is the attribute of its name. It is stored with so many significant ``digits``, as a
     whole number with 0. ``path`` is where it stands in a case of a baseline (below the target for metrics per target); without
     one that follows from the name. ``since`` is the revision of the table that brought it: baselines of earlier ones lack it.
+    ``formerly`` are the names that it had before, in the same section: what is stored under them, or set for them, is its own.
 
     Its difference is attributed by ``lines``, the counts of each line of the kernel that make it up, best first: ``threads``,
     ``warps``, ``divergent``, ``executed`` or the name of a metric with ``access``, which says what one memory instruction (a row of
@@ -57,6 +58,7 @@ class Metric:
     per_target: bool = False
     digits: int = 0
     since: int = 1
+    formerly: tuple[str, ...] = ()
     tolerance: str = ""
     estimated: str = ""
     lines: tuple[str, ...] = ()
@@ -85,6 +87,11 @@ class Metric:
     def count(self) -> str:
         """What the part of one line is called that ``access`` counts."""
         return self.name if self.plugin else self.path[-1]
+
+    def key_in(self, section: Mapping[str, Any]) -> str:
+        """The key under which a section of a stored case holds this: its own, or one that it had before."""
+        keys = (self.path[-1], *(name.rpartition(".")[2] for name in self.formerly))
+        return next((key for key in keys if key in section), keys[0])
 
     def of(self, case: Entry) -> Metric:
         """The metric as it holds for a case, by the source of the registers of that."""
@@ -131,7 +138,8 @@ class Metric:
 class Table:
     """The metrics of a run, in the order of baselines and reports: ``single`` ones and ``families``; ``of_profile`` are those read
     off the sum of all launches, ``per_target`` those of an estimate, ``counted`` those that single memory instructions add to.
-    ``plugins`` are the names of the plugins that bring metrics or patterns."""
+    ``plugins`` are the names of the plugins that bring metrics or patterns, ``formerly`` the names that metrics had before, with
+    those that they have."""
 
     def __init__(self, rows: Iterable[Metric], plugins: Iterable[str] = ()) -> None:
         self.rows = tuple(rows)
@@ -143,6 +151,7 @@ class Table:
         self.plugins = tuple(plugins)
         self.by_name = {row.name: row for row in self.single}
         self.rank = {row.name: index for index, row in enumerate(self.single)}
+        self.formerly = {old: row.name for row in self.rows for old in row.formerly}
         self._members: dict[str, Metric] = {}
 
     def with_plugins(self, plugins: Iterable[PluginRow]) -> Table:
@@ -174,6 +183,13 @@ class Table:
         if name not in self._members:
             self._members[name] = replace(family, name=name, path=(*family.path, key))
         return self._members[name]
+
+    def present(self, pattern: str) -> tuple[str, ...]:
+        """The name or glob itself; of a name that a metric had before, or a glob that fits such names alone, the present names."""
+        if self.known_pattern(pattern) is None:
+            return (pattern,)
+        names = dict.fromkeys(new for old, new in self.formerly.items() if fnmatchcase(old, pattern))
+        return tuple(names) or (pattern,)
 
     def known_pattern(self, pattern: str) -> str | None:
         """``None`` if the name or glob can match a metric, else a hint with the nearest one."""

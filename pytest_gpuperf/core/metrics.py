@@ -20,8 +20,8 @@ def _sectors(*kinds: str) -> Callable[[Access], int]:
     return lambda row: row["sectors"] if row.get("kind", "") in kinds else 0
 
 
-def _turns(row: Access) -> int:
-    return int(row["turns"] - row["shared_turns"]) if row.get("kind", "") else 0
+def _serializations(row: Access) -> int:
+    return int(row["serializations"] - row["shared_serializations"]) if row.get("kind", "") else 0
 
 
 METRICS: tuple[Metric, ...] = (
@@ -63,7 +63,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "memory.global_load_wavefronts", "exact", "lower", "",
-        "passes of global loads through the banks of L1",
+        "wavefronts of global loads in the banks of L1",
         since=2, access=lambda row: row.get("global_wavefronts", 0),
     ),
     Metric(
@@ -71,11 +71,12 @@ METRICS: tuple[Metric, ...] = (
         since=2, access=_sectors("atomic", "reduction"),
     ),
     Metric(
-        "memory.global_atomic_turns", "exact", "lower", "",
-        "turns that lanes take at addresses of global atomics", since=2, access=_turns,
+        "memory.global_atomic_serializations", "exact", "lower", "",
+        "lanes of global atomics that are served one after the other",
+        since=2, formerly=("memory.global_atomic_turns",), access=_serializations,
     ),
     Metric(
-        "memory.shared_wavefronts", "exact", "lower", "", "passes through the banks of shared memory",
+        "memory.shared_wavefronts", "exact", "lower", "", "wavefronts of shared memory",
         since=2, access=lambda row: row["wavefronts"],
     ),
     Metric(

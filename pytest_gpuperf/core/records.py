@@ -144,7 +144,7 @@ class FindingRow(TypedDict):
 
 class _AccessMore(TypedDict, total=False):
     kind: str
-    shared_turns: Count
+    shared_serializations: Count
     global_wavefronts: Count
     local_bytes: Count
 
@@ -165,7 +165,7 @@ class Access(_AccessMore):
     conflicts: Count
     local_requests: Count
     local_sectors: Count
-    turns: Count
+    serializations: Count
 
 
 class Cause(TypedDict):
@@ -186,8 +186,8 @@ class ExplainedLoop(TypedDict):
     depth: Count
     entries: Annotated[int | None, {"minimum": 0}]
     iterations: Annotated[int | None, {"minimum": 0}]
-    passes: Count
-    warp_passes: Count
+    head_thread_executions: Count
+    head_warp_executions: Count
     thread_instructions: Count
     causes: list[Cause]
     mean: Annotated[float | None, {"minimum": 0}]

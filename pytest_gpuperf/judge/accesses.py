@@ -21,7 +21,7 @@ _WORST = 10
 
 _FIGURES = (
     "line", "source", "opcode", "kind", "requests", "global_requests", "global_bytes", "sectors", "cache_lines",
-    "shared_requests", "wavefronts", "conflicts", "local_requests", "local_sectors", "shared_turns",
+    "shared_requests", "wavefronts", "conflicts", "local_requests", "local_sectors", "shared_serializations",
     "global_wavefronts",
 )  # fmt: skip
 
@@ -34,7 +34,7 @@ def access_rows(sites: Iterable[SiteProfile], shown: Callable[[str], str] = str)
         {
             **{name: getattr(site, name) for name in _FIGURES},
             "source": shown(site.source),
-            "turns": site.turns + site.shared_turns,
+            "serializations": site.serializations + site.shared_serializations,
             "local_bytes": site.local_lanes * site.bytes_per_lane,
         }
         for site in sorted(sites, key=lambda site: site.line)
@@ -70,8 +70,8 @@ def remark(row: Access) -> str:
         found.append(f"{_mean(row['wavefronts'], requests)} wavefronts/request, ideal {ideal}")
     if row["local_requests"]:
         found.append(f"local memory, {_mean(row['local_sectors'], row['local_requests'])} sectors/request")
-    if row["turns"] > row["requests"]:
-        found.append(f"{_mean(row['turns'], row['requests'])} lanes on one address")
+    if row["serializations"] > row["requests"]:
+        found.append(f"{_mean(row['serializations'], row['requests'])} lanes on one address")
     return ", ".join(found)
 
 
@@ -109,6 +109,8 @@ def _mean(amount: float, requests: int) -> str:
 
 
 def _excess(row: Access) -> float:
-    """Sectors, wavefronts and turns beyond the fewest that would do; all of local memory."""
+    """Sectors, wavefronts and serializations beyond the fewest that would do; all of local memory."""
     sectors = max(0.0, row["sectors"] - row["global_bytes"] / _SECTOR_BYTES)
-    return float(sectors + row["conflicts"] + row["local_sectors"] + max(0, row["turns"] - row["requests"]))
+    return float(
+        sectors + row["conflicts"] + row["local_sectors"] + max(0, row["serializations"] - row["requests"])
+    )

@@ -187,7 +187,7 @@ def _of_access(row: Access, metrics: Table) -> Iterator[tuple[str, int]]:
         if metric.access is not None:
             yield metric.count, metric.access(row)
     if row.get("kind", ""):  # reports of earlier versions do not say it
-        yield "shared_atomic_turns", row["shared_turns"]
+        yield "shared_atomic_serializations", row["shared_serializations"]
 
 
 def _statement(number: int, text: Mapping[int, str]) -> str:

@@ -15,6 +15,7 @@ from gpuperf_engine.errors import EngineError
 
 from ..core.escaping import one_line
 from ..core.records import Document
+from ..core.renamed import rename_keys, rename_metrics
 
 __all__ = ["ReportError", "load_report", "load_schema", "problem"]
 
@@ -58,12 +59,14 @@ def load_report(path: str | Path) -> Document:
         raise ReportError(
             f"{path}: schema_version {one_line(str(document['schema_version']))} is not known, this version reads 1"
         )
+    rename_keys(document)
     schema = load_schema("report-1")
     found = problem(document, schema, schema)
     if found:
         raise ReportError(
             f"{path}: {one_line(found)}", hint="write the report anew: pytest --gpuperf --gpuperf-report=DIR"
         )
+    rename_metrics(document)
     return cast(Document, document)
 
 

@@ -25,6 +25,7 @@ from ..core.mangling import stable_id
 from ..core.metric import PLUGINS, Metric
 from ..core.metrics import ANALYSIS, TABLE, UNSAID
 from ..core.records import Entry
+from ..core.renamed import renamed_line
 from .yaml_text import write_block
 
 __all__ = [
@@ -280,6 +281,8 @@ class _Reader:
         found = self.mapping(node, repr(what))
         result: dict[str, Any] = {}
         for name, kind in shape.items():
+            if name not in found and isinstance(kind, Metric) and (former := kind.key_in(found)) in found:
+                found[name] = found[former]
             if name not in found:
                 if is_required(name, kind, revision):
                     self.fault(node, f"{what!r} has no {name!r}: the file was cut off or edited")
@@ -307,7 +310,8 @@ class _Reader:
             elif kind == "texts":
                 if not isinstance(found[name], self.yaml.SequenceNode):
                     self.fault(found[name], f"{name!r} must be a list")
-                result[name] = [self.value(item, "text", name) for item in found[name].value]
+                texts = [self.value(item, "text", name) for item in found[name].value]
+                result[name] = [renamed_line(text) for text in texts] if name == "lines" else texts
             else:
                 result[name] = self.value(found[name], kind, name)
         return result

@@ -1,8 +1,9 @@
-"""Sectors, lines, wavefronts, turns and requests of all kinds of accesses equal the definitions of ``docs/metrics.md``, worked
-out here byte by byte with Python sets."""
+"""Sectors, lines, wavefronts, serializations and requests of all kinds of accesses equal the definitions of ``docs/metrics.md``,
+worked out here byte by byte with Python sets."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
 from functools import cache
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.results import LoopProfile, Memory, SiteProfile
 from tests.engine.running import launch
 
 SPACE = 4096  # bytes
@@ -266,15 +268,19 @@ def test_atomics(backend: str, operation: str, space: str, generic: bool) -> Non
             sectors, lines = touched(offsets, 4, 32), touched(offsets, 4, 128)
             assert (memory.global_atomic_requests, memory.global_atomic_sectors) == (1, sectors), name
             assert (memory.global_atomic_lines, memory.global_atomic_bytes) == (lines, 4 * lanes), name
-            assert (memory.global_atomic_turns, memory.shared_atomic_turns) == (turns, 0), name
-            assert (site.turns, site.shared_turns) == (turns, 0), name
+            assert (memory.global_atomic_serializations, memory.shared_atomic_serializations) == (turns, 0), (
+                name
+            )
+            assert (site.serializations, site.shared_serializations) == (turns, 0), name
             expected = np.zeros(1024, np.uint32)
             np.add.at(expected, [place for place in places if place >= 0], 1)
             assert (data.numpy() == expected).all()
         else:
             banks, ideal = wavefronts(offsets, 4, "atomic")
             assert (memory.shared_atomic_requests, memory.shared_atomic_bytes) == (1, 4 * lanes), name
-            assert (memory.shared_atomic_turns, memory.global_atomic_turns) == (turns, 0), name
+            assert (memory.shared_atomic_serializations, memory.global_atomic_serializations) == (turns, 0), (
+                name
+            )
             assert memory.shared_atomic_wavefronts == banks + turns - 1, name
             assert memory.shared_conflicts == banks + turns - 1 - ideal, name
         # the load of the places
@@ -386,3 +392,24 @@ def test_loads_of_one_address(backend: str, form: str) -> None:
         offsets = [width if lane < lanes else -1 for lane in range(32)]
         assert (site.sectors, site.cache_lines) == (1, 1)
         assert site.global_wavefronts == unmerged(offsets, width)
+
+
+FORMER = {
+    Memory: {
+        "global_atomic_turns": "global_atomic_serializations",
+        "shared_atomic_turns": "shared_atomic_serializations",
+    },
+    SiteProfile: {"turns": "serializations", "shared_turns": "shared_serializations"},
+    LoopProfile: {"passes": "head_thread_executions", "warp_passes": "head_warp_executions"},
+}
+"""Names that attributes had before, with those that they have."""
+
+
+@pytest.mark.parametrize("record", FORMER)
+def test_the_former_names_of_attributes_work_with_a_warning(record):
+    made = record(**{field.name: index for index, field in enumerate(fields(record), 3)})
+    for former, present in FORMER[record].items():
+        with pytest.warns(DeprecationWarning) as told:
+            assert getattr(made, former) == getattr(made, present) >= 3
+        assert [str(one.message) for one in told] == [f"{former} is now {present}: write {present}"]
+        assert told[0].filename == __file__ and former not in asdict(made)

@@ -72,7 +72,7 @@ def test_the_worst_come_first(rows: list[dict[str, Any]]) -> None:
     table = access_table(rows, "k.ptx")
     assert table[0] == ("memory, worst first", "", "requests", "")
     assert table[3] == ("k.ptx:15 (k.cu:17)", "ld.global.u32", "2", "32 sectors/request, ideal 4")
-    # beyond the fewest: 31 wavefronts, 31 turns, 28 sectors, 4 sectors of local memory
+    # beyond the fewest: 31 wavefronts, 31 serializations, 28 sectors, 4 sectors of local memory
     assert [row[1] for row in table[1:]] == [LINES[line][0] for line in (20, 22, 15, 21)]
     assert access_table([row for row in rows if row["line"] == 25], "k.ptx") == []
     many = access_table([{**rows[0], "line": line} for line in range(13)], "k.ptx")

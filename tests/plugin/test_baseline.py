@@ -153,7 +153,10 @@ DAMAGE = {
         TEXT + "speed: 2\n",
         r":\d+: key 'speed' is not known\n.*upgrade, pip install --upgrade pytest-gpuperf, else write it anew",
     ),
-    "cut-off": (TEXT[: TEXT.index("      global_atomic_turns:")], r"'memory' has no 'global_atomic_turns': the file was cut off"),
+    "cut-off": (
+        TEXT[: TEXT.index("      global_atomic_serializations:")],
+        r"'memory' has no 'global_atomic_serializations': the file was cut off",
+    ),
     "cut-off-section": (TEXT.replace("    resources:", "    sources:"), r"'test_a/k' has no 'resources': the file was cut"),
     "alias": (ALIAS, r"aliases \(\*name\) are not used"),
     "broken": ("schema: 1\ncases: {a: [\n", r":3: not YAML: "),

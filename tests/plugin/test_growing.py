@@ -27,8 +27,10 @@ SECOND = DATA.with_name("metrics-2.yaml")
 NEWER = "written by a newer pytest-gpuperf (metrics 99, this one knows"
 
 YOUNGER = [metric for metric in METRICS if metric.since > 1 and metric.kind != "set"]
-NEW = "memory.global_atomic_turns"
-SENTENCE = "not judged yet: *memory.global_atomic_turns* of 1 kernel, stored before there was this; *pytest --gpuperf --gpuperf-update"
+NEW = "memory.global_atomic_serializations"
+SENTENCE = (
+    f"not judged yet: *{NEW}* of 1 kernel, stored before there was this; *pytest --gpuperf --gpuperf-update"
+)
 
 
 def read(text: str):

@@ -155,7 +155,7 @@ EDITS = {
         histogram,
         "atom.global.add.u32 \t%r12, [%rd8], 1;",
         "atom.global.add.u32 \t%r12, [%rd8], 1;\n\tatom.global.add.u32 \t%r12, [%rd8], 0;",
-        "memory.global_atomic_turns",
+        "memory.global_atomic_serializations",
         "[%rd8], 0;",
         9,
     ),

@@ -46,7 +46,7 @@ def test_k(gpuperf):
 
 PAIRS = {
     "one-bin": (
-        "memory.global_atomic_turns", 4, 128,
+        "memory.global_atomic_serializations", 4, 128,
         "mul.wide.u32 %rd2, %r2, 4; add.u64 %rd1, %rd1, %rd2; red.global.add.u32 [%rd1], 1;",
         "mul.wide.u32 %rd2, %r2, 0; add.u64 %rd1, %rd1, %rd2; red.global.add.u32 [%rd1], 1;",
     ),

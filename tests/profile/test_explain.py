@@ -133,10 +133,10 @@ def test_random_kernels(shape: str, seed: int) -> None:
     assert sum(branch.divergent for branch in found.branches) == profile.branches.divergent
     assert all(branch.causes and branch.causes[0].varies for branch in found.branches)
     for loop in found.loops:
-        assert loop.passes <= 32 * loop.warp_passes
+        assert loop.head_thread_executions <= 32 * loop.head_warp_executions
         if loop.iterations is not None and loop.entries:
             assert 0 <= loop.least <= loop.most >= loop.mean
-            assert loop.entries <= loop.passes >= loop.iterations
+            assert loop.entries <= loop.head_thread_executions >= loop.iterations
 
 
 def test_an_imported_profile_cannot_be_explained() -> None:
@@ -162,7 +162,7 @@ def test_collatz() -> None:
     found = example("collatz", "collatz", 1, 32, ("n", np.uint32(16)), ("length", np.zeros(16, np.uint32)))
     (loop,) = found.loops
     assert (loop.entries, loop.iterations) == (15, sum(steps))
-    assert loop.source.startswith("collatz.cu:") and loop.warp_passes == max(steps)
+    assert loop.source.startswith("collatz.cu:") and loop.head_warp_executions == max(steps)
     assert loop.causes[0] == THREAD
 
 

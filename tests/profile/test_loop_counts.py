@@ -26,7 +26,11 @@ def test_a_count_that_a_loop_hands_on_depends_on_what_ends_the_loop() -> None:
     (loop,) = found.loops
     lengths = np.resize([1, 2, 3], 32)
     assert trips(loop) == (32, lengths.sum(), lengths.sum() / 32, 1)
-    assert (loop.passes, loop.warp_passes, loop.lanes) == (lengths.sum(), 3, lengths.sum() / 3)
+    assert (loop.head_thread_executions, loop.head_warp_executions, loop.lanes) == (
+        lengths.sum(),
+        3,
+        lengths.sum() / 3,
+    )
     assert set(loop.causes) == {DATA}
 
 
@@ -36,7 +40,7 @@ def test_trip_counts_of_a_nest(n: int) -> None:
     found = explained(NEST, n=n, block=48, grid=5)
     outer = next(loop for loop in found.loops if loop.depth == 1)
     assert trips(outer) == (240, 240 * n, n, 1)
-    assert (outer.passes, outer.warp_passes) == (240 * (n + 1), 10 * (n + 1))
+    assert (outer.head_thread_executions, outer.head_warp_executions) == (240 * (n + 1), 10 * (n + 1))
     assert outer.causes == (N,)
     inner = [loop for loop in found.loops if loop.depth == 2]
     if n == 0:
@@ -81,7 +85,7 @@ def test_an_irreducible_loop_has_passes_only() -> None:
     )
     (loop,) = found.loops
     assert (loop.entries, loop.iterations, loop.mean) == (None, None, None)
-    assert loop.passes == 8 * 4 + 24 * 3  # 2, 5, 8, 11 from B; 3, 6, 9 from A
+    assert loop.head_thread_executions == 8 * 4 + 24 * 3  # 2, 5, 8, 11 from B; 3, 6, 9 from A
 
 
 def test_a_loop_entered_by_brx_idx() -> None:

@@ -31,7 +31,7 @@ OFFSETS = (0, 4, 8, 12, 20, 16, 24, 28)
 @dataclass(frozen=True)
 class Stride:
     """One measurement: cycles of an SM per load of a warp, whose lanes are ``step`` elements apart (``mode`` stride) or lie in rows
-    of ``step`` elements side by side (``block``); ``passes`` through the banks and ``tags``, passes of the tag stage, per load, as
+    of ``step`` elements side by side (``block``); ``wavefronts`` in the banks and ``tags``, those of the tag stage, per load, as
     Nsight Compute's counters have them."""
 
     gpu: str
@@ -39,7 +39,7 @@ class Stride:
     mode: str
     step: int
     cycles: float
-    passes: float
+    wavefronts: float
     tags: float
 
 

@@ -215,6 +215,6 @@ def test_constants_at_the_lanes_own_addresses_are_loads_one_after_the_other(toy:
         profile = launched(kernel(body, before=table), 32, 1)
         given = timing_input(profile.records[0], toy, profile.resources)
         found = estimate(given, toy).bounds["lsu"] * 1000
-        times.append((given.warp_instructions["lsu"], given.memory.constant_turns, round(found)))
+        times.append((given.warp_instructions["lsu"], given.memory.constant_serializations, round(found)))
     # a store; and a load of 32 lanes
     assert times == [(1, 0, 1), (2, 31, 33)]

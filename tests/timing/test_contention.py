@@ -59,7 +59,7 @@ def test_the_busiest_address_takes_what_chance_does_not_explain() -> None:
     assert busiest_share(32, 32, 1) == 1
     # Half of the lanes at one of very many addresses, where one lane is what chance explains: 15 of 31.
     assert busiest_share(32, 16, 1 << 40) == pytest.approx(15 / 31)
-    shares = [busiest_share(32, turns, 256) for turns in range(1, 33)]
+    shares = [busiest_share(32, lanes, 256) for lanes in range(1, 33)]
     assert shares == sorted(shares)
 
 
@@ -108,7 +108,7 @@ def test_a_result_is_waited_for_until_all_lanes_had_their_turn(toy: Machine) -> 
         for size in (4, 0)
     )
     times = [estimate(profile, toy).bounds["latency"] for profile in (one, all_)]
-    # 31 turns of 2 cycles
+    # 31 lanes after the first, 2 cycles each
     assert times[1] - times[0] == pytest.approx(31 * 2 / 1000)
 
 
@@ -124,7 +124,7 @@ def test_fewer_bins_are_slower(machine: str) -> None:
 
 def test_fewer_bins_in_shared_memory_are_more_passes() -> None:
     one, eight, all_ = (histogram(bins, "histogram_shared").memory for bins in (1, 8, 256))
-    assert one.shared_atomic_turns == one.shared_atomic_requests * 32
+    assert one.shared_atomic_serializations == one.shared_atomic_requests * 32
     for machine in ("v100-sxm2", "a100-sxm-80gb", "rtx-4090", "h100-sxm"):
         bounds = [
             ge.estimate(histogram(bins, "histogram_shared"), machine).bounds["shared"] for bins in (1, 8, 256)
@@ -154,6 +154,6 @@ def test_a_counter_where_no_lanes_meet(toy: Machine, instruction: str, operation
     """Each of 96 CTAs comes once: operations on one address follow each other, though each request has a single lane."""
     body = ".reg .pred %p<2>;" + ONE_LANE.format(instruction)
     profile = launched(body, ctas=96)
-    assert profile.memory.global_atomic_turns == 96
+    assert profile.memory.global_atomic_serializations == 96
     given = timing_input(profile.records[0], toy, profile.resources)
     assert given.memory.atomic_operations == pytest.approx(operations)

@@ -82,7 +82,7 @@ def at_site(row: int, factor: float, sites: np.ndarray) -> None:
     lanes = int(sites[row, COLUMN["lanes"]])
     for column in ("sectors", "lines", "wavefronts", "global_wavefronts", "local_sectors"):
         raised(sites, row, column, factor, 32 * requests)
-    for column in ("turns", "shared_turns"):
+    for column in ("serializations", "shared_serializations"):
         raised(sites, row, column, factor, lanes)
 
 
@@ -109,8 +109,8 @@ def mutants(record: LaunchRecord, factor: float, random: Random) -> Iterator[tup
             "wavefronts",
             "global_wavefronts",
             "local_sectors",
-            "turns",
-            "shared_turns",
+            "serializations",
+            "shared_serializations",
         ):
             if seen.sites[row, COLUMN[column]]:
                 most = int(seen.sites[row, COLUMN["requests"]]) * 32

@@ -33,14 +33,14 @@ def test_mean_error(label: str, gpu: str, rows: int, most: float) -> None:
     assert most - 0.03 < mean(abs(predicted(row) / row.cycles - 1) for row in some) < most
 
 
-def test_passes_are_those_that_a_profiler_counted() -> None:
+def test_wavefronts_are_those_that_a_profiler_counted() -> None:
     """``l1tex__data_pipe_lsu_wavefronts`` of every row, to the digits that the log prints."""
     loads = THREADS // 32 * len(OFFSETS)
     rows = list(measured())
     assert len(rows) == 262
     for row in rows:
         counted = profile(row.kind, row.mode, row.step).memory.global_load_wavefronts / loads
-        assert counted == pytest.approx(row.passes, abs=0.005 if row.passes < 5 else 0.05), row
+        assert counted == pytest.approx(row.wavefronts, abs=0.005 if row.wavefronts < 5 else 0.05), row
 
 
 def test_the_tag_stage_is_no_faster_than_four_lines_a_cycle() -> None:

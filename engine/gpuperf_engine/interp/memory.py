@@ -30,7 +30,7 @@ from ..simt.counters import (
     atomic_wavefronts,
     local_sectors,
     sectors,
-    turns,
+    serializations,
     wavefronts,
 )
 from ..simt.faults import cta_of, thread_of
@@ -62,7 +62,7 @@ Lanes = npt.NDArray[Any]
 _U64 = scalar_type("u64")
 (
     _REQUESTS, _LANES, _SECTORS, _WAVEFRONTS, _IDEAL, _SHARED_LANES, _LOCAL_LANES, _LINES, _LOCAL_SECTORS,
-    _TURNS, _SHARED_TURNS, _ELSEWHERE, _SHARED_REQUESTS, _LOCAL_REQUESTS, _GLOBAL_WAVEFRONTS,
+    _SERIALIZATIONS, _SHARED_SERIALIZATIONS, _ELSEWHERE, _SHARED_REQUESTS, _LOCAL_REQUESTS, _GLOBAL_WAVEFRONTS,
 ) = range(len(SITE_COLUMNS))  # fmt: skip
 
 
@@ -486,11 +486,11 @@ class MemoryStep:
         if self.kind == "load":
             row[_GLOBAL_WAVEFRONTS] += wavefronts(addresses, lanes, self.bytes)[0]
         if self.kind in ("atomic", "reduction"):
-            row[_TURNS] += turns(addresses)
+            row[_SERIALIZATIONS] += serializations(addresses)
 
     def _count_shared(self, row: list[int], lanes: Lanes, addresses: Lanes) -> None:
         if self.kind in ("atomic", "reduction"):
-            row[_SHARED_TURNS] += turns(addresses)
+            row[_SHARED_SERIALIZATIONS] += serializations(addresses)
             found, ideal = atomic_wavefronts(addresses, lanes, self.bytes)
         else:
             found, ideal = wavefronts(addresses, lanes, self.bytes, self.kind == "load")

@@ -177,15 +177,15 @@ class _Edges:
         return None if first else self._sum((block, loop.head) for block in outside)
 
     def iterations(self, loop: Loop) -> Any:
-        """Passes that do not end at a test at the head; a loop of one block is tested at its end."""
+        """Executions of the head that do not end at its test; a loop of one block is tested at its end."""
         head = self._blocks[loop.head]
         if not loop.reducible:
             return None
-        passes = self._lanes(loop.head)
+        executions = self._lanes(loop.head)
         if loop.head in loop.latches:
-            return passes
+            return executions
         left = self._sum((head, target) for target in set(head.successors) if target not in loop.body)
-        return None if left is None else passes - left
+        return None if left is None else executions - left
 
 
 def _all_threads(program: Program, blocks: Sequence[BasicBlock], counters: Observation) -> _Edges:

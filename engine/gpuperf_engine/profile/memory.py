@@ -50,8 +50,8 @@ def _record(program: Program, site: Site, row: list[int]) -> SiteProfile:
         local_lanes=seen["local_lanes"],
         cache_lines=seen["lines"],
         local_sectors=seen["local_sectors"],
-        turns=seen["turns"],
-        shared_turns=seen["shared_turns"],
+        serializations=seen["serializations"],
+        shared_serializations=seen["shared_serializations"],
         global_requests=seen["global_requests"],
         shared_requests=seen["shared_requests"],
         local_requests=seen["local_requests"],
@@ -77,7 +77,7 @@ def memory_totals(sites: tuple[SiteProfile, ...]) -> Memory:
             total[f"global_{kind}_sectors"] += site.sectors
             total[f"global_{kind}_lines"] += site.cache_lines
             total[f"global_{kind}_bytes"] += site.global_bytes
-            total["global_atomic_turns"] += site.turns
+            total["global_atomic_serializations"] += site.serializations
             total["global_load_wavefronts"] += site.global_wavefronts
         if site.shared_requests:
             copied = site.space == "global"
@@ -87,7 +87,7 @@ def memory_totals(sites: tuple[SiteProfile, ...]) -> Memory:
             total[f"shared_{way}_bytes"] += (
                 site.lanes if copied else site.shared_lanes
             ) * site.bytes_per_lane
-            total["shared_atomic_turns"] += site.shared_turns
+            total["shared_atomic_serializations"] += site.shared_serializations
             total["shared_conflicts"] += site.conflicts
         if site.local_requests:
             total[f"local_{kind}_requests"] += site.local_requests

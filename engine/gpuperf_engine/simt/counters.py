@@ -25,18 +25,18 @@ __all__ = [
     "atomic_wavefronts",
     "local_sectors",
     "sectors",
-    "turns",
+    "serializations",
     "wavefronts",
 ]
 
 #: columns of ``Observation.sites``. ``requests`` and ``lanes`` count all spaces, ``sectors`` and ``lines`` are those of global
-#: memory, ``wavefronts`` and ``ideal`` those of shared memory; ``turns`` and ``shared_turns`` are of atomics. ``shared_lanes``,
-#: ``local_lanes`` and the requests of both are filled for generic sites only, where they tell what went to which window;
-#: ``elsewhere`` are their requests of which no lane went to global memory. ``global_wavefronts`` are passes of global
-#: loads through the banks of L1.
+#: memory, ``wavefronts`` and ``ideal`` those of shared memory; ``serializations`` and ``shared_serializations`` are of atomics.
+#: ``shared_lanes``, ``local_lanes`` and the requests of both are filled for generic sites only, where they tell what went to which
+#: window; ``elsewhere`` are their requests of which no lane went to global memory. ``global_wavefronts`` are those of global
+#: loads in the banks of L1.
 SITE_COLUMNS = (
     "requests", "lanes", "sectors", "wavefronts", "ideal", "shared_lanes", "local_lanes", "lines", "local_sectors",
-    "turns", "shared_turns", "elsewhere", "shared_requests", "local_requests", "global_wavefronts",
+    "serializations", "shared_serializations", "elsewhere", "shared_requests", "local_requests", "global_wavefronts",
 )  # fmt: skip
 
 
@@ -165,7 +165,7 @@ def wavefronts(
     neighbouring phases of a load are merged if in both all active lanes i and i xor 1 (or all i and i xor 2) have the same
     address, and if that needs fewer wavefronts.
 
-    Loads from global memory take as many passes through the banks of L1, and there nothing is merged (``loads`` false): so do
+    Loads from global memory take as many wavefronts in the banks of L1, and there nothing is merged (``loads`` false): so do
     Nsight Compute's ``l1tex__data_pipe_lsu_wavefronts`` in the strided loads of tests/timing/data/l1_strides.csv.
     """
     width = max(WORD_BYTES, size)
@@ -175,20 +175,20 @@ def wavefronts(
     for pair in np.unique(phases // 2):
         both = phases // 2 == pair
         parts = [words[phases == phase] for phase in np.unique(phases[both])]
-        needed, count = sum(_passes(part, width) for part in parts), len(parts)
+        needed, count = sum(_wavefronts_of(part, width) for part in parts), len(parts)
         if (
             loads
             and count == 2
             and (_paired(words[both], lanes[both], 1) or _paired(words[both], lanes[both], 2))
         ):
-            merged = _passes(words[both], width)
+            merged = _wavefronts_of(words[both], width)
             if merged < needed:
                 needed, count = merged, 1
         total, ideal = total + needed, ideal + count
     return total, ideal
 
 
-def _passes(words: NDArray[Any], width: int) -> int:
+def _wavefronts_of(words: NDArray[Any], width: int) -> int:
     """The most distinct words of ``width`` bytes that lie in the same banks."""
     banks = np.unique(words) % (BANKS * WORD_BYTES // width)
     return int(np.bincount(banks.astype(np.int64)).max())
@@ -201,13 +201,13 @@ def _paired(words: NDArray[Any], lanes: NDArray[Any], distance: int) -> bool:
     return bool(((partners == -1) | (partners == words.astype(np.int64))).all())
 
 
-def turns(addresses: NDArray[Any]) -> int:
+def serializations(addresses: NDArray[Any]) -> int:
     """The most lanes of one request that have the same address: atomics on it follow each other."""
     return int(np.unique(addresses, return_counts=True)[1].max())
 
 
 def atomic_wavefronts(addresses: NDArray[Any], lanes: NDArray[Any], size: int) -> tuple[int, int]:
-    """As ``wavefronts``, for atomics: lanes that hit the same address go one after the other, so the most frequent address adds a
-    wavefront for each of its lanes but the first."""
+    """As ``wavefronts``, for atomics: lanes that hit the same address are served one after the other, so the most frequent address
+    adds a wavefront for each of its lanes but the first."""
     total, ideal = wavefronts(addresses, lanes, size)
-    return total + turns(addresses) - 1, ideal
+    return total + serializations(addresses) - 1, ideal

@@ -95,7 +95,7 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
     memory = replace(
         memory,
         atomic_operations=atomics.operations,
-        constant_turns=builder.constant_turns(),
+        constant_serializations=builder.constant_serializations(),
         local_sectors=memory.local_sectors + builder.spilled_sectors(),
     )
     return TimingInput(
@@ -184,20 +184,20 @@ def tag_wavefronts(requests: int, lines: int, rate: float) -> float:
 
 
 def _waits(sites: list[_Site], machine: Machine) -> dict[int, float]:
-    """Cycles that a request of each memory instruction takes beyond one pass, in the mean; what takes none is left out."""
+    """Cycles that a request of each memory instruction takes beyond one wavefront, in the mean; what takes none is left out."""
     found = {}
     for index, seen in enumerate(sites):
-        passes = 0.0
+        cycles = 0.0
         if seen.space in _CONSTANT:
-            passes = seen.lanes / seen.requests if seen.requests else 0.0
+            cycles = seen.lanes / seen.requests if seen.requests else 0.0
         elif seen.global_requests and seen.global_wavefronts:
             data = seen.global_wavefronts * WAVEFRONT / machine.l1_bandwidth
             tags = tag_wavefronts(seen.global_requests, seen.lines, machine.l1_tag_rate)
-            passes = max(data, tags) / seen.global_requests
+            cycles = max(data, tags) / seen.global_requests
         if seen.wavefronts and seen.requests:
-            passes = max(passes, seen.wavefronts * WAVEFRONT / machine.l1_bandwidth / seen.requests)
-        if passes > 1.0:
-            found[index] = passes - 1.0
+            cycles = max(cycles, seen.wavefronts * WAVEFRONT / machine.l1_bandwidth / seen.requests)
+        if cycles > 1.0:
+            found[index] = cycles - 1.0
     return found
 
 
@@ -308,7 +308,7 @@ class _Builder:
         ends = bool(expanded) and expanded[-1].unit in ("cbu", "adu")
         return [*expanded[:-1], *stores, expanded[-1]] if ends else [*expanded, *stores]
 
-    def constant_turns(self) -> int:
+    def constant_serializations(self) -> int:
         """Lanes that read constants at addresses of their own, each served after another."""
         return sum(
             seen.lanes - seen.requests

@@ -1,10 +1,11 @@
 """Atomics on the same address of global memory: the operations that follow each other at the busiest one, estimated.
 
 L2 does the atomics of one address one after the other, at most one in a clock. What is counted are the lanes of each request and
-the most of them that share an address (``turns``); how the addresses of different requests meet is not. Assumed is that requests
-differ from each other as the lanes of one do: an address that takes more lanes of a request than even spreading over the array
-would bring together takes that share of all lanes; else all addresses of the array are equally busy. Where the address is linear in
-the indices of thread and block there are no more of them than these indices have values: of a counter by name or by a parameter, one.
+the most of them that share an address (``serializations``); how the addresses of different requests meet is not. Assumed is that
+requests differ from each other as the lanes of one do: an address that takes more lanes of a request than even spreading over the
+array would bring together takes that share of all lanes; else all addresses of the array are equally busy. Where the address is
+linear in the indices of thread and block there are no more of them than these indices have values: of a counter by name or by a
+parameter, one.
 
 Integer sums, extremes and bitwise operations of lanes that share an address are combined before they reach L2
 (``atomics.lanes`` of them at most); exchanges, compare-and-swap and floating-point operations are not.
@@ -52,14 +53,14 @@ def contention(record: LaunchRecord, machine: Machine) -> Contention:
         if site.kind not in ("atomic", "reduction"):
             continue
         row = record.observation.sites[site.index]
-        requests, lanes, turns = _of_global(row)
+        requests, lanes, serializations = _of_global(row)
         if not requests or not lanes:
             continue
         arrays, size = room(record.program, record.plan, site.index)
         each = lanes / requests
         addresses = max(1, size // site.bytes) if arrays else _NO_ARRAY
         addresses = min(addresses, _reached(forms, site))
-        share = busiest_share(each, turns / requests, addresses)
+        share = busiest_share(each, serializations / requests, addresses)
         together = machine.atomic_lanes if _combines(site) else 1
         if together > 1:
             # each part of a request reaches the address as one operation, if any of its lanes has it
@@ -68,7 +69,7 @@ def contention(record: LaunchRecord, machine: Machine) -> Contention:
         else:
             operations = share * each
         by_arrays[arrays] = by_arrays.get(arrays, 0.0) + requests * operations
-        own = turns / requests / together
+        own = serializations / requests / together
         if own > 1.0:
             waits[site.index] = (own - 1.0) / machine.atomic_rate
     return Contention(max(by_arrays.values(), default=0.0), waits)
@@ -83,15 +84,15 @@ def _reached(forms: Forms, site: Site) -> int:
 
 
 def _of_global(row: list[int]) -> tuple[int, int, int]:
-    """Requests, lanes and turns of an atomic in global memory."""
+    """Requests, lanes and serializations of an atomic in global memory."""
     elsewhere = int(row[_COLUMN["shared_lanes"]]) + int(row[_COLUMN["local_lanes"]])
-    turns = int(row[_COLUMN["turns"]])
-    if not turns:
+    serializations = int(row[_COLUMN["serializations"]])
+    if not serializations:
         return 0, 0, 0
     return (
         int(row[_COLUMN["requests"]]) - int(row[_COLUMN["elsewhere"]]),
         int(row[_COLUMN["lanes"]]) - elsewhere,
-        turns,
+        serializations,
     )
 
 
@@ -101,14 +102,14 @@ def _combines(site: Site) -> bool:
     return parts[-1] in ("u32", "s32", "b32") and not _COMBINED.isdisjoint(parts)
 
 
-def busiest_share(lanes: float, turns: float, addresses: int) -> float:
+def busiest_share(lanes: float, serializations: float, addresses: int) -> float:
     """The part (0 to 1) of all operations that the busiest of so many addresses takes, from the lanes of a request in the mean
     and the most of them that share an address."""
     even = 1.0 / addresses
     chance = min(lanes, most_by_chance(ceil(lanes), addresses))
-    if turns <= chance or lanes <= chance:
+    if serializations <= chance or lanes <= chance:
         return even
-    return even + (1.0 - even) * (turns - chance) / (lanes - chance)
+    return even + (1.0 - even) * (serializations - chance) / (lanes - chance)
 
 
 @lru_cache(maxsize=4096)

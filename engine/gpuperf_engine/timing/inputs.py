@@ -59,14 +59,14 @@ class MemoryTraffic:
 
     ``read_footprint`` and ``write_footprint`` are distinct bytes of global memory touched (in whole sectors);
     ``cta_read_sectors`` is the sum over CTAs of the distinct sectors that each of them reads, ``None`` if not known.
-    ``load_wavefronts`` are passes of global loads through the banks of L1, ``None`` if not known: then as many as their sectors
-    fill; ``load_tag_wavefronts`` are passes in which L1 looks up their lines. ``texture_misses`` is the part of the texture fetches
+    ``load_wavefronts`` are those of global loads in the banks of L1, ``None`` if not known: then as many as their sectors
+    fill; ``load_tag_wavefronts`` are those in which L1 looks up their lines. ``texture_misses`` is the part of the texture fetches
     (0 to 1) that wait for memory below L1; their sectors are among those of the loads.
-    ``shared_wavefronts`` counts passes through shared memory, bank conflicts included (one per conflict-free request of 4
+    ``shared_wavefronts`` counts those of shared memory, bank conflicts included (one per conflict-free request of 4
     bytes per lane), ``shared_requests`` the warp instructions that made them.
     ``atomic_sectors`` are sectors of global atomics and reductions, one per distinct sector of a request; ``atomic_operations``
-    are those that follow each other in L2 at the busiest address. ``constant_turns`` are lanes that read a constant after another of
-    their request.
+    are those that follow each other in L2 at the busiest address. ``constant_serializations`` are lanes that read a constant
+    after another of their request.
     """
 
     load_requests: float = 0
@@ -81,7 +81,7 @@ class MemoryTraffic:
     local_sectors: float = 0
     atomic_sectors: float = 0
     atomic_operations: float = 0
-    constant_turns: float = 0
+    constant_serializations: float = 0
     load_wavefronts: float | None = None
     load_tag_wavefronts: float = 0
     texture_misses: float = 0
@@ -97,8 +97,8 @@ class TimingInput:
     ``local_bytes`` are what a thread keeps in local memory, spilled registers among them. ``resources`` says where
     ``registers_per_thread`` and ``shared_bytes`` (per CTA) come from; ``latencies`` are further
     latencies, in cycles, that instructions of the path name; ``waits`` are the cycles that a request of a memory instruction takes
-    beyond the one that an access without conflicts takes (passes through L1 or shared memory, turns of atomics), the mean of its
-    requests, by number of the instruction; ``notes`` are remarks for people.
+    beyond the one that an access without conflicts takes (wavefronts of L1 or shared memory, serializations of atomics), the mean of
+    its requests, by number of the instruction; ``notes`` are remarks for people.
     """
 
     grid: tuple[int, int, int]

@@ -13,7 +13,7 @@ from .machine import Machine
 from .occupancy import WARP_SIZE
 from .schema import UNITS
 
-__all__ = ["WAVEFRONT", "Roof", "atomics_roof", "dispatch_roof", "dram_rate", "load_passes", "roofs"]
+__all__ = ["WAVEFRONT", "Roof", "atomics_roof", "dispatch_roof", "dram_rate", "load_wavefronts", "roofs"]
 
 _SM_WIDE = frozenset({"lsu", "tex"})
 """Units that the sub-partitions of an SM share: one warp alone can use all of their lanes."""
@@ -50,7 +50,7 @@ def roofs(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[R
     ctas, memory = given.ctas, given.memory
     counts = {unit: count for unit, count in given.warp_instructions.items() if count and unit != "none"}
     shared = memory.shared_wavefronts * WAVEFRONT
-    through_l1 = load_passes(memory) * WAVEFRONT
+    through_l1 = load_wavefronts(memory) * WAVEFRONT
     through_l1 += (memory.store_sectors + memory.local_sectors + memory.atomic_sectors) * SECTOR
     found = [
         Roof("dram", chip_cycles=caches.dram_bytes / dram_rate(caches, machine) / ctas),
@@ -66,7 +66,7 @@ def roofs(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[R
         Roof("shared", sm_cycles=shared / machine.l1_bandwidth / ctas),
     ]
     if "lsu" in counts:
-        found.append(_pipe("lsu", counts["lsu"] + memory.constant_turns, machine, ctas))
+        found.append(_pipe("lsu", counts["lsu"] + memory.constant_serializations, machine, ctas))
     issued = sum(counts[unit] for unit in UNITS if unit in counts)
     found.append(
         Roof("issue", sm_cycles=issued / (machine.sub_partitions * machine.issue_rate) / ctas, split=True)
@@ -81,8 +81,8 @@ def roofs(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[R
     return [roof for roof in found if roof.sm_cycles or roof.chip_cycles]
 
 
-def load_passes(memory: MemoryTraffic) -> float:
-    """Passes of the global loads through the banks of L1."""
+def load_wavefronts(memory: MemoryTraffic) -> float:
+    """Wavefronts of the global loads in the banks of L1."""
     if memory.load_wavefronts is None:
         return memory.load_sectors * SECTOR / WAVEFRONT
     return memory.load_wavefronts

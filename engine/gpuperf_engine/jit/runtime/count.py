@@ -30,7 +30,7 @@ def bump(context: int, site: int, counter: int, amount: int) -> int:
 
 
 def count_sectors(context: int, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
-    """Add the distinct 32-byte sectors and 128-byte lines of the active lanes, and of loads the passes through the banks of L1, to a
+    """Add the distinct 32-byte sectors and 128-byte lines of the active lanes, and of loads the wavefronts in the banks of L1, to a
     site's counters; gives sectors + 64 · lines."""
     found = sectors_of(addresses, mask)
     bump(context, site, Counter.SECTORS, found & 63)
@@ -81,7 +81,7 @@ def in_window(context: int, mask: int, addresses: int, window: int) -> int:
 def count_atomic(
     context: int, site: int, mask: int, addresses: int, size: int, space: int, loads: int
 ) -> int:
-    """Count an atomic: lanes that hit the same address take turns, in shared memory each in a wavefront of its own."""
+    """Count an atomic: lanes on one address are served one by one, in shared memory each in a wavefront of its own."""
     if load64(context + Context.COUNTING) == 0 or mask == 0:
         return 0
     count_lanes(context, site, mask, addresses, size, space, 0)
@@ -92,10 +92,10 @@ def count_atomic(
         shared = in_window(context, mask, addresses, load64(context + Context.SHARED_WINDOW))
     if shared:
         most = most_alike(addresses, shared)
-        bump(context, site, Counter.SHARED_TURNS, most)
+        bump(context, site, Counter.SHARED_SERIALIZATIONS, most)
         bump(context, site, Counter.WAVEFRONTS, most - 1)
     if mask & ~shared:
-        bump(context, site, Counter.TURNS, most_alike(addresses, mask & ~shared))
+        bump(context, site, Counter.SERIALIZATIONS, most_alike(addresses, mask & ~shared))
     return 0
 
 

@@ -35,9 +35,9 @@ def chosen() -> Iterator[Spelling]:
     """Spellings that give the same result on every run: those that compute, exchange within a whole warp, multiply matrices, or
     change a word of their own thread in global memory."""
     for row in rows():
-        if row.name in OPAQUE or row.removed is not None:
+        if row.name in OPAQUE or row.available.removed is not None:
             continue
-        whole_warp = row.effect.exchanges and row.removed is None
+        whole_warp = row.effect.exchanges and row.available.removed is None
         for spelling in spellings(row, 24):
             modifiers = {name for name, value in spelling.modifiers.items() if value}
             parts = spelling.opcode.split(".")[1:]
@@ -118,7 +118,10 @@ def kernels() -> dict[str, tuple[str, dict[str, object]]]:
         version, target = needs(spelling)
         text = instruction(spelling)
         if not re.search(r"\bq\d", text):
-            number, variant = max(BASE_TARGET, target), "a" if spelling.row.only else spelling.row.variant
+            number, variant = (
+                max(BASE_TARGET, target),
+                "a" if spelling.row.available.only else spelling.row.available.variant,
+            )
             since = TARGETS[f"sm_{number}{variant}"]
             key = (spelling.row.name, number, variant, max(BASE_VERSION, version, since))
             groups[key].setdefault(text, spelling)

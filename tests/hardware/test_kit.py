@@ -73,7 +73,7 @@ def test_its_lists_name_the_files_that_there_are(kit: Path) -> None:
 def test_every_instruction_that_computes_is_in_it(kit: Path) -> None:
     """Every mnemonic of the table; ``clusterlaunchcontrol`` and ``fabric`` need blocks and machines beside their own."""
     single, _, _ = lists(kit)
-    alone = {row.name for row in rows() if row.effect == "" and row.removed is None}
+    alone = {row.name for row in rows() if row.effect is PURE and row.available.removed is None}
     left = alone - {name.split("-")[0] for name in single}
     assert left - {*instructions.OPAQUE} == {"clusterlaunchcontrol", "fabric"}
 

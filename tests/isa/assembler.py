@@ -217,10 +217,10 @@ def _choices(item: object, sets: Mapping[str, tuple[str, ...]]) -> list[str]:
 
 def target_of(row: Row) -> str:
     """A target that has the row: of the newest family with letter where that does."""
-    newest = not row.only or any(
-        name == "107a" or (name[:-2] == "10" and name[-1] == "f") for name in row.only
+    newest = not row.available.only or any(
+        name == "107a" or (name[:-2] == "10" and name[-1] == "f") for name in row.available.only
     )
-    return "sm_107a" if newest else f"sm_{row.only[0].replace('f', 'a')}"
+    return "sm_107a" if newest else f"sm_{row.available.only[0].replace('f', 'a')}"
 
 
 def spellings(row: Row, limit: int = 200) -> Iterator[Spelling]:

@@ -61,7 +61,12 @@ def lines() -> dict[str, list[str]]:
     """All instructions that are tested, by a target that has them."""
     made: dict[str, dict[str, None]] = {}
     for row in rows():
-        if row.effect is PURE and row.meaning is not None and row.checked is None and row.removed is None:
+        if (
+            row.effect is PURE
+            and row.meaning is not None
+            and row.checked is None
+            and row.available.removed is None
+        ):
             of_target = made.setdefault(target_of(row), {})
             of_target |= dict.fromkeys(instruction_text(spelling) for _, spelling in spellings(row))
     return {

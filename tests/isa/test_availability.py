@@ -78,7 +78,7 @@ def has(spelling: Spelling, version: Version, target: str) -> bool:
 def condition(spelling: Spelling) -> object:
     """What the spelling shares with others of its row that ask for the same, for the same reasons."""
     bound = {name if value is True else value for name, value in spelling.modifiers.items()}
-    reasons = tuple(words for words in spelling.row.requires if bound.issuperset(words.split()))
+    reasons = tuple(words for words in spelling.row.available.requires if bound.issuperset(words.split()))
     shapes = tuple((form.name, form.role, form.vector > 1) for form in spelling.operands)
     return spelling.row.syntax, reasons, shapes
 
@@ -115,7 +115,7 @@ def asked() -> dict[str, Spelling]:
     """One instruction for each condition, or for each spelling."""
     found: dict[object, tuple[str, Spelling]] = {}
     for row in rows():
-        if row.removed is None:
+        if row.available.removed is None:
             for spelling in spellings(row, 10_000 if ALL_SPELLINGS else 60):
                 text = instruction_text(spelling)
                 found.setdefault(text if ALL_SPELLINGS else condition(spelling), (text, spelling))

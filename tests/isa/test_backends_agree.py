@@ -103,7 +103,7 @@ def probes() -> Iterator[Probe]:
             row.meaning is None
             or row.effect is not PURE
             or row.checked is not None
-            or row.removed is not None
+            or row.available.removed is not None
         ):
             continue
         generator = random.Random(row.syntax)

@@ -149,8 +149,8 @@ STRICT = {
 
 def target_of(spelling: Spelling) -> str:
     """A target that has the spelling, and as much else as can be."""
-    if spelling.row.only:
-        return f"{spelling.row.only[0][:-1]}a"
+    if spelling.row.available.only:
+        return f"{spelling.row.available.only[0][:-1]}a"
     return "90a" if needs(spelling)[1] <= 90 else "100a"
 
 
@@ -159,7 +159,7 @@ def misses() -> dict[str, tuple[str, Spelling]]:
     """Near misses of all rows that this ptxas knows, by their text, with the kind of the change."""
     found: dict[str, tuple[str, Spelling]] = {}
     for row in rows():
-        if row.removed is None and row.since <= ptxas_version():
+        if row.available.removed is None and row.available.since <= ptxas_version():
             found.update(near_misses(row, COUNT))
     return found
 

@@ -33,7 +33,7 @@ def texts() -> dict[str, Spelling]:
     """One instruction for each spelling of every row (of rows with many modifiers: those that differ in two)."""
     found: dict[str, Spelling] = {}
     for row in rows():
-        if row.removed is None:
+        if row.available.removed is None:
             for spelling in spellings(row, 60):
                 found.setdefault(instruction_text(spelling), spelling)
     return found
@@ -49,7 +49,9 @@ def test_every_spelling_assembles(texts: dict[str, Spelling], tmp_path: Path) ->
     groups: dict[str, list[str]] = defaultdict(list)
     for text, spelling in texts.items():
         if known(spelling):
-            for target in spelling.row.only or (("90a",) if needs(spelling)[1] <= 90 else ("100a",)):
+            for target in spelling.row.available.only or (
+                ("90a",) if needs(spelling)[1] <= 90 else ("100a",)
+            ):
                 groups[target].append(text)
     assert len(groups) > 5
     for target, group in groups.items():
@@ -59,7 +61,9 @@ def test_every_spelling_assembles(texts: dict[str, Spelling], tmp_path: Path) ->
 
 def test_targets_alone(texts: dict[str, Spelling], tmp_path: Path) -> None:
     """What is for some targets alone is refused for the higher ones and those without its letter, by both."""
-    alone = {text: spelling for text, spelling in texts.items() if known(spelling) and spelling.row.only}
+    alone = {
+        text: spelling for text, spelling in texts.items() if known(spelling) and spelling.row.available.only
+    }
     assert len(alone) > 30
     newest = ptxas_version()
     for target in (
@@ -99,8 +103,8 @@ def test_version_and_target(texts: dict[str, Spelling], tmp_path: Path) -> None:
         for text, spelling in texts.items()
         if known(spelling)
         and needs(spelling)[1] <= 90
-        and not spelling.row.variant
-        and not spelling.row.only
+        and not spelling.row.available.variant
+        and not spelling.row.available.only
         and " q" not in text
         and "{q" not in text
         and " _," not in text  # ends the run on lower targets
@@ -125,8 +129,8 @@ def test_lowest_is_enough(texts: dict[str, Spelling], tmp_path: Path) -> None:
         if not known(spelling) or departs(text):
             continue
         version, target = needs(spelling)
-        if spelling.row.only:
-            for name in spelling.row.only:
+        if spelling.row.available.only:
+            for name in spelling.row.available.only:
                 first = max(version, FIRST[int(name[:-1])], (8, 8) if name.endswith("f") else version)
                 if first <= ptxas_version():
                     groups[first, name].append(text)
@@ -135,8 +139,10 @@ def test_lowest_is_enough(texts: dict[str, Spelling], tmp_path: Path) -> None:
         version = max(version, FIRST[target])
         if " q" in text or "{q" in text:
             version = max(version, (8, 3))
-        name = f"{target}{spelling.row.variant}"
-        groups[max(version, (8, 6)) if spelling.row.variant and target == 100 else version, name].append(text)
+        name = f"{target}{spelling.row.available.variant}"
+        groups[
+            max(version, (8, 6)) if spelling.row.available.variant and target == 100 else version, name
+        ].append(text)
     assert len(groups) > 10
     for (version, target_name), group in groups.items():
         assert refused(group, version, target_name, tmp_path) == {}, (version, target_name)
@@ -145,9 +151,9 @@ def test_lowest_is_enough(texts: dict[str, Spelling], tmp_path: Path) -> None:
 def test_what_was_removed(tmp_path: Path) -> None:
     """Exchange without .sync ended with PTX 6.4 on sm_70 and higher, ``mad.f32`` without a rounding before."""
     old = {
-        instruction_text(spelling): row.removed[0]
+        instruction_text(spelling): row.available.removed[0]
         for row in rows()
-        if row.removed is not None
+        if row.available.removed is not None
         for spelling in spellings(row)
     }
     assert len(old) == 16
@@ -156,7 +162,7 @@ def test_what_was_removed(tmp_path: Path) -> None:
     assert set(refused(list(old), (6, 4), "75", tmp_path)) == set(old)
     for text, (major, minor) in old.items():
         for spelling in lookup(text.split()[0]):
-            if spelling.row.removed is not None:
+            if spelling.row.available.removed is not None:
                 check_available(spelling, (major, minor - 1), 75)
                 with pytest.raises(PtxError):
                     check_available(spelling, (major, minor), 75)

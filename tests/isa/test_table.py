@@ -12,6 +12,7 @@ import pytest
 
 from gpuperf_engine.errors import PtxError, Unsupported
 from gpuperf_engine.isa import special
+from gpuperf_engine.isa.availability import Available
 from gpuperf_engine.isa.effects import EFFECTS, LOAD, PURE, STACK, WARPGROUP
 from gpuperf_engine.isa.frame import evaluate, extend
 from gpuperf_engine.isa.images import ROW_WORDS, Image
@@ -135,6 +136,10 @@ def test_rows_that_contradict_themselves() -> None:
         ("foo d", {"category": "numbers", "unit": "alu"}),
         ("foo d", {"category": "integer", "unit": "abacus"}),
         ("foo d", {"category": "integer", "unit": "alu", "effect": "magic"}),
+        (
+            "foo d",
+            {"category": "integer", "unit": "alu", "since": (8, 0), "available": Available(target=90)},
+        ),
         ("foo d-e", {"category": "integer", "unit": "alu"}),
         ("{foo d", {"category": "integer", "unit": "alu"}),
     ):

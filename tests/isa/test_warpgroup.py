@@ -612,7 +612,7 @@ apart:
 def test_only_hopper_has_them() -> None:
     for row in rows():
         if row.name == "wgmma":
-            assert row.only == ("90a",)
+            assert row.available.only == ("90a",)
     for spelling in lookup("wgmma.fence.sync.aligned"):
         check_available(spelling, (8, 0), 90, "a")
         for target in ((90, ""), (100, "a"), (120, "a")):

@@ -86,8 +86,9 @@ def _table(group: list[Row]) -> Iterator[str]:
             " ".join(row.documentation.split()),
             row.category,
             row.unit,
-            f"{row.since[0]}.{row.since[1]}",
-            " ".join(row.only) or (f"{row.target}{row.variant}" if row.target else ""),
+            f"{row.available.since[0]}.{row.available.since[1]}",
+            " ".join(row.available.only)
+            or (f"{row.available.target}{row.available.variant}" if row.available.target else ""),
             "yes" if row.runs else "counts only",
         )
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -96,12 +97,12 @@ def _table(group: list[Row]) -> Iterator[str]:
 def _requirements(row: Row) -> Iterator[str]:
     """What modifiers need beyond the line, those with the same needs together."""
     alike: dict[tuple[str, str], list[str]] = {}
-    for words, (version, target) in row.requires.items():
+    for words, (version, target) in row.available.requires.items():
         if not row.words.issuperset(words.split()):
             continue
         needs = (
-            f"PTX {version[0]}.{version[1]}" if version > row.since else "",
-            f"sm_{target}" if target > row.target else "",
+            f"PTX {version[0]}.{version[1]}" if version > row.available.since else "",
+            f"sm_{target}" if target > row.available.target else "",
         )
         if any(needs):
             alike.setdefault(needs, []).append(" with ".join(f"`.{word}`" for word in words.split()))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from .availability import Available
 from .effects import Effect
 from .fragments import Moves
 from .notation import Item, Operand
@@ -25,7 +26,6 @@ __all__ = [
     "OperandForm",
     "Row",
     "Spelling",
-    "Version",
 ]
 
 CATEGORIES: tuple[str, ...] = (
@@ -68,7 +68,6 @@ UNITS: tuple[str, ...] = (
 FLOPS: dict[str, int] = {"": 0, "add": 1, "mul": 1, "fma": 2, "special": 1}
 
 Modifier = str | bool | None
-Version = tuple[int, int]
 #: A category or unit: a name, or names by modifier value (first slot that has one wins) with ``""`` for the others.
 ByModifier = str | Mapping[str, str]
 #: Why a combination of modifiers is not allowed, ``""`` if it is.
@@ -114,12 +113,8 @@ class OperandForm:
 class Row:
     """One instruction of the manual, all spellings of one syntax line.
 
-    ``modifiers`` maps slot names to their value sets, ``requires`` modifier values (or several, separated by spaces: those
-    together) to the ``(version, target)`` they need beyond the row's own ``since`` and ``target``; ``also`` is a later
-    version from which on a lower target has it too; ``removed`` is the ``(version, target)`` from which on, both, the
-    instruction is no longer there; ``variant`` is ``a`` if only targets like ``sm_90a`` have it; ``only`` are the targets
-    that have it where higher ones do not: ``100a`` is that target, ``100f`` it and the higher ones of its family, with
-    ``f`` or ``a``. ``flop`` is the kind of floating-point operation done per thread and lane of the type (``FLOPS``). ``asks``
+    ``modifiers`` maps slot names to their value sets. ``flop`` is the kind of floating-point operation done per thread and lane of
+    the type (``FLOPS``). ``asks``
     are the modifiers that the meaning takes as keywords; ``moves`` gives the accesses that the lanes of a warp make together;
     ``whole`` says that it takes packed values whole, not lane by lane; ``checked`` says that the last result of the meaning are
     the lanes whose operands mean nothing, with what to call that and what is accepted;
@@ -135,15 +130,9 @@ class Row:
     unit: str
     effect: Effect
     meaning: Callable[..., object] | None
-    since: Version
-    target: int
-    requires: Mapping[str, tuple[Version, int]]
+    available: Available
     documentation: str
     flop: str = ""
-    also: tuple[Version, int] | None = None
-    removed: tuple[Version, int] | None = None
-    variant: str = ""
-    only: tuple[str, ...] = ()
     reads_carry: bool = False
     reads_rank: bool = False
     whole: bool = False

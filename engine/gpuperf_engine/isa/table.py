@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from ..errors import PtxError, nearest
+from .availability import Available, Needs, Version
 from .effects import EFFECTS, PURE, Effect
 from .fragments import Moves
 from .model import (
@@ -29,7 +30,6 @@ from .model import (
     OperandForm,
     Row,
     Spelling,
-    Version,
 )
 from .notation import Operand, bind, flatten, names, parse_operands, parse_pattern
 from .types import SCALAR_TYPES, ScalarType, scalar_type
@@ -66,11 +66,9 @@ def instruction(
     effect: Effect = PURE,
     since: Version = (1, 0),
     target: int = 0,
-    requires: Mapping[str, tuple[Version, int]] | None = None,
-    also: tuple[Version, int] | None = None,
-    removed: tuple[Version, int] | None = None,
-    variant: str = "",
     only: str = "",
+    requires: Mapping[str, Needs] | None = None,
+    available: Available | None = None,
     flop: str = "",
     reads_carry: bool = False,
     reads_rank: bool = False,
@@ -86,18 +84,21 @@ def instruction(
 ) -> Callable[[_Meaning], _Meaning]:
     """Adds a row whose meaning is the decorated function; may be stacked for several syntax lines of one meaning.
 
-    ``since`` is the PTX version, ``target`` the SM number (80 for ``sm_80``) that introduced the line; ``requires`` gives
-    both for single modifier values, ``also`` a later version with a lower target; ``removed`` where it ended; ``variant``
-    is ``a`` if only ``sm_90a``-like targets have it, ``only`` names the targets that have it (``100f 120a``) in place of
-    ``target``. ``leads`` is a slot that is part of the name: nothing may stand before it that
-    does not in the syntax line. ``valid`` says why a combination of modifiers is not
-    allowed. ``selectors`` names what may be chosen of operands (``selectors.SELECTORS``). Value sets are tuples or words in one
-    string. Raises ``ValueError`` for a row that contradicts itself.
+    ``since`` is the PTX version, ``target`` the SM number (80 for ``sm_80``) that introduced the line; ``only`` names the targets
+    that have it (``100f 120a``) in place of ``target``; ``requires`` gives version and target of single modifier values. Where that
+    does not say it all, ``available`` stands in place of the four. ``leads`` is a slot that is part of the name: nothing may stand
+    before it that does not in the syntax line. ``valid`` says why a combination of modifiers is not allowed. ``selectors`` names
+    what may be chosen of operands (``selectors.SELECTORS``). Value sets are tuples or words in one string. Raises ``ValueError``
+    for a row that contradicts itself.
     """
     sets = {
         name: tuple(values.split()) if isinstance(values, str) else values
         for name, values in value_sets.items()
     }
+
+    told = Available.of(since, target, only, requires or {})
+    if available is not None and told != Available():
+        raise ValueError(f"{syntax!r}: what it needs is said twice")
 
     def add(meaning: _Meaning) -> _Meaning:
         row = _make_row(
@@ -107,15 +108,9 @@ def instruction(
             category=category,
             unit=unit,
             effect=effect,
-            since=since,
-            target=min((int(name[:-1]) for name in only.split()), default=target),
-            requires=dict(requires or {}),
+            available=available or told,
             documentation=documentation or (meaning.__doc__ or "").strip(),
             flop=flop,
-            also=also,
-            removed=removed,
-            variant=variant,
-            only=tuple(only.split()),
             reads_carry=reads_carry,
             reads_rank=reads_rank,
             whole=whole,
@@ -358,25 +353,10 @@ def mnemonics() -> tuple[str, ...]:
     return tuple(_table())
 
 
-def needs(spelling: Spelling) -> tuple[Version, int]:
+def needs(spelling: Spelling) -> Needs:
     """The lowest PTX version and SM number that have this spelling."""
-    version, target = spelling.row.since, spelling.row.target
-    if not spelling.row.requires:
-        return version, target
     bound = {name if value is True else value for name, value in spelling.modifiers.items()}
-    for words, (other_version, other_target) in spelling.row.requires.items():
-        if bound.issuperset(words.split()):
-            version, target = max(version, other_version), max(target, other_target)
-    return version, target
-
-
-def _is_of(target: int, variant: str, name: str) -> bool:
-    """Whether a target is the one of that name, or belongs to its family (manual: ".target")."""
-    number = int(name[:-1])
-    target = 110 if target == 101 else target  # the name of sm_110 before PTX 9.0
-    if name.endswith("a"):
-        return target == number and variant == "a"
-    return target >= number and target // 10 == number // 10 and variant in ("a", "f")
+    return spelling.row.available.needs(bound)
 
 
 def check_available(spelling: Spelling, version: Version, target: int, variant: str = "") -> None:
@@ -384,34 +364,10 @@ def check_available(spelling: Spelling, version: Version, target: int, variant: 
 
     ``target`` is the SM number and ``variant`` its suffix: ``sm_90a`` is ``90, "a"``.
     """
-    need_version, need_target = needs(spelling)
-    also = spelling.row.also
-    if also is not None and also[1] <= target < need_target:
-        need_version, need_target = also
-    if version < need_version:
-        raise PtxError(
-            f"{spelling.opcode} needs .version {need_version[0]}.{need_version[1]}, "
-            f"this module has {version[0]}.{version[1]}",
-            hint=f"write .version {need_version[0]}.{need_version[1]} or higher",
-        )
-    only = spelling.row.only
-    if only and not any(_is_of(target, variant, name) for name in only):
-        named = " or ".join(f"sm_{name}" for name in only)
-        raise PtxError(
-            f"{spelling.opcode} is for .target {named} alone, this module has sm_{target}{variant}",
-            hint=f"compile for sm_{only[0]}" + (" (or one of its family)" if only[0].endswith("f") else ""),
-        )
-    if target < need_target or (spelling.row.variant and not variant):
-        suffix = spelling.row.variant
-        raise PtxError(
-            f"{spelling.opcode} needs .target sm_{need_target}{suffix}, this module has sm_{target}{variant}",
-            hint=f"compile for sm_{need_target}{suffix}{'' if suffix else ' or higher'}",
-        )
-    removed = spelling.row.removed
-    if removed is not None and version >= removed[0] and target >= removed[1]:
+    available = spelling.row.available
+    available.check(spelling.opcode, needs(spelling), version, target, variant)
+    if available.is_removed(version, target):
         later = [row for row in _ROWS[spelling.row.name] if row.words > spelling.row.words]
-        raise PtxError(
-            f"{spelling.opcode} is not available on sm_{removed[1]} and higher from .version "
-            f"{removed[0][0]}.{removed[0][1]} on, this module has sm_{target}, {version[0]}.{version[1]}",
-            details=[f"accepted: {row.syntax}{_value_sets(row)}" for row in later],
+        raise available.removal(
+            spelling.opcode, version, target, [f"accepted: {row.syntax}{_value_sets(row)}" for row in later]
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ..errors import PtxError, nearest
-from ..isa.model import Version
+from ..isa.availability import Version
 from ..isa.targets import TARGETS
 from ..source import Span
 from .syntax import Module

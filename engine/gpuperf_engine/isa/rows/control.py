@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import effects
+from ..availability import Available
 from ..table import declare
 
 CONTROL: dict[str, Any] = {"category": "control", "unit": "cbu"}
@@ -64,8 +65,6 @@ declare(
     constants={
         "count": (lambda count: 24 <= count <= 256 and count % 8 == 0, "a multiple of 8 from 24 to 256")
     },
-    since=(8, 0),
-    target=90,
-    variant="a",
+    available=Available(since=(8, 0), target=90, variant="a"),
     **MISC,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..availability import Available
 from ..table import instruction
 from ..types import scalar_type
 from ..words import Value, copysign, fma, is_nan, maximum, minimum, select, sqrt
@@ -90,7 +91,13 @@ def mul(a: Value, b: Value, *, rnd: str) -> Value:
 
 
 # without a rounding until PTX 3.2, and on sm_1x, where later GPUs fuse it too (manual, "mad": "JIT-compiled for SM 2.0 devices")
-@instruction("mad{.ftz}{.sat}.f32 d, a, b, c", category="fp32", unit="fma", flop="fma", removed=((3, 2), 20))
+@instruction(
+    "mad{.ftz}{.sat}.f32 d, a, b, c",
+    category="fp32",
+    unit="fma",
+    flop="fma",
+    available=Available(removed=((3, 2), 20)),
+)
 @instruction("mad.rnd.f64 d, a, b, c", rnd=ROUNDINGS, category="fp64", unit="fp64", target=13, flop="fma")
 @instruction(
     "mad.rnd{.ftz}{.sat}.f32 d, a, b, c",

@@ -9,24 +9,28 @@ from __future__ import annotations
 from typing import Any
 
 from .. import effects
+from ..availability import Available
 from ..table import declare, instruction
 from ..words import Value, split
 from .bulk import OWN, TELLS
 
-CONTROL: dict[str, Any] = {"category": "misc", "unit": "lsu", "since": (8, 6), "target": 100}
-ASKS: dict[str, Any] = {**CONTROL, "effect": effects.BULK_COPY, "space": OWN}
+UNIT: dict[str, Any] = {"category": "misc", "unit": "lsu"}
+CONTROL: dict[str, Any] = {**UNIT, "since": (8, 6), "target": 100}
+ASKS: dict[str, Any] = {"effect": effects.BULK_COPY, "space": OWN}
 
 declare(
     f"clusterlaunchcontrol.try_cancel.async{{.space}}.{TELLS}.b128 [a], [m]",
     "Asks to take over a cluster that has not begun; puts the response at a, and tells the mbarrier at m. Never succeeds.",
     **ASKS,
+    **CONTROL,
 )
 declare(
     f"clusterlaunchcontrol.try_cancel.async{{.space}}.{TELLS}.multicast.b128 [a], [m]",
     "The same, with the response and the telling in every block of the cluster.",
     multicast="multicast::cluster::all",
-    variant="a",
+    available=Available(since=(8, 6), target=100, variant="a"),
     **ASKS,
+    **UNIT,
 )
 
 

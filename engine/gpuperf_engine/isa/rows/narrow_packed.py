@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..availability import Available
 from ..formats import FORMATS, decode, encode, fixed, power, scale, unfixed
 from ..table import Modifier, instruction
 from ..types import ScalarType, scalar_type
@@ -17,7 +18,7 @@ from .narrow import limited
 
 F32, U32, BF16 = scalar_type("f32"), scalar_type("u32"), scalar_type("bf16")
 PACK: dict[str, Any] = {"category": "bit_convert", "unit": "xu", "whole": True}
-EIGHT: dict[str, Any] = {**PACK, "since": (7, 8), "target": 90, "also": ((8, 1), 89)}
+EIGHT: dict[str, Any] = {**PACK, "available": Available(since=(7, 8), target=90, also=((8, 1), 89))}
 FAMILIES = "100f 110f 120f"
 BLACKWELL: dict[str, Any] = {**PACK, "only": FAMILIES}
 FIXED: dict[str, Any] = {**PACK, "since": (9, 1), "only": "100a 103a 107a 110a 120a 121a"}

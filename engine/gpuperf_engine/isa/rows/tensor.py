@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from .. import effects
+from ..availability import Available
 from ..table import Modifier, declare
 from ..tensor_maps import FIELDS, Field
 from ..words import Value
@@ -296,13 +298,12 @@ for _mode, _coordinates, _more, _options in (
             **_unhinted,
         )
 
+_REPLACED = Available(since=(8, 3), target=90, variant="a")
 REPLACE: dict[str, Any] = {
     "category": "load_store",
     "unit": "lsu",
     "effect": effects.TENSOR_MAP,
-    "since": (8, 3),
-    "target": 90,
-    "variant": "a",
+    "available": _REPLACED,
     "space": f"global {OWN}",
 }
 _CHANGED = "Changes a field of the tensor map at address a."
@@ -340,7 +341,7 @@ declare(
     },
     mode="tile",
     field=" ".join(_KINDS),
-    **{**REPLACE, "requires": {"swizzle_atomicity": ((8, 6), 100)}},
+    **{**REPLACE, "available": replace(_REPLACED, requires={"swizzle_atomicity": ((8, 6), 100)})},
 )
 declare(
     "tensormap.cp_fenceproxy.dst.src.tensormap::generic.release.scope.sync.aligned [d]:dst, [a]:src, size:imm",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import effects
+from ..availability import Available, Version
 from ..table import declare, instruction
 from ..types import scalar_type
 from ..words import Value, maximum, minimum, select
@@ -15,8 +16,11 @@ from ..words import Value, maximum, minimum, select
 _SIGNED = scalar_type("s32")
 EXCHANGE: dict[str, Any] = {"category": "inter_thread"}
 SYNC: dict[str, Any] = {**EXCHANGE, "since": (6, 0), "target": 30}
-#: Without .sync: gone on sm_70 and higher from PTX 6.4 on.
-OLD: dict[str, Any] = {**EXCHANGE, "removed": ((6, 4), 70)}
+
+
+def _old(since: Version, target: int) -> Available:
+    """Without .sync: gone on sm_70 and higher from PTX 6.4 on."""
+    return Available(since=since, target=target, removed=((6, 4), 70))
 
 
 @instruction(
@@ -31,9 +35,8 @@ OLD: dict[str, Any] = {**EXCHANGE, "removed": ((6, 4), 70)}
     mode="up down bfly idx",
     effect=effects.SHFL,
     unit="lsu",
-    since=(3, 0),
-    target=30,
-    **OLD,
+    available=_old((3, 0), 30),
+    **EXCHANGE,
 )
 def shfl(lane: Value, b: Value, c: Value, *, mode: str) -> tuple[Value, Value]:
     """The lane that a is taken from, and whether it is in range, from the own lane, b (lane or distance) and c (segment
@@ -77,18 +80,16 @@ declare(
     mode="all any uni",
     effect=effects.VOTE,
     unit="alu",
-    since=(1, 2),
-    target=12,
-    **OLD,
+    available=_old((1, 2), 12),
+    **EXCHANGE,
 )
 declare(
     "vote.ballot.b32 d, {!}a:pred",
     "As vote.sync, over the active lanes.",
     effect=effects.VOTE,
     unit="alu",
-    since=(2, 1),
-    target=20,
-    **OLD,
+    available=_old((2, 1), 20),
+    **EXCHANGE,
 )
 declare(
     "match.any.sync.type d:u32, a, membermask:u32",

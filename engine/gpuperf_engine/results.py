@@ -617,7 +617,7 @@ class Race:
     """Two accesses of different warps to the same memory that nothing orders, at least one of them a store.
 
     ``kind``: ``RAW`` if the later one, in the order in which they ran here, reads what the other stores, ``WAR`` if it stores what the
-    other has read, ``WAW`` if both store; of global memory (``space``) in the order of the numbers of their blocks. ``object`` is a
+    other has read, ``WAW`` if both store; of blocks that cannot wait for one another in the order of their numbers. ``object`` is a
     variable or an argument, with the offset in bytes; ``address`` that in the state space; ``count`` how often accesses of these two
     instructions met so in shared memory. The threads are those of the first time in the first blocks. ``missing``: the fence that is
     missing where the accesses are ordered, but the later one is by another proxy (``fence.proxy.async``), else ``""``.

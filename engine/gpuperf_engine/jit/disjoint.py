@@ -10,7 +10,7 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 
 from ..flow.blocks import BasicBlock
@@ -22,7 +22,7 @@ from ..simt.launch import LaunchPlan
 from ..simt.program import Program, Site
 from ..symbolic.slice_program import dependence_of
 
-__all__ = ["Form", "Forms", "are_apart"]
+__all__ = ["Form", "Forms", "are_apart", "are_threads_apart"]
 
 #: definitions that are followed one behind the other
 _DEPTH = 64
@@ -383,6 +383,14 @@ def are_apart(forms: Sequence[Form], size: int, extents: Sequence[int]) -> bool:
     return _are_ladder(among, [*most.items()], size + spread) or (
         spread > 0 and _are_ladder(among, [*most.items(), (step, spread // step)], size)
     )
+
+
+def are_threads_apart(forms: Sequence[Form], size: int, extents: Sequence[int]) -> bool:
+    """Whether no two threads of a block access a byte, as ``are_apart``."""
+    if any(form.numbers[3:] != forms[0].numbers[3:] for form in forms):
+        return False
+    alone = [replace(form, numbers=(0, 0, 0, *form.numbers[:3])) for form in forms]
+    return are_apart(alone, size, (1, 1, 1, *extents[:3]))
 
 
 def _are_ladder(blocks: Sequence[tuple[int, int]], steps: Sequence[tuple[int, int]], size: int) -> bool:

@@ -51,7 +51,10 @@ from .ir.abi import (
     Cluster,
     Context,
     Cta,
+    Line,
     Race,
+    Segment,
+    Segments,
     State,
     Status,
     Wait,
@@ -76,7 +79,7 @@ _Saver = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes
 _FUNCTIONS = {
     **dict.fromkeys(("run", "run_clusters"), _Run),
     **dict.fromkeys(("visit", "proceed", "visit_cluster", "expire", "races_settle"), _Visit),
-    **dict.fromkeys(("begin_cluster",), _Begin),
+    **dict.fromkeys(("begin_cluster", "race_settle"), _Begin),
     **dict.fromkeys(("visited",), _Run),
 }
 _NEEDS_PYTHON = 8
@@ -89,8 +92,8 @@ _KEPT_BYTES = 1 << 18
 _KEPT_WORKERS = 4
 #: what was known of the order of accesses in CTAs that have ended, by its shape
 _race_records: dict[tuple[int, ...], list[NDArray[np.uint8]]] = {}
-#: fields of the context, see ``Launch._lines``
-_LINES = Context.RACE_LINES, Context.RACE_FROM, Context.RACE_SPAN, Context.RACE_FIRST
+#: after all lines of global memory
+_NO_LINE = (1 << 63) - 1
 #: seconds of compiled code at a time
 _PIECE = 0.1
 
@@ -453,32 +456,46 @@ class Launch:
         self.workers: list[Worker] = []
         self.free: list[Slot] = []
         self.races = race_flags(program, plan)
-        self.checks_races = bool((self.races & Race.CHECKED).any())
+        #: of two CTAs, and whether one of them may wait for the other; of two warps of one
+        among = bool((self.races & Race.AMONG).any())
+        self.orders_races = among and not program.order_free
+        self.windows = bool((self.races & Race.WITHIN).any()) and not self.orders_races
+        self.checks_races = self.windows or self.orders_races or bool((self.races & Race.CHECKED).any())
+        self.segments = memory.race_segments(Segment.MOST * Segment.BYTES) if self.orders_races else None
         self.proxies = bool((self.races & Race.ASYNC_PROXY).any())
-        self.lines = (
-            self._lines()
-            if (self.races & Race.GLOBAL).any()
-            else {Context.RACE_LINES: 0, Context.RACE_LOCKS: 0}
-        )
+        self.lines = self._lines(among)
         self.known = code.known(lambda: Known(program))
         self.near = self.known.near(plan.shared_bytes > 0, code.generated.watch)
         self.functions = _functions(runtime_library())
 
-    def _lines(self) -> dict[int, int]:
+    def _lines(self, among: bool) -> dict[int, int]:
         """What the context is told of the lines of global memory."""
-        known = Race.SLOT * Race.SLOTS_COUNT
-        lines, first = self.memory.race_lines(self.plan.ctas, Race.LINE_BYTES, known)
-        return {Context.RACE_LOCKS: 0} | dict(
-            zip(_LINES, (address_of(lines), GLOBAL_BASE, self.memory.global_span, first))
-        )
+        if not among and not self.windows:
+            return dict.fromkeys((Context.RACE_LINES, Context.RACE_LOCKED, Context.RACE_SEGMENTS), 0)
+        first = self.memory.race_numbers(self.plan.ctas)
+        lines = self.memory.race_lines(Line.BYTES, Line.CELL + Line.ROOM) if among else None
+        return {
+            Context.RACE_LINES: 0 if lines is None else address_of(lines),
+            Context.RACE_ROOMS: 0
+            if lines is None
+            else address_of(lines) + len(lines) // (Line.CELL + Line.ROOM) * Line.CELL,
+            Context.RACE_FROM: GLOBAL_BASE,
+            Context.RACE_SPAN: self.memory.global_span,
+            Context.RACE_FIRST: first,
+            Context.RACE_LOCKED: 0,
+            Context.RACE_LOWEST: _NO_LINE,
+            Context.RACE_HIGHEST: 0,
+            Context.RACE_SEGMENTS: 0 if self.segments is None else address_of(self.segments),
+            Context.RACE_SEGMENT_COUNT: 0,
+            Context.RACE_RELEASES: 1,
+        }
 
     def lock_lines(self) -> None:
-        """Several threads will run CTAs: each holds the lines of global memory that it looks at, if races are looked for."""
+        """Several threads will run CTAs: each locks the lines of global memory that it looks at, if races are looked for."""
         if self.lines[Context.RACE_LINES]:
-            self.locks = np.zeros(Race.LOCKS, np.uint8)
-            self.lines[Context.RACE_LOCKS] = address_of(self.locks)
+            self.lines[Context.RACE_LOCKED] = 1
             for worker in self.workers:
-                struct.pack_into("<Q", worker.context, Context.RACE_LOCKS, address_of(self.locks))
+                struct.pack_into("<Q", worker.context, Context.RACE_LOCKED, 1)
 
     def _save(self, context: int, row: int, _: int) -> int:
         """Compiled code is about to store to an allocation for the first time."""
@@ -505,7 +522,12 @@ class Launch:
     @property
     def _pooled(self) -> bool:
         """Whether what a launch allocates may serve the next: it is little, and all launches need the same."""
-        return not self.clustered and self.table_of_threads is None
+        return not self.clustered and self.table_of_threads is None and not self._checks_global
+
+    @property
+    def _checks_global(self) -> bool:
+        """Whether what a CTA knows of accesses of global memory is about the memory of one device."""
+        return self.windows or self.orders_races
 
     @property
     def _shape(self) -> tuple[int, ...]:
@@ -587,15 +609,25 @@ class Launch:
 
     def _race_records(self) -> NDArray[np.uint8]:
         """What is known of the order of the accesses of a CTA: zeros, or that of an earlier CTA, which the next one forgets."""
-        kept = [] if self.clustered else _race_records.get(self._race_shape, [])
+        kept = _race_records.get(self._race_shape, []) if self._pooled else []
         try:
             return kept.pop()
         except IndexError:
-            return aligned(Race.CLOCKS + self._race_sizes[2] + Race.PLANES_COUNT * self._race_plane)
+            return aligned(self._race_room + self._race_extra)
+
+    @property
+    def _race_room(self) -> int:
+        """Bytes of what is known of the order of the accesses of a CTA, and of its shared memory."""
+        return Race.CLOCKS + self._race_sizes[2] + Race.PLANES_COUNT * self._race_plane
 
     @property
     def _race_plane(self) -> int:
         return -(-self.plan.shared_bytes // 64) * 64 + 320
+
+    @property
+    def _race_extra(self) -> int:
+        """Bytes of what is known of the accesses of global memory by a CTA."""
+        return self.orders_races * Segments.BYTES + self.windows * Line.ALL
 
     def _lay_out_races(self, made: Slot) -> None:
         step, clock, room = self._race_sizes
@@ -604,7 +636,7 @@ class Launch:
         fields = {
             Race.PLANES: start + Race.CLOCKS + room,
             Race.PLANE: self._race_plane,
-            Race.AGENTS: 32 if step == 1 else self.plan.warps_per_cta,
+            Race.AGENTS: 128 if self.orders_races else 32 if step == 1 else self.plan.warps_per_cta,
             Race.STEP: step,
             Race.CLOCK_BYTES: clock,
             Race.WARPS: mbarriers + Race.MOST_MBARRIERS * mbarrier,
@@ -614,6 +646,8 @@ class Launch:
             Race.ROOM: room,
             Race.CTA: address_of(made.record),
             Race.TWIN: clock // 2 * self.proxies,
+            Race.WINDOW: (start + self._race_room) * self.windows,
+            Race.SEGMENTS: (start + self._race_room) * self.orders_races,
         }
         if struct.unpack_from("<q", made.races, Race.NOW)[0]:
             fields = {Race.CTA: address_of(made.record)}
@@ -754,10 +788,32 @@ class Launch:
             self.known.fill(made.sites, made)
         made.uninitialized = frozenset(unseen)
         made.breaches = first_breaches(item for worker in self.workers for item in worker.breaches())
+        self._settle_races()
         made.races = races_of(program, self.plan, (worker.races for worker in self.workers))
         made.threads = self.table_of_threads
-        made.remarks = tuple(remarks_on(program, sum((worker.left for worker in self.workers), Counter())))
+        made.remarks = (
+            *remarks_on(program, sum((worker.left for worker in self.workers), Counter())),
+            *self._race_remarks(),
+        )
         return made
+
+    def _settle_races(self) -> None:
+        """Look at the lines of global memory where CTAs met that may have run at the same time."""
+        if not self.lines[Context.RACE_LINES] or self.orders_races:
+            return
+        first = min(worker.get(Context.RACE_LOWEST) for worker in self.workers)
+        if first < _NO_LINE:
+            last = max(worker.get(Context.RACE_HIGHEST) for worker in self.workers)
+            self.functions["race_settle"](self.workers[0].address, first, last)
+
+    def _race_remarks(self) -> Iterator[str]:
+        most = Segment.MOST - 1
+        if self.orders_races and self.workers[0].get(Context.RACE_SEGMENT_COUNT) == most:
+            kernel = self.program.kernel
+            yield (
+                f"{kernel.span}: {kernel.name!r}: after {most:,} pieces between fences and barriers accesses of global memory were "
+                "no longer checked for races"
+            )
 
 
 class _Table:

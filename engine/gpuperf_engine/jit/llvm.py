@@ -58,7 +58,7 @@ _MEMORY = (
 _RACES = (
     "race_committed", "race_multiplied", "race_lanes", "race_flag", "race_fence", "race_groups",
     "races_settle", "race_proxy", "race_bulk", "race_told", "race_phase", "race_waited", "race_row",
-    "race_anywhere",
+    "race_anywhere", "race_settle",
 )  # fmt: skip
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = (
@@ -87,6 +87,8 @@ _FILES = {
             "cluster",
             "races",
             "races_shared",
+            "races_lines",
+            "races_warps",
             "races_global",
         )
     ),

@@ -10,19 +10,21 @@ from __future__ import annotations
 import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import and_
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.dependence import Access, Aliases, Object, objects
-from ..ptx.syntax import Instruction, Variable
+from ..ptx.syntax import Address, Instruction, Variable
 from ..results import Race, RaceAccess
 from ..simt.effects import is_strong
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program, Site
 from ..symbolic.slice_program import dependence_of
 from .barrier_intervals import met_sites, reaches_shared
-from .disjoint import Forms, are_apart
+from .disjoint import Forms, are_apart, are_threads_apart
 from .ir.abi import Race as Layout
 
 __all__ = ["race_flags", "races_of"]
@@ -42,20 +44,25 @@ def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
     if not plan.races:
         return np.zeros(len(program.sites) + 1, np.uint8)
     clustered = plan.cluster_ctas > 1
-    among_blocks = program.order_free and plan.ctas > 1 and not plan.only_kept and not clustered
-    aliases = _aliases(program, plan) if among_blocks else {}
-    place = f"races{program.variant} {plan.shared_bytes > 0} {clustered} {among_blocks} {[*aliases.values()]}"
+    asked = 0
+    if not clustered:
+        asked |= Layout.AMONG * (plan.ctas > 1 and not plan.only_kept)
+        asked |= Layout.WITHIN * (plan.warps_per_cta > 1)
+    aliases = _aliases(program, plan) if asked else {}
+    place = f"races{program.variant} {plan.shared_bytes > 0} {clustered} {asked} {[*aliases.values()]}"
     known = program.kernel.memo.get(place)
     if known is None:
         flags = np.zeros(len(program.sites) + 1, np.uint8)
         touched: dict[Site, frozenset[Object]] = {}
         if len(program.sites) < (Layout.MOST_SITES_IN_CLUSTER if clustered else Layout.MOST_SITES):
+            if asked:
+                touched = _touched(program, aliases)
             if plan.shared_bytes:
                 flags |= _flags(program, clustered)
-            if among_blocks:
-                touched = _among_blocks(program, aliases)
+            if touched or plan.shared_bytes:
+                flags |= _orders(program, clustered)
         for site in touched:
-            flags[site.index] |= Layout.GLOBAL | Layout.IS_STRONG * is_strong(site.instruction)
+            flags[site.index] |= asked
         known = program.kernel.memo[place] = (flags, touched)
     assert isinstance(known, tuple)
     flags, touched = known
@@ -63,8 +70,9 @@ def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
     if plan.ctas * plan.warps_per_cta < _WORTH_IT:
         return flags
     if touched:
+        found = _apart(program, plan, place, touched)
         flags = flags.copy()
-        flags[[*_apart(program, plan, place, touched)]] &= 255 - Layout.GLOBAL
+        flags[[*found]] &= 255 - np.array([*found.values()], np.uint8)
     if flags[-1] and not clustered:
         flags = flags & _where_met(program, plan)
     return flags
@@ -88,8 +96,9 @@ def _where_met(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
 
 def _apart(
     program: Program, plan: LaunchPlan, place: str, touched: Mapping[Site, frozenset[Object]]
-) -> frozenset[int]:
-    """Sites of objects that each block accesses at places of its own, however they are reached."""
+) -> Mapping[int, int]:
+    """Sites of objects that each block, or each thread, accesses at places of its own, however they are reached; and the bits of
+    ``Race`` that they need not have."""
     kept = program.kernel.memo.setdefault("apart", {})
     assert isinstance(kept, dict)
     key = place, plan.grid, plan.block, plan.parameters
@@ -98,26 +107,32 @@ def _apart(
             kept.clear()
         kept[key] = _found_apart(program, plan, touched)
     found = kept[key]
-    assert isinstance(found, frozenset)
+    assert isinstance(found, dict)
     return found
 
 
 def _found_apart(
     program: Program, plan: LaunchPlan, touched: Mapping[Site, frozenset[Object]]
-) -> frozenset[int]:
+) -> dict[int, int]:
     if any(_ANYTHING in items for items in touched.values()):
-        return frozenset()
+        return {}
     forms = Forms(program, plan)
     of_object: dict[Object, list[Site]] = defaultdict(list)
     for site, items in touched.items():
         for item in items:
             of_object[item].append(site)
-    left: set[Object] = set()
+    left: dict[Object, int] = {}
     for item, sites in of_object.items():
         found = [form for site in sites if (form := forms.of(site)) is not None]
-        if len(found) == len(sites) and are_apart(found, max(site.bytes for site in sites), forms.extents):
-            left.add(item)
-    return frozenset(site.index for site, items in touched.items() if items <= left)
+        left[item] = 0
+        if len(found) == len(sites):
+            size = max(site.bytes for site in sites)
+            among = are_apart(found, size, forms.extents)
+            left[item] = Layout.AMONG * among | Layout.WITHIN * are_threads_apart(found, size, forms.extents)
+    return {
+        site.index: reduce(and_, (left[item] for item in items), Layout.GLOBAL)
+        for site, items in touched.items()
+    }
 
 
 def _aliases(program: Program, plan: LaunchPlan) -> Aliases:
@@ -144,9 +159,8 @@ def _aliases(program: Program, plan: LaunchPlan) -> Aliases:
     return found
 
 
-def _among_blocks(program: Program, aliases: Aliases) -> dict[Site, frozenset[Object]]:
-    """Which sites access which objects in global memory to which some site stores, and not all by atomics: no CTA of the launch waits
-    for another one."""
+def _touched(program: Program, aliases: Aliases) -> dict[Site, frozenset[Object]]:
+    """Which sites access which objects in global memory to which some site stores, and not all by atomics."""
     graph = dependence_of(program)
     pointers = {key: number for key, number in aliases.items() if number >= 0}
 
@@ -166,7 +180,9 @@ def _among_blocks(program: Program, aliases: Aliases) -> dict[Site, frozenset[Ob
         into = objects_of(graph.writes_memory(instruction))
         touched[site] = into | objects_of(graph.reads_memory(instruction))
         stored |= into
-        weakly |= frozenset() if is_strong(instruction) else touched[site]
+        weakly |= (
+            touched[site] if not is_strong(instruction) or _is_narrow(instruction, False) else frozenset()
+        )
 
     def meets(item: Object, others: set[Object]) -> bool:
         return bool(others) if item == _ANYTHING else item in others or _ANYTHING in others
@@ -184,20 +200,32 @@ def _flags(program: Program, clustered: bool) -> NDArray[np.uint8]:
     met = None if clustered else met_sites(program, None)
     made[-1] = Layout.CHECKED * (met is None or bool(met))
     for site in program.sites:
-        words = site.instruction.opcode.split(".")
-        bits = 0
         if reaches_shared(site) and (met is None or site.index in met):
-            bits |= Layout.CHECKED
+            made[site.index] |= Layout.CHECKED
         if _is_in_async_proxy(site.instruction):
-            bits |= Layout.ASYNC_PROXY
-        if is_strong(site.instruction):
-            bits |= Layout.IS_STRONG
-        if bits & Layout.IS_STRONG:
-            bits |= Layout.ACQUIRES * ("acquire" in words or "acq_rel" in words)
-            bits |= Layout.RELEASES * ("release" in words or "acq_rel" in words)
-            bits |= Layout.NARROW * ("cta" in words)
-        made[site.index] = bits
+            made[site.index] |= Layout.ASYNC_PROXY
     return made
+
+
+def _orders(program: Program, clustered: bool) -> NDArray[np.uint8]:
+    """What accesses order."""
+    made = np.zeros(len(program.sites) + 1, np.uint8)
+    for site in program.sites:
+        words = site.instruction.opcode.split(".")
+        if is_strong(site.instruction):
+            made[site.index] = (
+                Layout.IS_STRONG
+                | Layout.ACQUIRES * ("acquire" in words or "acq_rel" in words)
+                | Layout.RELEASES * ("release" in words or "acq_rel" in words)
+                | Layout.NARROW * _is_narrow(site.instruction, clustered)
+            )
+    return made
+
+
+def _is_narrow(instruction: Instruction, clustered: bool) -> bool:
+    """Whether the scope is one block; that of a cluster is one where there are no clusters."""
+    words = instruction.opcode.split(".")
+    return "cta" in words or ("cluster" in words and not clustered)
 
 
 def _is_in_async_proxy(instruction: Instruction) -> bool:
@@ -219,11 +247,29 @@ def races_of(program: Program, plan: LaunchPlan, tables: Iterable[NDArray[np.int
                 total = known[5] + row[5]
                 rows[row[0]] = kept = min(known, row, key=lambda item: (item[1], item[6]))
                 kept[5] = total
+    rows = {key: row for key, row in rows.items() if not _seeds(program, row)}
     exact = {key for key in rows if key & Layout.FAR and not key & Layout.NEAR_BY}
     if exact:
         rows = {key: row for key, row in rows.items() if key in exact or not key & Layout.FAR}
     found = sorted(rows.values(), key=lambda row: (row[1], row[6], row[0]))
     return tuple(_race(program, plan, row) for row in found)
+
+
+def _seeds(program: Program, row: list[int]) -> bool:
+    """Whether it is a plain load of what ``atom.cas`` exchanges at the same address: the first try of a loop, as the headers of CUDA
+    have it for types without an atomic of their own. The exchange fails if the value is an old one."""
+    sites = [(info & 0xFFFFFFFF) >> 14 for info in row[2:4]]
+    if not row[0] & Layout.FAR or max(sites) >= len(program.sites):
+        return False
+    pair = sorted((program.sites[number].instruction for number in sites), key=lambda item: item.effect)
+    places = [
+        (item.base, item.offset)
+        for instruction in pair
+        for item in instruction.operands
+        if isinstance(item, Address)
+    ]
+    effects = [instruction.effect for instruction in pair]
+    return effects == ["atomic", "load"] and "cas" in pair[0].opcode.split(".") and places[0] == places[1]
 
 
 def _race(program: Program, plan: LaunchPlan, row: list[int]) -> Race:

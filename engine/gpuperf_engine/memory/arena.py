@@ -61,8 +61,8 @@ ARENA_BASE = min(WINDOWS["const"][0], WINDOWS["param"][0])
 ALIGNMENT = 256
 GAP = 4096
 DEFAULT_BYTES = 4 << 30
-#: stamps of CTAs that fit 31 bits
-_MOST_STAMPS = 1 << 31
+#: numbers of CTAs that fit 31 bits
+_MOST_NUMBERS = 1 << 31
 #: in the column of kinds of ``Memory.table``
 PADDED = 256
 #: kinds of memory in windows of their own, which kernels do not write
@@ -170,22 +170,35 @@ class Memory:
         #: while the footprint is observed: a byte each for the bytes of the arena, 1 where a launch read, and where it wrote
         self.touched: tuple[NDArray[np.uint8], NDArray[np.uint8]] | None = None
         self._race_lines: NDArray[np.uint8] | None = None
-        self._race_stamp = 1
+        self._race_segments: NDArray[np.uint8] | None = None
+        self._race_number = 1
 
     @property
     def global_span(self) -> int:
         """Bytes from ``GLOBAL_BASE`` to the end of the arena."""
         return self._reserved - (GLOBAL_BASE - ARENA_BASE)
 
-    def race_lines(self, ctas: int, line: int, known: int) -> tuple[NDArray[np.uint8], int]:
-        """``known`` bytes for each line of so many bytes of global memory, for what is known of who accessed it, and the stamp of the
-        first CTA of a launch: those of earlier launches are lower, so that nothing has to be cleared."""
-        if self._race_lines is None or self._race_stamp + ctas >= _MOST_STAMPS:
-            self._race_lines = _reserve(-(-self.global_span // line) * known)
-            self._race_stamp = 1
-        first = self._race_stamp
-        self._race_stamp += ctas
-        return self._race_lines, first
+    def race_numbers(self, ctas: int) -> int:
+        """The number of the first of so many CTAs of a launch: those of earlier launches are lower, so that nothing has to be
+        cleared."""
+        if self._race_number + ctas >= _MOST_NUMBERS:
+            self._race_lines = None
+            self._race_number = 1
+        first = self._race_number
+        self._race_number += ctas
+        return first
+
+    def race_lines(self, line: int, cell: int) -> NDArray[np.uint8]:
+        """``cell`` bytes for each line of so many bytes of global memory, for what is known of who accessed it."""
+        if self._race_lines is None:
+            self._race_lines = _reserve(-(-self.global_span // line) * cell)
+        return self._race_lines
+
+    def race_segments(self, size: int) -> NDArray[np.uint8]:
+        """So many bytes, zero where no launch has written to them."""
+        if self._race_segments is None:
+            self._race_segments = _reserve(size)
+        return self._race_segments
 
     def observe_footprint(self) -> None:
         """Have accesses noted for ``device.footprint``."""

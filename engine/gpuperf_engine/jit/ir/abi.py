@@ -44,11 +44,14 @@ __all__ = [
     "Counter",
     "Cta",
     "Event",
+    "Line",
     "Patient",
     "Presence",
     "Race",
     "Reach",
     "Reason",
+    "Segment",
+    "Segments",
     "State",
     "Status",
     "Wait",
@@ -177,16 +180,22 @@ class Context:
     BEYOND = 584  # BEYOND_BYTES per site
     ENTRIES = 592  # of a warp's stack; 0: all moves of splits that wait are left to Python
     SAVE = 600  # function that is given the row of an allocation before the first store to it
-    RACE_LINES = 608  # host address of what is known of each ``Race.LINE_BYTES`` of global memory; 0: races are not looked for
+    RACE_LINES = 608  # host address of the cells of the lines of global memory (``Line``); 0: CTAs are not held against one another
     RACE_FROM = 616  # where global memory begins, and its bytes
     RACE_SPAN = 624
-    RACE_FIRST = 632  # stamp of the first CTA of the launch
-    RACE_LOCKS = 640  # bytes of which one is held while a line is looked at; 0: one thread runs all CTAs
+    RACE_FIRST = 632  # number of the first CTA of the launch, of all launches
+    RACE_LOCKED = 640  # 1: several threads run CTAs, so that a line is locked while it is looked at
     RACE_WARP = 648  # what the warp that runs knows of the order of accesses; 0: races in shared memory are not looked for
     #: whether what is read is noted by another warp, which reads the same for the same instruction
     RACE_NOTED = 656
     RACE_TOLD = 664  # the mbarrier that the last lane of an instruction has told of it; 0: it is the first
-    BYTES = 672
+    RACE_LOWEST = 672  # lines in which several CTAs met: the first and the last one
+    RACE_HIGHEST = 680
+    RACE_SEGMENTS = 688  # host address of the ``Segment`` records; 0: no CTA can wait for another one
+    RACE_SEGMENT_COUNT = 696  # and how many are in use
+    RACE_RELEASES = 704  # how often anything was released to other CTAs
+    RACE_ROOMS = 712  # host address of the rooms of the lines
+    BYTES = 720
 
 
 class Counter:
@@ -244,8 +253,8 @@ class Race:
     """What is known of the order of accesses of one CTA's shared memory; see ``jit.runtime.races``.
 
     Clocks are numbers of four bytes, by agent: warps, then the ``cp.async`` of each warp, then the copies that tell one mbarrier
-    each, then the ``wgmma`` of each warp: 128 of a CTA. In a cluster such 128 follow for each CTA, ``PEER`` bytes from one to the
-    next, by its rank xor that of the CTA whose clock it is.
+    each and, as one, all other CTAs (the last of their releases that is known), then the ``wgmma`` of each warp: 128 of a CTA. In a
+    cluster such 128 follow for each CTA, ``PEER`` bytes from one to the next, by its rank xor that of the CTA whose clock it is.
     """
 
     NOW = 0  # counts what orders anything
@@ -264,6 +273,9 @@ class Race:
     ROOM = 104  # bytes of all clocks and records
     CTA = 112  # host address of that of the CTA
     TWIN = 120  # from a clock to what of it the async proxy sees; 0: it reads no shared memory
+    WINDOW = 136  # host address of the cells of lines of global memory that the CTA accessed (``Line``); 0: there are none
+    SEGMENTS = 144  # host address of the ``Segments`` of the CTA
+    AGAIN = 152  # 1: times have begun anew; 2: and what was noted before is forgotten
     FENCED_PROXY = 128  # whether a warp has let the async proxy see more since all warps met
     CLOCKS = 192
     # clocks of the CTA, by number: its barriers, then those of what was released by atomics and flags, and to the cluster; of the
@@ -275,7 +287,7 @@ class Race:
     CLOCKS_COUNT = 20
     PEER = 1024
     # an mbarrier: its address, clocks of its phase and of those completed
-    MOST_MBARRIERS = 32
+    MOST_MBARRIERS = 31
     ARRIVING = 64
     # a warp
     STAMP = 0  # of its accesses: time << 8 | agent
@@ -298,6 +310,7 @@ class Race:
     # numbers of agents that are not warps
     OF_COPIES = 32
     OF_MBARRIERS = 64
+    OF_OTHERS = 95
     OF_PRODUCTS = 96
     # planes: stamps, and what is behind them: site << 14 | warp << 9 | bytes of the word << 5 | lane
     WRITER = 0
@@ -311,6 +324,7 @@ class Race:
     #: times beyond which shadows are cleared at a barrier of all warps, and checking ends
     LATE = 1 << 22
     LAST = (1 << 23) - 16
+    EVER = (1 << 24) - 1
     #: of a site: is checked; is strong; acquires; releases; to threads of its own CTA only
     CHECKED = 1
     IS_STRONG = 2
@@ -319,8 +333,10 @@ class Race:
     NARROW = 32
     #: reads shared memory by the async proxy
     ASYNC_PROXY = 64
-    #: is checked for accesses of global memory by other CTAs
-    GLOBAL = 16
+    #: accesses of global memory are held against those of other CTAs, and against those of other warps
+    AMONG = 16
+    WITHIN = 128
+    GLOBAL = AMONG | WITHIN
     MOST_SITES = 1 << 18
     #: in clusters, where what is behind a stamp has the CTA of the access from bit 28 on: its rank xor that of the memory
     MOST_SITES_IN_CLUSTER = 1 << 14
@@ -330,27 +346,82 @@ class Race:
     COLUMNS = 7
     MOST_FOUND = 256
     RAW, WAR, WAW = 1, 2, 3
-    #: or-ed to the kind where the memory is global, and where the last access of the other CTA to the line was to other bytes
+    #: or-ed to the kind where the memory is global, where the last accesses of a CTA to the line were to other bytes, and where both
+    #: accesses are those of one CTA
     FAR = 4
     NEAR_BY = 8
+    OF_ONE = 32
     #: or-ed to the kind where the accesses are ordered, but the later one is by the async proxy, which no fence lets see the other
     UNFENCED = 16
-    # a line of global memory: slots of CTAs, those in use first
-    LINE_BITS = 6
-    LINE_BYTES = 1 << LINE_BITS
-    SLOT = 32  # bytes of each
-    SLOTS_COUNT = 4
-    #: of a slot: stamp (CTA << 1 | strong), then of its last store and its last load what is behind stamps and where it lies in the
-    #: line: its first byte, the logarithm of the bytes of a lane, and bytes in all − 1; bytes that were stored, and that were loaded
-    STORED_AT = 4
-    LOADED_AT = 6
-    STORED_BY = 8
-    LOADED_BY = 12
-    STORED = 16
-    LOADED = 24
-    POWER = LINE_BITS
-    LENGTH = LINE_BITS + 3
-    LOCKS = 4096
+
+
+class Line:
+    """A cell: what is known of the accesses to 64 bytes of global memory, by pairs of entries: of those who stored and of those who
+    loaded. The first pair is in the cell, so that a line that one warp accesses takes no more room; the others are in the line's room,
+    if they are in use.
+
+    A CTA has a window: cells of its own, for the lines that it accessed last, with a tag each: the number of the CTA << 32 | line.
+    As long as a line is accessed by one warp alone, its cell among those of all CTAs stands for that of the window."""
+
+    BITS = 6
+    BYTES = 1 << BITS
+    LAUNCH = 0  # u32: ``RACE_FIRST`` of the launch
+    LOCK = 4  # u8: whether it is held
+    OWNER = 8  # u32: who alone has accessed the line, or SHARED
+    FULL = 12  # u8: whether its room is in use
+    SUSPECT = 13  # u8: whether several CTAs met
+    DIFFERS = 16  # bytes that held several values
+    PAIR = 24
+    CELL = 64
+    ENTRY = 20
+    SHARED = (1 << 32) - 1
+    # the room
+    STORED = 0  # bytes to which any CTA stored
+    #: u32: the CTA to whose window the first pair belongs, as it was; 0: there is none, or it is there
+    KEPT_OF = 8
+    KEPT = 16
+    VALUES = 56  # in windows, what the CTA stored last; else what was there when the pair was kept
+    MORE = VALUES + 64  # further pairs
+    PAIRS = 4
+    ROOM = MORE + (PAIRS - 1) * 2 * ENTRY
+    # an entry: u32 who (0: nobody): the number of a CTA; of a segment; in windows, and while one CTA has the line, a stamp
+    WHO = 0
+    BY = 4  # u32: what is behind the stamp of the last access
+    MASK = 8  # bytes accessed
+    #: u16: where the last access lies in the line: its first byte, the logarithm of the bytes of a lane, and bytes in all − 1
+    AT = 16
+    STRONG = 18  # u8: 1 strong, 2 among CTAs too
+    POWER = BITS
+    LENGTH = BITS + 3
+    #: lines of a window; where its tags and rooms begin, and its bytes
+    WINDOW = 2048
+    TAGS = WINDOW * CELL
+    ROOMS = TAGS + WINDOW * 8
+    ALL = ROOMS + WINDOW * ROOM
+
+
+class Segment:
+    """Accesses of global memory by one agent of a CTA between two releases; u32 each. Numbers begin at 1."""
+
+    CTA = 0
+    STAMP = 4
+    RELEASED = 8  # the first release to other CTAs that covers it; 0: there was none
+    NEXT = 12  # the next one of the agent
+    BYTES = 16
+    MOST = 1 << 22
+
+
+class Segments:
+    """Of a CTA: by agent the first segment that was not released yet (0: there is none) and the last one, u32 each."""
+
+    RELEASED = 128 * 8  # clock of all that was released to other CTAs
+    #: u32: whether a fence has not been followed by a strong write yet; and by warp, the stamp of the fence
+    PENDING = RELEASED + 512
+    FENCES = PENDING + 4
+    #: by warp, the releases that there were at its last strong read, and the stamp of that
+    READS = FENCES + 128
+    READ_AT = READS + 128
+    BYTES = READ_AT + 128 + 60
 
 
 class Cluster:

@@ -509,6 +509,8 @@ def copy_lanes(
     """Copies of ``width`` bytes from the arena to shared memory, of which ``sizes`` are read and the others zero. 1 if refused."""
     rest = mask
     filled = 0
+    if rest:
+        race_copies(context)
     while rest:
         lane = trailing_zeros(rest)
         rest = rest & (rest - 1)
@@ -518,15 +520,15 @@ def copy_lanes(
             filled = filled | 1 << lane
         whole = size == width or (size and source & (width - 1))
         if whole and reach(context, cta, state, site, lane, source, width, 8) == 0:
+            store64(context + Context.RACE_AGENT, 0)
             return 1
         index = 0
         while size < width and index < size:
             if reach(context, cta, state, site, lane, source + index, 1, 8) == 0:
+                store64(context + Context.RACE_AGENT, 0)
                 return 1
             index += 1
     rest = mask
-    if rest:
-        race_copies(context)
     while rest:
         lane = trailing_zeros(rest)
         rest = rest & (rest - 1)

@@ -9,12 +9,16 @@ of all warps is raised, which one comparison tells. All else is in the clocks: b
 fences, atomics and flags, of which one clock of the CTA keeps what was released, whatever the flag.
 
 ``races_shared`` holds the accesses of shared memory against these clocks, ``races_global`` those of
-global memory against one another.
+global memory.
+
+Where CTAs may wait for one another, releases to other CTAs are numbered. A warp knows the last one that it has acquired, whatever the
+flag, as the time of one more agent; a segment, which is what an agent accesses between two of its releases, the first one that
+covers it.
 """
 
 from __future__ import annotations
 
-from ..ir.abi import Cluster, Context, Cta, Race, State, Wait
+from ..ir.abi import Cluster, Context, Cta, Line, Race, Segment, Segments, State, Wait
 from .compile_python import copy, fill, load8, load32, load64, store32, store64, unsigned_less
 
 
@@ -59,7 +63,11 @@ def race_begin(context: int, cta: int) -> int:
         while agent < 32 and load64(record + Race.TWIN):
             store32(twin + agent * 4, now - load64(record + Race.STEP))
             agent += 1
+        store32(me + Race.CLOCK + Race.OF_OTHERS * 4, 1)
         warp += 1
+    store64(record + Race.AGAIN, 0)
+    if load64(context + Context.RACE_SEGMENTS):
+        race_begin_far(record)
     return 0
 
 
@@ -150,7 +158,13 @@ def race_all(record: int, warps: int) -> int:
         if now > Race.LAST:
             now = Race.LAST
     elif now > Race.LATE:
+        others = load32(race_me(record, 0) + Race.CLOCK + Race.OF_OTHERS * 4)
         race_forget(record, warps)
+        warp = 0
+        while load64(record + Race.SEGMENTS) and warp < warps:
+            store32(race_me(record, warp) + Race.CLOCK + Race.OF_OTHERS * 4, others)
+            warp += 1
+        store64(record + Race.AGAIN, 1)
         now = 1
     twin = load64(record + Race.TWIN)
     if twin and (load64(record + Race.FENCED_PROXY) or (step > 1 and load64(record + Race.MET))):
@@ -441,6 +455,8 @@ def race_fence(context: int, cta: int, state: int, narrow: int) -> int:
     me = race_me(record, load32(state + State.INDEX))
     if load64(me + Race.READ):
         race_acquire(context, cta, record, me, narrow)
+    if narrow == 0 and load64(context + Context.RACE_SEGMENTS):
+        race_far_fence(context, record, me)
     race_send(record, me, race_fenced(record, me), 0)
     store64(me + Race.FENCED, load64(me + Race.FENCED) | (3 - 2 * narrow))
     return 0
@@ -471,7 +487,157 @@ def race_flag(context: int, site: int, how: int) -> int:
         store64(me + Race.READ, 1)
         if flags & Race.ACQUIRES:
             race_acquire(context, cta, record, me, narrow)
+    if narrow == 0 and load64(context + Context.RACE_SEGMENTS):
+        race_far_flag(context, record, me, flags, how)
     return 0
+
+
+def race_begin_far(record: int) -> int:
+    """A CTA starts: of other ones nothing is known."""
+    fill(load64(record + Race.SEGMENTS), 0, Segments.BYTES)
+    number = 0
+    while number < Race.CLOCKS_COUNT:
+        store32(race_clock(record, number) + Race.OF_OTHERS * 4, 0)
+        number += 1
+    return 0
+
+
+def race_far_fence(context: int, record: int, me: int) -> int:
+    """As ``race_fence``, of what is ordered among CTAs."""
+    own = load64(record + Race.SEGMENTS)
+    race_informed(context, record, me)
+    store32(own + Segments.PENDING, 1)
+    store32(own + Segments.FENCES + (load64(me + Race.STAMP) & 31) * 4, load64(me + Race.STAMP))
+    return 0
+
+
+def race_informed(context: int, record: int, me: int) -> int:
+    """A warp acquires what had been released to other CTAs when it, or a warp of which it knows that, last read a flag. (A fence after
+    the read of another thread is enough where fences are ``fence.sc``, as ``membar`` is.)"""
+    own = load64(record + Race.SEGMENTS)
+    clock = me + Race.CLOCK + Race.OF_OTHERS * 4
+    warp = 0
+    while warp < load64(context + Context.WARPS):
+        number = load32(own + Segments.READS + warp * 4)
+        if number > load32(clock) and race_known(me, load32(own + Segments.READ_AT + warp * 4)):
+            store32(clock, number)
+        warp += 1
+    return 0
+
+
+def race_published(context: int, record: int, me: int) -> int:
+    """A warp writes a flag: what came before its last fence, and before those of warps of which it knows that, is released to other
+    CTAs."""
+    own = load64(record + Race.SEGMENTS)
+    warps = load64(context + Context.WARPS)
+    left = 0
+    found = 0
+    warp = 0
+    while warp < warps:
+        stamp = load32(own + Segments.FENCES + warp * 4)
+        if stamp and race_known(me, stamp):
+            store32(own + Segments.FENCES + warp * 4, 0)
+            found = 1
+            agent = 0
+            while agent < load64(record + Race.AGENTS):
+                time = load32(race_fenced(record, race_me(record, warp)) + agent * 4)
+                if time > load32(own + Segments.RELEASED + agent * 4):
+                    store32(own + Segments.RELEASED + agent * 4, time)
+                agent += 1
+        elif stamp:
+            left = 1
+        warp += 1
+    store32(own + Segments.PENDING, left)
+    if found:
+        race_numbered(context, record)
+    return 0
+
+
+def race_numbered(context: int, record: int) -> int:
+    """Another release to other CTAs."""
+    own = load64(record + Race.SEGMENTS)
+    number = load64(context + Context.RACE_RELEASES) + 1
+    store64(context + Context.RACE_RELEASES, number)
+    agent = 0
+    while agent < load64(record + Race.AGENTS):
+        race_let_go(context, own + agent * 8, load32(own + Segments.RELEASED + agent * 4), number)
+        agent += 1
+    return 0
+
+
+def race_far_flag(context: int, record: int, me: int, flags: int, how: int) -> int:
+    """As ``race_flag``, of what is ordered among CTAs."""
+    own = load64(record + Race.SEGMENTS)
+    warp = load64(me + Race.STAMP) & 31
+    race_again(context, record)
+    if how & 8:
+        store32(own + Segments.READS + warp * 4, load64(context + Context.RACE_RELEASES))
+        store32(own + Segments.READ_AT + warp * 4, load64(me + Race.STAMP))
+        if flags & Race.ACQUIRES:
+            race_informed(context, record, me)
+    if how & 4 == 0:
+        return 0
+    if load32(own + Segments.PENDING):
+        race_published(context, record, me)
+    if flags & Race.RELEASES:
+        race_time(record, me)
+        race_copied(record, own + Segments.RELEASED, me + Race.CLOCK, 0)
+        race_numbered(context, record)
+    return 0
+
+
+def race_let_go(context: int, list_: int, time: int, number: int) -> int:
+    """Segments of an agent up to a time have been released."""
+    table = load64(context + Context.RACE_SEGMENTS)
+    segment = load32(list_)
+    while segment and load32(table + segment * Segment.BYTES + Segment.STAMP) >> 8 <= time:
+        store32(table + segment * Segment.BYTES + Segment.RELEASED, number)
+        segment = load32(table + segment * Segment.BYTES + Segment.NEXT)
+    store32(list_, segment)
+    return 0
+
+
+def race_again(context: int, record: int) -> int:
+    """If times have begun anew, nothing is known of what was accessed before."""
+    if load64(record + Race.AGAIN) != 1:
+        return 0
+    store64(record + Race.AGAIN, 2)
+    if load64(record + Race.WINDOW):
+        fill(load64(record + Race.WINDOW) + Line.TAGS, 0, Line.WINDOW * 8)
+    own = load64(record + Race.SEGMENTS)
+    if own == 0:
+        return 0
+    agent = 0
+    while agent < 128:
+        race_let_go(context, own + agent * 8, Race.EVER, 1)
+        agent += 1
+    fill(own, 0, Segments.BYTES)
+    return 0
+
+
+def race_segment(context: int, cta: int, record: int, stamp: int) -> int:
+    """The segment of accesses that have a stamp; 0: there is no room for it."""
+    table = load64(context + Context.RACE_SEGMENTS)
+    race_again(context, record)
+    list_ = load64(record + Race.SEGMENTS) + (stamp & 127) * 8
+    last = load32(list_ + 4)
+    if last and load32(table + last * Segment.BYTES + Segment.STAMP) == stamp:
+        return last
+    number = load64(context + Context.RACE_SEGMENT_COUNT) + 1
+    if number >= Segment.MOST:
+        return 0
+    store64(context + Context.RACE_SEGMENT_COUNT, number)
+    place = table + number * Segment.BYTES
+    store32(place + Segment.CTA, load64(cta + Cta.INDEX))
+    store32(place + Segment.STAMP, stamp)
+    store32(place + Segment.RELEASED, 0)
+    store32(place + Segment.NEXT, 0)
+    if load32(list_):
+        store32(table + last * Segment.BYTES + Segment.NEXT, number)
+    else:
+        store32(list_, number)
+    store32(list_ + 4, number)
+    return number
 
 
 def race_groups(context: int, cta: int, state: int, kind: int, left: int) -> int:

@@ -1,38 +1,45 @@
-"""Runtime of generated code: accesses of global memory by several CTAs are held against one another. PYTEST_DONT_REWRITE
+"""Runtime of generated code: accesses of global memory are held against one another, line by line. PYTEST_DONT_REWRITE
 
-It is checked where no CTA can wait for another one, so that nothing orders them. Each line of it has slots: a CTA with the
-bytes that it loaded and stored.
+Where no CTA can wait for another one, nothing orders accesses of several CTAs, and these may run at the same time, in any order. What
+a cell keeps of a line does not depend on that: the CTAs with the lowest numbers, and which bytes held several values. When all have
+ended, ``race_settle`` looks at the lines where several met. Accesses of one CTA are held against one another as it runs, and so are
+those of CTAs that may wait for one another, see ``races_warps``.
 """
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Cta, Race, State
+from ..ir.abi import Context, Cta, Line, Race, State
 from .compile_python import (
     compare_swap,
+    copy,
     load8,
     load16,
     load32,
     load64,
-    store16,
+    store8,
     store32,
     store64,
     trailing_zeros,
     unsigned_less,
 )
-from .races import race_noted
+from .races import race_again
+from .races_lines import (
+    race_differs,
+    race_entry_at,
+    race_filled,
+    race_fresh,
+    race_kept,
+    race_met,
+    race_set,
+    race_valued,
+)
+from .races_warps import race_cell, race_now, race_ordered, race_room, race_tag, race_tagged, race_within
 
 
 def race_row(
     context: int, site: int, mask: int, first: int, values: int, width: int, size: int, how: int
 ) -> int:
     """Accesses of global memory by lanes side by side; ``first`` is the address of lane 0. ``values`` as in ``race_lanes``."""
-    lines = load64(context + Context.RACE_LINES)
-    from_ = load64(context + Context.RACE_FROM)
-    span = load64(context + Context.RACE_SPAN)
-    locks = load64(context + Context.RACE_LOCKS)
-    oldest = load64(context + Context.RACE_FIRST) << 1
-    stamp = race_stamp(context, site)
-    info = site << 14 | load32(load64(context + Context.STATE) + State.INDEX) << 9
     power = trailing_zeros(size)
     while mask:
         lane = trailing_zeros(mask)
@@ -41,64 +48,12 @@ def race_row(
         start = first + lane * size
         end = start + lanes * size
         while start < end:
-            offset = start & (Race.LINE_BYTES - 1)
-            part = Race.LINE_BYTES - offset
+            part = Line.BYTES - (start & (Line.BYTES - 1))
             if part > end - start:
                 part = end - start
-            place = start - from_
-            cell = lines + (place >> Race.LINE_BITS) * (Race.SLOT * Race.SLOTS_COUNT)
-            if not unsigned_less(place, span) or lines == 0:
-                return 0
-            known = 0
-            if locks == 0 and load32(cell + Race.SLOT) < oldest:
-                known = load32(cell)
-                if known < oldest:
-                    known = stamp
-                    store32(cell, stamp)
-                    store64(cell + Race.STORED, 0)
-                    store64(cell + Race.LOADED, 0)
-            if known == stamp:
-                # no other CTA has been here
-                bytes_ = -1
-                if part < Race.LINE_BYTES:
-                    bytes_ = ((1 << part) - 1) << offset
-                shape = offset | power << Race.POWER | (part - 1) << Race.LENGTH
-                race_kept(cell, info | lane, shape, bytes_, how)
-            else:
-                race_line(context, site, lane, start, part, values, width, size, how)
+            race_line(context, site, lane, start, part, values, width, size, how)
             start += part
             lane += part >> power
-    return 0
-
-
-def race_stamp(context: int, site: int) -> int:
-    """Of accesses of global memory by the CTA that runs."""
-    number = load64(context + Context.RACE_FIRST) + load64(load64(context + Context.CTA) + Cta.INDEX)
-    if load8(load64(context + Context.RACE_SITES) + site) & Race.IS_STRONG:
-        return number << 1 | 1
-    return number << 1
-
-
-def race_kept(slot: int, info: int, shape: int, mask: int, how: int) -> int:
-    """Note an access in the slot of its CTA; one that goes on where the last one of its warp and instruction ended is one with it."""
-    at = slot + Race.LOADED_AT
-    by = slot + Race.LOADED_BY
-    plane = slot + Race.LOADED
-    if how & 4:
-        at = slot + Race.STORED_AT
-        by = slot + Race.STORED_BY
-        plane = slot + Race.STORED
-    known = load64(plane)
-    if known and (load32(by) ^ info) < 32:
-        last = load16(at)
-        end = (last & (Race.LINE_BYTES - 1)) + (last >> Race.LENGTH) + 1
-        if end == shape & (Race.LINE_BYTES - 1) and ((last ^ shape) >> Race.POWER & 7) == 0:
-            store16(at, last + (((shape >> Race.LENGTH) + 1) << Race.LENGTH))
-            store64(plane, known | mask)
-            return 0
-    store16(at, shape)
-    store32(by, info)
-    store64(plane, known | mask)
     return 0
 
 
@@ -112,7 +67,7 @@ def race_anywhere(
         start = load64(addresses + lane * 8)
         end = start + size
         after = lane + 1
-        while mask >> after & 1 and end & (Race.LINE_BYTES - 1) and load64(addresses + after * 8) == end:
+        while mask >> after & 1 and end & (Line.BYTES - 1) and load64(addresses + after * 8) == end:
             mask = mask & (mask - 1)
             end += size
             after += 1
@@ -136,150 +91,286 @@ def race_line(
     context: int, site: int, lane: int, start: int, part: int, values: int, width: int, size: int, how: int
 ) -> int:
     """Lanes from ``lane`` on access ``part`` bytes within a line."""
+    offset = start & (Line.BYTES - 1)
+    if part > Line.BYTES - offset:
+        return 0
+    cta = load64(context + Context.CTA)
+    mask = -1
+    if part < Line.BYTES:
+        mask = ((1 << part) - 1) << offset
+    info = site << 14 | load32(load64(context + Context.STATE) + State.INDEX) << 9 | lane
+    shape = offset | trailing_zeros(size) << Line.POWER | (part - 1) << Line.LENGTH
+    flags = load8(load64(context + Context.RACE_SITES) + site)
+    if load64(context + Context.RACE_SEGMENTS):
+        return race_ordered(context, cta, flags, info, shape, start, mask, values, width, size, how)
     place = start - load64(context + Context.RACE_FROM)
     lines = load64(context + Context.RACE_LINES)
-    if lines == 0 or not unsigned_less(place, load64(context + Context.RACE_SPAN)):
+    if lines == 0:
+        if flags & Race.WITHIN:
+            race_within(context, cta, flags, info, shape, start, mask, values, width, size, how)
         return 0
-    if part > Race.LINE_BYTES - (place & (Race.LINE_BYTES - 1)):
+    if not unsigned_less(place, load64(context + Context.RACE_SPAN)):
         return 0
-    line = place >> Race.LINE_BITS
-    cell = lines + line * (Race.SLOT * Race.SLOTS_COUNT)
-    locks = load64(context + Context.RACE_LOCKS)
-    if locks:
-        locks += line & (Race.LOCKS - 1)
-        while compare_swap(locks, 0, 1):
+    line = place >> Line.BITS
+    cell = lines + line * Line.CELL
+    locked = load64(context + Context.RACE_LOCKED)
+    if locked:
+        while compare_swap(cell + Line.LOCK, 0, 1):
             continue
-    race_slots(context, site, lane, cell, start, part, values, width, size, how)
-    if locks:
-        compare_swap(locks, 1, 0)
+    room = load64(context + Context.RACE_ROOMS) + line * Line.ROOM
+    race_first(
+        context, cta, cell, room, flags, info, shape, start, mask, values, width, size, how
+    )  # fmt: skip
+    if locked:
+        compare_swap(cell + Line.LOCK, 1, 0)
     return 0
 
 
-def race_slots(
+def race_first(
     context: int,
-    site: int,
-    lane: int,
+    cta: int,
     cell: int,
+    room: int,
+    flags: int,
+    info: int,
+    shape: int,
     start: int,
-    part: int,
+    mask: int,
     values: int,
     width: int,
     size: int,
     how: int,
 ) -> int:
-    """Hold an access against those of other CTAs to its line, and note it there."""
-    oldest = load64(context + Context.RACE_FIRST) << 1
-    stamp = race_stamp(context, site)
-    offset = start & (Race.LINE_BYTES - 1)
-    mask = -1
-    if part < Race.LINE_BYTES:
-        mask = ((1 << part) - 1) << offset
-    info = site << 14 | load32(load64(context + Context.STATE) + State.INDEX) << 9 | lane
-    shape = offset | trailing_zeros(size) << Race.POWER | (part - 1) << Race.LENGTH
-    own = 0
-    slot = cell
-    end = cell + Race.SLOT * Race.SLOTS_COUNT
-    while slot < end:
-        other = load32(slot)
-        if other < oldest:
-            break
-        if other == stamp:
-            own = slot
-        elif other >> 1 != stamp >> 1 and other & stamp & 1 == 0:
-            met = mask & load64(slot + Race.STORED)
-            if met and how & 4 == 0:
-                race_met(context, slot, met, stamp, info, shape, start, Race.RAW)
-            elif met and race_differs(context, lane, met, other | stamp, start, values, width, size):
-                race_met(context, slot, met, stamp, info, shape, start, Race.WAW)
-            met = mask & load64(slot + Race.LOADED)
-            if met and how & 4:
-                race_met(context, slot, met, stamp, info, shape, start, Race.WAR)
-        slot += Race.SLOT
-    if own == 0:
-        if slot == end:
-            slot = race_room(cell, stamp, how)
-            if slot == 0:
-                return 0
-        own = slot
-        store32(own, stamp)
-        store64(own + Race.STORED, 0)
-        store64(own + Race.LOADED, 0)
-    race_kept(own, info, shape, mask, how)
-    return 0
-
-
-def race_room(cell: int, stamp: int, how: int) -> int:
-    """Whose slot is taken over where a line has none left; 0: that of nobody. CTAs that only load go first; the first one stays."""
-    turn = 0
-    while turn < Race.SLOTS_COUNT - 1:
-        slot = cell + (1 + ((stamp >> 1) + turn) % (Race.SLOTS_COUNT - 1)) * Race.SLOT
-        if load64(slot + Race.STORED) == 0:
-            return slot
-        turn += 1
+    """Note an access where one warp alone has accessed the line; else hold it against others of its CTA, and note it for when all CTAs
+    have ended."""
+    launch = load64(context + Context.RACE_FIRST)
+    number = launch + load64(cta + Cta.INDEX)
+    record = load64(cta + Cta.RACES)
+    windowed = record and load64(record + Race.WINDOW)
+    stamp = number
+    tag = 0
+    if windowed:
+        race_again(context, record)
+        stamp = race_now(context, record)
+        tag = race_tag(record, start)
+    strong = 0
+    if flags & Race.IS_STRONG:
+        strong = 1 + 2 * (flags & Race.NARROW == 0)
+    if load32(cell + Line.LAUNCH) != launch:
+        race_fresh(cell, launch)
+        store32(cell + Line.OWNER, number)
+    first = cell + Line.PAIR
+    entry = first
+    beside = first + Line.ENTRY
+    if how & 4 == 0:
+        entry = beside
+        beside = first
+    if load8(cell + Line.FULL) == 0:
+        known = load32(entry + Line.WHO)
+        other = load32(beside + Line.WHO)
+        before = load64(entry + Line.MASK)
+        fresh = known == 0 and other == 0
+        alone = load32(cell + Line.OWNER) == number and (known == 0 or (known ^ stamp) & 127 == 0)
+        kept = windowed
+        if windowed and fresh == 0 and load64(tag) != race_tagged(number, start):
+            # what the window knew has given way to another line
+            kept = 0
+        elif alone and (other == 0 or (other ^ stamp) & 127 == 0):
+            same = known == stamp and load8(entry + Line.STRONG) == strong
+            over = before & ~mask == 0 and load8(entry + Line.STRONG) == strong
+            if known == 0 or same or over:
+                if how & 4:
+                    stored = mask & before * (known != 0)
+                    race_stored(context, cell, flags, info, stored, shape, start, mask, values, width, size)
+                elif same and before & mask == mask:
+                    return 0
+                if windowed and fresh:
+                    store64(tag, race_tagged(number, start))
+                if same:
+                    return race_kept(entry, info, shape, mask)
+                return race_set(entry, stamp, strong, info, shape, mask)
+        race_split(context, cell, room, kept, start)
     if how & 4:
-        return cell + (1 + (stamp >> 1) % (Race.SLOTS_COUNT - 1)) * Race.SLOT
+        stored = load64(room + Line.STORED)
+        store64(room + Line.STORED, stored | mask)
+        race_stored(context, cell, flags, info, stored & mask, shape, start, mask, values, width, size)
+    if windowed:
+        if load32(room + Line.KEPT_OF) == number:
+            race_moved(context, cta, record, room, start)
+        known = race_within(context, cta, flags, info, shape, start, mask, values, width, size, how)
+        if known and how & 4 == 0:
+            return 0
+    return race_among(context, number, cell, room, strong & 2, info, shape, start, mask, how)
+
+
+def race_split(context: int, cell: int, room: int, kept: int, start: int) -> int:
+    """A line is no longer that of one warp: the entries of its cell are of a CTA from now on."""
+    race_filled(cell, room)
+    owner = load32(cell + Line.OWNER)
+    stored = cell + Line.PAIR
+    loaded = stored + Line.ENTRY
+    if kept:
+        store32(room + Line.KEPT_OF, owner)
+        copy(room + Line.KEPT, stored, 2 * Line.ENTRY)
+        host = (start & (0 - Line.BYTES)) + load64(context + Context.ARENA)
+        copy(room + Line.VALUES, host, Line.BYTES)
+    store64(room + Line.STORED, 0)
+    if load32(stored + Line.WHO):
+        store64(room + Line.STORED, load64(stored + Line.MASK))
+        store32(stored + Line.WHO, owner)
+        store8(stored + Line.STRONG, load8(stored + Line.STRONG) & 2)
+    if load32(loaded + Line.WHO):
+        store32(loaded + Line.WHO, owner)
+        store8(loaded + Line.STRONG, load8(loaded + Line.STRONG) & 2)
     return 0
 
 
-def race_differs(
-    context: int, first: int, met: int, stamps: int, start: int, values: int, width: int, size: int
-) -> int:
-    """Whether a store of lanes from ``first`` on changes any of some bytes of a line. An atomic does; of other instructions than
-    stores nobody knows, and so they are not told."""
-    if stamps & 1:
-        return 1
-    if values == 0:
+def race_moved(context: int, cta: int, record: int, room: int, start: int) -> int:
+    """What one warp did to a line goes to the window of its CTA, unless another line has come there since."""
+    store32(room + Line.KEPT_OF, 0)
+    number = load64(context + Context.RACE_FIRST) + load64(cta + Cta.INDEX)
+    tag = race_tag(record, start)
+    if load64(tag) != race_tagged(number, start) or load64(record + Race.AGAIN):
         return 0
-    line = start & (0 - Race.LINE_BYTES)
-    while met:
-        byte = trailing_zeros(met)
-        met = met & (met - 1)
-        place = line + byte - start
-        lane = first + place // size
-        within = place % size
-        at = within // width * width * 32 + lane * width + within % width
-        if load8(line + byte + load64(context + Context.ARENA)) != load8(values + at):
-            return 1
+    cell = race_cell(record, start)
+    race_fresh(cell, 0)
+    copy(race_room(record, start) + Line.VALUES, room + Line.VALUES, Line.BYTES)
+    copy(cell + Line.PAIR, room + Line.KEPT, 2 * Line.ENTRY)
+    who = load32(room + Line.KEPT + Line.WHO)
+    if who == 0:
+        who = load32(room + Line.KEPT + Line.ENTRY + Line.WHO)
+    store32(cell + Line.OWNER, (who & 127) + 1)
     return 0
 
 
-def race_met(
-    context: int, slot: int, met: int, stamp: int, info: int, shape: int, start: int, kind: int
+def race_stored(
+    context: int,
+    cell: int,
+    flags: int,
+    info: int,
+    stored: int,
+    shape: int,
+    start: int,
+    mask: int,
+    values: int,
+    width: int,
+    size: int,
 ) -> int:
-    """An access has a race with those of a slot, in some bytes. The CTA with the lower number is told first, whichever ran first."""
+    """Note which bytes a store changes, of those that were stored before."""
+    if flags & Race.IS_STRONG:
+        store64(cell + Line.DIFFERS, load64(cell + Line.DIFFERS) | mask)
+    elif values:
+        host = (start & (0 - Line.BYTES)) + load64(context + Context.ARENA)
+        left = stored & ~load64(cell + Line.DIFFERS)
+        if left:
+            left = race_differs(host, info & 31, left, start, values, width, size)
+            store64(cell + Line.DIFFERS, load64(cell + Line.DIFFERS) | left)
+        if load64(context + Context.RACE_LOCKED):
+            # others run at the same time: the values are stored here, so that they are there when the next one compares
+            race_valued(host, info & 31, (shape >> Line.LENGTH) + 1, start, values, width, size)
+    return 0
+
+
+def race_among(
+    context: int,
+    number: int,
+    cell: int,
+    room: int,
+    strong: int,
+    info: int,
+    shape: int,
+    start: int,
+    mask: int,
+    how: int,
+) -> int:
+    """Note an access of a CTA for when all have ended."""
+    own = 0
+    most = 0
+    last = 0
+    index = 0
+    mine = number << 1 | (strong != 0)
+    while index < 2 * Line.PAIRS:
+        entry = race_entry_at(cell, room, index)
+        who = load32(entry + Line.WHO)
+        key = who << 1 | (load8(entry + Line.STRONG) != 0)
+        conflicts = (how & 4 or index & 1 == 0) and strong & load8(entry + Line.STRONG) == 0
+        if who and who != number and conflicts and mask & load64(entry + Line.MASK):
+            race_suspect(context, cell, start)
+        if index & 1 == (how & 4 == 0):
+            if who == 0 and own == 0:
+                own = entry
+            elif who and key == mine:
+                return race_kept(entry, info, shape, mask)
+            elif who and key > most:
+                most = key
+                last = entry
+        index += 1
+    # those with the lowest numbers stay, whichever came first
+    if own == 0 and most > mine:
+        own = last
+    if own:
+        race_set(own, number, strong, info, shape, mask)
+    return 0
+
+
+def race_suspect(context: int, cell: int, start: int) -> int:
+    """CTAs have met in a line, perhaps."""
+    line = (start - load64(context + Context.RACE_FROM)) >> Line.BITS
+    store8(cell + Line.SUSPECT, 1)
+    if line < load64(context + Context.RACE_LOWEST):
+        store64(context + Context.RACE_LOWEST, line)
+    if line > load64(context + Context.RACE_HIGHEST):
+        store64(context + Context.RACE_HIGHEST, line)
+    return 0
+
+
+def race_settle(context: int, line: int, last: int) -> int:
+    """All CTAs have ended: note the races in these lines."""
     first = load64(context + Context.RACE_FIRST)
-    before = load32(slot + Race.STORED_BY)
-    behind = load16(slot + Race.STORED_AT)
-    if kind == Race.WAR:
-        before = load32(slot + Race.LOADED_BY)
-        behind = load16(slot + Race.LOADED_AT)
-    length = (behind >> Race.LENGTH) + 1
-    last = -1
-    if length < Race.LINE_BYTES:
-        last = ((1 << length) - 1) << (behind & (Race.LINE_BYTES - 1))
-    far = Race.FAR
-    if met & last:
-        met = met & last
-    else:
-        far = Race.FAR | Race.NEAR_BY
-    byte = trailing_zeros(met)
-    place = (start & (0 - Race.LINE_BYTES)) + byte
-    other = (load32(slot) >> 1) - first
-    number = (stamp >> 1) - first
-    before = race_lane(before, behind, byte)
-    after = race_lane(info, shape, byte)
-    if other < number:
-        return race_noted(context, other, number, before, after, place, far | kind)
-    if kind != Race.WAW:
-        kind = Race.RAW + Race.WAR - kind
-    return race_noted(context, number, other, after, before, place, far | kind)
+    while line <= last:
+        cell = load64(context + Context.RACE_LINES) + line * Line.CELL
+        if load32(cell + Line.LAUNCH) == first and load8(cell + Line.SUSPECT):
+            room = load64(context + Context.RACE_ROOMS) + line * Line.ROOM
+            race_pairs(context, cell, room, load64(context + Context.RACE_FROM) + line * Line.BYTES)
+        line += 1
+    return 0
 
 
-def race_lane(info: int, shape: int, byte: int) -> int:
-    """What is behind a stamp, with the lane that accesses one byte of the line."""
-    begins = shape & (Race.LINE_BYTES - 1)
-    if byte >= begins:
-        lane = (info & 31) + ((byte - begins) >> (shape >> Race.POWER & 7))
-        if lane < 32:
-            return (info & -32) | lane
-    return info
+def race_pairs(context: int, cell: int, room: int, start: int) -> int:
+    """Of each two entries of a line, the first one of stores, whether they are a race. The CTA with the lower number is told first,
+    whichever ran first."""
+    first = load64(context + Context.RACE_FIRST)
+    differs = load64(cell + Line.DIFFERS)
+    number = 0
+    while number < 2 * Line.PAIRS * Line.PAIRS:
+        one = race_entry_at(cell, room, number // (2 * Line.PAIRS) * 2)
+        other = race_entry_at(cell, room, number % (2 * Line.PAIRS))
+        stores = number & 1 == 0
+        met = load64(one + Line.MASK) & load64(other + Line.MASK)
+        strong = load8(one + Line.STRONG) | load8(other + Line.STRONG)
+        if stores and strong == 0:
+            met = met & differs
+        if load8(one + Line.STRONG) & load8(other + Line.STRONG):
+            met = 0
+        before = load32(one + Line.WHO)
+        after = load32(other + Line.WHO)
+        if met and before and after and before != after and (before < after or stores == 0):
+            kind = Race.RAW
+            if stores:
+                kind = Race.WAW
+            if after < before:
+                race_told_of(context, Race.WAR, after - first, before - first, other, one, met, start)
+            else:
+                race_told_of(context, kind, before - first, after - first, one, other, met, start)
+        number += 1
+    return 0
+
+
+def race_told_of(
+    context: int, kind: int, number: int, after: int, one: int, other: int, met: int, start: int
+) -> int:
+    """Note the accesses of two entries, which have met in some bytes of a line."""
+    return race_met(
+        context, kind, number, after, load32(one + Line.BY), load16(one + Line.AT), load32(other + Line.BY),
+        load16(other + Line.AT), met, start,
+    )  # fmt: skip

@@ -126,7 +126,7 @@ def test_atomics_of_all_ctas_on_one(device: ge.Device, space: str) -> None:
     # one counter for the lanes of a warp, and four bins in words of four CTAs, all in one bank
     memory = profile.memory
     assert memory.shared_atomic_requests == 2 * 16
-    assert memory.shared_atomic_turns == 16 * (32 + 8)
+    assert memory.shared_atomic_serializations == 16 * (32 + 8)
     assert memory.global_atomic_requests == 0
 
 

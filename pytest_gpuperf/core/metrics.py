@@ -135,7 +135,7 @@ UNKNOWN = 0
 ANALYSIS: Mapping[str, int] = {
     "counts": 1,
     "findings": 1,
-    "time": 4,
+    "time": 5,
     "metrics": max(metric.since for metric in METRICS),
 }
 """Revision of the meaning of each group of metrics, and of the table of ``metrics``. Raise one of the groups by hand when a number

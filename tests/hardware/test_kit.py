@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gpuperf_engine.isa.effects import PURE
 from gpuperf_engine.isa.table import rows
 from tests.hardware import collect, instructions
 from tests.hardware import kit as hardware_kit

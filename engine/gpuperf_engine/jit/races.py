@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.dependence import Access, Aliases, Object, objects
+from ..isa.effects import ATOMIC, LOAD
 from ..ptx.syntax import Address, Instruction, Variable
 from ..results import Race, RaceAccess
 from ..simt.effects import is_strong
@@ -261,7 +262,7 @@ def _seeds(program: Program, row: list[int]) -> bool:
     sites = [(info & 0xFFFFFFFF) >> 14 for info in row[2:4]]
     if not row[0] & Layout.FAR or max(sites) >= len(program.sites):
         return False
-    pair = sorted((program.sites[number].instruction for number in sites), key=lambda item: item.effect)
+    pair = sorted((program.sites[number].instruction for number in sites), key=lambda item: item.effect.name)
     places = [
         (item.base, item.offset)
         for instruction in pair
@@ -269,7 +270,7 @@ def _seeds(program: Program, row: list[int]) -> bool:
         if isinstance(item, Address)
     ]
     effects = [instruction.effect for instruction in pair]
-    return effects == ["atomic", "load"] and "cas" in pair[0].opcode.split(".") and places[0] == places[1]
+    return effects == [ATOMIC, LOAD] and "cas" in pair[0].opcode.split(".") and places[0] == places[1]
 
 
 def _race(program: Program, plan: LaunchPlan, row: list[int]) -> Race:

@@ -72,7 +72,7 @@ def test_blocks_in_clusters_are_not_counted_in_classes() -> None:
     )
     profile = device.launch(made, 64, 32, [None], cluster=2, demand="control")
     assert profile.method == "every block"
-    assert profile.method_reason == "blocks run in clusters of 2, which are not counted in classes"
+    assert profile.method_reason == "blocks run in clusters of 2, which are not counted by warp classes"
     assert profile.opcodes["add.u32"] == 32 * 64 * 65 // 2
     assert device.launch(made, 2**20, 32, [None], cluster=1, demand="control").method == "classes"
 
@@ -118,7 +118,7 @@ def test_threads_of_chosen_blocks(backend: str, grid: tuple[int, ...]) -> None:
 
 
 def test_what_order_blocks_find_each_other_in(backend: str) -> None:
-    """Atomics whose results are used: clusters are resident whole, in order, and their CTAs take turns by rank."""
+    """Atomics whose results are used: clusters are resident whole, in order, and their CTAs run by rank."""
     device = ge.Device(backend=backend)
     made = kernel(
         f"ld.param.u64 %rd1, [count]; atom.global.add.u32 %r1, [%rd1], 1; {SYNC} atom.global.add.u32 %r2, [%rd1], 1; {SYNC}"

@@ -1,4 +1,4 @@
-"""Calls through pointers by lanes that go different ways, wait for one another and take turns: compiled, counts as the reference."""
+"""Calls through pointers by lanes that go different ways, wait for one another and switch paths: compiled, counts as the reference."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_unaligned_barriers_to_which_warps_come_whole_are_compiled() -> None:
     assert native == lanes and native.remarks == ()
 
 
-def test_a_warp_that_comes_to_a_barrier_in_parts_begins_again() -> None:
+def test_a_launch_begins_again_where_a_warp_is_diverged_at_a_barrier() -> None:
     kernel = ge.parse(HEAD + TREE, path="k.ptx")["k"]
     device = ge.Device()
     out = device.zeros(64, np.uint32)
@@ -124,7 +124,7 @@ def test_a_kernel_left_to_the_reference_backend_says_why() -> None:
     remark, unchecked = native.remarks
     assert "'k': races are looked for on the backend 'llvm' only" in unchecked
     assert (
-        "'k' runs on the reference backend, which is slow: a warp came to barrier.cluster.arrive in parts (k.ptx:"
+        "'k' runs on the reference backend, which is slow: a warp is diverged at barrier.cluster.arrive (k.ptx:"
         in remark
     )
     # how it ran is no result
@@ -147,7 +147,7 @@ st.global.u32 [%d0], %r4; ret; }
 """
 
 
-def test_results_of_barriers_to_which_warps_come_in_parts() -> None:
+def test_results_of_barriers_at_which_warps_are_diverged() -> None:
     """The predicates of all threads count, from whichever instruction."""
     (found, native), (expected, lanes) = (run(backend, THIRDS, 0, 96) for backend in ("llvm", "reference"))
     count = len(range(2, 30, 3)) + len(range(0, 60, 3)) + len(range(91, 96, 3))

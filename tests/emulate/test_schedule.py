@@ -1,4 +1,4 @@
-"""The schedule on warps that are scripts: order of turns, barriers, windows, and launches that cannot end."""
+"""The schedule on warps that are scripts: order of time slices, barriers, windows, and launches that cannot end."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Script:
         self.name, self.log, self.barriers, self.index = name, log, barriers, index
         self.steps = list(steps)
         self.live = 0xFFFFFFFF
-        self.urged = False
+        self.yielding = False
 
-    def refuel(self, fuel: int) -> None:
+    def begin_slice(self, quantum: int) -> None:
         pass
 
     def resume(self) -> Status:
@@ -35,11 +35,11 @@ class Script:
             return Status.DONE
         step = self.steps.pop(0)
         self.log.append(f"{self.name}:{step}")
-        if step == "turn":
-            return Status.TURN_OVER
+        if step == "slice":
+            return Status.SLICE_OVER
         if step == "circle":
-            self.steps.insert(0, "turn" if self.urged else step)
-            return Status.TURN_OVER
+            self.steps.insert(0, "slice" if self.yielding else step)
+            return Status.SLICE_OVER
         kind, _, rest = step.partition(" ")
         number, _, expected = rest.partition("/")
         self.barriers.arrive(
@@ -58,8 +58,8 @@ class Script:
     def is_complete(self) -> bool:
         return True
 
-    def urge(self) -> bool:
-        changed, self.urged = not self.urged and self.name == "helpful", True
+    def force_yield(self) -> bool:
+        changed, self.yielding = not self.yielding and self.name == "helpful", True
         return changed
 
     def state(self) -> Iterator[bytes]:
@@ -86,25 +86,25 @@ def run(ctas: list[list[list[str]]], resident: int, names: str = "") -> list[str
 
 
 def test_warps_in_index_order_turn_by_turn() -> None:
-    log = run([[["turn", "turn"], ["turn"]], [["turn", "turn"]]], resident=2)
-    assert log == ["0a:turn", "0b:turn", "1a:turn", "0a:turn", "1a:turn"]
+    log = run([[["slice", "slice"], ["slice"]], [["slice", "slice"]]], resident=2)
+    assert log == ["0a:slice", "0b:slice", "1a:slice", "0a:slice", "1a:slice"]
 
 
 def test_a_barrier_lets_warps_go_on_in_the_same_visit() -> None:
-    log = run([[["sync 0", "turn"], ["sync 0", "turn"]], [["turn"]]], resident=2)
+    log = run([[["sync 0", "slice"], ["sync 0", "slice"]], [["slice"]]], resident=2)
     assert log == [
-        "0a:sync 0", "0b:sync 0", "0a:released", "0b:released", "0a:turn", "0b:turn", "1a:turn",
+        "0a:sync 0", "0b:sync 0", "0a:released", "0b:released", "0a:slice", "0b:slice", "1a:slice",
     ]  # fmt: skip
 
 
 def test_arriving_without_waiting_steps_aside_until_the_next_pass() -> None:
-    log = run([[["arrive 1/64", "turn"], ["turn"], ["sync 1/64"]]], resident=1)
-    assert log == ["0a:arrive 1/64", "0b:turn", "0c:sync 1/64", "0c:released", "0a:turn"]
+    log = run([[["arrive 1/64", "slice"], ["slice"], ["sync 1/64"]]], resident=1)
+    assert log == ["0a:arrive 1/64", "0b:slice", "0c:sync 1/64", "0c:released", "0a:slice"]
 
 
 def test_the_place_of_a_finished_cta_goes_to_the_next() -> None:
-    log = run([[["turn"]], [["turn", "turn", "turn"]], [["turn"]], [["turn"]]], resident=2)
-    assert log == ["0a:turn", "1a:turn", "1a:turn", "1a:turn", "2a:turn", "3a:turn"]
+    log = run([[["slice"]], [["slice", "slice", "slice"]], [["slice"]], [["slice"]]], resident=2)
+    assert log == ["0a:slice", "1a:slice", "1a:slice", "1a:slice", "2a:slice", "3a:slice"]
 
 
 def test_a_barrier_that_nobody_can_complete() -> None:
@@ -119,4 +119,4 @@ def test_a_launch_that_runs_in_circles() -> None:
 
 def test_urging_helps() -> None:
     log = run([[["circle"]]], resident=1, names="helpful")
-    assert log[0] == "helpful:circle" and log[-1] == "helpful:turn"
+    assert log[0] == "helpful:circle" and log[-1] == "helpful:slice"

@@ -19,7 +19,7 @@ class Writer(Pieces):
     """Writes one function body. ``mask`` registers ``%m0 %m1 …`` hold the lanes that are together in a region of that depth."""
 
     exchanges: bool = False
-    #: barriers after early returns from inside a branch; they bring splits together, which the interpreter does not count
+    #: barriers after early returns from inside a branch; they bring paths together, which the interpreter does not count
     gathers: bool = False
     parted: bool = False
     #: nobody leaves from inside a branch, so that lanes which the manual has together are: ``activemask`` tells the mask

@@ -222,7 +222,7 @@ def test_lanes_that_an_early_return_keeps_apart_meet_at_a_barrier(backend: str, 
     expected = [0 if lane == 3 else (lane ^ 1) + 1 if lane != 2 else 1 for lane in range(block)]
     assert array.numpy().tolist() == expected
     warps = block // 32
-    # warp 0 comes to the barrier in two splits; from there on they are one
+    # warp 0 comes to the barrier in two paths; from there on they are one
     assert profile.warp_opcodes["st.shared.u32"] == profile.warp_opcodes["bar.sync"] == warps + 1
     assert profile.warp_opcodes["ld.shared.u32"] == profile.warp_opcodes["st.global.u32"] == warps
     assert (profile.branches.executed, profile.branches.divergent) == (2 * warps - (warps - 1), 2)

@@ -9,7 +9,7 @@ import gpuperf_engine as ge
 from gpuperf_engine.jit.backend import LlvmBackend
 from gpuperf_engine.simt.launch import LaunchPlan
 from gpuperf_engine.symbolic import choose as fewer
-from gpuperf_engine.symbolic.backend import ClassRun
+from gpuperf_engine.symbolic.backend import WarpClassRun
 from tests.engine.running import module
 
 #: each thread does steps of the Collatz sequence from its number on: there are as many classes as threads
@@ -52,9 +52,9 @@ LOOP:
 def spent(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Steps of class execution, and launches of compiled code, so far."""
     found = {"steps": 0, "runs": 0}
-    count, run = ClassRun.count, LlvmBackend.run
+    count, run = WarpClassRun.count, LlvmBackend.run
 
-    def counted(self: ClassRun) -> object:
+    def counted(self: WarpClassRun) -> object:
         try:
             return count(self)
         finally:
@@ -64,7 +64,7 @@ def spent(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         found["runs"] += 1
         return run(self, *given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ClassRun, "count", counted)
+    monkeypatch.setattr(WarpClassRun, "count", counted)
     monkeypatch.setattr(LlvmBackend, "run", ran)
     return found
 

@@ -66,7 +66,7 @@ def test_random_kernels(shape: str, seed: int) -> None:
 
 
 def in_classes(patch: pytest.MonkeyPatch) -> None:
-    """Have launches counted in classes, if these do not refuse."""
+    """Have launches counted by warp classes, if these do not refuse."""
     patch.setattr(fewer, "_steps", lambda probe: MOST_STEPS)
     patch.setattr(fewer, "_quickly", lambda plan, standing, run: None)
     patch.setattr(fewer, "PART", 1 / fewer.RATE)

@@ -46,7 +46,7 @@ def test_guarded_return_leaves_and_has_no_meeting_point() -> None:
     assert made.blocks[0].leaves == "return"
 
 
-def test_loop_back_edge_and_its_fuel() -> None:
+def test_loop_back_edge_and_its_cost() -> None:
     made = program(
         """
         mov.u32 %r1, 0;
@@ -58,7 +58,7 @@ def test_loop_back_edge_and_its_fuel() -> None:
     )
     assert shape(made) == [("fall", (1,), 1), ("branch", (1, 2), 2), ("return", (), EXIT)]
     assert made.blocks[1].back_edges == {1}
-    assert made.blocks[1].fuel == 1
+    assert made.blocks[1].back_edge_cost == 1
     assert uniform_names(made) == {"%r1", "%p1"}
 
 
@@ -66,12 +66,12 @@ def test_spin_loop_may_wait_but_a_loop_that_only_counts_atomically_does_not() ->
     spin = program(
         "ld.param.u64 %rd1, [out];\nL: atom.global.cas.b32 %r1, [%rd1], 0, 1;\nsetp.ne.s32 %p1, %r1, 0;\n@%p1 bra L;\nret;"
     )
-    assert [block.fuel for block in spin.blocks if block.back_edges] == [64]
+    assert [block.back_edge_cost for block in spin.blocks if block.back_edges] == [64]
     count = program(
         "ld.param.u64 %rd1, [out];\nmov.u32 %r2, 0;\nL: atom.global.add.u32 %r1, [%rd1], 1;\nadd.s32 %r2, %r2, 1;\n"
         "setp.lt.s32 %p1, %r2, 9;\n@%p1 bra L;\nret;"
     )
-    assert [block.fuel for block in count.blocks if block.back_edges] == [1]
+    assert [block.back_edge_cost for block in count.blocks if block.back_edges] == [1]
 
 
 def test_barrier_ends_a_block_and_shuffle_begins_one() -> None:

@@ -270,7 +270,7 @@ def test_machine_of_ones_own(real):
     assert real.run().ret == pytest.ExitCode.USAGE_ERROR
 
 
-IN_PARTS = """\
+DIVERGED = """\
 .version 8.0
 .target sm_90
 .address_size 64
@@ -288,7 +288,7 @@ FIRST:
 
 def test_a_kernel_on_the_slow_backend_says_so_beside_its_results(pytester):
     """On the terminal and in ``notes`` of the report, in nothing that is compared."""
-    pytester.makefile(".ptx", parts=IN_PARTS)
+    pytester.makefile(".ptx", parts=DIVERGED)
     pytester.makepyfile(
         "import numpy as np\n"
         "def test_parts(gpuperf):\n"
@@ -302,7 +302,7 @@ def test_a_kernel_on_the_slow_backend_says_so_beside_its_results(pytester):
     result.stdout.fnmatch_lines([said])
     report = json.loads((pytester.path / "out" / "gpuperf.json").read_text())
     (note,) = report["notes"]
-    assert "barrier.cluster.arrive in parts" in note
+    assert "diverged at barrier.cluster.arrive" in note
     assert "runs on the reference backend" in (pytester.path / "out" / "gpuperf.md").read_text()
     assert "<p>note: test_parts/k: parts.ptx:4:17:" in (pytester.path / "out" / "gpuperf.html").read_text()
     assert "reference backend" not in json.dumps(report["cases"])
@@ -310,7 +310,7 @@ def test_a_kernel_on_the_slow_backend_says_so_beside_its_results(pytester):
 
 
 def test_profile_says_on_stderr_why_it_is_slow(pytester):
-    pytester.makefile(".ptx", parts=IN_PARTS)
+    pytester.makefile(".ptx", parts=DIVERGED)
     command = [
         sys.executable,
         "-m",

@@ -40,7 +40,7 @@ from ..simt.padding import notes_of
 from ..simt.program import Program, build_program
 from ..simt.thread_counters import choose_ctas
 from ..symbolic.choose import observe_addresses, observe_control
-from ..symbolic.known_contents import Knowledge, resolve_demand
+from ..symbolic.known_contents import KnownContents, resolve_demand
 from ..symbolic.slice_program import reduced
 from .footprint import take_footprint
 from .recording import Event, Snapshot, Watching, Write, call_site, snapshot, written
@@ -70,15 +70,31 @@ class Backend(Protocol):
 
 def program_of(kernel: Function) -> Program:
     """The kernel laid out for running, made once per kernel object."""
-    found = kernel.memo.get("program")
-    if not isinstance(found, Program):
-        found = kernel.memo["program"] = build_program(kernel)
-    return found
+    program = kernel.memo.get("program")
+    if not isinstance(program, Program):
+        program = kernel.memo["program"] = build_program(kernel)
+    return program
 
 
 def _check_kernel(kernel: object) -> None:
     if not isinstance(kernel, Function):
         raise LaunchError(f"a {type(kernel).__name__} is no kernel", hint='write module["name"]')
+
+
+def _check_entry(kernel: Function) -> None:
+    _check_kernel(kernel)
+    if not kernel.is_entry:
+        raise LaunchError(
+            f"{kernel.name!r} is a device function (.func)",
+            span=kernel.span,
+            hint="only an .entry can be launched",
+        )
+    if not kernel.defined:
+        raise LaunchError(
+            f"{kernel.name!r} is declared and has no body",
+            span=kernel.span,
+            hint="parse the module that defines it",
+        )
 
 
 def _backend(name: str) -> Backend:
@@ -145,7 +161,7 @@ class Runtime:
         self.memory = Memory(as_whole(memory_bytes, "memory_bytes", 0), as_whole(heap_bytes, "heap_bytes", 0))
         self.printf_bytes = as_whole(printf_bytes, "printf_bytes", 0)
         self._printer = printer
-        self._knowledge = Knowledge(self.memory)
+        self._contents = KnownContents(self.memory)
         self.max_instructions = as_whole(max_instructions, "max_instructions", 1)
         self.events: list[Event] = []
         self.arrays: list[DeviceArray] = []
@@ -180,10 +196,10 @@ class Runtime:
             host = np.asarray(values, order="C")
         except (TypeError, ValueError) as error:
             raise LaunchError(f"a {type(values).__name__} is no array: {error}") from None
-        made = self._allocate(host.shape, host.dtype, name, pad)
-        self.memory.write(made.allocation, 0, host.reshape(-1).view(np.uint8))
-        self._record("copy-in", (made,), made.nbytes)
-        return made
+        array = self._allocate(host.shape, host.dtype, name, pad)
+        self.memory.write(array.allocation, 0, host.reshape(-1).view(np.uint8))
+        self._record("copy-in", (array,), array.nbytes)
+        return array
 
     def empty(
         self,
@@ -194,9 +210,9 @@ class Runtime:
         pad: int | None = None,
     ) -> DeviceArray:
         """Uninitialised device memory. Reading it before a write is reported. ``pad``: see ``array``."""
-        made = self._allocate(as_shape(shape), as_dtype(dtype), name, pad)
-        self.events.append(Event("allocate", call_site(), (made,), bytes=made.nbytes))
-        return made
+        array = self._allocate(as_shape(shape), as_dtype(dtype), name, pad)
+        self.events.append(Event("allocate", call_site(), (array,), bytes=array.nbytes))
+        return array
 
     def zeros(
         self,
@@ -207,10 +223,10 @@ class Runtime:
         pad: int | None = None,
     ) -> DeviceArray:
         """Device memory set to zero, recorded as an allocation and a memset. ``pad``: see ``array``."""
-        made = self._allocate(as_shape(shape), as_dtype(dtype), name, pad)
-        self.memory.mark(made.allocation, 0, made.nbytes)
-        self._record("memset", (made,), made.nbytes)
-        return made
+        array = self._allocate(as_shape(shape), as_dtype(dtype), name, pad)
+        self.memory.mark(array.allocation, 0, array.nbytes)
+        self._record("memset", (array,), array.nbytes)
+        return array
 
     def _allocate(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str | None, pad: int | None
@@ -223,11 +239,11 @@ class Runtime:
         size = math.prod(shape) * dtype.itemsize
         behind = None if pad is None else as_whole(pad, "pad", 0)
         allocation = self.memory.allocate(size, name or "", pad=behind)
-        made = DeviceArray(self, allocation, 0, shape, dtype)
-        self.arrays.append(made)
-        self._array_of[allocation] = made
+        array = DeviceArray(self, allocation, 0, shape, dtype)
+        self.arrays.append(array)
+        self._array_of[allocation] = array
         self._taken.add(allocation.name)
-        return made
+        return array
 
     def memset(self, array: DeviceArray, value: object) -> None:
         """Set every element of an array or view to one value."""
@@ -240,7 +256,7 @@ class Runtime:
             )
         filled = np.full(array.size, one.reshape(()), dtype=array.dtype)
         array.bytes()[:] = filled.view(np.uint8)
-        self._knowledge.overwritten(array.allocation, array.nbytes)
+        self._contents.overwritten(array.allocation, array.nbytes)
         self.memory.mark(array.allocation, array.offset, array.nbytes)
         self._record("memset", (array,), array.nbytes, before)
 
@@ -253,7 +269,7 @@ class Runtime:
         objects: tuple[DeviceArray, ...] = (target,)
         if isinstance(source, DeviceArray):
             self._address_of(source)
-            self._knowledge.require(source.allocation, "this copy")
+            self._contents.require(source.allocation, "this copy")
             raw, kind, objects = source.bytes().copy(), "copy", (target, source)
         else:
             raw = converted(source, target.dtype).reshape(-1).view(np.uint8)
@@ -261,13 +277,13 @@ class Runtime:
             raise LaunchError(f"copy of {raw.size:,} bytes to an array of {target.nbytes:,} bytes")
         array_bytes = target.bytes()
         array_bytes[:] = raw
-        self._knowledge.overwritten(target.allocation, target.nbytes)
+        self._contents.overwritten(target.allocation, target.nbytes)
         self.memory.mark(target.allocation, target.offset, target.nbytes)
         self._record(kind, objects, target.nbytes, before)
 
     def read(self, array: DeviceArray) -> NDArray[Any]:
         """Copy out, recorded. Raises ``NotObserved`` for contents that a launch did not compute."""
-        self._knowledge.require(array.allocation, "numpy()")
+        self._contents.require(array.allocation, "numpy()")
         self.events.append(Event("copy-out", call_site(), (array,), bytes=array.nbytes))
         copied: NDArray[Any] = array.bytes().copy().view(array.dtype).reshape(array.shape)
         return copied
@@ -285,16 +301,16 @@ class Runtime:
                 hint="accepted: .global and .const variables that the module defines",
             )
         self._check_room(kernel.module)
-        found = self._variable(variable)
+        array = self._variable(variable)
         kernel.module.expected_on = None
-        return found
+        return array
 
     def current_symbol(self, kernel: Function, name: str) -> DeviceArray:
         """What ``kernel.symbol(name)`` is while this is the current device."""
-        found = self.symbol(kernel, name)
+        array = self.symbol(kernel, name)
         if kernel.module not in self._launched:
             kernel.module.expected_on = self._number
-        return found
+        return array
 
     def _becomes_current(self, kernel: Function) -> None:
         """Before a launch. Raises ``LaunchError`` if the kernel's variables were set on another device instead."""
@@ -330,14 +346,14 @@ class Runtime:
                     alike = (item.name, item.space, item.type, item.vector, item.dims, item.initial)
                     groups.setdefault(alike, []).append(item)
         for same in groups.values():
-            made = next((item for item in same if item in self._variables), same[0])
+            first = next((item for item in same if item in self._variables), same[0])
             for item in same if len(same) > 1 else ():
-                self._variables.setdefault(item, self._variable(made))
+                self._variables.setdefault(item, self._variable(first))
 
     def _variable(self, variable: Variable) -> DeviceArray:
-        found = self._variables.get(variable)
-        if found is not None:
-            return found
+        known = self._variables.get(variable)
+        if known is not None:
+            return known
         kind = "const" if variable.space == "const" else "global"
         allocation = self.memory.allocate(variable.size, variable.name, kind, variable.align)
         dims = tuple(int(size or 0) for size in variable.dims)
@@ -345,10 +361,10 @@ class Runtime:
         shape = (*dims, variable.vector) if variable.vector > 1 else dims
         if math.prod(shape) * dtype.itemsize != variable.size:
             dtype, shape = np.dtype(np.uint8), (variable.size,)
-        made = self._variables[variable] = DeviceArray(self, allocation, 0, shape, dtype)
+        array = self._variables[variable] = DeviceArray(self, allocation, 0, shape, dtype)
         if variable.initial is None and not variable.relocations:
             self.memory.clear(allocation)
-            return made
+            return array
         image = bytearray(variable.initial or bytes(variable.size))
         for offset, width, target, addend, generic in variable.relocations:
             address = self._symbol_address(target) + addend
@@ -356,7 +372,7 @@ class Runtime:
                 address -= WINDOWS["const"][0]
             image[offset : offset + width] = (address % (1 << 64)).to_bytes(8, "little")[:width]
         self.memory.write(allocation, 0, bytes(image))
-        return made
+        return array
 
     def texture(
         self,
@@ -436,9 +452,9 @@ class Runtime:
         if address == 0:
             return "null"
         for module, start in self._functions.items():
-            place, rest = divmod(address - start, FUNCTION_STEP)
-            if rest == 0 and 0 <= place < len(module.functions):
-                name = list(module.functions)[place]
+            index, rest = divmod(address - start, FUNCTION_STEP)
+            if rest == 0 and 0 <= index < len(module.functions):
+                name = list(module.functions)[index]
                 return f"that of {name!r} of {module.path}"
         holder = self.memory.resolve(address)
         return "of nothing" if holder is None else f"in {holder.name!r} ({holder.kind} memory)"
@@ -466,47 +482,23 @@ class Runtime:
         ``sampled``: threads alone are observed, whatever the device observes; only the CTAs of ``threads_of`` run if others cannot
         notice; nothing is recorded.
         """
-        _check_kernel(kernel)
-        if not kernel.is_entry:
-            raise LaunchError(
-                f"{kernel.name!r} is a device function (.func)",
-                span=kernel.span,
-                hint="only an .entry can be launched",
-            )
-        if not kernel.defined:
-            raise LaunchError(
-                f"{kernel.name!r} is declared and has no body",
-                span=kernel.span,
-                hint="parse the module that defines it",
-            )
+        _check_entry(kernel)
         demand = "control" if sampled else resolve_demand(demand, self.observe)
         self._becomes_current(kernel)
         program = program_of(kernel)
         shape, threads, total = check_shape(program, grid, block, shared_bytes)
         shape, together, explicit = check_cluster(kernel, shape, cluster)
         in_clusters = math.prod(together) > 1
-        observe = frozenset(("threads",)) if sampled else self.observe
-        if demand == "control":
-            observe -= {"memory"}
-        if threads_of is not None and "threads" not in observe:
-            raise NotObserved(
-                "threads_of= chooses whose threads are observed", hint='use Device(observe={"threads"})'
-            )
+        observe = self._observed(demand, sampled, threads_of)
         budget = self.max_instructions
         if max_instructions is not None:
             budget = as_whole(max_instructions, "max_instructions", 1)
         raw = marshal(kernel, args, self._address_of)
         self._name_by_parameter(kernel, args)
-        symbols = np.array(
-            [
-                0 if target is program.grid_workspace and not cooperative else self._symbol_address(target)
-                for target in program.symbols
-            ],
-            dtype=np.uint64,
-        )
+        symbols = self._symbols(program, cooperative)
         resident = resident_ctas(math.prod(shape), math.prod(threads), cooperative, math.prod(together))
         name = f"launch {self._launches + 1} (of {kernel.name!r}, demand={demand!r})"
-        executed = self._knowledge.admit(program, demand, raw, symbols, name if keep else None)
+        executed = self._contents.slice_for(program, demand, raw, symbols, name if keep else None)
         running = program if executed is None else reduced(program, executed)
         pointed = pointed_at(raw, self.memory)
         words = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64)
@@ -534,6 +526,47 @@ class Runtime:
             races=self.races != "off" and executed is None and not sampled,
             console=Console(self.printf_bytes),
         )
+        observation, writes = self._run_kept(program, running, plan, executed, observe, pointed, keep)
+        observation.remarks = (*observation.remarks, *cluster_remark(kernel, together))
+        observation.notes = (*observation.notes, *notes_of(program, plan, self.memory, observation.beyond))
+        if sampled:
+            return program, plan, observation
+        objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
+        self._launches += 1
+        self.events.append(Event("launch", call_site(), objects, kernel.name, 0, writes))
+        return program, plan, observation
+
+    def _observed(self, demand: str, sampled: bool, threads_of: object) -> frozenset[str]:
+        observe = frozenset(("threads",)) if sampled else self.observe
+        if demand == "control":
+            observe -= {"memory"}
+        if threads_of is not None and "threads" not in observe:
+            raise NotObserved(
+                "threads_of= chooses whose threads are observed", hint='use Device(observe={"threads"})'
+            )
+        return observe
+
+    def _symbols(self, program: Program, cooperative: bool) -> NDArray[np.uint64]:
+        """Addresses of ``program.symbols``."""
+        return np.array(
+            [
+                0 if target is program.grid_workspace and not cooperative else self._symbol_address(target)
+                for target in program.symbols
+            ],
+            dtype=np.uint64,
+        )
+
+    def _run_kept(
+        self,
+        program: Program,
+        running: Program,
+        plan: LaunchPlan,
+        executed: Slice | None,
+        observe: frozenset[str],
+        pointed: tuple[Allocation, ...],
+        keep: bool,
+    ) -> tuple[Observation, tuple[Write, ...]]:
+        """Run a launch, with the footprint and the writes of arrays where they are observed. Memory is as before if it is not kept."""
         saved = None if keep else self.memory.save()
         followed = (array for array in self.set_variables if array.allocation.kind != "const")
         watching = Watching(self.memory, self._array_of, [*followed]) if "values" in observe else None
@@ -551,14 +584,7 @@ class Runtime:
                 self.memory.restore(saved)
         if "footprint" in observe:
             observation.footprint = footprint
-        observation.remarks = (*observation.remarks, *cluster_remark(kernel, together))
-        observation.notes = (*observation.notes, *notes_of(program, plan, self.memory, observation.beyond))
-        if sampled:
-            return program, plan, observation
-        objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
-        self._launches += 1
-        self.events.append(Event("launch", call_site(), objects, kernel.name, 0, writes))
-        return program, plan, observation
+        return observation, writes
 
     def _observe(
         self,
@@ -571,10 +597,10 @@ class Runtime:
         """Run as many CTAs as the demand needs."""
 
         def run(part: LaunchPlan) -> Observation:
-            found = self._backend.run(running, part, self.memory, observe)
+            observation = self._backend.run(running, part, self.memory, observe)
             if running is program:
-                found.ran = found.sliced_in(program)
-            return found
+                observation.ran = observation.sliced_in(program)
+            return observation
 
         seen = running.system_effects - {"assert"}
         if executed is not None and observe <= {"memory"} and not seen:
@@ -628,27 +654,32 @@ class Runtime:
     def _parameter_memory(self, kernel: Function, raw: bytes) -> int:
         if not raw:
             return 0
-        found = self._parameters.get(kernel)
-        if found is None:
+        buffer = self._parameters.get(kernel)
+        if buffer is None:
             name = f"parameters of {kernel.name}"
-            found = self._parameters[kernel] = self.memory.allocate(len(raw), name, "param")
-        self.memory.write(found, 0, raw)
-        return found.address
+            buffer = self._parameters[kernel] = self.memory.allocate(len(raw), name, "param")
+        self.memory.write(buffer, 0, raw)
+        return buffer.address
 
     # -- values ---------------------------------------------------------------------------------------------------------
 
     def _before(self, array: DeviceArray) -> Snapshot | None:
         if "values" not in self.observe:
             return None
-        found = snapshot(self.memory, array.allocation)
+        before = snapshot(self.memory, array.allocation)
         variable = next(
-            (key for key, made in self._variables.items() if made.allocation is array.allocation), None
+            (
+                key
+                for key, known_array in self._variables.items()
+                if known_array.allocation is array.allocation
+            ),
+            None,
         )
         if variable is None or variable.initial is not None or variable.relocations:
-            return found
+            return before
         # The zeros that a variable is loaded with are nothing that the program wrote.
         known = self._set_bytes.setdefault(array.allocation, np.zeros(array.allocation.size, dtype=np.bool_))
-        return Snapshot(found.bytes, known.copy())
+        return Snapshot(before.bytes, known.copy())
 
     def _record(
         self, kind: str, objects: tuple[DeviceArray, ...], size: int, before: Snapshot | None = None

@@ -44,13 +44,13 @@ def _counted(maps: list[NDArray[np.uint8]]) -> NDArray[np.int64]:
     Piece by piece, so that each is looked at again while it is in the cache.
     """
     counts = np.zeros((2, 3), dtype=np.int64)
-    for place in range(0, len(maps[0]), _PIECE):
-        pieces = [whole[place : place + _PIECE] for whole in maps]
-        found = [_count(piece) for piece in pieces]
-        decided = not min(found)[0] or max(found)[0] == len(pieces[0])
-        either = max(found) if decided else _count(pieces[0] | pieces[1])
-        counts += np.array([*found, either]).T
-        for piece, (touched, _) in zip(pieces, found):
+    for start in range(0, len(maps[0]), _PIECE):
+        pieces = [whole[start : start + _PIECE] for whole in maps]
+        per_piece = [_count(piece) for piece in pieces]
+        decided = not min(per_piece)[0] or max(per_piece)[0] == len(pieces[0])
+        either = max(per_piece) if decided else _count(pieces[0] | pieces[1])
+        counts += np.array([*per_piece, either]).T
+        for piece, (touched, _) in zip(pieces, per_piece):
             if touched:
                 piece[:] = 0
     return counts

@@ -137,7 +137,7 @@ class Watching:
     def changes(self) -> tuple[Write, ...]:
         """What the launch wrote, arrays in order of address and then variables; sets the shadow back."""
         self.memory.before_store = self.memory.begin_again = None
-        found = []
+        changes = []
         arrays = sorted(self.saved.keys() - self.variables.keys(), key=lambda item: item.address)
         for allocation in [*arrays, *(item for item in self.variables if item in self.saved)]:
             old = self.saved[allocation]
@@ -146,12 +146,12 @@ class Watching:
             stored = bool(mask.any())
             if stored:
                 known = self.variables if allocation in self.variables else self.arrays
-                found.append(written(self.memory, known[allocation], mask, old))
+                changes.append(written(self.memory, known[allocation], mask, old))
             if stored or old.any_written:  # pages of an array that was never written stay uncommitted
                 np.not_equal(shadow, 0, out=shadow.view(np.bool_))
             if old.written is None:
                 self.memory.set_initialized(allocation, True)
-        return tuple(found)
+        return tuple(changes)
 
 
 def written(memory: Memory, array: DeviceArray, mask: NDArray[np.bool_], before: Snapshot) -> Write:

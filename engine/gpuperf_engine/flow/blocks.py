@@ -64,8 +64,8 @@ class BasicBlock:
     reconvergence: int = EXIT
     #: successors that are reached by a back edge of this block
     back_edges: frozenset[int] = frozenset()
-    #: a back edge from here costs this much fuel: 64 in loops that may wait for other threads, else 1
-    fuel: int = 1
+    #: what a back edge from here takes off the quantum: 64 in loops that may wait for other threads, else 1
+    back_edge_cost: int = 1
     live_in: frozenset[Register] = frozenset()
     live_out: frozenset[Register] = frozenset()
 

@@ -60,14 +60,14 @@ def immediate_dominators(successors: Graph, root: int) -> list[int]:
             for source in before[node]:
                 if dominator[source] < 0:
                     continue
-                best = source if best < 0 else _meet(best, source, dominator, number)
+                best = source if best < 0 else _common_dominator(best, source, dominator, number)
             if dominator[node] != best:
                 dominator[node] = best
                 changed = True
     return dominator
 
 
-def _meet(a: int, b: int, dominator: list[int], number: dict[int, int]) -> int:
+def _common_dominator(a: int, b: int, dominator: list[int], number: dict[int, int]) -> int:
     while a != b:
         while number[a] < number[b]:
             a = dominator[a]

@@ -71,15 +71,15 @@ def slice_program(dependence: Dependence, demand: str, aliases: Aliases | None =
     every = [item for block in dependence.program.blocks for item in block.instructions]
     if demand == "values":
         return _whole(dependence, demand, aliases, every)
-    split = any(item.may_split for item in dependence.program.uniformity)
+    divergent = any(item.may_diverge for item in dependence.program.uniformity)
     if any(item.system is not None and item.system.observes_heap for item in every):
         return _whole(dependence, demand, aliases, every)
-    made = _Slicer(dependence, aliases, _partners(every, split))
+    made = _Slicer(dependence, aliases, _partners(every, divergent))
     for node in dependence.guards.values():
         made.want(node)
     for block in dependence.program.blocks:
         for instruction in block.instructions:
-            _keep(made, block, instruction, split, demand == "addresses")
+            _keep(made, block, instruction, divergent, demand == "addresses")
     for instruction in dependence.program.predicated:
         made.want_guard(instruction)
     made.finish()
@@ -148,19 +148,23 @@ class _Slicer:
                 self.want(other)
 
 
-def _partners(instructions: Iterable[Instruction], split: bool) -> dict[Instruction, Sequence[Instruction]]:
+def _partners(
+    instructions: Iterable[Instruction], divergent: bool
+) -> dict[Instruction, Sequence[Instruction]]:
     """Instructions whose results may be made of each other's operands: of barriers with a result, as the threads of a CTA may
     come to one barrier at several of them, and of ``.sync`` exchanges with the same opcode, where lanes of a warp may."""
     groups: dict[str, list[Instruction]] = {}
     for item in instructions:
         if item.effect.is_barrier and item.spelling.destinations:
             groups.setdefault("barrier", []).append(item)
-        elif split and synchronises(item):
+        elif divergent and synchronises(item):
             groups.setdefault(item.opcode, []).append(item)
     return {item: group for group in groups.values() for item in group}
 
 
-def _keep(made: _Slicer, block: BasicBlock, instruction: Instruction, split: bool, addresses: bool) -> None:
+def _keep(
+    made: _Slicer, block: BasicBlock, instruction: Instruction, divergent: bool, addresses: bool
+) -> None:
     """Let an instruction run that the demand asks for by itself."""
     effect = instruction.effect
     if effect in _DECIDES:
@@ -182,7 +186,12 @@ def _keep(made: _Slicer, block: BasicBlock, instruction: Instruction, split: boo
     elif effect is MBARRIER_WAIT or (addresses and effect is TENSOR):
         made.want(instruction)
     else:
-        if split and block.synchronises and instruction is block.instructions[0] and _meets(instruction):
+        if (
+            divergent
+            and block.synchronises
+            and instruction is block.instructions[0]
+            and _converges(instruction)
+        ):
             # rows and tiles are reached for where they are met
             made.keep(
                 instruction, (*_operands(instruction, "membermask", "stride"), *_addressed(instruction))
@@ -192,7 +201,7 @@ def _keep(made: _Slicer, block: BasicBlock, instruction: Instruction, split: boo
             made.keep(instruction, (*_addressed(instruction), *_operands(instruction, "stride"), *copied))
 
 
-def _meets(instruction: Instruction) -> bool:
+def _converges(instruction: Instruction) -> bool:
     """Whether lanes wait for each other there when it runs; matrix instructions that are not run do not."""
     return instruction.spelling.row.runs
 

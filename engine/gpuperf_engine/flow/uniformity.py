@@ -52,12 +52,12 @@ _CTA_CONSTANT = (
 
 @dataclass(frozen=True, slots=True)
 class Uniformity:
-    """``uniform`` registers of one function (constants included), the ``constant`` ones, and ``may_split``: lanes of a warp may
+    """``uniform`` registers of one function (constants included), the ``constant`` ones, and ``may_diverge``: lanes of a warp may
     get ahead of each other outside the reconvergence discipline."""
 
     uniform: frozenset[Register]
     constant: frozenset[Register]
-    may_split: bool
+    may_diverge: bool
 
 
 def observes_others(instruction: Instruction) -> bool:
@@ -72,7 +72,7 @@ def observes_others(instruction: Instruction) -> bool:
 
 
 def mark_waiting_loops(blocks: Sequence[BasicBlock]) -> None:
-    """Set ``fuel`` to 64 on back edges of loops whose exits depend on what other threads may write."""
+    """Set ``back_edge_cost`` to 64 on back edges of loops whose exits depend on what other threads may write."""
     if not any(observes_others(instruction) for block in blocks for instruction in block.instructions):
         return
     first = blocks[0].index
@@ -80,7 +80,7 @@ def mark_waiting_loops(blocks: Sequence[BasicBlock]) -> None:
         for head in block.back_edges:
             body = [blocks[index - first] for index in natural_loop(blocks, block.index, head, first)]
             if _waits(body):
-                block.fuel = 64
+                block.back_edge_cost = 64
 
 
 def _waits(body: Sequence[BasicBlock]) -> bool:
@@ -113,9 +113,13 @@ def _waits(body: Sequence[BasicBlock]) -> bool:
 
 
 def analyse_uniformity(
-    function: Function, blocks: Sequence[BasicBlock], *, assume_split: bool = False, recursive: bool = False
+    function: Function,
+    blocks: Sequence[BasicBlock],
+    *,
+    assume_divergent: bool = False,
+    recursive: bool = False,
 ) -> Uniformity:
-    """Needs ``live_in``/``live_out`` and the fuel marks of the blocks. ``assume_split``: the caller knows that lanes may get
+    """Needs ``live_in``/``live_out`` and the costs of the back edges. ``assume_divergent``: the caller knows that lanes may get
     ahead of each other, in another function of the program for example. ``recursive``: the function may be active more than
     once, so that its local variables have no fixed place. Source: the usual divergence analysis (Karrenberg and
     Hack, "Improving Performance of OpenCL on CPUs", 2012), with regions bounded by the reconvergence points."""
@@ -132,14 +136,14 @@ def analyse_uniformity(
         for block in divergent:
             if block.index not in regions:
                 regions[block.index] = _sides(block, blocks)
-        split = assume_split or _may_split(blocks, divergent, regions)
+        may_diverge = assume_divergent or _may_diverge(blocks, divergent, regions)
         _spread(steps, varying)
         for block in divergent:
             _part(block, regions[block.index], blocks, varying, everything)
-        if split:
+        if may_diverge:
             varying |= everything - constant
         if len(varying) == before:
-            return Uniformity(frozenset(everything - varying), constant, split)
+            return Uniformity(frozenset(everything - varying), constant, may_diverge)
 
 
 def _constants(function: Function, blocks: Sequence[BasicBlock], recursive: bool) -> frozenset[Register]:
@@ -328,10 +332,10 @@ def _touched(
 
 def may_stop(block: BasicBlock) -> bool:
     """Whether lanes that run this block may let others of their warp get ahead."""
-    return block.synchronises or block.waits or block.fuel > 1
+    return block.synchronises or block.waits or block.back_edge_cost > 1
 
 
-def _may_split(
+def _may_diverge(
     blocks: Sequence[BasicBlock], divergent: Sequence[BasicBlock], regions: dict[int, list[set[int]]]
 ) -> bool:
     """Spin loops whose lanes part, or warp-synchronising instructions where not all lanes of the warp may have come along."""
@@ -344,6 +348,6 @@ def _may_split(
                 continue
             if any(may_stop(blocks[index - first]) for index in side):
                 return True
-        if branch.fuel > 1:
+        if branch.back_edge_cost > 1:
             return True
     return False

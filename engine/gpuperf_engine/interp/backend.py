@@ -26,7 +26,7 @@ from ..simt.thread_counters import columns_of, make_table
 from .blocks import prepare
 from .regions import Arena, Region
 from .values import LaneValue
-from .warp import Counters, LanesCluster, LanesCta, LanesWarp
+from .warp import Counters, LanesCluster, LanesCta, ReferenceWarp
 
 __all__ = ["ReferenceBackend"]
 
@@ -45,23 +45,23 @@ class ReferenceBackend:
 
         size = plan.cluster_ctas
 
-        def start(turn: int) -> Cluster:
+        def start(position: int) -> Cluster:
             shared_by = LanesCluster([], [WAITING] * size, ClusterBarrier())
-            number = plan.kept[turn] if plan.only_kept else turn
+            number = plan.kept[position] if plan.only_kept else position
             ctas = [start_cta(size * number + rank, shared_by) for rank in range(size)]
             return Cluster(ctas, shared_by.barrier, shared_by.states)
 
         def start_cta(number: int, cluster: LanesCluster) -> Cta:
-            place, own_cluster, within, rank = coordinates_of(plan, number)
+            coordinates, own_cluster, within, rank = coordinates_of(plan, number)
             wide, tall, _ = plan.grid
-            index = place[0] + wide * (place[1] + tall * place[2])
+            index = coordinates[0] + wide * (coordinates[1] + tall * coordinates[2])
             shared, barriers = Region.fresh(plan.shared_bytes), Barriers()
             own = LanesCta(
-                index, _coordinates(place), program, plan, blocks, arena, shared, barriers, counters,
+                index, _coordinates(coordinates), program, plan, blocks, arena, shared, barriers, counters,
                 cluster, rank, _coordinates(own_cluster), _coordinates(within),
             )  # fmt: skip
             cluster.members.append(own)
-            warps = [LanesWarp(own, warp, _lanes(plan, warp), tid) for warp, tid in enumerate(tids)]
+            warps = [ReferenceWarp(own, warp, _lanes(plan, warp), tid) for warp, tid in enumerate(tids)]
             return Cta(warps, barriers, lambda: (shared.bytes.tobytes(),))
 
         with np.errstate(all="ignore"):
@@ -70,8 +70,8 @@ class ReferenceBackend:
         return replace(_observation(counters), remarks=_race_remark(program, plan))
 
 
-def _coordinates(place: Dim3) -> tuple[LaneValue, ...]:
-    return tuple(LaneValue(np.array([number], np.uint32), _U32) for number in (*place, 0))
+def _coordinates(coordinates: Dim3) -> tuple[LaneValue, ...]:
+    return tuple(LaneValue(np.array([number], np.uint32), _U32) for number in (*coordinates, 0))
 
 
 def _lanes(plan: LaunchPlan, warp: int) -> int:

@@ -35,7 +35,7 @@ from ..isa.effects import (
 from ..isa.frame import evaluate
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
-from ..simt.effects import is_done_at_once, tells_mbarrier
+from ..simt.effects import is_done_at_once, signals_mbarrier
 from ..simt.faults import meaningless_operands, trap
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
@@ -55,7 +55,7 @@ from .values import LaneValue
 from .warpgroup import CommitStep, GroupFence, GroupWait
 
 if TYPE_CHECKING:
-    from .warp import LanesWarp
+    from .warp import ReferenceWarp
 
 __all__ = ["Block", "make_step", "prepare", "refusal"]
 
@@ -107,7 +107,7 @@ def _failing(to: Prepare, instruction: Instruction, error: EngineError) -> Step:
     count = _guard_only(to, instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
 
-    def step(warp: LanesWarp) -> None:
+    def step(warp: ReferenceWarp) -> None:
         count(warp)
         if guard is None or (warp.active & guard(warp)).any():
             raise error
@@ -122,14 +122,14 @@ def _end(to: Prepare, block: BasicBlock) -> End:
     except Unsupported as error:
         reason = error
 
-    def end(warp: LanesWarp) -> NoReturn:
+    def end(warp: ReferenceWarp) -> NoReturn:
         raise reason
 
     return end
 
 
 def refusal(
-    warp: LanesWarp, program: Program, plan: LaunchPlan, block: BasicBlock, index: int
+    warp: ReferenceWarp, program: Program, plan: LaunchPlan, block: BasicBlock, index: int
 ) -> EngineError:
     """Why an instruction of a block cannot be run, when a warp has come to it."""
     to, instruction = Prepare(program, plan, block.function), block.instructions[index]
@@ -159,7 +159,7 @@ def make_step(to: Prepare, instruction: Instruction) -> Step:
 def _access(to: Prepare, instruction: Instruction) -> Step:
     if instruction.spelling.space == "param":
         return parameter_step(to, instruction)
-    return (SignalStep if tells_mbarrier(instruction) else MemoryStep)(to, instruction)
+    return (SignalStep if signals_mbarrier(instruction) else MemoryStep)(to, instruction)
 
 
 @handles(ASYNC_COPY)
@@ -174,7 +174,7 @@ def _copy_many(to: Prepare, instruction: Instruction) -> Step:
         return TensorStep(to, instruction)
     if "dst" in modifiers:
         return BulkStep(to, instruction)
-    return (AnswerStep if tells_mbarrier(instruction) else FillStep)(to, instruction)
+    return (AnswerStep if signals_mbarrier(instruction) else FillStep)(to, instruction)
 
 
 handles(TENSOR_MAP)(ReplaceStep)
@@ -198,7 +198,7 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = to.program.predicated_of.get(instruction)
 
-    def step(warp: LanesWarp) -> None:
+    def step(warp: ReferenceWarp) -> None:
         where = None
         if guard is not None:
             where = guard(warp)
@@ -230,7 +230,7 @@ def _guard_only(to: Prepare, instruction: Instruction) -> Step:
     counter = to.program.predicated_of.get(instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
 
-    def step(warp: LanesWarp) -> None:
+    def step(warp: ReferenceWarp) -> None:
         if guard is not None and counter is not None:
             warp.count_guard(counter, warp.active & guard(warp))
 
@@ -242,7 +242,7 @@ def _guarded_trap(to: Prepare, instruction: Instruction) -> Step:
     counter = to.program.predicated_of.get(instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
 
-    def step(warp: LanesWarp) -> None:
+    def step(warp: ReferenceWarp) -> None:
         active = warp.active if guard is None else warp.active & guard(warp)
         if counter is not None:
             warp.count_guard(counter, active)

@@ -28,7 +28,7 @@ from .operands import Prepare, every_lane, guard_of, lane_value, reader
 from .values import LaneValue, dtype_of
 
 if TYPE_CHECKING:
-    from .warp import LanesWarp
+    from .warp import ReferenceWarp
 
 __all__ = [
     "BULK_PIECE",
@@ -55,7 +55,7 @@ _SECTOR = 32
 _WAVEFRONT = 128
 
 
-def count(warp: LanesWarp, site: int, **amounts: int) -> None:
+def count(warp: ReferenceWarp, site: int, **amounts: int) -> None:
     if warp.counters.sites is not None:
         for name, amount in amounts.items():
             warp.counters.sites[site][SITE_COLUMNS.index(name)] += amount
@@ -73,7 +73,7 @@ class Active:
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
         self.predicated = to.program.predicated_of.get(instruction)
 
-    def __call__(self, warp: LanesWarp) -> npt.NDArray[np.bool_]:
+    def __call__(self, warp: ReferenceWarp) -> npt.NDArray[np.bool_]:
         active = warp.active
         if self.guard is not None:
             active = active & self.guard(warp)
@@ -111,38 +111,40 @@ def validity_pattern(instruction: Instruction) -> Pattern | None:
 
 
 class Targets:
-    """The CTAs of the cluster that a copy goes to, and the mbarriers there that it tells."""
+    """The CTAs of the cluster that a copy goes to, and the mbarriers there that it signals."""
 
     def __init__(
         self, to: Prepare, instruction: Instruction, operands: Mapping[str, Operand], space: str
     ) -> None:
         self.read_ranks = ranks_of(to, instruction)
         self.paired = instruction.spelling.modifier("group") == "cta_group::2"
-        told = operands.get("m")
-        self.told = Objects(to, instruction, told, space) if isinstance(told, Address) else None
+        operand = operands.get("m")
+        self.mbarriers = Objects(to, instruction, operand, space) if isinstance(operand, Address) else None
 
-    def ranks(self, warp: LanesWarp, lane: int) -> list[int] | list[None]:
+    def ranks(self, warp: ReferenceWarp, lane: int) -> list[int] | list[None]:
         """Those of a multicast."""
         if self.read_ranks is None:
             return [None]
         return ranks_in(int(every_lane(self.read_ranks(warp))[lane]))
 
     @staticmethod
-    def place(place: int, rank: int | None) -> int:
+    def place(address: int, rank: int | None) -> int:
         """An address of shared memory, in the CTA of a rank."""
-        return place if rank is None else in_rank(place, rank)
+        return address if rank is None else in_rank(address, rank)
 
-    def tell(self, warp: LanesWarp, lane: int, rank: int | None, size: int, reports: bool = False) -> None:
-        """So many bytes have come; ``reports``: and something is to be reported. Of a pair of CTAs that one is told whose rank is odd
-        or even as that of the mbarrier."""
-        if self.told is not None:
-            told = self.told.read(warp).copy()
+    def signal(
+        self, warp: ReferenceWarp, lane: int, rank: int | None, size: int, reports: bool = False
+    ) -> None:
+        """So many bytes have come; ``reports``: and something is to be reported. Of a pair of CTAs that one is signalled whose rank
+        is odd or even as that of the mbarrier."""
+        if self.mbarriers is not None:
+            mbarriers = self.mbarriers.read(warp).copy()
             if self.paired and rank is not None:
-                rank = rank & ~1 | int(told[lane]) >> RANK_SHIFT & 1
-            told[lane] = self.place(int(told[lane]), rank)
+                rank = rank & ~1 | int(mbarriers[lane]) >> RANK_SHIFT & 1
+            mbarriers[lane] = self.place(int(mbarriers[lane]), rank)
             if reports:
-                self.told.report(warp, lane, told)
-            self.told.change(warp, lane, told, Mbarrier.COMPLETE, 1, size)
+                self.mbarriers.report(warp, lane, mbarriers)
+            self.mbarriers.change(warp, lane, mbarriers, Mbarrier.COMPLETE, 1, size)
 
 
 class _End:
@@ -156,24 +158,24 @@ class _End:
         self.access = MemoryStep(to, instruction, kind, space, BULK_PIECE)
         self.single = MemoryStep(to, instruction, kind, space, 1)
 
-    def byte(self, warp: LanesWarp, lane: int, address: int) -> Part:
+    def byte(self, warp: ReferenceWarp, lane: int, address: int) -> Part:
         """Where a byte is. Raises ``MemoryFault`` if it cannot be reached."""
         (part,) = self.single.reach(warp, np.array([lane]), np.array([address], np.uint64))
         return part
 
-    def pieces(self, warp: LanesWarp, lane: int, address: int, size: int) -> list[Part]:
+    def pieces(self, warp: ReferenceWarp, lane: int, address: int, size: int) -> list[Part]:
         """Where the bytes are, in parts that begin with the first. Raises ``MemoryFault`` for the first piece that cannot be
         reached."""
         parts: list[Part] = []
         for start in range(0, size, _AT_ONCE):
-            found = self.part(warp, lane, address + start, min(_AT_ONCE, size - start))
-            parts = parts or found
+            piece = self.part(warp, lane, address + start, min(_AT_ONCE, size - start))
+            parts = parts or piece
         return parts
 
-    def part(self, warp: LanesWarp, lane: int, address: int, size: int) -> list[Part]:
+    def part(self, warp: ReferenceWarp, lane: int, address: int, size: int) -> list[Part]:
         """``pieces`` of so few bytes that all of them are looked at together."""
-        places = np.uint64(address % (1 << 64)) + np.arange(0, size, BULK_PIECE, dtype=np.uint64)
-        return self.access.reach(warp, np.repeat(lane, places.size), places)
+        addresses = np.uint64(address % (1 << 64)) + np.arange(0, size, BULK_PIECE, dtype=np.uint64)
+        return self.access.reach(warp, np.repeat(lane, addresses.size), addresses)
 
 
 class BulkStep:
@@ -200,7 +202,7 @@ class BulkStep:
         self.active = Active(to, instruction)
         self.site = to.program.site_of[instruction]
 
-    def __call__(self, warp: LanesWarp) -> None:
+    def __call__(self, warp: ReferenceWarp) -> None:
         active = self.active(warp)
         lanes = np.flatnonzero(active).tolist()[: 1 if self.once else None]
         if not lanes:
@@ -216,17 +218,17 @@ class BulkStep:
             for edge in edges:
                 if edge >= BULK_PIECE:
                     raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.EDGE, target, 0, edge)
-            for turn, rank in enumerate(self.targets.ranks(warp, lane)):
-                place = self.targets.place(target, rank)
+            for copy, rank in enumerate(self.targets.ranks(warp, lane)):
+                address = self.targets.place(target, rank)
                 if any(edges) and size:
-                    self._move_within(warp, lane, source, place, size, *edges)
+                    self._move_within(warp, lane, source, address, size, *edges)
                 else:
-                    self._move(warp, lane, source, place, size)
+                    self._move(warp, lane, source, address, size)
                 reports = self.pattern is not None and self._is_reported(warp, lane, source, size)
-                self.targets.tell(warp, lane, rank, size, reports)
-                self._tally(warp, source, place, size, again=turn > 0)
+                self.targets.signal(warp, lane, rank, size, reports)
+                self._tally(warp, source, address, size, again=copy > 0)
 
-    def _move(self, warp: LanesWarp, lane: int, source: int, target: int, size: int) -> None:
+    def _move(self, warp: ReferenceWarp, lane: int, source: int, target: int, size: int) -> None:
         come, go = self._reach(warp, lane, source, target, size)
         for taken, given in zip(come, go):
             first, last = int(taken.offsets[0]), int(given.offsets[0])
@@ -238,17 +240,17 @@ class BulkStep:
                     LaneValue(into.view(dtype), self.type),
                     LaneValue(data.copy().view(dtype), self.type),
                 )
-                (made,) = evaluate(self.instruction.spelling, [old, new])
-                into[:] = np.ascontiguousarray(lane_value(made).data).view(np.uint8)
+                (combined,) = evaluate(self.instruction.spelling, [old, new])
+                into[:] = np.ascontiguousarray(lane_value(combined).data).view(np.uint8)
             elif self.read_bytes is not None:
                 bits = int(every_lane(self.read_bytes(warp))[lane])
-                chosen = np.resize([bool(bits >> place & 1) for place in range(BULK_PIECE)], size)
+                chosen = np.resize([bool(bits >> bit & 1) for bit in range(BULK_PIECE)], size)
                 into[chosen] = data[chosen]
             else:
                 into[:] = data.copy()
 
     def _reach(
-        self, warp: LanesWarp, lane: int, source: int, target: int, size: int
+        self, warp: ReferenceWarp, lane: int, source: int, target: int, size: int
     ) -> tuple[list[Part], list[Part]]:
         """Where the bytes are. Raises ``MemoryFault`` for the first piece that cannot be reached, at either end: whatever size is
         asked for, not much more is looked at than there is."""
@@ -268,7 +270,7 @@ class BulkStep:
         return come, go
 
     def _move_within(
-        self, warp: LanesWarp, lane: int, source: int, target: int, size: int, left: int, right: int
+        self, warp: ReferenceWarp, lane: int, source: int, target: int, size: int, left: int, right: int
     ) -> None:
         """A copy without so many bytes at the ends: those of the first and last 16 bytes one by one."""
         first, last = BULK_PIECE * (left > 0), size - BULK_PIECE * (right > 0)
@@ -279,7 +281,7 @@ class BulkStep:
         if right and last >= first:
             self._move_bytes(warp, lane, source, target, range(last, size - right))
 
-    def _move_bytes(self, warp: LanesWarp, lane: int, source: int, target: int, offsets: range) -> None:
+    def _move_bytes(self, warp: ReferenceWarp, lane: int, source: int, target: int, offsets: range) -> None:
         """These bytes of 16, one by one."""
         self.target.part(warp, lane, target + offsets.start // BULK_PIECE * BULK_PIECE, BULK_PIECE)
         for offset in offsets:
@@ -287,7 +289,7 @@ class BulkStep:
             given = self.target.byte(warp, lane, target + offset)
             given.region.bytes[int(given.offsets[0])] = taken.region.bytes[int(taken.offsets[0])]
 
-    def _is_reported(self, warp: LanesWarp, lane: int, source: int, size: int) -> bool:
+    def _is_reported(self, warp: ReferenceWarp, lane: int, source: int, size: int) -> bool:
         """Whether what was copied holds the pattern of what is not valid."""
         for part in self.source.pieces(warp, lane, source, size):
             first = int(part.offsets[0])
@@ -295,11 +297,11 @@ class BulkStep:
                 return True
         return False
 
-    def _tally(self, warp: LanesWarp, source: int, target: int, size: int, again: bool) -> None:
+    def _tally(self, warp: ReferenceWarp, source: int, target: int, size: int, again: bool) -> None:
         """``again``: the same bytes to a further CTA."""
-        place = source if self.source.space == "global" else target
+        address = source if self.source.space == "global" else target
         if "global" in (self.source.space, self.target.space) and not again:
-            sectors, lines = spans(place, size, _SECTOR), spans(place, size, LINE_BYTES)
+            sectors, lines = spans(address, size, _SECTOR), spans(address, size, LINE_BYTES)
             count(warp, self.site, sectors=sectors, lines=lines)
         waves = -(-size // _WAVEFRONT)
         count(warp, self.site, lanes=0 if again else size // BULK_PIECE, wavefronts=waves, ideal=waves)
@@ -321,7 +323,7 @@ class FillStep:
         self.active = Active(to, instruction)
         self.site = to.program.site_of[instruction]
 
-    def __call__(self, warp: LanesWarp) -> None:
+    def __call__(self, warp: ReferenceWarp) -> None:
         lanes = np.flatnonzero(self.active(warp)).tolist()
         if not lanes:
             return
@@ -334,8 +336,8 @@ class FillStep:
             if size % 8:
                 raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.WORDS, address, 0, size)
             for offset in range(0, size, 8):
-                place = np.array([address + offset], np.uint64)
-                (part,) = self.access.reach(warp, np.array([lane]), place)
+                word = np.array([address + offset], np.uint64)
+                (part,) = self.access.reach(warp, np.array([lane]), word)
                 start = int(part.offsets[0])
                 part.region.bytes[start : start + 8] = 0
             waves = -(-size // _WAVEFRONT)
@@ -347,61 +349,63 @@ class AnswerStep:
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
-        target, told = operands["a"], operands["m"]
+        target, mbarriers = operands["a"], operands["m"]
         assert isinstance(target, Address)
-        assert isinstance(told, Address)
+        assert isinstance(mbarriers, Address)
         self.instruction = instruction
         space = instruction.spelling.space or "generic"
         self.generic = space == "generic"
         self.addresses = address_reader(to, target, space)
         self.access = MemoryStep(to, instruction, "store", "shared", BULK_PIECE)
-        self.told = Objects(to, instruction, told, space)
+        self.mbarriers = Objects(to, instruction, mbarriers, space)
         self.everywhere = bool(instruction.spelling.modifier("multicast"))
         self.active = Active(to, instruction)
         self.site = to.program.site_of[instruction]
 
-    def __call__(self, warp: LanesWarp) -> None:
+    def __call__(self, warp: ReferenceWarp) -> None:
         lanes = np.flatnonzero(self.active(warp)).tolist()
         if not lanes:
             return
         count(warp, self.site, requests=1)
-        addresses, told = every_lane(self.addresses(warp)), self.told.read(warp)
+        addresses, mbarriers = every_lane(self.addresses(warp)), self.mbarriers.read(warp)
         ranks = range(warp.cta.plan.cluster_ctas) if self.everywhere else [None]
         for lane in lanes:
             for number, rank in enumerate(ranks):
-                self._put(warp, lane, int(addresses[lane]), told.copy(), rank)
+                self._put(warp, lane, int(addresses[lane]), mbarriers.copy(), rank)
                 count(warp, self.site, lanes=int(number == 0), wavefronts=1, ideal=1)
 
-    def _put(self, warp: LanesWarp, lane: int, address: int, told: Lanes, rank: int | None) -> None:
+    def _put(self, warp: ReferenceWarp, lane: int, address: int, mbarriers: Lanes, rank: int | None) -> None:
         base = SHARED_WINDOW if self.generic else 0
         if self.generic and not 0 <= address - base < WINDOW_BYTES:
             raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.NOT_SHARED, address, 0, 0)
-        place, object_ = address - base, int(told[lane])
+        offset, object_ = address - base, int(mbarriers[lane])
         if rank is not None:
-            place = in_rank(place, rank)
-            told[lane] = (
+            offset = in_rank(offset, rank)
+            mbarriers[lane] = (
                 base + in_rank(object_ - base, rank) if 0 <= object_ - base < WINDOW_BYTES else object_
             )
-        (part,) = self.access.reach(warp, np.array([lane]), np.array([place], np.uint64))
+        (part,) = self.access.reach(warp, np.array([lane]), np.array([offset], np.uint64))
         start = int(part.offsets[0])
         part.region.bytes[start : start + BULK_PIECE] = 0
-        self.told.change(warp, lane, told, Mbarrier.COMPLETE, 1, BULK_PIECE)
+        self.mbarriers.change(warp, lane, mbarriers, Mbarrier.COMPLETE, 1, BULK_PIECE)
 
 
 class SignalStep:
-    """``st.async`` and ``red.async``: the access, then the mbarrier is told of each lane's bytes."""
+    """``st.async`` and ``red.async``: the access, then the mbarrier is signalled the bytes of each lane."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         self.access = MemoryStep(to, instruction)
-        form, told = next((form, item) for form, item in matched(instruction) if form.name == "m")
-        assert isinstance(told, Address)
-        self.told = Objects(to, instruction, told, form.space or instruction.spelling.space or "generic")
+        form, mbarriers = next((form, item) for form, item in matched(instruction) if form.name == "m")
+        assert isinstance(mbarriers, Address)
+        self.mbarriers = Objects(
+            to, instruction, mbarriers, form.space or instruction.spelling.space or "generic"
+        )
 
-    def __call__(self, warp: LanesWarp) -> None:
+    def __call__(self, warp: ReferenceWarp) -> None:
         self.access(warp)
         active = warp.active
         if self.access.guard is not None:
             active = active & self.access.guard(warp)
-        addresses = self.told.read(warp)
+        addresses = self.mbarriers.read(warp)
         for lane in np.flatnonzero(active).tolist():
-            self.told.change(warp, lane, addresses, Mbarrier.COMPLETE, 1, self.access.bytes)
+            self.mbarriers.change(warp, lane, addresses, Mbarrier.COMPLETE, 1, self.access.bytes)

@@ -1,7 +1,7 @@
-"""Calls of the reference backend: parameters, frames, returns. PYTEST_DONT_REWRITE
+"""Calls of the reference backend: parameters, activations, returns. PYTEST_DONT_REWRITE
 
 ``.param`` variables of calls and of device functions are bytes per lane, kept per variable: a lane has one activation of a
-function at a time. Functions that may be active more than once keep what their caller still needs in the frame: registers,
+function at a time. Functions that may be active more than once keep what their caller still needs in its activation: registers,
 condition code and parameters of the calling function, restored in the lanes that return.
 """
 
@@ -47,9 +47,9 @@ from .operands import (
 from .values import LaneValue, dtype_of
 
 if TYPE_CHECKING:
-    from .warp import LanesWarp
+    from .warp import ReferenceWarp
 
-__all__ = ["Call", "Frame", "ParameterStep", "argument_reader", "parameter_step", "put_bytes"]
+__all__ = ["Activation", "Call", "ParameterStep", "argument_reader", "parameter_step", "put_bytes"]
 
 Lanes = npt.NDArray[Any]
 _U64, _PRED = scalar_type("u64"), scalar_type("pred")
@@ -98,7 +98,7 @@ class ParameterStep:
         raw = to.plan.parameters[offset : offset + self.type.bytes]
         return integer(int.from_bytes(raw, "little"), self.type)
 
-    def __call__(self, warp: LanesWarp) -> None:
+    def __call__(self, warp: ReferenceWarp) -> None:
         guard = None
         if self.guard is not None:
             guard = self.guard(warp)
@@ -109,15 +109,15 @@ class ParameterStep:
             for offset, read in zip(self.offsets, self.values):
                 put_bytes(warp, self.variable, offset, read(warp), where)
             return
-        for place, target in enumerate(self.targets):
+        for index, target in enumerate(self.targets):
             if target is not None:
-                value = self.constants[place] if self.constants else get_bytes(
-                    warp, self.variable, self.offsets[place], self.type.name
+                value = self.constants[index] if self.constants else get_bytes(
+                    warp, self.variable, self.offsets[index], self.type.name
                 )  # fmt: skip
                 warp.write(target, value, guard)
 
 
-def get_bytes(warp: LanesWarp, variable: Variable, offset: int, type_name: str) -> LaneValue:
+def get_bytes(warp: ReferenceWarp, variable: Variable, offset: int, type_name: str) -> LaneValue:
     """A value from a parameter's bytes."""
     type_ = scalar_type(type_name)
     raw = warp.parameter(variable)[:, offset : offset + type_.bytes].copy()
@@ -127,7 +127,7 @@ def get_bytes(warp: LanesWarp, variable: Variable, offset: int, type_name: str) 
     return LaneValue(raw.view(f"u{type_.bytes}").reshape(32).view(dtype_of(type_)), type_)
 
 
-def put_bytes(warp: LanesWarp, variable: Variable, offset: int, value: LaneValue, where: Lanes) -> None:
+def put_bytes(warp: ReferenceWarp, variable: Variable, offset: int, value: LaneValue, where: Lanes) -> None:
     """A value into a parameter's bytes, in some lanes."""
     data = every_lane(value)
     if value.type.is_predicate:
@@ -157,8 +157,8 @@ _Location = Variable | Register | Reader | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Frame:
-    """Payload of a frame: the call, the function called, and what the caller keeps there."""
+class Activation:
+    """Payload of a call frame: the call, the function called, and what the caller keeps there."""
 
     call: Call
     callee: int
@@ -200,7 +200,7 @@ class Call:
             return operand
         return None if isinstance(operand, Sink) else reader(to, operand, None)
 
-    def groups(self, warp: LanesWarp) -> list[tuple[int, int]]:
+    def groups(self, warp: ReferenceWarp) -> list[tuple[int, int]]:
         """Function numbers with the active lanes that call them, in order of the candidates. Raises for bad addresses."""
         if self.pointer is None:
             if not self.callees:
@@ -208,31 +208,31 @@ class Call:
                 raise self._undefined(warp, self.target.function)
             return [(self.callees[0], warp.mask)]
         given = every_lane(self.pointer(warp))
-        left, found = warp.mask, []
+        left, by_function = warp.mask, []
         for number in self.callees:
             lanes = 0
             for lane in lanes_of(left):
                 if number in self.addresses and int(given[lane]) == self.addresses[number]:
                     lanes |= 1 << lane
             left &= ~lanes
-            found.append((number, lanes))
+            by_function.append((number, lanes))
         if left:
             lane = lanes_of(left)[0]
             raise bad_target(warp.place(), self.instruction, lane, int(given[lane]), 0)
-        return found
+        return by_function
 
-    def _undefined(self, warp: LanesWarp, function: Function) -> Exception:
+    def _undefined(self, warp: ReferenceWarp, function: Function) -> Exception:
         return undefined(function, self.instruction, warp.place().thread(lanes_of(warp.mask)[0]))
 
-    def enter(self, warp: LanesWarp, callee: int, lanes: int) -> Frame:
+    def enter(self, warp: ReferenceWarp, callee: int, lanes: int) -> Activation:
         """Lanes begin to call a function: keeps what the caller needs, passes the arguments."""
-        if warp.splits.frames >= MAX_DEPTH:
+        if warp.paths.call_depth >= MAX_DEPTH:
             raise too_deep(warp.place(), self.instruction, lanes_of(lanes)[0], MAX_DEPTH)
         where = warp.lanes_array(lanes)
         function = self.program.functions[callee]
         values = [self._value(warp, argument) for argument in self.arguments]
-        frame = self._frame(warp, callee)
-        if frame.locals is not None:
+        activation = self._activation(warp, callee)
+        if activation.locals is not None:
             self._push(warp, callee, where)
         for register in self.program.blocks[self.program.entries[callee]].live_in:
             warp.put(register, integer(0, register.type), where)
@@ -241,10 +241,10 @@ class Call:
         if self.program.uses_stack:
             own = warp.stack_depth(self.number)
             warp.stack_depths[callee] = np.where(where, own, warp.stack_depth(callee))
-            frame = replace(frame, stack=own)
-        return frame
+            activation = replace(activation, stack=own)
+        return activation
 
-    def _value(self, warp: LanesWarp, argument: _Location) -> Lanes | LaneValue | None:
+    def _value(self, warp: ReferenceWarp, argument: _Location) -> Lanes | LaneValue | None:
         if argument is None:
             return None
         if isinstance(argument, Variable):
@@ -252,52 +252,57 @@ class Call:
         assert not isinstance(argument, Register)
         return argument(warp)
 
-    def _push(self, warp: LanesWarp, callee: int, where: Lanes) -> None:
-        """A frame for the callee's local variables, in the lanes that call. Raises ``TrapError`` if there is no room."""
-        fresh, size = np.where(where, warp.stack_top, warp.frames[callee]), self.program.frames[callee]
+    def _push(self, warp: ReferenceWarp, callee: int, where: Lanes) -> None:
+        """A stack frame for the callee's local variables, in the lanes that call. Raises ``TrapError`` if there is no room."""
+        fresh, size = (
+            np.where(where, warp.stack_top, warp.frame_addresses[callee]),
+            self.program.frame_bytes[callee],
+        )
         full = where & (fresh + np.uint64(size) + warp.stack_depth(self.number) > warp.local_bytes)
         if full.any():
             bytes_ = warp.local_bytes - self.program.local_static
             raise stack_overflow(warp.place(), self.instruction, int(full.argmax()), bytes_)
-        warp.frames[callee] = fresh
+        warp.frame_addresses[callee] = fresh
         warp.stack_top = warp.stack_top + where * np.uint64(size)
 
-    def _frame(self, warp: LanesWarp, callee: int) -> Frame:
+    def _activation(self, warp: ReferenceWarp, callee: int) -> Activation:
         before = None
-        if callee in self.program.frames:
-            before = warp.frames.setdefault(callee, np.zeros(32, np.uint64))
+        if callee in self.program.frame_bytes:
+            before = warp.frame_addresses.setdefault(callee, np.zeros(32, np.uint64))
         if not self.recursive:
-            return Frame(self, callee, None, None, None, before)
+            return Activation(self, callee, None, None, None, before)
         own = self.program.functions[self.number]
         mine = set(own.registers)
         kept = {register: value for register, value in warp.registers.items() if register in mine}
         variables = {*own.params, *own.returns, *own.variables}
         parameters = {item: data.copy() for item, data in warp.parameters.items() if item in variables}
-        return Frame(self, callee, kept, parameters, warp.carry.get(self.number), before)
+        return Activation(self, callee, kept, parameters, warp.carry.get(self.number), before)
 
-    def leave(self, warp: LanesWarp, frame: Frame, lanes: int) -> None:
+    def leave(self, warp: ReferenceWarp, activation: Activation, lanes: int) -> None:
         """Lanes return: restores what the caller kept, and gives it the results."""
         where = warp.lanes_array(lanes)
-        function = self.program.functions[frame.callee]
+        function = self.program.functions[activation.callee]
         results: list[Lanes | LaneValue] = []
         for formal in function.returns:
             register = formal_register(function, formal)
             results.append(warp.parameter(formal).copy() if register is None else warp.read(register))
-        if frame.locals is not None:
-            warp.frames[frame.callee] = np.where(where, frame.locals, warp.frames[frame.callee])
-            warp.stack_top = warp.stack_top - where * np.uint64(self.program.frames[frame.callee])
-        if frame.stack is not None:
+        if activation.locals is not None:
+            warp.frame_addresses[activation.callee] = np.where(
+                where, activation.locals, warp.frame_addresses[activation.callee]
+            )
+            warp.stack_top = warp.stack_top - where * np.uint64(self.program.frame_bytes[activation.callee])
+        if activation.stack is not None:
             now = warp.stack_depth(self.number)
-            warp.stack_depths[self.number] = np.where(where, frame.stack, now)
-        if frame.registers is not None:
+            warp.stack_depths[self.number] = np.where(where, activation.stack, now)
+        if activation.registers is not None:
             for register in self.program.functions[self.number].registers:
-                kept = frame.registers.get(register)
+                kept = activation.registers.get(register)
                 if kept is not None or register in warp.registers:
                     warp.put(register, kept or integer(0, register.type), where)
-        for variable, data in (frame.parameters or {}).items():
+        for variable, data in (activation.parameters or {}).items():
             warp.parameter(variable)[where] = data[where]
-        if frame.registers is not None:
-            warp.put_carry(self.number, frame.carry or integer(0, _PRED), where)
+        if activation.registers is not None:
+            warp.put_carry(self.number, activation.carry or integer(0, _PRED), where)
         caller = self.program.functions[self.number]
         for formal, value, result in zip(function.returns, results, self.target.returns):
             if isinstance(result, Variable):
@@ -309,7 +314,7 @@ class Call:
 
     def _give(
         self,
-        warp: LanesWarp,
+        warp: ReferenceWarp,
         function: Function,
         formal: Variable,
         value: Lanes | LaneValue | None,

@@ -1,4 +1,4 @@
-"""How a block ends in the reference backend. An end moves the running split, and says whether the warp stops there.
+"""How a block ends in the reference backend. An end moves the running path, and says whether the warp stops there.
 
 PYTEST_DONT_REWRITE
 """
@@ -26,7 +26,7 @@ from .operands import Prepare, as_type, bits_of, destinations, every_lane, reade
 from .values import LaneValue
 
 if TYPE_CHECKING:
-    from .warp import LanesWarp
+    from .warp import ReferenceWarp
 
 __all__ = ["BarrierEnd", "make_end"]
 
@@ -54,12 +54,12 @@ def _exit_end(to: Prepare, block: BasicBlock) -> End:
     return _exit
 
 
-def _holds(guard: Guard) -> Callable[[LanesWarp], int]:
+def _holds(guard: Guard) -> Callable[[ReferenceWarp], int]:
     register, negated = guard.register, guard.negated
 
-    def read(warp: LanesWarp) -> int:
-        found = bits_of(warp.read(register))
-        return warp.mask & (~found if negated else found)
+    def read(warp: ReferenceWarp) -> int:
+        bits = bits_of(warp.read(register))
+        return warp.mask & (~bits if negated else bits)
 
     return read
 
@@ -72,7 +72,7 @@ def _fall(to: Prepare, block: BasicBlock) -> End:
         return lambda warp: warp.go(block, target)
     holds = _holds(guard)
 
-    def end(warp: LanesWarp) -> Status | None:
+    def end(warp: ReferenceWarp) -> Status | None:
         warp.count_taken(block.index, holds(warp))
         return warp.go(block, target)
 
@@ -84,7 +84,7 @@ def _branch(block: BasicBlock) -> End:
     holds = _holds(block.guard)
     then, other = block.successors
 
-    def end(warp: LanesWarp) -> Status | None:
+    def end(warp: ReferenceWarp) -> Status | None:
         taken = holds(warp)
         if block.counted:
             warp.count_taken(block.index, taken)
@@ -94,8 +94,8 @@ def _branch(block: BasicBlock) -> End:
         if block.counted:
             warp.counters.divergent[block.index] += 1
         over = warp.pay(block, other if then == block.reconvergence else then)
-        warp.splits.branch([(then, taken), (other, rest)], block.reconvergence)
-        return warp.end_turn(block) if over else None
+        warp.paths.branch([(then, taken), (other, rest)], block.reconvergence)
+        return warp.end_slice(block) if over else None
 
     return end
 
@@ -107,7 +107,7 @@ def _leave_branch(block: BasicBlock) -> End:
     other = block.successors[1]
     ends = block.leaves == "exit" or block.function == 0
 
-    def end(warp: LanesWarp) -> Status | None:
+    def end(warp: ReferenceWarp) -> Status | None:
         taken = holds(warp)
         rest = warp.mask & ~taken
         warp.count_taken(block.index, taken)
@@ -116,14 +116,14 @@ def _leave_branch(block: BasicBlock) -> End:
         if not taken:
             return warp.go(block, other)
         if ends:
-            warp.splits.exit(taken)
+            warp.paths.exit(taken)
             return warp.go(block, other) if rest else None
         if not rest:
-            warp.splits.jump(EXIT)
+            warp.paths.jump(EXIT)
             return None
         over = warp.pay(block, other)
-        warp.splits.branch([(EXIT, taken), (other, rest)], EXIT)
-        return warp.end_turn(block) if over else None
+        warp.paths.branch([(EXIT, taken), (other, rest)], EXIT)
+        return warp.end_slice(block) if over else None
 
     return end
 
@@ -138,7 +138,7 @@ def _indirect(to: Prepare, block: BasicBlock) -> End:
     successors = block.successors
     holds = _holds(instruction.guard) if instruction.guard is not None else None
 
-    def end(warp: LanesWarp) -> Status | None:
+    def end(warp: ReferenceWarp) -> Status | None:
         index = every_lane(index_reader(warp))
         if holds is not None:
             warp.count_taken(block.index, holds(warp))
@@ -154,8 +154,8 @@ def _indirect(to: Prepare, block: BasicBlock) -> End:
         if block.counted:
             warp.counters.divergent[block.index] += 1
         over = warp.pay(block, next((target for target in taken if target in block.back_edges), EXIT))
-        warp.splits.branch(list(sides.items()), block.reconvergence)
-        return warp.end_turn(block) if over else None
+        warp.paths.branch(list(sides.items()), block.reconvergence)
+        return warp.end_slice(block) if over else None
 
     return end
 
@@ -167,15 +167,15 @@ def _call(to: Prepare, block: BasicBlock) -> End:
     call = Call(to, block)
     entries, recursive = to.program.entries, to.program.recursive
 
-    def end(warp: LanesWarp) -> Status | None:
+    def end(warp: ReferenceWarp) -> Status | None:
         groups = [(number, lanes) for number, lanes in call.groups(warp) if lanes]
         over = any(number in recursive for number, _ in groups) and warp.spend(1)
         if len(groups) == 1:
             number = groups[0][0]
-            warp.splits.call(number, entries[number], call.back, call.enter(warp, number, warp.mask))
+            warp.paths.call(number, entries[number], call.back, call.enter(warp, number, warp.mask))
         else:
-            warp.splits.call_each([((call, number), lanes) for number, lanes in groups], call.back)
-        return warp.end_turn(block) if over else None
+            warp.paths.call_each([((call, number), lanes) for number, lanes in groups], call.back)
+        return warp.end_slice(block) if over else None
 
     return end
 
@@ -189,7 +189,7 @@ def _system(to: Prepare, block: BasicBlock) -> End:
         argument_reader(to, formal, given) for formal, given in zip(function.params, target.arguments)
     ]
 
-    def end(warp: LanesWarp) -> Status | None:
+    def end(warp: ReferenceWarp) -> Status | None:
         size, local = warp.local_bytes, warp.local.bytes
         call = SystemCall(
             instruction,
@@ -212,13 +212,13 @@ def _system(to: Prepare, block: BasicBlock) -> End:
     return end
 
 
-def _return(warp: LanesWarp) -> Status | None:
-    warp.splits.jump(EXIT)
+def _return(warp: ReferenceWarp) -> Status | None:
+    warp.paths.jump(EXIT)
     return None
 
 
-def _exit(warp: LanesWarp) -> Status | None:
-    warp.splits.exit(warp.mask)
+def _exit(warp: ReferenceWarp) -> Status | None:
+    warp.paths.exit(warp.mask)
     return None
 
 
@@ -244,39 +244,39 @@ class BarrierEnd:
         self.targets = destinations(instruction)
         self.operation = instruction.spelling.modifier("op")
 
-    def __call__(self, warp: LanesWarp) -> Status | None:
-        splits = warp.splits
-        whole = splits.mask == splits.live
+    def __call__(self, warp: ReferenceWarp) -> Status | None:
+        paths = warp.paths
+        whole = paths.mask == paths.live
         if self.aligned and not whole:
-            splits.gather()
+            paths.gather()
             return None
         waits = self._arrive(warp)
         if whole:
             warp.at_barrier = self
             return Status.WAITS if waits else Status.READY
         if waits:
-            splits.wait(self.block.successors[0])
+            paths.wait(self.block.successors[0])
             return None
         return warp.go(self.block, self.block.successors[0])
 
-    def _arrive(self, warp: LanesWarp) -> bool:
+    def _arrive(self, warp: ReferenceWarp) -> bool:
         """The running lanes arrive; whether they must wait."""
-        splits = warp.splits
-        first = lanes_of(splits.mask)[0]
+        paths = warp.paths
+        first = lanes_of(paths.mask)[0]
         number, expected = self._operands(warp, first)
         holds = bits_of(self.predicate(warp)) if self.predicate is not None else 0
         warp.cta.barriers.arrive(
             number,
             warp.index,
-            splits.mask,
-            live=splits.live,
+            paths.mask,
+            live=paths.live,
             expected=expected,
             waits=self.waits,
             holds=holds,
         )
         return self.waits
 
-    def _operands(self, warp: LanesWarp, lane: int) -> tuple[int, int]:
+    def _operands(self, warp: ReferenceWarp, lane: int) -> tuple[int, int]:
         """Barrier and thread count (0: all), those of the lowest lane."""
         number = int(every_lane(self.number(warp))[lane])
         if number >= BARRIERS:
@@ -290,7 +290,7 @@ class BarrierEnd:
             )
         return number, expected
 
-    def result(self, warp: LanesWarp, lanes: int, true: int, false: int) -> None:
+    def result(self, warp: ReferenceWarp, lanes: int, true: int, false: int) -> None:
         """Give waiting lanes what ``.red`` found."""
 
         if self.operation is None or self.targets[0] is None:
@@ -309,8 +309,8 @@ class ClusterEnd(BarrierEnd):
     def _prepare(self, to: Prepare, instruction: Instruction) -> None:
         """It has no operands."""
 
-    def _arrive(self, warp: LanesWarp) -> bool:
-        barrier, own, lanes = warp.cta.cluster.barrier, (warp.cta.rank, warp.index), warp.splits.mask
+    def _arrive(self, warp: ReferenceWarp) -> bool:
+        barrier, own, lanes = warp.cta.cluster.barrier, (warp.cta.rank, warp.index), warp.paths.mask
         if not self.waits:
             if not barrier.arrive(own, lanes):
                 raise bad_cluster_barrier(warp.place(), self.instruction, lanes_of(lanes)[0])
@@ -320,5 +320,5 @@ class ClusterEnd(BarrierEnd):
             raise bad_cluster_barrier(warp.place(), self.instruction, lanes_of(lanes)[0])
         return not complete
 
-    def result(self, warp: LanesWarp, lanes: int, true: int, false: int) -> None:
+    def result(self, warp: ReferenceWarp, lanes: int, true: int, false: int) -> None:
         """Nothing is given."""

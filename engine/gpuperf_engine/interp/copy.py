@@ -19,7 +19,7 @@ from .memory import MemoryStep, address_reader
 from .operands import Prepare, every_lane, guard_of, reader
 
 if TYPE_CHECKING:
-    from .warp import LanesWarp
+    from .warp import ReferenceWarp
 
 __all__ = ["CopyStep"]
 
@@ -50,7 +50,7 @@ class CopyStep:
         self.predicated = to.program.predicated_of.get(instruction)
         self.site = to.program.site_of[instruction]
 
-    def __call__(self, warp: LanesWarp) -> None:
+    def __call__(self, warp: ReferenceWarp) -> None:
         active = warp.active
         if self.guard is not None:
             active = active & self.guard(warp)
@@ -69,8 +69,8 @@ class CopyStep:
         for lane in lanes[(sizes[lanes] > 0) & (sizes[lanes] < self.bytes)]:
             if sources[lane] % self.bytes:
                 self.source.reach(warp, np.array([lane]), sources[lane : lane + 1])
-            places = sources[lane] + np.arange(sizes[lane], dtype=np.uint64)
-            for part in self.byte.reach(warp, np.repeat(lane, sizes[lane]), places):
+            addresses = sources[lane] + np.arange(sizes[lane], dtype=np.uint64)
+            for part in self.byte.reach(warp, np.repeat(lane, sizes[lane]), addresses):
                 data[lane, : sizes[lane]] = part.region.bytes[part.offsets]
         for part in self.target.reach(warp, lanes, targets[lanes]):
             part.region.bytes[part.offsets[:, None] + np.arange(self.bytes)] = data[part.lanes]
@@ -79,7 +79,7 @@ class CopyStep:
                 warp.counters.sites[self.site], lanes, lanes[sizes[lanes] > 0], sources, targets[lanes]
             )
 
-    def _sizes(self, warp: LanesWarp) -> Lanes:
+    def _sizes(self, warp: ReferenceWarp) -> Lanes:
         """Bytes that each lane copies."""
         sizes = np.full(32, self.bytes, np.int64)
         if self.read_size is not None:
@@ -89,14 +89,14 @@ class CopyStep:
         return sizes
 
     def _count(self, row: list[int], lanes: Lanes, filled: Lanes, sources: Lanes, targets: Lanes) -> None:
-        found, ideal = wavefronts(targets, lanes, self.bytes)
+        needed, ideal = wavefronts(targets, lanes, self.bytes)
         counted = {
             "requests": 1,
             "lanes": int(lanes.size),
             "sectors": sectors(sources[filled]),
             "lines": sectors(sources[filled], LINE_BYTES),
             "global_wavefronts": wavefronts(sources[filled], filled, self.bytes)[0],
-            "wavefronts": found,
+            "wavefronts": needed,
             "ideal": ideal,
         }
         for name, amount in counted.items():

@@ -1,8 +1,8 @@
 """Exchange between the lanes of a warp in the reference backend: shfl, vote, match, redux, activemask, elect, bar.warp.sync, mma.
 
 The *participants* are the lanes of the member mask that have not exited, or the active lanes where there is no mask. They may
-stand at several instructions (``simt.stack.Meeting``), whose operands are put together first. ``shfl`` from a lane that does not take
-part gives 0.
+stand at several instructions (``simt.stack.Convergence``), whose operands are put together first. ``shfl`` from a lane that does
+not take part gives 0.
 
 PYTEST_DONT_REWRITE
 """
@@ -41,7 +41,7 @@ from .values import LaneValue, dtype_of
 from .warpgroup import WarpgroupStep
 
 if TYPE_CHECKING:
-    from .warp import LanesWarp
+    from .warp import ReferenceWarp
 
 __all__ = ["Exchange", "mask_array", "perform"]
 
@@ -69,15 +69,15 @@ class Exchange:
             if form.role in ("source", "predicate_source") or form.updated:
                 type_ = form.type or _U32
                 elements = operand.elements if isinstance(operand, Vector) else (operand,)
-                for place, element in enumerate(elements):
-                    name = f"{form.name}{place}" if isinstance(operand, Vector) else form.name
+                for index, element in enumerate(elements):
+                    name = f"{form.name}{index}" if isinstance(operand, Vector) else form.name
                     self.types[name] = type_
                     self.readers[name] = reader(to, element, type_)
         self.targets = destinations(instruction)
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
         self.predicated = to.program.predicated_of.get(instruction)
 
-    def __call__(self, warp: LanesWarp) -> None:
+    def __call__(self, warp: ReferenceWarp) -> None:
         """Without ``.sync``: the active lanes take part."""
         lanes = warp.mask
         if self.guard is not None and self.predicated is not None:
@@ -88,29 +88,31 @@ class Exchange:
         if lanes:
             perform(warp, lanes, [(self, lanes)])
 
-    def masks(self, warp: LanesWarp) -> dict[int, int]:
+    def masks(self, warp: ReferenceWarp) -> dict[int, int]:
         """The member masks that the active lanes give (all lanes for matrices), with those lanes. Raises ``TrapError`` if a
         lane is not in its own."""
         if "membermask" not in self.readers:
             return {_WHOLE: warp.mask}
         given = self.readers["membermask"](warp).data
         if given.shape == (1,) or not (given[warp.active] != given[warp.active][0]).any():
-            found = {int(given[0] if given.shape == (1,) else given[warp.active][0]): warp.mask}
+            masks = {int(given[0] if given.shape == (1,) else given[warp.active][0]): warp.mask}
         else:
-            found = {}
+            masks = {}
             for lane in lanes_of(warp.mask):
-                found[int(given[lane])] = found.get(int(given[lane]), 0) | 1 << lane
-        for mask, lanes in found.items():
+                masks[int(given[lane])] = masks.get(int(given[lane]), 0) | 1 << lane
+        for mask, lanes in masks.items():
             if lanes & ~mask:
                 raise bad_member_mask(warp.place(), self.instruction, lanes_of(lanes & ~mask)[0], mask)
-        return found
+        return masks
 
-    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> Sequence[LaneValue]:
+    def results(
+        self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]
+    ) -> Sequence[LaneValue]:
         """What each lane gets, from the operands of all participants."""
         return ()
 
 
-def perform(warp: LanesWarp, participants: int, parts: Sequence[tuple[Exchange, int]]) -> None:
+def perform(warp: ReferenceWarp, participants: int, parts: Sequence[tuple[Exchange, int]]) -> None:
     """Carry the operation out over the participants; each part's lanes get their results in its own registers."""
     first = parts[0][0]
     if first.instruction.effect.whole_warp and participants != _WHOLE:
@@ -145,7 +147,7 @@ def _ballot(predicate: LaneValue, participants: int) -> int:
 class Shuffle(Exchange):
     """``shfl``: from a lane that does not take part, 0."""
 
-    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
         source, inside = evaluate(self.spelling, [_LANE, joint["b"], joint["c"]])
         value = joint["a"]
         present = np.where(mask_array(participants), value.data, value.data.dtype.type(0))
@@ -157,7 +159,7 @@ class Shuffle(Exchange):
 class Vote(Exchange):
     """``vote``."""
 
-    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
         found = _ballot(joint["a"], participants)
         mode = self.spelling.modifier("mode")
         if mode is None:
@@ -170,7 +172,7 @@ class Vote(Exchange):
 class Match(Exchange):
     """``match``."""
 
-    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
         data = joint["a"].data
         equal = (data[:, None] == data[None, :]) & mask_array(participants)
         same = np.packbits(equal, axis=1, bitorder="little").view("<u4").reshape(32).astype(np.uint32)
@@ -184,7 +186,7 @@ class Match(Exchange):
 class Redux(Exchange):
     """``redux``."""
 
-    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
         value = joint["a"]
         if value.type.is_float:  # one lane alone gives its magnitude, or the canonical NaN, too
             (alone,) = evaluate(self.spelling, [value, value])
@@ -201,7 +203,7 @@ class Redux(Exchange):
 class ActiveMask(Exchange):
     """``activemask``."""
 
-    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
         return [_u32(participants)]
 
 
@@ -209,7 +211,7 @@ class ActiveMask(Exchange):
 class Elect(Exchange):
     """``elect``."""
 
-    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
         leader = lanes_of(participants)[0]
         return [_u32(leader), LaneValue(_LANE.data == leader, _PRED)]
 
@@ -218,7 +220,7 @@ class Elect(Exchange):
 class Matrix(Exchange):
     """``mma``, ``wmma.mma``, ``movmatrix``."""
 
-    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
         forms = [form for form in self.spelling.sources for _ in range(form.vector)]
         values = [
             int(value.data[0]) if form.constant else value for form, value in zip(forms, joint.values())
@@ -237,7 +239,7 @@ class Rows(Exchange):
         super().__init__(to, instruction)
         self.rows = MatrixRows(to, instruction)
 
-    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
         return self.rows(warp, participants, list(joint.values()))
 
 
@@ -249,5 +251,5 @@ class Product(Exchange):
         super().__init__(to, instruction)
         self.product = WarpgroupStep(to, instruction)
 
-    def results(self, warp: LanesWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+    def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
         return self.product(warp, joint)

@@ -12,12 +12,12 @@ from ..simt.schedule import Status
 from .operands import Prepare
 
 if TYPE_CHECKING:
-    from .warp import LanesWarp
+    from .warp import ReferenceWarp
 
 __all__ = ["End", "Step", "ends", "handles"]
 
-Step = Callable[["LanesWarp"], object]
-End = Callable[["LanesWarp"], "Status | None"]
+Step = Callable[["ReferenceWarp"], object]
+End = Callable[["ReferenceWarp"], "Status | None"]
 
 #: makes the step of an instruction
 handles: Handlers[Callable[[Prepare, Instruction], Step]] = Handlers()

@@ -21,7 +21,7 @@ from .operands import Prepare, Reader, destinations, every_lane, guard_of, lane_
 from .values import LaneValue, dtype_of
 
 if TYPE_CHECKING:
-    from .warp import LanesWarp
+    from .warp import ReferenceWarp
 
 __all__ = ["ImageStep"]
 
@@ -40,7 +40,7 @@ class ImageStep:
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
         self.predicated = to.program.predicated_of.get(instruction)
 
-    def __call__(self, warp: LanesWarp) -> None:
+    def __call__(self, warp: ReferenceWarp) -> None:
         guard, active = None, warp.active
         if self.guard is not None:
             guard = self.guard(warp)
@@ -62,7 +62,7 @@ class ImageStep:
 
 def _operands(
     to: Prepare, instruction: Instruction
-) -> tuple[Reader, list[Callable[[LanesWarp], LaneValue | int]]]:
+) -> tuple[Reader, list[Callable[[ReferenceWarp], LaneValue | int]]]:
     """The handle, and the operands of the meaning."""
     values = sources(to, instruction)
     for _, operand in matched(instruction):
@@ -72,19 +72,19 @@ def _operands(
 
 
 class _LanesImage(Image):
-    def __init__(self, warp: LanesWarp, handles: Lanes, active: Lanes) -> None:
+    def __init__(self, warp: ReferenceWarp, handles: Lanes, active: Lanes) -> None:
         memory = warp.cta.arena.memory
         self.region, self.touched = warp.cta.arena.region, memory.touched
         self.rows = memory.images.rows[memory.images.find(handles)]
         self.active = active
         self.refused: Lanes = np.zeros(32, np.bool_)
 
-    def word(self, place: int) -> Value:
-        return LaneValue(self.rows[:, place], _U32)
+    def word(self, index: int) -> Value:
+        return LaneValue(self.rows[:, index], _U32)
 
     def _where(self, where: Value) -> Lanes:
-        found: Lanes = every_lane(lane_value(where)) & self.active
-        return found
+        lanes: Lanes = every_lane(lane_value(where)) & self.active
+        return lanes
 
     def _offsets(self, address: Value, lanes: Lanes) -> Lanes:
         offsets = every_lane(lane_value(address))[lanes] - np.uint64(ARENA_BASE)
@@ -116,8 +116,8 @@ class _LanesImage(Image):
             "and": np.bitwise_and,
             "or": np.bitwise_or,
         }
-        places, lane_of = np.unique(offsets, return_inverse=True)
-        cells = places[:, None] + np.arange(given.type.bytes)
+        unique, lane_of = np.unique(offsets, return_inverse=True)
+        cells = unique[:, None] + np.arange(given.type.bytes)
         words = self.region.bytes[cells].view(dtype_of(given.type)).reshape(-1)
         cast("Any", combine[op]).at(words, lane_of, data)
         self.region.bytes[cells] = words.reshape(-1, 1).view(np.uint8)

@@ -19,7 +19,7 @@ from .operands import Prepare, address_operand, every_lane, lane_value, reader
 from .values import LaneValue
 
 if TYPE_CHECKING:
-    from .warp import LanesWarp
+    from .warp import ReferenceWarp
 
 __all__ = ["MatrixRows"]
 
@@ -44,29 +44,29 @@ class MatrixRows:
         self.stride = None if given is None else reader(to, given, scalar_type("u32"))
         self.registers = sum(form.vector for form in self.spelling.sources if form.name == "b")
 
-    def __call__(self, warp: LanesWarp, participants: int, fragments: list[LaneValue]) -> list[LaneValue]:
+    def __call__(self, warp: ReferenceWarp, participants: int, fragments: list[LaneValue]) -> list[LaneValue]:
         """Carry it out; the fragments loaded, or none."""
         base = every_lane(self.addresses(warp))
         inner = np.full(32, self.inner, np.uint64) if self.stride is None else every_lane(self.stride(warp))
         distance = inner.astype(np.uint64) * np.uint64(self.bits) >> np.uint64(3)
         values: list[LaneValue] = []
         if not self.loads:
-            values = [lane_value(made) for made in evaluate(self.spelling, fragments[: self.registers])]
-        found: list[LaneValue] = []
-        for place, (move, step) in enumerate(self.steps):
+            values = [lane_value(result) for result in evaluate(self.spelling, fragments[: self.registers])]
+        loaded: list[LaneValue] = []
+        for index, (move, step) in enumerate(self.steps):
             lanes = np.array([lane for lane in lanes_of(participants) if lane < move.lanes])
             offsets = np.array(move.lines, np.uint64) * distance + np.array(move.offsets, np.uint64)
             addresses = (base + offsets)[lanes]
             parts = step.reach(warp, lanes, addresses)
             if warp.counters.sites is not None and step.site is not None:
-                step.tally(warp.counters.sites[step.site], lanes, addresses, again=place > 0)
+                step.tally(warp.counters.sites[step.site], lanes, addresses, again=index > 0)
             type = scalar_type(f"b{8 * move.bytes}")
             for element in range(move.count):
                 data = np.zeros(32, f"u{move.bytes}") if self.loads else every_lane(values.pop(0))
-                for region, some, places, *_ in parts:
+                for region, some, offsets_in_region, *_ in parts:
                     if self.loads:
-                        data[some] = region.gather(places + element * move.bytes, type)
+                        data[some] = region.gather(offsets_in_region + element * move.bytes, type)
                     else:
-                        region.scatter(places + element * move.bytes, data[some], type)
-                found.append(LaneValue(data, type))
-        return [lane_value(made) for made in evaluate(self.spelling, found)] if self.loads else []
+                        region.scatter(offsets_in_region + element * move.bytes, data[some], type)
+                loaded.append(LaneValue(data, type))
+        return [lane_value(result) for result in evaluate(self.spelling, loaded)] if self.loads else []

@@ -38,7 +38,7 @@ from .regions import Region
 from .values import LaneValue
 
 if TYPE_CHECKING:
-    from .warp import LanesCta, LanesWarp
+    from .warp import LanesCta, ReferenceWarp
 
 __all__ = ["MbarrierStep", "Objects", "WaitStep", "in_rank", "operation", "ranks_in", "ranks_of"]
 
@@ -62,11 +62,11 @@ def operation(instruction: Instruction) -> int:
         "complete_tx": Mbarrier.COMPLETE,
         "check_layout": Mbarrier.LAYOUT,
     }
-    found = kinds.get(words[1], Mbarrier.ARRIVE) | Mbarrier.REPORTS * ("layout::v1" in words)
-    if found == Mbarrier.ARRIVE:
-        found |= Mbarrier.DROP * (words[1] == "arrive_drop") | Mbarrier.STAYS * ("noComplete" in words)
-        found |= Mbarrier.EXPECTS * ("expect_tx" in words)
-    return found
+    how = kinds.get(words[1], Mbarrier.ARRIVE) | Mbarrier.REPORTS * ("layout::v1" in words)
+    if how == Mbarrier.ARRIVE:
+        how |= Mbarrier.DROP * (words[1] == "arrive_drop") | Mbarrier.STAYS * ("noComplete" in words)
+        how |= Mbarrier.EXPECTS * ("expect_tx" in words)
+    return how
 
 
 class _Object(NamedTuple):
@@ -93,79 +93,79 @@ class Objects:
         self.addresses = address_reader(to, operand, space)
         self.access = MemoryStep(to, instruction, "store", "shared", 8)
 
-    def read(self, warp: LanesWarp) -> Lanes:
+    def read(self, warp: ReferenceWarp) -> Lanes:
         """The lanes' addresses."""
         return every_lane(self.addresses(warp))
 
-    def at(self, warp: LanesWarp, lane: int, addresses: Lanes, marks: bool = False) -> _Object:
+    def at(self, warp: ReferenceWarp, lane: int, addresses: Lanes, marks: bool = False) -> _Object:
         """One lane's object. Raises ``TrapError`` if it is not in shared memory, ``MemoryFault`` if beyond its bounds."""
-        place = addresses[lane : lane + 1]
+        offset = addresses[lane : lane + 1]
         if self.generic:
-            place = place - np.uint64(SHARED_WINDOW)
-            if place[0] >= np.uint64(WINDOW_BYTES):
+            offset = offset - np.uint64(SHARED_WINDOW)
+            if offset[0] >= np.uint64(WINDOW_BYTES):
                 raise self.error(warp, lane, Mbarrier.NOT_SHARED, int(addresses[lane]), 0, 0)
-        (part,) = self.access.reach(warp, np.array([lane]), place, marks)
+        (part,) = self.access.reach(warp, np.array([lane]), offset, marks)
         own = (
             warp.cta
             if warp.cta.plan.cluster_ctas == 1
-            else warp.cta.cluster.members[int(place[0]) >> RANK_SHIFT]
+            else warp.cta.cluster.members[int(offset[0]) >> RANK_SHIFT]
         )
         return _Object(part.region, int(part.offsets[0]), own)
 
     def error(
-        self, warp: LanesWarp, lane: int, problem: int, address: int, word: int, amount: int
+        self, warp: ReferenceWarp, lane: int, problem: int, address: int, word: int, amount: int
     ) -> EngineError:
         return bad_mbarrier(warp.place(), self.instruction, lane, problem, address, word, amount)
 
     def in_rank(self, addresses: Lanes, rank: int) -> Lanes:
         """The same places in the shared memory of the CTA of that rank."""
         base = SHARED_WINDOW * self.generic
-        places = [int(place) - base for place in addresses]
+        offsets = [int(offset) - base for offset in addresses]
         return np.array(
-            [base + (in_rank(place, rank) if 0 <= place < WINDOW_BYTES else place) for place in places],
+            [base + (in_rank(offset, rank) if 0 <= offset < WINDOW_BYTES else offset) for offset in offsets],
             np.uint64,
         )
 
-    def report(self, warp: LanesWarp, lane: int, addresses: Lanes) -> None:
+    def report(self, warp: ReferenceWarp, lane: int, addresses: Lanes) -> None:
         """Note in an object that something is to be reported. Raises ``TrapError``."""
-        place, address = self.at(warp, lane, addresses), int(addresses[lane])
-        old = place.word
-        made, problem = report(old) if is_valid(old) else (old, Mbarrier.UNINITIALISED)
+        cell, address = self.at(warp, lane, addresses), int(addresses[lane])
+        old = cell.word
+        word, problem = report(old) if is_valid(old) else (old, Mbarrier.UNINITIALISED)
         if problem:
             raise self.error(warp, lane, problem, address, old, 0)
-        place.put(made)
+        cell.put(word)
 
     def change(
-        self, warp: LanesWarp, lane: int, addresses: Lanes, how: int, count: int, transactions: int = 0
+        self, warp: ReferenceWarp, lane: int, addresses: Lanes, how: int, count: int, transactions: int = 0
     ) -> int:
         """One operation; gives the object as it was before. Raises ``TrapError``."""
         kind = how & 15
-        place, address = self.at(warp, lane, addresses, kind == Mbarrier.INIT), int(addresses[lane])
-        old = place.word
+        cell, address = self.at(warp, lane, addresses, kind == Mbarrier.INIT), int(addresses[lane])
+        old = cell.word
         completed, problem = False, 0
         if kind == Mbarrier.INIT:
-            made = fresh(count, bool(how & Mbarrier.REPORTS))
-            if not 1 <= count <= most(made):
+            word = fresh(count, bool(how & Mbarrier.REPORTS))
+            if not 1 <= count <= most(word):
                 raise self.error(warp, lane, Mbarrier.COUNT, address, old, count)
         elif not is_valid(old):
             raise self.error(warp, lane, Mbarrier.UNINITIALISED, address, old, 0)
         elif kind == Mbarrier.INVAL:
-            made = 0
+            word = 0
         elif kind == Mbarrier.CHECK:
-            made, problem = old, Mbarrier.TOO_MANY if pending(old)[0] == most(old) else 0
+            word, problem = old, Mbarrier.TOO_MANY if pending(old)[0] == most(old) else 0
         elif kind == Mbarrier.LAYOUT:
-            made = old
+            word = old
         elif kind in (Mbarrier.EXPECT, Mbarrier.COMPLETE):
-            made, completed, problem = change_transactions(
+            word, completed, problem = change_transactions(
                 old, transactions if kind == Mbarrier.EXPECT else -transactions
             )
         else:
-            made, completed, problem = arrive(old, count, how, transactions)
+            word, completed, problem = arrive(old, count, how, transactions)
         if problem:
             amount = transactions if problem == Mbarrier.RANGE else count
             raise self.error(warp, lane, problem, address, old, amount)
-        place.put(made)
-        place.cta.barriers.phases += completed
+        cell.put(word)
+        cell.cta.barriers.phases += completed
         return old
 
 
@@ -182,9 +182,11 @@ def ranks_of(to: Prepare, instruction: Instruction) -> Reader | None:
     return None
 
 
-def in_rank(place: int, rank: int) -> int:
+def in_rank(offset: int, rank: int) -> int:
     """An address in the shared window, in the CTA of that rank; one of no shared memory as it is, to be refused."""
-    return place if place >> RANK_SHIFT >= MOST_CTAS else place & (1 << RANK_SHIFT) - 1 | rank << RANK_SHIFT
+    return (
+        offset if offset >> RANK_SHIFT >= MOST_CTAS else offset & (1 << RANK_SHIFT) - 1 | rank << RANK_SHIFT
+    )
 
 
 def ranks_in(mask: int) -> list[int]:
@@ -212,7 +214,7 @@ class MbarrierStep:
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
         self.predicated = to.program.predicated_of.get(instruction)
 
-    def __call__(self, warp: LanesWarp) -> None:
+    def __call__(self, warp: ReferenceWarp) -> None:
         active = _guarded(self, warp)
         addresses = self.objects.read(warp)
         counts = every_lane(self.count(warp))
@@ -221,20 +223,22 @@ class MbarrierStep:
         states = np.zeros(32, np.uint64)
         for lane in np.flatnonzero(active).tolist():
             more = 0 if transactions is None else int(transactions[lane])
-            places = [addresses]
+            by_rank = [addresses]
             if masks is not None:
-                places = [self.objects.in_rank(addresses, rank) for rank in ranks_in(int(masks[lane]))]
-            for place in places:
-                states[lane] = self.objects.change(warp, lane, place, self.how, int(counts[lane]), more)
+                by_rank = [self.objects.in_rank(addresses, rank) for rank in ranks_in(int(masks[lane]))]
+            for target_addresses in by_rank:
+                states[lane] = self.objects.change(
+                    warp, lane, target_addresses, self.how, int(counts[lane]), more
+                )
         if self.targets and self.targets[0] is not None:
-            made = LaneValue(states, _U64)
+            result = LaneValue(states, _U64)
             if self.how & 15 == Mbarrier.LAYOUT:
                 asked = Mbarrier.REPORTING if self.how & Mbarrier.REPORTS else Mbarrier.VALID
-                made = LaneValue(states >> np.uint64(Mbarrier.TAG) == asked, _PRED)
-            warp.write(self.targets[0], made, None if self.guard is None else self.guard(warp))
+                result = LaneValue(states >> np.uint64(Mbarrier.TAG) == asked, _PRED)
+            warp.write(self.targets[0], result, None if self.guard is None else self.guard(warp))
 
 
-def _guarded(step: MbarrierStep | WaitStep, warp: LanesWarp, counts: bool = True) -> Lanes:
+def _guarded(step: MbarrierStep | WaitStep, warp: ReferenceWarp, counts: bool = True) -> Lanes:
     """The lanes that take part."""
     if step.guard is None:
         return warp.active
@@ -263,11 +267,11 @@ class WaitStep:
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
         self.predicated = to.program.predicated_of.get(instruction)
 
-    def count(self, warp: LanesWarp) -> None:
+    def count(self, warp: ReferenceWarp) -> None:
         """The warp comes here."""
         _guarded(self, warp)
 
-    def __call__(self, warp: LanesWarp) -> bool:
+    def __call__(self, warp: ReferenceWarp) -> bool:
         """Give the lanes their answers, unless some phase is incomplete and the warp may wait: then gives False."""
         lanes = np.flatnonzero(_guarded(self, warp, counts=False)).tolist()
         addresses = self.objects.read(warp)
@@ -278,7 +282,7 @@ class WaitStep:
             if not warp.expired:
                 return False
             if warp.mask != warp.live:
-                warp.fuel = 0
+                warp.quantum = 0
         warp.expired = False
         guard = None if self.guard is None else self.guard(warp)
         answers = (LaneValue(complete, _PRED), LaneValue(reported, _PRED), LaneValue(_NO_VALUE, _B8))
@@ -287,7 +291,7 @@ class WaitStep:
                 warp.write(target, answer, guard)
         return True
 
-    def _look(self, warp: LanesWarp, lane: int, addresses: Lanes) -> tuple[bool, bool]:
+    def _look(self, warp: ReferenceWarp, lane: int, addresses: Lanes) -> tuple[bool, bool]:
         """Whether the phase is complete, and whether something was reported in it."""
         word = self.objects.at(warp, lane, addresses).word
         state = int(every_lane(self.state(warp))[lane])
@@ -300,7 +304,7 @@ class WaitStep:
         complete = not waits_for(word, state, self.parity, self.conditional)
         return complete, complete and was_reported(word)
 
-    def reason(self, warp: LanesWarp, shared: npt.NDArray[np.uint8]) -> str:
+    def reason(self, warp: ReferenceWarp, shared: npt.NDArray[np.uint8]) -> str:
         """What the running lanes wait for, in words; ``shared`` is the memory of their CTA."""
         addresses, states = self.objects.read(warp), every_lane(self.state(warp))
         for lane in lanes_of(warp.mask):

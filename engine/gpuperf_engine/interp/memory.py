@@ -54,7 +54,7 @@ from .regions import Region
 from .values import LaneValue, dtype_of
 
 if TYPE_CHECKING:
-    from .warp import LanesWarp
+    from .warp import ReferenceWarp
 
 __all__ = ["MemoryStep", "Part", "address_reader", "stored_readers"]
 
@@ -88,7 +88,7 @@ def _register_reader(register: Register, offset: int, space: str) -> Reader:
     own = scalar_type(f"u{register.type.bits}")
     added = integer(offset, number)
 
-    def read(warp: LanesWarp) -> LaneValue:
+    def read(warp: ReferenceWarp) -> LaneValue:
         base = warp.read(register).bits(own).convert(number)
         return lane_value((base + added).convert(_U64))
 
@@ -97,12 +97,12 @@ def _register_reader(register: Register, offset: int, space: str) -> Reader:
 
 def stored_readers(to: Prepare, instruction: Instruction, type: ScalarType) -> list[list[Reader]]:
     """For each value operand (cache policies are none) the readers of its elements, in the access's type."""
-    found = []
+    readers = []
     for form, operand in matched(instruction):
         if form.role == "source" and form.name != "policy":
             elements = operand.elements if isinstance(operand, Vector) else (operand,)
-            found.append([_element(to, element, type) for element in elements])
-    return found
+            readers.append([_element(to, element, type) for element in elements])
+    return readers
 
 
 def _element(to: Prepare, operand: Any, type: ScalarType) -> Reader:
@@ -134,8 +134,8 @@ def _in_window(addresses: Lanes, base: int) -> Lanes:
 
 def _bytes_of(part: Part, bytes_: Lanes) -> Lanes:
     """Where in the region these bytes of each access lie, those past the end of an object left out."""
-    places: Lanes = part.offsets[:, None] + bytes_
-    return places if part.inside is None else places[bytes_ < part.inside[:, None]]
+    offsets: Lanes = part.offsets[:, None] + bytes_
+    return offsets if part.inside is None else offsets[bytes_ < part.inside[:, None]]
 
 
 class MemoryStep:
@@ -172,11 +172,11 @@ class MemoryStep:
         self.addresses = address_reader(to, address_operand(instruction), self.space)
         self.targets = destinations(instruction)
         self.values = stored_readers(to, instruction, self.type) if self.writes else []
-        self.kept = [self.type.bytes * place for place in left_out(instruction)] if self.writes else []
+        self.kept = [self.type.bytes * element for element in left_out(instruction)] if self.writes else []
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
         self.predicated = to.program.predicated_of.get(instruction)
 
-    def __call__(self, warp: LanesWarp) -> None:
+    def __call__(self, warp: ReferenceWarp) -> None:
         guard = None
         active = warp.active
         if self.guard is not None:
@@ -200,7 +200,7 @@ class MemoryStep:
 
     # -- where it goes ---------------------------------------------------------------------------------------------------
 
-    def reach(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes, tracks: bool = True) -> list[Part]:
+    def reach(self, warp: ReferenceWarp, lanes: Lanes, addresses: Lanes, tracks: bool = True) -> list[Part]:
         """Regions with the lanes that access them and their byte offsets there; ``tracks``: notes what is read and written. Raises
         ``MemoryFault``."""
         if self.space == "shared":
@@ -234,7 +234,9 @@ class MemoryStep:
             inside = inside[(inside < kept) | (inside >= kept + self.type.bytes)]
         return _bytes_of(part, inside)
 
-    def _arena(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> tuple[list[_Refusal], list[Part]]:
+    def _arena(
+        self, warp: ReferenceWarp, lanes: Lanes, addresses: Lanes
+    ) -> tuple[list[_Refusal], list[Part]]:
         arena = warp.cta.arena
         parameters = warp.cta.plan.parameter_address
         good, initialized = arena.check(addresses, self.bytes, self.writes, self.reaches, parameters)
@@ -255,13 +257,13 @@ class MemoryStep:
         good &= aligned
         space = "const" if self.space == "const" else "global"
         refused = [
-            (int(lanes[place]), int(addresses[place]), space, 0) for place in np.flatnonzero(~good)[:1]
+            (int(lanes[index]), int(addresses[index]), space, 0) for index in np.flatnonzero(~good)[:1]
         ]
         if lanes.size:
             parts.append(Part(arena.region, lanes, offsets, initialized))
         return refused, parts
 
-    def _runs_past(self, warp: LanesWarp, lane: int, address: int, end: int) -> None:
+    def _runs_past(self, warp: ReferenceWarp, lane: int, address: int, end: int) -> None:
         """Notes an access that ends in the padding behind an object."""
         assert self.site is not None
         seen = Overrun(warp.cta.index, warp.index, lane, address, address + self.bytes - end)
@@ -271,15 +273,15 @@ class MemoryStep:
         elif seen.farthest > own.farthest:
             warp.counters.beyond[self.site] = own._replace(farthest=seen.farthest)
 
-    def _shared(self, warp: LanesWarp, lanes: Lanes, places: Lanes) -> tuple[list[_Refusal], list[Part]]:
-        """Shared memory of the CTA and, where the access may leave it, of the others of its cluster; ``places`` are addresses in the
+    def _shared(self, warp: ReferenceWarp, lanes: Lanes, offsets: Lanes) -> tuple[list[_Refusal], list[Part]]:
+        """Shared memory of the CTA and, where the access may leave it, of the others of its cluster; ``offsets`` are addresses in the
         shared window."""
         cta = warp.cta
         if cta.plan.cluster_ctas == 1:
-            refused, part = self._private(warp, cta.shared, lanes, places)
+            refused, part = self._private(warp, cta.shared, lanes, offsets)
             return refused, [part]
         refused, parts = [], []
-        ranks = places >> _RANK_SHIFT
+        ranks = offsets >> _RANK_SHIFT
         broken: dict[str, tuple[int, int]] = {}
         for rank in np.unique(ranks).tolist():
             chosen = ranks == rank
@@ -289,36 +291,38 @@ class MemoryStep:
                 region, rule = cta.shared_of(rank, self.arrives) if self.remote else (None, None)
             first = np.flatnonzero(chosen)[0]
             if rule is not None and region is not None:
-                here = int(lanes[first]), int(places[first])
+                here = int(lanes[first]), int(offsets[first])
                 broken[rule] = min(broken.get(rule, here), here)
             if region is None:
-                refused.append((int(lanes[first]), int(places[first]), "shared", 0))
+                refused.append((int(lanes[first]), int(offsets[first]), "shared", 0))
                 continue
-            bad, part = self._private(warp, region, lanes[chosen], places[chosen] & _OFFSET, rank)
+            bad, part = self._private(warp, region, lanes[chosen], offsets[chosen] & _OFFSET, rank)
             refused += bad
             parts.append(part)
-        for rule, (lane, place) in broken.items():
-            made = Breach(rule, self.instruction, cta.index, warp.index, lane, place)
-            warp.counters.breaches.append(made)
+        for rule, (lane, offset) in broken.items():
+            breach = Breach(rule, self.instruction, cta.index, warp.index, lane, offset)
+            warp.counters.breaches.append(breach)
         return refused, parts
 
     def _private(
-        self, warp: LanesWarp, region: Region, lanes: Lanes, places: Lanes, rank: int = 0
+        self, warp: ReferenceWarp, region: Region, lanes: Lanes, where: Lanes, rank: int = 0
     ) -> tuple[list[_Refusal], Part]:
-        """The shared memory of one CTA (of that rank), or local memory; ``places`` are addresses within it."""
+        """The shared memory of one CTA (of that rank), or local memory; ``where`` are addresses within it."""
         shared = region is not warp.local
         space, limit = ("shared", warp.cta.plan.shared_bytes) if shared else ("local", warp.local_bytes)
         size = self.bytes
-        good = (places % np.uint64(size) == 0) & (places <= np.uint64(max(0, limit - size))) & (limit >= size)
+        good = (where % np.uint64(size) == 0) & (where <= np.uint64(max(0, limit - size))) & (limit >= size)
         good &= shared or self.kind in ("load", "store")
         refused = [
-            (int(lanes[place]), (rank << RANK_SHIFT) + int(places[place]), space, limit)
-            for place in np.flatnonzero(~good)[:1]
+            (int(lanes[index]), (rank << RANK_SHIFT) + int(where[index]), space, limit)
+            for index in np.flatnonzero(~good)[:1]
         ]
-        offsets = places.astype(np.int64) if shared else places.astype(np.int64) + lanes * limit
+        offsets = where.astype(np.int64) if shared else where.astype(np.int64) + lanes * limit
         return refused, Part(region, lanes, offsets, False)
 
-    def _generic(self, warp: LanesWarp, lanes: Lanes, addresses: Lanes) -> tuple[list[_Refusal], list[Part]]:
+    def _generic(
+        self, warp: ReferenceWarp, lanes: Lanes, addresses: Lanes
+    ) -> tuple[list[_Refusal], list[Part]]:
         in_shared, in_local = _in_window(addresses, SHARED_WINDOW), _in_window(addresses, LOCAL_WINDOW)
         refused: list[_Refusal] = []
         parts: list[Part] = []
@@ -328,12 +332,12 @@ class MemoryStep:
                 refused.append((int(lanes[first]), int(addresses[first]) - base, kind, 0))
                 inside[:] = False
         if in_shared.any():
-            places = addresses[in_shared] - np.uint64(SHARED_WINDOW)
-            bad, parts = self._shared(warp, lanes[in_shared], places)
+            offsets = addresses[in_shared] - np.uint64(SHARED_WINDOW)
+            bad, parts = self._shared(warp, lanes[in_shared], offsets)
             refused += bad
         if in_local.any():
-            places = addresses[in_local] - np.uint64(LOCAL_WINDOW)
-            bad, part = self._private(warp, warp.local, lanes[in_local], places)
+            offsets = addresses[in_local] - np.uint64(LOCAL_WINDOW)
+            bad, part = self._private(warp, warp.local, lanes[in_local], offsets)
             refused += bad
             parts = [*parts, part]
         others = ~(in_shared | in_local)
@@ -343,7 +347,7 @@ class MemoryStep:
             parts += more
         return refused, parts
 
-    def _track(self, warp: LanesWarp, part: Part) -> None:
+    def _track(self, warp: ReferenceWarp, part: Part) -> None:
         """The shadow of memory that is not known to be initialised."""
         if part.initialized:
             return
@@ -361,7 +365,7 @@ class MemoryStep:
         elif self.writes:
             region.mark(offsets, self.bytes)
 
-    def _fault(self, warp: LanesWarp, lane: int, address: int, space: str, limit: int) -> MemoryFault:
+    def _fault(self, warp: ReferenceWarp, lane: int, address: int, space: str, limit: int) -> MemoryFault:
         plan = warp.cta.plan
         return warp.cta.arena.memory.fault(
             Access(
@@ -382,7 +386,7 @@ class MemoryStep:
 
     # -- what it does ----------------------------------------------------------------------------------------------------
 
-    def _load(self, warp: LanesWarp, parts: list[Part], guard: Lanes | None) -> None:
+    def _load(self, warp: ReferenceWarp, parts: list[Part], guard: Lanes | None) -> None:
         for element, target in enumerate(self.targets[: self.count]):
             data = np.zeros(32, dtype_of(self.type))
             for region, lanes, offsets, *_ in parts:
@@ -390,7 +394,7 @@ class MemoryStep:
             if target is not None:
                 warp.write(target, LaneValue(data, self.type), guard)
 
-    def _store(self, warp: LanesWarp, parts: list[Part]) -> None:
+    def _store(self, warp: ReferenceWarp, parts: list[Part]) -> None:
         for element, read in enumerate(self.values[0][: self.count]):
             if element * self.type.bytes in self.kept:
                 continue
@@ -398,7 +402,7 @@ class MemoryStep:
             for region, lanes, offsets, *_ in parts:
                 region.scatter(offsets + element * self.type.bytes, data[lanes], self.type)
 
-    def _atomic(self, warp: LanesWarp, parts: list[Part], guard: Lanes | None) -> None:
+    def _atomic(self, warp: ReferenceWarp, parts: list[Part], guard: Lanes | None) -> None:
         given = [[every_lane(read(warp)) for read in operand] for operand in self.values]
         old = [np.zeros(32, dtype_of(self.type)) for _ in range(self.count)]
         for region, lanes, offsets, *_ in parts:
@@ -427,12 +431,12 @@ class MemoryStep:
     ) -> None:
         """One step for lanes with different addresses."""
         for element in range(self.count):
-            place = offsets + element * self.type.bytes
-            before = region.gather(place, self.type)
+            byte_offsets = offsets + element * self.type.bytes
+            before = region.gather(byte_offsets, self.type)
             old[element][lanes] = before
             operands = [LaneValue(operand[element][lanes], self.type) for operand in given]
             (after,) = evaluate(meant, [LaneValue(before, self.type), *operands])
-            region.scatter(place, np.broadcast_to(lane_value(after).data, lanes.shape), self.type)
+            region.scatter(byte_offsets, np.broadcast_to(lane_value(after).data, lanes.shape), self.type)
 
     def _queue(
         self, meant: Spelling, region: Region, lanes: Lanes, offset: Lanes, given: list[Lanes], old: Lanes
@@ -440,13 +444,13 @@ class MemoryStep:
         """All lanes have one address: the value stays in hand. Once it no longer changes, equal operands leave it as it is."""
         value = region.gather(offset, self.type)
         alike = all((operand[lanes] == operand[lanes[0]]).all() for operand in given)
-        for place, lane in enumerate(lanes):
+        for index, lane in enumerate(lanes):
             old[lane] = value[0]
             operands = [LaneValue(operand[lane : lane + 1], self.type) for operand in given]
             (after,) = evaluate(meant, [LaneValue(value, self.type), *operands])
             before, value = value, np.broadcast_to(lane_value(after).data, (1,))
             if alike and before[0] == value[0]:
-                old[lanes[place:]] = value[0]
+                old[lanes[index:]] = value[0]
                 break
         region.scatter(offset, value, self.type)
 
@@ -472,8 +476,8 @@ class MemoryStep:
             if in_local.any():
                 row[_LOCAL_LANES] += int(in_local.sum())
                 row[_LOCAL_REQUESTS] += 1
-                places = addresses[in_local] - np.uint64(LOCAL_WINDOW)
-                row[_LOCAL_SECTORS] += local_sectors(places, lanes[in_local], self.bytes)
+                offsets = addresses[in_local] - np.uint64(LOCAL_WINDOW)
+                row[_LOCAL_SECTORS] += local_sectors(offsets, lanes[in_local], self.bytes)
             others = ~(in_shared | in_local)
             if others.any():
                 self._count_global(row, lanes[others], addresses[others])
@@ -491,10 +495,10 @@ class MemoryStep:
     def _count_shared(self, row: list[int], lanes: Lanes, addresses: Lanes) -> None:
         if self.kind in ("atomic", "reduction"):
             row[_SHARED_SERIALIZATIONS] += serializations(addresses)
-            found, ideal = atomic_wavefronts(addresses, lanes, self.bytes)
+            needed, ideal = atomic_wavefronts(addresses, lanes, self.bytes)
         else:
-            found, ideal = wavefronts(addresses, lanes, self.bytes, self.kind == "load")
-        row[_WAVEFRONTS] += found
+            needed, ideal = wavefronts(addresses, lanes, self.bytes, self.kind == "load")
+        row[_WAVEFRONTS] += needed
         row[_IDEAL] += ideal
 
 

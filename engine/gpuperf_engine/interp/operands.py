@@ -40,7 +40,7 @@ from .special import read_special
 from .values import LaneValue, dtype_of
 
 if TYPE_CHECKING:
-    from .warp import LanesWarp
+    from .warp import ReferenceWarp
 
 __all__ = [
     "Destination",
@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 Lanes = npt.NDArray[Any]
-Reader = Callable[["LanesWarp"], LaneValue]
+Reader = Callable[["ReferenceWarp"], LaneValue]
 Destination = Register | None
 
 _U32, _U64, _PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
@@ -140,19 +140,19 @@ def reader(to: Prepare, operand: Operand, type: ScalarType | None) -> Reader:
 
 
 def by_warp(to: Prepare, target: Variable | Function, offset: int) -> Reader | None:
-    """Reads the address of a variable that is not the same for all warps: of a local variable of a recursive function in the frame of
-    the current activation, of a shared variable in the window of a CTA of a cluster."""
+    """Reads the address of a variable that is not the same for all warps: of a local variable of a recursive function in the stack
+    frame of the current activation, of a shared variable in the window of a CTA of a cluster."""
     program = to.program
     if isinstance(target, Variable) and target.space == "shared" and to.plan.cluster_ctas > 1:
-        place = program.shared.get(target, program.shared_static) + offset
-        return lambda warp: integer(warp.cta.window + place, _U64)
+        local_address = program.shared.get(target, program.shared_static) + offset
+        return lambda warp: integer(warp.cta.window + local_address, _U64)
     owner = target.function if isinstance(target, Variable) and target.space == "local" else None
     number = program.function_of.get(owner.name, -1) if owner is not None else -1
-    if number not in program.frames:
+    if number not in program.frame_bytes:
         return None
     assert isinstance(target, Variable)
     within = np.uint64((program.local[target] + offset) % (1 << 64))
-    return lambda warp: LaneValue(warp.frames[number] + within, _U64)
+    return lambda warp: LaneValue(warp.frame_addresses[number] + within, _U64)
 
 
 def _constant(to: Prepare, operand: Operand, type: ScalarType | None) -> LaneValue:
@@ -190,36 +190,36 @@ def address_of(to: Prepare, target: Variable | Function, offset: int, operand: O
             return program.local[target] + offset
         if target in program.kernel.params:
             return plan.parameter_address - WINDOWS["param"][0] + target.offset + offset
-    place = program.symbol_of.get(target)
-    if place is None:
+    index = program.symbol_of.get(target)
+    if index is None:
         raise Unsupported(f"the address of parameter {target.name!r} of a device function", span=operand.span)
     window = WINDOWS["const"][0] if isinstance(target, Variable) and target.space == "const" else 0
-    return int(plan.symbols[place]) - window + offset
+    return int(plan.symbols[index]) - window + offset
 
 
 def value_sources(instruction: Instruction) -> list[tuple[OperandForm, Operand]]:
     """The value operands with their forms, elements of vectors one by one."""
-    found: list[tuple[OperandForm, Operand]] = []
+    operands: list[tuple[OperandForm, Operand]] = []
     for form, operand in matched(instruction):
         if form.role in ("source", "predicate_source") and not isinstance(operand, Address):
-            found += [
+            operands += [
                 (form, element)
                 for element in (operand.elements if isinstance(operand, Vector) else (operand,))
             ]
-    return found
+    return operands
 
 
-def sources(to: Prepare, instruction: Instruction) -> list[Callable[[LanesWarp], LaneValue | int]]:
+def sources(to: Prepare, instruction: Instruction) -> list[Callable[[ReferenceWarp], LaneValue | int]]:
     """Readers of the value operands in the order that ``evaluate`` wants; integer constants are given as ``int``."""
-    found: list[Callable[[Any], LaneValue | int]] = []
+    readers: list[Callable[[Any], LaneValue | int]] = []
     if instruction.effect is PURE:
-        found += _addresses(to, instruction)
+        readers += _addresses(to, instruction)
     for form, operand in value_sources(instruction):
         if form.constant and isinstance(operand, Immediate):
-            found.append(lambda warp, number=operand.value: number)  # type: ignore[misc]
+            readers.append(lambda warp, number=operand.value: number)  # type: ignore[misc]
         else:
-            found.append(reader(to, operand, form.type))
-    return found
+            readers.append(reader(to, operand, form.type))
+    return readers
 
 
 def _addresses(to: Prepare, instruction: Instruction) -> list[Reader]:
@@ -240,12 +240,12 @@ def _addresses(to: Prepare, instruction: Instruction) -> list[Reader]:
 
 def destinations(instruction: Instruction) -> list[Destination]:
     """The registers for the results in order; ``None`` for sinks."""
-    found: list[Destination] = []
+    destinations: list[Destination] = []
     for form, operand in matched(instruction):
         if form.role == "destination" and not isinstance(operand, Address):
             for element in operand.elements if isinstance(operand, Vector) else (operand,):
-                found.append(element if isinstance(element, Register) else None)
-    return found
+                destinations.append(element if isinstance(element, Register) else None)
+    return destinations
 
 
 def address_operand(instruction: Instruction) -> Address:
@@ -256,7 +256,7 @@ def address_operand(instruction: Instruction) -> Address:
     raise Unsupported(f"{instruction.opcode} without an address", span=instruction.span)
 
 
-def guard_of(guard: Guard) -> Callable[[LanesWarp], Lanes]:
+def guard_of(guard: Guard) -> Callable[[ReferenceWarp], Lanes]:
     """Reads where a guard holds: a ``bool`` array."""
     register = guard.register
     if guard.negated:

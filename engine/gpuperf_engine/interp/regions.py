@@ -37,29 +37,29 @@ class Region:
         return cls(np.zeros(whole, np.uint8), np.zeros(whole, np.uint8))
 
     def words(self, width: int) -> Lanes:
-        found = self._views.get(width)
-        if found is None:
+        view = self._views.get(width)
+        if view is None:
             usable = self.bytes.size // width * width
-            found = self._views[width] = self.bytes[:usable].view(f"u{width}")
-        return found
+            view = self._views[width] = self.bytes[:usable].view(f"u{width}")
+        return view
 
     def gather(self, offsets: Lanes, type: ScalarType) -> Lanes:
         """Values at aligned byte offsets."""
         if type.bits == 128:
             pairs = self.words(8)
-            place = offsets >> 3
-            wide: Lanes = pairs[place].astype(object) | (pairs[place + 1].astype(object) << 64)
+            words = offsets >> 3
+            wide: Lanes = pairs[words].astype(object) | (pairs[words + 1].astype(object) << 64)
             return wide
-        found: Lanes = self.words(type.bytes)[offsets // type.bytes]
-        seen: Lanes = found.view(dtype_of(type))
+        gathered: Lanes = self.words(type.bytes)[offsets // type.bytes]
+        seen: Lanes = gathered.view(dtype_of(type))
         return seen
 
     def scatter(self, offsets: Lanes, data: Lanes, type: ScalarType) -> None:
         """Store values at aligned byte offsets; the last of equal offsets wins."""
         if type.bits == 128:
-            place = offsets >> 3
-            self.words(8)[place] = (data & ((1 << 64) - 1)).astype(np.uint64)
-            self.words(8)[place + 1] = (data >> 64).astype(np.uint64)
+            words = offsets >> 3
+            self.words(8)[words] = (data & ((1 << 64) - 1)).astype(np.uint64)
+            self.words(8)[words + 1] = (data >> 64).astype(np.uint64)
         else:
             self.words(type.bytes)[offsets // type.bytes] = data.view(f"u{type.bytes}")
 
@@ -106,27 +106,27 @@ class Arena:
         self._refresh()
         if not self._starts.size:
             return np.zeros(addresses.shape, np.bool_), True
-        place = np.searchsorted(self._starts, addresses, side="right") - 1
-        known = place >= 0
-        place = np.maximum(place, 0)
-        room = self._ends[place] - addresses  # wraps round beyond the end: then larger than any allocation
-        size_of = self._ends[place] - self._starts[place]
+        index = np.searchsorted(self._starts, addresses, side="right") - 1
+        known = index >= 0
+        index = np.maximum(index, 0)
+        room = self._ends[index] - addresses  # wraps round beyond the end: then larger than any allocation
+        size_of = self._ends[index] - self._starts[index]
         good = known & (room >= np.uint64(size)) & (room <= size_of)
-        kinds = self._kinds[place] % PADDED
+        kinds = self._kinds[index] % PADDED
         if writes:
             good &= kinds == KINDS["global"]
         if reaches != ANY:
             good &= (np.uint64(reaches) >> kinds & np.uint64(1)) != 0
         if reaches == bit_of("param"):
-            good &= self._starts[place] == np.uint64(parameters)
+            good &= self._starts[index] == np.uint64(parameters)
         if writes:
-            self._tell(place[good])
-        return good, bool((self._initialized[place[good]] != 0).all())
+            self._tell(index[good])
+        return good, bool((self._initialized[index[good]] != 0).all())
 
-    def _tell(self, places: Lanes) -> None:
+    def _tell(self, indices: Lanes) -> None:
         """Stores are about to be made to the allocations with these numbers."""
         if self.memory.before_store is not None:
-            for number in np.unique(places).tolist():
+            for number in np.unique(indices).tolist():
                 if number < len(self.memory.allocations):  # the others are blocks of the heap
                     self.memory.before_store(self.memory.allocations[number])
             self._refresh()
@@ -136,13 +136,13 @@ class Arena:
         one ends. ``piece``: bytes that must begin inside."""
         if not self._starts.size:
             return np.zeros(addresses.shape, np.bool_), addresses
-        place = np.searchsorted(self._starts, addresses, side="right") - 1
-        known = (place >= 0) & bool(reaches & bit_of("global"))
-        place = np.maximum(place, 0)
-        ends, pads = self._ends[place], self._kinds[place] // PADDED
+        index = np.searchsorted(self._starts, addresses, side="right") - 1
+        known = (index >= 0) & bool(reaches & bit_of("global"))
+        index = np.maximum(index, 0)
+        ends, pads = self._ends[index], self._kinds[index] // PADDED
         last = addresses + np.uint64(size)
         begins = (pads % 2 == 1) & (piece > 0) & (last - np.uint64(piece) < ends)
-        good = known & (pads > 0) & (self._kinds[place] % PADDED == KINDS["global"])
+        good = known & (pads > 0) & (self._kinds[index] % PADDED == KINDS["global"])
         good &= begins | ((pads % 2 == 0) & (last <= ends + pads // 2))
-        self._tell(place[good])
+        self._tell(index[good])
         return good, ends

@@ -22,7 +22,7 @@ from ..simt.program import RESERVED_SHARED, Program, reserved_offset, shared_uni
 from .values import LaneValue
 
 if TYPE_CHECKING:
-    from .warp import LanesWarp
+    from .warp import ReferenceWarp
 
 __all__ = ["read_special"]
 
@@ -53,7 +53,7 @@ def _u32(data: npt.NDArray[Any]) -> LaneValue:
 
 def read_special(
     operand: SpecialRegister, program: Program, plan: LaunchPlan
-) -> Callable[[LanesWarp], LaneValue]:
+) -> Callable[[ReferenceWarp], LaneValue]:
     """Reads a special register. Raises ``Unsupported`` for those that no launch here has."""
     name, _, part = operand.name.partition(".")
     axis = "xyzw".find(part) if part else 0
@@ -73,10 +73,10 @@ def read_special(
         return lambda warp: half
     if name.startswith("reserved_smem_offset"):
         offset = reserved_offset(program, name)
-        place = _u32(np.array([offset]))
+        word = _u32(np.array([offset]))
         if plan.cluster_ctas > 1:  # an address like those of variables
             return lambda warp: _u32(np.array([warp.cta.window + offset]))
-        return lambda warp: place
+        return lambda warp: word
     constant = _constant(name, axis, program, plan)
     if constant is None:
         raise Unsupported(f"special register %{operand.name} is not run yet", span=operand.span)
@@ -121,7 +121,7 @@ def _constant(name: str, axis: int, program: Program, plan: LaunchPlan) -> LaneV
     return None
 
 
-def _in_cluster(name: str, axis: int) -> Callable[[LanesWarp], LaneValue]:
+def _in_cluster(name: str, axis: int) -> Callable[[ReferenceWarp], LaneValue]:
     if name == "cluster_ctarank":
         return lambda warp: _u32(np.array([warp.cta.rank]))
     if name == "clusterid":
@@ -129,7 +129,7 @@ def _in_cluster(name: str, axis: int) -> Callable[[LanesWarp], LaneValue]:
     return lambda warp: warp.cta.within[axis]
 
 
-def _clock(name: str) -> Callable[[LanesWarp], LaneValue]:
+def _clock(name: str) -> Callable[[ReferenceWarp], LaneValue]:
     if name in ("clock64", "globaltimer"):
         return lambda warp: LaneValue(np.array([warp.steps], np.uint64), _U64)
     shift = 32 if name.endswith("_hi") else 0

@@ -19,7 +19,7 @@ from .operands import Prepare, destinations, every_lane, guard_of, integer, lane
 from .values import LaneValue
 
 if TYPE_CHECKING:
-    from .warp import LanesWarp
+    from .warp import ReferenceWarp
 
 __all__ = ["StackStep"]
 
@@ -39,7 +39,7 @@ class StackStep:
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
         self.predicated = to.program.predicated_of.get(instruction)
 
-    def __call__(self, warp: LanesWarp) -> None:
+    def __call__(self, warp: ReferenceWarp) -> None:
         guard = None
         active = warp.active
         if self.guard is not None:
@@ -53,8 +53,8 @@ class StackStep:
         end = integer(self.end, _U64)
         before = LaneValue(end.data - depth, _U64)
         given = [read(warp) for read in self.readers]
-        (made,) = evaluate(self.instruction.spelling, [*given, before.convert(kind)])
-        after = every_lane(lane_value(made.convert(_U64)))
+        (result,) = evaluate(self.instruction.spelling, [*given, before.convert(kind)])
+        after = every_lane(lane_value(result.convert(_U64)))
         size = every_lane(lane_value(given[0])) if given and isinstance(given[0], LaneValue) else after
         bad = active & ((after < warp.stack_top) | (after > end.data))
         if self.instruction.spelling.row.name == "alloca":
@@ -65,4 +65,4 @@ class StackStep:
         warp.stack_depths[self.number] = np.where(active, end.data - after, depth)
         for target in self.targets:
             if target is not None:
-                warp.write(target, lane_value(made), guard)
+                warp.write(target, lane_value(result), guard)

@@ -26,7 +26,7 @@ from .operands import Prepare, every_lane, lane_value, reader
 from .values import LaneValue, dtype_of
 
 if TYPE_CHECKING:
-    from .warp import LanesWarp
+    from .warp import ReferenceWarp
 
 __all__ = ["ReplaceStep", "TensorStep"]
 
@@ -44,12 +44,12 @@ class _Map:
         self.addresses = address_reader(to, operand, space)
         self.access = MemoryStep(to, instruction, kind, space, BULK_PIECE)
 
-    def read(self, warp: LanesWarp, lane: int, begins: bool = False) -> tuple[Layout, Any, int]:
+    def read(self, warp: ReferenceWarp, lane: int, begins: bool = False) -> tuple[Layout, Any, int]:
         """The map of a lane, and the bytes where it is; ``begins``: 128 zero bytes are one that lacks its fields. Raises ``TrapError``
         if there is none."""
         address = int(every_lane(self.addresses(warp))[lane])
-        places = np.uint64(address) + np.arange(0, MAP_BYTES, BULK_PIECE, dtype=np.uint64)
-        (part,) = self.access.reach(warp, np.repeat(lane, places.size), places)
+        addresses = np.uint64(address) + np.arange(0, MAP_BYTES, BULK_PIECE, dtype=np.uint64)
+        (part,) = self.access.reach(warp, np.repeat(lane, addresses.size), addresses)
         first = int(part.offsets[0])
         held = part.region.bytes[first : first + MAP_BYTES]
         layout = Layout.decode(held.tobytes())
@@ -88,7 +88,7 @@ class TensorStep:
         self.active = Active(to, instruction)
         self.site = to.program.site_of[instruction]
 
-    def __call__(self, warp: LanesWarp) -> None:
+    def __call__(self, warp: ReferenceWarp) -> None:
         lanes = np.flatnonzero(self.active(warp)).tolist()
         if not lanes:
             return
@@ -100,7 +100,7 @@ class TensorStep:
                 raise bad_mbarrier(
                     warp.place(), self.instruction, lane, Problem.UNSET, where, layout.missing, 0
                 )
-            place = int(every_lane(self.read_places(warp))[lane])
+            offset = int(every_lane(self.read_places(warp))[lane])
             start, offsets = (
                 [int(every_lane(read(warp))[lane]) for read in readers]
                 for readers in (self.read_start, self.read_offsets)
@@ -110,17 +110,17 @@ class TensorStep:
             if override is not None:
                 problem = override.problem(start)
                 layout = override.applied(layout)
-            problem = problem or problem_of(self.copy, layout, place, start, offsets)
+            problem = problem or problem_of(self.copy, layout, offset, start, offsets)
             if problem is not None:
                 what, word, amount = problem
-                raise bad_mbarrier(warp.place(), self.instruction, lane, what, place, word, amount)
+                raise bad_mbarrier(warp.place(), self.instruction, lane, what, offset, word, amount)
             box = box_of(self.copy, layout, start, offsets, warp.cta.plan.shared_bytes)
-            for turn, rank in enumerate(self.targets.ranks(warp, lane)):
-                self._move(warp, lane, box, self.targets.place(place, rank))
-                self.targets.tell(warp, lane, rank, box.bytes, self._is_reported(warp, lane, box))
-                self._tally(warp, box, again=turn > 0)
+            for copy, rank in enumerate(self.targets.ranks(warp, lane)):
+                self._move(warp, lane, box, self.targets.place(offset, rank))
+                self.targets.signal(warp, lane, rank, box.bytes, self._is_reported(warp, lane, box))
+                self._tally(warp, box, again=copy > 0)
 
-    def _override(self, warp: LanesWarp, lane: int) -> Override | None:
+    def _override(self, warp: ReferenceWarp, lane: int) -> Override | None:
         """What is taken from operands, not from the map."""
         if self.read_base is None:
             return None
@@ -132,7 +132,7 @@ class TensorStep:
         address = int(every_lane(self.read_base(warp))[lane])
         return Override(address, tuple(size & 0xFF for size in sizes), lower, upper)
 
-    def _is_reported(self, warp: LanesWarp, lane: int, box: Box) -> bool:
+    def _is_reported(self, warp: ReferenceWarp, lane: int, box: Box) -> bool:
         """Whether an element of the tensor that was copied holds the pattern of what is not valid: the first of 16 bytes, if it is as
         long as the pattern."""
         pattern = self.pattern
@@ -141,25 +141,25 @@ class TensorStep:
         size = box.layout.unit.size
         taken = max(1, pattern.bits // 8)
         starts = box.addresses[box.inside]
-        places = (
+        addresses = (
             (starts[:, None] + np.arange(size - taken + 1, dtype=np.uint64)).ravel()
             if taken <= size
             else starts[:0]
         )
         if not pattern.every:
-            places = places[places % np.uint64(BULK_PIECE) == 0]
-        if not places.size:
+            addresses = addresses[addresses % np.uint64(BULK_PIECE) == 0]
+        if not addresses.size:
             return False
-        words, found = self._outside(warp, lane, places[:, None] + np.arange(taken, dtype=np.uint64), 1)
-        return pattern.matches(words[found])
+        words, indices = self._outside(warp, lane, addresses[:, None] + np.arange(taken, dtype=np.uint64), 1)
+        return pattern.matches(words[indices])
 
-    def _move(self, warp: LanesWarp, lane: int, box: Box, place: int) -> None:
+    def _move(self, warp: ReferenceWarp, lane: int, box: Box, offset: int) -> None:
         """Both ends in words that neither end splits."""
         layout, unit = box.layout, box.layout.unit
         packs = layout.type == Place.PACKED_6 and not self.copy.loads
         wide = layout.element.size if self.copy.operation else _word(unit.size)
-        units = place + np.arange(box.inside.size)[:, None] * unit.held
-        inner = self._inside(warp, lane, box, units, place, unit.held if packs else unit.size, wide)
+        units = offset + np.arange(box.inside.size)[:, None] * unit.held
+        inner = self._inside(warp, lane, box, units, offset, unit.held if packs else unit.size, wide)
         chosen = box.addresses[box.inside][:, None] + np.arange(0, unit.size, wide, dtype=np.uint64)
         if self.copy.loads:
             data = np.full(inner[1].shape, layout.padding & (1 << 8 * wide) - 1, inner[0].dtype)
@@ -176,7 +176,7 @@ class TensorStep:
                 outer[given] = _packed(new) if packs else new
 
     def _inside(
-        self, warp: LanesWarp, lane: int, box: Box, units: Lanes, place: int, size: int, wide: int
+        self, warp: ReferenceWarp, lane: int, box: Box, units: Lanes, offset: int, size: int, wide: int
     ) -> tuple[Lanes, Lanes]:
         """Shared memory in words, and which of them have the units."""
         layout = box.layout
@@ -185,12 +185,12 @@ class TensorStep:
         access = MemoryStep(self.to, self.instruction, self.inner_kind, "shared", piece)
         moved = swizzled(layout, units + np.arange(0, size, wide))
         # padding is not written; else pieces of the whole box are reached, which lie side by side in one CTA
-        places = moved.ravel() if pads else place + np.arange(0, box.held, BULK_PIECE)
-        (tile,) = access.reach(warp, np.repeat(lane, places.size), places.astype(np.uint64))
+        offsets = moved.ravel() if pads else offset + np.arange(0, box.held, BULK_PIECE)
+        (tile,) = access.reach(warp, np.repeat(lane, offsets.size), offsets.astype(np.uint64))
         words: Lanes = tile.region.words(wide)
-        return words, (moved + (int(tile.offsets[0]) - int(places[0]))) // wide
+        return words, (moved + (int(tile.offsets[0]) - int(offsets[0]))) // wide
 
-    def _outside(self, warp: LanesWarp, lane: int, addresses: Lanes, wide: int) -> tuple[Lanes, Lanes]:
+    def _outside(self, warp: ReferenceWarp, lane: int, addresses: Lanes, wide: int) -> tuple[Lanes, Lanes]:
         """Device memory in words, and which of them are meant."""
         access = MemoryStep(self.to, self.instruction, self.outer_kind, "global", wide)
         if self.copy.loads:
@@ -199,21 +199,22 @@ class TensorStep:
         (part,) = access.reach(warp, np.repeat(lane, addresses.size), addresses.ravel())
         return part.region.words(wide), (part.offsets // wide).reshape(addresses.shape)
 
-    def _combine(self, layout: Layout, words: Lanes, places: Lanes, new: Lanes) -> None:
+    def _combine(self, layout: Layout, words: Lanes, word_indices: Lanes, new: Lanes) -> None:
         """One element after the other where several lie in the same place, as along an axis without a stride."""
         kind: ScalarType = scalar_type(layout.element.name.removesuffix(".ftz"))
-        rest = np.arange(places.size)
+        rest = np.arange(word_indices.size)
         while rest.size:
-            _, first = np.unique(places[rest], return_index=True)
+            _, first = np.unique(word_indices[rest], return_index=True)
             chosen = rest[first]
             given = [
-                LaneValue(item.view(dtype_of(kind)), kind) for item in (words[places[chosen]], new[chosen])
+                LaneValue(item.view(dtype_of(kind)), kind)
+                for item in (words[word_indices[chosen]], new[chosen])
             ]
-            made = combine_elements(*given, op=self.copy.operation, element=layout.element.name)
-            words[places[chosen]] = np.ascontiguousarray(lane_value(made).data).view(words.dtype)
+            combined = combine_elements(*given, op=self.copy.operation, element=layout.element.name)
+            words[word_indices[chosen]] = np.ascontiguousarray(lane_value(combined).data).view(words.dtype)
             rest = np.delete(rest, first)
 
-    def _tally(self, warp: LanesWarp, box: Box, again: bool) -> None:
+    def _tally(self, warp: ReferenceWarp, box: Box, again: bool) -> None:
         waves = -(-box.held // 128)
         count(warp, self.site, wavefronts=waves, ideal=waves)
         if again:
@@ -270,9 +271,9 @@ class ReplaceStep:
         self.read_value = reader(to, operands["value"], _U64 if ".b64" in instruction.opcode else _U32)
         self.active = Active(to, instruction)
 
-    def __call__(self, warp: LanesWarp) -> None:
+    def __call__(self, warp: ReferenceWarp) -> None:
         field = FIELDS[self.field]
-        place, size, bias = field_place(self.field, self.ordinal)
+        field_offset, size, bias = field_place(self.field, self.ordinal)
         for lane in np.flatnonzero(self.active(warp)).tolist():
             layout, region, first = self.map.read(warp, lane, begins=True)
             value = int(every_lane(self.read_value(warp))[lane])
@@ -281,7 +282,7 @@ class ReplaceStep:
                 address = int(every_lane(self.map.addresses(warp))[lane])
                 raise bad_mbarrier(warp.place(), self.instruction, lane, Problem.VALUE, address, word, value)
             raw = (value + bias).to_bytes(size, "little")
-            region.bytes[first + place : first + place + size] = np.frombuffer(raw, np.uint8)
+            region.bytes[first + field_offset : first + field_offset + size] = np.frombuffer(raw, np.uint8)
             unset = layout.unset & ~field_bit(self.field, self.ordinal)
             end = first + Place.UNSET + 4
             region.bytes[end - 4 : end] = np.frombuffer(unset.to_bytes(4, "little"), np.uint8)

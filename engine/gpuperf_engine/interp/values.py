@@ -244,8 +244,8 @@ def _compare(a: LaneValue, b: LaneValue, op: str) -> LaneValue:
         return LaneValue(unordered if op == "nan" else ~unordered, _PRED)
     left, right = softfloat.to_double(a.data, form), softfloat.to_double(b.data, form)
     with np.errstate(invalid="ignore"):
-        found = _ORDERED[op[:2]](left, right)
-    return LaneValue(found | unordered if op.endswith("u") else found & ~unordered, _PRED)
+        holds = _ORDERED[op[:2]](left, right)
+    return LaneValue(holds | unordered if op.endswith("u") else holds & ~unordered, _PRED)
 
 
 def _select(condition: LaneValue, yes: LaneValue, no: LaneValue) -> LaneValue:

@@ -26,9 +26,9 @@ from ..simt.padding import Overrun
 from ..simt.program import Program
 from ..simt.rule_breaches import Breach
 from ..simt.schedule import Status
-from ..simt.stack import AFTER, ALIGNED, AT_END, AT_WAIT, BARRIER, SIDE, Meeting, Warp
+from ..simt.stack import AFTER, ALIGNED, AT_END, AT_WAIT, BARRIER, PENDING, Convergence, SimtStack
 from ..simt.thread_counters import Columns, ThreadTable
-from .calls import Call, Frame
+from .calls import Activation, Call
 from .exchange import mask_array, perform
 from .operands import every_lane, integer, lane_value
 from .regions import Arena, Region
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .blocks import Block
     from .control import BarrierEnd
 
-__all__ = ["Counters", "LanesCluster", "LanesCta", "LanesWarp"]
+__all__ = ["Counters", "LanesCluster", "LanesCta", "ReferenceWarp"]
 
 Lanes = npt.NDArray[Any]
 _PRED = scalar_type("pred")
@@ -129,7 +129,7 @@ class LanesCta:
         return refused_address(self.plan, self.index, address, remote, self.cluster.states, arrives)
 
 
-class LanesWarp:
+class ReferenceWarp:
     """Registers hold values of their own type; one that was never written is 0. ``mask`` and ``active`` are the running lanes."""
 
     def __init__(self, cta: LanesCta, index: int, lanes: int, tid: tuple[LaneValue, ...]) -> None:
@@ -137,13 +137,13 @@ class LanesWarp:
         self.index = index
         self.tid = tid
         self.counters = cta.counters
-        self.splits = Warp(cta.program.entries[0], lanes, self)
+        self.paths = SimtStack(cta.program.entries[0], lanes, self)
         self.registers: dict[Register, LaneValue] = {}
         self.parameters: dict[Variable, Lanes] = {}
         self.carry: dict[int, LaneValue] = {}
         self.local_bytes = cta.program.local_area
         #: where the current activation of a recursive function has its local variables, and where the next begins
-        self.frames: dict[int, Lanes] = {}
+        self.frame_addresses: dict[int, Lanes] = {}
         self.stack_top: Lanes = np.full(32, cta.program.local_static, np.uint64)
         self.local = Region.fresh(32 * self.local_bytes)
         #: how far the stack of each function reaches down from the end of local memory, in bytes
@@ -154,15 +154,15 @@ class LanesWarp:
         #: groups of products, or fences, to which the warps of its warpgroup must have come for it to go on
         self.wanted = 0
         self.awaited = cta.groups
-        self.fuel = 0
+        self.quantum = 0
         self.mask = 0
         self.active: Lanes = mask_array(0)
         self.at_barrier: BarrierEnd | None = None
-        #: stopped at the wait that begins the block of the running split
+        #: stopped at the wait that begins the block of the running path
         self.suspended = False
         #: that wait gives up
         self.expired = False
-        self._turned = 0  # block at whose end the last turn ended
+        self._slice_end = 0  # block at whose end the last time slice ended
         #: counters of this warp's threads, shape (columns, 32), if its CTA keeps them
         self.own = cta.counters.threads_of(cta.index, index)
 
@@ -170,8 +170,8 @@ class LanesWarp:
 
     def read(self, register: Register) -> LaneValue:
         """The content of a register."""
-        found = self.registers.get(register)
-        return integer(0, register.type) if found is None else found
+        value = self.registers.get(register)
+        return integer(0, register.type) if value is None else value
 
     def write(self, register: Register, value: LaneValue, guard: Lanes | None) -> None:
         """Write the running lanes (of which the guard holds); narrower values are extended to the register."""
@@ -179,7 +179,7 @@ class LanesWarp:
             value = lane_value(extend(value, register.type))
         if guard is not None:
             self.put(register, value, self.active & guard)
-        elif self.mask == self.splits.live:
+        elif self.mask == self.paths.live:
             self.registers[register] = value
         else:
             self.put(register, value, self.active)
@@ -205,12 +205,12 @@ class LanesWarp:
 
     def parameter(self, variable: Variable) -> Lanes:
         """The bytes of a parameter of a call or device function, shape (32, bytes)."""
-        found = self.parameters.get(variable)
-        if found is None:
-            found = self.parameters[variable] = np.zeros(
+        data = self.parameters.get(variable)
+        if data is None:
+            data = self.parameters[variable] = np.zeros(
                 (32, max(variable.size, variable.type.bytes)), np.uint8
             )
-        return found
+        return data
 
     def count_guard(self, counter: int, lanes: Lanes) -> None:
         """Lanes whose guard holds at a predicated instruction."""
@@ -232,19 +232,19 @@ class LanesWarp:
 
     @property
     def live(self) -> int:
-        return self.splits.live
+        return self.paths.live
 
-    def refuel(self, fuel: int) -> None:
-        self.fuel = fuel >> self.splits.patience.haste
+    def begin_slice(self, quantum: int) -> None:
+        self.quantum = quantum >> self.paths.yielding.slice_shift
 
     def resume(self) -> Status:
         status = self._run()
         if self.steps > self.cta.plan.max_instructions:
-            raise budget(self.place(), self._block_at(self._turned), self.steps, self.splits.mask)
+            raise budget(self.place(), self._block_at(self._slice_end), self.steps, self.paths.mask)
         return status
 
     def _run(self) -> Status:
-        splits, blocks, counters = self.splits, self.cta.blocks, self.counters
+        paths, blocks, counters = self.paths, self.cta.blocks, self.counters
         self.suspended = False
         if self.at_barrier is not None:
             end, self.at_barrier = self.at_barrier, None
@@ -252,9 +252,9 @@ class LanesWarp:
             status = self.go(end.block, end.block.successors[0])
             if status is not None:
                 return status
-        while splits.mask:
+        while paths.mask:
             self._enter()
-            pc = splits.pc
+            pc = paths.pc
             if pc >= AFTER:
                 block = blocks[pc - AFTER]
             elif pc >= AT_END:
@@ -271,7 +271,7 @@ class LanesWarp:
                 if self.own is not None:
                     self.own[pc] += self.active
                 self.steps += block.counts
-                if block.sync is not None and not splits.arrive(
+                if block.sync is not None and not paths.arrive(
                     block.sync.instruction.opcode, block.sync.masks(self)
                 ):
                     continue
@@ -287,32 +287,32 @@ class LanesWarp:
         return self._stopped()
 
     def _hold(self, block: Block) -> Status:
-        """The running split waits for a phase of an mbarrier, or for its warpgroup."""
-        self.splits.pc = AT_WAIT + block.index
-        if self.splits.others_can_run():
-            self.splits.take_turns()
-            return Status.TURN_OVER
+        """The running path waits for a phase of an mbarrier, or for its warpgroup."""
+        self.paths.pc = AT_WAIT + block.index
+        if self.paths.others_can_run():
+            self.paths.switch_path()
+            return Status.SLICE_OVER
         self.suspended = True
         assert block.wait is not None
         return block.wait.status
 
     def _enter(self) -> None:
-        self.mask = self.splits.mask
+        self.mask = self.paths.mask
         self.active = _lanes_array(self.mask)
 
     def _stopped(self) -> Status:
-        """No split runs: the warp has ended, or waits for the CTA, or for itself in vain."""
-        if self.splits.done:
+        """No path runs: the warp has ended, or waits for the CTA, or for itself in vain."""
+        if self.paths.done:
             if self.cta.program.products:
                 self._compare_products()
             return Status.DONE
-        waiting = list(self.splits.waiting())
+        waiting = list(self.paths.waiting())
         if any(wait.key == BARRIER for _, _, wait in waiting):
             return Status.WAITS
         for block, lanes, wait in waiting:
             barrier = self.cta.blocks[block].barrier
             if wait.key == ALIGNED and barrier is not None:
-                raise divergent_barrier(self.place(), barrier.instruction, lanes, self.splits.live & ~lanes)
+                raise divergent_barrier(self.place(), barrier.instruction, lanes, self.paths.live & ~lanes)
         raise deadlock(self.where())
 
     def _compare_products(self) -> None:
@@ -329,42 +329,42 @@ class LanesWarp:
         ended[self.index] = self.products
 
     def pay(self, block: BasicBlock, target: int) -> bool:
-        """The running split leaves a block for another; returns whether that used up the fuel."""
-        return target in block.back_edges and self.spend(block.fuel)
+        """The running path leaves a block for another; returns whether that used up the quantum."""
+        return target in block.back_edges and self.spend(block.back_edge_cost)
 
-    def spend(self, fuel: int) -> bool:
-        """Returns whether the turn is over."""
-        self.fuel -= fuel
-        return self.fuel <= 0
+    def spend(self, cost: int) -> bool:
+        """Returns whether the time slice is over."""
+        self.quantum -= cost
+        return self.quantum <= 0
 
     def go(self, block: BasicBlock, target: int) -> Status | None:
         """All running lanes go from a block to another."""
         over = self.pay(block, target)
-        self.splits.jump(target)
-        return self.end_turn(block) if over else None
+        self.paths.jump(target)
+        return self.end_slice(block) if over else None
 
-    def end_turn(self, block: BasicBlock) -> Status:
-        """The fuel is used up."""
-        self._turned = block.index
-        if block.fuel > 1 and self.splits.mask:
-            self.splits.take_turns()
-        return Status.TURN_OVER
+    def end_slice(self, block: BasicBlock) -> Status:
+        """The quantum is used up."""
+        self._slice_end = block.index
+        if block.back_edge_cost > 1 and self.paths.mask:
+            self.paths.switch_path()
+        return Status.SLICE_OVER
 
-    # -- what ``simt.stack.Warp`` asks for ---------------------------------------------------------------------------------------
+    # -- what ``simt.stack.SimtStack`` asks for ---------------------------------------------------------------------------------------
 
-    def meet(self, meeting: Meeting) -> None:
+    def converge(self, convergence: Convergence) -> None:
         parts = []
-        for block, lanes in meeting.parts:
+        for block, lanes in convergence.paths:
             exchange = self.cta.blocks[block].sync
             assert exchange is not None
             parts.append((exchange, lanes))
-        perform(self, meeting.participants, parts)
+        perform(self, convergence.participants, parts)
 
-    def enter(self, function: tuple[Call, int], lanes: int) -> tuple[int, int, Frame]:
+    def enter(self, function: tuple[Call, int], lanes: int) -> tuple[int, int, Activation]:
         call, number = function
         return number, self.cta.program.entries[number], call.enter(self, number, lanes)
 
-    def leave(self, payload: Frame, lanes: int, others: bool) -> None:
+    def leave(self, payload: Activation, lanes: int, others: bool) -> None:
         payload.call.leave(self, payload, lanes)
 
     @property
@@ -381,22 +381,22 @@ class LanesWarp:
     def is_complete(self) -> bool:
         return not self.missing
 
-    def urge(self) -> bool:
-        return self.at_barrier is None and self.splits.urge()
+    def force_yield(self) -> bool:
+        return self.at_barrier is None and self.paths.force_yield()
 
     def release(self, lanes: int, true: int, false: int) -> None:
         if self.at_barrier is not None:
             self.at_barrier.result(self, lanes, true, false)
             return
-        for block, waiting, wait in list(self.splits.waiting()):
+        for block, waiting, wait in list(self.paths.waiting()):
             if wait.key == BARRIER and waiting & lanes:
                 barrier = self.cta.blocks[block].barrier
                 assert barrier is not None
                 barrier.result(self, waiting, true, false)
-        self.splits.release(lanes)
+        self.paths.release(lanes)
 
     def state(self) -> Iterator[bytes]:
-        yield repr((self.splits.state(), self.at_barrier is not None)).encode()
+        yield repr((self.paths.state(), self.at_barrier is not None)).encode()
         for register, lanes in self._live().items():
             value = self.registers.get(register, _NEVER_WRITTEN)
             data = np.where(_lanes_array(lanes), every_lane(value), 0)
@@ -412,37 +412,40 @@ class LanesWarp:
 
     def _live(self) -> dict[Register, int]:
         """The registers that lanes may still read, and these lanes."""
-        splits, found = self.splits, dict[Register, int]()
-        places = [(splits.pc, splits.mask, SIDE), *((item.pc, item.mask, item.kind) for item in splits.stack)]
-        for pc, mask, kind in places:
-            lanes = mask & splits.live
+        paths, live = self.paths, dict[Register, int]()
+        positions = [
+            (paths.pc, paths.mask, PENDING),
+            *((item.pc, item.mask, item.kind) for item in paths.entries),
+        ]
+        for pc, mask, kind in positions:
+            lanes = mask & paths.live
             for _, register in (live_at(self.cta.program, pc, kind) or ()) if lanes else ():
-                found[register] = found.get(register, 0) | lanes
-        return found
+                live[register] = live.get(register, 0) | lanes
+        return live
 
     def where(self) -> Iterable[Waiting]:
         place, blocks = self.place(), self.cta.blocks
         if self.at_barrier is not None:
             instruction = self.at_barrier.instruction
             reason = f"at {instruction.opcode}"
-            yield Waiting(place, self.splits.mask, self.at_barrier.block, reason, instruction)
+            yield Waiting(place, self.paths.mask, self.at_barrier.block, reason, instruction)
         elif self.suspended:
-            held = blocks[self.splits.pc - AT_WAIT]
+            held = blocks[self.paths.pc - AT_WAIT]
             assert held.wait is not None
             reason = held.wait.reason(self, self.cta.shared.bytes)
-            yield Waiting(place, self.splits.mask, held.basic, reason, held.wait.instruction)
-        elif self.splits.mask:
-            yield Waiting(place, self.splits.mask, self._block_at(self.splits.pc), doing(self.splits.pc))
-        for block, lanes, wait in self.splits.waiting():
+            yield Waiting(place, self.paths.mask, held.basic, reason, held.wait.instruction)
+        elif self.paths.mask:
+            yield Waiting(place, self.paths.mask, self._block_at(self.paths.pc), doing(self.paths.pc))
+        for block, lanes, wait in self.paths.waiting():
             basic = blocks[block].basic
             if wait.key in (BARRIER, ALIGNED) and basic.terminator is not None:
                 yield Waiting(place, lanes, basic, f"at {basic.terminator.opcode}", basic.terminator)
             else:
                 yield Waiting(place, lanes, basic, f"at {wait.key} for lanes that do not come")
-        if self.splits.mask and self.at_barrier is None and not self.suspended:
-            for entry in self.splits.stack:
-                if entry.kind == SIDE and entry.mask & self.splits.live:
-                    side = entry.mask & self.splits.live
+        if self.paths.mask and self.at_barrier is None and not self.suspended:
+            for entry in self.paths.entries:
+                if entry.kind == PENDING and entry.mask & self.paths.live:
+                    side = entry.mask & self.paths.live
                     yield Waiting(place, side, self._block_at(entry.pc), doing(entry.pc))
 
     def _block_at(self, pc: int) -> BasicBlock:

@@ -23,7 +23,7 @@ from .operands import Prepare, every_lane, guard_of, lane_value
 from .values import LaneValue
 
 if TYPE_CHECKING:
-    from .warp import LanesWarp
+    from .warp import ReferenceWarp
 
 __all__ = ["CommitStep", "GroupFence", "GroupWait", "WarpgroupStep"]
 
@@ -42,11 +42,11 @@ class _Ordering:
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
         self.predicated = to.program.predicated_of.get(instruction)
 
-    def counts(self, warp: LanesWarp, lanes: int) -> bool:
+    def counts(self, warp: ReferenceWarp, lanes: int) -> bool:
         """Whether the warp has come: where its lanes are apart, which the manual leaves undefined, the lowest one counts."""
         return bool(lanes & warp.live & -warp.live)
 
-    def lanes(self, warp: LanesWarp, counts: bool) -> int:
+    def lanes(self, warp: ReferenceWarp, counts: bool) -> int:
         """The lanes that take part, as a mask."""
         if self.guard is None:
             return warp.mask
@@ -59,7 +59,7 @@ class _Ordering:
 class CommitStep(_Ordering):
     """``wgmma.commit_group``: the warp has issued a group."""
 
-    def __call__(self, warp: LanesWarp) -> None:
+    def __call__(self, warp: ReferenceWarp) -> None:
         if self.counts(warp, self.lanes(warp, True)):
             warp.cta.groups[warp.index] += 1
 
@@ -71,12 +71,12 @@ class GroupFence(_Ordering):
     #: of a warp that stops here
     status = Status.GATHERS
 
-    def count(self, warp: LanesWarp) -> None:
+    def count(self, warp: ReferenceWarp) -> None:
         """The warp comes here."""
         if self.counts(warp, self.lanes(warp, True)):
             warp.cta.fences[warp.index] += 1
 
-    def __call__(self, warp: LanesWarp) -> bool:
+    def __call__(self, warp: ReferenceWarp) -> bool:
         """Whether all are here."""
         warp.wanted = warp.cta.fences[warp.index]
         warp.awaited = warp.cta.fences
@@ -84,7 +84,7 @@ class GroupFence(_Ordering):
         warp.expired = warp.expired and not over
         return over
 
-    def reason(self, warp: LanesWarp, shared: npt.NDArray[np.uint8]) -> str:
+    def reason(self, warp: ReferenceWarp, shared: npt.NDArray[np.uint8]) -> str:
         """What the warp waits for, in words."""
         return awaited_warps(self.instruction, warp.missing)
 
@@ -101,11 +101,11 @@ class GroupWait(_Ordering):
         assert isinstance(operand, Immediate) and isinstance(operand.value, int)
         self.left = operand.value
 
-    def count(self, warp: LanesWarp) -> None:
+    def count(self, warp: ReferenceWarp) -> None:
         """The warp comes here."""
         self.lanes(warp, True)
 
-    def __call__(self, warp: LanesWarp) -> bool:
+    def __call__(self, warp: ReferenceWarp) -> bool:
         """Whether the groups are complete."""
         if not self.lanes(warp, False):
             return True
@@ -113,7 +113,7 @@ class GroupWait(_Ordering):
         warp.awaited = warp.cta.groups
         return warp.is_complete()
 
-    def reason(self, warp: LanesWarp, shared: npt.NDArray[np.uint8]) -> str:
+    def reason(self, warp: ReferenceWarp, shared: npt.NDArray[np.uint8]) -> str:
         """What the warp waits for, in words."""
         return awaited_warps(self.instruction, warp.missing)
 
@@ -132,7 +132,7 @@ class WarpgroupStep:
         self.sparsity = sparsity_of(shape, left_type(self.spelling), 2) if "metadata" in forms else None
         self.memory = MemoryStep(to, instruction, "load", "shared", 16)
 
-    def __call__(self, warp: LanesWarp, given: dict[str, LaneValue]) -> list[LaneValue]:
+    def __call__(self, warp: ReferenceWarp, given: dict[str, LaneValue]) -> list[LaneValue]:
         if warp.index | 3 >= warp.cta.plan.warps_per_cta:
             raise no_warpgroup(warp.place(), self.instruction, 0xFFFFFFFF)
         warp.products += 1
@@ -163,23 +163,23 @@ class WarpgroupStep:
             number_ for word in right for number_ in self._numbers(1, word[None, :], number.get("sign_b", 1))
         ]
         c, scale = self._before(given)
-        (made,) = evaluate(self.spelling, [2, 1, 1, scale, c, *a, *b, *metadata])
-        return self._after(lane_value(made).data)
+        (product,) = evaluate(self.spelling, [2, 1, 1, scale, c, *a, *b, *metadata])
+        return self._after(lane_value(product).data)
 
     def _numbers(self, what: int, word: npt.NDArray[Any], sign: int) -> list[LaneValue]:
-        found = evaluate(self.spelling, [what, LaneValue(np.ascontiguousarray(word), _B32)])
-        return [lane_value(-number if sign in (-1, 0xFFFFFFFF) else number) for number in found]
+        numbers = evaluate(self.spelling, [what, LaneValue(np.ascontiguousarray(word), _B32)])
+        return [lane_value(-number if sign in (-1, 0xFFFFFFFF) else number) for number in numbers]
 
     def _held(self, given: dict[str, LaneValue]) -> list[Words]:
         """Words of the rows of A in registers: each lane has a word of two rows, and one further on of each."""
-        found = []
+        rows_of_words = []
         for word in range(8):
             rows = [every_lane(given[f"a{2 * (word // 4) + half}"])[word % 4 :: 4] for half in (0, 1)]
-            found.append(np.concatenate(rows).view(np.uint32))
-        return found
+            rows_of_words.append(np.concatenate(rows).view(np.uint32))
+        return rows_of_words
 
     def _fetch(
-        self, warp: LanesWarp, descriptor: LaneValue, first: int, lines: int, words: int, across: int
+        self, warp: ReferenceWarp, descriptor: LaneValue, first: int, lines: int, words: int, across: int
     ) -> list[Words]:
         """Words of the lines of a matrix. Source: manual, "Matrix Descriptor Format" and "Strides"."""
         every = every_lane(descriptor)
@@ -187,7 +187,7 @@ class WarpgroupStep:
             mask = int(np.packbits(every != every[0], bitorder="little").view("<u4")[0])
             raise unequal_descriptors(warp.place(), self.instruction, mask)
         bits = int(every[0])
-        start, leading, stride = ((bits >> place & 0x3FFF) << 4 for place in (0, 16, 32))
+        start, leading, stride = ((bits >> shift & 0x3FFF) << 4 for shift in (0, 16, 32))
         phase, mode = bits >> 49 & 7, bits >> 62
         width = 256 >> mode if mode else 16
         if not across and mode and 4 * words > width:
@@ -204,27 +204,27 @@ class WarpgroupStep:
         else:
             piece = np.arange(words // 4)[None, :]
             offsets = line % 8 * width + line // 8 * stride + piece * (16 if mode else leading)
-        places = (start + offsets) & 0x3FFFF
-        places ^= ((places >> 7) - phase & row - 1) << 4
+        addresses = (start + offsets) & 0x3FFFF
+        addresses ^= ((addresses >> 7) - phase & row - 1) << 4
         # a descriptor has no room for the rank of the CTA in its cluster: it means the CTA's own memory
-        flat = places.reshape(-1).astype(np.uint64) + np.uint64(warp.cta.window)
+        flat = addresses.reshape(-1).astype(np.uint64) + np.uint64(warp.cta.window)
         (part,) = self.memory.reach(warp, np.zeros(flat.size, np.int64), flat)
         data = part.region.bytes[part.offsets[:, None] + np.arange(16)]
         if across:  # eight lines of one k: (line, k)
             halves = data.view("<u2").reshape(-1, 2 * words, 8).transpose(0, 2, 1).reshape(lines, 2 * words)
-            found = np.ascontiguousarray(halves).view("<u4")
+            fetched = np.ascontiguousarray(halves).view("<u4")
         else:
-            found = data.view("<u4").reshape(lines, words)
-        return list(np.ascontiguousarray(found.T))
+            fetched = data.view("<u4").reshape(lines, words)
+        return list(np.ascontiguousarray(fetched.T))
 
     def _before(self, given: dict[str, LaneValue]) -> tuple[LaneValue, LaneValue]:
         """The elements of D as they are, (16, columns), and where they count."""
         half, blocks = self.result.type == _B32, self.columns // 8
         assert self.result.type is not None
-        registers = [every_lane(given[f"d{place}"]) for place in range(self.result.vector)]
-        found = np.zeros((16, self.columns), np.uint16 if half else registers[0].dtype)
+        registers = [every_lane(given[f"d{index}"]) for index in range(self.result.vector)]
+        elements = np.zeros((16, self.columns), np.uint16 if half else registers[0].dtype)
         for block in range(blocks):
-            own = found[:, 8 * block : 8 * block + 8]
+            own = elements[:, 8 * block : 8 * block + 8]
             for high in (0, 1):
                 for odd in (0, 1):
                     chosen = (high == _ROW // 8) & (odd == _COLUMN % 2)
@@ -235,23 +235,25 @@ class WarpgroupStep:
                     own[chosen] = data[_LANE[chosen]]
         kind = _F16 if half else self.result.type
         scale = np.tile(every_lane(given["scale"])[_LANE], (1, blocks))
-        return LaneValue(found.view(np.float16) if half else found, kind), LaneValue(scale, _PRED)
+        return LaneValue(elements.view(np.float16) if half else elements, kind), LaneValue(scale, _PRED)
 
-    def _after(self, made: npt.NDArray[Any]) -> list[LaneValue]:
+    def _after(self, elements: npt.NDArray[Any]) -> list[LaneValue]:
         """The registers of D."""
         half = self.result.type == _B32
         assert self.result.type is not None
-        whole = np.ascontiguousarray(np.broadcast_to(made, (16, self.columns)))
-        found = []
+        whole = np.ascontiguousarray(np.broadcast_to(elements, (16, self.columns)))
+        registers = []
         lane = np.arange(32)
-        for place in range(self.result.vector):
-            block, inner = divmod(place, 2 if half else 4)
+        for index in range(self.result.vector):
+            block, inner = divmod(index, 2 if half else 4)
             high = inner if half else inner // 2
             column = 8 * block + 2 * (lane % 4)
             if half:
                 bits = whole.view(np.uint16)
                 low, top = bits[lane // 4 + 8 * high, column], bits[lane // 4 + 8 * high, column + 1]
-                found.append(LaneValue(low.astype(np.uint32) | top.astype(np.uint32) << np.uint32(16), _B32))
+                registers.append(
+                    LaneValue(low.astype(np.uint32) | top.astype(np.uint32) << np.uint32(16), _B32)
+                )
             else:
-                found.append(LaneValue(whole[lane // 4 + 8 * high, column + inner % 2], self.result.type))
-        return found
+                registers.append(LaneValue(whole[lane // 4 + 8 * high, column + inner % 2], self.result.type))
+        return registers

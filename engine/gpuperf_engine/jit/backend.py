@@ -18,7 +18,7 @@ from ..simt.counters import Observation
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from . import cache as store
-from .codegen.barrier import ArrivesInParts, is_loose
+from .codegen.barrier import ArrivesDiverged, is_loose
 from .codegen.function import Generated, generate
 from .launch import Code, Launch
 from .llvm import compile_object, fingerprint, generation, improve, link, runtime_addresses
@@ -26,8 +26,8 @@ from .llvm import compile_object, fingerprint, generation, improve, link, runtim
 __all__ = ["LlvmBackend", "code_of"]
 
 
-#: in a kernel's memo: a warp has come to one of its barriers in parts
-_IN_PARTS = "in parts"
+#: in a kernel's memo: a warp is diverged at one of its barriers
+_DIVERGED = "diverged"
 
 
 class LlvmBackend:
@@ -37,8 +37,8 @@ class LlvmBackend:
         """Raises what the kernel deserves: ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError``, ``Unsupported``."""
         clustered = plan.cluster_ctas > 1 or program.once(waits_for_cluster)
         memo, threads = program.kernel.memo, "threads" in observe
-        parted = bool(memo.get(_IN_PARTS))
-        code = code_of(program, threads, clustered, parted)
+        diverged = bool(memo.get(_DIVERGED))
+        code = code_of(program, threads, clustered, diverged)
         if isinstance(code, str):
             from ..interp.backend import ReferenceBackend
 
@@ -46,21 +46,21 @@ class LlvmBackend:
             kernel = program.kernel
             remark = f"{kernel.span}: {kernel.name!r} runs on the reference backend, which is slow: {code}"
             return replace(observation, remarks=(remark, *observation.remarks))
-        saved = memory.save() if program.once(_may_come_in_parts) else None
+        saved = memory.save() if program.once(_may_arrive_diverged) else None
         launch = Launch(program, plan, memory, observe, code, clustered)
         try:
             launch.run()
-        except ArrivesInParts as reason:
+        except ArrivesDiverged as reason:
             if saved is None:
                 raise
             memory.restore(saved)
             if memory.begin_again is not None:
                 memory.begin_again()
             plan.console.clear()
-            if reason.bearable and not parted:
-                memo[_IN_PARTS] = True
+            if reason.bearable and not diverged:
+                memo[_DIVERGED] = True
             else:
-                memo[_place(program, threads, clustered, parted)] = reason.message
+                memo[_place(program, threads, clustered, diverged)] = reason.message
             return self.run(program, plan, memory, observe)
         finally:
             improve()
@@ -70,13 +70,13 @@ class LlvmBackend:
 
 
 def code_of(
-    program: Program, threads: bool = False, clustered: bool = False, parted: bool = False
+    program: Program, threads: bool = False, clustered: bool = False, diverged: bool = False
 ) -> Code | str:
-    """The program's code (which counts single threads too, runs in clusters, or has barriers to which warps come in parts), compiled
+    """The program's code (which counts single threads too, runs in clusters, or has barriers at which warps are diverged), compiled
     or loaded once, or why it must be left to the reference backend."""
-    memo, place = program.kernel.memo, _place(program, threads, clustered, parted)
+    memo, place = program.kernel.memo, _place(program, threads, clustered, diverged)
     if place not in memo:
-        memo[place] = _compile(program, threads, clustered, parted)
+        memo[place] = _compile(program, threads, clustered, diverged)
     found = memo[place]
     assert isinstance(found, (Code, str))
     if isinstance(found, Code):
@@ -90,8 +90,8 @@ def _place(program: Program, threads: bool, clustered: bool, parted: bool) -> st
 
 
 @uncollected
-def _compile(program: Program, threads: bool, clustered: bool, parted: bool) -> Code | str:
-    form = threads, clustered, parted
+def _compile(program: Program, threads: bool, clustered: bool, diverged: bool) -> Code | str:
+    form = threads, clustered, diverged
     place = store.key("program", *_content(program), *form, fingerprint(0))
     stored = store.read(place)
     if stored is not None:
@@ -99,8 +99,8 @@ def _compile(program: Program, threads: bool, clustered: bool, parted: bool) -> 
             return _linked(*_unpack(stored))
         except (RuntimeError, ValueError, KeyError):
             pass
-    if parted:
-        program = _splitting(program)
+    if diverged:
+        program = _for_divergence(program)
     try:
         ir, generated = generate(program, _stores_parts_of_words(program), *form)
     except Unsupported as error:
@@ -128,13 +128,16 @@ def _content(program: Program) -> tuple[object, ...]:
     return program.variant, names, hashlib.blake2b("".join(found).encode(), digest_size=16).digest()
 
 
-def _splitting(program: Program) -> Program:
+def _for_divergence(program: Program) -> Program:
     """The program, but that lanes that wait at a barrier may get behind others of their warp."""
     return replace(
         program,
         uniformity=tuple(
             analyse_uniformity(
-                function, program.blocks_of(number), assume_split=True, recursive=number in program.recursive
+                function,
+                program.blocks_of(number),
+                assume_divergent=True,
+                recursive=number in program.recursive,
             )
             for number, function in enumerate(program.functions)
         ),
@@ -169,8 +172,8 @@ def _stores_parts_of_words(program: Program) -> bool:
     )
 
 
-def _may_come_in_parts(program: Program) -> bool:
-    """Whether parts of a warp might come to an unaligned barrier or to rows of matrices, which only the reference backend can do:
+def _may_arrive_diverged(program: Program) -> bool:
+    """Whether a warp might be diverged at an unaligned barrier or at rows of matrices, which only the reference backend can do:
     that is seen when it happens."""
     if not any(block.kind in ("branch", "indirect") for block in program.blocks):
         return False
@@ -179,7 +182,7 @@ def _may_come_in_parts(program: Program) -> bool:
         or (
             block.synchronises
             and block.instructions[0].spelling.moves is not None
-            and program.uniformity[block.function].may_split
+            and program.uniformity[block.function].may_diverge
         )
         for block in program.blocks
     )

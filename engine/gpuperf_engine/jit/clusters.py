@@ -1,4 +1,4 @@
-"""Clusters in flight: CTAs that run together, round by round (see ``simt.schedule``). PYTEST_DONT_REWRITE
+"""Clusters in flight: CTAs that run together, sweep by sweep (see ``simt.schedule``). PYTEST_DONT_REWRITE
 
 The compiled runtime runs clusters by itself as long as each comes to its end without Python; here is what happens around that.
 """
@@ -83,9 +83,9 @@ class _Clusters:
         return function(self.context, int(group.record.ctypes.data), *more)
 
     def settle(self, group: Group, status: int) -> bool:
-        """Bring a round to its end, with what Python must do for warps. Returns whether the cluster has ended."""
+        """Bring a sweep to its end, with what Python must do for warps. Returns whether the cluster has ended."""
         proceed: Callable[..., int] = self.launch.functions["proceed"]
-        while status not in (Status.DONE, Status.TURN_OVER, Status.STUCK, Status.SUSPENDED):
+        while status not in (Status.DONE, Status.SLICE_OVER, Status.STUCK, Status.SUSPENDED):
             rank = group.get(Cluster.POSITION)
             slot = group.slots[rank]
             record = int(slot.record.ctypes.data)
@@ -104,14 +104,14 @@ class _Clusters:
             )
         return status == Status.DONE
 
-    def round(self, group: Group) -> bool:
-        """A round of a cluster in flight; whether it has ended."""
+    def sweep(self, group: Group) -> bool:
+        """A sweep of a cluster in flight; whether it has ended."""
         return self.settle(group, self._call("visit_cluster", group))
 
     def start(self, group: Group, number: int) -> bool:
-        """The first round of a cluster; whether it has ended."""
+        """The first sweep of a cluster; whether it has ended."""
         self._call("begin_cluster", group, number)
-        return self.round(group)
+        return self.sweep(group)
 
     def run(self, group: Group, first: int, last: int) -> tuple[int, bool]:
         """Clusters from ``first`` on, until ``last`` or until one does not come to its end: its number, and whether all ended."""
@@ -129,7 +129,7 @@ class _Clusters:
 
 
 def run_clusters(launch: Launch, worker: Worker, following: int, count: int) -> None:
-    """Clusters ``following … count − 1`` on the deterministic schedule: rounds over a window of resident CTAs; one cluster at a time
+    """Clusters ``following … count − 1`` on the deterministic schedule: sweeps over a window of resident CTAs; one cluster at a time
     in order-free programs."""
     alone = launch.program.order_free
     clusters = _Clusters(launch, worker)
@@ -143,7 +143,7 @@ def run_clusters(launch: Launch, worker: Worker, following: int, count: int) -> 
         left: list[Group] = []
         for group in window:
             before = group.get(Cluster.LEFT)
-            (clusters.free if clusters.round(group) else left).append(group)
+            (clusters.free if clusters.sweep(group) else left).append(group)
             progress = progress or group.get(Cluster.LEFT) < before
         while held + clusters.size <= room and following < count:
             group = clusters.group()

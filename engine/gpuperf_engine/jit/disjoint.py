@@ -28,7 +28,7 @@ __all__ = ["Form", "Forms", "are_apart", "are_threads_apart"]
 _DEPTH = 64
 _WIDE = 1 << 62
 #: times that a loop over addresses is taken to go round at most, and by how much they change then: less than ``_WIDE`` in all
-_ROUNDS = _STRIDE = 1 << 30
+_ITERATIONS = _STRIDE = 1 << 30
 #: a loop goes on while a < b …, as the sign of b − a and what it is at least
 _WHILE = {
     "lt": (1, 1), "le": (1, 0), "gt": (-1, 1), "ge": (-1, 0), "lo": (1, 1), "ls": (1, 0), "hi": (-1, 1), "hs": (-1, 0),
@@ -98,7 +98,7 @@ class Forms:
     program: Program
     plan: LaunchPlan
     _known: dict[Node, Form | None] = field(default_factory=dict)
-    _rounds: dict[int, int | None] = field(default_factory=dict)
+    _iterations: dict[int, int | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._graph: Dependence = dependence_of(self.program)
@@ -163,12 +163,12 @@ class Forms:
             return begin
         assert isinstance(node.name, Register)
         bits = node.name.type.bits
-        rounds = self._rounds_of(node.block, depth)
-        if rounds is None and bits == 64 and abs(step) <= _STRIDE:
-            rounds = _ROUNDS
-        if rounds is None or bits not in (32, 64):
+        iterations = self._iterations_of(node.block, depth)
+        if iterations is None and bits == 64 and abs(step) <= _STRIDE:
+            iterations = _ITERATIONS
+        if iterations is None or bits not in (32, 64):
             return None
-        most = Form(0, (0,) * 6, ((abs(step), rounds),))
+        most = Form(0, (0,) * 6, ((abs(step), iterations),))
         return self._fitting(begin.plus(most, 1 if step > 0 else -1), bits)
 
     def _induction(self, node: Merge, depth: int) -> tuple[Form | None, int]:
@@ -211,15 +211,15 @@ class Forms:
             node = self._source(node, one)
         return None
 
-    def _rounds_of(self, head: int, depth: int) -> int | None:
+    def _iterations_of(self, head: int, depth: int) -> int | None:
         """How often a loop goes round again at most, by the branch at its end or at its head."""
-        if head not in self._rounds:
-            self._rounds[head] = None
+        if head not in self._iterations:
+            self._iterations[head] = None
             loop = self._loops[head]
             places = {head, *loop.latches} if len(loop.latches) == 1 else {head}
             found = [self._until(loop, self.program.blocks[place], depth) for place in places]
-            self._rounds[head] = min((item for item in found if item is not None), default=None)
-        return self._rounds[head]
+            self._iterations[head] = min((item for item in found if item is not None), default=None)
+        return self._iterations[head]
 
     def _until(self, loop: Loop, block: BasicBlock, depth: int) -> int | None:
         """The same by the branch at the end of one block that is run each time."""
@@ -251,18 +251,18 @@ class Forms:
             return None
         if name == "ne":
             whole = begin.known and end.known and (low - first) % step == 0
-            rounds = (low - first) // step if whole else -1
+            iterations = (low - first) // step if whole else -1
         elif name in _WHILE and (sign := _WHILE[name][0]) * step > 0:
             distance = (high - first if sign > 0 else last - low) - _WHILE[name][1]
-            rounds = max(distance // abs(step) + 1, 0)
+            iterations = max(distance // abs(step) + 1, 0)
         else:
             return None
-        if rounds < 0:
+        if iterations < 0:
             return None
-        most = last + step * rounds, first + step * rounds
+        most = last + step * iterations, first + step * iterations
         limit = 1 << (int(kind[1:]) - 1)
         least = 0 if kind[0] == "u" else -limit
-        return rounds if least <= min(most) and max(most) < limit else None
+        return iterations if least <= min(most) and max(most) < limit else None
 
     # -- arithmetic --------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """One launch of compiled code: its memory, its CTAs in flight, and the loop that runs them.
 
-The compiled runtime runs CTAs by itself as long as each ends in one visit; here is what happens around that: rounds over the
+The compiled runtime runs CTAs by itself as long as each ends in one visit; here is what happens around that: sweeps over the
 window of resident CTAs, several host threads for order-free programs, and everything that ends a launch early.
 
 PYTEST_DONT_REWRITE
@@ -37,7 +37,7 @@ from ..simt.launch import LaunchPlan
 from ..simt.padding import Overrun, merge
 from ..simt.program import Program
 from ..simt.rule_breaches import Breach, first_breaches
-from ..simt.schedule import TURN, Standing, Watch
+from ..simt.schedule import QUANTUM, Standing, Watch
 from ..simt.thread_counters import COLUMN_BYTES, columns_of, make_table
 from .clusters import Group, run_clusters
 from .codegen.function import Generated
@@ -125,7 +125,7 @@ class Slot:
     warps: dict[int, NativeWarp] = field(default_factory=dict)
     #: the cluster of the CTA, if it runs in one
     group: Group | None = None
-    #: those to which warps come in parts
+    #: those at which warps are diverged
     barriers: Barriers = field(default_factory=Barriers)
 
     def get(self, offset: int) -> int:
@@ -219,7 +219,7 @@ class Worker:
         self._put(
             {
                 Context.STATE_BYTES: generated.state_bytes,
-                Context.FUEL: TURN,
+                Context.QUANTUM: QUANTUM,
                 **self.addresses,
                 Context.LOCAL_BYTES: launch.program.local_area,
                 Context.ZERO_START: generated.zero_start,
@@ -362,7 +362,7 @@ class Worker:
         )
         suspended = waits == Wait.SUSPENDED
         phases = slot.get(Cta.PHASES) & 0xFFFFFFFF
-        if np.isin(waits, (Wait.RUNNABLE, Wait.TURN_OVER)).any() or (seen[suspended] != phases).any():
+        if np.isin(waits, (Wait.RUNNABLE, Wait.SLICE_OVER)).any() or (seen[suspended] != phases).any():
             return Standing.RUNS
         return Standing.STUCK if suspended.any() or (waits == Wait.GATHERS).any() else Standing.WAITS
 
@@ -656,7 +656,7 @@ class Launch:
 
     @cached_property
     def reasons(self) -> dict[int, int]:
-        """What splits wait for, by the block where they do."""
+        """What paths wait for, by the block where they do."""
         return reasons_to_wait(self.program)
 
     @staticmethod
@@ -682,7 +682,7 @@ class Launch:
 
     def run_part(self, worker: Worker, first: int, last: int) -> None:
         """The clusters, or the CTAs that run by themselves, of these numbers."""
-        (run_clusters if self.clustered else Launch.run_rounds)(self, worker, first, last)
+        (run_clusters if self.clustered else Launch.run_sweeps)(self, worker, first, last)
 
     def refresh_heap(self) -> None:
         """Let compiled code know which blocks of the heap there are: their rows are the last of the table."""
@@ -701,8 +701,8 @@ class Launch:
             if freed:  # what a site remembers may be of a block that is no more
                 worker.cache[:] = 0
 
-    def run_rounds(self, worker: Worker, following: int, count: int) -> None:
-        """CTAs ``following … count − 1`` on the deterministic schedule (see ``simt.schedule``): rounds over a window of resident
+    def run_sweeps(self, worker: Worker, following: int, count: int) -> None:
+        """CTAs ``following … count − 1`` on the deterministic schedule (see ``simt.schedule``): sweeps over a window of resident
         CTAs, in index order; one at a time in order-free programs."""
         resident = 1 if self.program.order_free else self.plan.resident
         window: list[Slot] = []
@@ -736,7 +736,7 @@ class Launch:
             self.digest,
             worker.standing,
             worker.expire,
-            lambda slot: any([warp.urge() for warp in worker.warps(slot)]),
+            lambda slot: any([warp.force_yield() for warp in worker.warps(slot)]),
             lambda slot: (item for warp in worker.warps(slot) for item in warp.where()),
         )
 

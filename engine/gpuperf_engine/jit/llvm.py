@@ -65,15 +65,15 @@ _CALLED = (
     "bump", "cluster_cta", "fault", "mark", "near", "note", "race_bulk", "race_phase", "race_told",
     "race_waited", "reach",
 )  # fmt: skip
-_TOLD = ("in_rank", "refuse_mbarrier", "tell_copied", "told_at")
+_SIGNALLING = ("in_rank", "refuse_mbarrier", "signal_copied", "mbarrier_of_copy")
 #: functions written in the subset of ``compile_python``: an object that every kernel needs, one for mbarriers and bulk copies, one
 #: for tensor copies
 _SCRIPTS = {
     "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED, *_RACES))),
-    "copies": (*_MBARRIER, *_TOLD),
+    "copies": (*_MBARRIER, *_SIGNALLING),
     "tensors": ("tensor_lanes", "replace_lanes"),
 }
-_IMPORTS = {"copies": _CALLED, "tensors": (*_CALLED, *_TOLD)}
+_IMPORTS = {"copies": _CALLED, "tensors": (*_CALLED, *_SIGNALLING)}
 _FILES = {
     "script": tuple(
         _RUNTIME / f"{stem}.py"
@@ -96,8 +96,8 @@ _FILES = {
     "tensors": tuple(_RUNTIME / f"{stem}.py" for stem in ("tensor", "tensor_checks", "tensor_copies")),
 }
 _CONSTANTS = {
-    **{name: getattr(stack_entries, name) for name in ("FRAME", "REJOIN", "SIDE", "WAIT")},
-    **{name: getattr(stack, name) for name in ("HASTE", "PATIENCE")},
+    **{name: getattr(stack_entries, name) for name in ("CALL_FRAME", "RECONVERGE", "PENDING", "WAIT")},
+    **{name: getattr(stack, name) for name in ("SLICE_SHIFT", "YIELD_THRESHOLD")},
     **vars(abi),
     **vars(mbarriers),
     **vars(tensor_maps),

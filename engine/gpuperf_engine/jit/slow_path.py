@@ -1,7 +1,7 @@
 """One warp of compiled code as Python sees it: for the moves that are too rare to compile.
 
-Lanes that wait for others at a ``.sync`` instruction, lanes that take turns in a spin loop, and everything that is an error.
-The warp's registers and stack stay in its state; the reference backend's ``Warp`` decides, and its exchange operations
+Lanes that wait for others at a ``.sync`` instruction, paths that spin, and everything that is an error.
+The warp's registers and stack stay in its state; the reference backend's ``SimtStack`` decides, and its exchange operations
 read and write registers through ``read`` and ``put`` here.
 
 PYTEST_DONT_REWRITE
@@ -66,24 +66,24 @@ from ..simt.stack import (
     AT_END,
     AT_WAIT,
     BARRIER,
-    FRAME,
-    REJOIN,
-    SIDE,
+    CALL_FRAME,
+    PENDING,
+    RECONVERGE,
     WAIT,
+    Convergence,
     Entry,
-    Meeting,
-    Patience,
-    Warp,
+    SimtStack,
+    Yielding,
 )
 from ..simt.system import SystemCall
-from .codegen.barrier import ArrivesInParts
+from .codegen.barrier import ArrivesDiverged
 from .codegen.waits import put_wait, wait_of
 from .ir.abi import (
     AREA_SHIFT,
+    CONVERGE_CODE,
     EXIT_CODE,
     GATHER_CODE,
     KIND,
-    MEET_CODE,
     RETURN_CODE,
     SYNC_CODE,
     WAIT_CODE,
@@ -91,16 +91,16 @@ from .ir.abi import (
     Context,
     Cta,
     Event,
-    Patient,
     State,
     Status,
     Wait,
+    YieldBits,
     instruction_at,
 )
 from .stack_codes import decoded, encoded
 
 if TYPE_CHECKING:
-    from ..interp.warp import LanesWarp
+    from ..interp.warp import ReferenceWarp
     from .launch import Slot, Worker
 
 __all__ = ["NativeWarp"]
@@ -157,7 +157,7 @@ class NativeWarp:
     def block(self) -> BasicBlock:
         """The block where the warp stands."""
         place = self.header(State.PC)
-        for code in (SYNC_CODE, RETURN_CODE, GATHER_CODE, WAIT_CODE, MEET_CODE):
+        for code in (SYNC_CODE, RETURN_CODE, GATHER_CODE, WAIT_CODE, CONVERGE_CODE):
             if code <= place < EXIT_CODE:
                 place -= code
         return self.program.blocks[min(place, len(self.program.blocks) - 1)]
@@ -167,7 +167,7 @@ class NativeWarp:
         return self.where_it_is
 
     def steps(self) -> int:
-        """Warp instructions executed."""
+        """SimtStack instructions executed."""
         return int(struct.unpack_from("<q", self.state, State.STEPS)[0])
 
     # ------------------------------------------------------------------------------------------------ registers
@@ -226,14 +226,14 @@ class NativeWarp:
 
     # ----------------------------------------------------------------------------------------------- the stack
 
-    def splits(self) -> Warp:
+    def paths(self) -> SimtStack:
         """The stack as the reference backend has it."""
-        bits = self.header(State.PATIENCE)
-        eager, left = bool(bits & Patient.EAGER), bool(bits & Patient.LEFT)
-        made = Warp(0, self.mask, self, Patience(self.header(State.TURNS), eager, left))
+        bits = self.header(State.YIELDING)
+        yields, left_early = bool(bits & YieldBits.YIELDS), bool(bits & YieldBits.LEFT_EARLY)
+        made = SimtStack(0, self.mask, self, Yielding(self.header(State.SLICES), yields, left_early))
         made.pc, made.id = decoded(self.header(State.PC)), decoded(self.header(State.ID))
         made.live = self.header(State.LIVE)
-        made.frames = self.header(State.CALLS)
+        made.call_depth = self.header(State.CALLS)
         if self.header(State.PC) >= EXIT_CODE:
             made.pc = made.id  # the exit of the function, whose number each activation has for itself
         elif self._returns():
@@ -244,15 +244,15 @@ class NativeWarp:
             )
             kind, area = kind & KIND, kind >> AREA_SHIFT
             group, payload = 0, (area or None) if self.program.recursive else None
-            if kind == REJOIN:
+            if kind == RECONVERGE:
                 group = decoded(pc)
-            elif kind == FRAME:
+            elif kind == CALL_FRAME:
                 group = -area
                 if self.program.recursive:
                     group = -1 - (len(self.program.functions) + area if area else self._callee(pc))
             elif kind == WAIT:
                 payload = wait_of(self.program, self.state.data, pc, mask, area)
-            made.stack.append(Entry(decoded(pc), mask, decoded(identity), kind, group, payload))
+            made.entries.append(Entry(decoded(pc), mask, decoded(identity), kind, group, payload))
         return made
 
     def _callee(self, place: int) -> int:
@@ -264,45 +264,47 @@ class NativeWarp:
         function = call_target(self.program.blocks[place - RETURN_CODE]).function
         return 0 if function is None else self.program.function_of[function.name]
 
-    def adopt(self, splits: Warp) -> None:
+    def adopt(self, paths: SimtStack) -> None:
         """Make a changed stack the warp's own. Raises ``EngineError`` if it is too deep."""
-        if len(splits.stack) > self.worker.launch.code.generated.stack_entries:
+        if len(paths.entries) > self.worker.launch.code.generated.stack_entries:
             raise EngineError(
-                f"more than {len(splits.stack)} splits of one warp: {self.place().lanes(splits.live)}"
+                f"more than {len(paths.entries)} paths of one warp: {self.place().lanes(paths.live)}"
             )
-        self.set_header(State.PC, encoded(splits.pc))
-        self.set_header(State.MASK, splits.mask)
-        self.set_header(State.ID, encoded(splits.id))
-        self.set_header(State.LIVE, splits.live)
-        self.set_header(State.DEPTH, len(splits.stack))
+        self.set_header(State.PC, encoded(paths.pc))
+        self.set_header(State.MASK, paths.mask)
+        self.set_header(State.ID, encoded(paths.id))
+        self.set_header(State.LIVE, paths.live)
+        self.set_header(State.DEPTH, len(paths.entries))
         if self.program.recursive:
-            self._keep_areas(splits)
-        for depth, entry in enumerate(splits.stack):
-            area = entry.payload if entry.kind in (SIDE, FRAME) and entry.payload else 0
+            self._keep_areas(paths)
+        for depth, entry in enumerate(paths.entries):
+            area = entry.payload if entry.kind in (PENDING, CALL_FRAME) and entry.payload else 0
             if entry.kind == WAIT:
                 reasons = self.worker.launch.reasons
                 area = put_wait(reasons, self.state.data, entry.pc, entry.mask, entry.payload)
-            elif entry.kind == FRAME and not self.program.recursive:
+            elif entry.kind == CALL_FRAME and not self.program.recursive:
                 area = -entry.group
             fields = (encoded(entry.pc), entry.mask, encoded(entry.id), entry.kind | area << AREA_SHIFT)
             struct.pack_into("<4I", self.state, State.STACK + depth * State.ENTRY, *fields)
-        self.set_header(State.WAITS, sum(entry.kind == WAIT for entry in splits.stack))
-        self._keep_patience(splits.patience)
+        self.set_header(State.WAITS, sum(entry.kind == WAIT for entry in paths.entries))
+        self._keep_yielding(paths.yielding)
 
-    def _keep_patience(self, patience: Patience) -> None:
-        self.set_header(State.TURNS, patience.turns)
-        self.set_header(State.PATIENCE, Patient.EAGER * patience.eager | Patient.LEFT * patience.left)
-        self.set_header(State.HASTE, patience.haste)
+    def _keep_yielding(self, yielding: Yielding) -> None:
+        self.set_header(State.SLICES, yielding.slices)
+        self.set_header(
+            State.YIELDING, YieldBits.YIELDS * yielding.yields | YieldBits.LEFT_EARLY * yielding.left_early
+        )
+        self.set_header(State.SLICE_SHIFT, yielding.slice_shift)
 
-    def meet(self, meeting: Meeting) -> None:
-        """Carry out a ``.sync`` operation for all parts."""
-        parts = [(self._exchange(block), lanes) for block, lanes in meeting.parts]
+    def converge(self, convergence: Convergence) -> None:
+        """Carry out a ``.sync`` operation for all paths."""
+        parts = [(self._exchange(block), lanes) for block, lanes in convergence.paths]
         first = parts[0][0]
-        if first.spelling.moves is not None and meeting.participants == 0xFFFFFFFF:
-            raise ArrivesInParts(
-                f"a warp came to {first.instruction.opcode} in parts ({first.instruction.span})"
+        if first.spelling.moves is not None and convergence.participants == 0xFFFFFFFF:
+            raise ArrivesDiverged(
+                f"a warp is diverged at {first.instruction.opcode} ({first.instruction.span})"
             )
-        perform(cast("LanesWarp", self), meeting.participants, parts)
+        perform(cast("ReferenceWarp", self), convergence.participants, parts)
 
     def enter(self, function: object, lanes: int) -> tuple[int, int, Any]:
         """Pending indirect calls do not occur here."""
@@ -331,14 +333,18 @@ class NativeWarp:
             return False
         return place >= len(blocks) or blocks[place].kind == "call"
 
-    def _keep_areas(self, splits: Warp) -> None:
+    def _keep_areas(self, paths: SimtStack) -> None:
         """Note the calls and the area of the running lanes; what no entry has is free."""
-        kept = splits.kept or 0
-        self.set_header(State.CALLS, splits.frames)
+        kept = paths.kept or 0
+        self.set_header(State.CALLS, paths.call_depth)
         self.set_header(State.AREA, kept)
         used = {
             kept,
-            *(entry.payload for entry in splits.stack if entry.kind in (SIDE, FRAME) and entry.payload),
+            *(
+                entry.payload
+                for entry in paths.entries
+                if entry.kind in (PENDING, CALL_FRAME) and entry.payload
+            ),
         }
         areas, free = self.slot.areas[self.where_it_is.warp], 0
         for number in range(self.header(State.AREAS), 0, -1):
@@ -363,83 +369,83 @@ class NativeWarp:
         """Do what the compiled code left to Python. Raises what the kernel deserves."""
         if status == Status.FAULT:
             raise self._fault()
-        if status == Status.TURN_OVER:
+        if status == Status.SLICE_OVER:
             raise self._over_budget()
         event = self.header(State.EVENT)
         self.worker.left[event, self._where_left(event)] += 1
         if event == Event.SYSTEM:
             self._call_system()
             return
-        splits = self.splits()
+        paths = self.paths()
         if event == Event.ARRIVES:
-            self._arrive(splits)
+            self._arrive(paths)
             return
         if event == Event.PARK:
             exchange = self._exchange(self.block.index)
-            if splits.arrive(exchange.instruction.opcode, exchange.masks(cast("LanesWarp", self))):
-                splits.pc = AFTER + self.block.index
+            if paths.arrive(exchange.instruction.opcode, exchange.masks(cast("ReferenceWarp", self))):
+                paths.pc = AFTER + self.block.index
         elif event == Event.CHOOSE:
-            splits._choose()
+            paths._choose()
         elif event == Event.EXITED:
-            splits.exit(0)
-        elif event == Event.MEET:
-            splits._complete_waits()
+            paths.exit(0)
+        elif event == Event.CONVERGE:
+            paths._complete_waits()
             if self.header(State.DETAIL):
-                splits._choose()
-            elif not splits.mask:
-                splits._pop()
+                paths._choose()
+            elif not paths.mask:
+                paths._pop()
         elif event == Event.BLOCKED:
-            self._wait(splits)
+            self._wait(paths)
             return
         elif event == Event.DIVERGENT_BARRIER:
-            splits.gather()
+            paths.gather()
             self.set_header(State.HOLDS, self.header(State.HOLDS) | self.header(State.BARRIER_LANES))
             # until all are there, other lanes may come to another barrier
             for place, field in enumerate(_OPERANDS):
                 self.set_header(State.GATHERED + 4 * place, self.header(field))
         elif event == Event.SPIN:
-            splits.jump(splits.pc)
-            if splits.mask:
-                splits.take_turns()
-            self.set_header(State.WAIT, Wait.TURN_OVER)
+            paths.jump(paths.pc)
+            if paths.mask:
+                paths.switch_path()
+            self.set_header(State.WAIT, Wait.SLICE_OVER)
         else:
             raise self._error(event)
-        self.adopt(splits)
-        if AT_END <= splits.pc < AFTER and splits.mask == splits.live:
+        self.adopt(paths)
+        if AT_END <= paths.pc < AFTER and paths.mask == paths.live:
             self.set_header(State.BARRIER_LANES, self.header(State.HOLDS))
             for place, field in enumerate(_OPERANDS):
                 self.set_header(field, self.header(State.GATHERED + 4 * place))
             self.set_header(State.HOLDS, 0)
-        if splits.blocked:
-            self._wait(splits)
+        if paths.blocked:
+            self._wait(paths)
         elif event == Event.SPIN and self.slot.get(Cta.ACTIVE) >> 16:
             self.worker.release(self.slot)
         if event == Event.SPIN and self.steps() > self.worker.launch.plan.max_instructions:
             raise self._over_budget()
 
     def _over_budget(self) -> EngineError:
-        turned = self.program.blocks[self.header(State.TURNED)]
-        return budget(self.place(), turned, self.steps(), self.mask)
+        block = self.program.blocks[self.header(State.SLICE_END)]
+        return budget(self.place(), block, self.steps(), self.mask)
 
     def _where_left(self, event: int) -> int:
         """The block at whose instruction the warp has left compiled code."""
         if event in (Event.SYSTEM, Event.ARRIVES, Event.SPIN):
             return self.header(State.DETAIL)
-        if event == Event.MEET:
+        if event == Event.CONVERGE:
             entry = State.STACK + (self.header(State.DEPTH) - 1) * State.ENTRY
             place = self.header(entry) if self.header(State.DETAIL) else 0
             return place if place < len(self.program.blocks) else self.block.index
         return self.block.index
 
-    def _arrive(self, splits: Warp) -> None:
+    def _arrive(self, paths: SimtStack) -> None:
         """The running lanes arrive at a barrier of the CTA, as in the reference backend (``interp.control.BarrierEnd``)."""
         block = self.program.blocks[self.header(State.DETAIL)]
-        waits, whole = self.header(State.BARRIER_KIND) != 1, splits.mask == splits.live
+        waits, whole = self.header(State.BARRIER_KIND) != 1, paths.mask == paths.live
         self.slot.barriers.arrive(
             self.header(State.BARRIER_ID),
             self.where_it_is.warp,
-            splits.mask,
-            live=splits.live,
+            paths.mask,
+            live=paths.live,
             expected=32 * self.header(State.BARRIER_WARPS),
             waits=waits,
             holds=self.header(State.BARRIER_LANES),
@@ -451,21 +457,21 @@ class NativeWarp:
                 self.set_header(State.WAIT, Wait.BARRIER)
             self._end_visit()
         elif waits:
-            splits.pc = block.index
-            splits.wait(block.successors[0])
-            self.adopt(splits)
-            if splits.blocked:
-                self._wait(splits)
+            paths.pc = block.index
+            paths.wait(block.successors[0])
+            self.adopt(paths)
+            if paths.blocked:
+                self._wait(paths)
 
-    def _wait(self, splits: Warp) -> None:
+    def _wait(self, paths: SimtStack) -> None:
         """No lane can go on by itself. Raises if all wait for lanes of their own warp."""
-        if not any(wait.key == BARRIER for _, _, wait in splits.waiting()):
-            raise self._blocked(splits)
+        if not any(wait.key == BARRIER for _, _, wait in paths.waiting()):
+            raise self._blocked(paths)
         self.set_header(State.WAIT, Wait.BARRIER)
         self._end_visit()
 
     def _end_visit(self) -> None:
-        """The warp has stopped: the next one's turn, after the barriers that are complete now."""
+        """The warp has stopped: the next one runs, after the barriers that are complete now."""
         self.slot.put(Cta.POSITION, self.where_it_is.warp + 1)
         self.worker.release(self.slot)
 
@@ -476,18 +482,18 @@ class NativeWarp:
             self.at_barrier = None
             self.set_header(State.WAIT, Wait.RUNNABLE)
             return
-        splits = self.splits()
-        for block, waiting, wait in list(splits.waiting()):
+        paths = self.paths()
+        for block, waiting, wait in list(paths.waiting()):
             if wait.key == BARRIER and waiting & lanes:
                 self._result(self.program.blocks[block], waiting, true, false)
-        splits.release(lanes)
-        self.adopt(splits)
-        if splits.mask and self.header(State.WAIT) == Wait.BARRIER:
+        paths.release(lanes)
+        self.adopt(paths)
+        if paths.mask and self.header(State.WAIT) == Wait.BARRIER:
             self.set_header(State.WAIT, Wait.RUNNABLE)
 
     def _result(self, block: BasicBlock, lanes: int, true: int, false: int) -> None:
         prepare = Prepare(self.program, self.worker.launch.plan, block.function)
-        BarrierEnd(prepare, block).result(cast("LanesWarp", self), lanes, true, false)
+        BarrierEnd(prepare, block).result(cast("ReferenceWarp", self), lanes, true, false)
 
     def lanes_array(self, mask: int) -> NDArray[np.bool_]:
         """A mask as 32 ``bool``."""
@@ -519,12 +525,12 @@ class NativeWarp:
         own = self.slot.local[warp * 32 * size : (warp + 1) * 32 * size]
         return own.reshape(size // 4, 32, 4)[:, lane].reshape(-1)
 
-    def _blocked(self, splits: Warp) -> EngineError:
+    def _blocked(self, paths: SimtStack) -> EngineError:
         """No lane can go on: what they wait for is in their own warp."""
-        for block, lanes, wait in splits.waiting():
+        for block, lanes, wait in paths.waiting():
             terminator = self.program.blocks[block].terminator
             if wait.key == ALIGNED and terminator is not None:
-                return divergent_barrier(self.place(), terminator, lanes, splits.live & ~lanes)
+                return divergent_barrier(self.place(), terminator, lanes, paths.live & ~lanes)
         return deadlock(self.where())
 
     @property
@@ -536,13 +542,13 @@ class NativeWarp:
         field = State.FENCES if self.header(State.WAIT) == Wait.GATHERS else State.COMMITS
         return [warp.where_it_is.warp for warp in others if warp.header(field) < wanted]
 
-    def urge(self) -> bool:
+    def force_yield(self) -> bool:
         """The launch runs in circles; whether the warp can try something else from now on."""
         waits = self.header(State.WAIT) in _GROUPED and self.mask
-        splits = self.splits()
-        if waits or not splits.urge():
+        paths = self.paths()
+        if waits or not paths.force_yield():
             return False
-        self._keep_patience(splits.patience)
+        self._keep_yielding(paths.yielding)
         return True
 
     def _error(self, event: int) -> EngineError:
@@ -554,9 +560,9 @@ class NativeWarp:
         lane = lanes_of(self.mask)[0]
         if event == Event.TRAP:
             return trap(place, block.instructions[detail], self.header(State.CULPRITS))
-        if event == Event.IN_PARTS and block.terminator is not None:
-            reason = ArrivesInParts(
-                f"a warp came to {block.terminator.opcode} in parts ({block.terminator.span})"
+        if event == Event.DIVERGED and block.terminator is not None:
+            reason = ArrivesDiverged(
+                f"a warp is diverged at {block.terminator.opcode} ({block.terminator.span})"
             )
             reason.bearable = block.terminator.effect is not CLUSTER_BARRIER
             return reason
@@ -568,7 +574,7 @@ class NativeWarp:
             images = self.worker.launch.memory.images
             return image_fault(place.thread(lane), block.instructions[detail], self._reported(lane), images)
         if event == Event.REFUSED:
-            return refusal(cast("LanesWarp", self), self.program, place.plan, block, detail)
+            return refusal(cast("ReferenceWarp", self), self.program, place.plan, block, detail)
         terminator = block.terminator
         instruction = terminator if terminator is not None else block.instructions[0]
         if event == Event.BARRIER_ID:
@@ -580,7 +586,7 @@ class NativeWarp:
         if event == Event.CLUSTER_ORDER:
             return bad_cluster_barrier(place, instruction, lane)
         if event == Event.MEMBER_MASK:
-            self._exchange(block.index).masks(cast("LanesWarp", self))
+            self._exchange(block.index).masks(cast("ReferenceWarp", self))
         if event == Event.INCOMPLETE:
             return incomplete_warp(place, block.instructions[0], self.mask)
         if event in (Event.NO_WARPGROUP, Event.DESCRIPTOR, Event.PATTERN):
@@ -618,11 +624,11 @@ class NativeWarp:
             instruction, kind = instruction_at(self.program, number - (1 << 64)), "store"
             size = worker.get(Context.FAULT_SIZE) or 8
         else:
-            site = self.program.sites[number & ~Bulk.TELLS]
+            site = self.program.sites[number & ~Bulk.SIGNALS]
             instruction, kind = site.instruction, site.kind
             moves = instruction.spelling.moves
             size = worker.get(Context.FAULT_SIZE) or (site.bytes if moves is None else moves.piece)
-            if number & Bulk.TELLS:
+            if number & Bulk.SIGNALS:
                 kind, size = "store", 8
         if where >= len(_SPACES):
             word, amount = worker.get(Context.FAULT_WORD), worker.get(Context.FAULT_AMOUNT)
@@ -634,7 +640,7 @@ class NativeWarp:
         limit = {"shared": plan.shared_bytes, "local": self.program.local_area}.get(space, 0)
         if instruction.effect is ASYNC_COPY and space == "shared":
             kind = "store"
-        if instruction.effect is BULK_COPY and number < Bulk.TELLS:
+        if instruction.effect is BULK_COPY and number < Bulk.SIGNALS:
             kind = _end_kind(instruction, space, kind, worker.get(Context.FAULT_WORD) != 0)
         return worker.launch.memory.fault(
             Access(
@@ -660,33 +666,33 @@ class NativeWarp:
         place, blocks = self.place(), self.program.blocks
         at_barrier = self.header(State.WAIT) in (Wait.BARRIER, Wait.CLUSTER)
         suspended = self.header(State.WAIT) in (Wait.SUSPENDED, Wait.GATHERS, Wait.WARPGROUP)
-        splits = self.splits()
-        if splits.mask and at_barrier:
+        paths = self.paths()
+        if paths.mask and at_barrier:
             terminator = self.block.terminator
             opcode = terminator.opcode if terminator is not None else "a barrier"
-            yield Waiting(place, splits.mask, self.block, f"at {opcode}", terminator)
+            yield Waiting(place, paths.mask, self.block, f"at {opcode}", terminator)
         elif suspended:
             instruction = self.block.instructions[0]
             prepare = Prepare(self.program, place.plan, self.block.function)
             if instruction.effect is MBARRIER_WAIT:
-                reason = WaitStep(prepare, instruction).reason(cast("LanesWarp", self), self.slot.shared)
+                reason = WaitStep(prepare, instruction).reason(cast("ReferenceWarp", self), self.slot.shared)
             else:
                 reason = awaited_warps(instruction, self.missing)
-            yield Waiting(place, splits.mask, self.block, reason, instruction)
-        elif splits.mask:
-            yield Waiting(place, splits.mask, self.block, doing(splits.pc))
-        for block, lanes, wait in splits.waiting():
+            yield Waiting(place, paths.mask, self.block, reason, instruction)
+        elif paths.mask:
+            yield Waiting(place, paths.mask, self.block, doing(paths.pc))
+        for block, lanes, wait in paths.waiting():
             terminator = blocks[block].terminator
             if wait.key in (BARRIER, ALIGNED) and terminator is not None:
                 yield Waiting(place, lanes, blocks[block], f"at {terminator.opcode}", terminator)
             else:
                 yield Waiting(place, lanes, blocks[block], f"at {wait.key} for lanes that do not come")
-        if splits.mask and not at_barrier and not suspended:
-            for entry in splits.stack:
-                ready = entry.kind == SIDE and entry.pc & (AT_WAIT - 1) < len(blocks)
-                if ready and entry.mask & splits.live:
+        if paths.mask and not at_barrier and not suspended:
+            for entry in paths.entries:
+                ready = entry.kind == PENDING and entry.pc & (AT_WAIT - 1) < len(blocks)
+                if ready and entry.mask & paths.live:
                     stands = blocks[entry.pc & (AT_WAIT - 1)]
-                    yield Waiting(place, entry.mask & splits.live, stands, doing(entry.pc))
+                    yield Waiting(place, entry.mask & paths.live, stands, doing(entry.pc))
 
 
 def _reaches(instruction: Instruction, space: str) -> int:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..simt.live_registers import live_at
 from ..simt.program import Program
-from ..simt.stack_entries import SIDE
+from ..simt.stack_entries import PENDING
 from .codegen.function import Generated
 from .ir.abi import KIND, State, Wait
 from .ir.values import LANES
@@ -18,7 +18,7 @@ from .stack_codes import decoded
 __all__ = ["Decisive"]
 
 #: what is left of earlier moves, and counts of what has been done
-_IDLE = (State.FUEL, State.TURNS, State.EVENT, State.DETAIL, State.CULPRITS, State.TURNED)
+_IDLE = (State.QUANTUM, State.SLICES, State.EVENT, State.DETAIL, State.CULPRITS, State.SLICE_END)
 _EVERY = 0xFFFFFFFF
 _MOST_KEPT = 256
 
@@ -29,7 +29,7 @@ class Decisive:
     def __init__(self, program: Program, generated: Generated) -> None:
         self.program = program
         self.generated = generated
-        #: by running split and stack: most warps of a launch have the same
+        #: by running path and stack: most warps of a launch have the same
         self._kept: dict[bytes, NDArray[np.uint8]] = {}
         self._known: dict[tuple[int, int], tuple[NDArray[np.uint32], list[int]]] = {}
         #: the lanes of each byte of all registers, and the places of predicates
@@ -61,7 +61,7 @@ class Decisive:
                 if len(self._kept) >= _MOST_KEPT:
                     self._kept.clear()
                 live, pc, mask, *entries = shape.tolist()
-                places = [(pc, mask, SIDE)]
+                places = [(pc, mask, PENDING)]
                 places += zip(
                     entries[::width], entries[1::width], (kind & KIND for kind in entries[3::width])
                 )

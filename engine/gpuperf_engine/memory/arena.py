@@ -21,7 +21,7 @@ import bisect
 import contextlib
 import mmap
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -214,16 +214,16 @@ class Memory:
         free, _ = self._room[kind]
         behind = pad or 0
         address = self._placed(kind, free, size + behind, repr(name) if name else "an array", align)
-        made = Allocation(name, address, size, kind, size == 0, len(self.allocations), pad)
-        place = bisect.bisect(self._starts, address)
-        self.allocations.insert(place, made)
-        self._starts.insert(place, address)
-        self._filled = min(self._filled, place)
+        allocation = Allocation(name, address, size, kind, size == 0, len(self.allocations), pad)
+        index = bisect.bisect(self._starts, address)
+        self.allocations.insert(index, allocation)
+        self._starts.insert(index, address)
+        self._filled = min(self._filled, index)
         if size:
-            self._pending[made] = None
+            self._pending[allocation] = None
         self._room[kind][0] = address + size + behind + _gap(kind)
         self.generation += 1
-        return made
+        return allocation
 
     def require(self, variables: Iterable[Variable]) -> None:
         """Raises ``LaunchError`` for the first of these that there is no room for, if all of them are to be allocated."""
@@ -292,9 +292,9 @@ class Memory:
             self._pending.pop(allocation, None)
         else:
             self._pending[allocation] = None
-        place = bisect.bisect_left(self._starts, allocation.address)
-        if place < self._filled:
-            self._rows[place, 3] = initialized
+        index = bisect.bisect_left(self._starts, allocation.address)
+        if index < self._filled:
+            self._rows[index, 3] = initialized
         self.generation += 1
 
     def clear(self, allocation: Allocation) -> None:
@@ -351,8 +351,8 @@ class Memory:
 
     def resolve(self, address: int, size: int = 1) -> Allocation | None:
         """The allocation that holds ``[address, address + size)`` whole, or ``None``."""
-        found = self.below(address)
-        return found if found is not None and address + size <= found.end else None
+        allocation = self.below(address)
+        return allocation if allocation is not None and address + size <= allocation.end else None
 
     def below(self, address: int) -> Allocation | None:
         """The allocation with the highest start that is not above ``address``; in the heap, one made of the block."""
@@ -362,14 +362,14 @@ class Memory:
                 return None
             name = "a block of malloc" if block.live else "a freed block of malloc"
             return Allocation(name, block.address, block.size if block.live else 0, index=-1)
-        place = bisect.bisect_right(self._starts, address) - 1
-        return self.allocations[place] if place >= 0 else None
+        index = bisect.bisect_right(self._starts, address) - 1
+        return self.allocations[index] if index >= 0 else None
 
     def holder(self, address: int) -> Allocation | None:
         """The allocation that an address lies in; blocks of the heap are none."""
-        place = bisect.bisect_right(self._starts, address) - 1
-        found = self.allocations[place] if place >= 0 else None
-        return found if found is not None and address < found.end else None
+        index = bisect.bisect_right(self._starts, address) - 1
+        allocation = self.allocations[index] if index >= 0 else None
+        return allocation if allocation is not None and address < allocation.end else None
 
     def table(self) -> NDArray[np.int64]:
         """Shape ``(allocations, 4)``, dtype int64, in address order: start, end, kind (``KINDS``; others than global memory are
@@ -392,8 +392,8 @@ class Memory:
                 self._rows = grown
             self._rows[self._filled : needed] = fresh
             self._filled = needed
-        made = self._rows[: self._filled]
-        return np.concatenate([made, self.heap.table()]) if self.heap.blocks else made
+        rows = self._rows[: self._filled]
+        return np.concatenate([rows, self.heap.table()]) if self.heap.blocks else rows
 
     @property
     def version(self) -> tuple[int, int]:
@@ -445,87 +445,79 @@ def _where(access: Access) -> list[str]:
 
 
 def _fault(memory: Memory, access: Access) -> MemoryFault:
-    span: Span = access.instruction.span
     verb = {"load": "load from", "store": "store to", "atomic": "atomic on", "reduction": "reduction on"}[
         access.kind
     ]
     what = f"{access.of or access.instruction.opcode}: {access.size}-byte {verb}"
-    details = _where(access)
-    address = access.address
     if (misplaced := _misplaced(memory, access)) is not None:
-        found, place, remedy = misplaced
-        return MemoryFault(f"{what} {place}: {found}", span=span, details=details, hint=remedy)
+        why, where, remedy = misplaced
+        return _memory_fault(access, f"{what} {where}: {why}", remedy)
     if access.space in ("shared", "local"):
-        if address >= FAR:
-            return MemoryFault(
-                f"out-of-bounds {what} {access.space} address beyond 4 GiB",
-                span=span,
-                details=details,
-                hint=f"a global or generic address? cvta.to.{access.space} makes one of {access.space} memory of it",
-            )
-        place = f"{access.space} address {address:#x}"
-        if access.cluster is not None:
-            reason, remedy = access.cluster
-            return MemoryFault(f"{what} {place}: {reason}", span=span, details=details, hint=remedy)
-        if address % access.size and not access.packed:
-            return MemoryFault(
-                f"misaligned {what} {place}",
-                span=span,
-                details=details,
-                hint=f"the address must be a multiple of {access.size}",
-            )
-        owner = (
-            "of the block's shared memory (static + dynamic)"
-            if access.space == "shared"
-            else "of the thread's local memory"
+        return _window_fault(access, what)
+    return _arena_fault(memory, access, what)
+
+
+def _memory_fault(access: Access, message: str, hint: str | None, more: Sequence[str] = ()) -> MemoryFault:
+    span: Span = access.instruction.span
+    return MemoryFault(message, span=span, details=[*_where(access), *more], hint=hint)
+
+
+def _misaligned(access: Access, what: str, where: str) -> MemoryFault:
+    return _memory_fault(
+        access, f"misaligned {what} {where}", f"the address must be a multiple of {access.size}"
+    )
+
+
+def _window_fault(access: Access, what: str) -> MemoryFault:
+    """Of an access of shared or local memory."""
+    if access.address >= FAR:
+        return _memory_fault(
+            access,
+            f"out-of-bounds {what} {access.space} address beyond 4 GiB",
+            f"a global or generic address? cvta.to.{access.space} makes one of {access.space} memory of it",
         )
-        hint = (
-            "pass shared_bytes= at launch if the kernel uses dynamic shared memory"
-            if access.space == "shared"
-            else None
-        )
-        return MemoryFault(
-            f"out-of-bounds {what} {place}: beyond the {access.limit:,} bytes {owner}",
-            span=span,
-            details=details,
-            hint=hint,
-        )
+    where = f"{access.space} address {access.address:#x}"
+    if access.cluster is not None:
+        reason, remedy = access.cluster
+        return _memory_fault(access, f"{what} {where}: {reason}", remedy)
+    if access.address % access.size and not access.packed:
+        return _misaligned(access, what, where)
+    owner, hint = "of the thread's local memory", None
+    if access.space == "shared":
+        owner = "of the block's shared memory (static + dynamic)"
+        hint = "pass shared_bytes= at launch if the kernel uses dynamic shared memory"
+    return _memory_fault(
+        access, f"out-of-bounds {what} {where}: beyond the {access.limit:,} bytes {owner}", hint
+    )
+
+
+def _arena_fault(memory: Memory, access: Access, what: str) -> MemoryFault:
+    """Of an access of memory that all threads of the device see."""
+    address = access.address
     within, named = _named(access)
-    place = f"{named} address {within:#x}" if named else f"{address:#x}"
+    where = f"{named} address {within:#x}" if named else f"{address:#x}"
     if within < GAP:
-        return MemoryFault(
-            f"{what} {place}: null pointer",
-            span=span,
-            details=details,
-            hint="a pointer argument is None, or was computed from one",
+        return _memory_fault(
+            access, f"{what} {where}: null pointer", "a pointer argument is None, or was computed from one"
         )
     holder = memory.resolve(address, access.size)
     if holder is not None and access.kind != "load" and holder.kind != "global":
         word = "constant" if holder.kind == "const" else "parameter"
-        return MemoryFault(f"{what} {place}: {holder.name!r} is {word} memory", span=span, details=details)
+        return _memory_fault(access, f"{what} {where}: {holder.name!r} is {word} memory", None)
     freed = memory.heap.below(address) if memory.heap.holds(address) else None
     if freed is not None and not freed.live and address < freed.address + freed.size:
-        details.append(f"in a block of {freed.size:,} bytes at {freed.address:#x} that was freed")
-        return MemoryFault(f"{what} {place}: use after free", span=span, details=details)
-    if (
-        not access.packed
-        and address % access.size
-        and (memory.below(address) is not None and address < (memory.below(address) or _NOWHERE).end)
-    ):
-        return MemoryFault(
-            f"misaligned {what} {place}",
-            span=span,
-            details=details,
-            hint=f"the address must be a multiple of {access.size}",
-        )
+        block = f"in a block of {freed.size:,} bytes at {freed.address:#x} that was freed"
+        return _memory_fault(access, f"{what} {where}: use after free", None, [block])
     below = memory.below(address)
+    if not access.packed and address % access.size and below is not None and address < below.end:
+        return _misaligned(access, what, where)
     piece = piece_of(access.instruction)
     runs_past = (
         below is not None and below.pad is None and piece and address + access.size - piece < below.end
     )
-    details.append(_neighbour(memory, address, access.size, named) + (" [object-end]" if runs_past else ""))
-    return MemoryFault(
-        f"out-of-bounds {what} {place}", span=span, details=details, hint=_converted(memory, within, named)
+    neighbour = _neighbour(memory, address, access.size, named) + (" [object-end]" if runs_past else "")
+    return _memory_fault(
+        access, f"out-of-bounds {what} {where}", _converted(memory, within, named), [neighbour]
     )
 
 
@@ -549,35 +541,32 @@ def _converted(memory: Memory, within: int, named: str) -> str | None:
     return None
 
 
-_NOWHERE = Allocation("", 0, 0)
-
-
 def _misplaced(memory: Memory, access: Access) -> tuple[str, str, str] | None:
     """If the address is one of memory that the instruction may not reach: what is there, how to call the address, and a hint."""
-    place, hint = f"{access.address:#x}", f"the address must be one of {words(access.reaches)} memory"
+    where, hint = f"{access.address:#x}", f"the address must be one of {words(access.reaches)} memory"
     if access.space in ("shared", "local"):
         if access.reaches & bit_of(access.space):
             return None
-        return f"that is {access.space} memory", f"{access.space} address {place}", hint
+        return f"that is {access.space} memory", f"{access.space} address {where}", hint
     within, named = _named(access)
     window, _ = space_of(access.address)
     if window in ("shared", "local") and not named:
-        return f"that is the generic address of {window} memory", place, hint
+        return f"that is the generic address of {window} memory", where, hint
     holder = memory.resolve(access.address, access.size)
     only_parameters = access.reaches == bit_of("param")
     if holder is None or (access.reaches & bit_of(holder.kind) and not only_parameters):
         if not only_parameters:
             return None
     elif not only_parameters:
-        return f"{holder.name!r} is {words(bit_of(holder.kind))} memory", place, hint
+        return f"{holder.name!r} is {words(bit_of(holder.kind))} memory", where, hint
     own = memory.resolve(access.parameters)
     if holder is not None and holder is own:
         return None
     if own is None:
-        return f"kernel {access.kernel!r} has no parameters", place, hint
-    place = f"{named} address {within:#x}"
+        return f"kernel {access.kernel!r} has no parameters", where, hint
+    where = f"{named} address {within:#x}"
     beyond = f"outside the {own.size:,} bytes of {own.name!r} at {own.address - WINDOWS['param'][0]:#x}"
-    return beyond, place, "the address must lie inside the parameters of the kernel"
+    return beyond, where, "the address must lie inside the parameters of the kernel"
 
 
 def _neighbour(memory: Memory, address: int, size: int, named: str) -> str:
@@ -591,9 +580,9 @@ def _neighbour(memory: Memory, address: int, size: int, named: str) -> str:
     kind = window if window in READ_ONLY else "global"
     base = WINDOWS[named][0] if named else 0
     near = [item for item in memory.allocations if item.kind == kind]
-    place = bisect.bisect_right([item.address for item in near], address)
-    below = near[place - 1] if place else None
-    above = near[place] if place < len(near) else None
+    index = bisect.bisect_right([item.address for item in near], address)
+    below = near[index - 1] if index else None
+    above = near[index] if index < len(near) else None
     if below is not None and below.size and (above is None or address - below.end <= above.address - address):
         over = address + size - below.end
         return f"{over:,} bytes past the end of {below.name!r} ({below.size:,} bytes at {below.address - base:#x})"

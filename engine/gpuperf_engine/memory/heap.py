@@ -113,8 +113,8 @@ class Heap:
 
     def below(self, address: int) -> HeapBlock | None:
         """The block with the highest start that is not above an address, freed or not."""
-        place = bisect_right(self._starts, address) - 1
-        return self.blocks[place] if place >= 0 else None
+        index = bisect_right(self._starts, address) - 1
+        return self.blocks[index] if index >= 0 else None
 
     def holds(self, address: int) -> bool:
         """Whether an address is one of the heap's, of a block or not."""

@@ -36,19 +36,19 @@ class Images:
 
     def find(self, handles: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The row of each handle, 0 for none."""
-        places = handles - np.uint64(HANDLE_BASE)
-        good = (places % np.uint64(HANDLE_STEP) == 0) & (places < np.uint64(HANDLE_STEP * len(self.rows)))
-        return np.where(good, places // np.uint64(HANDLE_STEP), np.uint64(0)).astype(np.int64)
+        offsets = handles - np.uint64(HANDLE_BASE)
+        good = (offsets % np.uint64(HANDLE_STEP) == 0) & (offsets < np.uint64(HANDLE_STEP * len(self.rows)))
+        return np.where(good, offsets // np.uint64(HANDLE_STEP), np.uint64(0)).astype(np.int64)
 
     def sizes(self, words: NDArray[np.uint64]) -> tuple[tuple[int, int], ...]:
         """Bytes of a texel and of the whole image, of those that some of the words are handles of, each once."""
         if len(self.rows) == 1:
             return ()
-        found = []
-        for place in sorted({int(place) for place in self.find(words)} - {0}):
-            row = {name: int(self.rows[place, FIELDS[name]]) for name in _SIZES}
-            found.append((row["texel"], prod(row.values())))
-        return tuple(found)
+        sizes = []
+        for index in sorted({int(index) for index in self.find(words)} - {0}):
+            row = {name: int(self.rows[index, FIELDS[name]]) for name in _SIZES}
+            sizes.append((row["texel"], prod(row.values())))
+        return tuple(sizes)
 
     def allocation_of(self, handle: int) -> Allocation | None:
         """The memory that a handle leads to."""

@@ -174,8 +174,8 @@ def texture_row(
         "zero_outside": int(linear_memory),
         **{f"addr_mode_{axis}": ADDRESS_MODES[mode] for axis, mode in enumerate(modes[:3])},
         **{
-            f"border_{place}": int(np.float32(value).view(np.uint32)) if floating else int(value) & 0xFFFFFFFF
-            for place, value in enumerate(colour)
+            f"border_{index}": int(np.float32(value).view(np.uint32)) if floating else int(value) & 0xFFFFFFFF
+            for index, value in enumerate(colour)
         },
     }
     if read == "normalized":
@@ -187,17 +187,17 @@ def texture_row(
 def image_fault(thread: str, instruction: Instruction, handle: int, images: Images) -> TrapError:
     """Why an instruction cannot use the image whose handle a thread gives it."""
     row = images.rows[int(images.find(np.array([handle], np.uint64))[0])]
-    found: Any = _NAMES.get(int(row[FIELDS["object"]]))
+    kind_of_image: Any = _NAMES.get(int(row[FIELDS["object"]]))
     opcode = instruction.opcode
     asked = "texture" if opcode.startswith(("tex", "tld4")) else "surface" if opcode[:2] == "su" else "image"
     geometry = str(instruction.spelling.modifier("geom") or "")
     hint = f"make one with device.{asked if asked != 'image' else 'texture'}(array)"
-    if found is None:
+    if kind_of_image is None:
         message = f"{opcode}: {handle:#x} is no texture or surface"
-    elif asked not in (found, "image"):
-        message = f"{opcode}: {handle:#x} is a {found}, not a {asked}"
+    elif asked not in (kind_of_image, "image"):
+        message = f"{opcode}: {handle:#x} is a {kind_of_image}, not a {asked}"
     elif geometry and geometry != _geometry(row):
-        message = f"{opcode}: the {found} is {_geometry(row)}"
+        message = f"{opcode}: the {kind_of_image} is {_geometry(row)}"
         hint = "the shape of the array decides: (depth, height,) width (, channels), layers first"
     else:
         size = " × ".join(str(int(row[FIELDS[name]])) for name in ("width", "height", "depth", "layers"))

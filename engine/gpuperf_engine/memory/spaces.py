@@ -33,8 +33,8 @@ def reachable(instruction: Instruction, space: str = "") -> int:
         spaces = frozenset(("global", "shared"))  # one at each end
     if not spaces or "generic" in spaces:
         return ANY
-    found = sum(bit_of(item) for item in spaces)
-    return found | bit_of("const") | bit_of("param") if "global" in spaces else found
+    bits = sum(bit_of(item) for item in spaces)
+    return bits | bit_of("const") | bit_of("param") if "global" in spaces else bits
 
 
 def piece_of(instruction: Instruction) -> int:

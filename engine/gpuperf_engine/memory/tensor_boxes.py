@@ -110,7 +110,7 @@ class Override(NamedTuple):
 
 
 def problem_of(
-    copy: Copy, layout: Layout, place: int, start: Sequence[int], offsets: Sequence[int]
+    copy: Copy, layout: Layout, target: int, start: Sequence[int], offsets: Sequence[int]
 ) -> tuple[int, int, int] | None:
     """Why a copy is an error: ``Problem``, and its word and amount."""
     element, first = layout.element, int(not layout.interleave)
@@ -123,7 +123,7 @@ def problem_of(
     padded = Place.PADDED >> layout.type & 1
     if layout.interleave and padded:
         return Problem.SLICES, 0, layout.type
-    if place % 128:
+    if target % 128:
         return Problem.LINE, 0, 0
     if copy.operation and element.name not in REDUCTIONS[copy.operation].split():
         return Problem.OPERATION, 0, layout.type
@@ -209,18 +209,18 @@ def _pixels(layout: Layout, start: Sequence[int], offsets: Sequence[int]) -> Pla
     upper = [layout.shape[first + axis] + layout.corners[3 + axis] + moved for axis in range(spatial)]
     groups = WIDE_PIXELS // 32 if MODES[layout.mode] == "im2col::w::128" else 1
     pixels = layout.pixels if groups == 1 else WIDE_PIXELS
-    place = list(start)
-    place[first] += moved
+    coordinates = list(start)
+    coordinates[first] += moved
     walk = []
     for _ in range(pixels + halo):
-        walk.append(list(place))
+        walk.append(list(coordinates))
         for axis in range(spatial):
-            place[first + axis] += layout.steps[first + axis]
-            if place[first + axis] < upper[axis]:
+            coordinates[first + axis] += layout.steps[first + axis]
+            if coordinates[first + axis] < upper[axis]:
                 break
-            place[first + axis] = lower[axis]
+            coordinates[first + axis] = lower[axis]
         else:
-            place[layout.rank - 1] += 1
+            coordinates[layout.rank - 1] += 1
     each = pixels // groups
     order = [*range(pixels), *(each * (group + 1) + more for more in range(halo) for group in range(groups))]
     table = np.array(walk, np.int64)[order]
@@ -229,12 +229,12 @@ def _pixels(layout: Layout, start: Sequence[int], offsets: Sequence[int]) -> Pla
     return table
 
 
-def swizzled(layout: Layout, places: Places) -> Places:
+def swizzled(layout: Layout, offsets: Places) -> Places:
     """Addresses of shared memory where the bytes lie that would lie at these without a swizzle."""
     if layout.swizzle != Place.SWIZZLE_128:
         bits = 1 if layout.swizzle == Place.SWIZZLE_96 else layout.swizzle
-        return places ^ ((places >> 7 & (1 << bits) - 1) << 4)
+        return offsets ^ ((offsets >> 7 & (1 << bits) - 1) << 4)
     atom = ATOMS[layout.atom]
     bits, shift = {"16B": (3, 4), "64B": (1, 6)}.get(atom, (2, 5))
-    moved = places ^ ((places >> 7 & (1 << bits) - 1) << shift)
-    return moved ^ (places >> 4 & 8) if atom == "32B_FLIP_8B" else moved
+    moved = offsets ^ ((offsets >> 7 & (1 << bits) - 1) << shift)
+    return moved ^ (offsets >> 4 & 8) if atom == "32B_FLIP_8B" else moved

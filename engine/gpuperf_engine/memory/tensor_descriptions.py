@@ -59,16 +59,16 @@ class TensorMap:
         fill: str = "zero",
     ) -> None:
         base = described(array, shape, strides, dtype, data_type, interleave, element_strides)
-        made = with_options(base, swizzle, atomicity, fill)
+        layout = with_options(base, swizzle, atomicity, fill)
         lengths = whole(box, base.rank, "box", 1, 256)[::-1]
-        made = replace(made, box=five(lengths))
-        if made.interleave and lengths[-2] != 1:
+        layout = replace(layout, box=five(lengths))
+        if layout.interleave and lengths[-2] != 1:
             raise LaunchError(
                 f"TensorMap: box has {lengths[-2]} slices of the channels",
                 hint="a copy of an interleaved tensor takes one: the second element of box is 1",
             )
-        check_inner(made, lengths[0], "box")
-        self._keep(made, array)
+        check_inner(layout, lengths[0], "box")
+        self._keep(layout, array)
 
     @classmethod
     def im2col(
@@ -132,7 +132,7 @@ class TensorMap:
             raise LaunchError(
                 f"TensorMap.im2col_wide: a tensor of {base.rank} axes", hint="accepted: 3, 4 or 5 axes, N … C"
             )
-        made = with_options(base, swizzle, atomicity, fill)
+        layout = with_options(base, swizzle, atomicity, fill)
         if f"{swizzle} {atomicity}" not in _WIDE_SWIZZLES:
             raise LaunchError(
                 f"TensorMap.im2col_wide: swizzle {swizzle!r} with atomicity {atomicity!r}",
@@ -143,7 +143,7 @@ class TensorMap:
             for item, name in ((lower, "lower"), (upper, "upper"))
         ]
         mode = "im2col::w::128" if pixels is None else "im2col::w"
-        return cls._column(array, made, mode, channels, 1 if pixels is None else pixels, *corners)
+        return cls._column(array, layout, mode, channels, 1 if pixels is None else pixels, *corners)
 
     @classmethod
     def _column(
@@ -178,14 +178,14 @@ class TensorMap:
                 f"TensorMap: {count} channels of an interleaved tensor",
                 hint=f"a pixel has those of one slice, {slice_channels}",
             )
-        found = cls.__new__(cls)
+        described = cls.__new__(cls)
         pad = (0,) * (3 - len(lower))
-        made = replace(
+        layout = replace(
             base, mode=MODES.index(mode), channels=count, pixels=points, corners=(*lower, *pad, *upper, *pad)
         )
-        check_inner(made, count, "channels")
-        found._keep(made, array)
-        return found
+        check_inner(layout, count, "channels")
+        described._keep(layout, array)
+        return described
 
     def _keep(self, layout: Layout, array: DeviceArray | int) -> None:
         self.layout = layout

@@ -57,12 +57,12 @@ def number_of(value: object, names: Sequence[str], what: str) -> int:
 
 def _element(kind: np.dtype[Any], data_type: str | None) -> Element:
     if data_type is None:
-        found = _OF_DTYPE.get(kind.name, _OF_WIDTH.get(kind.itemsize))
-        if found is None:
+        element_type = _OF_DTYPE.get(kind.name, _OF_WIDTH.get(kind.itemsize))
+        if element_type is None:
             raise LaunchError(
                 f"TensorMap: elements of type {kind}", hint="accepted: elements of 1, 2, 4 or 8 bytes"
             )
-        return ELEMENTS[_NUMBERS[found]]
+        return ELEMENTS[_NUMBERS[element_type]]
     element = ELEMENTS[number_of(data_type, [item.driver for item in ELEMENTS], "data_type")]
     width = element.size if element.elements == 1 else 1
     if kind.itemsize != width:
@@ -83,20 +83,7 @@ def described(
     element_strides: Sequence[int] | None,
 ) -> Layout:
     """What all kinds of map have in common."""
-    if isinstance(array, DeviceArray):
-        address, kind = array.address, array.dtype if dtype is None else as_dtype(dtype)
-        element = _element(kind, data_type)
-        if shape is None and element.elements > 1 and array.shape:
-            # the bytes of the last axis, in elements
-            shape = (*array.shape[:-1], array.shape[-1] * element.elements // element.size)
-        shape = array.shape if shape is None else shape
-    elif isinstance(array, (int, np.integer)) and shape is not None and dtype is not None:
-        address, element = int(array), _element(as_dtype(dtype), data_type)
-    else:
-        raise LaunchError(
-            f"TensorMap of {type(array).__name__}",
-            hint="accepted: a device array, or an address with shape= and dtype=",
-        )
+    address, element, shape = _source(array, shape, dtype, data_type)
     slices = number_of(interleave, INTERLEAVES, "interleave")
     least, most = (4, 6) if slices else (1, 5)
     axes = len(shape) if isinstance(shape, (tuple, list)) else 0
@@ -111,20 +98,9 @@ def described(
                 hint="elements that are padded are not interleaved",
             )
         sizes, steps = _sliced(sizes, steps, element, 8 << slices)
-    if sizes[0] % element.start:
-        raise LaunchError(
-            f"TensorMap: {sizes[0]:,} elements along the last axis",
-            hint=f"of type {element.driver} they are a multiple of {element.start}",
-        )
-    aligned = 32 if slices == 2 or element.held != element.size else 16
-    if address % aligned:
-        raise LaunchError(f"TensorMap: address {address:#x}", hint=f"it must be a multiple of {aligned}")
-    for step in steps:
-        if step % aligned or step >= 1 << 40:
-            raise LaunchError(
-                f"TensorMap: a stride of {step:,} bytes",
-                hint=f"strides of all axes but the last are multiples of {aligned}, less than 2^40; pad the rows, or give strides=",
-            )
+    _check_alignment(
+        address, sizes, steps, element, 32 if slices == 2 or element.held != element.size else 16
+    )
     rank = len(sizes)
     every: Sequence[int] = (1,) * rank
     if element_strides is not None:
@@ -136,15 +112,58 @@ def described(
         (*steps, *(0,) * (4 - len(steps))), five(sizes),
     )  # fmt: skip
     if isinstance(array, DeviceArray):
-        unit = layout.unit
-        inner = -(-sizes[0] // unit.elements) * unit.size
-        last = address + inner + sum((size - 1) * step for size, step in zip(sizes[1:], steps))
-        if last > array.allocation.end:
-            raise LaunchError(
-                f"TensorMap: {last - address:,} bytes from {array.name!r} on, which has {array.allocation.end - address:,}",
-                hint="shape and strides must lie inside the array",
-            )
+        _check_inside(array, layout.unit, address, sizes, steps)
     return layout
+
+
+def _source(
+    array: DeviceArray | int, shape: Sequence[int] | None, dtype: DTypeLike | None, data_type: str | None
+) -> tuple[int, Element, Sequence[int]]:
+    """Address, type and shape of the tensor that a map is made of."""
+    if isinstance(array, DeviceArray):
+        element = _element(array.dtype if dtype is None else as_dtype(dtype), data_type)
+        if shape is None and element.elements > 1 and array.shape:
+            # the bytes of the last axis, in elements
+            shape = (*array.shape[:-1], array.shape[-1] * element.elements // element.size)
+        return array.address, element, array.shape if shape is None else shape
+    if isinstance(array, (int, np.integer)) and shape is not None and dtype is not None:
+        return int(array), _element(as_dtype(dtype), data_type), shape
+    raise LaunchError(
+        f"TensorMap of {type(array).__name__}",
+        hint="accepted: a device array, or an address with shape= and dtype=",
+    )
+
+
+def _check_alignment(
+    address: int, sizes: tuple[int, ...], steps: tuple[int, ...], element: Element, aligned: int
+) -> None:
+    """Raises ``LaunchError`` unless the address and all strides are multiples of ``aligned`` bytes."""
+    if sizes[0] % element.start:
+        raise LaunchError(
+            f"TensorMap: {sizes[0]:,} elements along the last axis",
+            hint=f"of type {element.driver} they are a multiple of {element.start}",
+        )
+    if address % aligned:
+        raise LaunchError(f"TensorMap: address {address:#x}", hint=f"it must be a multiple of {aligned}")
+    for step in steps:
+        if step % aligned or step >= 1 << 40:
+            raise LaunchError(
+                f"TensorMap: a stride of {step:,} bytes",
+                hint=f"strides of all axes but the last are multiples of {aligned}, less than 2^40; pad the rows, or give strides=",
+            )
+
+
+def _check_inside(
+    array: DeviceArray, unit: Element, address: int, sizes: tuple[int, ...], steps: tuple[int, ...]
+) -> None:
+    """Raises ``LaunchError`` for a tensor that does not lie inside the array."""
+    inner = -(-sizes[0] // unit.elements) * unit.size
+    last = address + inner + sum((size - 1) * step for size, step in zip(sizes[1:], steps))
+    if last > array.allocation.end:
+        raise LaunchError(
+            f"TensorMap: {last - address:,} bytes from {array.name!r} on, which has {array.allocation.end - address:,}",
+            hint="shape and strides must lie inside the array",
+        )
 
 
 def _strides(strides: Sequence[int] | None, sizes: tuple[int, ...], element: Element) -> tuple[int, ...]:
@@ -170,10 +189,10 @@ def _sliced(
     sizes: tuple[int, ...], steps: tuple[int, ...], element: Element, size: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Sizes and strides of an interleaved tensor, whose elements are slices."""
-    found = sizes[0] * element.size // element.elements
-    if found != size or steps[0] != size:
+    slice_bytes = sizes[0] * element.size // element.elements
+    if slice_bytes != size or steps[0] != size:
         raise LaunchError(
-            f"TensorMap: the last axis has {found} bytes, {steps[0]} from one to the next",
+            f"TensorMap: the last axis has {slice_bytes} bytes, {steps[0]} from one to the next",
             hint=f"the last axis of a tensor with this interleave is a slice of {size} bytes, and slices lie side by side",
         )
     return sizes[1:], steps[1:]
@@ -181,40 +200,40 @@ def _sliced(
 
 def with_options(base: Layout, swizzle: str, atomicity: str, fill: str) -> Layout:
     """With what may not go together with the rest."""
-    made = replace(
+    layout = replace(
         base,
         swizzle=number_of(swizzle, SWIZZLES[:-1], "swizzle"),
         atom=number_of(atomicity, ATOMS, "atomicity"),
         fill=number_of(fill, FILLS, "fill"),
     )
-    if made.atom and swizzle != "128B":
+    if layout.atom and swizzle != "128B":
         raise LaunchError(
             f"TensorMap: atomicity {atomicity!r} with swizzle {swizzle!r}",
             hint="others than '16B' go with swizzle '128B'",
         )
-    if INTERLEAVES[made.interleave] == "32B" and swizzle != "32B":
+    if INTERLEAVES[layout.interleave] == "32B" and swizzle != "32B":
         raise LaunchError(
             f"TensorMap: swizzle {swizzle!r} with interleave '32B'", hint="accepted: swizzle '32B'"
         )
-    taken = _PADDED.get(made.element.driver)
+    taken = _PADDED.get(layout.element.driver)
     if taken is not None and f"{swizzle} {atomicity}" not in taken:
         accepted = ", ".join("{!r} with atomicity {!r}".format(*item.split()) for item in taken)
         raise LaunchError(
-            f"TensorMap: swizzle {swizzle!r} with atomicity {atomicity!r} of elements of type {made.element.driver}",
+            f"TensorMap: swizzle {swizzle!r} with atomicity {atomicity!r} of elements of type {layout.element.driver}",
             hint=f"accepted: {accepted}",
         )
-    if made.fill and not made.element.is_float:
+    if layout.fill and not layout.element.is_float:
         raise LaunchError(
             "TensorMap: fill 'nan' of integers", hint="accepted for floating-point elements; else 'zero'"
         )
-    return made
+    return layout
 
 
-def check_inner(made: Layout, length: int, what: str) -> None:
+def check_inner(layout: Layout, length: int, what: str) -> None:
     """What a copy has along the innermost axis: whole pieces of 16 bytes, not more than a swizzle takes."""
-    if made.interleave:
+    if layout.interleave:
         return
-    element = made.element
+    element = layout.element
     if element.held != element.size and length != element.start:
         raise LaunchError(
             f"TensorMap: {what} has {length} elements along the last axis",
@@ -226,9 +245,9 @@ def check_inner(made: Layout, length: int, what: str) -> None:
             f"TensorMap: {what} has {length * element.size / element.elements:,g} bytes along the last axis",
             hint="they must be a multiple of 16",
         )
-    most = 16 << made.swizzle
-    if made.swizzle and inner > most:
+    most = 16 << layout.swizzle
+    if layout.swizzle and inner > most:
         raise LaunchError(
             f"TensorMap: {what} has {inner:,} bytes along the last axis",
-            hint=f"swizzle {SWIZZLES[made.swizzle]!r} takes at most {most}",
+            hint=f"swizzle {SWIZZLES[layout.swizzle]!r} takes at most {most}",
         )

@@ -130,8 +130,8 @@ _FIELDS = {
 
 def field_place(name: str, ordinal: int) -> tuple[int, int, int]:
     """Where ``tensormap.replace`` writes, how many bytes, and what it adds to the value."""
-    place, size, bias = _FIELDS[name]
-    return place + min(ordinal, FIELDS[name].number - 1) * size, size, bias
+    offset, size, bias = _FIELDS[name]
+    return offset + min(ordinal, FIELDS[name].number - 1) * size, size, bias
 
 
 def field_bit(name: str, ordinal: int) -> int:
@@ -192,11 +192,11 @@ class Layout:
     def decode(cls, raw: bytes) -> Layout | None:
         """``None`` if these bytes are no tensor map."""
         magic, address, rank, kind, swizzle, fill, mode, interleave, *rest = struct.unpack(_FORMAT, raw)
-        made = cls(
+        layout = cls(
             address, rank, kind, swizzle, fill, mode, interleave, tuple(rest[:5]), tuple(rest[5:10]), rest[10],
             tuple(rest[11:15]), tuple(item + 1 for item in rest[15:20]), tuple(rest[20:26]), *rest[26:],
         )  # fmt: skip
-        return made if magic == MAGIC and made._is_one() else None
+        return layout if magic == MAGIC and layout._is_one() else None
 
     def _is_one(self) -> bool:
         """Whether no field has a number that means nothing, as programs can write anything."""

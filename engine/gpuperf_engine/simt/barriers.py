@@ -1,6 +1,6 @@
 """The sixteen barriers of a CTA (manual: ``bar``, ``barrier``). PYTEST_DONT_REWRITE
 
-A warp counts 32 threads once all of its living lanes have arrived, lanes that do not exist or have exited included; a split of a
+A warp counts 32 threads once all of its living lanes have arrived, lanes that do not exist or have exited included; a path of a
 warp, which only a barrier without ``.aligned`` allows, counts the lanes it brings until then. With a thread count the barrier
 completes when that many have arrived (the last arrival's count holds); without, when every thread that lives has. ``bar.arrive``
 counts but does not wait. On completion all who wait go on, the barrier is ready again, and ``.red`` gives each of them the

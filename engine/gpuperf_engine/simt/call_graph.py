@@ -11,18 +11,18 @@ __all__ = ["callees", "reachable", "recursive_functions", "size_open_parameters"
 
 
 def reachable(kernel: Function) -> tuple[Function, ...]:
-    found: dict[str, Function] = {kernel.name: kernel}
+    functions: dict[str, Function] = {kernel.name: kernel}
     queue = [kernel]
     variables: set[Variable] = set()
     while queue:
         function = queue.pop(0)
         for target in _named(function, variables):
-            if target.name in found or target.is_entry or not target.defined:
+            if target.name in functions or target.is_entry or not target.defined:
                 continue
             loaded = kernel.module.function(target.name)
-            found[target.name] = loaded
+            functions[target.name] = loaded
             queue.append(loaded)
-    return tuple(found.values())
+    return tuple(functions.values())
 
 
 def _named(function: Function, seen: set[Variable]) -> Iterable[Function]:
@@ -88,7 +88,7 @@ def recursive_functions(functions: tuple[Function, ...], number_of: dict[str, in
                 if isinstance(operand, CallTarget):
                     targets.update(callees(operand, functions, number_of))
         calls.append(targets)
-    found = set()
+    recursive = set()
     for start in range(len(functions)):
         seen: set[int] = set()
         stack = list(calls[start])
@@ -98,8 +98,8 @@ def recursive_functions(functions: tuple[Function, ...], number_of: dict[str, in
                 seen.add(node)
                 stack += calls[node]
         if start in seen:
-            found.add(start)
-    return frozenset(found)
+            recursive.add(start)
+    return frozenset(recursive)
 
 
 def variables_of(operand: Operand) -> Sequence[Variable | Function]:

@@ -42,7 +42,7 @@ __all__ = [
 PORTABLE_CTAS, MOST_CTAS = 8, 16
 _LIMITS: Dim3 = (MOST_CTAS, MOST_CTAS, MOST_CTAS)
 _FIRST_TARGET = 90
-#: whether a CTA of a cluster has been given its first turn, and has ended
+#: whether a CTA of a cluster has been visited for the first time, and has ended
 WAITING, RUNNING, ENDED = range(3)
 
 
@@ -263,7 +263,7 @@ class ClusterBarrier:
 
     def waits(self, rank: int) -> bool:
         """Whether lanes of a CTA wait here."""
-        return any(own.waiting for (place, _), own in self.warps.items() if place == rank)
+        return any(own.waiting for (rank_, _), own in self.warps.items() if rank_ == rank)
 
     def complete(self, live: Mapping[tuple[int, int], int]) -> dict[tuple[int, int], int] | None:
         """If all lanes that live have arrived: the lanes by warp that go on; ``None`` otherwise."""

@@ -44,14 +44,13 @@ SITE_COLUMNS = (
 class Observation:
     """Counters of one launch, all int64, exact.
 
-    ``block_warps``, ``block_lanes``: shape (blocks,), executions by warp splits and by lanes. ``divergent``: (blocks,), executions of
-    the block's counted branch in which lanes went to more than one target. ``taken``: (blocks,), lanes whose guard held at the
-    block's counted branch. ``predicated``: (predicated instructions,), lanes whose guard held. ``sites``: (sites, SITE_COLUMNS) or
-    ``None`` if memory was not observed. ``uninitialized``: indices of sites that read bytes nobody had written;
-    ``beyond``: those whose accesses ran into the padding behind an object.
-    ``executed`` is the slice that ran, ``None`` for the whole program; ``method`` says for which blocks, and ``method_reason`` why
-    not for fewer; ``ran`` counts the thread instructions executed, ``None`` for those of the slice in all blocks.
-    """
+    ``block_warps``, ``block_lanes``: shape (blocks,), executions by paths of warps and by lanes. ``divergent``: (blocks,),
+    executions of the block's counted branch in which lanes went to more than one target. ``taken``: (blocks,), lanes whose guard
+    held at the block's counted branch. ``predicated``: (predicated instructions,), lanes whose guard held. ``sites``: (sites,
+    SITE_COLUMNS) or ``None`` if memory was not observed. ``uninitialized``: indices of sites that read bytes nobody had written;
+    ``beyond``: those whose accesses ran into the padding behind an object. ``executed`` is the slice that ran, ``None`` for the
+    whole program; ``method`` says for which blocks, and ``method_reason`` why not for fewer; ``ran`` counts the thread instructions
+    executed, ``None`` for those of the slice in all blocks."""
 
     block_warps: NDArray[np.int64]
     block_lanes: NDArray[np.int64]
@@ -144,14 +143,14 @@ def sectors(addresses: NDArray[Any], piece: int = SECTOR_BYTES) -> int:
     return int(np.unique(addresses // piece).size)
 
 
-def local_sectors(places: NDArray[Any], lanes: NDArray[Any], size: int) -> int:
-    """Distinct sectors of one request to local memory. ``places``: addresses within local memory, ``size`` bytes per lane.
+def local_sectors(offsets: NDArray[Any], lanes: NDArray[Any], size: int) -> int:
+    """Distinct sectors of one request to local memory. ``offsets``: addresses within local memory, ``size`` bytes per lane.
 
     Local memory is laid out so that the same word of consecutive lanes is consecutive (CUDA C++ Programming Guide, "Local
     Memory"): word w of lane l lies at 128 · w + 4 · l, eight lanes to a sector.
     """
     words = max(1, size // WORD_BYTES)
-    groups = places // (WORD_BYTES * words) * 4 + lanes.astype(places.dtype) // 8
+    groups = offsets // (WORD_BYTES * words) * 4 + lanes.astype(offsets.dtype) // 8
     return int(np.unique(groups).size) * words
 
 

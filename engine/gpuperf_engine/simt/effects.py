@@ -12,9 +12,9 @@ __all__ = [
     "is_done_at_once",
     "is_done_once",
     "is_strong",
+    "signals_mbarrier",
     "site_kind",
     "site_space",
-    "tells_mbarrier",
 ]
 
 _STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
@@ -27,8 +27,8 @@ def is_done_at_once(instruction: Instruction) -> bool:
     )
 
 
-def tells_mbarrier(instruction: Instruction) -> bool:
-    """Whether a store, reduction or copy tells an mbarrier how much it moved."""
+def signals_mbarrier(instruction: Instruction) -> bool:
+    """Whether a store, reduction or copy signals an mbarrier."""
     return "mbarrier::complete_tx::bytes" in instruction.spelling.modifiers
 
 

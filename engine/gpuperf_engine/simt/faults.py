@@ -315,8 +315,8 @@ class Waiting:
     @property
     def at(self) -> Instruction | None:
         """The instruction where they are: the one given, else the block's first."""
-        found = (self.instruction, *self.block.instructions, *self.block.tally)
-        return next((item for item in found if item is not None), None)
+        instructions = (self.instruction, *self.block.instructions, *self.block.tally)
+        return next((item for item in instructions if item is not None), None)
 
 
 def doing(pc: int) -> str:

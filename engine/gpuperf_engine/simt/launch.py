@@ -226,11 +226,11 @@ def check_shape(program: Program, grid: object, block: object, shared_bytes: int
 
 def _passed(program: Program) -> Variable | None:
     """The largest of what functions are given and return in calls."""
-    found: list[Variable] = []
+    variables: list[Variable] = []
     for function in program.functions:
         formal = () if function.is_entry else (*function.params, *function.returns)
-        found += (item for item in (*formal, *function.variables) if item.space == "param")
-    return max(found, key=lambda item: item.size, default=None)
+        variables += (item for item in (*formal, *function.variables) if item.space == "param")
+    return max(variables, key=lambda item: item.size, default=None)
 
 
 def resident_ctas(ctas: int, threads: int, cooperative: bool, cluster: int = 1) -> int:
@@ -395,14 +395,14 @@ def _python_float(param: Variable, value: float) -> bytes:
     if dtype is None:
         raise LaunchError(f"a Python float for a .{param.type} parameter; pass a NumPy scalar")
     with np.errstate(over="ignore"):
-        made = dtype(value)
-    if math.isfinite(value) and not np.isfinite(made):
+        number = dtype(value)
+    if math.isfinite(value) and not np.isfinite(number):
         raise LaunchError(f"{value!r} does not fit .{param.type}")
-    return bytes(made.tobytes())
+    return bytes(number.tobytes())
 
 
 def pointed_at(parameters: bytes, memory: Memory) -> tuple[Allocation, ...]:
     """The allocations that a word of the parameter buffer points into, in order of address."""
     words = struct.unpack_from(f"<{len(parameters) // 8}Q", parameters)
-    found = {holder for address in words if (holder := memory.holder(address)) is not None}
-    return tuple(sorted(found, key=lambda item: item.address))
+    allocations = {holder for address in words if (holder := memory.holder(address)) is not None}
+    return tuple(sorted(allocations, key=lambda item: item.address))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ..flow.operands import formal_register, writes
 from ..ptx.syntax import Register
 from .program import Program
-from .stack_entries import AFTER, AT_END, AT_WAIT, FRAME
+from .stack_entries import AFTER, AT_END, AT_WAIT, CALL_FRAME
 
 __all__ = ["BEHIND", "live_at"]
 
@@ -38,10 +38,10 @@ def live_at(program: Program, pc: int, kind: int) -> frozenset[tuple[int, Regist
         registers |= block.live_out
     if BEHIND > pc >= AFTER:
         registers |= frozenset(writes(block.instructions[0]))
-    found = {(block.function, register) for register in registers}
-    if kind == FRAME:
+    live = {(block.function, register) for register in registers}
+    if kind == CALL_FRAME:
         # results of lanes that have returned while others have not
         for number, function in enumerate(program.functions):
             formals = (formal_register(function, formal) for formal in function.returns)
-            found |= {(number, register) for register in formals if register is not None}
-    return frozenset(found)
+            live |= {(number, register) for register in formals if register is not None}
+    return frozenset(live)

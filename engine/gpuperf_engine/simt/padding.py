@@ -37,11 +37,11 @@ class Overrun(NamedTuple):
     farthest: int
 
 
-def merge(found: dict[int, Overrun], more: Mapping[int, Overrun]) -> None:
+def merge(overruns: dict[int, Overrun], more: Mapping[int, Overrun]) -> None:
     """Add what other CTAs, or other accesses, of a launch did, by site."""
     for site, other in more.items():
-        own = found.get(site, other)
-        found[site] = min(own, other)._replace(farthest=max(own.farthest, other.farthest))
+        own = overruns.get(site, other)
+        overruns[site] = min(own, other)._replace(farthest=max(own.farthest, other.farthest))
 
 
 def notes_of(
@@ -50,15 +50,15 @@ def notes_of(
     """One note per memory instruction."""
     if plan.strict == "off":
         return ()
-    found = []
+    notes = []
     for index, seen in sorted(overruns.items()):
         site, holder = program.sites[index], memory.below(seen.address)
         thread, block = thread_of(plan, seen.warp, seen.lane), cta_of(plan, seen.cta)
         location = site.instruction.location
         source = f", source line {location}" if location is not None else ""
         what = f"{holder.name!r} ({holder.size:,} bytes)" if holder is not None else "an array"
-        found.append(
+        notes.append(
             f"{site.instruction.span}: {site.instruction.opcode}: thread {thread} of block {block} of kernel "
             f"{program.kernel.name!r}{source}: up to {seen.farthest:,} bytes past the end of {what} [object-end]"
         )
-    return tuple(found)
+    return tuple(notes)

@@ -44,34 +44,34 @@ class Conversion:
 
 def conversions(format_: bytes) -> Iterator[Conversion]:
     """The pieces of a format. What is no conversion of CUDA's printf is plain text."""
-    place = 0
-    for found in _SPECIFIER.finditer(format_):
-        if found.start() > place:
-            yield Conversion(format_[place : found.start()])
-        place = found.end()
-        kind = found["type"]
+    position = 0
+    for match in _SPECIFIER.finditer(format_):
+        if match.start() > position:
+            yield Conversion(format_[position : match.start()])
+        position = match.end()
+        kind = match["type"]
         if kind == b"%":
             yield Conversion(b"%")
         elif kind in (b"s", b"p") or kind in _INTEGERS or kind in _FLOATS:
             yield Conversion(
-                found.group(),
+                match.group(),
                 kind,
-                found["flags"],
-                found["width"],
-                found["precision"],
-                found["size"] or b"",
+                match["flags"],
+                match["width"],
+                match["precision"],
+                match["size"] or b"",
             )
         else:
-            yield Conversion(found.group())
-    if place < len(format_):
-        yield Conversion(format_[place:])
+            yield Conversion(match.group())
+    if position < len(format_):
+        yield Conversion(format_[position:])
 
 
 def format_text(
     pieces: Iterator[Conversion] | list[Conversion], take: Take, string: Callable[[int], bytes]
 ) -> tuple[bytes, int]:
     """The text, and how many arguments it took. ``string`` reads the text at an address."""
-    made: list[bytes] = []
+    texts: list[bytes] = []
     taken = 0
 
     def next_(size: int) -> int:
@@ -81,7 +81,7 @@ def format_text(
 
     for piece in pieces:
         if not piece.type:
-            made.append(piece.text)
+            texts.append(piece.text)
             continue
         flags, width = set(piece.flags.decode()), _number(piece.width, next_)
         if width is not None and width < 0:
@@ -90,8 +90,8 @@ def format_text(
         precision = None if piece.precision is None else _number(piece.precision or b"0", next_)
         if precision is not None and precision < 0:
             precision = None
-        made.append(_convert(piece, flags, min(width or 0, _MOST), _limited(precision), next_, string))
-    return b"".join(made), taken
+        texts.append(_convert(piece, flags, min(width or 0, _MOST), _limited(precision), next_, string))
+    return b"".join(texts), taken
 
 
 def _limited(precision: int | None) -> int | None:

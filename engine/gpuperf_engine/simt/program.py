@@ -95,9 +95,9 @@ class Program:
     #: local variables of all functions with their offsets in the thread's local memory, and its size in bytes
     local: dict[Variable, int] = field(default_factory=dict)
     local_bytes: int = 0
-    #: bytes of the frame of each recursive function that has local variables: their offsets are those within the frame, of
+    #: bytes of the stack frame of each recursive function that has local variables: their offsets are those within the frame, of
     #: which every activation has one of its own, on a stack behind the ``local_static`` bytes of the other functions
-    frames: dict[int, int] = field(default_factory=dict)
+    frame_bytes: dict[int, int] = field(default_factory=dict)
     local_static: int = 0
     #: variables in device memory (global, const) and functions whose address is used, in order of first use
     symbols: tuple[Variable | Function, ...] = ()
@@ -131,7 +131,7 @@ class Program:
     @property
     def local_area(self) -> int:
         """Bytes of local memory that a thread has at hand, the stacks of recursive functions and of ``alloca`` included."""
-        largest = max(self.frames.values(), default=0)
+        largest = max(self.frame_bytes.values(), default=0)
         frames = min(MAX_DEPTH * largest, max(LOCAL_STACK, 8 * largest))
         return self.local_static + frames + (ALLOCA_STACK if self.uses_stack else 0)
 
@@ -148,8 +148,8 @@ class Program:
     @cached_property
     def system_effects(self) -> frozenset[str]:
         """What the functions of the system that it calls do (``isa.system.SYSTEM_EFFECTS``)."""
-        found = (item.system for block in self.blocks for item in block.instructions)
-        return frozenset(item.effect for item in found if item is not None)
+        effects = (item.system for block in self.blocks for item in block.instructions)
+        return frozenset(item.effect for item in effects if item is not None)
 
     @property
     def prints(self) -> bool:
@@ -205,22 +205,22 @@ def build_program(kernel: Function) -> Program:
     per_function: list[list[BasicBlock]] = []
     for number, function in enumerate(functions):
         entries.append(len(blocks))
-        made = cut(function, number, len(blocks))
-        mark_waiting_loops(made)
-        live_sets(function, made)
-        per_function.append(made)
-        blocks += made
+        own = cut(function, number, len(blocks))
+        mark_waiting_loops(own)
+        live_sets(function, own)
+        per_function.append(own)
+        blocks += own
     recursive = recursive_functions(functions, number_of)
     waits = any(may_stop(block) for block in blocks)
     several = len(functions) > 1
     uniformity = tuple(
         analyse_uniformity(
             function,
-            made,
-            assume_split=(several and waits) or number in recursive,
+            own,
+            assume_divergent=(several and waits) or number in recursive,
             recursive=number in recursive,
         )
-        for number, (function, made) in enumerate(zip(functions, per_function))
+        for number, (function, own) in enumerate(zip(functions, per_function))
     )
     program = Program(
         kernel=kernel,
@@ -320,8 +320,8 @@ def _lay_out_variables(program: Program) -> None:
     program.shared_static = _align(shared, alignment) if dynamic else shared
     program.dynamic_shared = tuple(dynamic)
     program.local_static = _align(local.pop(-1, 0), 16)
-    program.frames = {number: _align(size, 16) for number, size in local.items()}
-    program.local_bytes = program.local_static + sum(program.frames.values())
+    program.frame_bytes = {number: _align(size, 16) for number, size in local.items()}
+    program.local_bytes = program.local_static + sum(program.frame_bytes.values())
     _close_over_initialisers(symbols)
     _add_candidates(program, symbols)
     program.grid_workspace = _grid_workspace(specials)
@@ -359,11 +359,11 @@ def reserved_offset(program: Program, name: str) -> int:
 
 def _grid_workspace(specials: Sequence[SpecialRegister]) -> Variable | None:
     """What cooperative groups synchronise a grid with: two words in device memory, found through %envreg1 and %envreg2."""
-    found = _first(specials, "envreg1") or _first(specials, "envreg2")
-    if found is None:
+    register = _first(specials, "envreg1") or _first(specials, "envreg2")
+    if register is None:
         return None
     return Variable(
-        "grid workspace", "global", scalar_type("u32"), 256, (2,), 8, found.span, initial=bytes(8)
+        "grid workspace", "global", scalar_type("u32"), 256, (2,), 8, register.span, initial=bytes(8)
     )
 
 

@@ -30,10 +30,10 @@ class Breach:
     address: int
 
 
-def first_breaches(found: Iterable[Breach]) -> tuple[Breach, ...]:
+def first_breaches(breaches: Iterable[Breach]) -> tuple[Breach, ...]:
     """Of each rule and instruction the breach in the CTA that comes first, in order of the text."""
     first: dict[tuple[str, Instruction], Breach] = {}
-    for item in found:
+    for item in breaches:
         known = first.setdefault((item.rule, item.instruction), item)
         if item.cta < known.cta:
             first[item.rule, item.instruction] = item

@@ -1,37 +1,39 @@
-"""Who runs when: CTAs, their warps and turns, and how a launch that cannot end is found out.
+"""The schedule of CTAs, warps and time slices, and how a launch that cannot end is found out.
 
 The schedule is a fixed function of the program and its input, the same for both backends:
 
-* A *window* of CTAs is resident: at the start of every round, places that finished CTAs left are taken by the next CTAs in
-  index order, behind those that are there. A round visits the resident CTAs in that order.
-* A *visit* gives every warp of the CTA a turn of ``TURN`` units of fuel, then makes passes over its warps in index order,
-  running each that neither waits nor has had its turn, until none is left. A warp that comes to a CTA barrier,
-  ``bar.arrive`` included, steps aside until the next pass; one whose barrier completes goes on with what is left of its turn.
-* A back edge costs its block's ``fuel``: 64 in loops that may wait for other threads, else 1. It is paid when the running
-  split goes over it, and 1 for a call of a recursive function. Of a branch whose lanes part, the split pays for the edge that
-  it takes itself; a ``brx.idx`` whose lanes part pays once if any of them goes over a back edge. When the fuel is used up the
-  turn is over, after the move; in a loop that may wait, lanes of the same warp take turns as well (``stack``). Turns of warps
-  whose lanes need each other to get on are shorter (``warp.Patience.haste``).
+* A *window* of CTAs is resident: at the start of every *sweep*, the next CTAs in index order take the places of those that ended,
+  behind those that are there. A sweep visits the resident CTAs in that order.
+* A *visit* gives every warp of the CTA a time slice with a quantum of ``QUANTUM``, then goes through its warps in index order,
+  again and again, and runs each that neither waits nor has used up its time slice, until none is left. A warp that comes to a CTA
+  barrier, ``bar.arrive`` included, stops until all others have had the chance to run; one whose barrier completes goes on with the
+  rest of its time slice.
+* A back edge takes its block's ``back_edge_cost`` off the quantum: 64 in loops that may wait for other threads, else 1. It is
+  charged when the running path goes over it, and 1 for a call of a recursive function. Of a divergent branch, the path is charged
+  for the edge that it takes itself; a divergent ``brx.idx`` is charged once if any of its lanes goes over a back edge. When the
+  quantum is used up the time slice is over, after the move; in a loop that may wait, the warp switches to another path as well
+  (``stack``). Time slices of warps that yield are shorter (``stack.Yielding.slice_shift``).
 * Whenever a warp stops, at its end too, the warp instructions that it has executed are held against ``max_instructions``.
 
 With clusters whole clusters are resident: the next one comes in where there is room for all its CTAs, which then start in order of
 rank. A warp that waits at the cluster's barrier goes on once the visit of another CTA completes it.
 
-A warp suspended at a wait on an mbarrier goes on, with what is left of its turn, when a phase of an mbarrier of its CTA has
+A warp suspended at a wait on an mbarrier goes on, with the rest of its time slice, when a phase of an mbarrier of its CTA has
 completed, and waits again if it was another. Only when all warps of all resident CTAs wait, and some of them so, do those waits
-give up, in the next round: they answer that the phase is not complete; where other lanes of the warp wait for those that asked,
-the turn ends at the next back edge, so that they can go on. When they have given up ``GIVES_UP`` times in a row, and no CTA has ended
-and no barrier or phase completed meanwhile, that is a deadlock.
+give up, in the next sweep: they answer that the phase is not complete; where other lanes of the warp wait for those that asked,
+the time slice ends at the next back edge, so that they can go on. When they have given up ``GIVES_UP`` times in a row, and no CTA
+has ended and no barrier or phase completed meanwhile, that is a deadlock.
 
-A warp that waits for others of its warpgroup (``wgmma.fence``) or their products (``wgmma.wait_group``) goes on, with what is left of
-its turn, when it is the next one in a pass after they have come. At ``wgmma.fence`` it gives up as at an mbarrier.
+A warp that waits for others of its warpgroup (``wgmma.fence``) or their products (``wgmma.wait_group``) goes on, with the rest of
+its time slice, when it is the next one in index order after they have come. At ``wgmma.fence`` it gives up as at an mbarrier.
 
 A CTA whose warps all wait, none of them at an mbarrier, can never go on, unless one of them waits for its cluster: then it is the
 cluster whose CTAs all wait. That is a deadlock, as are lanes of one warp that wait for lanes of the same warp that never come.
-A livelock is found by comparing: after 1, 2, 4, 8 … rounds in which no CTA ended and no barrier or phase completed, a digest of
+A livelock is found by comparing: after 1, 2, 4, 8 … sweeps in which no CTA ended and no barrier or phase completed, a digest of
 everything that decides how the launch goes on is taken, of registers those that may still be read (``live_registers``); if it is
 that of the time before, the launch runs in circles. Then waits on mbarriers give up, once for each such state; then warps whose
-lanes wait at reconvergence points for lanes that spin are urged (``warp.Warp.urge``); if there is none, it is an error.
+lanes wait at reconvergence points for lanes that spin are made to yield (``stack.SimtStack.force_yield``); if there is none, it is
+an error.
 
 PYTEST_DONT_REWRITE
 """
@@ -47,10 +49,10 @@ from .barriers import Barriers
 from .clusters import ENDED, RUNNING, ClusterBarrier
 from .faults import Waiting, deadlock, livelock
 
-__all__ = ["TURN", "Cluster", "Cta", "Standing", "Status", "WarpRunner", "Watch", "run_ctas"]
+__all__ = ["QUANTUM", "Cluster", "Cta", "Standing", "Status", "WarpRunner", "Watch", "run_ctas"]
 
-#: fuel of one turn
-TURN = 1 << 12
+#: what the back edges of one time slice may cost
+QUANTUM = 1 << 12
 #: times that all waits give up, one after the other, before that is a deadlock: loops that count, or look at the clock, never come
 #: to a state again
 GIVES_UP = 1000
@@ -59,12 +61,12 @@ GIVES_UP = 1000
 class Status(Enum):
     """Why a warp stopped."""
 
-    READY = "ready"  # came to a barrier and may go on in the next pass
+    READY = "ready"  # came to a barrier and may go on when the others have run
     SUSPENDED = "suspended"  # waits for a phase of an mbarrier, and no other lanes can run
     GATHERS = "gathers"  # waits for the warps of its warpgroup before a product, and no other lanes can run
     WARPGROUP = "warpgroup"  # waits for products of its warpgroup, and no other lanes can run
     WAITS = "waits"  # some of its lanes wait at a CTA barrier, and no other lanes can run
-    TURN_OVER = "turn over"
+    SLICE_OVER = "slice over"
     DONE = "done"
 
 
@@ -82,14 +84,14 @@ class Standing(Enum):
 
 
 class WarpRunner(Protocol):
-    """One warp, as the schedule sees it."""
+    """One warp, as the schedule runs it."""
 
     @property
     def live(self) -> int:
         """Lanes that have not exited."""
 
-    def refuel(self, fuel: int) -> None:
-        """A new turn begins."""
+    def begin_slice(self, quantum: int) -> None:
+        """A new time slice begins."""
 
     def resume(self) -> Status:
         """Run until the warp must stop. Lanes that come to a barrier have been entered in the CTA's ``Barriers``."""
@@ -103,8 +105,8 @@ class WarpRunner(Protocol):
     def is_complete(self) -> bool:
         """Whether the warps of its warpgroup have come to what it waits for."""
 
-    def urge(self) -> bool:
-        """The launch runs in circles; whether the warp can try something else from now on."""
+    def force_yield(self) -> bool:
+        """The launch runs in circles: the warp yields from now on. Returns whether that may help."""
 
     def state(self) -> Iterable[bytes]:
         """Everything that decides how the warp goes on, memory aside."""
@@ -145,14 +147,14 @@ class Cluster:
         if not self.barrier.warps:
             return False
         live = {
-            (rank, place): warp.live
+            (rank, index): warp.live
             for rank, cta in enumerate(self.ctas)
-            for place, warp in enumerate(cta.warps)
+            for index, warp in enumerate(cta.warps)
             if warp.live
         }
         released = self.barrier.complete(live)
-        for (rank, place), lanes in (released or {}).items():
-            self.ctas[rank].go_on(place, lanes)
+        for (rank, index), lanes in (released or {}).items():
+            self.ctas[rank].go_on(index, lanes)
         return released is not None
 
 
@@ -174,17 +176,17 @@ class Cta:
 
     def visit(self) -> bool:
         """One visit. Returns whether the CTA has finished. Raises ``Deadlock`` if none of its warps can ever go on."""
-        for place, warp in enumerate(self.warps):
-            warp.refuel(TURN)
-            if self.statuses[place] is Status.TURN_OVER:
-                self.statuses[place] = Status.READY
+        for index, warp in enumerate(self.warps):
+            warp.begin_slice(QUANTUM)
+            if self.statuses[index] is Status.SLICE_OVER:
+                self.statuses[index] = Status.READY
         while any(map(self._can_run, range(len(self.warps)))):
-            for place, warp in enumerate(self.warps):
-                if self._can_run(place):
-                    self.statuses[place] = warp.resume()
-                    self._seen[place] = self.barriers.phases
+            for index, warp in enumerate(self.warps):
+                if self._can_run(index):
+                    self.statuses[index] = warp.resume()
+                    self._seen[index] = self.barriers.phases
                     self._release()
-        if any(status in self.statuses for status in (Status.TURN_OVER, *_GIVES_UP)):
+        if any(status in self.statuses for status in (Status.SLICE_OVER, *_GIVES_UP)):
             return False
         if Status.WAITS not in self.statuses and Status.WARPGROUP not in self.statuses:
             return True
@@ -192,17 +194,17 @@ class Cta:
             raise deadlock(item for warp in self.warps if warp.live for item in warp.where())
         return False
 
-    def _can_run(self, place: int) -> bool:
+    def _can_run(self, index: int) -> bool:
         """Whether a warp is ready, or has stopped for a phase of an mbarrier or products that are complete now."""
-        status = self.statuses[place]
+        status = self.statuses[index]
         if status is Status.SUSPENDED:
-            return self._seen[place] != self.barriers.phases
-        return status is Status.READY or (status in _GROUPS and self.warps[place].is_complete())
+            return self._seen[index] != self.barriers.phases
+        return status is Status.READY or (status in _GROUPS and self.warps[index].is_complete())
 
     @property
     def standing(self) -> Standing:
         """Whether one of its warps can go on by itself."""
-        if Status.TURN_OVER in self.statuses or any(map(self._can_run, range(len(self.warps)))):
+        if Status.SLICE_OVER in self.statuses or any(map(self._can_run, range(len(self.warps)))):
             return Standing.RUNS
         return Standing.STUCK if any(status in self.statuses for status in _GIVES_UP) else Standing.WAITS
 
@@ -213,27 +215,27 @@ class Cta:
 
     def expire(self) -> bool:
         """Waits on mbarriers, and at fences for a warpgroup, give up; whether there were any."""
-        suspended = [place for place, status in enumerate(self.statuses) if status in _GIVES_UP]
-        for place in suspended:
-            self.statuses[place] = Status.READY
-            self.warps[place].expire()
+        suspended = [index for index, status in enumerate(self.statuses) if status in _GIVES_UP]
+        for index in suspended:
+            self.statuses[index] = Status.READY
+            self.warps[index].expire()
         return bool(suspended)
 
-    def go_on(self, place: int, lanes: int) -> None:
+    def go_on(self, index: int, lanes: int) -> None:
         """The cluster's barrier lets lanes of a warp go."""
         if lanes:
-            self.warps[place].release(lanes, 0, 0)
-        if self.statuses[place] is Status.WAITS:
-            self.statuses[place] = Status.READY
+            self.warps[index].release(lanes, 0, 0)
+        if self.statuses[index] is Status.WAITS:
+            self.statuses[index] = Status.READY
 
     def _release(self) -> None:
-        live = {place: warp.live for place, warp in enumerate(self.warps) if warp.live}
+        live = {index: warp.live for index, warp in enumerate(self.warps) if warp.live}
         for completed in self.barriers.complete(live):
             self.passed += 1
-            for place, lanes in completed.waiting.items():
-                self.warps[place].release(lanes, completed.true, completed.false)
-                if self.statuses[place] is Status.WAITS:
-                    self.statuses[place] = Status.READY
+            for index, lanes in completed.waiting.items():
+                self.warps[index].release(lanes, completed.true, completed.false)
+                if self.statuses[index] is Status.WAITS:
+                    self.statuses[index] = Status.READY
         if self.cluster is not None and self.cluster.release():
             self.passed += 1
 
@@ -242,10 +244,10 @@ _Resident = TypeVar("_Resident")
 
 
 class Watch(Generic[_Resident]):
-    """Finds out after each round whether a launch can still end. Both backends ask it, each with its own kind of resident CTAs.
+    """Finds out after each sweep whether a launch can still end. Both backends use it, each with its own kind of resident CTAs.
 
     ``digest`` is of everything that decides how the launch goes on; ``standing`` is that of each CTA; ``expire`` lets waits on
-    mbarriers give up, ``urge`` is that of the warps: both say whether it may help; ``where`` lists who waits.
+    mbarriers give up, ``force_yield`` is that of the warps: both say whether it may help; ``where`` lists who waits.
     """
 
     def __init__(
@@ -253,24 +255,30 @@ class Watch(Generic[_Resident]):
         digest: Callable[[Sequence[_Resident]], bytes],
         standing: Callable[[_Resident], Standing],
         expire: Callable[[_Resident], bool],
-        urge: Callable[[_Resident], bool],
+        force_yield: Callable[[_Resident], bool],
         where: Callable[[_Resident], Iterable[Waiting]],
     ) -> None:
-        self.digest, self.standing, self.expire, self.urge, self.where = digest, standing, expire, urge, where
+        self.digest, self.standing, self.expire, self.force_yield, self.where = (
+            digest,
+            standing,
+            expire,
+            force_yield,
+            where,
+        )
         self._quiet = 0
-        #: rounds without progress after which waits gave up
-        self._patience = 0
+        #: sweeps without progress after which waits gave up
+        self._gave_up = 0
         self._last = b""
         self._given_up: set[bytes] = set()
-        #: whether anybody ever was at an mbarrier
+        #: whether a warp was ever at an mbarrier
         self._waits = False
-        #: rounds left to find somebody at an mbarrier, for the message, of a launch that runs in circles
+        #: sweeps left to find a warp at an mbarrier, for the message, of a launch that runs in circles
         self._doomed = 0
 
     def after(self, progress: bool, window: Sequence[_Resident]) -> None:
         """``progress``: a CTA ended, or a barrier or phase completed. Raises ``Deadlock``."""
         if progress:
-            self._quiet = self._patience = 0
+            self._quiet = self._gave_up = 0
             return
         standings = [self.standing(cta) for cta in window]
         stuck = Standing.STUCK in standings
@@ -287,7 +295,7 @@ class Watch(Generic[_Resident]):
                 helps = digest not in self._given_up and any([self.expire(cta) for cta in window])
                 if helps:
                     self._given_up.add(digest)
-                if helps or any([self.urge(cta) for cta in window]):
+                if helps or any([self.force_yield(cta) for cta in window]):
                     self._quiet = 0
                 elif stuck or not self._waits:
                     raise (deadlock if stuck else livelock)(
@@ -298,15 +306,15 @@ class Watch(Generic[_Resident]):
                 return
             self._last = digest
         if stuck and Standing.RUNS not in standings:
-            self._patience += 1
-            if self._patience > GIVES_UP:
+            self._gave_up += 1
+            if self._gave_up > GIVES_UP:
                 raise deadlock(item for cta in window for item in self.where(cta))
             for cta in window:
                 self.expire(cta)
 
 
-def _urge(cta: Cta) -> bool:
-    return any([warp.urge() for warp in cta.warps if warp.live])
+def _force_yield(cta: Cta) -> bool:
+    return any([warp.force_yield() for warp in cta.warps if warp.live])
 
 
 def _where(cta: Cta) -> Iterable[Waiting]:
@@ -325,7 +333,11 @@ def run_ctas(
     following = 0
     size = 1
     watch = Watch[Cta](
-        lambda ctas: _digest(ctas, memory), lambda cta: cta.standing, lambda cta: cta.expire(), _urge, _where
+        lambda ctas: _digest(ctas, memory),
+        lambda cta: cta.standing,
+        lambda cta: cta.expire(),
+        _force_yield,
+        _where,
     )
     while window or following < count:
         while len(window) + size <= resident and following < count:
@@ -344,16 +356,16 @@ def run_ctas(
 
 
 def _digest(window: Sequence[Cta], memory: Callable[[], Iterable[bytes]]) -> bytes:
-    made = hashlib.blake2b()
+    digest = hashlib.blake2b()
     for part in memory():
-        made.update(part)
+        digest.update(part)
     for cta in window:
-        made.update(repr(cta.barriers.state()).encode())
+        digest.update(repr(cta.barriers.state()).encode())
         if cta.cluster is not None:
-            made.update(repr(tuple(cta.cluster.barrier.state())).encode())
+            digest.update(repr(tuple(cta.cluster.barrier.state())).encode())
         for part in cta.memory():
-            made.update(part)
+            digest.update(part)
         for warp in cta.warps:
             for part in warp.state():
-                made.update(part)
-    return made.digest()
+                digest.update(part)
+    return digest.digest()

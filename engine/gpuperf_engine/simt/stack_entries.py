@@ -1,4 +1,4 @@
-"""The stack of a warp's splits: its entries, and the tree of groups that it stands for (see ``stack``).
+"""The entries of a SIMT stack, and the tree of groups that it stands for (see ``stack``).
 
 PYTEST_DONT_REWRITE
 """
@@ -15,11 +15,11 @@ __all__ = [
     "AT_END",
     "AT_WAIT",
     "BARRIER",
-    "CALL",
+    "CALL_FRAME",
     "EXIT",
-    "FRAME",
-    "REJOIN",
-    "SIDE",
+    "PENDING",
+    "PENDING_CALL",
+    "RECONVERGE",
     "WAIT",
     "Entry",
     "Group",
@@ -36,14 +36,14 @@ AFTER = 1 << 30
 AT_END = 1 << 29
 #: ``pc = AT_WAIT + block``: go on at the mbarrier wait that begins that block, which has been counted
 AT_WAIT = 1 << 28
-#: keys of waits at CTA barriers: of a split at an unaligned one, and for the rest of the warp at an aligned one
+#: keys of waits at CTA barriers: of a path at an unaligned one, and for the rest of the warp at an aligned one
 BARRIER, ALIGNED = "barrier", "aligned barrier"
 
-REJOIN, SIDE, FRAME, CALL, WAIT = range(5)
+RECONVERGE, PENDING, CALL_FRAME, PENDING_CALL, WAIT = range(5)
 
 
 class Entry(NamedTuple):
-    """One entry of the stack; see the module's text. ``group`` counts for ``REJOIN`` and ``FRAME`` only."""
+    """One entry of the stack; see the module's text. ``group`` counts for ``RECONVERGE`` and ``CALL_FRAME`` only."""
 
     pc: int
     mask: int
@@ -57,7 +57,7 @@ class Entry(NamedTuple):
 class Wait:
     """What a ``WAIT`` entry waits for. ``key`` is the opcode of a ``.sync`` instruction and ``masks`` maps member masks to the
     lanes that gave them and still wait; for a CTA barrier ``key`` is ``BARRIER``, and the scheduler ends the wait, or ``ALIGNED``.
-    ``resume`` is where the split goes on."""
+    ``resume`` is where the path goes on."""
 
     key: str
     resume: int
@@ -74,10 +74,10 @@ class Group:
 
     def lanes(self) -> int:
         """All lanes of its members."""
-        found = 0
+        lanes = 0
         for member in self.members:
-            found |= member.mask if isinstance(member, Entry) else member.entry.mask if member.entry else 0
-        return found
+            lanes |= member.mask if isinstance(member, Entry) else member.entry.mask if member.entry else 0
+        return lanes
 
     def arrived(self, live: int) -> int:
         return self.entry.mask & live & ~self.lanes() if self.entry is not None else 0
@@ -102,12 +102,12 @@ class Group:
             else:
                 yield member
 
-    def path(self) -> list[Group]:
+    def innermost_chain(self) -> list[Group]:
         """This group and the groups inside it that are topmost, outermost first."""
-        found = [self]
-        while found[-1].members and isinstance(found[-1].members[-1], Group):
-            found.append(found[-1].members[-1])
-        return found
+        chain = [self]
+        while chain[-1].members and isinstance(chain[-1].members[-1], Group):
+            chain.append(chain[-1].members[-1])
+        return chain
 
 
 def can_run(node: Group | Entry, live: int) -> bool:
@@ -124,10 +124,10 @@ def grow(entries: Sequence[Entry]) -> Group:
     for entry in entries:
         while open_groups[-1].id != entry.id and len(open_groups) > 1:
             open_groups.pop()
-        if entry.kind in (REJOIN, FRAME):
-            made = Group(entry, entry.group)
-            open_groups[-1].members.append(made)
-            open_groups.append(made)
+        if entry.kind in (RECONVERGE, CALL_FRAME):
+            group = Group(entry, entry.group)
+            open_groups[-1].members.append(group)
+            open_groups.append(group)
         else:
             open_groups[-1].members.append(entry)
     return root

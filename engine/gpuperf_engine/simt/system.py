@@ -59,17 +59,17 @@ class SystemCall:
 
     def read(self, lane: int, address: int, size: int) -> bytes:
         """Bytes at a generic address. Raises ``MemoryFault``."""
-        data, place = self._reach(lane, address)
-        if data is None or not 0 <= place <= data.size - size:
+        data, offset = self._reach(lane, address)
+        if data is None or not 0 <= offset <= data.size - size:
             raise self._fault(lane, address, size)
-        return data[place : place + size].tobytes()
+        return data[offset : offset + size].tobytes()
 
     def text(self, lane: int, address: int) -> bytes:
         """The bytes up to the next zero. Raises ``MemoryFault`` if the object ends before it."""
-        data, place = self._reach(lane, address)
-        if data is None or place >= data.size:
+        data, offset = self._reach(lane, address)
+        if data is None or offset >= data.size:
             raise self._fault(lane, address, 1)
-        part = data[place : place + _LONGEST]
+        part = data[offset : offset + _LONGEST]
         end = np.flatnonzero(part == 0)
         if not end.size and part.size < _LONGEST:
             raise self._fault(lane, address + part.size, 1)
@@ -81,8 +81,10 @@ class SystemCall:
             return self.shared, address - SHARED_WINDOW
         if 0 <= address - LOCAL_WINDOW < WINDOW_BYTES:
             return self.local(lane), address - LOCAL_WINDOW
-        found = self.memory.resolve(address)
-        return (None, 0) if found is None else (self.memory.view(found), address - found.address)
+        allocation = self.memory.resolve(address)
+        return (
+            (None, 0) if allocation is None else (self.memory.view(allocation), address - allocation.address)
+        )
 
     def _fault(self, lane: int, address: int, size: int) -> EngineError:
         plan, space, limit = self.place.plan, "global", 0
@@ -117,13 +119,13 @@ class SystemCall:
                 span=self.instruction.span,
                 details=[self.place.thread(lane), f"format {self.text(lane, format_)[:60]!r}"],
             )
-        place = buffer
+        offset = buffer
 
         def take(size: int) -> int:
-            nonlocal place
-            place = -(-place // size) * size
-            value = int.from_bytes(self.read(lane, place, size), "little")
-            place += size
+            nonlocal offset
+            offset = -(-offset // size) * size
+            value = int.from_bytes(self.read(lane, offset, size), "little")
+            offset += size
             return value
 
         text, taken = format_text(pieces, take, lambda address: self.text(lane, address))

@@ -46,7 +46,7 @@ def columns_of(program: Program) -> Columns:
     """The layout for a program."""
     counted = [block.index for block in program.blocks if block.counted]
     first = len(program.blocks) + len(program.predicated)
-    taken = {index: first + place for place, index in enumerate(counted)}
+    taken = {index: first + column for column, index in enumerate(counted)}
     return Columns(taken, first + len(counted))
 
 
@@ -69,7 +69,7 @@ def choose_ctas(wanted: object, grid: Dim3) -> Sequence[int]:
                     f"counters of {number:,} CTAs do not fit into {LIMIT_BYTES:,} bytes",
                     hint="keep fewer CTAs",
                 )
-            return [(2 * place + 1) * count // (2 * number) for place in range(number)]
+            return [(2 * index + 1) * count // (2 * number) for index in range(number)]
     elif isinstance(wanted, Sequence) and not isinstance(wanted, str) and len(wanted):
         return sorted({_cta(item, grid, count) for item in wanted})
     raise LaunchError(
@@ -79,18 +79,22 @@ def choose_ctas(wanted: object, grid: Dim3) -> Sequence[int]:
 
 
 def _cta(item: object, grid: Dim3, count: int) -> int:
-    place = item if isinstance(item, tuple) else (item,)
+    coordinates = item if isinstance(item, tuple) else (item,)
     sizes = grid if isinstance(item, tuple) else (count,)
-    if 1 <= len(place) <= len(sizes) and all(
+    if 1 <= len(coordinates) <= len(sizes) and all(
         isinstance(part, (int, np.integer)) and not isinstance(part, bool) and 0 <= part < size
-        for part, size in zip(place, sizes)
+        for part, size in zip(coordinates, sizes)
     ):
-        return _linear((*map(int, place), 0, 0)[:3], grid) if isinstance(item, tuple) else int(place[0])
+        return (
+            _linear((*map(int, coordinates), 0, 0)[:3], grid)
+            if isinstance(item, tuple)
+            else int(coordinates[0])
+        )
     raise LaunchError(f"no CTA {item!r:.60} in a grid of {grid}", hint=f"there are {count:,}, from 0 on")
 
 
-def _linear(place: tuple[int, ...], grid: Dim3) -> int:
-    return int(place[0] + grid[0] * (place[1] + grid[1] * place[2]))
+def _linear(coordinates: tuple[int, ...], grid: Dim3) -> int:
+    return int(coordinates[0] + grid[0] * (coordinates[1] + grid[1] * coordinates[2]))
 
 
 def make_table(program: Program, plan: LaunchPlan) -> ThreadTable:

@@ -1,4 +1,4 @@
-"""Accesses to memory in class execution: counted once for all warps of a piece.
+"""Accesses to memory in warp-class execution: counted once for all warps of a piece.
 
 Counters of an access depend on its addresses modulo a line of 128 bytes, and on how far those of the lanes are apart. Where a symbol
 moves an address by anything else than whole lines it is written in lines and a rest, and the piece is cut into the values of
@@ -27,7 +27,7 @@ from ..simt.counters import LINE_BYTES, SITE_COLUMNS
 from .operands import guard_of
 
 if TYPE_CHECKING:
-    from .backend import ClassRun
+    from .backend import WarpClassRun
     from .state import State
 
 __all__ = ["Accesses", "access_step"]
@@ -61,7 +61,7 @@ class Accesses:
 
 
 def access_step(
-    run: ClassRun, to: Prepare, instruction: Instruction, load: Callable[[State], None] | None
+    run: WarpClassRun, to: Prepare, instruction: Instruction, load: Callable[[State], None] | None
 ) -> Callable[[State], None]:
     """Counts an access, and has ``load`` carry it out where somebody in the slice wants its result."""
     accesses, site, space = run.accesses, run.program.site_of[instruction], run.space
@@ -75,25 +75,25 @@ def access_step(
     first = run.first_site + site * len(SITE_COLUMNS)
     known: dict[tuple[int, tuple[int, ...]], list[tuple[int, int]]] = {}
 
-    def row(lanes: int, places: tuple[int, ...]) -> list[tuple[int, int]]:
-        found = known.get((lanes, places))
-        if found is None:
+    def row(lanes: int, addresses: tuple[int, ...]) -> list[tuple[int, int]]:
+        counters = known.get((lanes, addresses))
+        if counters is None:
             counts = [0] * len(SITE_COLUMNS)
-            counted.tally(counts, np.array(lanes_of(lanes)), np.array(places, np.uint64))
-            found = [(first + column, number) for column, number in enumerate(counts) if number]
-            known[lanes, places] = found
-        return found
+            counted.tally(counts, np.array(lanes_of(lanes)), np.array(addresses, np.uint64))
+            counters = [(first + column, number) for column, number in enumerate(counts) if number]
+            known[lanes, addresses] = counters
+        return counters
 
     def step(state: State) -> None:
-        lanes = state.splits.mask if guard is None else guard(state)
+        lanes = state.paths.mask if guard is None else guard(state)
         added: list[tuple[int, int]] = []
         if lanes:
             space.active = lanes
-            places = (0,) * lanes.bit_count()
+            addresses = (0,) * lanes.bit_count()
             if address is not None:
-                allocation, places = _places(space, address(state), lanes, counted.bytes, accesses.memory)
+                allocation, addresses = _places(space, address(state), lanes, counted.bytes, accesses.memory)
                 accesses.note(counted.kind, site, allocation)
-            added = row(lanes, places)
+            added = row(lanes, addresses)
         if load is not None:
             load(state)
         counts = state.counts
@@ -144,10 +144,10 @@ def _places(
     corner = sum(number * box[symbol][0] for symbol, number in own)
     lowest = (min(bases) + corner) // LINE_BYTES * LINE_BYTES
     moved = allocation.address // LINE_BYTES * LINE_BYTES - lowest
-    places = tuple(base + corner + moved for base in bases)
-    if any(place % size for place in places):
+    addresses = tuple(base + corner + moved for base in bases)
+    if any(address % size for address in addresses):
         raise Refusal("its address is not aligned")
-    return allocation, places
+    return allocation, addresses
 
 
 def _settle(space: Space, symbol: int, period: int, lanes: int) -> None:

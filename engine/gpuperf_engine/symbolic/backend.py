@@ -3,7 +3,8 @@
 The control slice of one warp is executed symbolically for all warps that do the same: the points of a *piece*, whose symbols
 are the block index and the warp index (``affine``). Where a comparison changes on the piece, the counts so far are credited with
 the number of its points, and each part goes on by itself. Iterations of loops that behave alike are jumped over (``phases``).
-Masks are known on a piece, so lanes part and meet as in the other backends (``simt.stack``). The counts are exact, or it is refused.
+Masks are known on a piece, so lanes diverge and converge as in the other backends (``simt.stack``). The counts are exact, or it is
+refused.
 
 PYTEST_DONT_REWRITE
 """
@@ -27,7 +28,7 @@ from ..ptx.syntax import Instruction, Register
 from ..simt.counters import SITE_COLUMNS
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
-from ..simt.stack import AFTER, AT_END, Meeting
+from ..simt.stack import AFTER, AT_END, Convergence
 from .accesses import Accesses
 from .ends import barrier_number, make_end
 from .exchange import Exchange, make_exchange, perform
@@ -38,7 +39,7 @@ from .state import FRESH, State
 from .steps import make_step
 from .warp_classes import warp_classes
 
-__all__ = ["ClassRun", "Counts", "Refusal", "TooLong", "count_by_classes"]
+__all__ = ["Counts", "Refusal", "TooLong", "WarpClassRun", "count_by_warp_classes"]
 
 #: pieces, and steps after which it is given up: instructions of the slice, cells and polyhedra looked at, which take 15 to 55 µs each
 MOST_PIECES = 100_000
@@ -53,7 +54,7 @@ class TooLong(Refusal):
 
 @dataclass(frozen=True)
 class Counts:
-    """Exact counters of a launch by block of the program, as Python integers (they exceed 64 bits): executions by warp splits and
+    """Exact counters of a launch by block of the program, as Python integers (they exceed 64 bits): executions by paths of warps and
     by lanes, executions of the counted branch in which lanes parted, lanes whose guard held there; and by predicated instruction
     lanes whose guard held, ``None`` where that was not asked for. ``sites``: columns of ``SITE_COLUMNS`` by site, ``None`` unless
     accesses were counted. ``pieces`` and ``operations`` (instructions executed by the analysis) say what it cost."""
@@ -68,7 +69,7 @@ class Counts:
     sites: tuple[int, ...] | None = None
 
 
-def count_by_classes(
+def count_by_warp_classes(
     program: Program,
     plan: LaunchPlan,
     executed: frozenset[Instruction],
@@ -87,7 +88,7 @@ def count_by_classes(
 
     Raises ``Refusal`` with a reason of one line for what cannot be counted so.
     """
-    run = ClassRun(program, plan, executed, guards, memory, most_pieces, most_steps, accesses, complete)
+    run = WarpClassRun(program, plan, executed, guards, memory, most_pieces, most_steps, accesses, complete)
     return run.count()
 
 
@@ -96,7 +97,7 @@ class _Block:
 
     __slots__ = ("counts", "end", "index", "outside", "steps", "sync")
 
-    def __init__(self, run: ClassRun, to: Prepare, block: BasicBlock) -> None:
+    def __init__(self, run: WarpClassRun, to: Prepare, block: BasicBlock) -> None:
         self.index = block.index
         self.counts = block.counts
         self.sync: Exchange | None = None
@@ -106,12 +107,12 @@ class _Block:
             instructions = instructions[1:]
         if instructions and instructions[-1] is block.terminator:
             instructions = instructions[:-1]
-        made = (make_step(run, to, instruction) for instruction in instructions)
-        self.steps: tuple[Step, ...] = tuple(step for step in made if step is not None)
+        steps = (make_step(run, to, instruction) for instruction in instructions)
+        self.steps: tuple[Step, ...] = tuple(step for step in steps if step is not None)
         self.end = make_end(run, to, block)
 
 
-class ClassRun:
+class WarpClassRun:
     """One launch being counted. Counters are numbered: ``4·block`` warps, ``+1`` lanes, ``+2`` divergent, ``+3`` taken, and after
     those of all blocks one for each predicated instruction."""
 
@@ -147,8 +148,10 @@ class ClassRun:
             block.synchronises and block.instructions[0] in executed for block in program.blocks
         )
         self.loops = _loops(program)
-        #: headers of loops in which lanes take turns
-        self.waiting = {head for block in program.blocks if block.fuel > 1 for head in block.back_edges}
+        #: headers of loops in which paths may be switched
+        self.waiting = {
+            head for block in program.blocks if block.back_edge_cost > 1 for head in block.back_edges
+        }
         self._blocks: dict[int, _Block] = {}
         self._live: dict[int, list[frozenset[Register]]] = {}
         self._zeros: dict[ScalarType, Value] = {}
@@ -164,37 +167,37 @@ class ClassRun:
 
     def predicated(self, instruction: Instruction) -> int | None:
         """The counter of an instruction's guard, ``None`` if it is not counted or the guard not known."""
-        place = self.program.predicated_of.get(instruction)
-        if place is None or instruction.guard is None:
+        index = self.program.predicated_of.get(instruction)
+        if index is None or instruction.guard is None:
             return None
         known = instruction in self.executed or instruction in self.guards
-        return 4 * len(self.program.blocks) + place if known else None
+        return 4 * len(self.program.blocks) + index if known else None
 
     def zero(self, type: ScalarType) -> Value:
-        found = self._zeros.get(type)
-        if found is None:
-            found = self._zeros[type] = from_patterns(self.space, (0,), type)
-        return found
+        value = self._zeros.get(type)
+        if value is None:
+            value = self._zeros[type] = from_patterns(self.space, (0,), type)
+        return value
 
     # -- the program -----------------------------------------------------------------------------------------------------
 
     def block(self, index: int) -> _Block:
-        found = self._blocks.get(index)
-        if found is None:
+        prepared = self._blocks.get(index)
+        if prepared is None:
             basic = self.program.blocks[index]
-            found = self._blocks[index] = _Block(self, self._makers[basic.function], basic)
-        return found
+            prepared = self._blocks[index] = _Block(self, self._makers[basic.function], basic)
+        return prepared
 
     def live(self, index: int) -> frozenset[Register]:
         """Registers of the slice that lanes may still read when they come to a block."""
         function = self.program.blocks[index].function
-        found = self._live.get(function)
-        if found is None:
+        registers = self._live.get(function)
+        if registers is None:
             blocks = self.program.blocks_of(function)
-            found = self._live[function] = live_within(
+            registers = self._live[function] = live_within(
                 self.program.functions[function], blocks, self.executed, self.guards
             )
-        return found[index - self.program.entries[function]]
+        return registers[index - self.program.entries[function]]
 
     # -- running ---------------------------------------------------------------------------------------------------------
 
@@ -242,7 +245,7 @@ class ClassRun:
             self.space.piece = state.piece
             try:
                 self.go_on(state)
-                if state.splits.live:
+                if state.paths.live:
                     raise Refusal("lanes of a warp wait for others that do not come")
                 self._credit(state)
             except Split as split:
@@ -277,7 +280,7 @@ class ClassRun:
         self._credit(state)
         self.pieces += len(cells) - 1
         if self.pieces > self.most_pieces:
-            raise Refusal(f"there are more than {self.most_pieces:,} classes of warps")
+            raise Refusal(f"there are more than {self.most_pieces:,} warp classes")
         for cell in cells:
             part = state.copy()
             part.piece = cell
@@ -295,9 +298,9 @@ class ClassRun:
     def go_on(self, state: State, until: int | None = None) -> bool:
         """Run until all lanes have ended, or, in a phase, until they are at the header ``until`` again: returns whether they are."""
         space, first = self.space, until is not None
-        while state.splits.mask:
-            splits = state.splits
-            pc = splits.pc
+        while state.paths.mask:
+            paths = state.paths
+            pc = paths.pc
             if state.position != FRESH:
                 block = self.block(pc & (AT_END - 1))
             elif pc >= AT_END:
@@ -312,36 +315,36 @@ class ClassRun:
             first = False
             steps = block.steps
             self.operations += len(steps) - state.position + 1
-            for place in range(state.position, len(steps)):
-                state.position = place
-                space.active = splits.mask
-                steps[place](state)
+            for index in range(state.position, len(steps)):
+                state.position = index
+                space.active = paths.mask
+                steps[index](state)
             state.position = len(steps)
-            space.active = splits.mask
+            space.active = paths.mask
             self._end(state, block)
             state.position = FRESH
         return False
 
     def _enter(self, state: State, pc: int, first: bool) -> bool:
         """Count a block and carry out the exchange at its start; returns whether the lanes go on in it now."""
-        splits = state.splits
+        paths = state.paths
         if state.inside is not None and pc not in state.inside:
             raise NoPhase
         if state.loops:
             for head in [head for head in state.loops if pc not in self.loops[head]]:
                 del state.loops[head]
-        if pc in self.waiting and splits.stack:
-            raise Refusal("lanes take turns in a loop that may wait for other threads")
+        if pc in self.waiting and paths.entries:
+            raise Refusal("paths of a warp may be switched in a loop that waits for other threads")
         if pc in self.loops and not first:
             arrive(self, state, pc)
         block = self.block(pc)
-        mask, goes_on = splits.mask, True
+        mask, goes_on = paths.mask, True
         if block.sync is not None:
             before = state.saved()
             try:
-                goes_on = splits.arrive(block.sync.instruction.opcode, block.sync.masks(state))
+                goes_on = paths.arrive(block.sync.instruction.opcode, block.sync.masks(state))
             except (Split, Reparametrise):
-                state.splits = before
+                state.paths = before
                 raise
         counts = state.counts
         counts[4 * pc] = counts.get(4 * pc, 0) + 1
@@ -362,16 +365,16 @@ class ClassRun:
         try:
             block.end(state)
         except (Split, Reparametrise):
-            state.splits = before
+            state.paths = before
             raise
 
-    def meet(self, state: State, meeting: Meeting) -> None:
+    def converge(self, state: State, convergence: Convergence) -> None:
         parts = []
-        for index, lanes in meeting.parts:
+        for index, lanes in convergence.paths:
             exchange = self.block(index & (AT_END - 1)).sync
             assert exchange is not None
             parts.append((exchange, lanes))
-        perform(state, meeting.participants, parts)
+        perform(state, convergence.participants, parts)
 
 
 def _put_known(state: State, before: Piece | None = None) -> None:
@@ -391,14 +394,14 @@ def _loops(program: Program) -> dict[int, frozenset[int]]:
     for block in program.blocks:
         for target in block.successors:
             before.setdefault(target, []).append(block.index)
-    found: dict[int, set[int]] = {}
+    loops: dict[int, set[int]] = {}
     for block in program.blocks:
         for head in block.back_edges:
-            body = found.setdefault(head, {head})
+            body = loops.setdefault(head, {head})
             stack = [block.index]
             while stack:
-                place = stack.pop()
-                if place not in body:
-                    body.add(place)
-                    stack += before.get(place, ())
-    return {head: frozenset(body) for head, body in found.items()}
+                index = stack.pop()
+                if index not in body:
+                    body.add(index)
+                    stack += before.get(index, ())
+    return {head: frozenset(body) for head, body in loops.items()}

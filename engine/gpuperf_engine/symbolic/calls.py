@@ -1,4 +1,4 @@
-"""Calls in class execution: parameters, arguments, results. Recursive functions are refused. PYTEST_DONT_REWRITE
+"""Calls in warp-class execution: parameters, arguments, results. Recursive functions are refused. PYTEST_DONT_REWRITE
 
 A ``.param`` variable of a call or a device function is a set of values by their offsets; pieces of other sizes at the same place are
 refused.
@@ -23,15 +23,15 @@ from ..ptx.syntax import CallTarget, Function, Immediate, Instruction, Register,
 from .operands import Reader, as_type, guard_of, reader
 
 if TYPE_CHECKING:
-    from .backend import ClassRun
+    from .backend import WarpClassRun
     from .state import State
 
-__all__ = ["Call", "Frame", "parameter_step"]
+__all__ = ["Activation", "Call", "parameter_step"]
 
 _U64 = scalar_type("u64")
 
 
-def parameter_step(run: ClassRun, to: Prepare, instruction: Instruction) -> Callable[[State], None]:
+def parameter_step(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Callable[[State], None]:
     """``ld.param`` or ``st.param`` of a variable that is no parameter of the kernel."""
     operand = address_operand(instruction)
     variable = operand.base
@@ -48,14 +48,14 @@ def parameter_step(run: ClassRun, to: Prepare, instruction: Instruction) -> Call
         raise PtxError("the access must lie inside the parameter")
 
     def step(state: State) -> None:
-        where = state.splits.mask if guard is None else guard(state)
+        where = state.paths.mask if guard is None else guard(state)
         run.space.active = where
-        for place, read in enumerate(readers if where else ()):
+        for index, read in enumerate(readers if where else ()):
             value = as_type(read(state), type_)
-            state.put_parameter(variable, operand.offset + place * type_.bytes, value, where)
-        for place, target in enumerate(targets if where and not readers else ()):
+            state.put_parameter(variable, operand.offset + index * type_.bytes, value, where)
+        for index, target in enumerate(targets if where and not readers else ()):
             if target is not None:
-                value = state.parameter(variable, operand.offset + place * type_.bytes, type_)
+                value = state.parameter(variable, operand.offset + index * type_.bytes, type_)
                 state.write(target, value, where)
         if counter is not None:
             state.counts[counter] = state.counts.get(counter, 0) + where.bit_count()
@@ -64,8 +64,8 @@ def parameter_step(run: ClassRun, to: Prepare, instruction: Instruction) -> Call
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Frame:
-    """Payload of a frame: the call and the function called."""
+class Activation:
+    """Payload of a call frame: the call and the function called."""
 
     call: Call
     callee: int
@@ -74,7 +74,7 @@ class Frame:
 class Call:
     """The call at the end of a block."""
 
-    def __init__(self, run: ClassRun, to: Prepare, block: BasicBlock) -> None:
+    def __init__(self, run: WarpClassRun, to: Prepare, block: BasicBlock) -> None:
         instruction = block.terminator
         assert instruction is not None
         program, symbols = run.program, run.program.symbol_of
@@ -107,30 +107,30 @@ class Call:
     def __call__(self, state: State) -> None:
         """The running lanes make the call."""
         groups = self._groups(state)
-        splits = state.splits
+        paths = state.paths
         if len(groups) == 1:
             number = groups[0][0]
             entry = self.run.program.entries[number]
-            splits.call(number, entry, self.back, self.enter(state, number, splits.mask))
+            paths.call(number, entry, self.back, self.enter(state, number, paths.mask))
         else:
-            splits.call_each([((self, number), lanes) for number, lanes in groups], self.back)
+            paths.call_each([((self, number), lanes) for number, lanes in groups], self.back)
 
     def _groups(self, state: State) -> list[tuple[int, int]]:
         """Function numbers with the lanes that call them, in order of the candidates."""
         if self.pointer is None:
-            return [(self.callees[0], state.splits.mask)]
+            return [(self.callees[0], state.paths.mask)]
         given = self.pointer(state)
         assert isinstance(given, Affine)
-        known = self.run.space.known(given.lanes, state.splits.mask)
+        known = self.run.space.known(given.lanes, state.paths.mask)
         lanes = dict.fromkeys(self.callees, 0)
-        for lane in lanes_of(state.splits.mask):
+        for lane in lanes_of(state.paths.mask):
             number = self.addresses.get(known[lane if len(known) > 1 else 0] & ((1 << 64) - 1))
             if number is None:
                 raise Refusal(f"{self.place}: no function is there")
             lanes[number] |= 1 << lane
         return [(number, own) for number, own in lanes.items() if own]
 
-    def enter(self, state: State, callee: int, lanes: int) -> Frame:
+    def enter(self, state: State, callee: int, lanes: int) -> Activation:
         """Lanes begin to call a function: what it reads before writing is 0, then the arguments are passed."""
         run, function = self.run, self.run.program.functions[callee]
         run.space.active = lanes
@@ -142,7 +142,7 @@ class Call:
             state.write(register, run.zero(register.type), lanes)
         for formal, value in zip(function.params, values):
             _give(state, function, formal, value, lanes)
-        return Frame(self, callee)
+        return Activation(self, callee)
 
     def leave(self, state: State, callee: int, lanes: int) -> None:
         """Lanes return: gives the caller the results."""

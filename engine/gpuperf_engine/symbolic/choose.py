@@ -1,4 +1,4 @@
-"""How many blocks of a launch must run for its control flow: by classes of blocks that behave alike, or every one.
+"""How many blocks of a launch must run for its control flow: by warp classes, or every one.
 
 Blocks whose slice sees nothing of the others, and writes nothing that they see, need not all run. If the slice does not ask for the
 block index, or not for its last axes, the first blocks tell all others, whatever it does: calls, floating point, barriers. Else
@@ -42,11 +42,11 @@ from ..simt.counters import SITE_COLUMNS, Observation
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from .accesses import Accesses
-from .backend import MOST_STEPS, Refusal, TooLong, count_by_classes
+from .backend import MOST_STEPS, Refusal, TooLong, count_by_warp_classes
 
 __all__ = ["observe_addresses", "observe_control"]
 
-#: plain warp instructions that compiled code executes in the time of one step of class execution: 1.6 ns each, at the least, for
+#: plain warp instructions that compiled code executes in the time of one step of warp-class execution: 1.6 ns each, at the least, for
 #: about 20 µs of Python, at most 55
 RATE = 12_000
 #: of other instructions, about so many plain ones take as long, by effect
@@ -70,7 +70,7 @@ PROBE = 200_000
 FURTHER = 16
 #: how many times as many steps must be worth it before a kernel that took too many is tried again
 AGAIN = 4
-#: the part of the time of a launch that may be lost on classes of accesses
+#: the part of the time of a launch that may be lost on counting accesses by warp classes
 PART = 4
 #: blocks that are looked at for what the others may do, where there are many
 LOOKED_AT = 4
@@ -91,28 +91,28 @@ def observe_control(
         return _every(
             run(plan),
             executed,
-            f"blocks run in clusters of {plan.cluster_ctas}, which are not counted in classes",
+            f"blocks run in clusters of {plan.cluster_ctas}, which are not counted by warp classes",
         )
     reason = _others(executed)
     if reason:
         return _every(run(plan), executed, reason)
     standing = _standing(executed, plan)
-    found = _quickly(plan, standing, run)
-    if found is not None:
-        return _times(found, program, plan, executed, standing, "")
-    memo, place = program.kernel.memo, ("too long", executed.demand, plan.block)
+    observation = _quickly(plan, standing, run)
+    if observation is not None:
+        return _times(observation, program, plan, executed, standing, "")
+    memo, key = program.kernel.memo, ("too long", executed.demand, plan.block)
     limit = PROBE
     while True:
         probe = _probe(program, plan, executed, standing, limit, run)
         steps = _steps(probe)
-        tried = memo.get(place, 0)
+        tried = memo.get(key, 0)
         if isinstance(tried, int) and LEAST_STEPS <= steps < AGAIN * tried:
             reason = f"it takes more than {tried:,} steps"
         elif steps >= LEAST_STEPS:
             try:
-                return _by_classes(program, plan, executed, memory, steps)
+                return _by_warp_classes(program, plan, executed, memory, steps)
             except TooLong as refusal:
-                reason, memo[place] = str(refusal), steps
+                reason, memo[key] = str(refusal), steps
             except Refusal as refusal:
                 reason = str(refusal)
                 break
@@ -120,12 +120,12 @@ def observe_control(
             break
         limit *= FURTHER
     if probe.found is not None and len(probe.blocks) == standing:
-        found = probe.found
+        observation = probe.found
     elif standing == plan.ctas:
-        found = run(plan)
+        observation = run(plan)
     else:
-        found = run(replace(plan, kept=range(standing), only_kept=True))
-    return _times(found, program, plan, executed, standing, reason)
+        observation = run(replace(plan, kept=range(standing), only_kept=True))
+    return _times(observation, program, plan, executed, standing, reason)
 
 
 def observe_addresses(
@@ -136,42 +136,42 @@ def observe_addresses(
     reason = "blocks run in clusters" if plan.cluster_ctas > 1 else _others(executed)
     standing = plan.ctas if reason else _standing(executed, plan)
     if standing < plan.ctas:
-        found = run(replace(plan, kept=range(standing), only_kept=True))
-        return _times(found, program, plan, executed, standing, "")
+        observation = run(replace(plan, kept=range(standing), only_kept=True))
+        return _times(observation, program, plan, executed, standing, "")
     if not reason:
         once = sum(_cost(item) for block in program.blocks_of(0) for item in block.tally)
         steps = int(min(MOST_STEPS, plan.ctas * plan.warps_per_cta * once // (PART * RATE)))
-        memo, place = program.kernel.memo, ("in vain", executed, plan.block)
-        known = memo.get(place)
+        memo, key = program.kernel.memo, ("in vain", executed, plan.block)
+        known = memo.get(key)
         if isinstance(known, tuple) and steps < known[0]:
             reason = known[1]
         elif steps >= LEAST_STEPS:
             try:
-                return _accesses_by_classes(program, plan, executed, memory, steps, run)
+                return _accesses_by_warp_classes(program, plan, executed, memory, steps, run)
             except Refusal as refusal:
                 reason = str(refusal)
-                memo[place] = (AGAIN * steps if isinstance(refusal, TooLong) else 1 << 62, reason)
+                memo[key] = (AGAIN * steps if isinstance(refusal, TooLong) else 1 << 62, reason)
     return _times(run(plan), program, plan, executed, plan.ctas, reason)
 
 
-def _accesses_by_classes(
+def _accesses_by_warp_classes(
     program: Program, plan: LaunchPlan, executed: Slice, memory: Memory, steps: int, run: Run
 ) -> Observation:
     accesses = Accesses(memory)
-    found = _by_classes(program, plan, executed, memory, steps, accesses)
+    observation = _by_warp_classes(program, plan, executed, memory, steps, accesses)
     if accesses.unwritten:
-        # block 0 runs first: what it finds unwritten is, and nobody else may find more
+        # block 0 runs first: what it finds unwritten is, and no other may find more
         first = run(replace(plan, kept=range(1), only_kept=True))
         if not accesses.unwritten <= first.uninitialized:
-            raise Refusal("which accesses read what nobody has written differs between blocks")
-        found.uninitialized = first.uninitialized
+            raise Refusal("which accesses read what no thread has written differs between blocks")
+        observation.uninitialized = first.uninitialized
     for allocation in accesses.stored:
         memory.set_initialized(allocation, True)
-    return found
+    return observation
 
 
 def _quickly(plan: LaunchPlan, standing: int, run: Run) -> Observation | None:
-    """All blocks that tell all others, if that is done before one could find out how long it takes."""
+    """All blocks that stand for all others, if that is done before one could find out how long it takes."""
     limit = QUICK // (standing * plan.warps_per_cta)
     if limit < LEAST:
         return None
@@ -185,20 +185,20 @@ def _quickly(plan: LaunchPlan, standing: int, run: Run) -> Observation | None:
 
 
 def _times(
-    found: Observation, program: Program, plan: LaunchPlan, executed: Slice, standing: int, reason: str
+    observation: Observation, program: Program, plan: LaunchPlan, executed: Slice, standing: int, reason: str
 ) -> Observation:
-    """What all blocks did, from what those did that tell all others."""
+    """What all blocks did, from what those did that stand for all others."""
     if standing == plan.ctas:
-        return _every(found, executed, reason or "there are too few for classes to be quicker")
-    found.executed, found.method = executed, "classes"
-    found.ran = found.executed_in(program)
-    found.times(plan.ctas // standing)
-    return found
+        return _every(observation, executed, reason or "there are too few for warp classes to be faster")
+    observation.executed, observation.method = executed, "classes"
+    observation.ran = observation.executed_in(program)
+    observation.times(plan.ctas // standing)
+    return observation
 
 
-def _every(found: Observation, executed: Slice, reason: str) -> Observation:
-    found.executed, found.method_reason = executed, reason
-    return found
+def _every(observation: Observation, executed: Slice, reason: str) -> Observation:
+    observation.executed, observation.method_reason = executed, reason
+    return observation
 
 
 def _others(executed: Slice) -> str:
@@ -214,7 +214,7 @@ def _others(executed: Slice) -> str:
 
 
 def _standing(executed: Slice, plan: LaunchPlan) -> int:
-    """How many blocks, the first ones in index order, tell all others: a divisor of ``plan.ctas``."""
+    """How many blocks, the first ones in index order, stand for all others: a divisor of ``plan.ctas``."""
     axes = 0
     for instruction in executed.instructions:
         for name in special_registers(instruction):
@@ -241,24 +241,24 @@ class _Probe:
 def _probe(
     program: Program, plan: LaunchPlan, executed: Slice, standing: int, limit: int, run: Run
 ) -> _Probe:
-    """Run some blocks; ``standing`` are those that tell all others."""
+    """Run some blocks; ``standing`` are those that stand for all others."""
     blocks = range(1)
     if standing >= _MANY:
         blocks = range(0, standing, -(-standing // LOOKED_AT))
     some = replace(plan, kept=blocks, only_kept=True, max_instructions=min(limit, plan.max_instructions))
     left = standing - len(blocks)
     try:
-        found = run(some)
+        observation = run(some)
     except BudgetExceeded:
         if plan.max_instructions <= limit:
             raise
-        # one warp of each at least, and nobody knows how many more: a quarter of that is not too much to try
+        # one warp of each at least, and perhaps many more: a quarter of that is not too much to try
         return _Probe(blocks, None, standing * limit * 5 // 4, standing * limit)
     only = executed.instructions
-    warps = [(int(found.block_warps[block.index]), block.tally) for block in program.blocks]
+    warps = [(int(observation.block_warps[block.index]), block.tally) for block in program.blocks]
     whole = sum(count * sum(map(_cost, tally)) for count, tally in warps)
     ran = sum(count * sum(_cost(item) for item in tally if item in only) for count, tally in warps)
-    return _Probe(blocks, found, whole * left // len(blocks), ran * left // len(blocks))
+    return _Probe(blocks, observation, whole * left // len(blocks), ran * left // len(blocks))
 
 
 def _cost(instruction: Instruction) -> int:
@@ -267,13 +267,13 @@ def _cost(instruction: Instruction) -> int:
 
 
 def _steps(probe: _Probe) -> int:
-    """How many steps of class execution may be tried: they may take as long as running the blocks, and both together about as long as
-    the whole program."""
+    """How many steps of warp-class execution may be tried: they may take as long as running the blocks, and both together about as
+    long as the whole program."""
     worth = min(probe.whole * 11 // 10 - probe.ran, probe.ran)
     return min(MOST_STEPS, max(0, worth) // RATE)
 
 
-def _by_classes(
+def _by_warp_classes(
     program: Program,
     plan: LaunchPlan,
     executed: Slice,
@@ -281,7 +281,7 @@ def _by_classes(
     steps: int,
     accesses: Accesses | None = None,
 ) -> Observation:
-    counts = count_by_classes(
+    counts = count_by_warp_classes(
         program,
         plan,
         executed.instructions,

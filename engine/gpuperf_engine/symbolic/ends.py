@@ -1,4 +1,4 @@
-"""How a block ends in class execution: as in ``interp.control``, on masks. PYTEST_DONT_REWRITE"""
+"""How a block ends in warp-class execution: as in ``interp.control``, on masks. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .handlers import End, ends
 from .operands import guard_of, reader
 
 if TYPE_CHECKING:
-    from .backend import ClassRun
+    from .backend import WarpClassRun
     from .state import State
 
 __all__ = ["make_end"]
@@ -26,7 +26,7 @@ __all__ = ["make_end"]
 _U32 = scalar_type("u32")
 
 
-def make_end(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
+def make_end(run: WarpClassRun, to: Prepare, block: BasicBlock) -> End:
     """The end of a block; see ``flow.blocks.BasicBlock`` for the kinds."""
     if block.kind == "branch":  # of returns and exits, and the guard of a call or barrier, too
         return _branch(run, block)
@@ -38,17 +38,17 @@ def make_end(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
 
 
 @ends(RETURN)
-def _return(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
-    return _exit(run, to, block) if block.function == 0 else lambda state: state.splits.jump(EXIT)
+def _return(run: WarpClassRun, to: Prepare, block: BasicBlock) -> End:
+    return _exit(run, to, block) if block.function == 0 else lambda state: state.paths.jump(EXIT)
 
 
 @ends(THREAD_EXIT)
-def _exit(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
-    return lambda state: state.splits.exit(state.splits.mask)
+def _exit(run: WarpClassRun, to: Prepare, block: BasicBlock) -> End:
+    return lambda state: state.paths.exit(state.paths.mask)
 
 
 @ends(CALL)
-def _call(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
+def _call(run: WarpClassRun, to: Prepare, block: BasicBlock) -> End:
     try:
         return Call(run, to, block)
     except Refusal as refusal:
@@ -75,21 +75,21 @@ def _count(state: State, counter: int, number: int) -> None:
 
 
 @ends(BRANCH)
-def _fall(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
+def _fall(run: WarpClassRun, to: Prepare, block: BasicBlock) -> End:
     target = block.successors[0]
     guard = block.terminator.guard if block.counted and block.terminator is not None else None
     if guard is None:
-        return lambda state: state.splits.jump(target)
+        return lambda state: state.paths.jump(target)
     holds, taken = guard_of(guard), run.taken(block.index)
 
     def end(state: State) -> None:
         _count(state, taken, holds(state).bit_count())
-        state.splits.jump(target)
+        state.paths.jump(target)
 
     return end
 
 
-def _branch(run: ClassRun, block: BasicBlock) -> End:
+def _branch(run: WarpClassRun, block: BasicBlock) -> End:
     assert block.guard is not None
     holds = guard_of(block.guard)
     then, other = block.successors
@@ -99,29 +99,29 @@ def _branch(run: ClassRun, block: BasicBlock) -> End:
     all_end = block.leaves == "exit" or block.function == 0
 
     def end(state: State) -> None:
-        splits = state.splits
+        paths = state.paths
         taken = holds(state)
-        rest = splits.mask & ~taken
+        rest = paths.mask & ~taken
         if counted:
             _count(state, taken_counter, taken.bit_count())
             if taken and rest:
                 _count(state, divergent, 1)
         if not taken:
-            splits.jump(other)
+            paths.jump(other)
         elif leaves and all_end:
-            splits.exit(taken)
+            paths.exit(taken)
             if rest:
-                splits.jump(other)
+                paths.jump(other)
         elif not rest:
-            splits.jump(then)
+            paths.jump(then)
         else:
-            splits.branch([(then, taken), (other, rest)], EXIT if leaves else block.reconvergence)
+            paths.branch([(then, taken), (other, rest)], EXIT if leaves else block.reconvergence)
 
     return end
 
 
 @ends(INDIRECT_BRANCH)
-def _indirect(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
+def _indirect(run: WarpClassRun, to: Prepare, block: BasicBlock) -> End:
     instruction = block.terminator
     assert instruction is not None
     read = reader(
@@ -134,10 +134,10 @@ def _indirect(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
     def end(state: State) -> None:
         index = read(state)
         assert isinstance(index, Affine)
-        splits = state.splits
-        known = run.space.known(index.lanes, splits.mask)
+        paths = state.paths
+        known = run.space.known(index.lanes, paths.mask)
         sides: dict[int, int] = dict.fromkeys(successors, 0)
-        for lane in lanes_of(splits.mask):
+        for lane in lanes_of(paths.mask):
             number = known[lane if len(known) > 1 else 0] & 0xFFFFFFFF
             if number >= len(successors):
                 raise Refusal(
@@ -146,13 +146,13 @@ def _indirect(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
             sides[successors[number]] |= 1 << lane
         if guard is not None:
             _count(state, taken, guard(state).bit_count())
-        found = [target for target, lanes in sides.items() if lanes]
-        if len(found) == 1:
-            splits.jump(found[0])
+        targets = [target for target, lanes in sides.items() if lanes]
+        if len(targets) == 1:
+            paths.jump(targets[0])
             return
         if block.counted:
             _count(state, divergent, 1)
-        splits.branch(list(sides.items()), block.reconvergence)
+        paths.branch(list(sides.items()), block.reconvergence)
 
     return end
 
@@ -170,7 +170,7 @@ def barrier_number(instruction: Instruction) -> int | None:
 
 
 @ends(BARRIER, CLUSTER_BARRIER)
-def _barrier(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
+def _barrier(run: WarpClassRun, to: Prepare, block: BasicBlock) -> End:
     instruction = block.terminator
     assert instruction is not None
     if barrier_number(instruction) is None:
@@ -180,11 +180,11 @@ def _barrier(run: ClassRun, to: Prepare, block: BasicBlock) -> End:
     partial = _refuse(block, "some lanes of a warp come without the others")
 
     def end(state: State) -> None:
-        splits = state.splits
-        if splits.mask == splits.live:
-            splits.jump(target)
+        paths = state.paths
+        if paths.mask == paths.live:
+            paths.jump(target)
         elif aligned:
-            splits.gather()
+            paths.gather()
         else:
             partial(state)
 

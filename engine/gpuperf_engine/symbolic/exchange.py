@@ -1,4 +1,4 @@
-"""Exchange between the lanes of a warp in class execution; see ``interp.exchange`` for the rules. PYTEST_DONT_REWRITE"""
+"""Exchange between the lanes of a warp in warp-class execution; see ``interp.exchange`` for the rules. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .handlers import handles
 from .operands import Reader, guard_of, reader
 
 if TYPE_CHECKING:
-    from .backend import ClassRun
+    from .backend import WarpClassRun
     from .state import State
 
 __all__ = ["Exchange", "make_exchange", "perform"]
@@ -31,7 +31,7 @@ class Exchange:
     """One instruction that the lanes of a warp carry out together, prepared; of this one they only wait for each other. Results of
     exchanges are worked out only if the instruction belongs to the slice."""
 
-    def __init__(self, run: ClassRun, to: Prepare, instruction: Instruction) -> None:
+    def __init__(self, run: WarpClassRun, to: Prepare, instruction: Instruction) -> None:
         self.instruction = instruction
         self.spelling = instruction.spelling
         self.wanted = instruction in run.executed and instruction.effect.exchanges
@@ -47,7 +47,7 @@ class Exchange:
 
     def __call__(self, state: State) -> None:
         """Without ``.sync``: the active lanes take part."""
-        lanes = state.splits.mask if self.guard is None else self.guard(state)
+        lanes = state.paths.mask if self.guard is None else self.guard(state)
         if lanes:
             perform(state, lanes, [(self, lanes)])
         if self.counter is not None:
@@ -55,26 +55,26 @@ class Exchange:
 
     def masks(self, state: State) -> dict[int, int]:
         """The member masks that the running lanes give, with those lanes."""
-        lanes = state.splits.mask
+        lanes = state.paths.mask
         if "membermask" not in self.readers:
             return {FULL: lanes}  # matrix instructions: all lanes
         given = self.readers["membermask"](state)
         assert isinstance(given, Affine)
         known = state.run.space.known(given.lanes, lanes)
-        found: dict[int, int] = {}
+        masks: dict[int, int] = {}
         for lane in lanes_of(lanes):
             mask = known[lane if len(known) > 1 else 0] & FULL
-            found[mask] = found.get(mask, 0) | 1 << lane
-        if any(own & ~mask for mask, own in found.items()):
+            masks[mask] = masks.get(mask, 0) | 1 << lane
+        if any(own & ~mask for mask, own in masks.items()):
             raise Refusal(f"{self.instruction.opcode}: a lane is not in its own member mask")
-        return found
+        return masks
 
     def results(self, state: State, participants: int, joint: dict[str, Value]) -> Sequence[Value]:
         """What each lane gets, from the operands of all participants."""
         return ()
 
 
-def make_exchange(run: ClassRun, to: Prepare, instruction: Instruction) -> Exchange:
+def make_exchange(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Exchange:
     """A ``.sync`` instruction, prepared."""
     if not instruction.effect.exchanges:
         return Exchange(run, to, instruction)

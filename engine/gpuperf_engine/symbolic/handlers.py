@@ -14,7 +14,7 @@ from ..isa.effects import Handlers
 from ..ptx.syntax import Instruction
 
 if TYPE_CHECKING:
-    from .backend import ClassRun
+    from .backend import WarpClassRun
     from .state import State
 
 __all__ = ["End", "Step", "ends", "handles"]
@@ -23,6 +23,6 @@ Step = Callable[["State"], None]
 End = Callable[["State"], None]
 
 #: makes the step of an instruction of the slice, ``None`` if nothing has to be done
-handles: Handlers[Callable[[ClassRun, Prepare, Instruction], Step | None]] = Handlers()
+handles: Handlers[Callable[[WarpClassRun, Prepare, Instruction], Step | None]] = Handlers()
 #: makes the end of a block whose last instruction it is
-ends: Handlers[Callable[[ClassRun, Prepare, BasicBlock], End]] = Handlers()
+ends: Handlers[Callable[[WarpClassRun, Prepare, BasicBlock], End]] = Handlers()

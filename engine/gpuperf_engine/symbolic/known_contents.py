@@ -19,7 +19,7 @@ from ..ptx.syntax import Variable
 from ..simt.program import Program
 from .slice_program import slice_of
 
-__all__ = ["Knowledge", "Pointers", "pointers", "resolve_demand"]
+__all__ = ["KnownContents", "Pointers", "pointers", "resolve_demand"]
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ def pointers(program: Program, parameters: bytes, symbols: Sequence[int], memory
     aliases: dict[int | Variable, int] = {}
 
     def note(key: int | Variable, address: int) -> None:
-        found = memory.holder(address) or memory.images.allocation_of(address)
-        if found is not None:
-            aliases[key] = numbers.setdefault(found, len(numbers))
+        allocation = memory.holder(address) or memory.images.allocation_of(address)
+        if allocation is not None:
+            aliases[key] = numbers.setdefault(allocation, len(numbers))
 
     for offset in range(0, len(parameters) - 7, 8):
         note(offset, int.from_bytes(parameters[offset : offset + 8], "little"))
@@ -71,14 +71,14 @@ def resolve_demand(demand: str, observe: frozenset[str]) -> str:
     return demand
 
 
-class Knowledge:
+class KnownContents:
     """Of one device. ``unknown`` maps an allocation to the launch that left it so."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self.unknown: dict[Allocation, str] = {}
 
-    def admit(
+    def slice_for(
         self, program: Program, demand: str, parameters: bytes, symbols: Iterable[int], launch: str | None
     ) -> Slice | None:
         """What runs of a program in a launch with these parameters and addresses of ``program.symbols``, ``None`` for all of it.
@@ -92,7 +92,7 @@ class Knowledge:
         if demand == "values":
             return None
         if launch is not None:
-            self._forget(launch, wanted, where)
+            self._invalidate(launch, wanted, where)
         return wanted
 
     def require(self, allocation: Allocation, what: str) -> None:
@@ -116,7 +116,7 @@ class Knowledge:
             for allocation in self._touched(graph.reads_memory(instruction), where):
                 self.require(allocation, f"{instruction.opcode} of {kernel!r} at {instruction.span}")
 
-    def _forget(self, launch: str, wanted: Slice, where: Pointers) -> None:
+    def _invalidate(self, launch: str, wanted: Slice, where: Pointers) -> None:
         graph = wanted.dependence
         for instruction in graph.writing:
             if instruction not in wanted.complete:
@@ -128,12 +128,12 @@ class Knowledge:
         for access in accesses:
             if "global" not in access.spaces:
                 continue
-            found = objects(access, where.aliases)
-            if found is None:
+            touched = objects(access, where.aliases)
+            if touched is None:
                 yield from self._memory.allocations
             else:
                 yield from (
-                    where.allocations[place]
-                    for space, place in found
-                    if space == "global" and isinstance(place, int)
+                    where.allocations[number]
+                    for space, number in touched
+                    if space == "global" and isinstance(number, int)
                 )

@@ -1,4 +1,4 @@
-"""Operands in class execution, and known values for the reference backend. PYTEST_DONT_REWRITE"""
+"""Operands in warp-class execution, and known values for the reference backend. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..isa.words import Value
 from ..ptx.syntax import Guard, Negated, Operand, Register, SpecialRegister, Sum
 
 if TYPE_CHECKING:
-    from .backend import ClassRun
+    from .backend import WarpClassRun
     from .state import State
 
 __all__ = ["Reader", "as_type", "concretely", "guard_of", "reader"]
@@ -47,11 +47,11 @@ def concretely(
     """A primitive on known values, by the reference backend; see ``affine.space.Concretely``."""
     with np.errstate(all="ignore"):
         if primitive == "constant":
-            made = _ANY.constant(cast(Any, attributes["value"]), cast(ScalarType, attributes["type"]))
+            result = _ANY.constant(cast(Any, attributes["value"]), cast(ScalarType, attributes["type"]))
         else:
             first, *others = (_lane_value(patterns, SCALAR_TYPES[name]) for patterns, name in operands)
-            made = first.apply(primitive, *others, **attributes)
-    value = cast(LaneValue, made)
+            result = first.apply(primitive, *others, **attributes)
+    value = cast(LaneValue, result)
     return _patterns(value), value.type.name
 
 
@@ -68,7 +68,7 @@ def as_type(value: Value, type: ScalarType | None) -> Value:
     return value.bits(type)
 
 
-def reader(run: ClassRun, to: Prepare, operand: Operand, type: ScalarType | None) -> Reader:
+def reader(run: WarpClassRun, to: Prepare, operand: Operand, type: ScalarType | None) -> Reader:
     """Reads an operand as a value of a type (of its own where ``None``)."""
     if isinstance(operand, Register):
         if type is None or type is operand.type:
@@ -105,6 +105,6 @@ def guard_of(guard: Guard) -> Callable[[State], int]:
     def read(state: State) -> int:
         value = state.read(register)
         assert isinstance(value, Mask)
-        return state.splits.mask & (~value.mask if negated else value.mask)
+        return state.paths.mask & (~value.mask if negated else value.mask)
 
     return read

@@ -24,7 +24,7 @@ from ..ptx.syntax import Register
 from .state import Credit, Seen, State, merged
 
 if TYPE_CHECKING:
-    from .backend import ClassRun
+    from .backend import WarpClassRun
 
 __all__ = ["arrive"]
 
@@ -36,7 +36,7 @@ WORTHWHILE = 4
 Steps = dict[Register, Sequence[int]]
 
 
-def arrive(run: ClassRun, state: State, head: int) -> None:
+def arrive(run: WarpClassRun, state: State, head: int) -> None:
     """The lanes come to a loop header: go over the iterations that are like the last one, if any."""
     key = state.key()
     seen = state.loops.get(head)
@@ -56,9 +56,9 @@ def arrive(run: ClassRun, state: State, head: int) -> None:
     state.loops[head] = Seen(key, registers, dict(state.parameters))
 
 
-def _try(run: ClassRun, state: State, head: int, seen: Seen) -> bool:
+def _try(run: WarpClassRun, state: State, head: int, seen: Seen) -> bool:
     """Whether iterations were gone over."""
-    space, mask = run.space, state.splits.mask
+    space, mask = run.space, state.paths.mask
     steps = _steps(run, state, head, seen)
     if not steps:
         return False
@@ -70,10 +70,10 @@ def _try(run: ClassRun, state: State, head: int, seen: Seen) -> bool:
     for register, step in steps.items():
         body.registers[register] = _moved(state.read(register), step, ((symbol, 1),), 0, mask)
     body.parameters = {
-        place: value if _same(value, seen.parameters.get(place), mask) else None
-        for place, value in state.parameters.items()
+        key: value if _same(value, seen.parameters.get(key), mask) else None
+        for key, value in state.parameters.items()
     }
-    kept = {place: value for place, value in body.parameters.items() if value is not None}
+    kept = {key: value for key, value in body.parameters.items() if value is not None}
     space.phases.append(phase)
     try:
         if not run.go_on(body, until=head) or body.key() != seen.key:
@@ -86,7 +86,7 @@ def _try(run: ClassRun, state: State, head: int, seen: Seen) -> bool:
                 wanted = _moved(wanted, steps[register], ((symbol, 1),), 1, mask)
             if not _equal(body.read(register), wanted, mask):
                 raise NoPhase
-        if not all(_same(body.parameters[place], value, mask) for place, value in kept.items()):
+        if not all(_same(body.parameters[key], value, mask) for key, value in kept.items()):
             raise NoPhase
     except (NoPhase, Refusal):  # what cannot be done for many iterations may be possible for each
         for known, conditions in zip(space.phases, outer):
@@ -95,8 +95,8 @@ def _try(run: ClassRun, state: State, head: int, seen: Seen) -> bool:
     finally:
         space.phases.pop()
     if not phase.conditions:
-        places = [item.span for item in run.program.blocks[head].instructions[:1]]
-        raise Refusal("".join(f"{place.path}:{place.line}: " for place in places) + "the loop does not end")
+        spans = [item.span for item in run.program.blocks[head].instructions[:1]]
+        raise Refusal("".join(f"{span.path}:{span.line}: " for span in spans) + "the loop does not end")
     limit, constant = space.least(
         [space.bound(linear[:-1], number, -linear[-1][1]) for linear, number in phase.conditions.items()]
     )
@@ -106,17 +106,17 @@ def _try(run: ClassRun, state: State, head: int, seen: Seen) -> bool:
     for register, step in steps.items():
         state.registers[register] = _moved(state.read(register), step, limit, constant + 1, mask)
     state.carry = body.carry
-    for place, value in body.parameters.items():
-        if value is not None and place not in kept:
+    for key, value in body.parameters.items():
+        if value is not None and key not in kept:
             last = _last(value, symbol, limit, constant)
-            old = state.parameters.get(place) or run.zero(value.type)
-            state.parameters[place] = merged(mask, last, old)
+            old = state.parameters.get(key) or run.zero(value.type)
+            state.parameters[key] = merged(mask, last, old)
     return True
 
 
-def _steps(run: ClassRun, state: State, head: int, seen: Seen) -> Steps | None:
+def _steps(run: WarpClassRun, state: State, head: int, seen: Seen) -> Steps | None:
     """By how much each live register has moved, for those that have; ``None`` if not by constants."""
-    mask = state.splits.mask
+    mask = state.paths.mask
     steps: Steps = {}
     for register in run.live(head):
         now, before = state.registers.get(register), seen.registers.get(register)
@@ -198,7 +198,7 @@ def _equal(a: Value, b: Value, mask: int) -> bool:
     return True
 
 
-def _credit(run: ClassRun, state: State, body: State, region: Region) -> None:
+def _credit(run: WarpClassRun, state: State, body: State, region: Region) -> None:
     """What the body counted, for each point of the region; inside another phase that is left to its end."""
     credits = [Credit(region, body.counts, body.instructions)]
     credits += [Credit(region + inner.region, inner.counts, inner.instructions) for inner in body.credits]

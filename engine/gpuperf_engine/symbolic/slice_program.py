@@ -1,7 +1,7 @@
 """A program without the instructions that a slice leaves out: same blocks, counters and numbers, less to do.
 
-Blocks keep their tally, so the clock, the budget of instructions and the fuel of turns go on as in the whole program. What follows
-from the instructions (live sets, uniform registers, whether anyone can tell the order of CTAs) is found out again.
+Blocks keep their tally, so the clock, the budget of instructions and the quantum of time slices go on as in the whole program. What
+follows from the instructions (live sets, uniform registers, whether anyone can tell the order of CTAs) is found out again.
 
 PYTEST_DONT_REWRITE
 """
@@ -31,32 +31,32 @@ MOST = 0.7
 def slice_of(program: Program, demand: str, aliases: Aliases | None) -> Slice:
     """The slice of a program for a demand and what the launch knows of its pointers, made once."""
     memo = program.kernel.memo
-    place = ("slice", demand, None if aliases is None else tuple(aliases.items()))
-    found = memo.get(place)
-    if not isinstance(found, Slice):
-        found = memo[place] = slice_program(dependence_of(program), demand, aliases)
-    return found
+    key = ("slice", demand, None if aliases is None else tuple(aliases.items()))
+    wanted = memo.get(key)
+    if not isinstance(wanted, Slice):
+        wanted = memo[key] = slice_program(dependence_of(program), demand, aliases)
+    return wanted
 
 
 def dependence_of(program: Program) -> Dependence:
     """The dependence graph of a whole program, made once."""
     memo = program.kernel.memo
-    found = memo.get("dependence")
-    if not isinstance(found, Dependence):
-        found = memo["dependence"] = Dependence(program)
-    return found
+    dependence = memo.get("dependence")
+    if not isinstance(dependence, Dependence):
+        dependence = memo["dependence"] = Dependence(program)
+    return dependence
 
 
 def reduced(program: Program, wanted: Slice) -> Program:
     """The program that runs a slice, made once for each set of instructions."""
     memo = program.kernel.memo
     # the slices of a kernel are made once too, and live as long
-    found = memo.get(("reduced", id(wanted)))
-    if isinstance(found, _Reduced) and found.wanted is wanted:
-        return found.program
-    made = _made(program, wanted)
-    memo["reduced", id(wanted)] = _Reduced(wanted, made)
-    return made
+    known = memo.get(("reduced", id(wanted)))
+    if isinstance(known, _Reduced) and known.wanted is wanted:
+        return known.program
+    program_of_slice = _made(program, wanted)
+    memo["reduced", id(wanted)] = _Reduced(wanted, program_of_slice)
+    return program_of_slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,17 @@ def _made(program: Program, wanted: Slice) -> Program:
     if wanted.demand == "addresses" and _is_most(program, wanted):
         return program
     numbers = [
-        (block.index, item.index, item in wanted.guards, _only_meets(item, wanted))
+        (block.index, item.index, item in wanted.guards, _only_converges(item, wanted))
         for block in program.blocks
         for item in block.instructions
         if item in wanted.instructions or item in wanted.guards
     ]
     variant = hashlib.blake2b(repr(numbers).encode(), digest_size=16).hexdigest()
     memo = program.kernel.memo
-    found = memo.get(("reduced", variant))
-    if not isinstance(found, Program):
-        found = memo["reduced", variant] = _reduce(program, wanted, variant)
-    return found
+    known = memo.get(("reduced", variant))
+    if not isinstance(known, Program):
+        known = memo["reduced", variant] = _reduce(program, wanted, variant)
+    return known
 
 
 def _is_most(program: Program, wanted: Slice) -> bool:
@@ -111,8 +111,10 @@ def _is_most(program: Program, wanted: Slice) -> bool:
 def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
     # a guard that is only counted stands on an instruction that does nothing
     stubs = {item: _stub(item) for item in wanted.guards}
-    meetings = {item: _meeting(item) for item in wanted.instructions if _only_meets(item, wanted)}
-    stubs |= meetings
+    convergences = {
+        item: _convergence_alone(item) for item in wanted.instructions if _only_converges(item, wanted)
+    }
+    stubs |= convergences
     blocks = []
     for block in program.blocks:
         left = tuple(
@@ -120,7 +122,7 @@ def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
             for item in block.instructions
             if item in wanted.instructions or item in stubs
         )
-        whole = left[:1] == tuple(meetings.get(item, item) for item in block.instructions[:1])
+        whole = left[:1] == tuple(convergences.get(item, item) for item in block.instructions[:1])
         made_block = replace(
             block,
             instructions=left,
@@ -131,19 +133,23 @@ def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
             # a call of the system that nobody in the slice can notice
             made_block.kind, made_block.terminator = "fall", None
         blocks.append(made_block)
-    made = replace(program, blocks=tuple(blocks), variant=variant)
-    made.predicated_of = {stubs.get(item, item): place for item, place in program.predicated_of.items()}
+    reduced_program = replace(program, blocks=tuple(blocks), variant=variant)
+    reduced_program.predicated_of = {
+        stubs.get(item, item): index for item, index in program.predicated_of.items()
+    }
     waits = any(may_stop(block) for block in blocks)
     uniformity = []
     for number, function in enumerate(program.functions):
-        own = made.blocks_of(number)
+        own = reduced_program.blocks_of(number)
         live_sets(function, own)
-        split = (len(program.functions) > 1 and waits) or number in program.recursive
+        divergent = (len(program.functions) > 1 and waits) or number in program.recursive
         recursive = number in program.recursive
-        uniformity.append(analyse_uniformity(function, own, assume_split=split, recursive=recursive))
-    made.uniformity = tuple(uniformity)
-    made.order_free = program.order_free or (is_order_free(made) and not _sees_others(wanted))
-    return made
+        uniformity.append(analyse_uniformity(function, own, assume_divergent=divergent, recursive=recursive))
+    reduced_program.uniformity = tuple(uniformity)
+    reduced_program.order_free = program.order_free or (
+        is_order_free(reduced_program) and not _sees_others(wanted)
+    )
+    return reduced_program
 
 
 def _stub(instruction: Instruction) -> Instruction:
@@ -151,14 +157,14 @@ def _stub(instruction: Instruction) -> Instruction:
     return replace(instruction, spelling=spelling, operands=(), registers_read=None, registers_written=None)
 
 
-def _only_meets(instruction: Instruction, wanted: Slice) -> bool:
+def _only_converges(instruction: Instruction, wanted: Slice) -> bool:
     """Whether this is a product whose operands may be wrong, so that they must not be looked at: lanes only wait there."""
     checked = instruction.effect is MATRIX and instruction.spelling.row.checked is not None
     looks = instruction.effect is WARPGROUP or checked
     return looks and instruction in wanted.instructions and instruction not in wanted.complete
 
 
-def _meeting(instruction: Instruction) -> Instruction:
+def _convergence_alone(instruction: Instruction) -> Instruction:
     row = replace(instruction.spelling.row, checked=None, constants={})
     spelling = replace(instruction.spelling, row=row, effect=MEETING, operands=())
     return replace(instruction, spelling=spelling, operands=(), registers_read=None, registers_written=None)

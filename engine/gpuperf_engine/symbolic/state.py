@@ -1,4 +1,4 @@
-"""A class of warps on its way: the piece that they are the points of, their registers, where their lanes are, what was counted.
+"""A warp class on its way: the piece that they are the points of, their registers, where their lanes are, what was counted.
 
 PYTEST_DONT_REWRITE
 """
@@ -17,12 +17,12 @@ from ..isa.frame import extend
 from ..isa.types import ScalarType, scalar_type
 from ..isa.words import Value
 from ..ptx.syntax import Register, Variable
-from ..simt.stack import Meeting, Warp
+from ..simt.stack import Convergence, SimtStack
 from ..simt.stack_entries import WAIT, Wait
 
 if TYPE_CHECKING:
-    from .backend import ClassRun
-    from .calls import Call, Frame
+    from .backend import WarpClassRun
+    from .calls import Activation, Call
 
 __all__ = ["Credit", "Seen", "State"]
 
@@ -31,7 +31,7 @@ U32 = scalar_type("u32")
 Coordinate = tuple[str, int]
 #: ``position`` of a state that has not entered its block yet
 FRESH = -1
-#: what identifies an arrival at a loop header: the lanes that run, those that live, where they meet others, and the stack
+#: what identifies an arrival at a loop header: the lanes that run, those that live, where they converge others, and the stack
 Key = tuple[int, int, int, tuple[object, ...]]
 
 
@@ -54,8 +54,8 @@ class Credit:
 
 
 class State:
-    """``position`` is the step of the block at which the state goes on. ``counts`` are by counter, see ``backend.ClassRun``, of one
-    warp since the piece was cut last; ``instructions`` is at least what any warp of the piece has executed."""
+    """``position`` is the step of the block at which the state goes on. ``counts`` are by counter, see ``backend.WarpClassRun``, of
+    one warp since the piece was cut last; ``instructions`` is at least what any warp of the piece has executed."""
 
     __slots__ = (
         "carry",
@@ -67,19 +67,19 @@ class State:
         "instructions",
         "loops",
         "parameters",
+        "paths",
         "piece",
         "position",
         "registers",
         "run",
-        "splits",
     )
 
     def __init__(
-        self, run: ClassRun, piece: Piece, coordinates: Mapping[Coordinate, Lanes], lanes: int
+        self, run: WarpClassRun, piece: Piece, coordinates: Mapping[Coordinate, Lanes], lanes: int
     ) -> None:
         self.run = run
         self.piece = piece
-        self.splits = Warp(run.program.entries[0], lanes, self)
+        self.paths = SimtStack(run.program.entries[0], lanes, self)
         self.coordinates: dict[Coordinate, Value] = {
             name: Affine(value, U32, run.space) for name, value in coordinates.items()
         }
@@ -100,15 +100,15 @@ class State:
 
     def copy(self) -> State:
         """The same, with nothing counted."""
-        made = State.__new__(State)
-        made.run, made.piece, made.position = self.run, self.piece, self.position
-        made.splits = self.saved(made)
-        made.coordinates, made.inside = self.coordinates, self.inside
-        made.registers, made.carry = dict(self.registers), dict(self.carry)
-        made.parameters = dict(self.parameters)
-        made.counts, made.credits, made.instructions = {}, [], self.instructions
-        made.loops, made.failures = dict(self.loops), dict(self.failures)
-        return made
+        state = State.__new__(State)
+        state.run, state.piece, state.position = self.run, self.piece, self.position
+        state.paths = self.saved(state)
+        state.coordinates, state.inside = self.coordinates, self.inside
+        state.registers, state.carry = dict(self.registers), dict(self.carry)
+        state.parameters = dict(self.parameters)
+        state.counts, state.credits, state.instructions = {}, [], self.instructions
+        state.loops, state.failures = dict(self.loops), dict(self.failures)
+        return state
 
     def change(self, put: Callable[[Lanes, int], Lanes]) -> None:
         """Write all numbers anew; ``put`` is given their width too."""
@@ -125,26 +125,26 @@ class State:
             head: Seen(
                 seen.key,
                 {register: changed(value) for register, value in seen.registers.items()},
-                {place: changed(value) for place, value in seen.parameters.items()},
+                {key: changed(value) for key, value in seen.parameters.items()},
             )
             for head, seen in self.loops.items()
         }
-        self.parameters = {place: changed(value) for place, value in self.parameters.items()}
+        self.parameters = {key: changed(value) for key, value in self.parameters.items()}
 
-    def saved(self, owner: State | None = None) -> Warp:
+    def saved(self, owner: State | None = None) -> SimtStack:
         """Where the lanes are, to come back to."""
-        splits = self.splits
-        made = Warp(splits.pc, splits.mask, owner or self)
-        made.id, made.live, made.frames = splits.id, splits.live, splits.frames
-        made.stack = [
+        paths = self.paths
+        stack = SimtStack(paths.pc, paths.mask, owner or self)
+        stack.id, stack.live, stack.call_depth = paths.id, paths.live, paths.call_depth
+        stack.entries = [
             entry
             if entry.kind != WAIT
             else entry._replace(
                 payload=Wait(entry.payload.key, entry.payload.resume, dict(entry.payload.masks))
             )
-            for entry in splits.stack
+            for entry in paths.entries
         ]
-        return made
+        return stack
 
     def spend(self, instructions: int) -> None:
         """Every warp of the piece executes so many, at most."""
@@ -153,21 +153,21 @@ class State:
             raise Refusal("a warp may execute more than max_instructions")
 
     def key(self) -> Key:
-        splits = self.splits
-        return splits.mask, splits.live, splits.id, tuple(entry[:5] for entry in splits.stack)
+        paths = self.paths
+        return paths.mask, paths.live, paths.id, tuple(entry[:5] for entry in paths.entries)
 
     # -- registers -------------------------------------------------------------------------------------------------------
 
     def read(self, register: Register) -> Value:
         """What was never written is 0."""
-        found = self.registers.get(register)
-        return self.run.zero(register.type) if found is None else found
+        value = self.registers.get(register)
+        return self.run.zero(register.type) if value is None else value
 
     def write(self, register: Register, value: Value, where: int) -> None:
         """Narrower values are extended to the register."""
         if value.type is not register.type:
             value = extend(value, register.type)
-        live = self.splits.live
+        live = self.paths.live
         if where & live != live:
             old = self.registers.get(register)
             if old is None:
@@ -188,13 +188,13 @@ class State:
 
     def parameter(self, variable: Variable, offset: int, type_: ScalarType) -> Value:
         """What a parameter of a call holds; bytes never written are 0."""
-        place = variable, offset
-        found = self.parameters.get(place)
-        if found is not None and found.type.bits == type_.bits:
-            return found if found.type == type_ else found.bits(type_)
-        if place in self.parameters and found is None:
+        key = variable, offset
+        data = self.parameters.get(key)
+        if data is not None and data.type.bits == type_.bits:
+            return data if data.type == type_ else data.bits(type_)
+        if key in self.parameters and data is None:
             raise NoPhase
-        if found is not None or self._overlaps(variable, offset, type_.bytes):
+        if data is not None or self._overlaps(variable, offset, type_.bytes):
             raise Refusal(f"parameter {variable.name!r} is read in other pieces than it was written in")
         return self.run.zero(type_)
 
@@ -205,7 +205,7 @@ class State:
             if known and self._overlaps(variable, offset, value.type.bytes):
                 raise Refusal(f"parameter {variable.name!r} is written in pieces of several sizes")
             old = self.run.zero(value.type)
-        if where & self.splits.live != self.splits.live:
+        if where & self.paths.live != self.paths.live:
             value = merged(where, value, old)
         self.parameters[variable, offset] = value
 
@@ -216,16 +216,16 @@ class State:
             for (item, start), value in self.parameters.items()
         )
 
-    # -- what ``simt.stack.Warp`` asks for ---------------------------------------------------------------------------------------
+    # -- what ``simt.stack.SimtStack`` asks for ---------------------------------------------------------------------------------------
 
-    def meet(self, meeting: Meeting) -> None:
-        self.run.meet(self, meeting)
+    def converge(self, convergence: Convergence) -> None:
+        self.run.converge(self, convergence)
 
-    def enter(self, function: tuple[Call, int], lanes: int) -> tuple[int, int, Frame]:
+    def enter(self, function: tuple[Call, int], lanes: int) -> tuple[int, int, Activation]:
         call, number = function
         return number, self.run.program.entries[number], call.enter(self, number, lanes)
 
-    def leave(self, payload: Frame, lanes: int, others: bool) -> None:
+    def leave(self, payload: Activation, lanes: int, others: bool) -> None:
         payload.call.leave(self, payload.callee, lanes)
 
 

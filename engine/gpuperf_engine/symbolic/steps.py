@@ -1,4 +1,4 @@
-"""Instructions of the slice prepared for class execution: each becomes a step that is called with the state.
+"""Instructions of the slice prepared for warp-class execution: each becomes a step that is called with the state.
 
 PYTEST_DONT_REWRITE
 """
@@ -42,7 +42,7 @@ from .handlers import Step, handles
 from .operands import guard_of, reader
 
 if TYPE_CHECKING:
-    from .backend import ClassRun
+    from .backend import WarpClassRun
     from .state import State
 
 __all__ = ["make_step"]
@@ -50,21 +50,23 @@ __all__ = ["make_step"]
 _U32 = scalar_type("u32")
 
 
-def _sources(run: ClassRun, to: Prepare, instruction: Instruction) -> list[Callable[[State], Value | int]]:
-    found: list[Callable[[State], Value | int]] = []
+def _sources(
+    run: WarpClassRun, to: Prepare, instruction: Instruction
+) -> list[Callable[[State], Value | int]]:
+    readers: list[Callable[[State], Value | int]] = []
     given = [form.role for form in instruction.spelling.operands if form.role != "destination"]
     if instruction.effect is PURE and (not given or "address" in given):
         raise Refusal("the control flow depends on it")  # a cache policy
     for form, operand in value_sources(instruction):
         number = getattr(operand, "value", None)
         if form.constant and isinstance(number, int):
-            found.append(lambda state, number=number: number)  # type: ignore[misc]
+            readers.append(lambda state, number=number: number)  # type: ignore[misc]
         else:
-            found.append(reader(run, to, operand, form.type))
-    return found
+            readers.append(reader(run, to, operand, form.type))
+    return readers
 
 
-def make_step(run: ClassRun, to: Prepare, instruction: Instruction) -> Step | None:
+def make_step(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step | None:
     """The step of one instruction, ``None`` if nothing has to be done. What cannot be done is refused where it is reached."""
     try:
         step = _make_step(run, to, instruction)
@@ -86,7 +88,7 @@ def _place(instruction: Instruction) -> str:
     return f"{instruction.span.path}:{instruction.span.line}"
 
 
-def _named(run: ClassRun, instruction: Instruction, step: Step) -> Step:
+def _named(run: WarpClassRun, instruction: Instruction, step: Step) -> Step:
     """Refusals get the instruction's name."""
 
     def named(state: State) -> None:
@@ -100,7 +102,7 @@ def _named(run: ClassRun, instruction: Instruction, step: Step) -> Step:
     return named
 
 
-def _make_step(run: ClassRun, to: Prepare, instruction: Instruction) -> Step | None:
+def _make_step(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step | None:
     if instruction not in run.executed and instruction.effect is not TRAP:
         return _count_guard(run, to, instruction)
     handler = handles.for_effect(instruction.effect)
@@ -110,7 +112,7 @@ def _make_step(run: ClassRun, to: Prepare, instruction: Instruction) -> Step | N
 
 
 @handles(LOAD, STORE, ATOMIC, REDUCTION)
-def _access(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
+def _access(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
     loads, space = instruction.effect is LOAD, instruction.spelling.space
     if space == "param":
         base = address_operand(instruction).base
@@ -126,14 +128,14 @@ def _access(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
 
 
 @handles(ASYNC_COPY)
-def _copy(run: ClassRun, to: Prepare, instruction: Instruction) -> Step | None:
+def _copy(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step | None:
     if is_done_at_once(instruction):
         return _count_guard(run, to, instruction)
     raise Refusal("the control flow depends on it")
 
 
 @handles(FENCE, HINT, WARP_BARRIER, WARPGROUP_FENCE, WARPGROUP_COMMIT, WARPGROUP_WAIT)
-def _count_guard(run: ClassRun, to: Prepare, instruction: Instruction) -> Step | None:
+def _count_guard(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step | None:
     """Lanes whose guard holds are counted, where that is wanted."""
     counter = run.predicated(instruction)
     if counter is None or instruction.guard is None:
@@ -147,7 +149,7 @@ def _count_guard(run: ClassRun, to: Prepare, instruction: Instruction) -> Step |
 
 
 @handles(TRAP)
-def _trap(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
+def _trap(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
 
     def step(state: State) -> None:
@@ -158,7 +160,7 @@ def _trap(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
 
 
 @handles(PURE)
-def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
+def _compute(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
     spelling = instruction.spelling
     readers = _sources(run, to, instruction)
     targets = destinations(instruction)
@@ -169,7 +171,7 @@ def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
     counter = run.predicated(instruction)
 
     def step(state: State) -> None:
-        where = state.splits.mask
+        where = state.paths.mask
         if guard is not None:
             where = space.active = guard(state)
         if where:
@@ -179,7 +181,7 @@ def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
             if reads_rank:
                 values.append(
                     from_patterns(space, [0], _U32)
-                )  # launches with clusters are not counted in classes
+                )  # launches with clusters are not counted by warp classes
             results = evaluate(spelling, values)
             if is_checked:
                 wrong = results[-1]
@@ -199,7 +201,7 @@ def _compute(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
     return step
 
 
-def _load(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
+def _load(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
     """From kernel parameters, constants, and memory that the launch does not write, at addresses that are known."""
     space_name = instruction.spelling.space
     operand = address_operand(instruction)
@@ -223,7 +225,7 @@ def _load(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
     wide = (1 << 64) - 1
 
     def step(state: State) -> None:
-        lanes = state.splits.mask if guard is None else guard(state)
+        lanes = state.paths.mask if guard is None else guard(state)
         if not lanes:
             return
         space.active = lanes
@@ -231,24 +233,24 @@ def _load(run: ClassRun, to: Prepare, instruction: Instruction) -> Step:
             addresses = space.known(base(state), lanes)
         except Refusal:
             raise Refusal("its address differs between many blocks") from None
-        for place, target in enumerate(targets):
+        for index, target in enumerate(targets):
             if target is None:
                 continue
-            first = offset + place * size
+            first = offset + index * size
             if len(addresses) == 1:
-                found = [fetch((addresses[0] + first) & wide, size)]
+                loaded = [fetch((addresses[0] + first) & wide, size)]
             else:
-                found = [0] * 32
+                loaded = [0] * 32
                 for lane in lanes_of(lanes):
-                    found[lane] = fetch((addresses[lane] + first) & wide, size)
-            state.write(target, from_patterns(space, found, element), lanes)
+                    loaded[lane] = fetch((addresses[lane] + first) & wide, size)
+            state.write(target, from_patterns(space, loaded, element), lanes)
         if counter is not None:
             state.counts[counter] = state.counts.get(counter, 0) + lanes.bit_count()
 
     return step
 
 
-def _fetcher(run: ClassRun, space: str, instruction: Instruction) -> Callable[[int, int], int]:
+def _fetcher(run: WarpClassRun, space: str, instruction: Instruction) -> Callable[[int, int], int]:
     plan, memory = run.plan, run.memory
     start = plan.parameter_address
     if space in ("shared", "local"):
@@ -274,7 +276,7 @@ def _from_memory(memory: Memory | None, address: int, size: int) -> int:
     allocation = memory.resolve(address, size)
     if allocation is None or address % size:
         raise Refusal("it reads outside every array")
-    place = address - allocation.address
-    if not allocation.initialized and not memory.shadow_of(allocation)[place : place + size].all():
+    offset = address - allocation.address
+    if not allocation.initialized and not memory.shadow_of(allocation)[offset : offset + size].all():
         raise Refusal("it reads uninitialised memory")
-    return int.from_bytes(memory.view(allocation)[place : place + size].tobytes(), "little")
+    return int.from_bytes(memory.view(allocation)[offset : offset + size].tobytes(), "little")

@@ -31,22 +31,24 @@ def warp_classes(plan: LaunchPlan) -> Iterator[tuple[Mapping[tuple[str, int], La
         lanes = FULL if warp < whole else (1 << left) - 1
         wide, tall, _ = plan.block
         threads = range(32 * warp, 32 * warp + 32)
-        places = (
+        coordinates = (
             [thread % wide for thread in threads],
             [thread // wide % tall for thread in threads],
             [thread // (wide * tall) for thread in threads],
         )
-        yield _coordinates([(place, ()) for place in places], (warp, ())), grid, lanes
+        yield _coordinates([(coordinate, ()) for coordinate in coordinates], (warp, ())), grid, lanes
 
 
 def _coordinates(
     tids: Sequence[tuple[Sequence[int], Linear]], warpid: tuple[int, Linear]
 ) -> dict[tuple[str, int], Lanes]:
-    found = {("ctaid", axis): Lanes((0,), ((FULL, ((axis, 1),), 0),)) for axis in range(3)}
-    found |= {("tid", axis): Lanes(base, ((FULL, linear, 0),)) for axis, (base, linear) in enumerate(tids)}
-    found["tid", 3] = found["ctaid", 3] = Lanes((0,), ((FULL, (), 0),))
-    found["warpid", 0] = Lanes((warpid[0],), ((FULL, warpid[1], 0),))
-    return found
+    coordinates = {("ctaid", axis): Lanes((0,), ((FULL, ((axis, 1),), 0),)) for axis in range(3)}
+    coordinates |= {
+        ("tid", axis): Lanes(base, ((FULL, linear, 0),)) for axis, (base, linear) in enumerate(tids)
+    }
+    coordinates["tid", 3] = coordinates["ctaid", 3] = Lanes((0,), ((FULL, (), 0),))
+    coordinates["warpid", 0] = Lanes((warpid[0],), ((FULL, warpid[1], 0),))
+    return coordinates
 
 
 def _symbolic(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.symbolic.backend import Refusal, count_by_classes
+from gpuperf_engine.symbolic.backend import Refusal, count_by_warp_classes
 from gpuperf_engine.symbolic.slice_program import slice_of
 from tests.cuda import compiled
 
@@ -90,7 +90,7 @@ def by_classes(kernel: ge.Kernel, grid: Any, block: Any, numbers: tuple[Any, ...
     wanted = slice_of(program, "control", None)
     try:
         return Counts.of(
-            program, count_by_classes(program, plan, wanted.instructions, memory, guards=wanted.guards)
+            program, count_by_warp_classes(program, plan, wanted.instructions, memory, guards=wanted.guards)
         )
     except Refusal as refusal:
         return str(refusal)

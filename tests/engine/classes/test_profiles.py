@@ -1,4 +1,4 @@
-"""Launches that are large enough to be counted in classes, and small enough to run whole: the profiles are the same."""
+"""Launches that are large enough to be counted by warp classes, and small enough to run whole: the profiles are the same."""
 
 from __future__ import annotations
 
@@ -73,6 +73,6 @@ def test_counts_of_more_than_64_bits() -> None:
 
 
 def test_table_of_the_benchmark() -> None:
-    """It raises where a launch is not counted in classes, or wrongly."""
+    """It raises where a launch is not counted by warp classes, or wrongly."""
     lines = counting.rows(1)
     assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == [case.title for case in LARGE]

@@ -1,4 +1,4 @@
-"""What classes of warps do not count is refused with a reason of one line; budgets end every analysis."""
+"""What warp classes do not count is refused with a reason of one line; budgets end every analysis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.device.device import program_of
 from gpuperf_engine.simt.launch import LaunchPlan, marshal
-from gpuperf_engine.symbolic.backend import Counts, Refusal, count_by_classes
+from gpuperf_engine.symbolic.backend import Counts, Refusal, count_by_warp_classes
 from gpuperf_engine.symbolic.slice_program import slice_of
 
 HEAD = """.version 8.0
@@ -52,7 +52,7 @@ def count(body: str, n: int = 100, device: ge.Device | None = None, **options: A
         1,
     )
     wanted = slice_of(program, "control", None)
-    return count_by_classes(
+    return count_by_warp_classes(
         program, plan, wanted.instructions, device.memory, guards=wanted.guards, **options
     )
 
@@ -161,5 +161,5 @@ def test_classes_are_limited() -> None:
 """
     counts = count(body + BRANCH)
     assert counts.pieces > 100
-    assert reason(body + BRANCH, most_pieces=100) == "there are more than 100 classes of warps"
+    assert reason(body + BRANCH, most_pieces=100) == "there are more than 100 warp classes"
     assert reason(body + BRANCH, most_steps=500) == "it takes more than 500 steps"

@@ -20,14 +20,14 @@ from .handlers import ends
 if TYPE_CHECKING:
     from .block import BlockWriter
 
-__all__ = ["ArrivesInParts", "is_loose", "write_barrier"]
+__all__ = ["ArrivesDiverged", "is_loose", "write_barrier"]
 
 U32 = scalar_type("u32")
 PRED = scalar_type("pred")
 
 
-class ArrivesInParts(EngineError):
-    """A warp has come in parts to an unaligned barrier, or to rows of matrices. Not for users: the launch begins again, with code
+class ArrivesDiverged(EngineError):
+    """A warp is diverged at an unaligned barrier, or at rows of matrices. Not for users: the launch begins again, with code
     whose barriers Python keeps (``bearable``), or on the reference backend."""
 
     bearable = False
@@ -43,7 +43,7 @@ def write_cluster_barrier(to: BlockWriter) -> None:
     """``barrier.cluster``."""
     assert to.block.terminator is not None
     parts = to.block.terminator.opcode.split(".")
-    _write_meeting(to, 4 if "wait" in parts else 5 if "relaxed" in parts else 3)
+    _write_arrival(to, 4 if "wait" in parts else 5 if "relaxed" in parts else 3)
 
 
 @ends(BARRIER)
@@ -72,10 +72,10 @@ def write_barrier(to: BlockWriter) -> None:
     if "c" in operands:
         holds = writer.op(f"and i32 {to.mask}, {to.bits_of(to.source(operands['c'], PRED))}")
     writer.do(f"store i32 {holds}, ptr {frame.field('%st', State.BARRIER_LANES)}")
-    _write_meeting(to, kind, parts)
+    _write_arrival(to, kind, parts)
 
 
-def _write_meeting(to: BlockWriter, kind: int, parts: list[str] | None = None) -> None:
+def _write_arrival(to: BlockWriter, kind: int, parts: list[str] | None = None) -> None:
     """The warp stops here, all its lanes together; ``parts`` are the words of a barrier with a result."""
     from .terminators import edge
 
@@ -91,9 +91,9 @@ def _write_meeting(to: BlockWriter, kind: int, parts: list[str] | None = None) -
     writer.start(f"g{block.index}")
     writer.forget()
     live, here = writer.op("load i32, ptr %live"), writer.op("load i32, ptr %mask")
-    kept = frame.parted and kind < 3
+    kept = frame.diverged and kind < 3
     if not kept or not is_loose(instruction):
-        event = Event.IN_PARTS if is_loose(instruction) else Event.DIVERGENT_BARRIER
+        event = Event.DIVERGED if is_loose(instruction) else Event.DIVERGENT_BARRIER
         frame.guarded_stop(writer.op(f"icmp ne i32 {live}, {here}"), gathering, event)
     if kind >= 3:
         # whoever has arrived waits next, and the other way round

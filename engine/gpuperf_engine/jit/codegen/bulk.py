@@ -32,7 +32,7 @@ __all__ = ["put_ranks", "report_kind", "write_bulk", "write_replace", "write_sig
 U16, U32, U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
 _PIECE = 16
 #: where in %vals
-_TARGETS, _SIZES, _TOLD, _WORDS, _VECTORS = (8 * LANES * place for place in range(5))
+_TARGETS, _SIZES, _MBARRIERS, _WORDS, _VECTORS = (8 * LANES * place for place in range(5))
 #: which of the vectors the offsets of im2col begin with
 _OFFSETS = 5
 Arguments = list[tuple[str, str]]
@@ -65,11 +65,11 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
     _put(to, _address(to, operands["a"], spaces["src"]), "%area")
     _put(to, _address(to, operands["d"], spaces["dst"]), targets)
     _put(to, to.source(operands["size"], U32), sizes)
-    told = "0"
+    mbarriers = "0"
     if "m" in operands:
-        cell = frame.field("%vals", _TOLD)
+        cell = frame.field("%vals", _MBARRIERS)
         _put(to, _address(to, operands["m"], spaces["dst"]), cell)
-        told = pointer_number(to, cell)
+        mbarriers = pointer_number(to, cell)
     if "mask" in operands:
         how |= Bulk.MULTICAST
         _put(to, put_ranks(to, instruction), words)
@@ -89,7 +89,7 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
         ("i64", str(site)),
         ("i64", lanes),
         *_numbers(to, "%area", targets, sizes),
-        ("i64", told),
+        ("i64", mbarriers),
         *_numbers(to, words),
         ("i64", str(how)),
         ("i64", combine),
@@ -134,11 +134,11 @@ def _tensor(
     _put(to, _address(to, where, "generic"), "%area")
     places = frame.field("%vals", _TARGETS)
     _put(to, _address(to, operands["d" if copy.loads else "a"], "shared"), places)
-    told, combine, kinds = "0", "0", 0
+    mbarriers, combine, kinds = "0", "0", 0
     if "m" in operands:
-        cell = frame.field("%vals", _TOLD)
+        cell = frame.field("%vals", _MBARRIERS)
         _put(to, _address(to, operands["m"], "shared"), cell)
-        told = pointer_number(to, cell)
+        mbarriers = pointer_number(to, cell)
     if "mask" in operands:
         how |= Bulk.MULTICAST
         _put(to, put_ranks(to, instruction), words)
@@ -152,7 +152,7 @@ def _tensor(
         ("i64", str(site)),
         ("i64", lanes),
         *_numbers(to, "%area", frame.field("%vals", vectors), places),
-        ("i64", told),
+        ("i64", mbarriers),
         *_numbers(to, words),
         ("i64", str(how)),
         ("i64", str(copy.rank)),
@@ -230,9 +230,11 @@ def _answer(
         | Bulk.GENERIC * (space == "generic")
         | Bulk.MULTICAST * bool(spelling.modifier("multicast"))
     )
-    targets, sizes, told, words = (frame.field("%vals", place) for place in (_TARGETS, _SIZES, _TOLD, _WORDS))
+    targets, sizes, mbarriers, words = (
+        frame.field("%vals", place) for place in (_TARGETS, _SIZES, _MBARRIERS, _WORDS)
+    )
     _put(to, _address(to, operands["a"], space), targets)
-    _put(to, _address(to, operands["m"], space), told)
+    _put(to, _address(to, operands["m"], space), mbarriers)
     _put(to, to.constant(_PIECE, U32), sizes)
     to.writer.call(
         "bulk_lanes",
@@ -240,7 +242,7 @@ def _answer(
         *_numbers(to, "%ctx", "%cta", "%st"),
         ("i64", str(site)),
         ("i64", lanes),
-        *_numbers(to, targets, targets, sizes, told, words),
+        *_numbers(to, targets, targets, sizes, mbarriers, words),
         ("i64", str(how)),
         ("i64", "0"),
     )
@@ -248,14 +250,14 @@ def _answer(
 
 
 def write_signal(to: BlockWriter, instruction: Instruction, mask: str, moved: int) -> None:
-    """After ``st.async`` or ``red.async``: the mbarrier is told of each lane's bytes."""
+    """After ``st.async`` or ``red.async``: the mbarrier is signalled the bytes of each lane."""
     frame, writer = to.frame, to.writer
-    form, told = next((form, item) for form, item in matched(instruction) if form.name == "m")
+    form, mbarriers = next((form, item) for form, item in matched(instruction) if form.name == "m")
     space = form.space or instruction.spelling.space or "generic"
-    # a store that was refused tells nothing
+    # a store that was refused signals nothing
     to.check_faults()
     ones, amounts = frame.field("%vals", 0), frame.field("%vals", 4 * LANES)
-    _put(to, _address(to, told, space), "%area")
+    _put(to, _address(to, mbarriers, space), "%area")
     _put(to, to.constant(1, U32), ones)
     _put(to, to.constant(moved, U32), amounts)
     how = Mbarrier.COMPLETE | 256 * (space == "generic") | 512 * reaches_peers(instruction)

@@ -30,7 +30,7 @@ from ...isa.effects import (
 from ...isa.frame import evaluate
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand
-from ..ir.abi import MEET_CODE, SYNC_CODE, Event, State, Status
+from ..ir.abi import CONVERGE_CODE, SYNC_CODE, Event, State, Status
 from ..ir.values import LANES, NativeValue, vector_ll
 from ..runtime.matrix_functions import matrix_name, matrix_types
 from .handlers import handles
@@ -116,27 +116,27 @@ Results = TypeVar("Results", bound=Callable[[_Exchange], list[NativeValue]])
 
 def write_exchange(to: BlockWriter, instruction: Instruction, write: Callable[[_Exchange], None]) -> None:
     """One exchange instruction, whose work ``write`` does. Where lanes may have to wait, the block can be continued behind it, and the
-    instruction be carried out by itself, for lanes that have come in parts."""
+    instruction be carried out by itself, for the lanes of a diverged warp."""
     begins = to.block.synchronises and instruction is to.block.instructions[0]
-    parts = begins and to.frame.split[to.number]
-    meets = parts and not to.frame.program.recursive and not is_alone(to.frame.program, instruction)
-    if meets:
-        to.frame.resumable.add(MEET_CODE + to.block.index)
+    diverges = begins and to.frame.may_diverge[to.number]
+    converges = diverges and not to.frame.program.recursive and not is_alone(to.frame.program, instruction)
+    if converges:
+        to.frame.resumable.add(CONVERGE_CODE + to.block.index)
         to.writer.do(f"br label %m{to.block.index}")
         to.writer.start(f"m{to.block.index}")
         to.restart()
     exchange = _Exchange(to, instruction)
     write(exchange)
-    if parts:
+    if diverges:
         to.check_faults()
         to.flush(frozenset(to.slots))
         to.frame.resumable.add(SYNC_CODE + to.block.index)
-        if meets:
-            word = to.writer.op(f"load i32, ptr {to.frame.field('%st', State.MEETING)}")
-            met, on = to.writer.label("met"), f"s{to.block.index}"
-            to.writer.do(f"br i1 {to.writer.op(f'icmp eq i32 {word}, 0')}, label %{on}, label %{met}")
-            to.writer.start(met)
-            to.frame.stop(str(SYNC_CODE + to.block.index), Status.EVENT, Event.MET)
+        if converges:
+            word = to.writer.op(f"load i32, ptr {to.frame.field('%st', State.CONVERGING)}")
+            converged, on = to.writer.label("converged"), f"s{to.block.index}"
+            to.writer.do(f"br i1 {to.writer.op(f'icmp eq i32 {word}, 0')}, label %{on}, label %{converged}")
+            to.writer.start(converged)
+            to.frame.stop(str(SYNC_CODE + to.block.index), Status.EVENT, Event.CONVERGED)
         else:
             to.writer.do(f"br label %s{to.block.index}")
         to.writer.start(f"s{to.block.index}")

@@ -18,15 +18,15 @@ from ...flow.operands import matched
 from ...isa.table import OperandForm
 from ...ptx.syntax import Address, CallTarget, Function, Instruction
 from ...simt.program import Program
-from ...simt.stack import FRAME, WAIT
+from ...simt.stack import CALL_FRAME, WAIT
 from ...simt.thread_counters import COLUMN_BYTES, columns_of
 from ..ir.abi import (
     AREA_SHIFT,
+    CONVERGE_CODE,
     EXIT_CODE,
     GATHER_CODE,
     KIND,
     MATRICES_BYTES,
-    MEET_CODE,
     RETURN_CODE,
     SYNC_CODE,
     WAIT_CODE,
@@ -73,7 +73,7 @@ class Frame:
     """Everything that code generation of one program shares; the parts of it are in the ``native_…`` modules.
 
     ``watching``: shared memory has a shadow byte for byte, because pieces of words are stored. ``threads``: lanes are counted one
-    by one as well. ``clustered``: its CTAs run in clusters. ``parted``: warps come to its barriers in parts, so Python keeps them.
+    by one as well. ``clustered``: its CTAs run in clusters. ``diverged``: warps are diverged at its barriers, so Python keeps them.
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class Frame:
         watching: bool,
         threads: bool = False,
         clustered: bool = False,
-        parted: bool = False,
+        diverged: bool = False,
     ) -> None:
         self.program = program
         self.watching = watching
         self.clustered = clustered
-        self.parted = parted
+        self.diverged = diverged
         self.columns = columns_of(program) if threads else None
         self.writer = Writer()
         #: functions whose results are taken at places of their own, see ``return_place``
@@ -96,10 +96,10 @@ class Frame:
         #: lines that belong behind all blocks
         self.stubs: list[str] = []
         self.resumable: set[int] = {0}
-        self.split = [item.may_split for item in program.uniformity]
+        self.may_diverge = [item.may_diverge for item in program.uniformity]
         #: lanes may wait inside a block for others of their warp: at an exchange, or at a barrier
-        self.parks = any(self.split) or any(block.kind == "barrier" for block in program.blocks)
-        checked = any(self.split) or bool(program.recursive)
+        self.parks = any(self.may_diverge) or any(block.kind == "barrier" for block in program.blocks)
+        checked = any(self.may_diverge) or bool(program.recursive)
         # calls inside one another, and where lanes are apart in them
         most = CAPACITY if program.recursive else 0
         self.stack_entries = most + (512 if checked else 80 + len(program.functions))
@@ -214,14 +214,14 @@ def _write_block(frame: Frame, block: BasicBlock, function: Function) -> None:
 
 
 def generate(
-    program: Program, watching: bool, threads: bool = False, clustered: bool = False, parted: bool = False
+    program: Program, watching: bool, threads: bool = False, clustered: bool = False, diverged: bool = False
 ) -> tuple[str, Generated]:
     """The IR of a program, and what goes with it; ``threads``: that counts lanes one by one as well; ``clustered``: for launches
-    whose CTAs run in clusters; ``parted``: with barriers to which warps come in parts.
+    whose CTAs run in clusters; ``diverged``: with barriers at which warps are diverged.
 
     Raises ``Unsupported`` for what cannot be put off until it is reached.
     """
-    frame = Frame(program, watching, threads, clustered, parted)
+    frame = Frame(program, watching, threads, clustered, diverged)
     writer = frame.writer
     for number, function in enumerate(program.functions):
         for block in program.blocks_of(number):
@@ -278,7 +278,7 @@ def _constant_table(frame: Frame) -> tuple[dict[int, int], ...]:
 def _write_entry(frame: Frame) -> None:
     writer = frame.writer
     writer.start("entry")
-    for name in ("pc", "mask", "id", "depth", "live", "fuel"):
+    for name in ("pc", "mask", "id", "depth", "live", "quantum"):
         writer.do(f"%{name} = alloca i32")
     writer.do("%steps = alloca i64")
     writer.do("%loop = alloca i32")
@@ -359,7 +359,7 @@ _SAVED = (
     ("id", State.ID),
     ("depth", State.DEPTH),
     ("live", State.LIVE),
-    ("fuel", State.FUEL),
+    ("quantum", State.QUANTUM),
 )
 _POINTERS = (
     ("blocks", Context.BLOCKS),
@@ -381,11 +381,11 @@ def _label(frame: Frame, target: int) -> str:
         return f"g{target - GATHER_CODE}"
     if target >= WAIT_CODE:
         return f"w{target - WAIT_CODE}"
-    return f"m{target - MEET_CODE}" if target >= MEET_CODE else frame.arrival(target)
+    return f"m{target - CONVERGE_CODE}" if target >= CONVERGE_CODE else frame.arrival(target)
 
 
 def _write_joins(frame: Frame) -> None:
-    """For each point where lanes meet: the test for arrival, and what runs next there."""
+    """For each reconvergence point: the test for arrival, and what runs next there."""
     writer = frame.writer
     program = frame.program
     points = dict(frame.joins)
@@ -439,7 +439,7 @@ def _take_entry(frame: Frame, base: str, point: int) -> str:
     kind = writer.op(f"load i32, ptr {frame.field(base, 12)}")
     plain = writer.op(f"and i32 {kind}, {(1 << AREA_SHIFT) - 1}")
     calls = frame.field("%st", State.CALLS)
-    ends = writer.op(f"zext i1 {writer.op(f'icmp eq i32 {plain}, {FRAME}')} to i32")
+    ends = writer.op(f"zext i1 {writer.op(f'icmp eq i32 {plain}, {CALL_FRAME}')} to i32")
     left = writer.op(f"sub i32 {writer.op(f'load i32, ptr {calls}')}, {ends}")
     writer.do(f"store i32 {left}, ptr {calls}")
     area = writer.op(f"lshr i32 {kind}, {AREA_SHIFT}")
@@ -520,7 +520,7 @@ def _write_exits(frame: Frame) -> None:
     for status in (
         Status.DONE,
         Status.BARRIER,
-        Status.TURN_OVER,
+        Status.SLICE_OVER,
         Status.FAULT,
         Status.EVENT,
         Status.SUSPENDED,

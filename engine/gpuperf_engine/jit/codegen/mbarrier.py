@@ -110,12 +110,12 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     writer.start(hold)
     hold_warp(to, place, Status.SUSPENDED)
     writer.start(over)
-    # where others of the warp wait for lanes whose wait gives up, the turn ends at the next back edge
+    # where others of the warp wait for lanes whose wait gives up, the time slice ends at the next back edge
     gives_up = writer.op(f"icmp uge i64 {found}, 8589934592")
     apart = writer.op(f"icmp ne i32 {to.mask}, {writer.op('load i32, ptr %live')}")
     ends = writer.op(f"and i1 {gives_up}, {apart}")
-    fuel = writer.op(f"select i1 {ends}, i32 0, i32 {writer.op('load i32, ptr %fuel')}")
-    writer.do(f"store i32 {fuel}, ptr %fuel")
+    quantum = writer.op(f"select i1 {ends}, i32 0, i32 {writer.op('load i32, ptr %quantum')}")
+    writer.do(f"store i32 {quantum}, ptr %quantum")
     bits = writer.op(f"trunc i64 {found} to i32")
     answers = [to.value(PRED, writer.op(f"bitcast i32 {bits} to <{LANES} x i1>"))]
     if len(instruction.spelling.destinations) > 1:
@@ -125,16 +125,16 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
 
 
 def hold_warp(to: BlockWriter, place: int, status: int) -> None:
-    """Stop the warp at a wait, which goes on at ``place``; if other lanes of it can run, only until they have had their turn."""
+    """Stop the warp at a wait, which goes on at ``place``; if other lanes of it can run, only until that has had its time slice."""
     writer, frame = to.writer, to.frame
-    turn, rest = writer.label("turn"), writer.label("rest")
+    switch, rest = writer.label("switch"), writer.label("rest")
     # the runtime looks at the state, which has these as they were when the warp went on
     for name, offset in (("depth", State.DEPTH), ("live", State.LIVE)):
         value = writer.op(f"load i32, ptr %{name}")
         writer.do(f"store i32 {value}, ptr {frame.field('%st', offset)}")
     others = writer.call("others_can_run", "i64", *_numbers(to, "%st"))
-    writer.do(f"br i1 {writer.op(f'icmp ne i64 {others}, 0')}, label %{turn}, label %{rest}")
-    writer.start(turn)
+    writer.do(f"br i1 {writer.op(f'icmp ne i64 {others}, 0')}, label %{switch}, label %{rest}")
+    writer.start(switch)
     frame.stop(str(place), Status.EVENT, Event.SPIN, str(to.block.index))
     writer.start(rest)
     frame.stop(str(place), status)

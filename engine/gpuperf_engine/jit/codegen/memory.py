@@ -16,7 +16,7 @@ from ...isa.spaces import WINDOWS
 from ...isa.types import scalar_type
 from ...memory.arena import FAR
 from ...ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
-from ...simt.effects import tells_mbarrier
+from ...simt.effects import signals_mbarrier
 from ..ir.abi import SITE_BYTES
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
 from ..runtime.access_text import Form
@@ -219,7 +219,7 @@ def write_memory(to: BlockWriter, instruction: Instruction) -> None:
         _load(access)
     else:
         _store(access)
-    if tells_mbarrier(instruction):
+    if signals_mbarrier(instruction):
         from .bulk import write_signal
 
         write_signal(to, instruction, access.mask, access.bytes)

@@ -21,7 +21,7 @@ from ...flow.parameters import live_words
 from ...isa.types import scalar_type
 from ...ptx.syntax import Register
 from ...simt.program import MAX_DEPTH, Program
-from ...simt.stack_entries import FRAME
+from ...simt.stack_entries import CALL_FRAME
 from ..ir.abi import AREA_SHIFT, EXIT_CODE, Event, State
 from ..ir.values import LANES, NativeValue
 from .slots import Slots
@@ -175,9 +175,9 @@ def entry_of(frame: Frame, number: int, area: str) -> tuple[str, str]:
     if not area:
         # where nothing is kept, the entry tells whose exit leads to it
         known = 0 if frame.program.recursive else number + 1
-        return str(FRAME | known << AREA_SHIFT), str(EXIT_CODE + number)
+        return str(CALL_FRAME | known << AREA_SHIFT), str(EXIT_CODE + number)
     writer = frame.writer
-    kind = writer.op(f"or i32 {writer.op(f'shl i32 {area}, {AREA_SHIFT}')}, {FRAME}")
+    kind = writer.op(f"or i32 {writer.op(f'shl i32 {area}, {AREA_SHIFT}')}, {CALL_FRAME}")
     return kind, writer.op(f"add i32 {area}, {EXIT_CODE + len(frame.program.functions)}")
 
 
@@ -190,9 +190,9 @@ def enter_activation(to: BlockWriter, number: int, mask: str) -> None:
     calls = writer.op(f"load i32, ptr {cell}")
     frame.guarded_stop(writer.op(f"icmp uge i32 {calls}, {MAX_DEPTH}"), to.block.index, Event.DEPTH)
     writer.do(f"store i32 {writer.op(f'add i32 {calls}, 1')}, ptr {cell}")
-    if number not in program.frames:
+    if number not in program.frame_bytes:
         return
-    size, room = program.frames[number], program.local_area - program.local_static
+    size, room = program.frame_bytes[number], program.local_area - program.local_static
     cells = [frame.field("%st", offset) for offset in (frame.slots.bases[number], frame.slots.top)]
     base, top = (to.value(U64, writer.op(f"load {_VECTOR}, ptr {cell}, align 64")) for cell in cells)
     after = _native(top + size)
@@ -209,10 +209,10 @@ def enter_activation(to: BlockWriter, number: int, mask: str) -> None:
 def leave_activation(to: BlockWriter, number: int) -> None:
     """The lanes that return from function ``number`` give its frame back."""
     frame, program = to.frame, to.frame.program
-    if number in program.frames:
+    if number in program.frame_bytes:
         cell = frame.field("%st", frame.slots.top)
         top = to.value(U64, to.writer.op(f"load {_VECTOR}, ptr {cell}, align 64"))
-        _put(to, cell, _native(top - program.frames[number]), top, to.mask)
+        _put(to, cell, _native(top - program.frame_bytes[number]), top, to.mask)
 
 
 def _put(to: BlockWriter, cell: str, new: NativeValue, old: NativeValue, mask: str) -> None:

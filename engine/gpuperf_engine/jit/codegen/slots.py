@@ -47,16 +47,16 @@ class Slots:
             self.carry.append(self._take(4, 4))
             if program.uses_stack:
                 self.stack.append(self._take(8 * LANES, 64))
-        for number in program.frames:
+        for number in program.frame_bytes:
             self.bases[number] = self._take(8 * LANES, 64)
-        self.top = self._take(8 * LANES, 64) if program.frames else 0
+        self.top = self._take(8 * LANES, 64) if program.frame_bytes else 0
         self.zero_bytes = -(-(self._next - self.zero_start) // 8) * 8
         self._next = self.zero_start + self.zero_bytes
         for number in range(len(program.functions)):
             crossing: set[Register] = set(self.returned[number])
             for block in program.blocks_of(number):
                 crossing |= block.live_in | block.live_out
-                if block.synchronises and program.uniformity[number].may_split:
+                if block.synchronises and program.uniformity[number].may_diverge:
                     # the block may be continued behind its first instruction
                     crossing.update(writes(block.instructions[0]))
             crossing -= set(self.constants[number])
@@ -94,7 +94,7 @@ class Slots:
 
     def blends(self, block: BasicBlock, register: Register) -> bool:
         """Whether a write in this block must leave the lanes that are off as they are."""
-        if self.program.uniformity[block.function].may_split or block.function in self.program.recursive:
+        if self.program.uniformity[block.function].may_diverge or block.function in self.program.recursive:
             return True
         return block.index in self.divergent and register in self.keeps[block.function]
 

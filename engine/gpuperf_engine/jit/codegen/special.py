@@ -154,7 +154,7 @@ def _local_address(to: BlockWriter, target: Variable, offset: int) -> NativeValu
     program = to.frame.program
     place = program.local[target] + offset
     owner = program.function_of.get(target.function.name, -1) if target.function is not None else -1
-    if owner not in program.frames:
+    if owner not in program.frame_bytes:
         return to.constant(place, U64)
     cell = to.frame.field("%st", to.frame.slots.bases[owner])
     base = to.value(U64, to.writer.op(f"load <{LANES} x i64>, ptr {cell}, align 64"))

@@ -42,7 +42,7 @@ def write_stack(to: BlockWriter, instruction: Instruction) -> None:
     after = _native(made.convert(U64))
     size = _native(given[0].convert(U64)) if given else after
     lowest = to.constant(program.local_static, U64)
-    if program.frames:
+    if program.frame_bytes:
         top = writer.op(f"load {_VECTOR}, ptr {to.frame.field('%st', to.frame.slots.top)}, align 64")
         lowest = _native(lowest + to.value(U64, top))
     bad = after.compare("lt", lowest) | after.compare("gt", end)

@@ -1,4 +1,4 @@
-"""How a block ends: branches with their stack, calls and returns, barriers, and the fuel of back edges.
+"""How a block ends: branches with their stack, calls and returns, barriers, and the quantum.
 
 PYTEST_DONT_REWRITE
 """
@@ -13,7 +13,7 @@ from ...flow.operands import matched
 from ...isa.effects import BRANCH, CALL, INDIRECT_BRANCH, RETURN, THREAD_EXIT
 from ...isa.types import scalar_type
 from ...ptx.syntax import CallTarget, Register
-from ...simt.stack import REJOIN, SIDE
+from ...simt.stack import PENDING, RECONVERGE
 from ..ir.abi import EXIT_CODE, RETURN_CODE, Event, State, Status
 from ..ir.values import LANES, NativeValue
 from . import barrier  # noqa: F401  (registers what it writes)
@@ -61,20 +61,20 @@ def _end(to: BlockWriter) -> None:
 
 
 def edge(to: BlockWriter, target: int) -> str:
-    """Label that leads to a successor; a back edge costs fuel there."""
+    """Label that leads to a successor; a back edge is charged there."""
     block, frame, writer = to.block, to.frame, to.writer
     arrival = frame.arrival(target)
     if target not in block.back_edges:
         return arrival
     frame.resumable.add(target)
-    label, out = writer.label("back"), writer.label("tired")
+    label, out = writer.label("back"), writer.label("over")
     kept, writer.lines = writer.lines, []
     writer.start(label)
-    left = writer.op(f"sub i32 {writer.op('load i32, ptr %fuel')}, {block.fuel}")
-    writer.do(f"store i32 {left}, ptr %fuel")
+    left = writer.op(f"sub i32 {writer.op('load i32, ptr %quantum')}, {block.back_edge_cost}")
+    writer.do(f"store i32 {left}, ptr %quantum")
     writer.do(f"br i1 {writer.op(f'icmp sgt i32 {left}, 0')}, label %{arrival}, label %{out}")
     writer.start(out)
-    _end_turn(to, target)
+    _end_slice(to, target)
     to.later += writer.lines
     writer.lines = kept
     return label
@@ -139,20 +139,20 @@ def _branch(to: BlockWriter) -> None:
         _wake(to, other)
         writer.do(f"br label %{edge(to, other)}")
         return
-    identity = _meet(to)
+    identity = _push_reconvergence(to)
     if then == block.reconvergence:
         writer.do(f"store i32 {rest}, ptr %mask")
         writer.do(f"br label %{edge(to, other)}")
         return
     if other != block.reconvergence:
         frame.resumable.add(other)
-        frame.push(str(other), rest, identity, SIDE)
+        frame.push(str(other), rest, identity, PENDING)
     writer.do(f"store i32 {taken}, ptr %mask")
     writer.do(f"br label %{edge(to, then)}")
 
 
-def _meet(to: BlockWriter) -> str:
-    """Lanes part here: push the entry for the point where they meet, unless it is pushed already. Gives its identity."""
+def _push_reconvergence(to: BlockWriter) -> str:
+    """Lanes diverge here: push the entry for the reconvergence point, unless it is pushed already. Gives its identity."""
     block, writer, frame = to.block, to.writer, to.frame
     point = frame.exit_code(block)
     if point >= EXIT_CODE and block.function in frame.program.recursive:
@@ -163,7 +163,7 @@ def _meet(to: BlockWriter) -> str:
     fresh, known = writer.label("fresh"), writer.label("known")
     writer.do(f"br i1 {writer.op(f'icmp eq i32 {identity}, {point}')}, label %{known}, label %{fresh}")
     writer.start(fresh)
-    frame.push(str(point), to.mask, identity, REJOIN)
+    frame.push(str(point), to.mask, identity, RECONVERGE)
     writer.do(f"store i32 {point}, ptr %id")
     writer.do(f"br label %{known}")
     writer.start(known)
@@ -233,7 +233,7 @@ def _indirect(to: BlockWriter) -> None:
         writer.do(f"br i1 {test}, label %{edge(to, target)}, label %{onward}")
         writer.start(onward)
     _count_divergent(to)
-    identity = _meet(to)
+    identity = _push_reconvergence(to)
     for target in reversed(targets):
         if target != block.reconvergence:
             frame.resumable.add(target)
@@ -243,7 +243,7 @@ def _indirect(to: BlockWriter) -> None:
 
 
 def _fork(to: BlockWriter, paying: list[str], point: int) -> str:
-    """Label behind a branch or call whose lanes part, where what is on the stack goes on: it costs fuel once if any of the lanes of
+    """Label behind a branch or call whose lanes part, where what is on the stack goes on: it is charged once if any of the lanes of
     these masks are there, which go over a back edge."""
     block, writer, frame = to.block, to.writer, to.frame
     if not paying:
@@ -252,14 +252,14 @@ def _fork(to: BlockWriter, paying: list[str], point: int) -> str:
     some = "0"
     for mask in paying:
         some = writer.op(f"or i32 {some}, {mask}")
-    cost = writer.op(f"select i1 {writer.op(f'icmp ne i32 {some}, 0')}, i32 {block.fuel}, i32 0")
-    left = writer.op(f"sub i32 {writer.op('load i32, ptr %fuel')}, {cost}")
-    writer.do(f"store i32 {left}, ptr %fuel")
-    out, going, tired = writer.label("tired"), writer.label("going"), writer.op(f"icmp sle i32 {left}, 0")
-    paid = writer.op(f"and i1 {tired}, {writer.op(f'icmp ne i32 {cost}, 0')}")
+    cost = writer.op(f"select i1 {writer.op(f'icmp ne i32 {some}, 0')}, i32 {block.back_edge_cost}, i32 0")
+    left = writer.op(f"sub i32 {writer.op('load i32, ptr %quantum')}, {cost}")
+    writer.do(f"store i32 {left}, ptr %quantum")
+    out, going, over = writer.label("over"), writer.label("going"), writer.op(f"icmp sle i32 {left}, 0")
+    paid = writer.op(f"and i1 {over}, {writer.op(f'icmp ne i32 {cost}, 0')}")
     writer.do(f"br i1 {paid}, label %{out}, label %{going}")
     writer.start(out)
-    _end_turn(to, point)
+    _end_slice(to, point)
     writer.start(going)
     return f"pop{point}"
 
@@ -270,7 +270,7 @@ def _push_if(to: BlockWriter, place: str, mask: str, identity: str) -> None:
     some, none = writer.label("some"), writer.label("none")
     writer.do(f"br i1 {writer.op(f'icmp eq i32 {mask}, 0')}, label %{none}, label %{some}")
     writer.start(some)
-    to.frame.push(place, mask, identity, SIDE)
+    to.frame.push(place, mask, identity, PENDING)
     writer.do(f"br label %{none}")
     writer.start(none)
 
@@ -318,31 +318,32 @@ def _call(to: BlockWriter) -> None:
 
 
 def _pay(to: BlockWriter, target: int) -> None:
-    """A call of a recursive function costs fuel, as it may be what a runaway goes round."""
+    """A call of a recursive function is charged like a back edge, as it may be what a runaway goes round."""
     writer, frame = to.writer, to.frame
     frame.resumable.add(target)
-    left = writer.op(f"sub i32 {writer.op('load i32, ptr %fuel')}, 1")
-    writer.do(f"store i32 {left}, ptr %fuel")
-    out, going = writer.label("tired"), writer.label("going")
+    left = writer.op(f"sub i32 {writer.op('load i32, ptr %quantum')}, 1")
+    writer.do(f"store i32 {left}, ptr %quantum")
+    out, going = writer.label("over"), writer.label("going")
     writer.do(f"br i1 {writer.op(f'icmp sgt i32 {left}, 0')}, label %{going}, label %{out}")
     writer.start(out)
-    _end_turn(to, target)
+    _end_slice(to, target)
     writer.start(going)
 
 
-def _end_turn(to: BlockWriter, place: int) -> None:
-    """The fuel is used up: the warp goes on at a place in its next turn, or where lanes may wait for others, others of them do."""
+def _end_slice(to: BlockWriter, place: int) -> None:
+    """The quantum is used up: the warp goes on at a place in its next time slice, or where lanes may wait for others, others of
+    them do."""
     block, writer, frame = to.block, to.writer, to.frame
-    writer.do(f"store i32 {block.index}, ptr {frame.field('%st', State.TURNED)}")
-    if block.fuel > 1:
+    writer.do(f"store i32 {block.index}, ptr {frame.field('%st', State.SLICE_END)}")
+    if block.back_edge_cost > 1:
         frame.stop(str(place), Status.EVENT, Event.SPIN, str(block.index))
     else:
-        frame.stop(str(place), Status.TURN_OVER)
+        frame.stop(str(place), Status.SLICE_OVER)
 
 
 def _call_each(to: BlockWriter, target: CallTarget, place: str) -> None:
-    """A call through a register: one function after the other, each for its lanes, each with a frame to take its results. They meet
-    where the call ends, which is their reconvergence point."""
+    """A call through a register: one function after the other, each for its lanes, each with a frame to take its results. They
+    converge where the call ends, which is their reconvergence point."""
     writer, frame = to.writer, to.frame
     program = frame.program
     assert target.register is not None
@@ -361,7 +362,7 @@ def _call_each(to: BlockWriter, target: CallTarget, place: str) -> None:
         _enter(to, number, masks[number])
         pass_arguments(to, moves[number], number, masks[number])
     identity = writer.op("load i32, ptr %id")
-    frame.push(place, to.mask, identity, REJOIN)
+    frame.push(place, to.mask, identity, RECONVERGE)
     codes, starts = [], []
     for number in reversed(numbers):
         code, entry = frame.return_place(number), program.entries[number]
@@ -375,7 +376,7 @@ def _call_each(to: BlockWriter, target: CallTarget, place: str) -> None:
         writer.start(some)
         kind, within = entry_of(frame, number, areas[number])
         frame.push(str(code), masks[number], place, kind)
-        frame.push(str(entry), masks[number], within, SIDE)
+        frame.push(str(entry), masks[number], within, PENDING)
         writer.do(f"br label %{none}")
         writer.start(none)
     paying = [masks[number] for number in numbers if number in program.recursive]

@@ -19,7 +19,7 @@ __all__ = ["is_alone", "put_wait", "reasons_to_wait", "remarks_on", "wait_of"]
 
 
 def reasons_to_wait(program: Program) -> dict[int, int]:
-    """What a split waits for at the exchange that begins a block, by the number of the block: a ``Reason``."""
+    """What a path waits for at the exchange that begins a block, by the number of the block: a ``Reason``."""
     found = {block.index: block.instructions[0] for block in program.blocks if block.synchronises}
     numbers = {opcode: place for place, opcode in enumerate(sorted({item.opcode for item in found.values()}))}
     return {
@@ -29,13 +29,13 @@ def reasons_to_wait(program: Program) -> dict[int, int]:
 
 
 def is_alone(program: Program, instruction: Instruction) -> bool:
-    """Whether Python carries an exchange out for lanes that have come in parts even at one instruction: where it reaches memory, and
+    """Whether Python carries an exchange out for the lanes of a diverged warp even at one instruction: where it reaches memory, and
     products of a warpgroup."""
     return instruction.effect is WARPGROUP or instruction in program.site_of
 
 
 def wait_of(program: Program, state: memoryview, block: int, mask: int, reason: int) -> Wait:
-    """What a split of these lanes waits for in a block."""
+    """What a path of these lanes waits for in a block."""
     if reason == Reason.BARRIER:
         return Wait(BARRIER, program.blocks[block].successors[0])
     if reason == Reason.ALIGNED:
@@ -49,7 +49,7 @@ def wait_of(program: Program, state: memoryview, block: int, mask: int, reason: 
 
 
 def put_wait(reasons: Mapping[int, int], state: memoryview, block: int, mask: int, wait: Wait) -> int:
-    """Note the member masks of a split that waits; gives its ``Reason``."""
+    """Note the member masks of a path that waits; gives its ``Reason``."""
     if wait.key in (BARRIER, ALIGNED):
         return Reason.BARRIER if wait.key == BARRIER else Reason.ALIGNED
     wanted = [*struct.unpack_from("<32I", state, State.MEMBERS)]
@@ -63,8 +63,8 @@ def put_wait(reasons: Mapping[int, int], state: memoryview, block: int, mask: in
 _REMARKED = 500
 _WHY = {
     Event.SYSTEM: "a call of the system",
-    Event.ARRIVES: "a warp comes to this barrier in parts",
-    Event.MEET: "lanes of a warp carry it out together from several places",
+    Event.ARRIVES: "a warp is diverged at this barrier",
+    Event.CONVERGE: "lanes of a warp carry it out together from several places",
 }
 
 
@@ -73,7 +73,7 @@ def remarks_on(program: Program, left: Mapping[tuple[int, int], int]) -> Iterato
     for (event, index), count in sorted(left.items(), key=lambda item: -item[1]):
         block = program.blocks[index]
         instruction = block.terminator or next(iter(block.instructions), None)
-        if event == Event.MEET and block.synchronises:
+        if event == Event.CONVERGE and block.synchronises:
             instruction = block.instructions[0]
         if count >= _REMARKED and instruction is not None:
             why = _WHY.get(event, "lanes of a warp wait for each other in a program with recursive functions")

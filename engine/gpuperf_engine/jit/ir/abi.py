@@ -23,11 +23,11 @@ __all__ = [
     "BARRIERS",
     "BEYOND_BYTES",
     "CACHE_BYTES",
+    "CONVERGE_CODE",
     "EXIT_CODE",
     "GATHER_CODE",
     "KIND",
     "MATRICES_BYTES",
-    "MEET_CODE",
     "PLACE_SHIFT",
     "RETURN_CODE",
     "SHAPE_BYTES",
@@ -45,7 +45,6 @@ __all__ = [
     "Cta",
     "Event",
     "Line",
-    "Patient",
     "Presence",
     "Race",
     "Reach",
@@ -55,6 +54,7 @@ __all__ = [
     "State",
     "Status",
     "Wait",
+    "YieldBits",
     "instruction_at",
 ]
 
@@ -82,9 +82,9 @@ RETURN_CODE = 1 << 29
 GATHER_CODE = 1 << 28
 #: as place to continue: at the wait on an mbarrier that begins block b, which has been counted, is ``WAIT_CODE + b``
 WAIT_CODE = 1 << 27
-#: as place to continue: at the exchange that begins block b, for lanes that have come in parts, is ``MEET_CODE + b``
-MEET_CODE = 1 << 26
-#: from this bit on, the kind of an entry of the stack has the number of its area; of a split that waits, its ``Reason``; of a call
+#: as place to continue: at the exchange that begins block b, for the lanes of a diverged warp, is ``CONVERGE_CODE + b``
+CONVERGE_CODE = 1 << 26
+#: from this bit on, the kind of an entry of the stack has the number of its area; of a path that waits, its ``Reason``; of a call
 #: in a program without recursive functions, 1 + the number of the function
 AREA_SHIFT = 8
 KIND = (1 << AREA_SHIFT) - 1
@@ -105,7 +105,7 @@ class Context:
     WARP_CODE = 0
     WARPS = 8
     STATE_BYTES = 16
-    FUEL = 24
+    QUANTUM = 24
     BUDGET = 32
     ARENA = 40  # host address = device address + this
     SHADOW = 48  # shadow byte = device address + this
@@ -178,7 +178,7 @@ class Context:
     RACE_WIDTH = 568
     PIECES = 576  # a byte per site: bytes that must begin inside an object (``spaces.piece_of``)
     BEYOND = 584  # BEYOND_BYTES per site
-    ENTRIES = 592  # of a warp's stack; 0: all moves of splits that wait are left to Python
+    ENTRIES = 592  # of a warp's stack; 0: all moves of paths that wait are left to Python
     SAVE = 600  # function that is given the row of an allocation before the first store to it
     RACE_LINES = 608  # host address of the cells of the lines of global memory (``Line``); 0: CTAs are not held against one another
     RACE_FROM = 616  # where global memory begins, and its bytes
@@ -232,7 +232,7 @@ class Cta:
     STATES = 64
     POSITION = 72  # of the visit: the warp that comes next
     LIVE_WARPS = 80
-    RAN = 88  # whether a warp ran in this pass
+    RAN = 88  # whether a warp ran since the scheduler was at the first one
     MARKED = 96  # whether the shadow of shared memory is in use
     ACTIVE = 104  # barriers at which warps have arrived, a bit each; from bit 16 on, whether Python keeps any
     RANK = 112  # in the cluster
@@ -429,7 +429,7 @@ class Cluster:
 
     SIZE = 0  # CTAs
     LEFT = 8  # those that have not ended
-    POSITION = 16  # of the round: the CTA that comes next, by rank
+    POSITION = 16  # of the sweep: the CTA that comes next, by rank
     LIVE = 24  # warps that have not ended
     ARRIVED = 32  # those that have arrived at the barrier
     PEERS = 40  # host addresses of the Cta records, by rank
@@ -437,7 +437,7 @@ class Cluster:
 
 
 class Presence:
-    """Whether a CTA of a cluster has been given its first turn, and has ended."""
+    """Whether a CTA of a cluster has been visited for the first time, and has ended."""
 
     WAITING = clusters.WAITING
     RUNNING = clusters.RUNNING
@@ -469,7 +469,7 @@ class Bulk:
     PATTERNS = ("80000000", "8000", "80", "8", "ff")
     #: a tensor copy: the mode of the map that it takes, two bits from this one on
     MODE = 8
-    PAIRED = 1024  # mbarriers in one of each two CTAs are told
+    PAIRED = 1024  # mbarriers in one of each two CTAs are signalled
     CURSOR = 6144
     #: a tensor copy whose address, and whose sizes and strides, are operands; where the map is with these
     READDRESSED = 1 << 16
@@ -483,7 +483,7 @@ class Bulk:
     LOWER = 1920
     UPPER = 2432
     #: or-ed to the number of a site where the fault is one of the mbarrier
-    TELLS = 1 << 40
+    SIGNALS = 1 << 40
 
 
 class Barrier:
@@ -505,7 +505,7 @@ class State:
     ID = 8
     DEPTH = 12
     LIVE = 16
-    FUEL = 20
+    QUANTUM = 20
     WAIT = 24
     EVENT = 28
     BARRIER_ID = 32
@@ -520,7 +520,7 @@ class State:
     DETAIL = 72  # of an event
     CULPRITS = 76  # lanes that an error is about
     WAITS = 80  # entries of the stack that wait for other lanes
-    HASTE = 84  # turns are shortened by this many bits
+    SLICE_SHIFT = 84  # time slices are shortened by this many bits
     CLUSTER = 88  # at the barrier of the cluster: 1 arrived, 2 it has completed since
     SEEN = 92  # phases completed when the warp was suspended
     EXPIRED = 96  # 1: the wait gives up
@@ -532,26 +532,26 @@ class State:
     AREAS = 120  # those ever used
     WANTED = 124  # groups, or fences, to which the warps of its warpgroup must have come for it to go on
     FENCES = 128  # before products of its warpgroup, to which it has come
-    TURNED = 132  # the block at whose end the last turn ended
-    TURNS = 136  # of them in loops that may wait for other threads
-    PATIENCE = 140  # bits of ``Patient``
+    SLICE_END = 132  # the block at whose end the last time slice ended
+    SLICES = 136  # time slices that ended in loops that may wait for other threads
+    YIELDING = 140  # ``YieldBits``
     HOLDS = 144  # lanes whose predicate held at the aligned barrier where the warp is being gathered
     GATHERED = 148  # that barrier, as ``BARRIER_ID``, ``BARRIER_WARPS`` and ``BARRIER_KIND``
-    MEETING = 160  # 1: an exchange is carried out for lanes that have come in parts
+    CONVERGING = 160  # 1: an exchange is carried out for the lanes of a diverged warp
     MEMBERS = 192  # u32 of each lane: the member mask that it gave where it waits, 0 after its operation
     STACK = 320
     ENTRY = 16
 
 
-class Patient:
-    """How long the lanes of a warp wait at a reconvergence point, see ``simt.stack.Patience``."""
+class YieldBits:
+    """How long the lanes of a warp wait at a reconvergence point, see ``simt.stack.Yielding``."""
 
-    EAGER = 1
-    LEFT = 2
+    YIELDS = 1
+    LEFT_EARLY = 2
 
 
 class Reason:
-    """What a split waits for: at a CTA barrier, for the rest of the warp at an aligned one, or at the exchange that begins its block:
+    """What a path waits for: at a CTA barrier, for the rest of the warp at an aligned one, or at the exchange that begins its block:
     then ``EXCHANGE`` + the number of its opcode, with ``ALONE`` where lanes at one instruction are left to Python too."""
 
     BARRIER = 1
@@ -565,7 +565,7 @@ class Status:
 
     DONE = 0
     BARRIER = 1
-    TURN_OVER = 2
+    SLICE_OVER = 2
     FAULT = 3
     EVENT = 4
     BLOCKED = 5
@@ -576,12 +576,12 @@ class Status:
 
 
 class Wait:
-    """State of a warp between its turns."""
+    """State of a warp between its time slices."""
 
     RUNNABLE = 0
     BARRIER = 1
     DONE = 2
-    TURN_OVER = 3
+    SLICE_OVER = 3
     PARKED = 4
     CLUSTER = 5
     SUSPENDED = 6
@@ -608,7 +608,7 @@ class Event:
     EXITED = 14
     BARRIER_COUNT = 15
     REFUSED = 16
-    IN_PARTS = 17
+    DIVERGED = 17
     #: a matrix instruction without all lanes of its warp
     INCOMPLETE = 18
     #: a call of a function of the system
@@ -632,19 +632,19 @@ class Event:
     #: too many calls inside one another, and no more room for local variables
     DEPTH = 50
     LOCALS = 51
-    #: lanes arrive at a barrier of the CTA to which warps come in parts
+    #: lanes arrive at a barrier of the CTA at which warps are diverged
     ARRIVES = 52
-    #: an exchange has been carried out for lanes that came in parts
-    MET = 53
-    #: all lanes of a ``.sync`` operation are there, at several instructions; ``DETAIL``: whether no split runs
-    MEET = 54
-    #: no split of the warp can go on
+    #: an exchange has been carried out for the lanes of a diverged warp
+    CONVERGED = 53
+    #: all lanes of a ``.sync`` operation are there, at several instructions; ``DETAIL``: whether no path runs
+    CONVERGE = 54
+    #: no path of the warp can go on
     BLOCKED = 55
 
 
 def instruction_at(program: Program, site: int) -> Instruction:
     """The instruction of a site, or the one that is no site of that number."""
     if site >= 0:
-        return program.sites[site & ~Bulk.TELLS].instruction
+        return program.sites[site & ~Bulk.SIGNALS].instruction
     block, place = divmod(-1 - site, 1 << PLACE_SHIFT)
     return program.blocks[block].instructions[place]

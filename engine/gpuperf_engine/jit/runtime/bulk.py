@@ -32,35 +32,37 @@ def count_bulk(context: int, site: int, address: int, size: int, how: int, again
     return 0
 
 
-def told_at(context: int, cta: int, tell: int, rank: int, how: int) -> int:
-    """Where the mbarrier lies that a copy tells."""
+def mbarrier_of_copy(context: int, cta: int, mbarrier: int, rank: int, how: int) -> int:
+    """Where the mbarrier lies that a copy signals."""
     if how & Bulk.GENERIC:
-        tell = (tell - load64(context + Context.SHARED_WINDOW) - load64(cta + Cta.WINDOW)) & 4294967295
+        mbarrier = (
+            mbarrier - load64(context + Context.SHARED_WINDOW) - load64(cta + Cta.WINDOW)
+        ) & 4294967295
     if how & Bulk.MULTICAST:
         if how & Bulk.PAIRED:
-            rank = (rank & -2) | (((tell + load64(cta + Cta.WINDOW)) >> 24) & 1)
-        tell = in_rank(cta, tell, rank)
-    return tell
+            rank = (rank & -2) | (((mbarrier + load64(cta + Cta.WINDOW)) >> 24) & 1)
+        mbarrier = in_rank(cta, mbarrier, rank)
+    return mbarrier
 
 
-def tell_copied(
-    context: int, cta: int, site: int, told: int, lane: int, rank: int, how: int, size: int, found: int
+def signal_copied(
+    context: int, cta: int, site: int, mbarriers: int, lane: int, rank: int, how: int, size: int, found: int
 ) -> int:
-    """So many bytes have come: the mbarrier of a lane, in the CTA of that rank of a multicast, is told (of a pair of CTAs the one
+    """So many bytes have come: the mbarrier of a lane, in the CTA of that rank of a multicast, is signalled (of a pair of CTAs the one
     whose rank is odd or even as that of the mbarrier); ``found``: and that something is to be reported. 1 if refused."""
-    if told == 0:
+    if mbarriers == 0:
         return 0
-    tell = load64(told + lane * 8)
+    mbarrier = load64(mbarriers + lane * 8)
     if how & Bulk.GENERIC and not unsigned_less(
-        tell - load64(context + Context.SHARED_WINDOW), load64(context + Context.WINDOW_BYTES)
+        mbarrier - load64(context + Context.SHARED_WINDOW), load64(context + Context.WINDOW_BYTES)
     ):
-        refuse_mbarrier(context, site, lane, tell, Mbarrier.NOT_SHARED, 0, 0)
+        refuse_mbarrier(context, site, lane, mbarrier, Mbarrier.NOT_SHARED, 0, 0)
         return 1
-    tell = told_at(context, cta, tell, rank, how)
-    if found and mbarrier_report(context, cta, site | Bulk.TELLS, lane, tell, 512) == 0:
+    mbarrier = mbarrier_of_copy(context, cta, mbarrier, rank, how)
+    if found and mbarrier_report(context, cta, site | Bulk.SIGNALS, lane, mbarrier, 512) == 0:
         return 1
     store64(context + Context.RACE_TOLD, 0)
-    mbarrier_change(context, cta, site | Bulk.TELLS, lane, tell, Mbarrier.COMPLETE | 512, 1, size)
+    mbarrier_change(context, cta, site | Bulk.SIGNALS, lane, mbarrier, Mbarrier.COMPLETE | 512, 1, size)
     return load64(context + Context.FAULTED)
 
 
@@ -166,7 +168,7 @@ def bulk_lanes(
     sources: int,
     targets: int,
     sizes: int,
-    told: int,
+    mbarriers: int,
     words: int,
     how: int,
     combine: int,
@@ -216,15 +218,17 @@ def bulk_lanes(
             to = target
             if how & Bulk.MULTICAST:
                 to = in_rank(cta, target, rank)
-            if told and how & Bulk.TO_GLOBAL == 0:
-                race_bulk(context, cta, told_at(context, cta, load64(told + lane * 8), rank, how))
+            if mbarriers and how & Bulk.TO_GLOBAL == 0:
+                race_bulk(
+                    context, cta, mbarrier_of_copy(context, cta, load64(mbarriers + lane * 8), rank, how)
+                )
             refused = bulk_move(context, cta, state, site, lane, source, to, size, how, bytes, edges, combine)
             store64(context + Context.RACE_AGENT, 0)
             if refused:
                 return 1
             kind = how >> Bulk.REPORT
             found = kind and holds_pattern(context, cta, state, site, lane, source, size, kind)
-            if tell_copied(context, cta, site, told, lane, rank, how, size, found):
+            if signal_copied(context, cta, site, mbarriers, lane, rank, how, size, found):
                 return 1
             place = to
             if how & Bulk.FROM_GLOBAL:

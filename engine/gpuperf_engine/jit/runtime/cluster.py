@@ -1,6 +1,6 @@
 """Runtime of generated code: clusters of CTAs that run together. PYTEST_DONT_REWRITE
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. A round visits each CTA of the cluster that has not
+Written in the subset of ``compile_python`` and compiled, never run as Python. A sweep visits each CTA of the cluster that has not
 ended, in order of rank.
 """
 
@@ -105,7 +105,7 @@ def begin_cluster(context: int, cluster: int, number: int) -> int:
 
 
 def any_warp(context: int, cta: int, one: int, other: int) -> int:
-    """Whether a warp of a CTA is in one of two states between turns."""
+    """Whether a warp of a CTA is in one of two states between time slices."""
     state = load64(cta + Cta.STATES)
     warps = load64(context + Context.WARPS)
     while warps:
@@ -122,14 +122,14 @@ def visited(context: int, cluster: int, cta: int, status: int) -> int:
         store64(cta + Cta.PRESENCE, Presence.ENDED)
         store64(cluster + Cluster.LEFT, load64(cluster + Cluster.LEFT) - 1)
         return 1
-    if status == Status.TURN_OVER or status == Status.SUSPENDED:
+    if status == Status.SLICE_OVER or status == Status.SUSPENDED:
         return 1
     return status == Status.BLOCKED and any_warp(context, cta, Wait.CLUSTER, Wait.CLUSTER)
 
 
 def visit_cluster(context: int, cluster: int) -> int:
-    """The rest of a round: from the CTA at ``POSITION`` on. Stops with the status of a CTA whose visit does not come to its end by
-    itself, then the one at ``POSITION``. Else gives DONE, TURN_OVER, SUSPENDED where only waits on mbarriers are left, or STUCK where
+    """The rest of a sweep: from the CTA at ``POSITION`` on. Stops with the status of a CTA whose visit does not come to its end by
+    itself, then the one at ``POSITION``. Else gives DONE, SLICE_OVER, SUSPENDED where only waits on mbarriers are left, or STUCK where
     none of the CTAs can go on."""
     rank = load64(cluster + Cluster.POSITION)
     while rank < load64(cluster + Cluster.SIZE):
@@ -149,8 +149,8 @@ def visit_cluster(context: int, cluster: int) -> int:
     while rank < load64(cluster + Cluster.SIZE):
         cta = load64(cluster + Cluster.PEERS + rank * 8)
         if load64(cta + Cta.PRESENCE) != Presence.ENDED:
-            if any_warp(context, cta, Wait.RUNNABLE, Wait.TURN_OVER):
-                return Status.TURN_OVER
+            if any_warp(context, cta, Wait.RUNNABLE, Wait.SLICE_OVER):
+                return Status.SLICE_OVER
             if any_warp(context, cta, Wait.SUSPENDED, Wait.GATHERS):
                 found = Status.SUSPENDED
         rank += 1
@@ -158,16 +158,16 @@ def visit_cluster(context: int, cluster: int) -> int:
 
 
 def run_clusters(context: int, cluster: int, first: int, last: int) -> int:
-    """Clusters ``first … last − 1``, one after the other, as long as each comes to its end by rounds in each of which a CTA ends or a
+    """Clusters ``first … last − 1``, one after the other, as long as each comes to its end by sweeps in each of which a CTA ends or a
     barrier completes; gives status + 16 · next number."""
     while first < last:
         begin_cluster(context, cluster, first)
-        status = Status.TURN_OVER
+        status = Status.SLICE_OVER
         while status != Status.DONE:
             before = load64(context + Context.PASSED) - load64(cluster + Cluster.LEFT)
             status = visit_cluster(context, cluster)
             same = before == load64(context + Context.PASSED) - load64(cluster + Cluster.LEFT)
-            going = status == Status.TURN_OVER or status == Status.SUSPENDED
+            going = status == Status.SLICE_OVER or status == Status.SUSPENDED
             if status != Status.DONE and (not going or same):
                 return status + 16 * first
         first += 1

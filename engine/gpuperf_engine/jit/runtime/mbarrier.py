@@ -273,7 +273,7 @@ def mbarrier_wait(
 
 
 def others_can_run(state: int) -> int:
-    """Whether another split of the warp than the running one is ready to run."""
+    """Whether another path of the warp than the running one is ready to run."""
     depth = load32(state + State.DEPTH)
     live = load32(state + State.LIVE)
     entry = state + State.STACK

@@ -1,4 +1,4 @@
-"""Runtime of generated code: CTAs, warps and turns, and barriers of the common kind. PYTEST_DONT_REWRITE
+"""Runtime of generated code: CTAs, warps and time slices, and barriers of the common kind. PYTEST_DONT_REWRITE
 
 Written in the subset of ``compile_python`` and compiled, never run as Python.
 """
@@ -191,13 +191,13 @@ def warpgroup_complete(context: int, state: int, field: int) -> int:
 
 
 def visit(context: int, cta: int) -> int:
-    """Give every warp of the CTA its turn, and run them until each has ended, waits, or has had it."""
+    """Give every warp of the CTA a time slice, and run them until each has ended, waits, or has used it up."""
     warps = load64(context + Context.WARPS)
     state = load64(cta + Cta.STATES)
     while warps:
-        if load32(state + State.WAIT) == Wait.TURN_OVER:
+        if load32(state + State.WAIT) == Wait.SLICE_OVER:
             store32(state + State.WAIT, Wait.RUNNABLE)
-        store32(state + State.FUEL, load64(context + Context.FUEL) >> load32(state + State.HASTE))
+        store32(state + State.QUANTUM, load64(context + Context.QUANTUM) >> load32(state + State.SLICE_SHIFT))
         state += load64(context + Context.STATE_BYTES)
         warps -= 1
     store64(cta + Cta.POSITION, 0)
@@ -206,7 +206,7 @@ def visit(context: int, cta: int) -> int:
 
 
 def proceed(context: int, cta: int) -> int:
-    """Go on with a visit: passes over the warps in index order. Stops where a warp needs Python; that warp comes next."""
+    """Go on with a visit: through the warps in index order, again and again. Stops where a warp needs Python; that warp comes next."""
     warps = load64(context + Context.WARPS)
     size = load64(context + Context.STATE_BYTES)
     code = load64(context + Context.WARP_CODE)
@@ -239,23 +239,23 @@ def proceed(context: int, cta: int) -> int:
                 found = settle(context, cta, state)
                 if found == 0:
                     continue
-                status = Status.TURN_OVER
+                status = Status.SLICE_OVER
                 if found != 1:
                     status = found - 8
             over = load64(state + State.STEPS) > load64(context + Context.BUDGET)
             if over and (
-                status <= Status.TURN_OVER or status == Status.SUSPENDED or status >= Status.GATHERS
+                status <= Status.SLICE_OVER or status == Status.SUSPENDED or status >= Status.GATHERS
             ):
                 store64(cta + Cta.POSITION, warp)
                 store64(cta + Cta.RAN, 1)
-                return Status.TURN_OVER + 8
+                return Status.SLICE_OVER + 8
             if status == Status.DONE:
                 store32(state + State.WAIT, Wait.DONE)
                 ended(context, cta, state)
             elif status == Status.BARRIER:
                 arrive(context, cta, state)
-            elif status == Status.TURN_OVER:
-                store32(state + State.WAIT, Wait.TURN_OVER)
+            elif status == Status.SLICE_OVER:
+                store32(state + State.WAIT, Wait.SLICE_OVER)
             elif status == Status.SUSPENDED:
                 store32(state + State.WAIT, Wait.SUSPENDED)
                 store32(state + State.SEEN, load64(cta + Cta.PHASES))
@@ -278,8 +278,8 @@ def proceed(context: int, cta: int) -> int:
     found = Status.BLOCKED
     while warp < warps:
         wait = load32(first + warp * size + State.WAIT)
-        if wait == Wait.TURN_OVER:
-            return Status.TURN_OVER
+        if wait == Wait.SLICE_OVER:
+            return Status.SLICE_OVER
         if wait == Wait.SUSPENDED or wait == Wait.GATHERS:
             found = Status.SUSPENDED
         warp += 1

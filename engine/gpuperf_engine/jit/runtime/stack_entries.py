@@ -1,29 +1,31 @@
-"""Runtime of generated code: the splits of a warp whose lanes wait for others, have ended, or take turns. PYTEST_DONT_REWRITE
+"""Runtime of generated code: the paths of a warp whose lanes wait for others, have ended, or whose quantum is used up.
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. These are the moves of ``simt.stack.Warp`` on the
+PYTEST_DONT_REWRITE
+
+Written in the subset of ``compile_python`` and compiled, never run as Python. These are the moves of ``simt.stack.SimtStack`` on the
 stack in a warp's state, with the same outcome; entries are numbered from 1, bottom first, and 0 stands for the outermost group.
 What needs Python is left to it: calls inside one another, and operations whose lanes stand at several instructions.
 """
 
 from __future__ import annotations
 
-from ...simt.stack import HASTE, PATIENCE
-from ...simt.stack_entries import FRAME, REJOIN, SIDE, WAIT
+from ...simt.stack import SLICE_SHIFT, YIELD_THRESHOLD
+from ...simt.stack_entries import CALL_FRAME, PENDING, RECONVERGE, WAIT
 from ..ir.abi import (
     APART,
     AREA_SHIFT,
+    CONVERGE_CODE,
     EXIT_CODE,
     GATHER_CODE,
     KIND,
-    MEET_CODE,
     RETURN_CODE,
     SYNC_CODE,
     Context,
     Event,
-    Patient,
     Reason,
     State,
     Status,
+    YieldBits,
 )
 from .compile_python import call, copy, load32, load64, store32, store64, trailing_zeros
 
@@ -41,13 +43,13 @@ def kind_of(state: int, number: int) -> int:
 def opens(state: int, number: int) -> int:
     """Whether an entry opens a group."""
     kind = kind_of(state, number)
-    return (kind == REJOIN) | (kind == FRAME)
+    return (kind == RECONVERGE) | (kind == CALL_FRAME)
 
 
 def point_of(state: int, number: int) -> int:
-    """Where the lanes of a group meet: a reconvergence point, or the exit of a function."""
+    """Where the lanes of a group converge: a reconvergence point, or the exit of a function."""
     entry = entry_at(state, number)
-    if kind_of(state, number) == FRAME:
+    if kind_of(state, number) == CALL_FRAME:
         return EXIT_CODE - 1 + (load32(entry + 12) >> AREA_SHIFT)
     return load32(entry)
 
@@ -103,18 +105,18 @@ def turn_back(state: int, first: int, last: int) -> int:
 
 
 def runs(state: int, first: int) -> int:
-    """Whether a split from that entry on can run."""
+    """Whether a path from that entry on can run."""
     live = load32(state + State.LIVE)
     depth = load32(state + State.DEPTH)
     while first <= depth:
-        if kind_of(state, first) == SIDE and load32(entry_at(state, first) + 4) & live:
+        if kind_of(state, first) == PENDING and load32(entry_at(state, first) + 4) & live:
             return 1
         first += 1
     return 0
 
 
 def activate(context: int, state: int, group: int) -> int:
-    """Bring a split of a group that can run, the topmost, to the top; there is one, and the group is at the top."""
+    """Bring a path of a group that can run, the topmost, to the top; there is one, and the group is at the top."""
     depth = load32(state + State.DEPTH)
     while 1:
         top = depth
@@ -146,7 +148,7 @@ def let_leave(context: int, state: int, group: int, lanes: int) -> int:
     """Arrived lanes leave their group, and run."""
     entry = entry_at(state, group)
     store32(entry + 4, load32(entry + 4) & ~lanes)
-    store32(state + State.PATIENCE, load32(state + State.PATIENCE) | Patient.LEFT)
+    store32(state + State.YIELDING, load32(state + State.YIELDING) | YieldBits.LEFT_EARLY)
     store32(state + State.PC, load32(entry))
     store32(state + State.MASK, lanes)
     store32(state + State.ID, load32(entry + 8))
@@ -191,7 +193,7 @@ def end_of(context: int, group: int, depth: int) -> int:
 
 
 def pop(context: int, state: int) -> int:
-    """The next split on the stack runs."""
+    """The next path on the stack runs."""
     while load32(state + State.DEPTH):
         depth = load32(state + State.DEPTH)
         entry = entry_at(state, depth)
@@ -210,7 +212,7 @@ def pop(context: int, state: int) -> int:
 
 
 def choose(context: int, state: int) -> int:
-    """No split runs: find the next, from the innermost group outwards. The mask is 0 if there is none."""
+    """No path runs: find the next, from the innermost group outwards. The mask is 0 if there is none."""
     store32(state + State.MASK, 0)
     look(context, state)
     depth = load32(state + State.DEPTH)
@@ -222,13 +224,13 @@ def choose(context: int, state: int) -> int:
         if group == 0:
             break
         group = owner_of(context, group)
-    if load32(state + State.PATIENCE) & Patient.LEFT == 0 and waits_for(state, Reason.ALIGNED):
+    if load32(state + State.YIELDING) & YieldBits.LEFT_EARLY == 0 and waits_for(state, Reason.ALIGNED):
         return 0
     return leave_innermost(context, state)
 
 
 def waits_for(state: int, reason: int) -> int:
-    """How many splits wait for that; for anything, those of which no lane lives too, if it is 0."""
+    """How many paths wait for that; for anything, those of which no lane lives too, if it is 0."""
     number = load32(state + State.DEPTH)
     found = 0
     while number:
@@ -241,23 +243,23 @@ def waits_for(state: int, reason: int) -> int:
     return found
 
 
-def take_turns(context: int, state: int) -> int:
-    """The running split lets others of the warp go on, if any can."""
+def switch_path(context: int, state: int) -> int:
+    """The running path lets others of the warp go on, if any can."""
     depth = load32(state + State.DEPTH) + 1
     entry = entry_at(state, depth)
     store32(entry, load32(state + State.PC))
     store32(entry + 4, load32(state + State.MASK))
     store32(entry + 8, load32(state + State.ID))
-    store32(entry + 12, SIDE)
+    store32(entry + 12, PENDING)
     store32(state + State.DEPTH, depth)
     look(context, state)
-    turns = load32(state + State.TURNS) + 1
-    store32(state + State.TURNS, turns)
-    if turns > PATIENCE:
-        store32(state + State.PATIENCE, load32(state + State.PATIENCE) | Patient.EAGER)
-        store32(state + State.HASTE, HASTE)
+    slices = load32(state + State.SLICES) + 1
+    store32(state + State.SLICES, slices)
+    if slices > YIELD_THRESHOLD:
+        store32(state + State.YIELDING, load32(state + State.YIELDING) | YieldBits.YIELDS)
+        store32(state + State.SLICE_SHIFT, SLICE_SHIFT)
     group = owner_of(context, depth)
-    while group and load32(state + State.PATIENCE) & Patient.EAGER:
+    while group and load32(state + State.YIELDING) & YieldBits.YIELDS:
         lanes = arrived(context, state, group)
         if lanes:
             let_leave(context, state, group, lanes)
@@ -279,7 +281,7 @@ def take_turns(context: int, state: int) -> int:
 
 
 def complete(context: int, cta: int, state: int) -> int:
-    """Carry out every ``.sync`` operation that has all its lanes, and let splits go on that wait for none any more. Gives 0, or what
+    """Carry out every ``.sync`` operation that has all its lanes, and let paths go on that wait for none any more. Gives 0, or what
     ``proceed`` returns if Python has to go on."""
     number = load32(state + State.DEPTH)
     found = 0
@@ -300,7 +302,7 @@ def complete(context: int, cta: int, state: int) -> int:
             lanes = load32(entry + 4) & load32(state + State.LIVE)
             if lanes == wanting(state, lanes, 0):
                 store32(entry, SYNC_CODE + load32(entry))
-                store32(entry + 12, SIDE)
+                store32(entry + 12, PENDING)
         number -= 1
     if found == 0:
         complete_gathering(context, state)
@@ -341,12 +343,12 @@ def carry_out(context: int, cta: int, state: int, number: int, member: int) -> i
         return APART
     place = load32(state + State.PC)
     mask = load32(state + State.MASK)
-    store32(state + State.PC, MEET_CODE + block)
+    store32(state + State.PC, CONVERGE_CODE + block)
     store32(state + State.MASK, there)
-    store32(state + State.MEETING, 1)
+    store32(state + State.CONVERGING, 1)
     status = call(load64(context + Context.WARP_CODE), context, cta, state)
-    store32(state + State.MEETING, 0)
-    if status != Status.EVENT or load32(state + State.EVENT) != Event.MET:
+    store32(state + State.CONVERGING, 0)
+    if status != Status.EVENT or load32(state + State.EVENT) != Event.CONVERGED:
         return status + 8
     store32(state + State.PC, place)
     store32(state + State.MASK, mask)
@@ -357,7 +359,7 @@ def carry_out(context: int, cta: int, state: int, number: int, member: int) -> i
 
 
 def complete_gathering(context: int, state: int) -> int:
-    """Make one split of the splits at an aligned barrier, if they are all that live, at one barrier, in one group."""
+    """Make one path of the paths at an aligned barrier, if they are all that live, at one barrier, in one group."""
     number = load32(state + State.DEPTH)
     first = 0
     there = 0
@@ -391,12 +393,12 @@ def complete_gathering(context: int, state: int) -> int:
     entry = entry_at(state, first)
     store32(entry, GATHER_CODE + load32(entry))
     store32(entry + 4, there)
-    store32(entry + 12, SIDE)
+    store32(entry + 12, PENDING)
     return 0
 
 
 def settle(context: int, cta: int, state: int) -> int:
-    """What the splits of a warp do at an event: 0 if the warp goes on, 1 if its turn is over, else status + 8, as ``proceed``."""
+    """What the paths of a warp do at an event: 0 if the warp goes on, 1 if its time slice is over, else status + 8, as ``proceed``."""
     event = load32(state + State.EVENT)
     stops = event == Event.PARK or event == Event.DIVERGENT_BARRIER
     if not stops and event != Event.CHOOSE and event != Event.EXITED and event != Event.SPIN:
@@ -412,7 +414,7 @@ def settle(context: int, cta: int, state: int) -> int:
         if load32(state + State.PC) == load32(state + State.ID):
             pop(context, state)
         if load32(state + State.MASK):
-            take_turns(context, state)
+            switch_path(context, state)
     elif event == Event.CHOOSE:
         choose(context, state)
     else:
@@ -420,7 +422,7 @@ def settle(context: int, cta: int, state: int) -> int:
             stop_here(state, event)
         found = complete(context, cta, state)
         if found == APART:
-            store32(state + State.EVENT, Event.MEET)
+            store32(state + State.EVENT, Event.CONVERGE)
             store32(state + State.DETAIL, stops)
             found = Status.EVENT + 8
         if found:
@@ -443,7 +445,7 @@ def settle(context: int, cta: int, state: int) -> int:
 
 
 def stop_here(state: int, event: int) -> int:
-    """The running split waits for others: at an exchange, or at an aligned barrier."""
+    """The running path waits for others: at an exchange, or at an aligned barrier."""
     place = load32(state + State.PC)
     reason = load32(state + State.DETAIL)
     if event == Event.DIVERGENT_BARRIER:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...isa.tensor_maps import Problem
 from ...memory.tensor_maps import Place
 from ..ir.abi import Bulk, Context, Counter, Cta
-from .bulk import tell_copied, told_at
+from .bulk import mbarrier_of_copy, signal_copied
 from .compile_python import (
     load8,
     load16,
@@ -256,7 +256,7 @@ def tensor_lanes(
     maps: int,
     vectors: int,
     places: int,
-    told: int,
+    mbarriers: int,
     words: int,
     how: int,
     axes: int,
@@ -300,8 +300,10 @@ def tensor_lanes(
                 to = in_rank(cta, place, rank)
             store64(context + Context.MOVED, 0)
             failed = 0
-            if told:
-                race_bulk(context, cta, told_at(context, cta, load64(told + lane * 8), rank, how))
+            if mbarriers:
+                race_bulk(
+                    context, cta, mbarrier_of_copy(context, cta, load64(mbarriers + lane * 8), rank, how)
+                )
             if column:
                 failed = tensor_pixels(
                     context, cta, state, site, lane, layout, vectors, to, how | again, combine
@@ -314,7 +316,7 @@ def tensor_lanes(
             if failed:
                 return 1
             moved = load64(context + Context.MOVED)
-            if tell_copied(context, cta, site, told, lane, rank, how, moved, load64(found)):
+            if signal_copied(context, cta, site, mbarriers, lane, rank, how, moved, load64(found)):
                 return 1
             again = Bulk.AGAIN
     return 0

@@ -104,7 +104,8 @@ def test_an_entry_in_the_place_of_another_is_none(cache: Path, monkeypatch: pyte
     _, second, _ = launch(INDEX.replace("add.u32 %v, %v, %i", "sub.u32 %v, %v, %i"))
     assert not np.array_equal(first, second)
     found = {path: path.read_bytes() for path in programs(cache)}
-    (other,) = (path for path, raw in found.items() if path not in before and len(raw) > 100)
+    # runtime functions that earlier tests had compiled better may have come as well
+    other = min(path for path, raw in found.items() if path not in before and len(raw) > 100)
     for path in found:
         for content in {found[other], found[min(before)]} - {found[path]}:
             path.write_bytes(content)

@@ -13,6 +13,7 @@ from ...isa.spaces import WINDOWS
 from ...isa.types import scalar_type
 from ...isa.words import Value, select
 from ...ptx.syntax import Immediate, Vector
+from ..ir.emitter import Ref
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
 from .memory import Access, pointer_number
 
@@ -101,17 +102,15 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
         cell = writer.op(f"getelementptr {kind}, ptr {base}, i64 {lane}")
         given.append(to.value(access.type, writer.op(f"load {kind}, ptr {cell}"), True))
     shared_host = to.frame.program.order_free and access.space != 1
+    old_raw: Ref
     if shared_host:
         start = writer.op(f"load atomic {raw}, ptr {place} monotonic, align {access.type.bytes}")
         before, again, stored = writer.label("before"), writer.label("again"), writer.label("stored")
-        writer.do(f"br label %{before}")
-        writer.start(before)
-        writer.do(f"br label %{again}")
-        writer.start(again)
-        seen = f"%seen{again.replace('.', '_')}"
-        old_raw = writer.op(f"phi {raw} [ {start}, %{before} ], [ {seen}, %swap.{again} ]")
+        writer.enter(before)
+        writer.enter(again)
+        old_raw = current = writer.phi(raw, (start, before))
     else:
-        old_raw = writer.op(f"load {raw}, ptr {place}, align {access.type.bytes}")
+        old_raw = writer.load(raw, place, access.type.bytes)
     old = to.value(
         access.type, old_raw if kind == raw else writer.op(f"bitcast {raw} {old_raw} to {kind}"), True
     )
@@ -119,15 +118,12 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
     text = new.clean().scalar()
     new_raw = text if kind == raw else writer.op(f"bitcast {kind} {text} to {raw}")
     if shared_host:
-        writer.do(f"br label %swap.{again}")
-        writer.start(f"swap.{again}")
+        writer.enter(writer.label("swap"))
         pair = writer.op(
             f"cmpxchg ptr {place}, {raw} {old_raw}, {raw} {new_raw} seq_cst seq_cst, align {access.type.bytes}"
         )
-        writer.do(f"{seen} = extractvalue {{{raw}, i1}} {pair}, 0")
-        writer.do(
-            f"br i1 {writer.op(f'extractvalue {{{raw}, i1}} {pair}, 1')}, label %{stored}, label %{again}"
-        )
+        current.come(writer.op(f"extractvalue {{{raw}, i1}} {pair}, 0"))
+        writer.branch(writer.op(f"extractvalue {{{raw}, i1}} {pair}, 1"), stored, again)
         writer.start(stored)
     else:
         writer.do(f"store {raw} {new_raw}, ptr {place}, align {access.type.bytes}")

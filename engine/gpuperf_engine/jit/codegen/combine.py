@@ -16,7 +16,7 @@ from ...isa.table import lookup
 from ...isa.tensor_maps import ELEMENTS, REDUCTIONS
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction
-from ..ir.values import NativeValue, Writer, scalar_ll
+from ..ir.values import Emitter, NativeValue, scalar_ll
 from ..runtime.matrix_functions import internal_functions
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def combine_function(name: str) -> str:
         for item in lookup(name.removeprefix(COMBINE_PREFIX))
         if has_meaning(item) or item.modifier("dim")
     )
-    writer = Writer()
+    writer = Emitter()
     writer.start("entry")
     if has_meaning(spelling):
         kind = scalar_type(str(spelling.modifier("type")))
@@ -74,7 +74,7 @@ def combine_function(name: str) -> str:
     return "\n".join([*internal_functions(writer), head, *writer.lines, "}", ""])
 
 
-def _cells(writer: Writer, offset: int) -> tuple[str, str]:
+def _cells(writer: Emitter, offset: int) -> tuple[str, str]:
     """Where an old value is, and a new one."""
     if offset == 0:
         return "%target", "%source"
@@ -82,13 +82,13 @@ def _cells(writer: Writer, offset: int) -> tuple[str, str]:
     return old, new
 
 
-def _value(writer: Writer, name: str, cell: str) -> NativeValue:
+def _value(writer: Emitter, name: str, cell: str) -> NativeValue:
     kind = scalar_type(name)
     loaded = writer.op(f"load {scalar_ll(kind)}, ptr {cell}, align {kind.bytes}")
     return NativeValue(writer, kind, loaded, True)
 
 
-def _put(writer: Writer, value: object, cell: str) -> None:
+def _put(writer: Emitter, value: object, cell: str) -> None:
     assert isinstance(value, NativeValue)
     kind = value.type
     writer.do(f"store {scalar_ll(kind)} {value.clean().scalar()}, ptr {cell}, align {kind.bytes}")

@@ -243,7 +243,7 @@ def _tree(exchange: _Exchange, value: NativeValue) -> NativeValue:
         writer.needs["llvm.cttz.i32"] = "declare i32 @llvm.cttz.i32(i32, i1)"
         lowest = writer.op(f"call i32 @llvm.cttz.i32(i32 {members}, i1 false)")
         lane = writer.op(f"and i32 {lowest}, {LANES - 1}")
-        neutral = writer.splat(writer.op(f"extractelement {kind} {value.vector()}, i32 {lane}"), scalar)
+        neutral = writer.splatted(writer.op(f"extractelement {kind} {value.vector()}, i32 {lane}"), scalar)
     total = writer.op(
         f"select <{LANES} x i1> {to.spread(members)}, {kind} {value.vector()}, {kind} {neutral}"
     )
@@ -282,35 +282,25 @@ def _folds(exchange: _Exchange, value: NativeValue) -> NativeValue:
     low = writer.op(f"call i32 @llvm.cttz.i32(i32 {members}, i1 true)")
     start = writer.op(f"load {scalar}, ptr {writer.op(f'getelementptr {scalar}, ptr %vals, i32 {low}')}")
     left = writer.op(f"and i32 {members}, {_less(to, members)}")
-    before, again, fold, folded = (writer.label(word) for word in ("before", "again", "fold", "folded"))
-    writer.do(f"br label %{before}")
-    writer.start(before)
-    writer.do(f"br label %{again}")
-    writer.start(again)
-    total, remaining = f"%total{again[6:]}", f"%left{again[6:]}"
-    merged, fewer = f"%merged{again[6:]}", f"%fewer{again[6:]}"
-    end = writer.label("end")
-    writer.do(f"{total} = phi {scalar} [ {start}, %{before} ], [ {merged}, %{end} ]")
-    writer.do(f"{remaining} = phi i32 [ {left}, %{before} ], [ {fewer}, %{end} ]")
-    writer.do(f"br i1 {writer.op(f'icmp eq i32 {remaining}, 0')}, label %{folded}, label %{fold}")
-    writer.start(fold)
-    lane = writer.op(f"call i32 @llvm.cttz.i32(i32 {remaining}, i1 true)")
-    other = writer.op(f"load {scalar}, ptr {writer.op(f'getelementptr {scalar}, ptr %vals, i32 {lane}')}")
-    made = evaluate(
-        exchange.instruction.spelling, [to.value(value.type, total, True), to.value(value.type, other, True)]
-    )[0]
-    assert isinstance(made, NativeValue)
-    text = made.bits_as(value.type).clean().scalar()
-    below = _less(to, remaining)
-    writer.do(f"br label %{end}")
-    writer.start(end)
-    writer.do(f"{merged} = select i1 true, {scalar} {text}, {scalar} {text}")
-    writer.do(f"{fewer} = and i32 {remaining}, {below}")
-    writer.do(f"br label %{again}")
-    writer.start(folded)
+    before = writer.label("before")
+    writer.enter(before)
+    with writer.while_("fold") as fold:
+        total = writer.phi(scalar, (start, before))
+        remaining = writer.phi("i32", (left, before))
+        fold.until(writer.icmp("eq", remaining, 0))
+        lane = writer.op(f"call i32 @llvm.cttz.i32(i32 {remaining}, i1 true)")
+        other = writer.op(f"load {scalar}, ptr {writer.op(f'getelementptr {scalar}, ptr %vals, i32 {lane}')}")
+        pair = [to.value(value.type, total, True), to.value(value.type, other, True)]
+        made = evaluate(exchange.instruction.spelling, pair)[0]
+        assert isinstance(made, NativeValue)
+        text = made.bits_as(value.type).clean().scalar()
+        below = _less(to, remaining)
+        writer.enter(writer.label("end"))
+        total.come(text)
+        remaining.come(writer.and_(remaining, below))
     writer.forget()
     old = writer.op(f"load {kind}, ptr {result}, align 64")
-    whole = writer.splat(total, scalar)
+    whole = writer.splatted(total, scalar)
     chosen = writer.op(f"select <{LANES} x i1> {to.spread(members)}, {kind} {whole}, {kind} {old}")
     writer.do(f"store {kind} {chosen}, ptr {result}, align 64")
     writer.do(f"br label %{head}")

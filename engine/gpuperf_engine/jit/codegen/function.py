@@ -37,7 +37,7 @@ from ..ir.abi import (
     Status,
     Wait,
 )
-from ..ir.values import Writer
+from ..ir.values import Emitter
 from .recursion import CAPACITY, Areas, give_back
 from .slots import Slots
 from .waits import reasons_to_wait
@@ -89,7 +89,7 @@ class Frame:
         self.clustered = clustered
         self.diverged = diverged
         self.columns = columns_of(program) if threads else None
-        self.writer = Writer()
+        self.writer = Emitter()
         #: functions whose results are taken at places of their own, see ``return_place``
         self.returns: list[int] = []
         self.joins = _joins(program)

@@ -21,7 +21,7 @@ from ...isa.words import Value
 from ...memory.image_rows import HANDLE_BASE, HANDLE_STEP
 from ...ptx.syntax import Address, Instruction
 from ..ir.abi import Context, Event
-from ..ir.values import LANES, NativeValue, Writer, vector_ll
+from ..ir.values import LANES, Emitter, NativeValue, vector_ll
 from ..runtime.matrix_functions import internal_functions
 from .handlers import handles
 from .memory import address_value
@@ -61,7 +61,7 @@ def image_function(name: str) -> str:
     same = opcode.startswith(_SAME)
     spelling = _spelling(opcode.removeprefix(_SAME))
     given, made = _types(spelling)
-    writer = Writer()
+    writer = Emitter()
     image = _NativeImage(writer, same=same)
     values = [image, *(NativeValue(writer, type, f"%a{place}") for place, type in enumerate(given))]
     returned, whole = _returned(made), "poison"
@@ -83,7 +83,7 @@ def image_function(name: str) -> str:
 
 
 class _NativeImage(Image):
-    def __init__(self, writer: Writer, *, same: bool) -> None:
+    def __init__(self, writer: Emitter, *, same: bool) -> None:
         self.writer = writer
         writer.start("entry")
         writer.do("%refused = alloca i32")

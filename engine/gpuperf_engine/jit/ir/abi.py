@@ -22,7 +22,6 @@ __all__ = [
     "AREA_SHIFT",
     "BARRIERS",
     "BEYOND_BYTES",
-    "CACHE_BYTES",
     "CONVERGE_CODE",
     "EXIT_CODE",
     "GATHER_CODE",
@@ -30,7 +29,6 @@ __all__ = [
     "MATRICES_BYTES",
     "PLACE_SHIFT",
     "RETURN_CODE",
-    "SHAPE_BYTES",
     "SITE_BYTES",
     "SITE_COUNTERS",
     "SYNC_CODE",
@@ -44,6 +42,7 @@ __all__ = [
     "Counter",
     "Cta",
     "Event",
+    "GlobalShape",
     "Line",
     "Presence",
     "Race",
@@ -51,6 +50,8 @@ __all__ = [
     "Reason",
     "Segment",
     "Segments",
+    "SharedShape",
+    "SiteCache",
     "State",
     "Status",
     "Wait",
@@ -59,8 +60,6 @@ __all__ = [
 ]
 
 BARRIERS = 16
-#: the cache of one memory site: base address, bytes, whether stores must be noted in the shadow, unused
-CACHE_BYTES = 32
 #: as ``counters.SITE_COLUMNS``, in columns and bytes
 SITE_COUNTERS = 15
 SITE_BYTES = 8 * SITE_COUNTERS
@@ -68,10 +67,6 @@ SITE_BYTES = 8 * SITE_COUNTERS
 UNSEEN_BYTES = 8
 #: of a site, accesses that ran past an object: index of the CTA + 1 (0: there are none), warp · 32 + lane, address, bytes past it
 BEYOND_BYTES = 32
-#: shape of the last access of a site. Shared: distances of the lanes (32 × i32), mask (i64), result (i64), kind (i64). Global:
-#: distances in sectors and in lines (32 × i64 each), mask, result, 1 while the record is one of shared memory (generic accesses), and
-#: of loads, apart from these: distances in words (32 × i64), mask, passes
-SHAPE_BYTES = 896
 #: as reconvergence identity: the exit of function f is ``EXIT_CODE + f``
 EXIT_CODE = 1 << 30
 #: as place to continue: in block b behind the ``.sync`` instruction that begins it is ``SYNC_CODE + b``
@@ -114,7 +109,7 @@ class Context:
     BLOCKS = 72  # counters of blocks: warps, lanes, divergent, as three arrays
     SITES = 80  # SITE_COUNTERS per site
     PREDICATED = 88
-    CACHE = 96  # CACHE_BYTES per site
+    CACHE = 96  # SiteCache.BYTES per site
     UNSEEN = 104  # UNSEEN_BYTES per site
     TIDS = 112  # per warp: 32 × tid.x, tid.y, tid.z as i32
     PARAMS = 120
@@ -196,6 +191,39 @@ class Context:
     RACE_RELEASES = 704  # how often anything was released to other CTAs
     RACE_ROOMS = 712  # host address of the rooms of the lines
     BYTES = 720
+
+
+class SiteCache:
+    """The allocation that a site accessed last; fields of eight bytes."""
+
+    START = 0
+    SPAN = 8  # its bytes
+    TRACKED = 16  # whether stores must be noted in its shadow
+    BYTES = 32
+
+
+class SharedShape:
+    """The last access of a site to shared memory, whose wavefronts hold for the next one if its lanes are as far apart."""
+
+    DISTANCES = 0  # of the lanes, 32 × i32
+    MASK = 128
+    RESULT = 136  # wavefronts + 64 · ideal
+    #: 1, 2 + 4 · distance of the half warps: consecutive lanes, one address in each; 3: any addresses
+    KIND = 144
+
+
+class GlobalShape:
+    """The last access of a site to global memory; of loads, the words that it took lie apart from its sectors and lines."""
+
+    SECTORS = 0  # distances of the lanes in sectors, and in lines, 32 × i64 each
+    LINES = 256
+    MASK = 512
+    RESULT = 520  # sectors + 64 · lines
+    IS_SHARED = 528  # 1 while the record is a ``SharedShape`` (generic accesses)
+    WORDS = 576  # distances in words, 32 × i64
+    WORDS_MASK = 832
+    WAVEFRONTS = 840
+    BYTES = 896
 
 
 class Counter:

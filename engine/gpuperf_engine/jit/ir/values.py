@@ -18,9 +18,9 @@ from typing import Any
 from ...isa.types import ScalarType, scalar_type
 from ...isa.words import Number, Value
 from .constants import float_bits, fold
-from .emitter import LANES, Writer, scalar_ll, vector_ll
+from .emitter import LANES, Emitter, scalar_ll, vector_ll
 
-__all__ = ["LANES", "NativeValue", "Writer", "scalar_ll", "vector_ll"]
+__all__ = ["LANES", "Emitter", "NativeValue", "scalar_ll", "vector_ll"]
 
 _FRACTION = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 _CANONICAL = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FFFFFFFFFFFFFFF}
@@ -40,7 +40,7 @@ class NativeValue(Value):
 
     def __init__(
         self,
-        writer: Writer,
+        writer: Emitter,
         type: ScalarType,
         text: str,
         uniform: bool = False,
@@ -61,7 +61,7 @@ class NativeValue(Value):
     # ----------------------------------------------------------------------------------------------- operands
 
     @classmethod
-    def of_bits(cls, writer: Writer, pattern: int, type: ScalarType) -> NativeValue:
+    def of_bits(cls, writer: Emitter, pattern: int, type: ScalarType) -> NativeValue:
         """A constant by its bit pattern."""
         return cls(writer, type, "", True, pattern & ((1 << type.bits) - 1))
 
@@ -90,7 +90,7 @@ class NativeValue(Value):
             return self.text
         kind = scalar_ll(self.type)
         if self.number is None:
-            return self.writer.splat(self.text, kind)
+            return self.writer.splatted(self.text, kind)
         if kind in ("float", "double"):
             raw = f"<{LANES} x i{self.type.bits}>"
             return self.writer.op(

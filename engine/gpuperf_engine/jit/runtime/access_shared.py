@@ -8,13 +8,31 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from ...isa.spaces import RANK_SHIFT
-from ..ir.abi import SHAPE_BYTES, SITE_BYTES, UNWRITTEN, Context, Counter, Cta
-from ..ir.emitter import LANES
+from ..ir.abi import SITE_BYTES, UNWRITTEN, Context, Counter, Cta, GlobalShape, SharedShape
+from ..ir.emitter import LANES, Ref, numbers, vector_of
 from .access_races import races_name
-from .access_text import V32, V64, Form, Text, finish, given, head, ones_of, slow
+from .access_text import (
+    ACTIVE,
+    MASK,
+    MASK64,
+    NEAR,
+    SITE,
+    V32,
+    AccessEmitter,
+    Form,
+    begin,
+    finish,
+    head_of,
+    slow,
+    stored,
+)
 
 __all__ = ["shared_access"]
+
+_WORD = Form(4)
 
 
 def shared_access(name: str, form: Form, wide: bool, stores: bool) -> str:
@@ -24,338 +42,333 @@ def shared_access(name: str, form: Form, wide: bool, stores: bool) -> str:
 
 class _Shared:
     def __init__(self, name: str, form: Form, wide: bool, stores: bool) -> None:
-        self.to = Text()
+        self.to = AccessEmitter()
         self.name, self.form, self.wide, self.stores = name, form, wide, stores
         self.watched = name.startswith("watched")
         #: of loads that return a value: what each way gives, by label
-        self.held: dict[str, str] = {}
-        self.loose: dict[str, str] = {}
+        self.held: dict[str, Ref] = {}
+        self.loose: dict[str, Ref] = {}
 
     def text(self) -> str:
         to, form = self.to, self.form
-        self.value = head(to, self.name, form, self.stores, V32)
+        begin(to, form)
+        self.value = stored(to, form, self.stores)
         self._races()
-        cta = self.cta = to.field("%ctx", Context.CTA, "ptr")
+        cta = self.cta = to.context(Context.CTA, "ptr")
         self.base = to.field(cta, Cta.SHARED, "ptr")
-        self.shadow = to.place(self.base, to.field(cta, Cta.SHARED_SHADOW)) if self.watched else ""
-        self.size = to.field("%ctx", Context.SHARED_BYTES)
+        self.shadow = to.place(self.base, to.field(cta, Cta.SHARED_SHADOW)) if self.watched else None
+        self.size = to.context(Context.SHARED_BYTES)
         if self.watched and self.stores:
-            to.do(f"store i64 1, ptr {to.place(cta, Cta.MARKED)}")
-        starts = to.pick("%a", "i32", LANES, [lane & 16 for lane in range(LANES)])
-        self.distance = to.op(f"sub {V32} %a, {starts}")
-        self.lows = [to.op(f"extractelement {V32} %a, i32 {lane}") for lane in (0, 16)]
-        self.near = [to.op(f"zext i32 {low} to i64") for low in self.lows]
-        odd = to.op(f"and i32 {to.op(f'or i32 {self.lows[0]}, {self.lows[1]}')}, {form.size - 1}")
-        self.aligned = to.op(f"icmp eq i32 {odd}, 0")
-        self.sound = ""
+            to.put("i64", 1, to.place(cta, Cta.MARKED))
+        starts = to.pick(NEAR, [lane & 16 for lane in range(LANES)])
+        self.distance = to.sub(NEAR, starts)
+        self.lows = [to.extract(NEAR, lane) for lane in (0, 16)]
+        self.near = [to.zext(low, "i64") for low in self.lows]
+        odd = to.and_(to.or_(self.lows[0], self.lows[1]), form.size - 1)
+        self.aligned = to.icmp("eq", odd, 0)
+        self.sound: Ref | None = None
         if self.stores and not self.watched:
             # pieces of words are stored to watched memory only
             narrow = form.size < 4
-            self.sound = "false" if narrow else to.op(f"xor i1 {self._unwritten(self.value, '')}, true")
+            self.sound = Ref("i1", "false") if narrow else to.not_(self._unwritten(self.value, None))
         self._rows()
         self._scattered()
         self._count()
-        return "\n".join([*to.lines, "}", ""])
+        return to.function(head_of(self.name, form, self.stores, V32))
 
     def _races(self) -> None:
         """Look for races with other accesses first, while what is overwritten is there."""
         to, form = self.to, self.form
-        flags = to.op(f"load i8, ptr {to.place(to.field('%ctx', Context.RACE_SITES, 'ptr'), '%site')}")
-        to.do(f"br i1 {to.op(f'icmp eq i8 {flags}, 0')}, label %access, label %races", "races:")
+        flags = to.load("i8", to.place(to.context(Context.RACE_SITES, "ptr"), "%site"))
+        to.branch(to.icmp("eq", flags, 0), "access", "races")
+        to.start("races")
         value = "" if not self.stores else f", {form.raw} %v" if form.alone else ", ptr %vals"
-        to.do(
-            f"call void @{races_name(form, self.stores)}(ptr %ctx, i64 %site, i32 %mask, {V32} %a{value})",
-            "br label %access",
-            "access:",
-        )
+        to.do(f"call void @{races_name(form, self.stores)}(ptr %ctx, i64 %site, i32 %mask, {V32} %a{value})")
+        to.enter("access")
 
     # -- half warps that are consecutive or have one address -----------------------------------------------------------
 
-    def _halves(self, places: list[str]) -> list[str]:
+    def _halves(self, places: list[Ref]) -> list[Ref]:
         """The raw halves at two places."""
-        to, align = self.to, min(8, self.form.size)
-        return [to.op(f"load {self.form.half()}, ptr {place}, align {align}") for place in places]
+        return [self.to.load(self.form.half(), place, self.form.align) for place in places]
 
-    def _whole(self, halves: list[str]) -> str:
+    def _whole(self, halves: list[Ref]) -> Ref:
         count = 16 * self.form.pieces
-        return self.to.pick(halves[0], self.form.kind, count, range(2 * count), halves[1])
+        return self.to.pick(halves[0], range(2 * count), halves[1])
 
     def _rows(self) -> None:
         to, form = self.to, self.form
-        ladder = ", ".join(f"i32 {(lane & 15) * form.size}" for lane in range(LANES))
-        rows = to.op(f"icmp eq i32 {to.bits(to.op(f'icmp eq {V32} {self.distance}, <{ladder}>'))}, -1")
-        self.rows = rows
-        room = to.op(f"sub i64 {self.size}, {16 * form.size}")
-        tests = [rows, self.aligned, *(to.op(f"icmp sle i64 {place}, {room}") for place in self.near)]
-        if self.sound:
+        ladder = numbers("i32", [(lane & 15) * form.size for lane in range(LANES)])
+        self.rows = to.icmp("eq", to.bits(to.icmp("eq", self.distance, ladder)), -1)
+        tests = [self.rows, *self._fits(16 * form.size)]
+        if self.sound is not None:
             tests.append(self.sound)
         if self.stores and not self.wide:
-            tests.append(to.op("icmp eq i32 %mask, -1"))
-        to.do(f"br i1 {to.all(tests)}, label %rows, label %norows", "rows:")
-        places = [to.place(self.base, item) for item in self.near]
-        shadows = [to.place(self.shadow, item) for item in self.near] if self.watched else []
+            tests.append(to.icmp("eq", MASK, -1))
+        to.branch(to.all(tests), "rows", "norows")
+        to.start("rows")
         if self.stores:
+            places, shadows = self._places()
             self._put_rows(self.value, places)
             if shadows:
-                self._put_rows(f"splat ({form.kind} {ones_of(form)})", shadows)
-            to.do("br label %kinds", "norows:", "br label %any")
+                self._put_rows(form.ones, shadows)
+            to.jump("kinds")
+            to.start("norows")
+            to.jump("any")
             return
-        row = self._whole(self._halves(places))
-        seen = self._whole(self._halves(shadows)) if shadows else ""
-        if form.size < 4 and not shadows:
-            unwritten = self._blank_near(places)
-        else:
-            unwritten = self._unwritten(row, seen)
-        self._held(row, "rows", unwritten)
-        to.do("norows:")
-        same = to.op(f"icmp eq i32 {to.bits(to.op(f'icmp eq {V32} {self.distance}, zeroinitializer'))}, -1")
-        room = to.op(f"sub i64 {self.size}, {form.size}")
-        tests = [same, self.aligned, *(to.op(f"icmp sle i64 {place}, {room}") for place in self.near)]
-        to.do(f"br i1 {to.all(tests)}, label %same, label %any", "same:")
-        places = [to.place(self.base, item) for item in self.near]
-        shadows = [to.place(self.shadow, item) for item in self.near] if self.watched else []
-        repeated = self._repeated(places)
-        seen = self._repeated(shadows) if shadows else ""
-        if form.size < 4 and not shadows:
-            unwritten = self._blank_near(places)
-        else:
-            unwritten = self._unwritten(repeated, seen)
-        self._held(repeated, "same", unwritten)
+        self._take("rows", lambda places: self._whole(self._halves(places)))
+        to.start("norows")
+        same = to.icmp("eq", to.bits(to.icmp("eq", self.distance, "zeroinitializer")), -1)
+        tests = [same, *self._fits(form.size)]
+        to.branch(to.all(tests), "same", "any")
+        to.start("same")
+        self._take("same", self._repeated)
 
-    def _held(self, raw: str, label: str, unwritten: str) -> None:
-        """End a way of loading whole half warps."""
-        if self.form.alone:
+    def _fits(self, size: int) -> list[Ref]:
+        """Whether both half warps' first lanes are aligned, and so many bytes from there on inside shared memory."""
+        room = self.to.sub(self.size, size)
+        return [self.aligned, *(self.to.icmp("sle", place, room) for place in self.near)]
+
+    def _places(self) -> tuple[list[Ref], list[Ref]]:
+        """Where the half warps begin, and their shadows."""
+        shadow = [self.shadow] if self.shadow is not None else []
+        places, *shadows = (
+            [self.to.place(base, item) for item in self.near] for base in (self.base, *shadow)
+        )
+        return places, shadows[0] if shadows else []
+
+    def _take(self, label: str, read: Callable[[list[Ref]], Ref]) -> None:
+        """A way of loading whole half warps, to its end."""
+        to, form = self.to, self.form
+        places, shadows = self._places()
+        raw = read(places)
+        seen = read(shadows) if shadows else None
+        narrow = form.size < 4 and not shadows
+        unwritten = self._blank_near(places) if narrow else self._unwritten(raw, seen)
+        if form.alone:
             self.held[label] = raw
         else:
-            self.to.split(raw, self.form)
-        self.to.do(f"br i1 {unwritten}, label %slow, label %kinds")
+            to.split(raw, form)
+        to.branch(unwritten, "slow", "kinds")
 
-    def _repeated(self, places: list[str]) -> str:
+    def _repeated(self, places: list[Ref]) -> Ref:
         """What lies at two places, in all lanes of the half warps."""
         to, form = self.to, self.form
-        one = f"<{form.pieces} x {form.kind}>"
-        parts = [to.op(f"load {one}, ptr {place}, align {min(8, form.size)}") for place in places]
+        one = vector_of(form.pieces, form.kind)
+        parts = [to.load(one, place, form.align) for place in places]
         order = [(lane >> 4) * form.pieces + part for lane in range(LANES) for part in range(form.pieces)]
-        return to.pick(parts[0], form.kind, form.pieces, order, parts[1])
+        return to.pick(parts[0], order, parts[1])
 
-    def _put_rows(self, value: str, places: list[str]) -> None:
+    def _put_rows(self, value: Ref, places: list[Ref]) -> None:
         to, form, count = self.to, self.form, 16 * self.form.pieces
-        on = to.repeat("%lanes", "i1", form.pieces) if self.wide else ""
+        on = to.repeat(ACTIVE, form.pieces) if self.wide else None
         for number, place in enumerate(places):
             part = range(number * count, (number + 1) * count)
-            data = to.pick(value, form.kind, 2 * count, part)
-            if self.wide:
-                active = to.pick(on, "i1", 2 * count, part)
-                to.do(
-                    f"call void @llvm.masked.store.v{count}{form.kind}.p0({form.half()} {data}, "
-                    f"ptr align {min(8, form.size)} {place}, <{count} x i1> {active})"
-                )
+            data = to.pick(value, part)
+            if on is not None:
+                to.masked_store(data, place, to.pick(on, part), form.align)
             else:
-                to.do(f"store {form.half()} {data}, ptr {place}, align {min(8, form.size)}")
+                to.store(data, place, form.align)
 
     # -- any addresses ---------------------------------------------------------------------------------------------------
 
     def _scattered(self) -> None:
         to, form = self.to, self.form
-        to.do("any:")
+        to.start("any")
         if self.wide:
-            shift = form.shift
-            indices = to.op(
-                f"call {V32} @llvm.fshr.v{LANES}i32({V32} %a, {V32} %a, {V32} splat (i32 {shift}))"
-            )
-            limit = to.splat(to.op(f"trunc i64 {to.op(f'lshr i64 {self.size}, {shift}')} to i32"), "i32")
-            inside = to.bits(to.op(f"icmp ult {V32} {indices}, {limit}"))
-            outside = to.op(f"and i32 %mask, {to.op(f'xor i32 {inside}, -1')}")
-            tests = [to.op(f"icmp eq i32 {outside}, 0"), *([self.sound] if self.sound else [])]
-            to.do(f"br i1 {to.all(tests)}, label %gather, label %slow", "gather:")
+            indices = to.rotated(NEAR, form.shift)
+            outside = to.outside(indices, to.trunc(to.lshr(self.size, form.shift), "i32"))
+            tests = [to.icmp("eq", outside, 0), *([] if self.sound is None else [self.sound])]
+            to.branch(to.all(tests), "gather", "slow")
+            to.start("gather")
             if self.stores:
-                to.scatter(self.value, to.pointers(self.base, "%a", "i32", form), "%lanes", form)
-                if self.watched:
-                    ones = f"splat ({form.kind} {ones_of(form)})"
-                    to.scatter(ones, to.pointers(self.shadow, "%a", "i32", form), "%lanes", form)
-                to.do("br label %shapes")
+                to.scatter(self.value, to.pointers(self.base, NEAR, form), ACTIVE, form)
+                if self.shadow is not None:
+                    to.scatter(form.ones, to.pointers(self.shadow, NEAR, form), ACTIVE, form)
+                to.jump("shapes")
             else:
                 self._gather()
         else:
-            to.do("br label %slow")
-        to.do("slow:")
+            to.jump("slow")
+        to.start("slow")
         self._of_peer()
-        to.do("lanewise:")
-        wide_addresses = to.op(f"zext {V32} %a to {V64}")
-        slowly = slow(to, form, self.stores, wide_addresses, "1")
-        if slowly:
+        to.start("lanewise")
+        slowly = slow(to, form, self.stores, to.zext(NEAR, "i64"), "1")
+        if slowly is not None:
             self.loose["lanewise"] = slowly
-        to.do("br label %shapes")
+        to.jump("shapes")
 
     def _of_peer(self) -> None:
         """If all lanes go to one other CTA of the cluster, and may: the same access, made there. Else on to ``lanewise``."""
         to, form = self.to, self.form
-        alone = to.op(f"icmp eq i64 {to.field(self.cta, Cta.CLUSTER)}, 0")
-        empty = to.op("icmp eq i32 %mask, 0")
-        to.do(f"br i1 {to.op(f'or i1 {alone}, {empty}')}, label %lanewise, label %ranks", "ranks:")
-        window = to.op(f"trunc i64 {to.field(self.cta, Cta.WINDOW)} to i32")
-        absolute = to.op(f"add {V32} %a, {to.splat(window, 'i32')}")
-        lane = to.op("call i32 @llvm.cttz.i32(i32 %mask, i1 false)")
-        lead = to.op(f"extractelement {V32} {absolute}, i32 {lane}")
-        start = to.op(f"and i32 {lead}, {-1 << RANK_SHIFT}")
-        inside = to.op(f"sub {V32} {absolute}, {to.splat(start, 'i32')}")
-        near = to.bits(to.op(f"icmp ult {V32} {inside}, splat (i32 {1 << RANK_SHIFT})"))
-        stray = to.op(f"and i32 %mask, {to.op(f'xor i32 {near}, -1')}")
-        allowed = to.op(f"load i8, ptr {to.place(to.field('%ctx', Context.REMOTE, 'ptr'), '%site')}")
-        tests = [
-            to.op(f"icmp eq i32 {stray}, 0"),
-            to.op(f"icmp ne i32 {start}, {window}"),
-            to.op(f"icmp ne i8 {allowed}, 0"),
-        ]
-        to.do(f"br i1 {to.all(tests)}, label %peer, label %lanewise", "peer:")
+        alone = to.icmp("eq", to.field(self.cta, Cta.CLUSTER), 0)
+        empty = to.icmp("eq", MASK, 0)
+        to.branch(to.or_(alone, empty), "lanewise", "ranks")
+        to.start("ranks")
+        window = to.trunc(to.field(self.cta, Cta.WINDOW), "i32")
+        absolute = to.add(NEAR, to.splat(window))
+        lane = to.first_lane()
+        lead = to.extract(absolute, lane)
+        start = to.and_(lead, -1 << RANK_SHIFT)
+        inside = to.sub(absolute, to.splat(start))
+        stray = to.without(to.icmp("ult", inside, 1 << RANK_SHIFT))
+        allowed = to.load("i8", to.place(to.context(Context.REMOTE, "ptr"), "%site"))
+        tests = [to.icmp("eq", stray, 0), to.icmp("ne", start, window), to.icmp("ne", allowed, 0)]
+        to.branch(to.all(tests), "peer", "lanewise")
+        to.start("peer")
         own = to.number(self.cta)
-        wide = [to.op(f"zext i32 {number} to i64") for number in (lane, lead)]
-        items = (to.number("%ctx"), own, "%site", *wide, 0)
-        peer = to.op(f"call i64 @cluster_cta({given(items)})")
-        to.do(f"br i1 {to.op(f'icmp eq i64 {peer}, 0')}, label %lanewise, label %there", "there:")
+        wide = [to.zext(number, "i64") for number in (lane, lead)]
+        items = (to.number("%ctx"), own, SITE, *wide, 0)
+        peer = to.run("cluster_cta", items)
+        to.branch(to.icmp("eq", peer, 0), "lanewise", "there")
+        to.start("there")
         cell = to.place("%ctx", Context.CTA)
-        to.do(f"store i64 {peer}, ptr {cell}")
+        to.store(peer, cell)
         arguments = f"ptr %ctx, i64 %site, i32 %mask, {V32} {inside}"
         if not form.alone:
             arguments += ", ptr %vals"
         elif self.stores:
             arguments += f", {form.raw} %v"
-        made = ""
+        made = None
         if form.alone and not self.stores:
-            made = to.op(f"call {form.raw} @{self.name}({arguments})")
+            made = to.ref(form.raw, f"call {form.raw} @{self.name}({arguments})")
         else:
             to.do(f"call void @{self.name}({arguments})")
-        to.do(f"store i64 {own}, ptr {cell}")
+        to.store(own, cell)
         finish(to, form, self.stores, made)
 
     def _gather(self) -> None:
         to, form = self.to, self.form
         if form.size < 4:
-            words = to.op(f"and {V32} %a, splat (i32 -4)")
-            shift = to.op(f"shl {V32} {to.op(f'and {V32} %a, splat (i32 3)')}, splat (i32 3)")
-            word = Form(4)
-            found = to.gather(to.pointers(self.base, words, "i32", word), "%lanes", word)
-            raw = self._cut(found, shift)
-            if self.watched:
-                seen = self._cut(
-                    to.gather(to.pointers(self.shadow, words, "i32", word), "%lanes", word), shift
-                )
-                unwritten = self._unwritten(raw, seen)
+            words = to.and_(NEAR, -4)
+            shift = to.shl(to.and_(NEAR, 3), 3)
+            held = to.gather(to.pointers(self.base, words, _WORD), ACTIVE, _WORD)
+            raw = self._cut(held, shift)
+            if self.shadow is not None:
+                seen = to.gather(to.pointers(self.shadow, words, _WORD), ACTIVE, _WORD)
+                unwritten = self._unwritten(raw, self._cut(seen, shift))
             else:
-                blank = to.op(f"icmp eq {V32} {found}, splat (i32 {UNWRITTEN})")
-                unwritten = to.op(f"icmp ne i32 {to.op(f'and i32 {to.bits(blank)}, %mask')}, 0")
+                blank = to.icmp("eq", held, UNWRITTEN)
+                unwritten = to.icmp("ne", to.and_(to.bits(blank), MASK), 0)
         else:
-            raw = to.gather(to.pointers(self.base, "%a", "i32", form), "%lanes", form)
-            seen = ""
-            if self.watched:
-                seen = to.gather(to.pointers(self.shadow, "%a", "i32", form), "%lanes", form)
-            unwritten = self._unwritten(raw, seen)
+            raw = to.gather(to.pointers(self.base, NEAR, form), ACTIVE, form)
+            shadow = None
+            if self.shadow is not None:
+                shadow = to.gather(to.pointers(self.shadow, NEAR, form), ACTIVE, form)
+            unwritten = self._unwritten(raw, shadow)
         if form.alone:
             self.loose["gather"] = raw
         else:
             to.split(raw, form)
-        to.do(f"br i1 {unwritten}, label %slow, label %shapes")
+        to.branch(unwritten, "slow", "shapes")
 
-    def _cut(self, words: str, shift: str) -> str:
+    def _cut(self, words: Ref, shift: Ref) -> Ref:
         """The bytes of an access of less than a word."""
-        moved = self.to.op(f"lshr {V32} {words}, {shift}")
-        return self.to.op(f"trunc {V32} {moved} to {self.form.raw}")
+        return self.to.trunc(self.to.lshr(words, shift), self.form.kind)
 
     # -- what was never written --------------------------------------------------------------------------------------------
 
-    def _unwritten(self, raw: str, seen: str) -> str:
+    def _unwritten(self, raw: Ref, seen: Ref | None) -> Ref:
         """Whether an active lane has a byte that was never written (or holds what unwritten words hold)."""
         to, form = self.to, self.form
-        if self.watched:
+        if seen is not None:
             count = LANES * form.pieces
-            bad = to.op(f"icmp ne {form.raw} {seen}, splat ({form.kind} {ones_of(form)})")
+            bad = to.icmp("ne", seen, form.ones)
         else:
             count = LANES * form.size // 4
-            words = to.op(f"bitcast {form.raw} {raw} to <{count} x i32>")
-            bad = to.op(f"icmp eq <{count} x i32> {words}, splat (i32 {UNWRITTEN})")
-        on = to.repeat("%lanes", "i1", count // LANES)
-        active = to.op(f"and <{count} x i1> {bad}, {on}")
-        return to.op(f"icmp ne i{count} {to.op(f'bitcast <{count} x i1> {active} to i{count}')}, 0")
+            bad = to.icmp("eq", to.bitcast(raw, vector_of(count, "i32")), UNWRITTEN)
+        return to.any(to.and_(bad, to.repeat(ACTIVE, count // LANES)))
 
-    def _blank_near(self, places: list[str]) -> str:
+    def _blank_near(self, places: list[Ref]) -> Ref:
         """The same for rows of pieces of words: whether any word there holds what unwritten words hold."""
         to, count = self.to, 16 * self.form.size // 4 + 1
-        found = []
+        blank = []
         for place in places:
-            number = to.op(f"and i64 {to.number(place)}, -4")
-            pointer = to.op(f"inttoptr i64 {number} to ptr")
-            words = to.op(f"load <{count} x i32>, ptr {pointer}, align 4")
-            blank = to.op(f"icmp eq <{count} x i32> {words}, splat (i32 {UNWRITTEN})")
-            found.append(to.op(f"icmp ne i{count} {to.op(f'bitcast <{count} x i1> {blank} to i{count}')}, 0"))
-        return to.op(f"or i1 {found[0]}, {found[1]}")
+            pointer = to.pointer(to.and_(to.number(place), -4))
+            blank.append(to.any(to.icmp("eq", to.load(vector_of(count, "i32"), pointer, 4), UNWRITTEN)))
+        return to.or_(*blank)
 
     # -- wavefronts --------------------------------------------------------------------------------------------------------
 
     def _count(self) -> None:
         """Wavefronts follow from the mask and the lanes' distances: those of the last access of the site are remembered."""
-        to, form = self.to, self.form
-        returns = form.alone and not self.stores
-        raw = form.raw
-
-        def joined(values: dict[str, str]) -> str:
-            if not returns:
-                return ""
-            return to.op(
-                f"phi {raw} " + ", ".join(f"[ {value}, %{label} ]" for label, value in values.items())
-            )
-
-        to.do("kinds:")
-        held = joined(self.held)
-        flag = to.field("%ctx", Context.COUNTING)
-        to.do(f"br i1 {to.op(f'icmp eq i64 {flag}, 0')}, label %end, label %memo", "memo:")
-        shape = self._shape()
-        apart = to.op(f"zext i32 {to.op(f'sub i32 {self.lows[1]}, {self.lows[0]}')} to i64")
-        key = to.op(f"or i64 {to.op(f'shl i64 {apart}, 2')}, {to.op(f'select i1 {self.rows}, i64 1, i64 2')}")
-        hit = to.op(f"icmp eq i64 {key}, {to.field(shape, 144)}")
-        hit = to.op(f"and i1 {hit}, {to.op(f'icmp eq i64 %mask64, {to.field(shape, 128)}')}")
-        to.do(f"br i1 {hit}, label %known, label %fresh", "fresh:")
-        to.do(f"store i64 {key}, ptr {to.place(shape, 144)}", "br label %measure")
-        to.do("shapes:")
-        loose = joined(self.loose)
-        flag = to.field("%ctx", Context.COUNTING)
-        to.do(f"br i1 {to.op(f'icmp eq i64 {flag}, 0')}, label %end, label %compare", "compare:")
-        shape2 = self._shape()
-        start = to.splat(to.op(f"and i32 {self.lows[0]}, -4"), "i32")
-        relative = to.op(f"sub {V32} %a, {start}")
-        differs = to.bits(to.op(f"icmp ne {V32} {relative}, {to.op(f'load {V32}, ptr {shape2}, align 64')}"))
-        alike = to.op(f"icmp eq i32 {to.op(f'and i32 {differs}, %mask')}, 0")
-        alike = to.op(f"and i1 {alike}, {to.op(f'icmp eq i64 %mask64, {to.field(shape2, 128)}')}")
-        alike = to.op(f"and i1 {alike}, {to.op(f'icmp eq i64 3, {to.field(shape2, 144)}')}")
-        to.do(f"br i1 {alike}, label %known2, label %renew", "renew:")
-        to.do(
-            f"store {V32} {relative}, ptr {shape2}, align 64",
-            f"store i64 3, ptr {to.place(shape2, 144)}",
-            "br label %measure",
-        )
-        to.do("known2:", "br label %known", "measure:")
-        shape3 = to.op(f"phi ptr [ {shape}, %fresh ], [ {shape2}, %renew ]")
-        value3 = joined({"fresh": held, "renew": loose})
-        to.do(
-            f"store i64 %mask64, ptr {to.place(shape3, 128)}",
-            f"store {V64} {to.op(f'zext {V32} %a to {V64}')}, ptr %area, align 64",
-        )
-        items = (to.number("%ctx"), "%site", "%mask64", to.number("%area"), form.size, int(not self.stores))
-        measured = to.op(f"call i64 @count_wavefronts({given(items)})")
-        to.do(f"store i64 {measured}, ptr {to.place(shape3, 136)}", "br label %end", "known:")
-        shape4 = to.op(f"phi ptr [ {shape}, %memo ], [ {shape2}, %known2 ]")
-        value4 = joined({"memo": held, "known2": loose})
-        result = to.field(shape4, 136)
-        record = to.place(to.field("%ctx", Context.SITES, "ptr"), to.op(f"mul i64 %site, {SITE_BYTES}"))
-        to.bump(record, Counter.WAVEFRONTS, to.op(f"and i64 {result}, 63"))
-        to.bump(record, Counter.IDEAL, to.op(f"lshr i64 {result}, 6"))
-        to.do("br label %end", "end:")
-        finish(
-            to,
-            form,
-            self.stores,
-            joined({"kinds": held, "shapes": loose, "measure": value3, "known": value4}),
-        )
-
-    def _shape(self) -> str:
         to = self.to
-        return to.place(to.field("%ctx", Context.SHAPES, "ptr"), to.op(f"mul i64 %site, {SHAPE_BYTES}"))
+        to.start("kinds")
+        held = self._joined(self.held)
+        shape = self._of_kind()
+        to.start("shapes")
+        loose = self._joined(self.loose)
+        other = self._of_any()
+        to.start("measure")
+        self._measure(to.phi("ptr", (shape, "fresh"), (other, "renew")), held, loose)
+        to.start("known")
+        last = to.phi("ptr", (shape, "memo"), (other, "known2"))
+        known = self._joined({"memo": held, "known2": loose})
+        result = to.field(last, SharedShape.RESULT)
+        record = to.of_site(Context.SITES, SITE_BYTES)
+        to.bump(record, Counter.WAVEFRONTS, to.and_(result, 63))
+        to.bump(record, Counter.IDEAL, to.lshr(result, 6))
+        to.enter("end")
+        ways = {"kinds": held, "shapes": loose, "measure": self.measured, "known": known}
+        finish(to, self.form, self.stores, self._joined(ways))
+
+    def _joined(self, ways: Mapping[str, Ref | None]) -> Ref | None:
+        """What was loaded, by the block that it comes from, where it is returned."""
+        if self.stores or not self.form.alone:
+            return None
+        return self.to.phi(
+            self.form.raw, *((value, label) for label, value in ways.items() if value is not None)
+        )
+
+    def _counted(self, label: str) -> Ref:
+        """The site's record, if wavefronts are counted; in a block of its own."""
+        to = self.to
+        to.branch(to.icmp("eq", to.context(Context.COUNTING), 0), "end", label)
+        to.start(label)
+        return to.of_site(Context.SHAPES, GlobalShape.BYTES)
+
+    def _of_kind(self) -> Ref:
+        """Half warps that are consecutive, or have one address: the distance between them tells all. To ``known`` or ``measure``."""
+        to = self.to
+        shape = self._counted("memo")
+        apart = to.zext(to.sub(self.lows[1], self.lows[0]), "i64")
+        key = to.or_(to.shl(apart, 2), to.select(self.rows, Ref("i64", "1"), 2))
+        hit = to.icmp("eq", key, to.field(shape, SharedShape.KIND))
+        hit = to.and_(hit, to.icmp("eq", MASK64, to.field(shape, SharedShape.MASK)))
+        to.branch(hit, "known", "fresh")
+        to.start("fresh")
+        to.store(key, to.place(shape, SharedShape.KIND))
+        to.jump("measure")
+        return shape
+
+    def _of_any(self) -> Ref:
+        """Any addresses: all distances from the first one. To ``known`` or ``measure``."""
+        to = self.to
+        shape = self._counted("compare")
+        relative = to.sub(NEAR, to.splat(to.and_(self.lows[0], -4)))
+        differs = to.bits(to.icmp("ne", relative, to.load(V32, shape, 64)))
+        alike = to.icmp("eq", to.and_(differs, MASK), 0)
+        alike = to.and_(alike, to.icmp("eq", MASK64, to.field(shape, SharedShape.MASK)))
+        alike = to.and_(alike, to.icmp("eq", Ref("i64", "3"), to.field(shape, SharedShape.KIND)))
+        to.branch(alike, "known2", "renew")
+        to.start("renew")
+        kind = to.place(shape, SharedShape.KIND)
+        to.store(relative, shape, 64)
+        to.put("i64", 3, kind)
+        to.jump("measure")
+        to.start("known2")
+        to.jump("known")
+        return shape
+
+    def _measure(self, shape: Ref, held: Ref | None, loose: Ref | None) -> None:
+        """Wavefronts of addresses whose distances are new."""
+        to = self.to
+        self.measured = self._joined({"fresh": held, "renew": loose})
+        mask, addresses = to.place(shape, SharedShape.MASK), to.zext(NEAR, "i64")
+        to.store(MASK64, mask)
+        to.store(addresses, "%area", 64)
+        number, area = to.number("%ctx"), to.number("%area")
+        items = (number, SITE, MASK64, area, self.form.size, int(not self.stores))
+        measured = to.run("count_wavefronts", items)
+        to.store(measured, to.place(shape, SharedShape.RESULT))
+        to.jump("end")

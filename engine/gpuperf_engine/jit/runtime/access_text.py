@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..ir.abi import Context
-from ..ir.emitter import LANES
+from ..ir.emitter import LANES, Emitter, Ref, alike, count_of, element_of, lanes_of, numbers
 
-__all__ = ["V1", "V32", "V64", "Form", "Text", "declarations", "finish", "given", "head", "ones_of", "slow"]
+__all__ = [
+    "ACTIVE",
+    "ADDRESSES",
+    "MASK",
+    "MASK64",
+    "NEAR",
+    "SITE",
+    "V1",
+    "V32",
+    "V64",
+    "AccessEmitter",
+    "Form",
+    "begin",
+    "declarations",
+    "finish",
+    "head_of",
+    "slow",
+    "stored",
+    "stored_at",
+]
 
-V64, V32, V1 = f"<{LANES} x i64>", f"<{LANES} x i32>", f"<{LANES} x i1>"
+V64, V32, V1 = lanes_of("i64"), lanes_of("i32"), lanes_of("i1")
+#: what every access is given: the active lanes as i32, i64 and vector, its site, and addresses of 64 bits or, of shared memory, 32
+MASK, MASK64, ACTIVE, SITE = (
+    Ref("i32", "%mask"),
+    Ref("i64", "%mask64"),
+    Ref(V1, "%lanes"),
+    Ref("i64", "%site"),
+)
+ADDRESSES, NEAR = Ref(V64, "%a"), Ref(V32, "%a")
 
 
 @dataclass(frozen=True)
@@ -54,127 +80,131 @@ class Form:
     def raw(self) -> str:
         return f"<{LANES * self.pieces} x {self.kind}>"
 
+    @property
+    def align(self) -> int:
+        return min(8, self.size)
+
+    @property
+    def ones(self) -> Ref:
+        """``raw`` with what the shadow of written bytes holds."""
+        return Ref(self.raw, f"splat ({self.kind} {0x0101010101010101 % (1 << int(self.kind[1:]))})")
+
     def half(self) -> str:
         """``raw`` of sixteen lanes."""
         return f"<{16 * self.pieces} x {self.kind}>"
 
 
-class Text:
-    """IR being written."""
+def _named(vector: str) -> str:
+    """A vector type in names of LLVM's functions."""
+    return f"v{count_of(vector)}{element_of(vector)}"
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.count = 0
 
-    def op(self, text: str) -> str:
-        self.count += 1
-        self.lines.append(f"%x{self.count} = {text}")
-        return f"%x{self.count}"
+class AccessEmitter(Emitter):
+    """An access being written: vectors of the bytes that lanes access, and their elements."""
 
-    def do(self, *texts: str) -> None:
-        self.lines += texts
-
-    def field(self, base: str, offset: int, kind: str = "i64") -> str:
-        return self.op(f"load {kind}, ptr {self.place(base, offset)}")
-
-    def place(self, base: str, offset: int | str) -> str:
-        return self.op(f"getelementptr i8, ptr {base}, i64 {offset}")
-
-    def bump(self, base: str, offset: int, amount: str) -> None:
-        cell = self.place(base, offset)
-        old = self.op(f"load i64, ptr {cell}")
-        self.do(f"store i64 {self.op(f'add i64 {old}, {amount}')}, ptr {cell}")
-
-    def bits(self, lanes: str) -> str:
-        return self.op(f"bitcast {V1} {lanes} to i32")
-
-    def number(self, pointer: str) -> str:
-        return self.op(f"ptrtoint ptr {pointer} to i64")
-
-    def all(self, tests: Iterable[str]) -> str:
-        first, *others = tests
-        for test in others:
-            first = self.op(f"and i1 {first}, {test}")
-        return first
-
-    def splat(self, value: str, kind: str, lanes: int = LANES) -> str:
-        one = self.op(f"insertelement <{lanes} x {kind}> poison, {kind} {value}, i32 0")
-        return self.pick(one, kind, lanes, [0] * lanes)
-
-    def pick(self, vector: str, kind: str, lanes: int, order: Iterable[int], other: str = "poison") -> str:
-        """``shufflevector`` of one or two vectors."""
-        listed = ", ".join(f"i32 {place}" for place in order)
-        count = listed.count(",") + 1
-        shape = f"<{lanes} x {kind}>"
-        return self.op(f"shufflevector {shape} {vector}, {shape} {other}, <{count} x i32> <{listed}>")
-
-    def repeat(self, lanes: str, kind: str, times: int) -> str:
+    def repeat(self, lanes: Ref, times: int) -> Ref:
         """Each lane's value so many times, side by side."""
         if times == 1:
             return lanes
-        return self.pick(lanes, kind, LANES, [place // times for place in range(LANES * times)])
+        return self.pick(lanes, [place // times for place in range(LANES * times)])
 
-    def pointers(self, base: str, offsets: str, kind: str, form: Form) -> str:
+    def pointers(self, base: str, offsets: Ref, form: Form) -> Ref:
         """Pointers to the parts of ``raw``, from byte offsets of the lanes."""
-        count = LANES * form.pieces
-        places = self.repeat(offsets, kind, form.pieces)
+        places = self.repeat(offsets, form.pieces)
         if form.pieces > 1:
-            parts = ", ".join(f"{kind} {8 * (place % form.pieces)}" for place in range(count))
-            places = self.op(f"add <{count} x {kind}> {places}, <{parts}>")
-        return self.op(f"getelementptr i8, ptr {base}, <{count} x {kind}> {places}")
+            kind = element_of(offsets.type)
+            parts = numbers(kind, [8 * (place % form.pieces) for place in range(LANES * form.pieces)])
+            places = self.add(places, parts)
+        return self.ref(alike(places.type, "ptr"), f"getelementptr i8, ptr {base}, {places.type} {places}")
 
-    def gather(self, pointers: str, lanes: str, form: Form) -> str:
+    def gather(self, pointers: Ref, lanes: Ref, form: Form) -> Ref:
         """``raw`` of the active lanes, zero elsewhere."""
-        count = LANES * form.pieces
-        mask = self.repeat(lanes, "i1", form.pieces)
-        return self.op(
-            f"call {form.raw} @llvm.masked.gather.v{count}{form.kind}.v{count}p0(<{count} x ptr> "
-            f"align {min(8, form.size)} {pointers}, <{count} x i1> {mask}, {form.raw} zeroinitializer)"
+        mask, raw = self.repeat(lanes, form.pieces), alike(pointers.type, form.kind)
+        return self.ref(
+            raw,
+            f"call {raw} @llvm.masked.gather.{_named(raw)}.v{count_of(raw)}p0({pointers.type} align {form.align} "
+            f"{pointers}, {mask.type} {mask}, {raw} zeroinitializer)",
         )
 
-    def scatter(self, value: str, pointers: str, lanes: str, form: Form) -> None:
-        count = LANES * form.pieces
-        mask = self.repeat(lanes, "i1", form.pieces)
+    def scatter(self, value: Ref, pointers: Ref, lanes: Ref, form: Form) -> None:
+        mask, raw = self.repeat(lanes, form.pieces), value.type
         self.do(
-            f"call void @llvm.masked.scatter.v{count}{form.kind}.v{count}p0({form.raw} {value}, "
-            f"<{count} x ptr> align {min(8, form.size)} {pointers}, <{count} x i1> {mask})"
+            f"call void @llvm.masked.scatter.{_named(raw)}.v{count_of(raw)}p0({raw} {value}, {pointers.type} "
+            f"align {form.align} {pointers}, {mask.type} {mask})"
         )
+
+    def masked_load(self, type: str, pointer: str, on: Ref, align: int) -> Ref:
+        """Elements side by side where ``on`` holds, zero elsewhere."""
+        name = f"llvm.masked.load.{_named(type)}.p0"
+        return self.ref(
+            type, f"call {type} @{name}(ptr align {align} {pointer}, {on.type} {on}, {type} zeroinitializer)"
+        )
+
+    def masked_store(self, value: Ref, pointer: str, on: Ref, align: int) -> None:
+        name = f"llvm.masked.store.{_named(value.type)}.p0"
+        self.do(f"call void @{name}({value.type} {value}, ptr align {align} {pointer}, {on.type} {on})")
+
+    def any(self, tests: Ref) -> Ref:
+        """Whether any element of a vector of i1 is set."""
+        return self.icmp("ne", self.bits(tests), 0)
+
+    def rotated(self, addresses: Ref, shift: int) -> Ref:
+        """Addresses divided by a power of two; what is no multiple of it becomes a number beyond all that are."""
+        type = addresses.type
+        operands = ", ".join(f"{type} {item}" for item in (addresses, addresses, self.literal(type, shift)))
+        return self.ref(type, f"call {type} @llvm.fshr.v{LANES}{element_of(type)}({operands})")
+
+    def outside(self, indices: Ref, limit: Ref) -> Ref:
+        """The active lanes, as i32, whose indices are not below a limit."""
+        return self.without(self.icmp("ult", indices, self.splat(limit)))
+
+    def without(self, tests: Ref) -> Ref:
+        """The active lanes, as i32, for which a test does not hold."""
+        return self.and_(MASK, self.not_(self.bits(tests)))
+
+    def first_lane(self) -> Ref:
+        """The first active lane, as i32; 32 if there is none."""
+        return self.ref("i32", "call i32 @llvm.cttz.i32(i32 %mask, i1 false)")
+
+    # -- records ---------------------------------------------------------------------------------------------------------
+
+    def context(self, offset: int, type: str = "i64") -> Ref:
+        """A field of the context."""
+        return self.field("%ctx", offset, type)
+
+    def of_site(self, offset: int, bytes_: int) -> Ref:
+        """The record of the site in a table of the context."""
+        return self.place(self.context(offset, "ptr"), self.mul(SITE, bytes_))
 
     # -- elements and raw bytes ------------------------------------------------------------------------------------------
 
-    def split(self, raw: str, form: Form) -> None:
+    def split(self, raw: Ref, form: Form) -> None:
         """Put the elements of ``raw`` to ``%vals``."""
         unit = min(8, form.width)
         per_element, per_lane = form.width // unit, form.size // unit
-        kind, total = f"i{8 * unit}", LANES * per_lane
-        units = self.op(f"bitcast {form.raw} {raw} to <{total} x {kind}>")
+        units = self.bitcast(raw, f"<{LANES * per_lane} x i{8 * unit}>")
         for element in range(form.count):
             order = [
                 lane * per_lane + element * per_element + part
                 for lane in range(LANES)
                 for part in range(per_element)
             ]
-            found = self.pick(units, kind, total, order) if form.count > 1 else units
-            cell = self.place("%vals", element * LANES * form.width)
-            self.do(f"store <{len(order)} x {kind}> {found}, ptr {cell}, align 16")
+            picked = self.pick(units, order) if form.count > 1 else units
+            self.store(picked, self.place("%vals", element * LANES * form.width), 16)
 
-    def join(self, form: Form) -> str:
+    def join(self, form: Form) -> Ref:
         """``raw`` from the elements at ``%vals``."""
         unit = min(8, form.width)
-        per_element, per_lane = form.width // unit, form.size // unit
-        kind, each = f"i{8 * unit}", LANES * per_element
+        per_element = form.width // unit
+        each = LANES * per_element
+        kind = f"<{each} x i{8 * unit}>"
         parts = [
-            self.op(
-                f"load <{each} x {kind}>, ptr {self.place('%vals', element * LANES * form.width)}, align 16"
-            )
+            self.load(kind, self.place("%vals", element * LANES * form.width), 16)
             for element in range(form.count)
         ]
         while len(parts) > 2:
             size = each * form.count // len(parts)
-            parts = [
-                self.pick(one, kind, size, range(2 * size), other)
-                for one, other in zip(parts[::2], parts[1::2])
-            ]
+            parts = [self.pick(one, range(2 * size), other) for one, other in zip(parts[::2], parts[1::2])]
         if len(parts) == 2:
             order = [
                 element * each + lane * per_element + part
@@ -182,13 +212,8 @@ class Text:
                 for element in range(form.count)
                 for part in range(per_element)
             ]
-            parts = [self.pick(parts[0], kind, LANES * per_lane // 2, order, parts[1])]
-        return self.op(f"bitcast <{LANES * per_lane} x {kind}> {parts[0]} to {form.raw}")
-
-
-def ones_of(form: Form) -> int:
-    """What the shadow of a written part of ``raw`` holds."""
-    return 0x0101010101010101 % (1 << int(form.kind[1:]))
+            parts = [self.pick(parts[0], order, parts[1])]
+        return self.bitcast(parts[0], form.raw)
 
 
 def declarations(form: Form) -> str:
@@ -229,44 +254,50 @@ def declarations(form: Form) -> str:
     return "\n".join([*found, ""])
 
 
-def head(to: Text, name: str, form: Form, stores: bool, addresses: str, extra: str = "") -> str:
-    """Begin a function; gives the raw value to store."""
+def head_of(name: str, form: Form, stores: bool, addresses: str, extra: str = "") -> str:
+    """Result, name and parameters of a function."""
     value = "" if form.alone and not stores else f", {form.raw} %v" if form.alone else ", ptr %vals"
     result = form.raw if form.alone and not stores else "void"
+    return f"{result} @{name}(ptr %ctx, i64 %site, i32 %mask, {addresses} %a{extra}{value})"
+
+
+def begin(to: AccessEmitter, form: Form) -> None:
+    """The first lines of a function."""
+    to.start("entry")
     to.do(
-        f"define {result} @{name}(ptr %ctx, i64 %site, i32 %mask, {addresses} %a{extra}{value}) nounwind {{",
-        "entry:",
         f"%area = alloca {V64}, align 64",
         f"%out = alloca {form.raw}, align 64",
         f"%lanes = bitcast i32 %mask to {V1}",
         "%mask64 = zext i32 %mask to i64",
     )
-    if not stores or form.alone:
-        return "%v"
-    return to.join(form)
 
 
-def _numbers(to: Text) -> list[str]:
-    """Context, CTA and state as the runtime's loops take them."""
-    return [to.number("%ctx"), to.field("%ctx", Context.CTA), to.field("%ctx", Context.STATE)]
+def stored(to: AccessEmitter, form: Form, stores: bool) -> Ref:
+    """The raw value to store."""
+    return to.join(form) if stores and not form.alone else Ref(form.raw, "%v")
 
 
-def given(items: Iterable[object]) -> str:
-    return ", ".join(f"i64 {item}" for item in items)
+def stored_at(to: AccessEmitter, form: Form) -> Ref:
+    """The address of the values to store, as elements."""
+    if not form.alone:
+        return to.number("%vals")
+    to.put(form.raw, "%v", "%out", 64)
+    return to.number("%out")
 
 
-def slow(to: Text, form: Form, stores: bool, wide_addresses: str, space: str) -> str:
+def slow(to: AccessEmitter, form: Form, stores: bool, wide_addresses: Ref, space: str) -> Ref | None:
     """Lane by lane; gives what was loaded, if that is returned."""
-    to.do(f"store {V64} {wide_addresses}, ptr %area, align 64")
-    place = "%out" if form.alone else "%vals"
+    to.store(wide_addresses, "%area", 64)
     if form.alone:
-        value = "%v" if stores else "zeroinitializer"
-        to.do(f"store {form.raw} {value}, ptr %out, align 64")
-    area, out = to.number("%area"), to.number(place)
-    items = (*_numbers(to), "%site", "%mask64", area, out, form.width, form.count, space)
-    to.op(f"call i64 @{'store' if stores else 'load'}_lanes({given(items)})")
-    return to.op(f"load {form.raw}, ptr %out, align 64") if form.alone and not stores else ""
+        to.put(form.raw, "%v" if stores else "zeroinitializer", "%out", 64)
+    area, values = to.number("%area"), to.number("%out" if form.alone else "%vals")
+    # context, CTA and state as the runtime's loops take them
+    where = to.number("%ctx"), to.context(Context.CTA), to.context(Context.STATE)
+    items = (*where, SITE, MASK64, area, values, form.width, form.count, space)
+    to.run("store_lanes" if stores else "load_lanes", items)
+    return to.load(form.raw, "%out", 64) if form.alone and not stores else None
 
 
-def finish(to: Text, form: Form, stores: bool, value: str) -> None:
+def finish(to: AccessEmitter, form: Form, stores: bool, value: Ref | None) -> None:
+    """Return, with what was loaded."""
     to.do("ret void" if stores or not form.alone else f"ret {form.raw} {value}")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ...isa.frame import evaluate
 from ...isa.table import Spelling, lookup
 from ...isa.types import ScalarType, scalar_type
-from ..ir.values import NativeValue, Writer, vector_ll
+from ..ir.values import Emitter, NativeValue, vector_ll
 from ..ir.vectors import vector_function
 
 __all__ = ["PREFIX", "internal_functions", "matrix_function", "matrix_name", "matrix_types"]
@@ -47,7 +47,7 @@ def matrix_function(name: str) -> str:
     """The IR of a function, with the vector functions that it calls."""
     opcode, *constants = name.removeprefix(PREFIX).split("/")
     (spelling,) = lookup(opcode)
-    writer = Writer()
+    writer = Emitter()
     types, returned = matrix_types(spelling)
     given = iter([NativeValue(writer, type, f"%a{place}") for place, type in enumerate(types)])
     fixed = iter(constants)
@@ -67,7 +67,7 @@ def matrix_function(name: str) -> str:
     return "\n".join([*internal_functions(writer), head, *writer.lines, "}", ""])
 
 
-def internal_functions(writer: Writer) -> list[str]:
+def internal_functions(writer: Emitter) -> list[str]:
     """What a function needs of others: declarations, and the vector functions that it calls."""
     inner = [text for need in writer.needs if not need.startswith("llvm.") for text in internal(need)]
     declared = [line for need, line in writer.needs.items() if need.startswith("llvm.")]

@@ -16,7 +16,7 @@ from ...isa.table import Spelling, lookup
 from ...isa.types import ScalarType, scalar_type
 from ...isa.words import Value, concat, permute, split
 from ..ir.abi import MATRICES_BYTES
-from ..ir.values import LANES, NativeValue, Writer, scalar_ll, vector_ll
+from ..ir.values import LANES, Emitter, NativeValue, scalar_ll, vector_ll
 from .matrix_functions import internal
 
 __all__ = ["LEFT", "PREFIX", "RESULT", "RIGHT", "ROWS", "WORDS", "Form", "warpgroup_function"]
@@ -60,7 +60,7 @@ class _Maker:
             found for found in lookup(opcode) if Form(found).from_registers == bool(int(registers))
         )
         self.form = Form(spelling)
-        self.writer = Writer()
+        self.writer = Emitter()
 
     def value(self, type: ScalarType, text: str) -> NativeValue:
         return NativeValue(self.writer, type, text)

@@ -12,6 +12,8 @@ import ast
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ..ir.emitter import Emitter
+
 __all__ = [
     "WORDS",
     "Translation",
@@ -160,9 +162,8 @@ class Translation:
         self.node = node
         self.functions = functions
         self.constants = constants
-        self.lines: list[str] = []
+        self.to = Emitter()
         self.locals: dict[str, None] = {}
-        self.counter = 0
         self.loops: list[tuple[str, str]] = []
 
     def text(self) -> str:
@@ -170,33 +171,12 @@ class Translation:
         parameters = [argument.arg for argument in self.node.args.args]
         for name in parameters:
             self.locals[name] = None
-            self.lines.append(f"store i64 %a.{name}, ptr %v.{name}")
+            self.to.do(f"store i64 %a.{name}, ptr %v.{name}")
         self._body(self.node.body)
-        self.lines.append("ret i64 0")
+        self.to.do("ret i64 0")
         head = ", ".join(f"i64 %a.{name}" for name in parameters)
-        cells = [f"%v.{name} = alloca i64" for name in self.locals]
-        return (
-            f"define i64 @{self.node.name}({head}) nounwind {{\n" + "\n".join([*cells, *self.lines]) + "\n}\n"
-        )
-
-    def _fresh(self) -> str:
-        self.counter += 1
-        return f"%t{self.counter}"
-
-    def _op(self, text: str) -> str:
-        name = self._fresh()
-        self.lines.append(f"{name} = {text}")
-        return name
-
-    def _label(self) -> str:
-        self.counter += 1
-        return f"l{self.counter}"
-
-    def _start(self, label: str) -> None:
-        self.lines.append(f"{label}:")
-
-    def _jump(self, label: str) -> None:
-        self.lines.append(f"br label %{label}")
+        self.to.lines[:0] = [f"  %v.{name} = alloca i64" for name in self.locals]
+        return self.to.function(f"i64 @{self.node.name}({head})")
 
     def _refuse(self, node: ast.AST) -> ValueError:
         return ValueError(
@@ -217,88 +197,88 @@ class Translation:
             if not isinstance(node.value, ast.Constant):
                 self._value(node.value)
         elif isinstance(node, ast.Return):
-            self.lines.append(f"ret i64 {self._value(node.value) if node.value else 0}")
-            self._start(self._label())
+            self.to.do(f"ret i64 {self._value(node.value) if node.value else 0}")
+            self.to.start(self.to.label("l"))
         elif isinstance(node, ast.If):
             self._if(node)
         elif isinstance(node, ast.While):
             self._while(node)
         elif isinstance(node, (ast.Break, ast.Continue)):
-            self._jump(self.loops[-1][isinstance(node, ast.Break)])
-            self._start(self._label())
+            self.to.jump(self.loops[-1][isinstance(node, ast.Break)])
+            self.to.start(self.to.label("l"))
         elif not isinstance(node, ast.Pass):
             raise self._refuse(node)
 
     def _assign(self, name: str, value: str) -> None:
         self.locals[name] = None
-        self.lines.append(f"store i64 {value}, ptr %v.{name}")
+        self.to.do(f"store i64 {value}, ptr %v.{name}")
 
     def _if(self, node: ast.If) -> None:
-        yes, no, after = self._label(), self._label(), self._label()
+        yes, no, after = self.to.label("l"), self.to.label("l"), self.to.label("l")
         self._branch(node.test, yes, no)
-        self._start(yes)
+        self.to.start(yes)
         self._body(node.body)
-        self._jump(after)
-        self._start(no)
+        self.to.jump(after)
+        self.to.start(no)
         self._body(node.orelse)
-        self._jump(after)
-        self._start(after)
+        self.to.jump(after)
+        self.to.start(after)
 
     def _while(self, node: ast.While) -> None:
-        head, body, after = self._label(), self._label(), self._label()
-        self._jump(head)
-        self._start(head)
+        head, body, after = self.to.label("l"), self.to.label("l"), self.to.label("l")
+        self.to.jump(head)
+        self.to.start(head)
         self._branch(node.test, body, after)
-        self._start(body)
+        self.to.start(body)
         self.loops.append((head, after))
         self._body(node.body)
         self.loops.pop()
-        self._jump(head)
-        self._start(after)
+        self.to.jump(head)
+        self.to.start(after)
 
     def _branch(self, test: ast.expr, yes: str, no: str) -> None:
         """Jump to ``yes`` or ``no``; the right side of ``and``/``or`` runs only if it decides."""
         if isinstance(test, ast.BoolOp):
             for part in test.values[:-1]:
-                more = self._label()
+                more = self.to.label("l")
                 if isinstance(test.op, ast.And):
                     self._branch(part, more, no)
                 else:
                     self._branch(part, yes, more)
-                self._start(more)
+                self.to.start(more)
             self._branch(test.values[-1], yes, no)
         elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             self._branch(test.operand, no, yes)
         else:
-            self.lines.append(f"br i1 {self._truth(test)}, label %{yes}, label %{no}")
+            self.to.do(f"br i1 {self._truth(test)}, label %{yes}, label %{no}")
 
     def _condition(self, node: ast.expr) -> str:
         """The value of a condition, 0 or 1, by way of a variable."""
-        name = f"condition{self.counter}"
+        name = self.to.label("condition")
         self.locals[name] = None
-        yes, no, after = self._label(), self._label(), self._label()
+        yes, no, after = self.to.label("l"), self.to.label("l"), self.to.label("l")
         self._branch(node, yes, no)
         for label, value in ((yes, 1), (no, 0)):
-            self._start(label)
-            self.lines.append(f"store i64 {value}, ptr %v.{name}")
-            self._jump(after)
-        self._start(after)
-        return self._op(f"load i64, ptr %v.{name}")
+            self.to.start(label)
+            self.to.do(f"store i64 {value}, ptr %v.{name}")
+            self.to.jump(after)
+        self.to.start(after)
+        return self.to.op(f"load i64, ptr %v.{name}")
 
     def _truth(self, node: ast.expr) -> str:
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             word = _COMPARE[type(node.ops[0])]
-            return self._op(f"icmp {word} i64 {self._value(node.left)}, {self._value(node.comparators[0])}")
+            return self.to.op(f"icmp {word} i64 {self._value(node.left)}, {self._value(node.comparators[0])}")
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "unsigned_less":
-            return self._op(f"icmp ult i64 {self._value(node.args[0])}, {self._value(node.args[1])}")
-        return self._op(f"icmp ne i64 {self._value(node)}, 0")
+            return self.to.op(f"icmp ult i64 {self._value(node.args[0])}, {self._value(node.args[1])}")
+        return self.to.op(f"icmp ne i64 {self._value(node)}, 0")
 
     def _value(self, node: ast.expr) -> str:
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
             return str(int(node.value))
         if isinstance(node, ast.Name):
             if node.id in self.locals:
-                return self._op(f"load i64, ptr %v.{node.id}")
+                return self.to.op(f"load i64, ptr %v.{node.id}")
             if isinstance(number := self.constants.get(node.id), int):
                 return str(number)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -306,19 +286,19 @@ class Translation:
             if isinstance(number, int):
                 return str(number)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return self._op(f"sub i64 0, {self._value(node.operand)}")
+            return self.to.op(f"sub i64 0, {self._value(node.operand)}")
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
-            return self._op(f"xor i64 -1, {self._value(node.operand)}")
+            return self.to.op(f"xor i64 -1, {self._value(node.operand)}")
         if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
             left, right = self._value(node.left), self._value(node.right)
-            return self._op(f"{_BINARY[type(node.op)]} i64 {left}, {right}")
+            return self.to.op(f"{_BINARY[type(node.op)]} i64 {left}, {right}")
         if isinstance(node, ast.Compare):
-            return self._op(f"zext i1 {self._truth(node)} to i64")
+            return self.to.op(f"zext i1 {self._truth(node)} to i64")
         if isinstance(node, ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
             return self._condition(node)
         if isinstance(node, ast.IfExp):
             truth = self._truth(node.test)
-            return self._op(
+            return self.to.op(
                 f"select i1 {truth}, i64 {self._value(node.body)}, i64 {self._value(node.orelse)}"
             )
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -327,63 +307,61 @@ class Translation:
 
     def _call(self, node: ast.Call, name: str, given: list[str]) -> str:
         if name in self.functions:
-            return self._op(f"call i64 @{name}({', '.join(f'i64 {value}' for value in given)})")
+            return self.to.op(f"call i64 @{name}({', '.join(f'i64 {value}' for value in given)})")
         if name.startswith(("load", "store")) and name in WORDS:
             bits = int(name.lstrip("loadstre"))
-            pointer = self._op(f"inttoptr i64 {given[0]} to ptr")
+            pointer = self.to.op(f"inttoptr i64 {given[0]} to ptr")
             if name.startswith("load"):
-                found = self._op(f"load i{bits}, ptr {pointer}, align 1")
-                return found if bits == 64 else self._op(f"zext i{bits} {found} to i64")
-            value = given[1] if bits == 64 else self._op(f"trunc i64 {given[1]} to i{bits}")
-            self.lines.append(f"store i{bits} {value}, ptr {pointer}, align 1")
+                found = self.to.op(f"load i{bits}, ptr {pointer}, align 1")
+                return found if bits == 64 else self.to.op(f"zext i{bits} {found} to i64")
+            value = given[1] if bits == 64 else self.to.op(f"trunc i64 {given[1]} to i{bits}")
+            self.to.do(f"store i{bits} {value}, ptr {pointer}, align 1")
             return "0"
         if name in ("trailing_zeros", "leading_zeros"):
             word = "cttz" if name == "trailing_zeros" else "ctlz"
-            return self._op(f"call i64 @llvm.{word}.i64(i64 {given[0]}, i1 false)")
+            return self.to.op(f"call i64 @llvm.{word}.i64(i64 {given[0]}, i1 false)")
         if name == "bits_count":
-            return self._op(f"call i64 @llvm.ctpop.i64(i64 {given[0]})")
+            return self.to.op(f"call i64 @llvm.ctpop.i64(i64 {given[0]})")
         if name == "call":
-            pointers = [self._op(f"inttoptr i64 {value} to ptr") for value in given]
+            pointers = [self.to.op(f"inttoptr i64 {value} to ptr") for value in given]
             arguments = ", ".join(f"ptr {pointer}" for pointer in pointers[1:])
-            return self._op(f"zext i32 {self._op(f'call i32 {pointers[0]}({arguments})')} to i64")
+            return self.to.op(f"zext i32 {self.to.op(f'call i32 {pointers[0]}({arguments})')} to i64")
         if name in ("copy", "fill"):
             return self._loop(name, given)
         if name in _VECTOR_WORDS:
-            return self._op(f"call i64 @{name}({', '.join(f'i64 {value}' for value in given)})")
+            return self.to.op(f"call i64 @{name}({', '.join(f'i64 {value}' for value in given)})")
         if name == "compare_swap":
-            pointer = self._op(f"inttoptr i64 {given[0]} to ptr")
-            old, new = (self._op(f"trunc i64 {value} to i8") for value in given[1:])
-            pair = self._op(f"cmpxchg ptr {pointer}, i8 {old}, i8 {new} seq_cst seq_cst")
-            return self._op(f"zext i8 {self._op(f'extractvalue {{i8, i1}} {pair}, 0')} to i64")
+            pointer = self.to.op(f"inttoptr i64 {given[0]} to ptr")
+            old, new = (self.to.op(f"trunc i64 {value} to i8") for value in given[1:])
+            pair = self.to.op(f"cmpxchg ptr {pointer}, i8 {old}, i8 {new} seq_cst seq_cst")
+            return self.to.op(f"zext i8 {self.to.op(f'extractvalue {{i8, i1}} {pair}, 0')} to i64")
         raise self._refuse(node)
 
     def _loop(self, name: str, given: list[str]) -> str:
         """``copy`` and ``fill`` by words of eight bytes and then bytes: no library function is called."""
         target, source, size = given
-        index = f"loop{self.counter}"
+        index = self.to.label("loop")
         self.locals[index] = None
         cell = f"%v.{index}"
-        self.lines.append(f"store i64 0, ptr {cell}")
-        pattern = self._op(f"mul i64 {source}, 72340172838076673") if name == "fill" else ""
+        self.to.do(f"store i64 0, ptr {cell}")
+        pattern = self.to.op(f"mul i64 {source}, 72340172838076673") if name == "fill" else ""
         for bits in (64, 8):
-            head, body, after = self._label(), self._label(), self._label()
-            self._jump(head)
-            self._start(head)
-            here = self._op(f"load i64, ptr {cell}")
-            end = self._op(f"add i64 {here}, {bits // 8}")
-            self.lines.append(
-                f"br i1 {self._op(f'icmp ule i64 {end}, {size}')}, label %{body}, label %{after}"
-            )
-            self._start(body)
+            head, body, after = self.to.label("l"), self.to.label("l"), self.to.label("l")
+            self.to.jump(head)
+            self.to.start(head)
+            here = self.to.op(f"load i64, ptr {cell}")
+            end = self.to.op(f"add i64 {here}, {bits // 8}")
+            self.to.do(f"br i1 {self.to.op(f'icmp ule i64 {end}, {size}')}, label %{body}, label %{after}")
+            self.to.start(body)
             value = pattern if bits == 64 else f"{pattern}"
             if name == "copy":
-                pointer = self._op(f"inttoptr i64 {self._op(f'add i64 {source}, {here}')} to ptr")
-                value = self._op(f"load i{bits}, ptr {pointer}, align 1")
+                pointer = self.to.op(f"inttoptr i64 {self.to.op(f'add i64 {source}, {here}')} to ptr")
+                value = self.to.op(f"load i{bits}, ptr {pointer}, align 1")
             elif bits == 8:
-                value = self._op(f"trunc i64 {pattern} to i8")
-            pointer = self._op(f"inttoptr i64 {self._op(f'add i64 {target}, {here}')} to ptr")
-            self.lines.append(f"store i{bits} {value}, ptr {pointer}, align 1")
-            self.lines.append(f"store i64 {end}, ptr {cell}")
-            self._jump(head)
-            self._start(after)
+                value = self.to.op(f"trunc i64 {pattern} to i8")
+            pointer = self.to.op(f"inttoptr i64 {self.to.op(f'add i64 {target}, {here}')} to ptr")
+            self.to.do(f"store i{bits} {value}, ptr {pointer}, align 1")
+            self.to.do(f"store i64 {end}, ptr {cell}")
+            self.to.jump(head)
+            self.to.start(after)
         return "0"

@@ -32,7 +32,7 @@ class Region:
 
     @classmethod
     def fresh(cls, size: int) -> Region:
-        """Zero bytes that nobody has written."""
+        """Zero bytes that no thread has written."""
         whole = -(-size // 16) * 16
         return cls(np.zeros(whole, np.uint8), np.zeros(whole, np.uint8))
 

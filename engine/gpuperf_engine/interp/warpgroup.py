@@ -66,7 +66,7 @@ class CommitStep(_Ordering):
 
 class GroupFence(_Ordering):
     """``wgmma.fence``: the warps of the warpgroup gather, so that their products read what is there when the last of them comes. The
-    manual does not say that they do: a wait that nobody can end gives up."""
+    manual does not say that they do: a wait that nothing can end gives up."""
 
     #: of a warp that stops here
     status = Status.GATHERS

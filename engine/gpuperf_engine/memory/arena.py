@@ -161,7 +161,7 @@ class Memory:
         #: allocations that are not wholly written yet, and launches since all of them were looked at
         self._pending: dict[Allocation, None] = {}
         self._since = 0
-        #: called with each allocation before a launch stores to it for the first time; ``None``: nobody wants to know
+        #: called with each allocation before a launch stores to it for the first time; ``None``: no observer
         self.before_store: Callable[[Allocation], object] | None = None
         #: called when a launch begins again, with memory restored
         self.begin_again: Callable[[], object] | None = None
@@ -298,7 +298,7 @@ class Memory:
         self.generation += 1
 
     def clear(self, allocation: Allocation) -> None:
-        """Note that a fresh allocation is zero because somebody wants it so; its pages stay uncommitted."""
+        """Note that a fresh allocation is zero as was asked for; its pages stay uncommitted."""
         self.set_initialized(allocation, True)
 
     def settle(self, touched: Iterable[Allocation] = ()) -> None:

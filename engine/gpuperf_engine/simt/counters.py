@@ -47,10 +47,10 @@ class Observation:
     ``block_warps``, ``block_lanes``: shape (blocks,), executions by paths of warps and by lanes. ``divergent``: (blocks,),
     executions of the block's counted branch in which lanes went to more than one target. ``taken``: (blocks,), lanes whose guard
     held at the block's counted branch. ``predicated``: (predicated instructions,), lanes whose guard held. ``sites``: (sites,
-    SITE_COLUMNS) or ``None`` if memory was not observed. ``uninitialized``: indices of sites that read bytes nobody had written;
-    ``beyond``: those whose accesses ran into the padding behind an object. ``executed`` is the slice that ran, ``None`` for the
-    whole program; ``method`` says for which blocks, and ``method_reason`` why not for fewer; ``ran`` counts the thread instructions
-    executed, ``None`` for those of the slice in all blocks."""
+    SITE_COLUMNS) or ``None`` if memory was not observed. ``uninitialized``: indices of sites that read bytes that no thread had
+    written; ``beyond``: those whose accesses ran into the padding behind an object. ``executed`` is the slice that ran, ``None``
+    for the whole program; ``method`` says for which blocks, and ``method_reason`` why not for fewer; ``ran`` counts the thread
+    instructions executed, ``None`` for those of the slice in all blocks."""
 
     block_warps: NDArray[np.int64]
     block_lanes: NDArray[np.int64]

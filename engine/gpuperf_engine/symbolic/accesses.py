@@ -63,7 +63,7 @@ class Accesses:
 def access_step(
     run: WarpClassRun, to: Prepare, instruction: Instruction, load: Callable[[State], None] | None
 ) -> Callable[[State], None]:
-    """Counts an access, and has ``load`` carry it out where somebody in the slice wants its result."""
+    """Counts an access, and has ``load`` carry it out where the slice uses its result."""
     accesses, site, space = run.accesses, run.program.site_of[instruction], run.space
     assert accesses is not None
     if instruction.spelling.space in ("shared", "local"):

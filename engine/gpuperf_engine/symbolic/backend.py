@@ -84,7 +84,7 @@ def count_by_warp_classes(
     """The counts of a launch. ``executed``: the instructions whose results decide what is counted, stores that they may read from
     included; ``guards``: those of which only the guard is evaluated, to count its lanes (``flow.slicing.Slice``). ``memory``: what
     loads at addresses that do not depend on the block are read from. With ``accesses`` those of memory are counted too; of those
-    executed the ``complete`` ones have a result that somebody wants.
+    executed the ``complete`` ones have a result that others use.
 
     Raises ``Refusal`` with a reason of one line for what cannot be counted so.
     """

@@ -130,7 +130,7 @@ def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
             waits=block.waits and whole,
         )
         if block.kind == "call" and block.terminator not in wanted.instructions:
-            # a call of the system that nobody in the slice can notice
+            # a call of the system that nothing in the slice depends on
             made_block.kind, made_block.terminator = "fall", None
         blocks.append(made_block)
     reduced_program = replace(program, blocks=tuple(blocks), variant=variant)

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _describe(kernel: Kernel) -> dict[str, Any]:
     program = program_of(kernel)
     categories = Counter(
-        instruction.spelling.category for f in program.functions for instruction in f.instructions
+        instruction.form.category for f in program.functions for instruction in f.instructions
     )
     own = program.blocks_of(0)
     return {

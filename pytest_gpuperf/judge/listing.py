@@ -113,7 +113,7 @@ def _opcode_work(kernel: Kernel, executed: Iterable[str]) -> dict[str, list[str 
     for function in program_of(kernel).functions:
         for instruction in function.instructions:
             if instruction.opcode in wanted and instruction.opcode not in found:
-                found[instruction.opcode] = [instruction.spelling.category, *work_of(instruction.spelling)]
+                found[instruction.opcode] = [instruction.form.category, *work_of(instruction.form)]
     return {name: found[name] for name in sorted(found)}
 
 

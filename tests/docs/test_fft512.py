@@ -10,7 +10,7 @@ from benchmarks import fft512
 from benchmarks.docs import PAGES, ROOT
 from benchmarks.sass import executed, tools
 from gpuperf_engine.isa.table import rows
-from gpuperf_engine.profile.document import members, spellings
+from gpuperf_engine.profile.document import forms, members
 from gpuperf_engine.profile.groups import METRICS
 
 
@@ -20,7 +20,7 @@ def test_the_page_is_current() -> None:
 
 
 def test_every_row_and_metric_is_on_the_page() -> None:
-    assert all(list(spellings(row)) for row in rows())
+    assert all(list(forms(row)) for row in rows())
     listed = members()
     assert set(listed) <= {metric.name for metric in METRICS}
     assert {metric.name for metric in METRICS} - set(listed) == {"inst_executed_surface_atomics"}

@@ -10,9 +10,9 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.isa.effects import ATOMIC, LOAD, STORE
-from gpuperf_engine.isa.model import Spelling
+from gpuperf_engine.isa.model import Form
 from gpuperf_engine.isa.table import rows
-from tests.isa.assembler import spellings
+from tests.isa.assembler import forms
 from tests.isa.reference import LAYOUTS, decode, encode, float_sum
 from tests.support import BACKENDS, head, launch
 
@@ -41,31 +41,29 @@ def run(backend: str, text: str, *arrays: np.ndarray) -> list[np.ndarray]:
 # -- loads and stores ------------------------------------------------------------------------------------------------------
 
 
-def moves() -> list[Spelling]:
-    """A few spellings of each line, such that every type and vector of it comes."""
+def moves() -> list[Form]:
+    """A few forms of each line, such that every type and vector of it comes."""
     found = []
     for row in rows():
         if row.name not in ("ld", "st", "ldu") or row.effect not in (LOAD, STORE) or "async" in row.words:
             continue
-        seen: dict[tuple[object, ...], Spelling] = {}
-        for spelling in spellings(row, 400):
-            space = spelling.space
-            if space == "param" or "shared::cluster" in spelling.opcode:
+        seen: dict[tuple[object, ...], Form] = {}
+        for form in forms(row, 400):
+            space = form.space
+            if space == "param" or "shared::cluster" in form.opcode:
                 continue
-            key = space, spelling.modifier("type"), spelling.modifier("vec")
-            seen.setdefault(key, spelling)
+            key = space, form.modifier("type"), form.modifier("vec")
+            seen.setdefault(key, form)
         found += seen.values()
     return found
 
 
-def _address(spelling: Spelling, place: int) -> str:
-    return {"shared": "[sha", "local": "[loc", "const": "[con"}.get(
-        str(spelling.space), "[l10"
-    ) + f"+{place}]"
+def _address(form: Form, place: int) -> str:
+    return {"shared": "[sha", "local": "[loc", "const": "[con"}.get(str(form.space), "[l10") + f"+{place}]"
 
 
-def _policy(spelling: Spelling) -> str:
-    return ", l17" if spelling.modifier("hint") else ""
+def _policy(form: Form) -> str:
+    return ", l17" if form.modifier("hint") else ""
 
 
 @pytest.mark.parametrize("part", range(6))
@@ -89,11 +87,11 @@ def test_loads_and_stores(part: int) -> None:
     data = np.array([[generator.getrandbits(8) for _ in range(32)] for _ in range(32)], np.uint8)
     constant = [(7 * i + 130) & 255 for i in range(32)]
     expected: list[list[list[int]]] = []
-    for number, spelling in enumerate(some):
-        kind, count = str(spelling.modifier("type")), spelling.vector
+    for number, form in enumerate(some):
+        kind, count = str(form.modifier("type")), form.vector
         size = bits_of(kind) // 8
-        loads = spelling.effect is LOAD
-        space = str(spelling.space)
+        loads = form.effect is LOAD
+        space = str(form.space)
         out = f"b+{1024 * number}"
         if loads:
             if space in ("shared", "local"):
@@ -102,9 +100,7 @@ def test_loads_and_stores(part: int) -> None:
                     0, 32, 8
                 ):  # all lanes write the same bytes of shared memory: those of lane 31 stay
                     lines.append(f"ld.global.b64 l11, [l10+{place}]; st.{space}.b64 [{near}+{place}], l11;")
-            lines.append(
-                f"{spelling.opcode} {registers(kind, count)}, {_address(spelling, 0)}{_policy(spelling)};"
-            )
+            lines.append(f"{form.opcode} {registers(kind, count)}, {_address(form, 0)}{_policy(form)};")
             wide = kind if bits_of(kind) < 128 else "b128"
             for place in range(count):
                 one = registers(f"b{bits_of(wide)}", 1, place)
@@ -119,10 +115,10 @@ def test_loads_and_stores(part: int) -> None:
             for place in range(count):
                 one = registers(f"b{bits_of(kind)}", 1, place)
                 lines.append(f"ld.global.b{bits_of(kind)} {one}, [l10+{size * place}];")
-            target = _address(spelling, 0)
+            target = _address(form, 0)
             if space not in ("shared", "local"):
                 target = f"[{out}]"
-            lines.append(f"{spelling.opcode} {target}, {registers(kind, count)}{_policy(spelling)};")
+            lines.append(f"{form.opcode} {target}, {registers(kind, count)}{_policy(form)};")
             if space in ("shared", "local"):
                 near = "sha" if space == "shared" else "loc"
                 lines += [
@@ -200,24 +196,24 @@ st.global.v8.b32 [l10], {{r18, _, r18, r18, r18, r18, r18, r18}}; ld.global.b32 
 # -- atomics ---------------------------------------------------------------------------------------------------------------
 
 
-def atomics() -> list[Spelling]:
-    """All operations of all types and vectors, in global, shared and generic memory, one spelling each."""
-    seen: dict[tuple[object, ...], Spelling] = {}
+def atomics() -> list[Form]:
+    """All operations of all types and vectors, in global, shared and generic memory, one form each."""
+    seen: dict[tuple[object, ...], Form] = {}
     for row in rows():
         if row.name in ("atom", "red") and row.effect.atomic and "async" not in row.words:
-            for spelling in spellings(row, 300):
-                if "cluster" in spelling.opcode:
+            for form in forms(row, 300):
+                if "cluster" in form.opcode:
                     continue
-                operation = spelling.modifier("op") or next(
-                    word for word in spelling.opcode.split(".") if word in ("add", "exch", "cas")
+                operation = form.modifier("op") or next(
+                    word for word in form.opcode.split(".") if word in ("add", "exch", "cas")
                 )
-                key = row.name, operation, spelling.modifier("type"), spelling.modifier("vec"), spelling.space
-                seen.setdefault(key, spelling)
+                key = row.name, operation, form.modifier("type"), form.modifier("vec"), form.space
+                seen.setdefault(key, form)
     return list(seen.values())
 
 
-def _operation(spelling: Spelling) -> str:
-    words = spelling.opcode.split(".")
+def _operation(form: Form) -> str:
+    words = form.opcode.split(".")
     return next(
         word
         for word in words
@@ -250,9 +246,9 @@ def _float(kind: str, operation: str, old: int, b: int, flush: bool) -> int:
     return lower if operation == "min" else higher
 
 
-def combine(spelling: Spelling, old: int, b: int, c: int) -> int:
+def combine(form: Form, old: int, b: int, c: int) -> int:
     """The manual's table of operations."""
-    operation, kind = _operation(spelling), str(spelling.modifier("type"))
+    operation, kind = _operation(form), str(form.modifier("type"))
     bits = bits_of(kind)
     if operation == "exch":
         return b
@@ -261,9 +257,7 @@ def combine(spelling: Spelling, old: int, b: int, c: int) -> int:
     if "f" in kind:
         lanes = 2 if kind.endswith("x2") else 1
         width = bits // lanes
-        flush = kind == "f32" and (
-            spelling.modifier("vec") is not None or spelling.space in ("global", "generic")
-        )
+        flush = kind == "f32" and (form.modifier("vec") is not None or form.space in ("global", "generic"))
         found = 0
         for lane in range(lanes):
             one = _float(
@@ -337,8 +331,8 @@ def test_atomics(part: int, several: int) -> None:
     memory = np.zeros((len(some), 32, 32), np.uint8)
     given = np.zeros((len(some), 32, 64), np.uint8)
     after, before = np.zeros_like(memory), np.zeros_like(memory)
-    for number, spelling in enumerate(some):
-        kind, count, operation = str(spelling.modifier("type")), spelling.vector, _operation(spelling)
+    for number, form in enumerate(some):
+        kind, count, operation = str(form.modifier("type")), form.vector, _operation(form)
         size = bits_of(kind) // 8
         values = [[_word(kind, generator) for _ in range(count)] for _ in range(32)]
         operands = [[[_word(kind, generator) for _ in range(count)] for _ in range(2)] for _ in range(32)]
@@ -358,9 +352,9 @@ def test_atomics(part: int, several: int) -> None:
             seen = list(target)
             for element in range(count):
                 target[element] = combine(
-                    spelling, seen[element], operands[lane][0][element], operands[lane][1][element]
+                    form, seen[element], operands[lane][0][element], operands[lane][1][element]
                 )
-            if spelling.effect is ATOMIC:
+            if form.effect is ATOMIC:
                 raw = b"".join(v.to_bytes(size, "little") for v in seen)
                 before[number, lane, : len(raw)] = list(raw)
         for lane in range(32):
@@ -373,7 +367,7 @@ def test_atomics(part: int, several: int) -> None:
         second = registers(kind, 1, 1)
         if operation == "cas":
             lines.append(f"ld.global.b{8 * size} {second}, [given+{2048 * number + 32}];")
-        shared = spelling.space == "shared"
+        shared = form.space == "shared"
         first = registers(kind, count, 0)
         result = registers(kind, count, 8 if size < 16 else 4)
         where = "[near]" if shared else f"[at+{1024 * number}]"
@@ -383,18 +377,18 @@ def test_atomics(part: int, several: int) -> None:
                 for i in range(4)
             ]
         operands_ = (
-            ([result] if spelling.effect is ATOMIC else [])
+            ([result] if form.effect is ATOMIC else [])
             + [where, first]
             + ([second] if operation == "cas" else [])
         )
-        policy = ["l17"] if spelling.modifier("hint") else []
-        lines.append(f"@p0 {spelling.opcode} {', '.join(operands_ + policy)};")
+        policy = ["l17"] if form.modifier("hint") else []
+        lines.append(f"@p0 {form.opcode} {', '.join(operands_ + policy)};")
         if shared:
             lines += [
                 f"ld.shared.b64 l15, [near+{8 * i}]; st.global.b64 [at+{1024 * number + 8 * i}], l15;"
                 for i in range(4)
             ]
-        if spelling.effect is ATOMIC:
+        if form.effect is ATOMIC:
             start = 8 if size < 16 else 4
             lines += [
                 f"@p0 st.global.b{8 * size} [old+{1024 * number + size * place}], {letter}{start + place};"

@@ -10,26 +10,26 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.isa.effects import LOAD, REDUCTION, STORE, Effect
-from gpuperf_engine.isa.model import Spelling
+from gpuperf_engine.isa.model import Form
 from gpuperf_engine.isa.table import rows
-from tests.isa.assembler import spellings
+from tests.isa.assembler import forms
 from tests.support import BACKENDS
 
 from .test_memory_forms import DECLARED, HEAD, _word, combine, registers, run
 
 
-def forms(effect: Effect) -> list[Spelling]:
-    seen: dict[tuple[object, ...], Spelling] = {}
+def forms_of(effect: Effect) -> list[Form]:
+    seen: dict[tuple[object, ...], Form] = {}
     for row in rows():
         if row.name == "multimem" and row.effect is effect:
-            for spelling in spellings(row, 400):
+            for form in forms(row, 400):
                 key = (
-                    spelling.modifier("op"),
-                    spelling.modifier("type"),
-                    spelling.modifier("vec"),
-                    spelling.space,
+                    form.modifier("op"),
+                    form.modifier("type"),
+                    form.modifier("vec"),
+                    form.space,
                 )
-                seen.setdefault(key, spelling)
+                seen.setdefault(key, form)
     return list(seen.values())
 
 
@@ -53,25 +53,25 @@ def header(names: str) -> Iterator[str]:
 
 
 def test_loads_and_stores() -> None:
-    loads, stores = forms(LOAD), forms(STORE)
+    loads, stores = forms_of(LOAD), forms_of(STORE)
     assert len(loads) > 100
     assert len(stores) > 50
     every = [*loads, *stores]
     generator = random.Random(1)
     data = np.array([[generator.getrandbits(8) for _ in range(16)] for _ in range(32)], np.uint8)
     lines, wanted = list(header("from to")), []
-    for number, spelling in enumerate(every):
-        kind = str(spelling.modifier("type"))
-        size, count = width(kind) // 8, spelling.vector
+    for number, form in enumerate(every):
+        kind = str(form.modifier("type"))
+        size, count = width(kind) // 8, form.vector
         out = f"a1+{512 * number}"
-        if spelling.effect is LOAD:
-            lines.append(f"@p0 {spelling.opcode} {named(kind, count)}, [a0];")
+        if form.effect is LOAD:
+            lines.append(f"@p0 {form.opcode} {named(kind, count)}, [a0];")
             lines += [
                 f"@p0 st.global.b{8 * size} [{out}+{size * i}], {named(kind, 1, i)};" for i in range(count)
             ]
         else:
             lines += [f"ld.global.b{8 * size} {named(kind, 1, i)}, [a0+{size * i}];" for i in range(count)]
-            lines.append(f"@p0 {spelling.opcode} [{out}], {named(kind, count)};")
+            lines.append(f"@p0 {form.opcode} [{out}], {named(kind, count)};")
         rows_ = np.where(np.arange(16) < size * count, data, 0)
         rows_[5] = 0
         wanted.append(rows_)
@@ -87,16 +87,16 @@ def test_loads_and_stores() -> None:
 @pytest.mark.parametrize("several", [1, 32])
 def test_reductions(several: int) -> None:
     """Lanes meet at one address, or none do."""
-    every = forms(REDUCTION)
+    every = forms_of(REDUCTION)
     assert len(every) > 50
     generator = random.Random(several)
     lines = list(header("from to"))
     lines += [f"sub.u64 a1, a1, far; rem.u32 t, t, {several}; mul.wide.u32 far, t, 16; add.u64 a1, a1, far;"]
     given, before = np.zeros((len(every), 32, 16), np.uint8), np.zeros((len(every), 32, 16), np.uint8)
     wanted = np.zeros_like(before)
-    for number, spelling in enumerate(every):
-        kind = str(spelling.modifier("type"))
-        size, count = width(kind) // 8, spelling.vector
+    for number, form in enumerate(every):
+        kind = str(form.modifier("type"))
+        size, count = width(kind) // 8, form.vector
         values = [[_word(kind, generator) for _ in range(count)] for _ in range(32)]
         operands = [[_word(kind, generator) for _ in range(count)] for _ in range(32)]
         for lane in range(32):
@@ -109,7 +109,7 @@ def test_reductions(several: int) -> None:
         for lane in range(32):
             if lane != 5:
                 target = values[lane % several]
-                target[:] = [combine(spelling, old, b, 0) for old, b in zip(target, operands[lane])]
+                target[:] = [combine(form, old, b, 0) for old, b in zip(target, operands[lane])]
         for lane in range(32):
             wanted[number, lane, : size * count] = list(
                 b"".join(v.to_bytes(size, "little") for v in values[lane])
@@ -118,7 +118,7 @@ def test_reductions(several: int) -> None:
             f"ld.global.b{8 * size} {named(kind, 1, i)}, [a0+{512 * number + size * i}];"
             for i in range(count)
         ]
-        lines.append(f"@p0 {spelling.opcode} [a1+{512 * number}], {named(kind, count)};")
+        lines.append(f"@p0 {form.opcode} [a1+{512 * number}], {named(kind, count)};")
     text = "\n".join([*lines, "ret; }"])
     for backend in BACKENDS:
         _, found = run(backend, text, given, before)

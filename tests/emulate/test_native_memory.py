@@ -119,9 +119,9 @@ def atomic_lines() -> list[str]:
         for opcode in opcodes(row, 40):
             if "::" in opcode or any(word in opcode for word in ORDERS):
                 continue
-            for spelling in lookup(opcode):
-                kind = str(spelling.modifier("type"))
-                if spelling.row is not row or not has_meaning(spelling) or kind == "b128":
+            for form in lookup(opcode):
+                kind = str(form.modifier("type"))
+                if form.row is not row or not has_meaning(form) or kind == "b128":
                     continue
                 names = {
                     "16": "%h",
@@ -132,15 +132,15 @@ def atomic_lines() -> list[str]:
                     str(16 if kind in ("f16", "bf16", "b16") else 64 if kind.endswith("64") else 32)
                 ]
                 operands = []
-                for index, form in enumerate(spelling.operands):
-                    if form.role == "address":
+                for index, slot in enumerate(form.operands):
+                    if slot.role == "address":
                         operands.append("[%a]")
-                    elif form.name == "policy":
+                    elif slot.name == "policy":
                         operands = []
                         break
-                    elif form.vector > 1:
+                    elif slot.vector > 1:
                         operands.append(
-                            "{" + ", ".join(f"{letter}{(index + i) % 8}" for i in range(form.vector)) + "}"
+                            "{" + ", ".join(f"{letter}{(index + i) % 8}" for i in range(slot.vector)) + "}"
                         )
                     else:
                         operands.append(f"{letter}{index}")

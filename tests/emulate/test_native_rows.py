@@ -1,4 +1,4 @@
-"""Every spelling of every row that computes, on both backends and on the one-thread-at-a-time interpreter: the same bits, for the
+"""Every form of every row that computes, on both backends and on the one-thread-at-a-time interpreter: the same bits, for the
 values where meanings break.
 
 The reference backend's meanings are tested against the manual elsewhere; here the compiled ones are held against them, and some

@@ -26,9 +26,9 @@ from gpuperf_engine.isa.effects import (
     REDUCTION,
     STORE,
 )
-from gpuperf_engine.isa.model import OperandForm, Row, Spelling
+from gpuperf_engine.isa.model import Form, OperandSlot, Row
 from gpuperf_engine.isa.table import rows
-from tests.isa.assembler import instruction_text, spellings
+from tests.isa.assembler import forms, instruction_text
 
 #: what ``l8`` may point to: generic addresses, and those in the spaces that have windows
 WINDOWS = ("const", "param", "shared", "local")
@@ -63,19 +63,19 @@ WAYS = (
 )
 
 
-def reaches(spelling: Spelling, form: OperandForm) -> set[str]:
+def reaches(form: Form, slot: OperandSlot) -> set[str]:
     """The places that are allowed."""
-    opcode, space = spelling.opcode, str(form.space or spelling.modifier("space") or "generic").split("::")[0]
+    opcode, space = form.opcode, str(slot.space or form.modifier("space") or "generic").split("::")[0]
     words = set(opcode.split("."))
     writes = (
-        spelling.effect in (STORE, REDUCTION, ATOMIC)
-        or form.name == "d"
+        form.effect in (STORE, REDUCTION, ATOMIC)
+        or slot.name == "d"
         or opcode.startswith(("st", "wmma.store"))
     )
     if space == "generic":
-        wide = "v8" in words or ("v4" in words and spelling.type is not None and spelling.type.bits == 64)
+        wide = "v8" in words or ("v4" in words and form.type is not None and form.type.bits == 64)
         combined = words & {"atom", "red"} and (
-            spelling.vector > 1 or ("b128" in words and "op" in spelling.modifiers)
+            form.vector > 1 or ("b128" in words and "op" in form.modifiers)
         )
         found = READ_ONLY | {"global", "shared", "local"}
         if "mbarrier" in opcode or words & {"ldmatrix", "stmatrix", "bulk", "clusterlaunchcontrol"}:
@@ -91,29 +91,29 @@ def reaches(spelling: Spelling, form: OperandForm) -> set[str]:
     return found - READ_ONLY - {f"{space} offset" for space in READ_ONLY} if writes else found
 
 
-def addresses(spelling: Spelling) -> list[OperandForm]:
-    return [form for form in spelling.operands if form.role == "address"]
+def addresses(form: Form) -> list[OperandSlot]:
+    return [slot for slot in form.operands if slot.role == "address"]
 
 
-def asked(row: Row) -> Iterator[Spelling]:
-    """One spelling for each space that the row may have, the generic one among them, and of those that go to several CTAs."""
+def asked(row: Row) -> Iterator[Form]:
+    """One form for each space that the row may have, the generic one among them, and of those that go to several CTAs."""
     seen = set()
-    for spelling in spellings(row, 30):
-        place = spelling.modifier("space"), spelling.modifier("dst"), spelling.modifier("multicast")
+    for form in forms(row, 30):
+        place = form.modifier("space"), form.modifier("dst"), form.modifier("multicast")
         if place not in seen:
             seen.add(place)
-            yield spelling
+            yield form
 
 
-def line(spelling: Spelling, victim: int) -> str:
+def line(form: Form, victim: int) -> str:
     """The instruction with ``l8`` as the address number ``victim``; the others are good ones."""
     valid = {"shared": "sha", "global": "l11", "generic": "l10", "param": "par"}
     good = [
-        valid.get(str(form.space or spelling.modifier("space") or "generic").split("::")[0], "l11")
-        for form in addresses(spelling)
+        valid.get(str(slot.space or form.modifier("space") or "generic").split("::")[0], "l11")
+        for slot in addresses(form)
     ]
     good[victim] = "l8"
-    text = re.sub(r"\[\w+", lambda _: "[" + good.pop(0), instruction_text(spelling))
+    text = re.sub(r"\[\w+", lambda _: "[" + good.pop(0), instruction_text(form))
     return text.replace(", 128;", ", 16;") if "cp.async" in text else text
 
 
@@ -130,22 +130,22 @@ def cases() -> list[list[tuple[str, str, set[str]]]]:
             or "cp_fenceproxy" in row.syntax
         ):
             continue
-        for spelling in asked(row):
+        for form in asked(row):
             # those of calls have no address
-            if spelling.modifier("space") == "param::func":
+            if form.modifier("space") == "param::func":
                 continue
-            for place, form in enumerate(addresses(spelling)):
-                allowed = reaches(spelling, form)
+            for place, slot in enumerate(addresses(form)):
+                allowed = reaches(form, slot)
                 kind = (
                     row.name,
                     row.effect.name,
-                    spelling.modifier("space"),
-                    spelling.modifier("multicast"),
-                    form.name,
+                    form.modifier("space"),
+                    form.modifier("multicast"),
+                    slot.name,
                     *allowed,
                 )
-                ways = [word for word in WAYS if word in spelling.opcode.split(".")]
-                case = f"{spelling.opcode} [{form.name}]", line(spelling, place), allowed
+                ways = [word for word in WAYS if word in form.opcode.split(".")]
+                case = f"{form.opcode} [{slot.name}]", line(form, place), allowed
                 found.setdefault((*map(str, kind), *ways), case)
     every = list(found.values())
     return [every[start : start + GROUP] for start in range(0, len(every), GROUP)]

@@ -1,6 +1,6 @@
 """Further instructions that random kernels are made of, by family; written like those of ``random_instructions``.
 
-A family is drawn first, then one of its lines, so that a family with few spellings is as frequent as one with many.
+A family is drawn first, then one of its lines, so that a family with few forms is as frequent as one with many.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from functools import cache
 
 from gpuperf_engine.isa.effects import PURE
 from gpuperf_engine.isa.frame import has_meaning
-from gpuperf_engine.isa.table import Spelling, Version, needs, rows
+from gpuperf_engine.isa.table import Form, Version, needs, rows
 from gpuperf_engine.isa.targets import TARGETS
-from tests.isa.assembler import instruction_text, spellings
+from tests.isa.assembler import forms, instruction_text
 from tests.isa.programs import COUNT, REGISTERS
 
 PER_KERNEL = 40
@@ -31,44 +31,44 @@ NOT_RANDOM = ("sp", "block_scale")
 SLOT = 32
 
 
-def chosen() -> Iterator[Spelling]:
-    """Spellings that give the same result on every run: those that compute, exchange within a whole warp, multiply matrices, or
+def chosen() -> Iterator[Form]:
+    """Forms that give the same result on every run: those that compute, exchange within a whole warp, multiply matrices, or
     change a word of their own thread in global memory."""
     for row in rows():
         if row.name in OPAQUE or row.available.removed is not None:
             continue
         whole_warp = row.effect.exchanges and row.available.removed is None
-        for spelling in spellings(row, 24):
-            modifiers = {name for name, value in spelling.modifiers.items() if value}
-            parts = spelling.opcode.split(".")[1:]
-            own_word = row.effect.atomic and spelling.space == "global"
+        for form in forms(row, 24):
+            modifiers = {name for name, value in form.modifiers.items() if value}
+            parts = form.opcode.split(".")[1:]
+            own_word = row.effect.atomic and form.space == "global"
             if (
-                (row.effect is PURE and has_meaning(spelling))
+                (row.effect is PURE and has_meaning(form))
                 or whole_warp
                 or (row.name == "mma" and not any(part.startswith(NOT_RANDOM) for part in parts))
                 or (own_word and not modifiers & {"sem", "scope", "hint"})
             ):
-                yield spelling
+                yield form
 
 
-def instruction(spelling: Spelling) -> str:
+def instruction(form: Form) -> str:
     """The instruction's text; the lanes of an exchange are all the warp's."""
-    text = instruction_text(spelling)
-    if any(form.name == "membermask" for form in spelling.operands):
+    text = instruction_text(form)
+    if any(slot.name == "membermask" for slot in form.operands):
         text = re.sub(r"\w+;$", "0xffffffff;", text)
     return text
 
 
-def written(spelling: Spelling, text: str) -> list[str]:
+def written(form: Form, text: str) -> list[str]:
     """Registers that the instruction writes, as they stand in its text."""
-    if spelling.operands[0].role != "destination":
+    if form.operands[0].role != "destination":
         return []
     operands = text.split(" ", 1)[1]
     first = operands.split("}")[0] if operands.startswith("{") else operands.split(",")[0]
     return re.findall(r"(?<![\w.])[a-z]\d+", first)
 
 
-def module(part: list[Spelling], version: Version, target: str) -> tuple[str, int]:
+def module(part: list[Form], version: Version, target: str) -> tuple[str, int]:
     """A module that runs the instructions, and how many words each of its threads stores."""
     body: list[str] = []
     stores = 0
@@ -78,13 +78,13 @@ def module(part: list[Spelling], version: Version, target: str) -> tuple[str, in
         body.append(f"st.global.{kind} [%out+{8 * stores}], {name};")
         stores += 1
 
-    for spelling in part:
-        text = instruction(spelling)
-        in_memory = spelling.effect.atomic
+    for form in part:
+        text = instruction(form)
+        in_memory = form.effect.atomic
         if in_memory:
             body += ["st.global.v2.b64 [l8], {l1, l2};", "st.global.v2.b64 [l8+16], {l3, l4};"]
         body.append(text)
-        for name in written(spelling, text):
+        for name in written(form, text):
             if name.startswith("p"):
                 body.append(f"selp.u32 %t2, 1, 0, {name};")
                 store("u32", "%t2")
@@ -113,18 +113,18 @@ def module(part: list[Spelling], version: Version, target: str) -> tuple[str, in
 @cache
 def kernels() -> dict[str, tuple[str, dict[str, object]]]:
     """Name → (PTX, its line in ``instructions.json``)."""
-    groups: dict[tuple[str, int, str, Version], dict[str, Spelling]] = defaultdict(dict)
-    for spelling in chosen():
-        version, target = needs(spelling)
-        text = instruction(spelling)
+    groups: dict[tuple[str, int, str, Version], dict[str, Form]] = defaultdict(dict)
+    for form in chosen():
+        version, target = needs(form)
+        text = instruction(form)
         if not re.search(r"\bq\d", text):
             number, variant = (
                 max(BASE_TARGET, target),
-                "a" if spelling.row.available.only else spelling.row.available.variant,
+                "a" if form.row.available.only else form.row.available.variant,
             )
             since = TARGETS[f"sm_{number}{variant}"]
-            key = (spelling.row.name, number, variant, max(BASE_VERSION, version, since))
-            groups[key].setdefault(text, spelling)
+            key = (form.row.name, number, variant, max(BASE_VERSION, version, since))
+            groups[key].setdefault(text, form)
     made: dict[str, tuple[str, dict[str, object]]] = {}
     for (mnemonic, number, variant, version), found in groups.items():
         target = f"sm_{number}{variant}"

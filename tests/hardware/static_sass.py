@@ -77,7 +77,7 @@ def count_ptx(text: str, path: str) -> dict[str, Counter[str]]:
         counts: Counter[str] = Counter()
         for function in program_of(module[name]).functions:
             for instruction in function.instructions:
-                thread, _ = metrics_of(instruction.spelling)
+                thread, _ = metrics_of(instruction.form)
                 counts.update(group for group in thread if group in CLASSES)
         found[name] = counts
     return found

@@ -175,9 +175,9 @@ def _values(opcode: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     except PtxError:
         return ()
     slots: dict[str, set[str]] = {}
-    for spelling in found:
-        for name, value in spelling.modifiers.items():
-            others = spelling.row.modifiers.get(name, ())
+    for form in found:
+        for name, value in form.modifiers.items():
+            others = form.row.modifiers.get(name, ())
             if isinstance(value, str) and value in others:
                 slots.setdefault(value, set()).update(others)
     return tuple((value, tuple(sorted(others - {value}))) for value, others in sorted(slots.items()))

@@ -24,7 +24,7 @@ from gpuperf_engine.isa.effects import (
     TENSOR,
 )
 from gpuperf_engine.isa.selectors import SELECTORS, bound, select
-from gpuperf_engine.isa.table import OperandForm, Row, Spelling, lookup
+from gpuperf_engine.isa.table import Form, OperandSlot, Row, lookup
 from gpuperf_engine.isa.types import ScalarType, scalar_type
 from gpuperf_engine.ptx.check import LISTED
 
@@ -44,23 +44,21 @@ _LETTERS = {
 _DECLARATIONS = "".join(f".reg .{kind} {letter}<9>;\n" for kind, letter in _LETTERS.items())
 
 
-def _register(form: OperandForm, index: int) -> str:
-    assert form.type is not None
-    name = form.type.name
-    if form.type.bits == 8 and not form.wider:
+def _register(slot: OperandSlot, index: int) -> str:
+    assert slot.type is not None
+    name = slot.type.name
+    if slot.type.bits == 8 and not slot.wider:
         return f"c{index}"
     if name not in _LETTERS:
-        name = f"b{max(16, form.type.bits)}"
+        name = f"b{max(16, slot.type.bits)}"
     return f"{_LETTERS[name]}{index}"
 
 
-def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
-    if form.role == "address":
-        if spelling.opcode.startswith("st.bulk") and spelling.space == "shared":
+def _operand(slot: OperandSlot, index: int, form: Form) -> str:
+    if slot.role == "address":
+        if form.opcode.startswith("st.bulk") and form.space == "shared":
             return "[r8]"
-        if spelling.space == "param" and (
-            spelling.effect is STORE or spelling.modifier("space") == "param::func"
-        ):
+        if form.space == "param" and (form.effect is STORE or form.modifier("space") == "param::func"):
             return "[out]"
         return {
             "image": "[l8]",
@@ -70,66 +68,66 @@ def _operand(form: OperandForm, index: int, spelling: Spelling) -> str:
             "local": "[loc]",
             "tmem": "[r5]",
             "endpoint": "[r5]",
-        }.get(form.space or spelling.space or "", "[l8]")
-    if form.role == "label":
-        return "targets" if spelling.effect is INDIRECT_BRANCH else "there"
-    if form.role == "call":
+        }.get(slot.space or form.space or "", "[l8]")
+    if slot.role == "label":
+        return "targets" if form.effect is INDIRECT_BRANCH else "there"
+    if slot.role == "call":
         return "callee"
-    if form.role == "sink":
+    if slot.role == "sink":
         return "_"
-    if form.constant and form.name == "bytes":
+    if slot.constant and slot.name == "bytes":
         return "16"
-    if form.constant:
+    if slot.constant:
         return {"size": "128", "membermask": "0xffffffff", "count": "24", "selector": "0", "value": "0"}.get(
-            form.name, "1"
+            slot.name, "1"
         )
-    if form.name == "fraction":
+    if slot.name == "fraction":
         return "0f3F000000"
     if (
-        spelling.category == "texture"
-        and form.vector == 1
-        and ((form.inside and form.name == "c") or form.name in ("dx", "dy"))
+        form.category == "texture"
+        and slot.vector == 1
+        and ((slot.inside and slot.name == "c") or slot.name in ("dx", "dy"))
     ):
         # beside a sampler, ptxas wants one coordinate in braces, and derivatives always
-        return "{" + _register(form, index) + "}"
+        return "{" + _register(slot, index) + "}"
     # so ptxas does the coordinates and offsets of tensors
-    listed = form.name == "offsets" or (form.inside and form.braces and spelling.effect in (BULK_COPY, HINT))
+    listed = slot.name == "offsets" or (slot.inside and slot.braces and form.effect in (BULK_COPY, HINT))
     listed = listed or (
-        form.braces
-        and (spelling.effect in (MATRIX, MATRIX_LOAD, MATRIX_STORE, TENSOR) or spelling.row.name in LISTED)
+        slot.braces
+        and (form.effect in (MATRIX, MATRIX_LOAD, MATRIX_STORE, TENSOR) or form.row.name in LISTED)
     )
-    if form.vector > 1 or listed:
-        return "{" + ", ".join(_register(form, (index + i) % 9) for i in range(form.vector)) + "}"
-    return _register(form, index)
+    if slot.vector > 1 or listed:
+        return "{" + ", ".join(_register(slot, (index + i) % 9) for i in range(slot.vector)) + "}"
+    return _register(slot, index)
 
 
-def decorated(form: OperandForm, text: str, spelling: Spelling) -> str:
-    """An operand with the sign and the part that the spelling has bound to it."""
-    negated, part = bound(spelling, form.name) if form.selector or form.negatable else (False, "")
+def decorated(slot: OperandSlot, text: str, form: Form) -> str:
+    """An operand with the sign and the part that the form has bound to it."""
+    negated, part = bound(form, slot.name) if slot.selector or slot.negatable else (False, "")
     return f"{'-' * negated}{text}{'.' * bool(part)}{part}"
 
 
-def before_sources(spelling: Spelling) -> list[ScalarType]:
+def before_sources(form: Form) -> list[ScalarType]:
     """What a meaning gets before its operands: addresses that it only computes with, and a zero if it has no source."""
-    if spelling.effect is not PURE:
+    if form.effect is not PURE:
         return []
-    if all(form.role == "destination" for form in spelling.operands):
+    if all(slot.role == "destination" for slot in form.operands):
         return [scalar_type("u32")]
-    return [scalar_type("u64") for form in spelling.operands if form.role == "address"]
+    return [scalar_type("u64") for slot in form.operands if slot.role == "address"]
 
 
-def instruction_text(spelling: Spelling) -> str:
+def instruction_text(form: Form) -> str:
     """One instruction with registers of the operands' types."""
     parts: list[str] = []
-    for index, form in enumerate(spelling.operands):
-        text = decorated(form, _operand(form, index % 4, spelling), spelling)
-        if form.pair:
+    for index, slot in enumerate(form.operands):
+        text = decorated(slot, _operand(slot, index % 4, form), form)
+        if slot.pair:
             parts[-1] += "|" + text
-        elif form.inside:
+        elif slot.inside:
             parts[-1] = f"{parts[-1].removesuffix(']')}, {text}]"
         else:
             parts.append(text)
-    return f"{spelling.opcode} {', '.join(parts)};"
+    return f"{form.opcode} {', '.join(parts)};"
 
 
 def _head(version: tuple[int, int], target: str | int, wide: bool = True) -> tuple[str, int]:
@@ -223,34 +221,34 @@ def target_of(row: Row) -> str:
     return "sm_107a" if newest else f"sm_{row.available.only[0].replace('f', 'a')}"
 
 
-def spellings(row: Row, limit: int = 200) -> Iterator[Spelling]:
-    """Spellings of that row (its own only) that the table accepts."""
+def forms(row: Row, limit: int = 200) -> Iterator[Form]:
+    """Forms of that row (its own only) that the table accepts."""
     for opcode in opcodes(row, limit):
         try:
             found = lookup(opcode)
         except PtxError:  # refused by a constraint of the row
             continue
-        for spelling in found:
-            if spelling.row is row:
-                yield spelling
-                yield from _with_parts(spelling)
+        for form in found:
+            if form.row is row:
+                yield form
+                yield from _with_parts(form)
 
 
-def _with_parts(spelling: Spelling) -> Iterator[Spelling]:
-    """The spelling with parts of its operands chosen and negated, at most five."""
-    row = spelling.row
-    if not any(form.selector or form.negatable for form in spelling.operands):
+def _with_parts(form: Form) -> Iterator[Form]:
+    """The form with parts of its operands chosen and negated, at most five."""
+    row = form.row
+    if not any(slot.selector or slot.negatable for slot in form.operands):
         return
-    generator = random.Random(spelling.opcode)
+    generator = random.Random(form.opcode)
     for _ in range(5):
         found: dict[str, str | bool] = {}
-        for form in spelling.operands:
-            if form.selector and generator.random() < 0.7:
-                found[form.selector] = generator.choice(SELECTORS[row.selectors[form.selector]].examples)
-            if form.negatable and generator.random() < 0.4:
-                found[f"{form.name}_negated"] = True
-        made = select(spelling, found)
-        if made is not spelling and not (row.valid and row.valid(made.modifiers)):
+        for slot in form.operands:
+            if slot.selector and generator.random() < 0.7:
+                found[slot.selector] = generator.choice(SELECTORS[row.selectors[slot.selector]].examples)
+            if slot.negatable and generator.random() < 0.4:
+                found[f"{slot.name}_negated"] = True
+        made = select(form, found)
+        if made is not form and not (row.valid and row.valid(made.modifiers)):
             yield made
 
 

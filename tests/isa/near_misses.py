@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gpuperf_engine.errors import EngineError
-from gpuperf_engine.isa.table import Row, Spelling, rows
+from gpuperf_engine.isa.table import Form, Row, rows
 from gpuperf_engine.isa.types import SCALAR_TYPES
 from gpuperf_engine.ptx.parse import parse
 from gpuperf_engine.ptx.resolve import _STATEMENT, _Body
 
-from .assembler import PTXAS, _head, instruction_text, spellings
+from .assembler import PTXAS, _head, forms, instruction_text
 
 #: Modifiers that most instructions do not have.
 FOREIGN = (
@@ -104,20 +104,20 @@ def misses(text: str, words: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield "guard", guard + text
 
 
-def near_misses(row: Row, count: int | None, seed: int = 0) -> dict[str, tuple[str, Spelling]]:
-    """Instructions one change away from spellings of a row (first and some others), with the kind of the change; ``count``
+def near_misses(row: Row, count: int | None, seed: int = 0) -> dict[str, tuple[str, Form]]:
+    """Instructions one change away from forms of a row (first and some others), with the kind of the change; ``count``
     of them, drawn by the row and the seed, or all."""
     source = random.Random(f"{row.syntax} {seed}")
-    found = list(spellings(row, 60))
-    right = {instruction_text(spelling) for spelling in found}
-    some = {len(spelling.operands): spelling for spelling in reversed(found)}
+    found = list(forms(row, 60))
+    right = {instruction_text(form) for form in found}
+    some = {len(form.operands): form for form in reversed(found)}
     chosen = list(some.values()) + source.sample(found, min(len(found), 2))
     words = sorted({word for other in rows() if other.name == row.name for word in other.words})
-    made: dict[str, tuple[str, Spelling]] = {}
-    for spelling in chosen:
-        for kind, text in misses(instruction_text(spelling), words):
+    made: dict[str, tuple[str, Form]] = {}
+    for form in chosen:
+        for kind, text in misses(instruction_text(form), words):
             if text not in right:
-                made.setdefault(text, (kind, spelling))
+                made.setdefault(text, (kind, form))
     if count is None:
         return made
     kinds: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Kernels that run every spelling of the instruction table that computes, on values where meanings break."""
+"""Kernels that run every form of the instruction table that computes, on values where meanings break."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gpuperf_engine.errors import EngineError
 from gpuperf_engine.isa.effects import PURE
 from gpuperf_engine.isa.frame import has_meaning
-from gpuperf_engine.isa.table import Row, Spelling, lookup, rows
+from gpuperf_engine.isa.table import Form, Row, lookup, rows
 from tests.isa.assembler import instruction_text, opcodes, target_of
 
 #: letters of registers, as the assembler of the ISA tests names them: PTX type, bytes
@@ -45,16 +45,16 @@ WORDS_64 = (
 TABLES = {1: WORDS_8, 2: WORDS_16, 4: WORDS_32, 8: WORDS_64}
 
 
-def spellings(row: Row) -> Iterator[tuple[str, Spelling]]:
-    """Opcodes of a row with one spelling each, that compute without memory."""
+def forms(row: Row) -> Iterator[tuple[str, Form]]:
+    """Opcodes of a row with one form each, that compute without memory."""
     for opcode in opcodes(row, 24):
         try:
             found = lookup(opcode)
         except EngineError:
             continue
-        for spelling in found:
-            if spelling.row is row and has_meaning(spelling) and spelling.effect is PURE:
-                yield opcode, spelling
+        for form in found:
+            if form.row is row and has_meaning(form) and form.effect is PURE:
+                yield opcode, form
 
 
 def lines() -> dict[str, list[str]]:
@@ -68,7 +68,7 @@ def lines() -> dict[str, list[str]]:
             and row.available.removed is None
         ):
             of_target = made.setdefault(target_of(row), {})
-            of_target |= dict.fromkeys(instruction_text(spelling) for _, spelling in spellings(row))
+            of_target |= dict.fromkeys(instruction_text(form) for _, form in forms(row))
     return {
         target: [line for line in found if "q" not in line.split(" ", 1)[1]] for target, found in made.items()
     }

@@ -351,22 +351,22 @@ def value(number: float, kind: str) -> Exact:
     return Exact(0, U32).constant(number, scalar_type(kind))
 
 
-def run(opcode: str, *patterns: int, form: int = 0, known: bool = False) -> tuple[int, ...]:
-    """The bit patterns that an instruction gives for source bit patterns. ``form`` chooses among its spellings; if ``known``
+def run(opcode: str, *patterns: int, alternative: int = 0, known: bool = False) -> tuple[int, ...]:
+    """The bit patterns that an instruction gives for source bit patterns. ``alternative`` chooses among its forms; if ``known``
     the sources say that they are constants."""
-    spelling = lookup(opcode)[form]
-    forms = [source for source in spelling.sources for _ in range(source.vector)]
-    types = [source.type for source in forms]
-    if spelling.reads_carry:
+    form = lookup(opcode)[alternative]
+    slots = [source for source in form.sources for _ in range(source.vector)]
+    types = [source.type for source in slots]
+    if form.reads_carry:
         types.append(PRED)
-    if spelling.reads_rank:
+    if form.reads_rank:
         types.append(U32)
-    if spelling.effect.atomic or spelling.effect.exchanges:
-        types = [spelling.type] * len(patterns)
+    if form.effect.atomic or form.effect.exchanges:
+        types = [form.type] * len(patterns)
     assert len(types) == len(patterns), (opcode, types)
-    constants = [form.constant for form in forms] + [False] * 3
+    constants = [slot.constant for slot in slots] + [False] * 3
     sources = [
         pattern if constant else Exact(pattern, type or U32, known)
         for pattern, type, constant in zip(patterns, types, constants)
     ]
-    return tuple(result.pattern for result in evaluate(spelling, sources) if isinstance(result, Exact))
+    return tuple(result.pattern for result in evaluate(form, sources) if isinstance(result, Exact))

@@ -1,8 +1,8 @@
 """What the table says about ``.version`` and ``.target`` against ptxas: for each condition of a row, met exactly, and one version
 or one target short of it.
 
-For each condition one spelling is asked; with ``GPUPERF_AVAILABILITY=targets`` on all targets that ptxas knows, with ``=all`` all
-spellings are, which takes half an hour.
+For each condition one form is asked; with ``GPUPERF_AVAILABILITY=targets`` on all targets that ptxas knows, with ``=all`` all
+forms are, which takes half an hour.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.errors import PtxError
 from gpuperf_engine.isa.special import SPECIAL_REGISTERS
-from gpuperf_engine.isa.table import Spelling, check_available, needs, rows
+from gpuperf_engine.isa.table import Form, check_available, needs, rows
 
-from .assembler import PTXAS, instruction_text, ptxas_version, spellings
+from .assembler import PTXAS, forms, instruction_text, ptxas_version
 from .near_misses import refused_by_ptxas, refused_by_us
 from .ptxas_versions import departs
 
@@ -66,28 +66,28 @@ def first_version(target: str) -> Version:
     return max(first, (8, 0) if suffix == "a" else (8, 8) if suffix == "f" else first)
 
 
-def has(spelling: Spelling, version: Version, target: str) -> bool:
+def has(form: Form, version: Version, target: str) -> bool:
     """Whether the table says so."""
     try:
-        check_available(spelling, version, int(target.rstrip("af")), target.lstrip("0123456789"))
+        check_available(form, version, int(target.rstrip("af")), target.lstrip("0123456789"))
     except PtxError:
         return False
     return True
 
 
-def condition(spelling: Spelling) -> object:
-    """What the spelling shares with others of its row that ask for the same, for the same reasons."""
-    bound = {name if value is True else value for name, value in spelling.modifiers.items()}
-    reasons = tuple(words for words in spelling.row.available.requires if bound.issuperset(words.split()))
-    shapes = tuple((form.name, form.role, form.vector > 1) for form in spelling.operands)
-    return spelling.row.syntax, reasons, shapes
+def condition(form: Form) -> object:
+    """What the form shares with others of its row that ask for the same, for the same reasons."""
+    bound = {name if value is True else value for name, value in form.modifiers.items()}
+    reasons = tuple(words for words in form.row.available.requires if bound.issuperset(words.split()))
+    shapes = tuple((slot.name, slot.role, slot.vector > 1) for slot in form.operands)
+    return form.row.syntax, reasons, shapes
 
 
-def points(spelling: Spelling, known: dict[str, Version]) -> Iterator[Point]:
-    """The lowest target that has the spelling at its first version, and what lacks one version or one target of that."""
+def points(form: Form, known: dict[str, Version]) -> Iterator[Point]:
+    """The lowest target that has the form at its first version, and what lacks one version or one target of that."""
     versions = [version for version in VERSIONS if version <= ptxas_version()]
     lowest = {
-        target: next((v for v in versions if v >= first and has(spelling, v, target)), None)
+        target: next((v for v in versions if v >= first and has(form, v, target)), None)
         for target, first in known.items()
     }
     having = [target for target, version in lowest.items() if version is not None]
@@ -111,23 +111,23 @@ def points(spelling: Spelling, known: dict[str, Version]) -> Iterator[Point]:
                 return
 
 
-def asked() -> dict[str, Spelling]:
-    """One instruction for each condition, or for each spelling."""
-    found: dict[object, tuple[str, Spelling]] = {}
+def asked() -> dict[str, Form]:
+    """One instruction for each condition, or for each form."""
+    found: dict[object, tuple[str, Form]] = {}
     for row in rows():
         if row.available.removed is None:
-            for spelling in spellings(row, 10_000 if ALL_SPELLINGS else 60):
-                text = instruction_text(spelling)
-                found.setdefault(text if ALL_SPELLINGS else condition(spelling), (text, spelling))
+            for form in forms(row, 10_000 if ALL_SPELLINGS else 60):
+                text = instruction_text(form)
+                found.setdefault(text if ALL_SPELLINGS else condition(form), (text, form))
     return dict(found.values())
 
 
 def test_conditions(tmp_path: Path) -> None:
     known = {target: first for target, first in targets().items() if first <= ptxas_version()}
     groups: dict[Point, list[str]] = defaultdict(list)
-    for text, spelling in asked().items():
-        if needs(spelling)[0] <= ptxas_version():
-            for point in dict.fromkeys(points(spelling, known)):
+    for text, form in asked().items():
+        if needs(form)[0] <= ptxas_version():
+            for point in dict.fromkeys(points(form, known)):
                 groups[point].append(text)
     letters = {"u32": "r", "u64": "l", "pred": "p"}
     for name, register in SPECIAL_REGISTERS.items():

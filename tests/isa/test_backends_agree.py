@@ -11,10 +11,10 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.isa.effects import PURE
-from gpuperf_engine.isa.model import OperandForm, Spelling
+from gpuperf_engine.isa.model import Form, OperandSlot
 from gpuperf_engine.isa.table import rows
 
-from .assembler import decorated, spellings, target_of
+from .assembler import decorated, forms, target_of
 from .test_lanes_agree import pattern
 
 LETTERS = {"pred": "p", "b16": "h", "b32": "r", "b64": "l", "f32": "f", "f64": "d"}
@@ -25,33 +25,33 @@ BATCH = 24
 class Probe:
     """An entry that loads the sources of one instruction from rows of 64-bit words and stores its results so."""
 
-    def __init__(self, spelling: Spelling, generator: random.Random) -> None:
-        self.spelling = spelling
-        self.inputs: list[tuple[str, OperandForm]] = []
+    def __init__(self, form: Form, generator: random.Random) -> None:
+        self.form = form
+        self.inputs: list[tuple[str, OperandSlot]] = []
         self.outputs: list[str] = []
         written: list[str] = []
-        for form in spelling.operands:
-            items = [self._item(form, generator) for _ in range(form.vector)]
-            if form.role == "address":
+        for slot in form.operands:
+            items = [self._item(slot, generator) for _ in range(slot.vector)]
+            if slot.role == "address":
                 items = [f"[{items[0]}+4]"]
-            text = "{" + ", ".join(items) + "}" if form.braces else items[0]
-            text = decorated(form, text, spelling)
-            if form.pair:
+            text = "{" + ", ".join(items) + "}" if slot.braces else items[0]
+            text = decorated(slot, text, form)
+            if slot.pair:
                 written[-1] += "|" + text
             else:
                 written.append(text)
-        self.text = f"{spelling.opcode} {', '.join(written)};"
+        self.text = f"{form.opcode} {', '.join(written)};"
 
-    def _item(self, form: OperandForm, generator: random.Random) -> str:
-        assert form.type is not None
-        if form.constant:
+    def _item(self, slot: OperandSlot, generator: random.Random) -> str:
+        assert slot.type is not None
+        if slot.constant:
             return str(generator.getrandbits(8))
-        letter = LETTERS.get(form.type.name) or {8: "h", 16: "h", 32: "r", 64: "l"}[form.type.bits]
+        letter = LETTERS.get(slot.type.name) or {8: "h", 16: "h", 32: "r", 64: "l"}[slot.type.bits]
         name = f"{letter}{len(self.inputs) + len(self.outputs)}"
-        if form.role == "destination":
+        if slot.role == "destination":
             self.outputs.append(name)
         else:
-            self.inputs.append((name, form))
+            self.inputs.append((name, slot))
         return name
 
     def entry(self, name: str) -> str:
@@ -75,7 +75,7 @@ class Probe:
                 lines += [f"ld.global.b32 word, [from+{256 * index}];", f"setp.ne.b32 {register}, word, 0;"]
             else:
                 lines.append(f"ld.global.b{WIDTHS[register[0]]} {register}, [from+{256 * index}];")
-        if self.spelling.reads_carry:
+        if self.form.reads_carry:
             lines.append("add.cc.u32 word, lane, 0xfffffff0;")
         lines.append(self.text)
         for index, register in enumerate(self.outputs):
@@ -83,21 +83,21 @@ class Probe:
                 lines += [f"selp.b32 word, 1, 0, {register};", f"st.global.b32 [to+{256 * index}], word;"]
             else:
                 lines.append(f"st.global.b{WIDTHS[register[0]]} [to+{256 * index}], {register};")
-        if self.spelling.writes_carry:
+        if self.form.writes_carry:
             lines += ["addc.u32 word, 0, 0;", f"st.global.b32 [to+{256 * len(self.outputs)}], word;"]
         return "\n".join([*lines, "ret;", "}"])
 
     def operands(self, generator: random.Random) -> npt.NDArray[np.uint64]:
         """A row of 32 words for each source."""
         data = np.zeros((max(len(self.inputs), 1), 32), np.uint64)
-        for index, (_, form) in enumerate(self.inputs):
-            assert form.type is not None
-            data[index] = [pattern(form.type, generator) for _ in range(32)]
+        for index, (_, slot) in enumerate(self.inputs):
+            assert slot.type is not None
+            data[index] = [pattern(slot.type, generator) for _ in range(32)]
         return data
 
 
 def probes() -> Iterator[Probe]:
-    """Two spellings of every row that computes its results from registers."""
+    """Two forms of every row that computes its results from registers."""
     for row in rows():
         if (
             row.meaning is None
@@ -108,26 +108,26 @@ def probes() -> Iterator[Probe]:
             continue
         generator = random.Random(row.syntax)
         fitting = [
-            spelling
-            for spelling in spellings(row, 20)
-            if all(form.type is not None and form.type.bits < 128 for form in spelling.operands)
+            form
+            for form in forms(row, 20)
+            if all(slot.type is not None and slot.type.bits < 128 for slot in form.operands)
             and not any(
-                form.type is not None and form.type.bits == 8 and not form.wider for form in spelling.operands
+                slot.type is not None and slot.type.bits == 8 and not slot.wider for slot in form.operands
             )
         ]
-        for spelling in generator.sample(fitting, min(2, len(fitting))):
-            yield Probe(spelling, generator)
+        for form in generator.sample(fitting, min(2, len(fitting))):
+            yield Probe(form, generator)
 
 
 #: by target, whose modules they are in
-PROBES = sorted(probes(), key=lambda probe: target_of(probe.spelling.row))
+PROBES = sorted(probes(), key=lambda probe: target_of(probe.form.row))
 
 
 @pytest.mark.parametrize("batch", range(0, len(PROBES), BATCH))
 def test_same_bits(batch: int) -> None:
     some = PROBES[batch : batch + BATCH]
-    for target in dict.fromkeys(target_of(probe.spelling.row) for probe in some):
-        agree(target, [probe for probe in some if target_of(probe.spelling.row) == target])
+    for target in dict.fromkeys(target_of(probe.form.row) for probe in some):
+        agree(target, [probe for probe in some if target_of(probe.form.row) == target])
 
 
 def agree(target: str, some: list[Probe]) -> None:

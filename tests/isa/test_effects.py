@@ -107,7 +107,7 @@ def test_properties_agree() -> None:
     ],
 )
 def test_effect_of_an_opcode(opcode: str, effect: object) -> None:
-    assert {spelling.effect for spelling in lookup(opcode)} == {effect}
+    assert {form.effect for form in lookup(opcode)} == {effect}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_effect_of_an_opcode(opcode: str, effect: object) -> None:
 )
 def test_exchanges(opcode: str) -> None:
     """Each kind has an effect of its own, by its name."""
-    (effect,) = {spelling.effect for spelling in lookup(opcode)}
+    (effect,) = {form.effect for form in lookup(opcode)}
     assert effect.exchanges
     assert effect.name == opcode.split(".")[0]
 

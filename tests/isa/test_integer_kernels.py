@@ -11,11 +11,11 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.isa.effects import PURE
-from gpuperf_engine.isa.model import OperandForm, Spelling
+from gpuperf_engine.isa.model import Form, OperandSlot
 from gpuperf_engine.isa.table import rows
 from tests.support import head
 
-from .assembler import spellings
+from .assembler import forms
 from .integers import MODELS, calculate
 
 HEAD = head("9.4", "sm_107a")
@@ -23,17 +23,17 @@ LETTERS = {1: "p", 16: "h", 32: "r", 64: "l"}
 PARTS = 8
 
 
-def instructions() -> list[Spelling]:
-    """All spellings of integer and logic rows, but those of video instructions."""
+def instructions() -> list[Form]:
+    """All forms of integer and logic rows, but those of video instructions."""
     found = []
     for row in rows():
         if row.category in ("integer", "logic") and row.effect is PURE and row.name[0] != "v":
-            found += list(spellings(row, 400))
+            found += list(forms(row, 400))
     return found
 
 
 def test_every_row_has_a_model() -> None:
-    names = {spelling.row.name for spelling in instructions()}
+    names = {form.row.name for form in instructions()}
     assert names == set(MODELS)
 
 
@@ -69,38 +69,38 @@ def word(size: int, generator: random.Random) -> int:
 class Case:
     """One instruction with its operands in 32 lanes."""
 
-    def __init__(self, spelling: Spelling, generator: random.Random) -> None:
-        self.spelling = spelling
+    def __init__(self, form: Form, generator: random.Random) -> None:
+        self.form = form
         self.columns: list[list[int]] = []
         self.loaded: list[tuple[str, int]] = []
         self.stored: list[tuple[str, int]] = []
         written: list[str] = []
-        for form in spelling.operands:
-            text = self._operand(form, generator)
-            if form.pair:
+        for slot in form.operands:
+            text = self._operand(slot, generator)
+            if slot.pair:
                 written[-1] += f"|{text}"
             else:
                 written.append(text)
-        self.text = f"{spelling.opcode} {', '.join(written)};"
-        if spelling.reads_carry:
+        self.text = f"{form.opcode} {', '.join(written)};"
+        if form.reads_carry:
             self.columns.append([generator.randrange(2) for _ in range(32)])
 
-    def _operand(self, form: OperandForm, generator: random.Random) -> str:
-        assert form.type is not None
-        size = form.type.bits
+    def _operand(self, slot: OperandSlot, generator: random.Random) -> str:
+        assert slot.type is not None
+        size = slot.type.bits
         name = f"{LETTERS[size]}{len(self.loaded) + len(self.stored)}"
-        if form.role == "destination":
+        if slot.role == "destination":
             self.stored.append((name, size))
             return name
-        small = form.name == "base" or (self.spelling.row.name == "fns" and form.name == "offset")
+        small = slot.name == "base" or (self.form.row.name == "fns" and slot.name == "offset")
 
         def draw() -> int:
-            if form.name == "base":
+            if slot.name == "base":
                 return generator.randrange(32)
             return generator.randrange(-33, 34) % (1 << 32) if small else word(size, generator)
 
-        if form.constant or (size > 1 and form.type.lanes == 1 and generator.random() < 0.25):
-            byte = form.constant or self.spelling.row.name in ("bfe", "bfi")  # fields are told by bytes
+        if slot.constant or (size > 1 and slot.type.lanes == 1 and generator.random() < 0.25):
+            byte = slot.constant or self.form.row.name in ("bfe", "bfi")  # fields are told by bytes
             constant = generator.getrandbits(8) if byte else draw()
             self.columns.append([constant] * 32)
             return str(constant)
@@ -109,14 +109,14 @@ class Case:
             column = [column[0]] * 32
         self.columns.append(column)
         self.loaded.append((name, len(self.columns) - 1))
-        negated = form.role == "predicate_source" and size == 1 and generator.random() < 0.5
+        negated = slot.role == "predicate_source" and size == 1 and generator.random() < 0.5
         if negated:
             self.columns[-1] = [1 - item for item in column]
         return f"!{name}" if negated else name
 
     def results(self, lane: int) -> tuple[int, ...]:
-        sizes = [size for _, size in self.stored] + [1] * self.spelling.writes_carry
-        found = calculate(self.spelling.opcode, [column[lane] for column in self.columns])
+        sizes = [size for _, size in self.stored] + [1] * self.form.writes_carry
+        found = calculate(self.form.opcode, [column[lane] for column in self.columns])
         return tuple(value & ((1 << size) - 1) for value, size in zip(found, sizes))
 
     def lines(self, source: int, target: int, guard: str) -> Iterator[str]:
@@ -128,7 +128,7 @@ class Case:
                 yield f"ld.global.b32 w, {at}; setp.{flip}.b32 {name}, w, 0;"
             else:
                 yield f"ld.global.b{ {'h': 16, 'r': 32, 'l': 64}[name[0]] } {name}, {at};"
-        if self.spelling.reads_carry:
+        if self.form.reads_carry:
             yield f"ld.global.b32 w, [from+{256 * (source + len(self.columns) - 1)}]; add.cc.u32 w, w, -1;"
         yield guard + self.text
         for place, (name, size) in enumerate(self.stored):
@@ -136,7 +136,7 @@ class Case:
                 yield f"selp.b32 w, 1, 0, {name}; {guard}st.global.b32 [to+{256 * (target + place)}], w;"
             else:
                 yield f"{guard}st.global.b{size} [to+{256 * (target + place)}], {name};"
-        if self.spelling.writes_carry:
+        if self.form.writes_carry:
             yield f"addc.u32 w, 0, 0; {guard}st.global.b32 [to+{256 * (target + len(self.stored))}], w;"
 
 
@@ -144,7 +144,7 @@ class Case:
 def test_kernels(part: int) -> None:
     """Lane 9 is guarded off in every other instruction."""
     generator = random.Random(part)
-    cases = [Case(spelling, generator) for spelling in instructions()[part::PARTS] for _ in range(2)]
+    cases = [Case(form, generator) for form in instructions()[part::PARTS] for _ in range(2)]
     lines = [
         ".visible .entry k(.param .u64 a, .param .u64 b) {",
         ".reg .b64 from, to, offset; .reg .b32 lane, w; .reg .pred on;",

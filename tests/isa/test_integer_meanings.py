@@ -291,10 +291,10 @@ def test_compare_select(opcode: str, sources: tuple[int, ...], expected: tuple[i
 
 
 def test_moves() -> None:
-    assert run("mov.b64", 0x12345678, 0x9ABCDEF0, form=1) == (0x9ABCDEF012345678,)
-    assert run("mov.b64", 0x9ABCDEF012345678, form=2) == (0x12345678, 0x9ABCDEF0)
-    assert run("mov.b32", 1, 2, form=1) == (0x00020001,)
-    assert run("mov.b32", 0x00020001, form=2) == (1, 2)
+    assert run("mov.b64", 0x12345678, 0x9ABCDEF0, alternative=1) == (0x9ABCDEF012345678,)
+    assert run("mov.b64", 0x9ABCDEF012345678, alternative=2) == (0x12345678, 0x9ABCDEF0)
+    assert run("mov.b32", 1, 2, alternative=1) == (0x00020001,)
+    assert run("mov.b32", 0x00020001, alternative=2) == (1, 2)
     assert run("mov.v2.f32", 5, 6) == (5, 6)
     assert run("mov.pred", 1) == (1,)
 

@@ -10,29 +10,29 @@ import pytest
 from gpuperf_engine.interp.values import LaneValue, dtype_of
 from gpuperf_engine.isa.effects import ATOMIC, BULK_COPY, PURE, REDUCTION, STACK
 from gpuperf_engine.isa.frame import evaluate
-from gpuperf_engine.isa.model import Row, Spelling
+from gpuperf_engine.isa.model import Form, Row
 from gpuperf_engine.isa.table import rows
 from gpuperf_engine.isa.types import ScalarType, scalar_type
 
-from .assembler import before_sources, spellings
+from .assembler import before_sources, forms
 from .reference import LAYOUTS, PRED, Exact
 
 LANES = 16
 
 
-def source_types(spelling: Spelling) -> list[tuple[ScalarType, bool]]:
+def source_types(form: Form) -> list[tuple[ScalarType, bool]]:
     """Types of what ``evaluate`` takes, and whether each must be a constant."""
-    if spelling.row.name == "shfl":
+    if form.row.name == "shfl":
         return [(scalar_type("u32"), False)] * 3
-    if spelling.effect is STACK:
-        own = [(form.type or PRED, form.constant) for form in spelling.sources]
-        return [*own, (spelling.type or PRED, False)]
-    if spelling.effect is not PURE:
-        return [(spelling.type or PRED, False)] * (3 if "cas" in spelling.opcode else 2)
-    found = [(form.type or PRED, form.constant) for form in spelling.sources for _ in range(form.vector)]
-    found = [(kind, False) for kind in before_sources(spelling)] + found
-    found += [(PRED, False)] * spelling.reads_carry
-    return found + [(scalar_type("u32"), False)] * spelling.reads_rank
+    if form.effect is STACK:
+        own = [(slot.type or PRED, slot.constant) for slot in form.sources]
+        return [*own, (form.type or PRED, False)]
+    if form.effect is not PURE:
+        return [(form.type or PRED, False)] * (3 if "cas" in form.opcode else 2)
+    found = [(slot.type or PRED, slot.constant) for slot in form.sources for _ in range(slot.vector)]
+    found = [(kind, False) for kind in before_sources(form)] + found
+    found += [(PRED, False)] * form.reads_carry
+    return found + [(scalar_type("u32"), False)] * form.reads_rank
 
 
 def pattern(kind: ScalarType, generator: random.Random) -> int:
@@ -92,13 +92,13 @@ LANEWISE = [
 @pytest.mark.parametrize("row", LANEWISE, ids=lambda row: row.syntax)
 def test_row(row: Row) -> None:
     generator = random.Random(row.syntax)
-    every = list(spellings(row, 30))
-    for spelling in generator.sample(every, min(4, len(every))):
-        types = source_types(spelling)
+    every = list(forms(row, 30))
+    for form in generator.sample(every, min(4, len(every))):
+        types = source_types(form)
         columns = [[pattern(kind, generator) for _ in range(LANES)] for kind, _ in types]
         constants = [column[0] & 0xFF for column in columns]
         together = evaluate(
-            spelling,
+            form,
             [
                 constant if fixed else lanes(column, kind)
                 for column, constant, (kind, fixed) in zip(columns, constants, types)
@@ -109,7 +109,7 @@ def test_row(row: Row) -> None:
                 constant if fixed else Exact(column[lane], kind)
                 for column, constant, (kind, fixed) in zip(columns, constants, types)
             ]
-            alone = evaluate(spelling, sources)
+            alone = evaluate(form, sources)
             assert [(value.type, hex(bits_of(value, lane))) for value in together] == [
                 (value.type, hex(value.pattern)) for value in alone if isinstance(value, Exact)
-            ], (spelling.opcode, sources)
+            ], (form.opcode, sources)

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.isa.table import Spelling, rows
-from tests.isa.assembler import spellings
+from gpuperf_engine.isa.table import Form, rows
+from tests.isa.assembler import forms
 from tests.support import BACKENDS
 
 Fragment = npt.NDArray[np.uint64]
@@ -24,33 +24,33 @@ FLOATS = {
 }
 
 
-def products() -> Iterator[Spelling]:
-    """Every spelling of mma with a dense A and no kind; for the others see ``test_sparse_matrices``."""
+def products() -> Iterator[Form]:
+    """Every form of mma with a dense A and no kind; for the others see ``test_sparse_matrices``."""
     for row in rows():
         if row.name == "mma" and row.checked is None and "kind::" not in row.syntax:
-            yield from spellings(row, 40)
+            yield from forms(row, 40)
 
 
-PRODUCTS = {spelling.opcode: spelling for spelling in products()}
+PRODUCTS = {form.opcode: form for form in products()}
 
 
-def module(spelling: Spelling, before: str = "") -> str:
+def module(form: Form, before: str = "") -> str:
     """Loads the sources' registers, 8 bytes apart, runs the instruction, stores those of the destination."""
     held = {"b32": "b32", "s32": "b32", "f32": "b32", "f64": "b64"}
     body, operands, place = [], [], 0
-    for form in spelling.operands:
-        assert form.type is not None
-        kind = held[form.type.name]
-        names = [f"%{form.name}{index}" for index in range(form.vector)]
+    for slot in form.operands:
+        assert slot.type is not None
+        kind = held[slot.type.name]
+        names = [f"%{slot.name}{index}" for index in range(slot.vector)]
         body.append(f".reg .{kind} {', '.join(names)};")
-        if form.role != "destination":
+        if slot.role != "destination":
             body += [
                 f"ld.global.{kind} {name}, [%in+{8 * (place + index)}];" for index, name in enumerate(names)
             ]
-            place += form.vector
+            place += slot.vector
         operands.append("{" + ", ".join(names) + "}")
-    body += [before, f"{spelling.opcode} {', '.join(operands)};"]
-    result = spelling.operands[0]
+    body += [before, f"{form.opcode} {', '.join(operands)};"]
+    result = form.operands[0]
     assert result.type is not None
     body += [
         f"st.global.{held[result.type.name]} [%out+{8 * index}], %d{index};" for index in range(result.vector)
@@ -71,11 +71,11 @@ ret;
 """
 
 
-def run(spelling: Spelling, sources: Fragment, backend: str) -> Fragment:
+def run(form: Form, sources: Fragment, backend: str) -> Fragment:
     """``sources``: (32, 24) words; the words that the destination's registers hold, (32, 8)."""
     device = ge.Device(backend=backend)
     given, out = device.array(sources), device.zeros((32, 8), np.uint64)
-    kernel = ge.parse(module(spelling), path="mma.ptx")["k"]
+    kernel = ge.parse(module(form), path="mma.ptx")["k"]
     device.launch(kernel, grid=1, block=32, args=[given, out])
     if backend == "llvm":
         assert kernel.memo["llvm"] is not None
@@ -89,11 +89,11 @@ def shape(opcode: str) -> tuple[int, int, int]:
     return int(found[1]), int(found[2]), int(found[3])
 
 
-def types(spelling: Spelling) -> tuple[str, str, str, str]:
+def types(form: Form) -> tuple[str, str, str, str]:
     """Types of d, a, b and c, in the order of the opcode."""
     words = [
         word
-        for word in spelling.opcode.split(".")
+        for word in form.opcode.split(".")
         if word in (*FLOATS, "tf32", "f32", "f64", "s32", "u8", "s8", "u4", "s4", "b1")
     ]
     return words[0], words[1], words[2], words[3]
@@ -177,14 +177,14 @@ def decode(words: Fragment, kind: str) -> npt.NDArray[np.float64]:
     return values.astype(np.float64)
 
 
-def sources_for(spelling: Spelling, seed: int, small: bool) -> Fragment:
+def sources_for(form: Form, seed: int, small: bool) -> Fragment:
     """Words of the sources' registers. ``small``: numbers whose sums are exact in the result's type."""
     rng = np.random.default_rng(seed)
-    _, a, b, c = types(spelling)
+    _, a, b, c = types(form)
     words = np.zeros((32, 24), np.uint64)
     place = 0
-    for form, kind in zip(spelling.operands[1:], (a, b, c)):
-        for _ in range(form.vector):
+    for slot, kind in zip(form.operands[1:], (a, b, c)):
+        for _ in range(slot.vector):
             words[:, place] = random_words(rng, kind, small)
             place += 1
     return words
@@ -208,15 +208,15 @@ def random_words(rng: np.random.Generator, kind: str, small: bool) -> npt.NDArra
 
 
 def matrices(
-    spelling: Spelling, words: Fragment
+    form: Form, words: Fragment
 ) -> Iterator[tuple[list[npt.NDArray[np.float64]], list[npt.NDArray[np.bool_]]]]:
     """A, B, C of each product that the instruction makes, with the lanes and places of D."""
-    m, n, k = shape(spelling.opcode)
-    _, a, b, c = types(spelling)
-    counts = [form.vector for form in spelling.operands[1:]]
+    m, n, k = shape(form.opcode)
+    _, a, b, c = types(form)
+    counts = [slot.vector for slot in form.operands[1:]]
     pieces = np.split(words[:, : sum(counts)], np.cumsum(counts)[:-1], axis=1)
     a_values, b_values, c_values = (decode(piece, kind) for piece, kind in zip(pieces, (a, b, c)))
-    for pair, places in products_of(spelling):
+    for pair, places in products_of(form):
         left, right, added = np.zeros((m, k)), np.zeros((k, n)), np.zeros((m, n))
         for lane in pair:
             for target, values, place in zip((left, right, added), (a_values, b_values, c_values), places):
@@ -226,12 +226,12 @@ def matrices(
 
 
 def products_of(
-    spelling: Spelling,
+    form: Form,
 ) -> list[tuple[list[int], tuple[Callable[[int, int], tuple[int, int]], ...]]]:
-    m, _, _ = shape(spelling.opcode)
-    d, a, _, c = types(spelling)
-    if ".m8n8k4." in spelling.opcode and a == "f16":
-        words = spelling.opcode.split(".")
+    m, _, _ = shape(form.opcode)
+    d, a, _, c = types(form)
+    if ".m8n8k4." in form.opcode and a == "f16":
+        words = form.opcode.split(".")
         places = volta_places((words[4], words[5]), (d == "f32", c == "f32"))
         return [
             ([*range(4 * quad, 4 * quad + 4), *range(16 + 4 * quad, 20 + 4 * quad)], places)
@@ -252,11 +252,11 @@ def products_of(
 
 
 def result_of(
-    spelling: Spelling, found: Fragment, pair: list[int], place: Callable[[int, int], tuple[int, int]]
+    form: Form, found: Fragment, pair: list[int], place: Callable[[int, int], tuple[int, int]]
 ) -> npt.NDArray[np.float64]:
-    m, n, _ = shape(spelling.opcode)
-    d = types(spelling)[0]
-    values = decode(found[:, : spelling.operands[0].vector], d)
+    m, n, _ = shape(form.opcode)
+    d = types(form)[0]
+    values = decode(found[:, : form.operands[0].vector], d)
     result = np.full((m, n), np.nan)
     for lane in pair:
         for element in range(values.shape[1]):
@@ -267,20 +267,18 @@ def result_of(
 
 @pytest.mark.parametrize("opcode", PRODUCTS)
 def test_products_are_those_of_numpy(opcode: str) -> None:
-    spelling = PRODUCTS[opcode]
-    words = sources_for(spelling, len(opcode), small=True)
+    form = PRODUCTS[opcode]
+    words = sources_for(form, len(opcode), small=True)
     for backend in BACKENDS:
-        found = run(spelling, words, backend)
-        for ((left, right, added), (pair,)), (_, places) in zip(
-            matrices(spelling, words), products_of(spelling)
-        ):
+        found = run(form, words, backend)
+        for ((left, right, added), (pair,)), (_, places) in zip(matrices(form, words), products_of(form)):
             if ".b1." in opcode:
                 a, b = left.astype(np.int64), right.astype(np.int64)
                 both = (a[:, :, None] & b[None]) if ".and.popc" in opcode else (a[:, :, None] ^ b[None])
                 expected = added + both.sum(axis=1)
             else:
                 expected = added + left @ right
-            if types(spelling)[0] == "s32":
+            if types(form)[0] == "s32":
                 whole = expected.astype(np.int64)
                 limited = (
                     np.clip(whole, -(1 << 31), (1 << 31) - 1)
@@ -289,33 +287,33 @@ def test_products_are_those_of_numpy(opcode: str) -> None:
                 )
                 expected = limited.astype(np.float64)
             np.testing.assert_array_equal(
-                result_of(spelling, found, list(pair), places[3]), expected, err_msg=backend
+                result_of(form, found, list(pair), places[3]), expected, err_msg=backend
             )
 
 
 @pytest.mark.parametrize("opcode", [opcode for opcode in PRODUCTS if ".s32." not in opcode])
 def test_sums_are_rounded_once_and_alike_on_both_backends(opcode: str) -> None:
-    spelling = PRODUCTS[opcode]
-    words = sources_for(spelling, 7, small=False)
-    first, second = (run(spelling, words, backend) for backend in BACKENDS)
+    form = PRODUCTS[opcode]
+    words = sources_for(form, 7, small=False)
+    first, second = (run(form, words, backend) for backend in BACKENDS)
     np.testing.assert_array_equal(first, second)
     if "f64" in opcode:
         return
-    kind = np.float16 if types(spelling)[0] == "f16" else np.float32
-    for ((left, right, added), (pair,)), (_, places) in zip(matrices(spelling, words), products_of(spelling)):
+    kind = np.float16 if types(form)[0] == "f16" else np.float32
+    for ((left, right, added), (pair,)), (_, places) in zip(matrices(form, words), products_of(form)):
         total = added.copy()
         for k in range(left.shape[1]):  # the documented order: from c on, ascending k, in double precision
             total = total + left[:, k, None] * right[None, k]
         expected = total.astype(kind).astype(np.float64)
-        np.testing.assert_array_equal(result_of(spelling, first, list(pair), places[3]), expected)
+        np.testing.assert_array_equal(result_of(form, first, list(pair), places[3]), expected)
 
 
 def test_double_products_round_every_step_as_asked(backend: str) -> None:
     third = np.float64(1) / 3
     for rounding, direction in (("rp", 1), ("rm", -1)):
-        spelling = PRODUCTS[f"mma.sync.aligned.m8n8k4.row.col.{rounding}.f64.f64.f64.f64"]
+        form = PRODUCTS[f"mma.sync.aligned.m8n8k4.row.col.{rounding}.f64.f64.f64.f64"]
         words = np.full((32, 24), third.view(np.uint64), np.uint64)
-        up = run(spelling, words, backend)[:, :2].view(np.float64)
+        up = run(form, words, backend)[:, :2].view(np.float64)
         nearest = run(PRODUCTS["mma.sync.aligned.m8n8k4.row.col.rn.f64.f64.f64.f64"], words, backend)[
             :, :2
         ].view(np.float64)
@@ -455,8 +453,8 @@ SOME_LANES = {
 
 @pytest.mark.parametrize("how", SOME_LANES)
 def test_half_a_warp_cannot_multiply(backend: str, how: str) -> None:
-    spelling = PRODUCTS["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
-    head, product, tail = module(spelling).partition("mma.sync")
+    form = PRODUCTS["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
+    head, product, tail = module(form).partition("mma.sync")
     line, end, tail = tail.partition(";")
     text = f"{head}mov.u32 %m, %laneid;\n{SOME_LANES[how].format(product + line + end)}{tail}"
     device = ge.Device(backend=backend)
@@ -477,8 +475,8 @@ def test_half_a_warp_cannot_load_rows(backend: str) -> None:
 
 
 def test_a_warp_that_is_not_whole_cannot_multiply(backend: str) -> None:
-    spelling = PRODUCTS["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
+    form = PRODUCTS["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
     device = ge.Device(backend=backend)
     given, out = device.zeros((64, 24), np.uint64), device.zeros((64, 8), np.uint64)
     with pytest.raises(ge.EngineError, match="8 of the 32 lanes"):
-        device.launch(ge.parse(module(spelling), path="mma.ptx")["k"], 1, 40, [given, out])
+        device.launch(ge.parse(module(form), path="mma.ptx")["k"], 1, 40, [given, out])

@@ -9,7 +9,7 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.isa.matrix_work import TENSOR, matrix_work
 from gpuperf_engine.isa.table import rows
-from tests.isa.assembler import spellings
+from tests.isa.assembler import forms
 
 #: elements of a type in 32 bits; of a fragment of 64-bit registers there is one in each
 PER_WORD = {"f64": 1, "tf32": 1, "f16": 2, "bf16": 2, "s8": 4, "u8": 4, "s4": 8, "u4": 8, "b1": 32}
@@ -69,23 +69,23 @@ def test_every_product_of_the_table_has_its_work() -> None:
     for row in rows():
         if row.name not in ("mma", "wmma", "wgmma") or row.unit != "tensor":
             continue
-        for spelling in spellings(row, 40):
-            words = spelling.opcode.split(".")
+        for form in forms(row, 40):
+            words = form.opcode.split(".")
             if words[0] == "wgmma" and words[1] != "mma_async":
                 continue
-            work = matrix_work(spelling.opcode)
-            assert work is not None and work[0] in TENSOR.values() and work[1] > 0, spelling.opcode
+            work = matrix_work(form.opcode)
+            assert work is not None and work[0] in TENSOR.values() and work[1] > 0, form.opcode
             factors = [word for word in words if word in PER_WORD]
             if words[0] != "mma" or words[1].startswith("sp") or len(factors) < 2 or set(words) & set(BYTES):
                 continue
             if "m8n8k4" in words and factors[-1] == "f16":
                 continue  # four products
-            d, a, b = (32 * form.vector for form in spelling.operands[:3])
-            if spelling.operands[0].type.name == "b32":
+            d, a, b = (32 * slot.vector for slot in form.operands[:3])
+            if form.operands[0].type.name == "b32":
                 d *= 2
             first, second = factors[1:3] if len(factors) == 4 else factors
             a, b = a * PER_WORD[first], b * PER_WORD[second]
-            assert work[1] * 32 == 2 * isqrt(a * b * d), spelling.opcode
+            assert work[1] * 32 == 2 * isqrt(a * b * d), form.opcode
             checked += 1
     assert checked > 20
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuperf_engine.isa.table import Spelling, needs, rows
+from gpuperf_engine.isa.table import Form, needs, rows
 
 from .assembler import PTXAS, ptxas_version
 from .near_misses import near_misses, refused_by_ptxas, refused_by_us
@@ -147,29 +147,29 @@ STRICT = {
 }
 
 
-def target_of(spelling: Spelling) -> str:
-    """A target that has the spelling, and as much else as can be."""
-    if spelling.row.available.only:
-        return f"{spelling.row.available.only[0][:-1]}a"
-    return "90a" if needs(spelling)[1] <= 90 else "100a"
+def target_of(form: Form) -> str:
+    """A target that has the form, and as much else as can be."""
+    if form.row.available.only:
+        return f"{form.row.available.only[0][:-1]}a"
+    return "90a" if needs(form)[1] <= 90 else "100a"
 
 
 @pytest.fixture(scope="module")
-def misses() -> dict[str, tuple[str, Spelling]]:
+def misses() -> dict[str, tuple[str, Form]]:
     """Near misses of all rows that this ptxas knows, by their text, with the kind of the change."""
-    found: dict[str, tuple[str, Spelling]] = {}
+    found: dict[str, tuple[str, Form]] = {}
     for row in rows():
         if row.available.removed is None and row.available.since <= ptxas_version():
             found.update(near_misses(row, COUNT))
     return found
 
 
-def test_near_misses(misses: dict[str, tuple[str, Spelling]], tmp_path: Path) -> None:
+def test_near_misses(misses: dict[str, tuple[str, Form]], tmp_path: Path) -> None:
     different: dict[str, str] = {}
     listed: Counter[str] = Counter()
     groups: dict[str, list[str]] = {}
-    for text, (_, spelling) in misses.items():
-        groups.setdefault(target_of(spelling), []).append(text)
+    for text, (_, form) in misses.items():
+        groups.setdefault(target_of(form), []).append(text)
     for target, group in groups.items():
         theirs = refused_by_ptxas(group, ptxas_version(), target, tmp_path)
         ours = refused_by_us(group, ptxas_version(), target)

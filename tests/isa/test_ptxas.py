@@ -11,11 +11,11 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.errors import PtxError
-from gpuperf_engine.isa.model import Spelling
+from gpuperf_engine.isa.model import Form
 from gpuperf_engine.isa.special import SPECIAL_REGISTERS
 from gpuperf_engine.isa.table import check_available, lookup, needs, rows
 
-from .assembler import PTXAS, instruction_text, module_text, ptxas_version, refused, requirements, spellings
+from .assembler import PTXAS, forms, instruction_text, module_text, ptxas_version, refused, requirements
 from .ptxas_versions import departs
 
 pytestmark = pytest.mark.skipif(PTXAS is None, reason="no ptxas on the PATH")
@@ -29,28 +29,28 @@ FIRST = {75: (6, 3), 80: (7, 0), 86: (7, 1), 89: (7, 8), 90: (7, 8), 100: (8, 6)
 
 
 @pytest.fixture(scope="module")
-def texts() -> dict[str, Spelling]:
-    """One instruction for each spelling of every row (of rows with many modifiers: those that differ in two)."""
-    found: dict[str, Spelling] = {}
+def texts() -> dict[str, Form]:
+    """One instruction for each form of every row (of rows with many modifiers: those that differ in two)."""
+    found: dict[str, Form] = {}
     for row in rows():
         if row.available.removed is None:
-            for spelling in spellings(row, 60):
-                found.setdefault(instruction_text(spelling), spelling)
+            for form in forms(row, 60):
+                found.setdefault(instruction_text(form), form)
     return found
 
 
-def known(spelling: Spelling) -> bool:
-    """Whether this ptxas is new enough for the spelling."""
-    return needs(spelling)[0] <= ptxas_version()
+def known(form: Form) -> bool:
+    """Whether this ptxas is new enough for the form."""
+    return needs(form)[0] <= ptxas_version()
 
 
-def test_every_spelling_assembles(texts: dict[str, Spelling], tmp_path: Path) -> None:
+def test_every_form_assembles(texts: dict[str, Form], tmp_path: Path) -> None:
     newest = ptxas_version()
     groups: dict[str, list[str]] = defaultdict(list)
-    for text, spelling in texts.items():
-        if known(spelling):
-            for target in spelling.row.available.only or (
-                ("90a",) if needs(spelling)[1] <= 90 else ("100a",)
+    for text, form in texts.items():
+        if known(form):
+            for target in form.row.available.only or (
+                ("90a",) if needs(form)[1] <= 90 else ("100a",)
             ):
                 groups[target].append(text)
     assert len(groups) > 5
@@ -59,10 +59,10 @@ def test_every_spelling_assembles(texts: dict[str, Spelling], tmp_path: Path) ->
             assert refused(group, newest, target, tmp_path) == {}, target
 
 
-def test_targets_alone(texts: dict[str, Spelling], tmp_path: Path) -> None:
+def test_targets_alone(texts: dict[str, Form], tmp_path: Path) -> None:
     """What is for some targets alone is refused for the higher ones and those without its letter, by both."""
     alone = {
-        text: spelling for text, spelling in texts.items() if known(spelling) and spelling.row.available.only
+        text: form for text, form in texts.items() if known(form) and form.row.available.only
     }
     assert len(alone) > 30
     newest = ptxas_version()
@@ -84,9 +84,9 @@ def test_targets_alone(texts: dict[str, Spelling], tmp_path: Path) -> None:
         found = re.fullmatch(r"(\d+)([af]?)", target)
         assert found is not None
         ours = set()
-        for text, spelling in alone.items():
+        for text, form in alone.items():
             try:
-                check_available(spelling, newest, int(found[1]), found[2])
+                check_available(form, newest, int(found[1]), found[2])
             except PtxError as error:
                 assert f"this module has sm_{target}" in str(error)
                 ours.add(text)
@@ -96,15 +96,15 @@ def test_targets_alone(texts: dict[str, Spelling], tmp_path: Path) -> None:
         assert different == set(), target
 
 
-def test_version_and_target(texts: dict[str, Spelling], tmp_path: Path) -> None:
+def test_version_and_target(texts: dict[str, Form], tmp_path: Path) -> None:
     """ptxas names the features that an old version or target lacks; the highest of those are the row's requirements."""
     spelled = [
         text
-        for text, spelling in texts.items()
-        if known(spelling)
-        and needs(spelling)[1] <= 90
-        and not spelling.row.available.variant
-        and not spelling.row.available.only
+        for text, form in texts.items()
+        if known(form)
+        and needs(form)[1] <= 90
+        and not form.row.available.variant
+        and not form.row.available.only
         and " q" not in text
         and "{q" not in text
         and " _," not in text  # ends the run on lower targets
@@ -122,15 +122,15 @@ def test_version_and_target(texts: dict[str, Spelling], tmp_path: Path) -> None:
     assert different == {}
 
 
-def test_lowest_is_enough(texts: dict[str, Spelling], tmp_path: Path) -> None:
-    """Each spelling assembles at exactly the version and target that its row asks for."""
+def test_lowest_is_enough(texts: dict[str, Form], tmp_path: Path) -> None:
+    """Each form assembles at exactly the version and target that its row asks for."""
     groups: dict[tuple[tuple[int, int], str], list[str]] = defaultdict(list)
-    for text, spelling in texts.items():
-        if not known(spelling) or departs(text):
+    for text, form in texts.items():
+        if not known(form) or departs(text):
             continue
-        version, target = needs(spelling)
-        if spelling.row.available.only:
-            for name in spelling.row.available.only:
+        version, target = needs(form)
+        if form.row.available.only:
+            for name in form.row.available.only:
                 first = max(version, FIRST[int(name[:-1])], (8, 8) if name.endswith("f") else version)
                 if first <= ptxas_version():
                     groups[first, name].append(text)
@@ -139,9 +139,9 @@ def test_lowest_is_enough(texts: dict[str, Spelling], tmp_path: Path) -> None:
         version = max(version, FIRST[target])
         if " q" in text or "{q" in text:
             version = max(version, (8, 3))
-        name = f"{target}{spelling.row.available.variant}"
+        name = f"{target}{form.row.available.variant}"
         groups[
-            max(version, (8, 6)) if spelling.row.available.variant and target == 100 else version, name
+            max(version, (8, 6)) if form.row.available.variant and target == 100 else version, name
         ].append(text)
     assert len(groups) > 10
     for (version, target_name), group in groups.items():
@@ -151,21 +151,21 @@ def test_lowest_is_enough(texts: dict[str, Spelling], tmp_path: Path) -> None:
 def test_what_was_removed(tmp_path: Path) -> None:
     """Exchange without .sync ended with PTX 6.4 on sm_70 and higher, ``mad.f32`` without a rounding before."""
     old = {
-        instruction_text(spelling): row.available.removed[0]
+        instruction_text(form): row.available.removed[0]
         for row in rows()
         if row.available.removed is not None
-        for spelling in spellings(row)
+        for form in forms(row)
     }
     assert len(old) == 16
     early = {text for text, ended in old.items() if ended <= LOWEST[0]}
     assert set(refused(list(old), (6, 3), "75", tmp_path)) == early
     assert set(refused(list(old), (6, 4), "75", tmp_path)) == set(old)
     for text, (major, minor) in old.items():
-        for spelling in lookup(text.split()[0]):
-            if spelling.row.available.removed is not None:
-                check_available(spelling, (major, minor - 1), 75)
+        for form in lookup(text.split()[0]):
+            if form.row.available.removed is not None:
+                check_available(form, (major, minor - 1), 75)
                 with pytest.raises(PtxError):
-                    check_available(spelling, (major, minor), 75)
+                    check_available(form, (major, minor), 75)
 
 
 #: Near misses: one wrong type, modifier or combination each.
@@ -324,12 +324,10 @@ def test_all_narrow_conversions(tmp_path: Path) -> None:
     for text, opcode in instructions.items():
         try:
             spelled = [
-                spelling
-                for spelling in lookup(opcode)
-                if instruction_text(spelling).count(",") == text.count(",")
+                form for form in lookup(opcode) if instruction_text(form).count(",") == text.count(",")
             ]
-            for spelling in spelled:
-                check_available(spelling, ptxas_version(), int(target[:-1]), "a")
+            for form in spelled:
+                check_available(form, ptxas_version(), int(target[:-1]), "a")
             accepted = bool(spelled)
         except PtxError:
             accepted = False

@@ -1,6 +1,6 @@
 """``mma`` on any bits, infinities and NaN among them: both backends and the interpreter, which has its own fragments and sums.
 
-``GPUPERF_RANDOM_KERNELS=N`` runs N draws of a spelling and its operands (default 8; ``GPUPERF_RANDOM_FIRST`` is the first).
+``GPUPERF_RANDOM_KERNELS=N`` runs N draws of a form and its operands (default 8; ``GPUPERF_RANDOM_FIRST`` is the first).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.isa.model import Spelling
+from gpuperf_engine.isa.model import Form
 from gpuperf_engine.isa.table import rows
-from tests.isa.assembler import spellings, target_of
+from tests.isa.assembler import forms, target_of
 from tests.isa.test_lanes_agree import pattern
 from tests.oracle import scalar
 
@@ -33,19 +33,19 @@ def known(opcode: str) -> bool:
 
 
 @cache
-def products() -> tuple[Spelling, ...]:
+def products() -> tuple[Form, ...]:
     dense = (row for row in rows() if row.name == "mma" and "mma.sync" in row.syntax)
-    return tuple(item for row in dense for item in spellings(row, 60) if known(item.opcode))
+    return tuple(item for row in dense for item in forms(row, 60) if known(item.opcode))
 
 
-def kernel(spelling: Spelling) -> tuple[str, list[object], int]:
+def kernel(form: Form) -> tuple[str, list[object], int]:
     """The entry ``k``, which loads a row of registers for each lane; their types, and the number of results."""
     declared, written, loads, stores = [], [], [], []
     kinds: list[object] = []
-    for place, form in enumerate(spelling.operands):
-        assert form.type is not None
-        kind = form.type.name if form.type.name in ("f32", "f64") else f"b{form.type.bits}"
-        names = [f"x{place}_{i}" for i in range(form.vector)]
+    for place, slot in enumerate(form.operands):
+        assert slot.type is not None
+        kind = slot.type.name if slot.type.name in ("f32", "f64") else f"b{slot.type.bits}"
+        names = [f"x{place}_{i}" for i in range(slot.vector)]
         declared.append(f".reg .{kind} {', '.join(names)};")
         written.append("{" + ", ".join(names) + "}")
         for name in names:
@@ -53,15 +53,15 @@ def kernel(spelling: Spelling) -> tuple[str, list[object], int]:
                 stores.append(f"st.global.{kind} [to+{8 * len(stores)}], {name};")
             else:
                 loads.append(f"ld.global.{kind} {name}, [from+{8 * len(loads)}];")
-                kinds.append(form.type)
+                kinds.append(slot.type)
     lines = [
-        f".version 9.4\n.target {target_of(spelling.row)}\n.address_size 64",
+        f".version 9.4\n.target {target_of(form.row)}\n.address_size 64",
         ".visible .entry k(.param .u64 a, .param .u64 b)\n{",
         *declared,
         ".reg .b64 from, to; .reg .b32 lane; mov.u32 lane, %tid.x; ld.param.u64 from, [a]; ld.param.u64 to, [b];",
         f"mad.wide.u32 from, lane, {8 * len(loads)}, from; mad.wide.u32 to, lane, {8 * len(stores)}, to;",
         *loads,
-        f"{spelling.opcode} {', '.join(written)};",
+        f"{form.opcode} {', '.join(written)};",
         *stores,
         "ret;\n}\n",
     ]
@@ -71,8 +71,8 @@ def kernel(spelling: Spelling) -> tuple[str, list[object], int]:
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + MORE))
 def test_products(seed: int) -> None:
     generator = random.Random(seed)
-    spelling = generator.choice(products())
-    text, kinds, results = kernel(spelling)
+    form = generator.choice(products())
+    text, kinds, results = kernel(form)
     # either anything in all bits, or numbers that do not run over in every sum
     given = [
         [pattern(kind, generator) & (-1 if seed % 2 else ~0x4000_4000) for kind in kinds] for _ in range(32)
@@ -84,4 +84,4 @@ def test_products(seed: int) -> None:
         device = ge.Device(backend=backend, memory_bytes=1 << 20)
         out = device.array(blank)
         device.launch(ge.parse(text, path="k.ptx")["k"], 1, 32, [device.array(data), out])
-        np.testing.assert_array_equal(out.numpy(), expected, err_msg=f"{backend}: {spelling.opcode}")
+        np.testing.assert_array_equal(out.numpy(), expected, err_msg=f"{backend}: {form.opcode}")

@@ -18,7 +18,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.isa.table import rows
-from tests.isa.assembler import spellings
+from tests.isa.assembler import forms
 from tests.isa.sample import sampled
 
 Words = npt.NDArray[np.uint64]
@@ -90,8 +90,8 @@ def cases() -> Iterator[Case]:
     """All opcodes that ``test_matrices`` leaves out."""
     for row in rows():
         if row.name == "mma" and (row.checked is not None or "kind::" in row.syntax):
-            for spelling in spellings(row, 200):
-                yield Case(spelling.opcode)
+            for form in forms(row, 200):
+                yield Case(form.opcode)
 
 
 CASES = {case.opcode: case for case in cases()}

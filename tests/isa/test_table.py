@@ -16,19 +16,19 @@ from gpuperf_engine.isa.availability import Available
 from gpuperf_engine.isa.effects import EFFECTS, LOAD, PURE, STACK, WARPGROUP
 from gpuperf_engine.isa.frame import evaluate, extend
 from gpuperf_engine.isa.images import ROW_WORDS, Image
-from gpuperf_engine.isa.model import CATEGORIES, UNITS, Row, Spelling
+from gpuperf_engine.isa.model import CATEGORIES, UNITS, Form, Row
 from gpuperf_engine.isa.spaces import WINDOWS
 from gpuperf_engine.isa.table import check_available, instruction, lookup, rows
 from gpuperf_engine.isa.types import SCALAR_TYPES, ScalarType, scalar_type
 from gpuperf_engine.isa.words import Value
 
-from .assembler import before_sources, spellings
+from .assembler import before_sources, forms
 from .reference import PRED, Exact, run
 
 
 def test_binding() -> None:
-    (spelling,) = lookup("fma.rn.ftz.f32")
-    assert spelling.modifiers == {
+    (form,) = lookup("fma.rn.ftz.f32")
+    assert form.modifiers == {
         "rnd": "rn",
         "ftz": True,
         "sat": None,
@@ -36,17 +36,17 @@ def test_binding() -> None:
         "type": "f32",
         "space": None,
     }
-    assert [form.name for form in spelling.operands] == ["d", "a", "b", "c"]
-    assert [form.role for form in spelling.operands] == ["destination", "source", "source", "source"]
-    assert (spelling.category, spelling.unit, spelling.flops) == ("fp32", "fma", 2)
-    assert spelling.type == scalar_type("f32")
+    assert [slot.name for slot in form.operands] == ["d", "a", "b", "c"]
+    assert [slot.role for slot in form.operands] == ["destination", "source", "source", "source"]
+    assert (form.category, form.unit, form.flops) == ("fp32", "fma", 2)
+    assert form.type == scalar_type("f32")
 
 
 def test_types_of_operands() -> None:
     (wide,) = lookup("mad.wide.s16")
-    assert [form.type.name for form in wide.operands if form.type] == ["s32", "s16", "s16", "s32"]
+    assert [slot.type.name for slot in wide.operands if slot.type] == ["s32", "s16", "s16", "s32"]
     (load,) = lookup("ld.global.nc.L1::no_allocate.v4.f32")
-    assert [(form.name, form.role, form.vector) for form in load.operands] == [
+    assert [(slot.name, slot.role, slot.vector) for slot in load.operands] == [
         ("d", "destination", 4),
         ("a", "address", 1),
     ]
@@ -54,7 +54,7 @@ def test_types_of_operands() -> None:
     assert load.effect is LOAD
     assert load.vector == 4
     (hinted,) = lookup("st.global.L2::cache_hint.b32")
-    assert [form.name for form in hinted.operands] == ["a", "b", "policy"]
+    assert [slot.name for slot in hinted.operands] == ["a", "b", "policy"]
     (convert,) = lookup("cvt.rn.f16.f32")
     assert convert.type == scalar_type("f16")
     assert lookup("fma.rn.f16x2")[0].flops == 4
@@ -62,9 +62,9 @@ def test_types_of_operands() -> None:
 
 def test_several_forms() -> None:
     assert [len(form.operands) for form in lookup("bar.sync")] == [2, 1]
-    assert [form.vector for spelling in lookup("mov.b64") for form in spelling.sources] == [1, 2, 1, 4, 1]
+    assert [slot.vector for form in lookup("mov.b64") for slot in form.sources] == [1, 2, 1, 4, 1]
     with_predicate, plain = lookup("shfl.sync.idx.b32")
-    assert [form.pair for form in with_predicate.operands] == [False, True, False, False, False, False]
+    assert [slot.pair for slot in with_predicate.operands] == [False, True, False, False, False, False]
     assert len(plain.operands) == 5
 
 
@@ -108,12 +108,12 @@ def test_errors(opcode: str, message: str, hint: str) -> None:
 
 
 def test_availability() -> None:
-    (spelling,) = lookup("add.bf16")
-    check_available(spelling, (7, 8), 90)
+    (form,) = lookup("add.bf16")
+    check_available(form, (7, 8), 90)
     with pytest.raises(PtxError, match=r"needs \.version 7\.8"):
-        check_available(spelling, (7, 0), 90)
+        check_available(form, (7, 0), 90)
     with pytest.raises(PtxError, match=r"needs \.target sm_90"):
-        check_available(spelling, (8, 0), 80)
+        check_available(form, (8, 0), 80)
     with pytest.raises(PtxError, match=r"not available on sm_70"):
         check_available(lookup("shfl.idx.b32")[0], (6, 4), 70)
     check_available(lookup("shfl.idx.b32")[0], (6, 3), 70)
@@ -149,88 +149,88 @@ def test_rows_that_contradict_themselves() -> None:
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.syntax)
 def test_row(row: Row) -> None:
-    """Every row has spellings, and its meaning gives results of the right types for any bits."""
+    """Every row has forms, and its meaning gives results of the right types for any bits."""
     assert row.documentation
     assert "\n\n" not in row.documentation
     generator = random.Random(row.syntax)
-    some = list(spellings(row, 12))
+    some = list(forms(row, 12))
     assert some
-    for spelling in some:
-        assert spelling.category in CATEGORIES
-        assert spelling.unit in UNITS
-        assert spelling.effect in EFFECTS
-        assert all(form.type is None or form.type.name in SCALAR_TYPES for form in spelling.operands)
-        assert all(form.type is not None for form in (*spelling.sources, *spelling.destinations))
+    for form in some:
+        assert form.category in CATEGORIES
+        assert form.unit in UNITS
+        assert form.effect in EFFECTS
+        assert all(slot.type is None or slot.type.name in SCALAR_TYPES for slot in form.operands)
+        assert all(slot.type is not None for slot in (*form.sources, *form.destinations))
         if row.meaning is None:
             with pytest.raises(Unsupported, match="no meaning"):
-                evaluate(spelling, [])
+                evaluate(form, [])
         else:
-            _check_types(spelling, generator)
+            _check_types(form, generator)
 
 
-def _check_elements(spelling: Spelling, generator: random.Random) -> None:
+def _check_elements(form: Form, generator: random.Random) -> None:
     """Of a product of matrices in shared memory: numbers of one type from words, and the elements of D from those."""
     word = Exact(generator.getrandbits(32), scalar_type("b32"))
-    a, b = (evaluate(spelling, [what, word]) for what in (0, 1))
+    a, b = (evaluate(form, [what, word]) for what in (0, 1))
     assert len({number.type for number in (*a, *b)}) == 1
-    half = spelling.operands[0].type == scalar_type("b32")
-    kind = scalar_type("f16") if half else spelling.operands[0].type
+    half = form.operands[0].type == scalar_type("b32")
+    kind = scalar_type("f16") if half else form.operands[0].type
     assert kind is not None
-    deep = 2 if any(form.name == "metadata" for form in spelling.operands) else 1
+    deep = 2 if any(slot.name == "metadata" for slot in form.operands) else 1
     c, scale = Exact(generator.getrandbits(kind.bits), kind), Exact(1, PRED)
-    found = evaluate(spelling, [2, 1, 1, scale, c, *a * 8, *b * 8 * deep, *[word] * 2 * (deep - 1)])
+    found = evaluate(form, [2, 1, 1, scale, c, *a * 8, *b * 8 * deep, *[word] * 2 * (deep - 1)])
     assert [result.type for result in found] == [kind]
 
 
-def _check_types(spelling: Spelling, generator: random.Random) -> None:
-    if spelling.effect is WARPGROUP:
-        _check_elements(spelling, generator)
+def _check_types(form: Form, generator: random.Random) -> None:
+    if form.effect is WARPGROUP:
+        _check_elements(form, generator)
         return
-    forms = [form for form in spelling.sources for _ in range(form.vector)]
-    first = before_sources(spelling)
-    types = [*first, *(form.type or PRED for form in forms)] + [PRED] * spelling.reads_carry
-    types += [scalar_type("u32")] * spelling.reads_rank
-    constants = [False] * len(first) + [form.constant for form in forms]
-    constants += [False] * (spelling.reads_carry + spelling.reads_rank)
-    expected = [form.type for form in spelling.destinations for _ in range(form.vector)]
-    expected += [PRED] * (spelling.writes_carry or spelling.row.checked is not None)
-    moves = spelling.moves
+    slots = [slot for slot in form.sources for _ in range(slot.vector)]
+    first = before_sources(form)
+    types = [*first, *(slot.type or PRED for slot in slots)] + [PRED] * form.reads_carry
+    types += [scalar_type("u32")] * form.reads_rank
+    constants = [False] * len(first) + [slot.constant for slot in slots]
+    constants += [False] * (form.reads_carry + form.reads_rank)
+    expected = [slot.type for slot in form.destinations for _ in range(slot.vector)]
+    expected += [PRED] * (form.writes_carry or form.row.checked is not None)
+    moves = form.moves
     if moves is not None:
         moved = [scalar_type(f"b{8 * part.bytes}") for part in moves.parts for _ in range(part.count)]
-        if spelling.destinations:
+        if form.destinations:
             types, constants = moved, [False] * len(moved)
         else:
-            types, constants, expected = types[: forms[0].vector], constants[: forms[0].vector], moved
-    elif spelling.effect is STACK:
-        types, constants = [*types, spelling.type or PRED], [*constants, False]
-        expected = [spelling.type]
-    elif spelling.category == "texture":
-        _check_image(spelling, types, generator)
+            types, constants, expected = types[: slots[0].vector], constants[: slots[0].vector], moved
+    elif form.effect is STACK:
+        types, constants = [*types, form.type or PRED], [*constants, False]
+        expected = [form.type]
+    elif form.category == "texture":
+        _check_image(form, types, generator)
         return
-    elif spelling.effect is not PURE and not spelling.effect.whole_warp:
-        kind = spelling.type or PRED
+    elif form.effect is not PURE and not form.effect.whole_warp:
+        kind = form.type or PRED
         types = (
             [scalar_type("u32")] * 3
-            if spelling.row.name == "shfl"
-            else [kind] * (3 if "cas" in spelling.opcode else 2)
+            if form.row.name == "shfl"
+            else [kind] * (3 if "cas" in form.opcode else 2)
         )
         constants = [False] * 3
-        expected = [scalar_type("u32"), PRED] if spelling.row.name == "shfl" else [kind]
+        expected = [scalar_type("u32"), PRED] if form.row.name == "shfl" else [kind]
     sources = [
         generator.getrandbits(8) if constant else Exact(generator.getrandbits(type.bits), type)
         for type, constant in zip(types, constants)
     ]
-    results = evaluate(spelling, sources)
+    results = evaluate(form, sources)
     if (
-        spelling.effect is not PURE
-        and not spelling.effect.whole_warp
+        form.effect is not PURE
+        and not form.effect.whole_warp
         and expected[0] is not None
         and expected[0].lanes > 1
     ):
         assert [result.type.bits for result in results] == [expected[0].bits]
     elif moves is not None:
         assert [result.type.bits for result in results] == [
-            form.bits for form in expected if form is not None
+            kind.bits for kind in expected if kind is not None
         ]
     else:
         assert [result.type for result in results] == expected
@@ -269,13 +269,13 @@ class AnyImage(Image):
         assert where.type == PRED
 
 
-def _check_image(spelling: Spelling, types: list[ScalarType], generator: random.Random) -> None:
-    given = types if any(form.role == "address" for form in spelling.operands) else types[1:]
+def _check_image(form: Form, types: list[ScalarType], generator: random.Random) -> None:
+    given = types if any(slot.role == "address" for slot in form.operands) else types[1:]
     for _ in range(3):
         values = [Exact(generator.getrandbits(type.bits), type) for type in given]
-        results = evaluate(spelling, [AnyImage(generator), *values])  # type: ignore[list-item]
+        results = evaluate(form, [AnyImage(generator), *values])  # type: ignore[list-item]
         assert [value.type for value in results] == [
-            form.type for form in spelling.destinations for _ in range(form.vector)
+            slot.type for slot in form.destinations for _ in range(slot.vector)
         ]
 
 

@@ -1,4 +1,4 @@
-"""Video instructions in kernels of random spellings and operands: both backends against Python integers."""
+"""Video instructions in kernels of random forms and operands: both backends against Python integers."""
 
 from __future__ import annotations
 

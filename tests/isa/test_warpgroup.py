@@ -613,8 +613,8 @@ def test_only_hopper_has_them() -> None:
     for row in rows():
         if row.name == "wgmma":
             assert row.available.only == ("90a",)
-    for spelling in lookup("wgmma.fence.sync.aligned"):
-        check_available(spelling, (8, 0), 90, "a")
+    for form in lookup("wgmma.fence.sync.aligned"):
+        check_available(form, (8, 0), 90, "a")
         for target in ((90, ""), (100, "a"), (120, "a")):
             with pytest.raises(PtxError):
-                check_available(spelling, (9, 0), *target)
+                check_available(form, (9, 0), *target)

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.isa.table import Spelling, rows
-from tests.isa.assembler import spellings
+from gpuperf_engine.isa.table import Form, rows
+from tests.isa.assembler import forms
 from tests.isa.sample import is_drawn
 from tests.support import BACKENDS
 
@@ -27,13 +27,13 @@ FLOATS = {
 }
 
 
-def products() -> Iterator[Spelling]:
+def products() -> Iterator[Form]:
     for row in rows():
         if row.name == "wmma" and row.syntax.startswith("wmma.mma"):
-            yield from spellings(row, 40)
+            yield from forms(row, 40)
 
 
-PRODUCTS = {spelling.opcode: spelling for spelling in products()}
+PRODUCTS = {form.opcode: form for form in products()}
 
 
 def types(opcode: str) -> tuple[str, str, str]:
@@ -87,17 +87,17 @@ def vector(name: str, count: int) -> str:
 
 def module(opcode: str, layouts: tuple[str, str], space: str, strided: bool) -> str:
     """Loads a, b and c, multiplies, stores d; the lines' distances are parameters, or left out."""
-    spelling = PRODUCTS[opcode]
+    form = PRODUCTS[opcode]
     factor, result, added = types(opcode)
     shape = re.search(r"m\d+n\d+k\d+", opcode)
     assert shape is not None
-    d, a, b, c = spelling.operands
+    d, a, b, c = form.operands
     alayout, blayout = (
-        spelling.modifiers.get(name) or plain for name, plain in (("alayout", "row"), ("blayout", "col"))
+        form.modifiers.get(name) or plain for name, plain in (("alayout", "row"), ("blayout", "col"))
     )
     held = [
-        (form.name, form.vector, "f64" if form.type is not None and form.type.bits == 64 else "b32")
-        for form in (a, b, c, d)
+        (slot.name, slot.vector, "f64" if slot.type is not None and slot.type.bits == 64 else "b32")
+        for slot in (a, b, c, d)
     ]
     body = [f".reg .{kind} %{name}<{count}>;" for name, count, kind in held]
 
@@ -131,10 +131,10 @@ def module(opcode: str, layouts: tuple[str, str], space: str, strided: bool) -> 
 def test_products_are_those_of_numpy(opcode: str) -> None:
     factor, result, added = types(opcode)
     m, n, k = sizes(opcode)
-    spelling = PRODUCTS[opcode]
+    form = PRODUCTS[opcode]
     alayout, blayout = (
-        str(spelling.modifiers.get("alayout") or "row"),
-        str(spelling.modifiers.get("blayout") or "col"),
+        str(form.modifiers.get("alayout") or "row"),
+        str(form.modifiers.get("blayout") or "col"),
     )
     rng = np.random.default_rng(len(opcode))
     left, right, start = (

@@ -123,9 +123,7 @@ class Device:
         opcodes, lines, categories = {}, [], {}
         for instruction in kernel.instructions:
             opcodes[instruction.opcode] = opcodes.get(instruction.opcode, 0) + threads
-            categories[instruction.spelling.category] = (
-                categories.get(instruction.spelling.category, 0) + threads
-            )
+            categories[instruction.form.category] = categories.get(instruction.form.category, 0) + threads
             lines.append(LineProfile(kernel.module.path, instruction.span.line, 1, warps, threads))
         self.kernels.append((kernel.name, [o for o in opcodes if o.startswith("st.")], "trap" in opcodes))
         count = len(kernel.instructions)

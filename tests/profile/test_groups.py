@@ -145,15 +145,15 @@ def test_every_row_is_in_one_class_and_in_metrics_that_exist() -> None:
         # every combination of what may decide: types and state spaces
         slots = [values for name, values in row.modifiers.items() if name in ("type", "dtype", "space")]
         for choice in product(*slots):
-            for spelling in spellings(row.name, row, choice):
-                threads, warps = metrics_of(spelling)
+            for form in forms(row.name, row, choice):
+                threads, warps = metrics_of(form)
                 assert {*threads, *warps} <= set(NAMES)
                 assert [threads[name] for name in CLASSES if name in threads] == [1]
                 seen.update(threads)
     assert set(CLASSES) <= seen
 
 
-def spellings(mnemonic: str, row: object, choice: tuple[str, ...]) -> list[object]:
+def forms(mnemonic: str, row: object, choice: tuple[str, ...]) -> list[object]:
     from gpuperf_engine.isa.table import Row
 
     assert isinstance(row, Row)
@@ -170,9 +170,7 @@ def spellings(mnemonic: str, row: object, choice: tuple[str, ...]) -> list[objec
         return found
 
     try:
-        return [
-            spelling for spelling in lookup(".".join([mnemonic, *words(row.pattern)])) if spelling.row is row
-        ]
+        return [form for form in lookup(".".join([mnemonic, *words(row.pattern)])) if form.row is row]
     except PtxError:
         return []
 

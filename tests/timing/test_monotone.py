@@ -154,7 +154,7 @@ def resources_of(profile: ge.Profile) -> Resources:
 def machines_of(profile: ge.Profile, random: Random, count: int) -> list[Machine]:
     """Targets that can run the kernel and have the units that it uses."""
     units = {
-        instruction.spelling.unit
+        instruction.form.unit
         for block in profile.records[0].program.blocks
         for instruction in block.instructions
     }

@@ -198,7 +198,7 @@ class OriginFinder:
                 return read(operand.operand)
             return _UNKNOWN
 
-        sources = [read(operand) for form, operand in matched(node) if form.role == "source"]
+        sources = [read(operand) for slot, operand in matched(node) if slot.role == "source"]
         given = [item for item in sources if item is not None]
         # operands of which nothing is known yet are those of a loop's next trip
         return _apply(node, given, known(self._uses(node))) if len(given) == len(sources) else None
@@ -214,7 +214,7 @@ class OriginFinder:
     def _loaded(self, node: Instruction, known: Callable[[Iterable[Node]], list[Origin]]) -> Origin | None:
         address = next(item for item in node.operands if isinstance(item, Address))
         bits = _widest(node)
-        if node.spelling.space == "param":
+        if node.form.space == "param":
             variable = address.base
             if isinstance(variable, Variable) and variable in self._kernel.params:
                 first = variable.offset + address.offset
@@ -235,20 +235,20 @@ def _join(parts: Iterable[Origin]) -> Origin | None:
 
 def _widest(instruction: Instruction) -> int:
     """Bits of what is read or written at once, all elements of a vector."""
-    kind = instruction.spelling.type
-    return (kind.bits if kind is not None else 64) * instruction.spelling.vector
+    kind = instruction.form.type
+    return (kind.bits if kind is not None else 64) * instruction.form.vector
 
 
 def _apply(node: Instruction, sources: list[Origin], everything: list[Origin]) -> Origin:
     """The origin of what an instruction computes from its value operands; ``everything`` are all that it reads. An instruction
     that is not known here keeps the bases and no offset."""
-    spelling = node.spelling
-    name, kind = spelling.row.name, spelling.type
-    mode = "wide" if spelling.modifier("wide") else spelling.modifier("mode")
+    form = node.form
+    name, kind = form.row.name, form.type
+    mode = "wide" if form.modifier("wide") else form.modifier("mode")
     if name in _INDICES:
         return _UNKNOWN
     plain = kind is not None and (kind.is_integer or kind.is_bits) and kind.lanes == 1
-    if kind is None or not plain or spelling.modifier("sat") or _packs(node):
+    if kind is None or not plain or form.modifier("sat") or _packs(node):
         return _anyhow(everything)
     bits, signed = kind.bits, kind.is_signed
     if name in ("mov", "cvta", "mapa"):
@@ -275,7 +275,7 @@ def _apply(node: Instruction, sources: list[Origin], everything: list[Origin]) -
         made = made._replace(bases=sources[0].bases) if shift.offset >= 16 else made
         return made.wrapped(bits, signed)
     if name == "cvt":
-        given = spelling.operands[-1].type
+        given = form.operands[-1].type
         if given is not None and given.is_integer:
             return sources[0].wrapped(given.bits, given.is_signed).wrapped(bits, signed)
     return _anyhow(everything)

@@ -155,7 +155,7 @@ class Dependence:
                     self._link_call(instruction, target)
                 elif instruction.effect is STACK:
                     self._stack.append(instruction)
-                elif instruction.effect is STORE and instruction.spelling.space == "param":
+                elif instruction.effect is STORE and instruction.form.space == "param":
                     address = _address(instruction)
                     if isinstance(address.base, Variable):
                         self._contents(address.base).sources.append(instruction)
@@ -170,7 +170,7 @@ class Dependence:
 
     def _parameter_read(self, instruction: Instruction) -> Merge | None:
         """The parameter variable of a call or device function that an instruction reads."""
-        if instruction.effect is not LOAD or instruction.spelling.space != "param":
+        if instruction.effect is not LOAD or instruction.form.space != "param":
             return None
         base = _address(instruction).base
         return self._contents(base) if isinstance(base, Variable) and base not in self.kernel.params else None
@@ -234,7 +234,7 @@ class Dependence:
                     self._written_at.setdefault(written, []).append(instruction)
 
     def _accesses(self, instruction: Instruction) -> tuple[tuple[Access, ...], tuple[Access, ...]]:
-        effect, space = instruction.effect, instruction.spelling.space
+        effect, space = instruction.effect, instruction.form.space
         if space in ("param", "const") or not (effect.reads or effect.writes):
             return (), ()
         if effect is WARPGROUP:  # descriptors may point to anywhere in shared memory
@@ -244,23 +244,23 @@ class Dependence:
             return (anything,), (anything,)
         read: list[Access] = []
         written: list[Access] = []
-        for form, operand in matched(instruction):
+        for slot, operand in matched(instruction):
             if not isinstance(operand, Address):
                 continue
-            where = str(form.space or space or "generic").split("::")[0]
+            where = str(slot.space or space or "generic").split("::")[0]
             where = "global" if where == "image" else where
             spaces = _WRITTEN if where == "generic" else frozenset((where,)) & _WRITTEN
             origin = self.origin(instruction, operand)
             if "shared" in spaces:
                 origin = _in_any_cta(origin)
-            scattered = instruction.spelling.moves is not None or form.space == "image"
-            if scattered or (effect is BULK_COPY and form.name != "m"):
+            scattered = instruction.form.moves is not None or slot.space == "image"
+            if scattered or (effect is BULK_COPY and slot.name != "m"):
                 origin = Origin(origin.bases, 1, 0)  # lines and texels lie at distances that are not known
-            if effect is BULK_COPY and form.name == "t":
+            if effect is BULK_COPY and slot.name == "t":
                 # the map, and what it describes
                 spaces, origin = frozenset(("global",)), Origin(frozenset((ANYWHERE,)), 1, 0)
             access = Access(spaces, origin, access_bytes(instruction))
-            reads_it, writes_it = _directions(instruction, form.name)
+            reads_it, writes_it = _directions(instruction, slot.name)
             if reads_it:
                 read.append(access)
             if writes_it:
@@ -355,10 +355,10 @@ def _directions(instruction: Instruction, name: str) -> tuple[bool, bool]:
     """Whether an instruction reads and writes what its address operand of that name points to."""
     effect = instruction.effect
     if effect is BULK_COPY and name == "t":
-        return True, instruction.spelling.modifier("dst") == "global"
+        return True, instruction.form.modifier("dst") == "global"
     if effect is BULK_COPY:
-        return name != "d" or has_meaning(instruction.spelling), name != "a" or "d" not in {
-            form.name for form in instruction.spelling.operands
+        return name != "d" or has_meaning(instruction.form), name != "a" or "d" not in {
+            slot.name for slot in instruction.form.operands
         }
     if effect is ASYNC_COPY:
         return name != "d", name != "a"
@@ -369,7 +369,7 @@ def _is_constant(instruction: Instruction) -> bool:
     """Whether what it reads is not written while the kernel runs: textures too (CUDA C++ Programming Guide, "Read/Write Coherency"),
     but not what is read through a surface, which says what becomes of places outside."""
     if instruction.effect is TEXTURE:
-        return instruction.spelling.modifier("mode") is None
+        return instruction.form.modifier("mode") is None
     return instruction.effect is LOAD and "nc" in instruction.opcode.split(".")
 
 
@@ -381,4 +381,4 @@ def _close_over_carry(form: SsaForm) -> None:
     """A function that reads a condition code that it has not written finds that of its last activation."""
     for register, merge in form.entry.items():
         if register.index < 0:
-            merge.sources += [item for item in form.uses if item.spelling.writes_carry]
+            merge.sources += [item for item in form.uses if item.form.writes_carry]

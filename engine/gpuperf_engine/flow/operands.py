@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..isa.effects import ASYNC_COPY, BULK_COPY, STORE, SURFACE, TENSOR_MAP, TEXTURE, WARPGROUP
-from ..isa.table import OperandForm
+from ..isa.table import OperandSlot
 from ..isa.types import scalar_type
 from ..ptx.syntax import (
     Address,
@@ -54,22 +54,22 @@ def registers_in(operand: Operand) -> Iterator[Register]:
         yield operand.base
 
 
-def matched(instruction: Instruction) -> Iterator[tuple[OperandForm, Operand]]:
-    """Operands beside the forms of the spelling; the two halves of ``d|p`` come one by one, like their forms, and so does what
-    stands inside the brackets of an address. The form of an optional second half that is not written is passed over."""
-    forms = instruction.spelling.operands
+def matched(instruction: Instruction) -> Iterator[tuple[OperandSlot, Operand]]:
+    """Operands beside the slots of the form; the two halves of ``d|p`` come one by one, like their slots, and so does what
+    stands inside the brackets of an address. The slot of an optional second half that is not written is skipped."""
+    slots = instruction.form.operands
     place = 0
     for operand in _opened(instruction.operands):
-        while place < len(forms) and forms[place].pair:
+        while place < len(slots) and slots[place].pair:
             place += 1
-        if place >= len(forms):
+        if place >= len(slots):
             return
         if isinstance(operand, Pair):
-            yield forms[place], operand.first
+            yield slots[place], operand.first
             place += 1
-            yield forms[min(place, len(forms) - 1)], operand.second
+            yield slots[min(place, len(slots) - 1)], operand.second
         else:
-            yield forms[place], operand
+            yield slots[place], operand
         place += 1
 
 
@@ -86,11 +86,11 @@ def writes(instruction: Instruction) -> tuple[Register, ...]:
     if known is not None:
         return known
     found: list[Register] = []
-    for form, operand in matched(instruction):
+    for slot, operand in matched(instruction):
         if isinstance(operand, CallTarget):
             for result in operand.returns:
                 found += registers_in(result)
-        elif form.role == "destination" and not isinstance(operand, Address):
+        elif slot.role == "destination" and not isinstance(operand, Address):
             found += registers_in(operand)
     instruction.registers_written = tuple(found)
     return instruction.registers_written
@@ -104,13 +104,13 @@ def reads(instruction: Instruction) -> tuple[Register, ...]:
     found: list[Register] = []
     if instruction.guard is not None:
         found.append(instruction.guard.register)
-    for form, operand in matched(instruction):
+    for slot, operand in matched(instruction):
         if isinstance(operand, CallTarget):
             if operand.register is not None:
                 found.append(operand.register)
             for argument in operand.arguments:
                 found += registers_in(argument)
-        elif form.role != "destination" or form.updated or isinstance(operand, Address):
+        elif slot.role != "destination" or slot.updated or isinstance(operand, Address):
             found += registers_in(operand)
     instruction.registers_read = tuple(found)
     return instruction.registers_read
@@ -123,17 +123,17 @@ def access_bytes(instruction: Instruction) -> int:
     if instruction.effect in (WARPGROUP, TEXTURE, SURFACE):
         return 16
     if instruction.effect is BULK_COPY:
-        modifiers = instruction.spelling.modifiers
+        modifiers = instruction.form.modifiers
         return 16 if "dst" in modifiers or modifiers["type"] == "b128" else 8
     if instruction.effect is TENSOR_MAP:
         return 128
-    moves = instruction.spelling.moves
+    moves = instruction.form.moves
     if moves is not None:
         return moves.bytes
     elements = max(
         (len(item.elements) for item in instruction.operands if isinstance(item, Vector)), default=1
     )
-    return scalar_type(str(instruction.spelling.modifier("type"))).bytes * elements
+    return scalar_type(str(instruction.form.modifier("type"))).bytes * elements
 
 
 def left_out(instruction: Instruction) -> list[int]:

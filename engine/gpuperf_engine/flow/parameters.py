@@ -69,7 +69,7 @@ def _effects(instruction: Instruction) -> tuple[set[Word], set[Word]]:
         call = instruction.call
         assert call is not None
         return set(_words(_parameters(call.arguments))), set(_words(_parameters(call.returns)))
-    if instruction.effect not in (LOAD, STORE) or instruction.spelling.space != "param":
+    if instruction.effect not in (LOAD, STORE) or instruction.form.space != "param":
         return set(), set()
     address = next(item for item in instruction.operands if isinstance(item, Address))
     if not isinstance(address.base, Variable):

@@ -155,7 +155,7 @@ def _partners(
     come to one barrier at several of them, and of ``.sync`` exchanges with the same opcode, where lanes of a warp may."""
     groups: dict[str, list[Instruction]] = {}
     for item in instructions:
-        if item.effect.is_barrier and item.spelling.destinations:
+        if item.effect.is_barrier and item.form.destinations:
             groups.setdefault("barrier", []).append(item)
         elif divergent and synchronises(item):
             groups.setdefault(item.opcode, []).append(item)
@@ -196,19 +196,19 @@ def _keep(
             made.keep(
                 instruction, (*_operands(instruction, "membermask", "stride"), *_addressed(instruction))
             )
-        if addresses and effect.site and instruction.spelling.space not in (None, "param"):
+        if addresses and effect.site and instruction.form.space not in (None, "param"):
             copied = reads(instruction) if effect.copies else ()
             made.keep(instruction, (*_addressed(instruction), *_operands(instruction, "stride"), *copied))
 
 
 def _converges(instruction: Instruction) -> bool:
     """Whether lanes wait for each other there when it runs; matrix instructions that are not run do not."""
-    return instruction.spelling.row.runs
+    return instruction.form.row.runs
 
 
 def _operands(instruction: Instruction, *names: str) -> Iterator[Register]:
-    for form, operand in matched(instruction):
-        if form.name in names:
+    for slot, operand in matched(instruction):
+        if slot.name in names:
             yield from registers_in(operand)
 
 

@@ -106,11 +106,11 @@ class _Builder:
 
     def _reads(self, instruction: Instruction) -> tuple[Register, ...]:
         found = reads(instruction)
-        return (*found, self.carry) if instruction.spelling.reads_carry else found
+        return (*found, self.carry) if instruction.form.reads_carry else found
 
     def _writes(self, instruction: Instruction) -> tuple[Register, ...]:
         found = writes(instruction)
-        return (*found, self.carry) if instruction.spelling.writes_carry else found
+        return (*found, self.carry) if instruction.form.writes_carry else found
 
     def _find_definitions(self) -> None:
         """Tell registers with one definition that dominates every read from the others."""

@@ -174,13 +174,13 @@ def _is_constant(instruction: Instruction, constant: Iterable[Register], functio
     if any(register not in constant for register in reads(instruction)):
         return False
     if instruction.effect is LOAD:
-        return instruction.spelling.space in ("param", "const") and _uniform_parameters(instruction, function)
+        return instruction.form.space in ("param", "const") and _uniform_parameters(instruction, function)
     return instruction.effect is PURE and _uniform_specials(instruction) and not _carries(instruction)
 
 
 def _uniform_parameters(instruction: Instruction, function: Function) -> bool:
     """Parameters of an entry are the same for all threads; those of device functions and of calls are not."""
-    return instruction.spelling.space == "const" or (function.is_entry and _entry_parameter(instruction))
+    return instruction.form.space == "const" or (function.is_entry and _entry_parameter(instruction))
 
 
 def _entry_parameter(instruction: Instruction) -> bool:
@@ -219,14 +219,14 @@ def _names_local(instruction: Instruction) -> bool:
 
 
 def _carries(instruction: Instruction) -> bool:
-    return instruction.spelling.reads_carry or instruction.spelling.writes_carry
+    return instruction.form.reads_carry or instruction.form.writes_carry
 
 
 def _varies(instruction: Instruction, in_entry: bool) -> bool:
     """Whether the results differ between lanes even if the sources do not."""
     if instruction.effect is LOAD:
         # one address gives one value only where the lanes share the memory: not local, not parameters of calls
-        space = instruction.spelling.space
+        space = instruction.form.space
         return space in ("local", "generic") or (
             space == "param" and not (in_entry and _entry_parameter(instruction))
         )

@@ -148,7 +148,7 @@ def refusal(
 def make_step(to: Prepare, instruction: Instruction) -> Step:
     """One instruction, prepared. Raises ``Unsupported`` if it cannot be run."""
     handler = handles.for_effect(instruction.effect)
-    if handler is None or not instruction.spelling.row.runs:
+    if handler is None or not instruction.form.row.runs:
         raise Unsupported(
             f"{instruction.opcode} is known and counted, but cannot be run yet", span=instruction.span
         )
@@ -157,7 +157,7 @@ def make_step(to: Prepare, instruction: Instruction) -> Step:
 
 @handles(LOAD, STORE, ATOMIC, REDUCTION)
 def _access(to: Prepare, instruction: Instruction) -> Step:
-    if instruction.spelling.space == "param":
+    if instruction.form.space == "param":
         return parameter_step(to, instruction)
     return (SignalStep if signals_mbarrier(instruction) else MemoryStep)(to, instruction)
 
@@ -169,7 +169,7 @@ def _copy(to: Prepare, instruction: Instruction) -> Step:
 
 @handles(BULK_COPY)
 def _copy_many(to: Prepare, instruction: Instruction) -> Step:
-    modifiers = instruction.spelling.modifiers
+    modifiers = instruction.form.modifiers
     if "dim" in modifiers:
         return TensorStep(to, instruction)
     if "dst" in modifiers:
@@ -189,12 +189,12 @@ handles(TEXTURE, SURFACE, IMAGE_QUERY)(ImageStep)
 
 @handles(PURE)
 def _compute(to: Prepare, instruction: Instruction) -> Step:
-    spelling = instruction.spelling
+    form = instruction.form
     readers = sources(to, instruction)
     targets = destinations(instruction)
     function = to.number
-    reads_carry, writes_carry = spelling.reads_carry, spelling.writes_carry
-    reads_rank, is_checked = spelling.reads_rank, spelling.row.checked is not None
+    reads_carry, writes_carry = form.reads_carry, form.writes_carry
+    reads_rank, is_checked = form.reads_rank, form.row.checked is not None
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = to.program.predicated_of.get(instruction)
 
@@ -209,7 +209,7 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
             values.append(warp.read_carry(function))
         if reads_rank:
             values.append(integer(warp.cta.rank, _U32))
-        results = evaluate(spelling, values)
+        results = evaluate(form, values)
         if is_checked:
             active = warp.active if where is None else warp.active & where
             if wrong := bits_of(LaneValue(every_lane(lane_value(results[-1])) & active, _PRED)):

@@ -104,7 +104,7 @@ class Pattern(NamedTuple):
 
 def validity_pattern(instruction: Instruction) -> Pattern | None:
     """What a copy reports, if it does."""
-    kind, _, code = str(instruction.spelling.modifier("report") or "").rpartition("::")
+    kind, _, code = str(instruction.form.modifier("report") or "").rpartition("::")
     if not kind.startswith("mbarrier::report::validity"):
         return None
     return Pattern(int(code, 16), 4 * len(code), kind.endswith("per_element"))
@@ -117,7 +117,7 @@ class Targets:
         self, to: Prepare, instruction: Instruction, operands: Mapping[str, Operand], space: str
     ) -> None:
         self.read_ranks = ranks_of(to, instruction)
-        self.paired = instruction.spelling.modifier("group") == "cta_group::2"
+        self.paired = instruction.form.modifier("group") == "cta_group::2"
         operand = operands.get("m")
         self.mbarriers = Objects(to, instruction, operand, space) if isinstance(operand, Address) else None
 
@@ -182,13 +182,13 @@ class BulkStep:
     """``cp.async.bulk`` and ``cp.reduce.async.bulk``."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
-        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
-        spelling = instruction.spelling
+        operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
+        form = instruction.form
         self.instruction = instruction
-        self.combines = has_meaning(spelling)
+        self.combines = has_meaning(form)
         self.once = is_done_once(instruction)
-        self.type = scalar_type(str(spelling.modifier("type"))) if self.combines else _U32
-        spaces = {name: str(spelling.modifier(name)).split("::")[0] for name in ("dst", "src")}
+        self.type = scalar_type(str(form.modifier("type"))) if self.combines else _U32
+        spaces = {name: str(form.modifier(name)).split("::")[0] for name in ("dst", "src")}
         source, target = operands["a"], operands["d"]
         assert isinstance(source, Address)
         assert isinstance(target, Address)
@@ -240,7 +240,7 @@ class BulkStep:
                     LaneValue(into.view(dtype), self.type),
                     LaneValue(data.copy().view(dtype), self.type),
                 )
-                (combined,) = evaluate(self.instruction.spelling, [old, new])
+                (combined,) = evaluate(self.instruction.form, [old, new])
                 into[:] = np.ascontiguousarray(lane_value(combined).data).view(np.uint8)
             elif self.read_bytes is not None:
                 bits = int(every_lane(self.read_bytes(warp))[lane])
@@ -311,11 +311,11 @@ class FillStep:
     """``st.bulk``."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
-        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
         target = operands["a"]
         assert isinstance(target, Address)
         self.instruction = instruction
-        space = instruction.spelling.space or "generic"
+        space = instruction.form.space or "generic"
         self.generic = space == "generic"
         self.addresses = address_reader(to, target, space)
         self.access = MemoryStep(to, instruction, "store", space, 8)
@@ -348,17 +348,17 @@ class AnswerStep:
     """``clusterlaunchcontrol.try_cancel``: no request succeeds, so the response is zero."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
-        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
         target, mbarriers = operands["a"], operands["m"]
         assert isinstance(target, Address)
         assert isinstance(mbarriers, Address)
         self.instruction = instruction
-        space = instruction.spelling.space or "generic"
+        space = instruction.form.space or "generic"
         self.generic = space == "generic"
         self.addresses = address_reader(to, target, space)
         self.access = MemoryStep(to, instruction, "store", "shared", BULK_PIECE)
         self.mbarriers = Objects(to, instruction, mbarriers, space)
-        self.everywhere = bool(instruction.spelling.modifier("multicast"))
+        self.everywhere = bool(instruction.form.modifier("multicast"))
         self.active = Active(to, instruction)
         self.site = to.program.site_of[instruction]
 
@@ -395,10 +395,10 @@ class SignalStep:
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         self.access = MemoryStep(to, instruction)
-        form, mbarriers = next((form, item) for form, item in matched(instruction) if form.name == "m")
+        slot, mbarriers = next((slot, item) for slot, item in matched(instruction) if slot.name == "m")
         assert isinstance(mbarriers, Address)
         self.mbarriers = Objects(
-            to, instruction, mbarriers, form.space or instruction.spelling.space or "generic"
+            to, instruction, mbarriers, slot.space or instruction.form.space or "generic"
         )
 
     def __call__(self, warp: ReferenceWarp) -> None:

@@ -69,7 +69,7 @@ class ParameterStep:
         operand = address_operand(instruction)
         assert isinstance(operand.base, Variable)
         self.variable = operand.base
-        self.type = scalar_type(str(instruction.spelling.modifier("type")))
+        self.type = scalar_type(str(instruction.form.modifier("type")))
         self.targets = destinations(instruction)
         self.values: list[Reader] = []
         self.constants: list[LaneValue] = []

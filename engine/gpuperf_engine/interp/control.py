@@ -133,7 +133,7 @@ def _indirect(to: Prepare, block: BasicBlock) -> End:
     instruction = block.terminator
     assert instruction is not None
     index_reader = reader(
-        to, next(operand for form, operand in matched(instruction) if form.role == "source"), _U32
+        to, next(operand for slot, operand in matched(instruction) if slot.role == "source"), _U32
     )
     successors = block.successors
     holds = _holds(instruction.guard) if instruction.guard is not None else None
@@ -232,17 +232,17 @@ class BarrierEnd:
         words = instruction.opcode.split(".")
         self.block = block
         self.instruction = instruction
-        self.aligned = instruction.spelling.row.name == "bar" or "aligned" in words
+        self.aligned = instruction.form.row.name == "bar" or "aligned" in words
         self.waits = "arrive" not in words
         self._prepare(to, instruction)
 
     def _prepare(self, to: Prepare, instruction: Instruction) -> None:
-        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
         self.number = reader(to, operands["a"], _U32)
         self.threads = reader(to, operands["b"], _U32) if "b" in operands else None
         self.predicate = reader(to, operands["c"], _PRED) if "c" in operands else None
         self.targets = destinations(instruction)
-        self.operation = instruction.spelling.modifier("op")
+        self.operation = instruction.form.modifier("op")
 
     def __call__(self, warp: ReferenceWarp) -> Status | None:
         paths = warp.paths

@@ -30,7 +30,7 @@ class CopyStep:
     """Copies of 4, 8 or 16 bytes from global to shared memory; a size given, or ``ignore``, leaves zeros behind it."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
-        operands = {form.name: operand for form, operand in matched(instruction)}
+        operands = {slot.name: operand for slot, operand in matched(instruction)}
         length = operands["bytes"]
         target, source = operands["d"], operands["a"]
         assert isinstance(length, Immediate)

@@ -62,15 +62,15 @@ class Exchange:
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         self.instruction = instruction
-        self.spelling = instruction.spelling
+        self.form = instruction.form
         self.readers: dict[str, Reader] = {}
         self.types: dict[str, ScalarType] = {}
-        for form, operand in matched(instruction):
-            if form.role in ("source", "predicate_source") or form.updated:
-                type_ = form.type or _U32
+        for slot, operand in matched(instruction):
+            if slot.role in ("source", "predicate_source") or slot.updated:
+                type_ = slot.type or _U32
                 elements = operand.elements if isinstance(operand, Vector) else (operand,)
                 for index, element in enumerate(elements):
-                    name = f"{form.name}{index}" if isinstance(operand, Vector) else form.name
+                    name = f"{slot.name}{index}" if isinstance(operand, Vector) else slot.name
                     self.types[name] = type_
                     self.readers[name] = reader(to, element, type_)
         self.targets = destinations(instruction)
@@ -148,7 +148,7 @@ class Shuffle(Exchange):
     """``shfl``: from a lane that does not take part, 0."""
 
     def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
-        source, inside = evaluate(self.spelling, [_LANE, joint["b"], joint["c"]])
+        source, inside = evaluate(self.form, [_LANE, joint["b"], joint["c"]])
         value = joint["a"]
         present = np.where(mask_array(participants), value.data, value.data.dtype.type(0))
         lanes = every_lane(lane_value(source)) & np.uint32(31)
@@ -161,7 +161,7 @@ class Vote(Exchange):
 
     def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
         found = _ballot(joint["a"], participants)
-        mode = self.spelling.modifier("mode")
+        mode = self.form.modifier("mode")
         if mode is None:
             return [_u32(found)]
         answers = {"all": found == participants, "any": found != 0, "uni": found in (0, participants)}
@@ -176,7 +176,7 @@ class Match(Exchange):
         data = joint["a"].data
         equal = (data[:, None] == data[None, :]) & mask_array(participants)
         same = np.packbits(equal, axis=1, bitorder="little").view("<u4").reshape(32).astype(np.uint32)
-        if not self.spelling.modifier("all"):
+        if not self.form.modifier("all"):
             return [LaneValue(same, _U32)]
         every = int(same[lanes_of(participants)[0]]) == participants
         return [_u32(participants if every else 0), _pred(every)]
@@ -189,12 +189,12 @@ class Redux(Exchange):
     def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
         value = joint["a"]
         if value.type.is_float:  # one lane alone gives its magnitude, or the canonical NaN, too
-            (alone,) = evaluate(self.spelling, [value, value])
+            (alone,) = evaluate(self.form, [value, value])
             value = lane_value(alone)
         first, *others = lanes_of(participants)
         total = LaneValue(value.data[first : first + 1], value.type)
         for lane in others:
-            (made,) = evaluate(self.spelling, [total, LaneValue(value.data[lane : lane + 1], value.type)])
+            (made,) = evaluate(self.form, [total, LaneValue(value.data[lane : lane + 1], value.type)])
             total = lane_value(made)
         return [total]
 
@@ -221,12 +221,12 @@ class Matrix(Exchange):
     """``mma``, ``wmma.mma``, ``movmatrix``."""
 
     def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
-        forms = [form for form in self.spelling.sources for _ in range(form.vector)]
+        slots = [slot for slot in self.form.sources for _ in range(slot.vector)]
         values = [
-            int(value.data[0]) if form.constant else value for form, value in zip(forms, joint.values())
+            int(value.data[0]) if slot.constant else value for slot, value in zip(slots, joint.values())
         ]
-        results = [lane_value(result) for result in evaluate(self.spelling, values)]
-        if self.spelling.row.checked is not None and (wrong := _ballot(results.pop(), participants)):
+        results = [lane_value(result) for result in evaluate(self.form, values)]
+        if self.form.row.checked is not None and (wrong := _ballot(results.pop(), participants)):
             raise meaningless_operands(warp.place(), self.instruction, wrong)
         return results
 

@@ -34,7 +34,7 @@ class ImageStep:
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         self.instruction = instruction
-        self.spelling = instruction.spelling
+        self.form = instruction.form
         self.handle, self.values = _operands(to, instruction)
         self.targets = destinations(instruction)
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
@@ -50,7 +50,7 @@ class ImageStep:
         handles = every_lane(self.handle(warp))
         image = _LanesImage(warp, handles, active)
         values = [image, *(read(warp) for read in self.values)]
-        results = evaluate(self.spelling, cast("Sequence[Value]", values))
+        results = evaluate(self.form, cast("Sequence[Value]", values))
         if image.refused.any():
             lane = int(image.refused.argmax())
             images = warp.cta.arena.memory.images

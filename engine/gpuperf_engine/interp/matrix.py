@@ -28,21 +28,21 @@ class MatrixRows:
     """All accesses of one instruction."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
-        self.spelling = instruction.spelling
-        self.loads = bool(self.spelling.destinations)
-        moves = self.spelling.moves
+        self.form = instruction.form
+        self.loads = bool(self.form.destinations)
+        moves = self.form.moves
         assert moves is not None
         kind = "load" if self.loads else "store"
         self.steps = [
             (move, MemoryStep(to, instruction, kind, size=move.bytes * move.count)) for move in moves.parts
         ]
         self.bits, self.inner = moves.bits, moves.inner
-        space = self.spelling.space or "generic"
+        space = self.form.space or "generic"
         self.addresses = address_reader(to, address_operand(instruction), space)
-        operands = {form.name: operand for form, operand in matched(instruction)}
+        operands = {slot.name: operand for slot, operand in matched(instruction)}
         given = operands.get("stride")
         self.stride = None if given is None else reader(to, given, scalar_type("u32"))
-        self.registers = sum(form.vector for form in self.spelling.sources if form.name == "b")
+        self.registers = sum(slot.vector for slot in self.form.sources if slot.name == "b")
 
     def __call__(self, warp: ReferenceWarp, participants: int, fragments: list[LaneValue]) -> list[LaneValue]:
         """Carry it out; the fragments loaded, or none."""
@@ -51,7 +51,7 @@ class MatrixRows:
         distance = inner.astype(np.uint64) * np.uint64(self.bits) >> np.uint64(3)
         values: list[LaneValue] = []
         if not self.loads:
-            values = [lane_value(result) for result in evaluate(self.spelling, fragments[: self.registers])]
+            values = [lane_value(result) for result in evaluate(self.form, fragments[: self.registers])]
         loaded: list[LaneValue] = []
         for index, (move, step) in enumerate(self.steps):
             lanes = np.array([lane for lane in lanes_of(participants) if lane < move.lanes])
@@ -69,4 +69,4 @@ class MatrixRows:
                     else:
                         region.scatter(offsets_in_region + element * move.bytes, data[some], type)
                 loaded.append(LaneValue(data, type))
-        return [lane_value(result) for result in evaluate(self.spelling, loaded)] if self.loads else []
+        return [lane_value(result) for result in evaluate(self.form, loaded)] if self.loads else []

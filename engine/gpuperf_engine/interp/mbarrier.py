@@ -171,14 +171,14 @@ class Objects:
 
 def _objects(to: Prepare, instruction: Instruction) -> Objects:
     address = next(item for item in instruction.operands if isinstance(item, Address))
-    return Objects(to, instruction, address, instruction.spelling.space or "generic")
+    return Objects(to, instruction, address, instruction.form.space or "generic")
 
 
 def ranks_of(to: Prepare, instruction: Instruction) -> Reader | None:
     """What reads the bits of the CTAs that a multicast goes to."""
-    for form, operand in matched(instruction):
-        if form.name == "mask" and form.type is not None:
-            return reader(to, operand, scalar_type(f"u{form.type.bits}"))
+    for slot, operand in matched(instruction):
+        if slot.name == "mask" and slot.type is not None:
+            return reader(to, operand, scalar_type(f"u{slot.type.bits}"))
     return None
 
 
@@ -198,7 +198,7 @@ class MbarrierStep:
     """``mbarrier.init`` … ``arrive_drop`` and ``cp.async.mbarrier.arrive``."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
-        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
         self.how = operation(instruction)
         self.objects = _objects(to, instruction)
         self.objects.access.arrives = self.how & 15 == Mbarrier.ARRIVE
@@ -255,11 +255,11 @@ class WaitStep:
     status = Status.SUSPENDED
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
-        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
         self.instruction = instruction
         self.objects = _objects(to, instruction)
         self.parity = "parity" in operands
-        self.conditional = instruction.spelling.modifier("phase_type") == "phase_type::conditional"
+        self.conditional = instruction.form.modifier("phase_type") == "phase_type::conditional"
         self.state = (
             reader(to, operands["parity"], _U32) if self.parity else reader(to, operands["state"], _U64)
         )

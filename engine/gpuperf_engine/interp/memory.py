@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..errors import MemoryFault
 from ..flow.operands import left_out, matched
 from ..isa.frame import evaluate
-from ..isa.model import Spelling
+from ..isa.model import Form
 from ..isa.selectors import select
 from ..isa.spaces import RANK_SHIFT, WINDOWS
 from ..isa.types import ScalarType, scalar_type
@@ -98,8 +98,8 @@ def _register_reader(register: Register, offset: int, space: str) -> Reader:
 def stored_readers(to: Prepare, instruction: Instruction, type: ScalarType) -> list[list[Reader]]:
     """For each value operand (cache policies are none) the readers of its elements, in the access's type."""
     readers = []
-    for form, operand in matched(instruction):
-        if form.role == "source" and form.name != "policy":
+    for slot, operand in matched(instruction):
+        if slot.role == "source" and slot.name != "policy":
             elements = operand.elements if isinstance(operand, Vector) else (operand,)
             readers.append([_element(to, element, type) for element in elements])
     return readers
@@ -145,10 +145,10 @@ class MemoryStep:
         self, to: Prepare, instruction: Instruction, kind: str = "", space: str = "", size: int = 0
     ) -> None:
         """``kind``, ``space`` and ``size`` make one half of a copy, which is only asked where it goes (``reach``)."""
-        spelling = instruction.spelling
+        form = instruction.form
         self.instruction = instruction
         self.kind = kind or instruction.effect.name
-        self.space = space or spelling.space or "generic"
+        self.space = space or form.space or "generic"
         self.reaches = reachable(instruction, space)
         self.piece = piece_of(instruction)
         #: whether it may reach the shared memory of other CTAs of the cluster
@@ -163,7 +163,7 @@ class MemoryStep:
         if size:
             self.bytes = size
             return
-        self.type = scalar_type(str(spelling.modifier("type")))
+        self.type = scalar_type(str(form.modifier("type")))
         self.bytes = to.program.sites[site].bytes if site is not None else self.type.bytes
         if site is None:
             vectors = [len(item.elements) for item in instruction.operands if isinstance(item, Vector)]
@@ -406,7 +406,7 @@ class MemoryStep:
         given = [[every_lane(read(warp)) for read in operand] for operand in self.values]
         old = [np.zeros(32, dtype_of(self.type)) for _ in range(self.count)]
         for region, lanes, offsets, *_ in parts:
-            meant = self.instruction.spelling
+            meant = self.instruction.form
             if region is not warp.cta.arena.region:
                 meant = select(meant, {"space": "shared"})  # which keeps subnormals (manual, ``atom``)
             if offsets.size > 1 and self.count == 1 and (offsets == offsets[0]).all():
@@ -422,7 +422,7 @@ class MemoryStep:
 
     def _combine(
         self,
-        meant: Spelling,
+        meant: Form,
         region: Region,
         lanes: Lanes,
         offsets: Lanes,
@@ -439,7 +439,7 @@ class MemoryStep:
             region.scatter(byte_offsets, np.broadcast_to(lane_value(after).data, lanes.shape), self.type)
 
     def _queue(
-        self, meant: Spelling, region: Region, lanes: Lanes, offset: Lanes, given: list[Lanes], old: Lanes
+        self, meant: Form, region: Region, lanes: Lanes, offset: Lanes, given: list[Lanes], old: Lanes
     ) -> None:
         """All lanes have one address: the value stays in hand. Once it no longer changes, equal operands leave it as it is."""
         value = region.gather(offset, self.type)

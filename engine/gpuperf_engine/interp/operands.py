@@ -15,7 +15,7 @@ from ..errors import Unsupported
 from ..flow.operands import matched
 from ..isa.effects import PURE
 from ..isa.spaces import WINDOWS
-from ..isa.table import OperandForm
+from ..isa.table import OperandSlot
 from ..isa.types import ScalarType, scalar_type
 from ..isa.words import Value
 from ..ptx.syntax import (
@@ -197,13 +197,13 @@ def address_of(to: Prepare, target: Variable | Function, offset: int, operand: O
     return int(plan.symbols[index]) - window + offset
 
 
-def value_sources(instruction: Instruction) -> list[tuple[OperandForm, Operand]]:
+def value_sources(instruction: Instruction) -> list[tuple[OperandSlot, Operand]]:
     """The value operands with their forms, elements of vectors one by one."""
-    operands: list[tuple[OperandForm, Operand]] = []
-    for form, operand in matched(instruction):
-        if form.role in ("source", "predicate_source") and not isinstance(operand, Address):
+    operands: list[tuple[OperandSlot, Operand]] = []
+    for slot, operand in matched(instruction):
+        if slot.role in ("source", "predicate_source") and not isinstance(operand, Address):
             operands += [
-                (form, element)
+                (slot, element)
                 for element in (operand.elements if isinstance(operand, Vector) else (operand,))
             ]
     return operands
@@ -214,11 +214,11 @@ def sources(to: Prepare, instruction: Instruction) -> list[Callable[[ReferenceWa
     readers: list[Callable[[Any], LaneValue | int]] = []
     if instruction.effect is PURE:
         readers += _addresses(to, instruction)
-    for form, operand in value_sources(instruction):
-        if form.constant and isinstance(operand, Immediate):
+    for slot, operand in value_sources(instruction):
+        if slot.constant and isinstance(operand, Immediate):
             readers.append(lambda warp, number=operand.value: number)  # type: ignore[misc]
         else:
-            readers.append(reader(to, operand, form.type))
+            readers.append(reader(to, operand, slot.type))
     return readers
 
 
@@ -226,23 +226,23 @@ def _addresses(to: Prepare, instruction: Instruction) -> list[Reader]:
     """What meanings get before the value operands: addresses that are only computed with, or a zero if they have no source."""
     from .memory import address_reader
 
-    forms = instruction.spelling.operands
-    if all(form.role == "destination" for form in forms):
+    slots = instruction.form.operands
+    if all(slot.role == "destination" for slot in slots):
         zero = integer(0, _U32)
         return [lambda warp: zero]
-    space = instruction.spelling.space or "generic"
+    space = instruction.form.space or "generic"
     return [
         address_reader(to, operand, space)
-        for form, operand in matched(instruction)
-        if form.role == "address" and isinstance(operand, Address)
+        for slot, operand in matched(instruction)
+        if slot.role == "address" and isinstance(operand, Address)
     ]
 
 
 def destinations(instruction: Instruction) -> list[Destination]:
     """The registers for the results in order; ``None`` for sinks."""
     destinations: list[Destination] = []
-    for form, operand in matched(instruction):
-        if form.role == "destination" and not isinstance(operand, Address):
+    for slot, operand in matched(instruction):
+        if slot.role == "destination" and not isinstance(operand, Address):
             for element in operand.elements if isinstance(operand, Vector) else (operand,):
                 destinations.append(element if isinstance(element, Register) else None)
     return destinations

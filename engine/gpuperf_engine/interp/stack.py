@@ -47,17 +47,17 @@ class StackStep:
             active = active & guard
             if self.predicated is not None:
                 warp.count_guard(self.predicated, active)
-        kind = self.instruction.spelling.type
+        kind = self.instruction.form.type
         assert kind is not None
         depth = warp.stack_depth(self.number)
         end = integer(self.end, _U64)
         before = LaneValue(end.data - depth, _U64)
         given = [read(warp) for read in self.readers]
-        (result,) = evaluate(self.instruction.spelling, [*given, before.convert(kind)])
+        (result,) = evaluate(self.instruction.form, [*given, before.convert(kind)])
         after = every_lane(lane_value(result.convert(_U64)))
         size = every_lane(lane_value(given[0])) if given and isinstance(given[0], LaneValue) else after
         bad = active & ((after < warp.stack_top) | (after > end.data))
-        if self.instruction.spelling.row.name == "alloca":
+        if self.instruction.form.row.name == "alloca":
             bad |= active & ((size.astype(np.uint64) > before.data) | (after > before.data))
         if bad.any():
             lane = int(bad.argmax())

@@ -65,7 +65,7 @@ class TensorStep:
     """``cp.async.bulk.tensor`` and ``cp.reduce.async.bulk.tensor``."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
-        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
         self.to, self.instruction, self.copy = to, instruction, copy_of(instruction)
         loads = self.copy.loads
         where, shared = operands["t"], operands["d" if loads else "a"]
@@ -75,7 +75,7 @@ class TensorStep:
         self.read_start = [reader(to, item, _S32) for item in _elements(operands["c"])]
         self.read_offsets = [reader(to, item, _U16) for item in _elements(operands.get("offsets"))]
         self.read_base = reader(to, operands["base"], _U64) if "base" in operands else None
-        small = {form.name: form.type for form, _ in matched(instruction)}.get("sizes") or _U16
+        small = {slot.name: slot.type for slot, _ in matched(instruction)}.get("sizes") or _U16
         kind = scalar_type(f"u{small.bits}")
         self.read_sizes = [reader(to, item, kind) for item in _elements(operands.get("sizes"))]
         self.read_lower = [reader(to, item, _U32) for item in _elements(operands.get("lower"))]
@@ -260,13 +260,13 @@ class ReplaceStep:
     """``tensormap.replace``."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
-        operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+        operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
         where, ordinal = operands["a"], operands.get("ordinal")
         assert isinstance(where, Address)
-        space = instruction.spelling.space or "generic"
+        space = instruction.form.space or "generic"
         self.instruction = instruction
         self.map = _Map(to, instruction, where, space, "store")
-        self.field = str(instruction.spelling.modifier("field"))
+        self.field = str(instruction.form.modifier("field"))
         self.ordinal = ordinal.value if isinstance(ordinal, Immediate) else 0
         self.read_value = reader(to, operands["value"], _U64 if ".b64" in instruction.opcode else _U32)
         self.active = Active(to, instruction)

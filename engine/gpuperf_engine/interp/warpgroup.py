@@ -123,13 +123,13 @@ class WarpgroupStep:
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         self.instruction = instruction
-        self.spelling = instruction.spelling
-        shape = str(self.spelling.modifier("shape"))
+        self.form = instruction.form
+        shape = str(self.form.modifier("shape"))
         _, self.columns, _ = sizes(shape)
-        forms = {form.name: form for form in self.spelling.operands}
-        self.result = forms["d"]
-        self.from_registers = forms["a"].vector > 1
-        self.sparsity = sparsity_of(shape, left_type(self.spelling), 2) if "metadata" in forms else None
+        slots = {slot.name: slot for slot in self.form.operands}
+        self.result = slots["d"]
+        self.from_registers = slots["a"].vector > 1
+        self.sparsity = sparsity_of(shape, left_type(self.form), 2) if "metadata" in slots else None
         self.memory = MemoryStep(to, instruction, "load", "shared", 16)
 
     def __call__(self, warp: ReferenceWarp, given: dict[str, LaneValue]) -> list[LaneValue]:
@@ -163,11 +163,11 @@ class WarpgroupStep:
             number_ for word in right for number_ in self._numbers(1, word[None, :], number.get("sign_b", 1))
         ]
         c, scale = self._before(given)
-        (product,) = evaluate(self.spelling, [2, 1, 1, scale, c, *a, *b, *metadata])
+        (product,) = evaluate(self.form, [2, 1, 1, scale, c, *a, *b, *metadata])
         return self._after(lane_value(product).data)
 
     def _numbers(self, what: int, word: npt.NDArray[Any], sign: int) -> list[LaneValue]:
-        numbers = evaluate(self.spelling, [what, LaneValue(np.ascontiguousarray(word), _B32)])
+        numbers = evaluate(self.form, [what, LaneValue(np.ascontiguousarray(word), _B32)])
         return [lane_value(-number if sign in (-1, 0xFFFFFFFF) else number) for number in numbers]
 
     def _held(self, given: dict[str, LaneValue]) -> list[Words]:

@@ -1,34 +1,34 @@
 """Applying a meaning: what every instruction has in common is done here, once. PYTEST_DONT_REWRITE
 
-``evaluate(spelling, sources)`` gives the destinations of an instruction from its sources. Around the meaning it flushes
+``evaluate(form, sources)`` gives the destinations of an instruction from its sources. Around the meaning it flushes
 subnormals (``.ftz``: inputs and results), clamps (``.sat`` of floating point, ``.relu``), and runs packed types
 (``f16x2`` …) lane by lane. A meaning receives the sources positionally and, as keywords, the modifiers that it names; one
 that asks for ``ftz``, ``sat`` or ``relu`` applies it itself.
 
-Sources are the *value* operands in the order of ``Spelling.sources``: registers, immediates, special registers and symbols,
+Sources are the *value* operands in the order of ``Form.sources``: registers, immediates, special registers and symbols,
 typed by their form (a ``.b32`` register read by ``add.s32`` arrives as ``s32``); the elements of a ``{…}`` operand one after
 the other; addresses, labels and call operands are not among them. ``{!}`` has been applied. Operands that must be integer
-constants (``OperandForm.constant``) are Python ``int``, or values that know their constant. If ``spelling.reads_carry`` the
-condition code CC.CF (``pred``) is the last source, if ``spelling.writes_carry`` it is the last result. If ``spelling.reads_rank``
+constants (``OperandSlot.constant``) are Python ``int``, or values that know their constant. If ``form.reads_carry`` the
+condition code CC.CF (``pred``) is the last source, if ``form.writes_carry`` it is the last result. If ``form.reads_rank``
 the rank of the CTA in its cluster (``u32``) is the last source.
 
-Results are in the order of ``Spelling.destinations``, vectors flattened, each of its form's type; those of sinks ``_`` are
+Results are in the order of ``Form.destinations``, vectors flattened, each of its slot's type; those of sinks ``_`` are
 the caller's to drop.
 
 Where an instruction has an effect, the backend's handler for that effect does it, and the meaning, if the row has one,
 is its pure part, with sources and results that are *not* those of the operands:
 
 =========================== ===========================================================================================
-effect                      ``evaluate(spelling, sources)``
+effect                      ``evaluate(form, sources)``
 =========================== ===========================================================================================
-``load``, ``store``         none: the handler moves the bits of ``spelling.type``; ``ld`` of a narrow type into a wider
+``load``, ``store``         none: the handler moves the bits of ``form.type``; ``ld`` of a narrow type into a wider
                             register extends by the signedness of the instruction's type (``extend`` below)
 ``atomic``, ``reduction``   ``(old, b[, c]) → (new,)``, all of the element type: the value to store. Vectors: once for each
                             element. ``atom`` gives the program ``old``
 ``shfl``                    ``(lane, b, c) → (source lane, in range)``, ``u32`` and ``pred``; where *in range* is false the
                             source lane is the lane itself. The handler fetches ``a`` from that lane
 ``redux``                   ``(x, y) → (x op y,)``: the handler folds it over the member lanes in ascending order
-``vote``, ``match``,        none: the handler reads ``spelling.modifiers`` (``mode``)
+``vote``, ``match``,        none: the handler reads ``form.modifiers`` (``mode``)
 ``activemask``, ``elect``
 ``barrier`` with ``.red``   none: ``modifiers["op"]`` is ``popc``, ``and`` or ``or``
 ``matrix``                  the instruction's own, on the fragments of all 32 lanes; if ``row.checked``, then as the last result
@@ -53,7 +53,7 @@ from typing import cast
 
 from ..errors import Unsupported
 from .effects import WARPGROUP
-from .table import Spelling
+from .table import Form
 from .types import SCALAR_TYPES, ScalarType, scalar_type
 from .words import Value, concat, maximum, minimum, split
 
@@ -64,7 +64,7 @@ _TYPE_MODIFIERS = frozenset(("type", "dtype", "atype", "btype", "ctype", "stype"
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What ``evaluate`` does for one spelling, worked out once."""
+    """What ``evaluate`` does for one form, worked out once."""
 
     meaning: Callable[..., object]
     keywords: dict[str, object]
@@ -76,19 +76,19 @@ class _Plan:
     results: tuple[ScalarType | None, ...] | None  #: types of the results, None: as they come
 
 
-def has_meaning(spelling: Spelling) -> bool:
-    """Whether ``evaluate`` can be asked for this spelling."""
-    return spelling.row.meaning is not None
+def has_meaning(form: Form) -> bool:
+    """Whether ``evaluate`` can be asked for this form."""
+    return form.row.meaning is not None
 
 
-def evaluate(spelling: Spelling, sources: Sequence[Value | int]) -> tuple[Value, ...]:
+def evaluate(form: Form, sources: Sequence[Value | int]) -> tuple[Value, ...]:
     """The results of the instruction's meaning on these sources; see the module's text for both orders.
 
     Raises ``Unsupported`` if the row has no meaning.
     """
-    plan = _PLANS.get(spelling)
+    plan = _PLANS.get(form)
     if plan is None:
-        plan = _PLANS[spelling] = _make_plan(spelling)
+        plan = _PLANS[form] = _make_plan(form)
     if plan.constants:
         sources = list(sources)
         for position in plan.constants:
@@ -96,7 +96,7 @@ def evaluate(spelling: Spelling, sources: Sequence[Value | int]) -> tuple[Value,
             known = source.known if isinstance(source, Value) else source
             if known is None:
                 raise Unsupported(
-                    f"{spelling.opcode}: operand {spelling.sources[position].name!r} must be a constant"
+                    f"{form.opcode}: operand {form.sources[position].name!r} must be a constant"
                 )
             sources[position] = known
     if plan.lanes == 1:
@@ -124,14 +124,14 @@ def extend(value: Value, register: ScalarType) -> Value:
     return value.convert(wide).bits(register)
 
 
-_PLANS: dict[Spelling, _Plan] = {}
+_PLANS: dict[Form, _Plan] = {}
 
 
-def _make_plan(spelling: Spelling) -> _Plan:
-    row, modifiers = spelling.row, spelling.modifiers
+def _make_plan(form: Form) -> _Plan:
+    row, modifiers = form.row, form.modifiers
     if row.meaning is None:
-        raise Unsupported(f"{spelling.opcode} has no meaning yet: it can be parsed and counted, but not run")
-    lanes = 1 if row.whole else spelling.lanes
+        raise Unsupported(f"{form.opcode} has no meaning yet: it can be parsed and counted, but not run")
+    lanes = 1 if row.whole else form.lanes
     keywords: dict[str, object] = {}
     for name in row.asks:
         value = modifiers.get(name)
@@ -146,19 +146,17 @@ def _make_plan(spelling: Spelling) -> _Plan:
     if modifiers.get("ftz") and "ftz" not in row.asks:
         own = str(modifiers.get("type") or modifiers.get("stype") or "f32").split("x2")[0]
         flushed = frozenset((own if SCALAR_TYPES[own].is_float else "f32",))
-    folded = spelling.effect.folded or spelling.space is not None
-    types = [form.type for form in spelling.destinations for _ in range(form.vector)]
-    elements = [form for form in spelling.sources for _ in range(form.vector)]
-    if spelling.writes_carry or row.checked is not None:
+    folded = form.effect.folded or form.space is not None
+    types = [slot.type for slot in form.destinations for _ in range(slot.vector)]
+    elements = [slot for slot in form.sources for _ in range(slot.vector)]
+    if form.writes_carry or row.checked is not None:
         types.append(scalar_type("pred"))
     return _Plan(
         row.meaning,
         keywords,
         flushed,
         lanes,
-        tuple(
-            index for index, form in enumerate(elements) if form.constant and spelling.effect is not WARPGROUP
-        ),
+        tuple(index for index, slot in enumerate(elements) if slot.constant and form.effect is not WARPGROUP),
         bool(modifiers.get("sat")) and "sat" not in row.asks,
         bool(modifiers.get("relu")) and "relu" not in row.asks,
         None if folded else tuple(types),
@@ -190,8 +188,8 @@ def _finish(plan: _Plan, results: tuple[Value, ...]) -> tuple[Value, ...]:
     if plan.results is None:
         return results
     return tuple(
-        result if form is None or form == result.type else result.bits(form)
-        for result, form in zip(results, plan.results)
+        result if type_ is None or type_ == result.type else result.bits(type_)
+        for result, type_ in zip(results, plan.results)
     )
 
 

@@ -1,4 +1,4 @@
-"""What the instruction table is made of: rows, the spellings of their opcodes, and the operands of those.
+"""What the instruction table is made of: rows, the forms of their opcodes, and the operands of those.
 
 PYTEST_DONT_REWRITE
 """
@@ -22,10 +22,10 @@ __all__ = [
     "ByModifier",
     "Constants",
     "Constraint",
+    "Form",
     "Modifier",
-    "OperandForm",
+    "OperandSlot",
     "Row",
-    "Spelling",
 ]
 
 CATEGORIES: tuple[str, ...] = (
@@ -78,15 +78,15 @@ Constants = Mapping[str, tuple[Callable[..., bool], str]]
 
 
 @dataclass(frozen=True, slots=True)
-class OperandForm:
-    """One operand of a spelling.
+class OperandSlot:
+    """One operand of a form.
 
     ``role`` is ``destination source predicate_source address label call sink`` (``_`` as written); ``type`` its scalar type
     (of an address: the type accessed; ``None`` for labels, calls and addresses of nothing in particular), ``vector`` the
     number of elements of a ``{…}`` operand (1 = scalar), ``braces`` whether it is one, which holds of one element too.
     ``predicate_source`` may be negated (``!p``). ``pair``: written after the previous operand and a bar (``d|p``).
     ``wider``: registers wider than the type are allowed. ``constant``: must be an integer constant. ``space``: the state
-    space of an address if it is not the instruction's (``Spelling.space``), ``image`` for that of a texture, sampler or
+    space of an address if it is not the instruction's (``Form.space``), ``image`` for that of a texture, sampler or
     surface. ``inside``: written inside the brackets of the address before. ``register``: must be a register. ``negatable``:
     may be written ``-a``; ``selector``: the slot of a part that may be chosen (``a.b0``). ``updated``: a destination that is
     read as well.
@@ -111,7 +111,7 @@ class OperandForm:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One instruction of the manual, all spellings of one syntax line.
+    """One instruction of the manual, all forms of one syntax line.
 
     ``modifiers`` maps slot names to their value sets. ``flop`` is the kind of floating-point operation done per thread and lane of
     the type (``FLOPS``). ``asks``
@@ -155,7 +155,7 @@ class Row:
 
 
 @dataclass(frozen=True, eq=False)
-class Spelling:
+class Form:
     """A row with its modifiers bound: what one opcode as written means.
 
     ``modifiers`` maps slot names to the value found (without dots), literals to ``True``, absent ones to ``None``. If the
@@ -166,7 +166,7 @@ class Spelling:
     row: Row
     opcode: str
     modifiers: Mapping[str, Modifier]
-    operands: tuple[OperandForm, ...]
+    operands: tuple[OperandSlot, ...]
     category: str
     unit: str
     effect: Effect
@@ -181,12 +181,12 @@ class Spelling:
         name = self.modifiers.get("dtype") or self.modifiers.get("type")
         if name in SCALAR_TYPES:
             return SCALAR_TYPES[str(name)]
-        return next((form.type for form in self.operands if form.type is not None), None)
+        return next((slot.type for slot in self.operands if slot.type is not None), None)
 
     @cached_property
     def lanes(self) -> int:
         """Lanes of a packed instruction (``f16x2`` → 2), else 1."""
-        return max((form.type.lanes for form in self.operands if form.type is not None), default=1)
+        return max((slot.type.lanes for slot in self.operands if slot.type is not None), default=1)
 
     @property
     def flops(self) -> int:
@@ -196,7 +196,7 @@ class Spelling:
     @cached_property
     def space(self) -> str | None:
         """State space of a memory instruction: ``global shared local const param generic``; ``None`` for others."""
-        if not any(form.role == "address" and form.space != "image" for form in self.operands):
+        if not any(slot.role == "address" and slot.space != "image" for slot in self.operands):
             return None
         space = self.modifiers.get("space")
         return str(space).split("::")[0] if space else "generic"
@@ -220,7 +220,7 @@ class Spelling:
     @cached_property
     def vector(self) -> int:
         """Elements of a vector access (``.v2`` → 2), else 1."""
-        return max((form.vector for form in self.operands), default=1)
+        return max((slot.vector for slot in self.operands), default=1)
 
     @cached_property
     def reads_carry(self) -> bool:
@@ -238,11 +238,11 @@ class Spelling:
         return bool(self.modifiers.get("cc"))
 
     @cached_property
-    def destinations(self) -> tuple[OperandForm, ...]:
+    def destinations(self) -> tuple[OperandSlot, ...]:
         """Operands that are written, in order."""
-        return tuple(form for form in self.operands if form.role == "destination")
+        return tuple(slot for slot in self.operands if slot.role == "destination")
 
     @cached_property
-    def sources(self) -> tuple[OperandForm, ...]:
+    def sources(self) -> tuple[OperandSlot, ...]:
         """Operands that are read as values, in order: no addresses, labels and calls."""
-        return tuple(form for form in self.operands if form.role in ("source", "predicate_source"))
+        return tuple(slot for slot in self.operands if slot.role in ("source", "predicate_source"))

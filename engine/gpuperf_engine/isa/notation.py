@@ -22,7 +22,7 @@ operand is ``name`` of the instruction's type, with these additions:
 ``a{.asel}``    a part of it may be chosen, of the selector that the row gives to ``asel``
 ``a:u32%``      a register, no constant
 ``a:b32+``      registers wider than the type are allowed (manual: "Operand Size Exceeding Instruction-Type Size")
-``{, b}``       may be absent: one spelling for each choice
+``{, b}``       may be absent: one form for each choice
 ``c:b64?slot``  present exactly when that modifier is
 ``_``           ``_``: the result cannot be had
 =============== =====================================================================================================

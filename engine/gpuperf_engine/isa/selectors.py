@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from .model import Modifier, Spelling
+from .model import Form, Modifier
 
 __all__ = ["SELECTORS", "SUFFIX", "Selector", "bound", "select"]
 
@@ -48,21 +48,21 @@ SELECTORS: Mapping[str, Selector] = {
     ),
 }  # fmt: skip
 
-_MADE: dict[tuple[Spelling, tuple[tuple[str, Modifier], ...]], Spelling] = {}
+_MADE: dict[tuple[Form, tuple[tuple[str, Modifier], ...]], Form] = {}
 
 
-def select(spelling: Spelling, found: Mapping[str, Modifier]) -> Spelling:
-    """The spelling with what stands at its operands bound; the same object for the same, since plans are kept by it."""
+def select(form: Form, found: Mapping[str, Modifier]) -> Form:
+    """The form with what stands at its operands bound; the same object for the same, since plans are kept by it."""
     if not found:
-        return spelling
-    key = spelling, tuple(sorted(found.items()))
+        return form
+    key = form, tuple(sorted(found.items()))
     made = _MADE.get(key)
     if made is None:
-        made = _MADE[key] = replace(spelling, modifiers={**spelling.modifiers, **found})
+        made = _MADE[key] = replace(form, modifiers={**form.modifiers, **found})
     return made
 
 
-def bound(spelling: Spelling, name: str) -> tuple[bool, str]:
+def bound(form: Form, name: str) -> tuple[bool, str]:
     """Whether the operand of that name is negated, and its selector or ``""``."""
-    slot = next((form.selector for form in spelling.operands if form.name == name), "")
-    return bool(spelling.modifiers.get(f"{name}_negated")), str(spelling.modifiers.get(slot) or "")
+    selector = next((slot.selector for slot in form.operands if slot.name == name), "")
+    return bool(form.modifiers.get(f"{name}_negated")), str(form.modifiers.get(selector) or "")

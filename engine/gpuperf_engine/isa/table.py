@@ -26,10 +26,10 @@ from .model import (
     ByModifier,
     Constants,
     Constraint,
+    Form,
     Modifier,
-    OperandForm,
+    OperandSlot,
     Row,
-    Spelling,
 )
 from .notation import Operand, bind, flatten, names, parse_operands, parse_pattern
 from .types import SCALAR_TYPES, ScalarType, scalar_type
@@ -37,10 +37,10 @@ from .types import SCALAR_TYPES, ScalarType, scalar_type
 __all__ = [
     "CATEGORIES",
     "UNITS",
+    "Form",
     "Modifier",
-    "OperandForm",
+    "OperandSlot",
     "Row",
-    "Spelling",
     "check_available",
     "declare",
     "instruction",
@@ -55,7 +55,7 @@ _Meaning = TypeVar("_Meaning", bound=Callable[..., object])
 _LONGEST = 24
 _SPACES = ("global", "shared", "local", "const", "param")
 _ROWS: dict[str, list[Row]] = {}
-_SPELLINGS: dict[str, tuple[Spelling, ...]] = {}
+_FORMS: dict[str, tuple[Form, ...]] = {}
 
 
 def instruction(
@@ -230,7 +230,7 @@ def _length(vector: str, modifiers: Mapping[str, Modifier]) -> int:
     return int(str(modifiers.get(length, length) or "1").lstrip("vx").rstrip("d")) * int(times or 1)
 
 
-def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spelling]:
+def _forms_of(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Form]:
     modifiers: dict[str, Modifier] = dict.fromkeys(names(row.pattern))
     modifiers.update(bound)
     if "type" not in modifiers:
@@ -239,12 +239,12 @@ def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spe
     if "space" not in modifiers:
         modifiers["space"] = next((name for name in _SPACES if bound.get(name) is True), None)
     for choice in row.operand_choices:
-        forms = []
+        slots = []
         for operand in choice:
             if operand.when and not modifiers.get(operand.when):
                 continue
-            forms.append(
-                OperandForm(
+            slots.append(
+                OperandSlot(
                     operand.name,
                     operand.role,
                     _resolve_type(operand.type, modifiers),
@@ -261,11 +261,11 @@ def _spell(row: Row, opcode: str, bound: Mapping[str, Modifier]) -> Iterator[Spe
                     inside=operand.inside,
                 )
             )
-        yield Spelling(
+        yield Form(
             row,
             opcode,
             modifiers,
-            tuple(forms),
+            tuple(slots),
             _choose(row.categories, bound),
             _choose(row.units, bound),
             row.effect,
@@ -278,19 +278,19 @@ def _table() -> dict[str, list[Row]]:
     return _ROWS
 
 
-def lookup(opcode: str) -> tuple[Spelling, ...]:
-    """All spellings that an opcode as written (``fma.rn.f32``) can mean; they differ in their operands.
+def lookup(opcode: str) -> tuple[Form, ...]:
+    """All forms that an opcode as written (``fma.rn.f32``) can mean; they differ in their operands.
 
     Raises ``PtxError`` without position for an unknown instruction (naming the nearest) and for modifiers that do not
     belong to it (naming the syntax line that comes closest and what it accepts).
     """
-    found = _SPELLINGS.get(opcode)
+    found = _FORMS.get(opcode)
     if found is None:
-        found = _SPELLINGS[opcode] = _lookup(opcode)
+        found = _FORMS[opcode] = _lookup(opcode)
     return found
 
 
-def _lookup(opcode: str) -> tuple[Spelling, ...]:
+def _lookup(opcode: str) -> tuple[Form, ...]:
     mnemonic, *tokens = opcode.split(".")
     candidates = _table().get(mnemonic)
     if not candidates:
@@ -298,7 +298,7 @@ def _lookup(opcode: str) -> tuple[Spelling, ...]:
         raise PtxError(f"unknown instruction {_shown(mnemonic)}", hint=hint)
     if len(tokens) > _LONGEST:
         raise PtxError(f"{_shown(opcode)}: {len(tokens)} modifiers are more than any instruction has")
-    spellings: list[Spelling] = []
+    forms: list[Form] = []
     reason = ""
     for row in candidates:
         if not row.words.issuperset(tokens):
@@ -309,9 +309,9 @@ def _lookup(opcode: str) -> tuple[Spelling, ...]:
         if row.valid is not None and (refusal := row.valid({**dict.fromkeys(names(row.pattern)), **bound})):
             reason = refusal
         else:
-            spellings.extend(_spell(row, opcode, bound))
-    if spellings:
-        return tuple(spellings)
+            forms.extend(_forms_of(row, opcode, bound))
+    if forms:
+        return tuple(forms)
     if reason:
         raise PtxError(f"{_shown(opcode)}: {reason}")
     raise _refusal(opcode, mnemonic, tokens, candidates)
@@ -353,21 +353,21 @@ def mnemonics() -> tuple[str, ...]:
     return tuple(_table())
 
 
-def needs(spelling: Spelling) -> Needs:
-    """The lowest PTX version and SM number that have this spelling."""
-    bound = {name if value is True else value for name, value in spelling.modifiers.items()}
-    return spelling.row.available.needs(bound)
+def needs(form: Form) -> Needs:
+    """The lowest PTX version and SM number that have this form."""
+    bound = {name if value is True else value for name, value in form.modifiers.items()}
+    return form.row.available.needs(bound)
 
 
-def check_available(spelling: Spelling, version: Version, target: int, variant: str = "") -> None:
-    """Raises ``PtxError`` (without position) if the module's ``.version`` or ``.target`` lacks this spelling.
+def check_available(form: Form, version: Version, target: int, variant: str = "") -> None:
+    """Raises ``PtxError`` (without position) if the module's ``.version`` or ``.target`` lacks this form.
 
     ``target`` is the SM number and ``variant`` its suffix: ``sm_90a`` is ``90, "a"``.
     """
-    available = spelling.row.available
-    available.check(spelling.opcode, needs(spelling), version, target, variant)
+    available = form.row.available
+    available.check(form.opcode, needs(form), version, target, variant)
     if available.is_removed(version, target):
-        later = [row for row in _ROWS[spelling.row.name] if row.words > spelling.row.words]
+        later = [row for row in _ROWS[form.row.name] if row.words > form.row.words]
         raise available.removal(
-            spelling.opcode, version, target, [f"accepted: {row.syntax}{_value_sets(row)}" for row in later]
+            form.opcode, version, target, [f"accepted: {row.syntax}{_value_sets(row)}" for row in later]
         )

@@ -167,7 +167,7 @@ def _unpack(raw: bytes) -> tuple[Generated, bytes]:
 def _stores_parts_of_words(program: Program) -> bool:
     """Whether shared memory may be written in pieces smaller than a word: then its shadow is kept byte by byte."""
     return any(
-        site.kind != "load" and site.instruction.spelling.space in ("shared", "generic") and site.bytes < 4
+        site.kind != "load" and site.instruction.form.space in ("shared", "generic") and site.bytes < 4
         for site in program.sites
     )
 
@@ -181,7 +181,7 @@ def _may_arrive_diverged(program: Program) -> bool:
         (block.kind == "barrier" and block.terminator is not None and is_loose(block.terminator))
         or (
             block.synchronises
-            and block.instructions[0].spelling.moves is not None
+            and block.instructions[0].form.moves is not None
             and program.uniformity[block.function].may_diverge
         )
         for block in program.blocks

@@ -74,7 +74,7 @@ def _of_all(instruction: Instruction | None) -> bool:
     """Whether a barrier waits for all threads of the CTA."""
     assert instruction is not None
     words = instruction.opcode.split(".")
-    given = {form.name for form, _ in matched(instruction)}
+    given = {slot.name for slot, _ in matched(instruction)}
     return "cluster" not in words and "arrive" not in words and "b" not in given
 
 

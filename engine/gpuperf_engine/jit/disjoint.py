@@ -326,9 +326,9 @@ class Forms:
         return found if -limit <= low and high < limit else None
 
     def _parameter(self, instruction: Instruction) -> Form | None:
-        kind = instruction.spelling.type
+        kind = instruction.form.type
         source = instruction.operands[-1]
-        if instruction.spelling.space != "param" or kind is None or not isinstance(source, Address):
+        if instruction.form.space != "param" or kind is None or not isinstance(source, Address):
             return None
         base = source.base
         known = isinstance(base, Variable) and base in self.program.kernel.params

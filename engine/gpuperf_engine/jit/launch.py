@@ -882,7 +882,7 @@ class Known:
         space = "watched" if watch == 1 else "shared"
         names: dict[int, str] = {}
         for site in self._program.sites:
-            kind = site.instruction.spelling.modifier("type")
+            kind = site.instruction.form.modifier("type")
             near = site.space == "generic" and self.reaches.array[site.index] & bit_of("shared")
             if kind and near and site.instruction.effect in (LOAD, STORE):
                 width = scalar_type(str(kind)).bytes

@@ -231,11 +231,11 @@ def _is_narrow(instruction: Instruction, clustered: bool) -> bool:
 
 def _is_in_async_proxy(instruction: Instruction) -> bool:
     """Whether it is a bulk or tensor copy that reads shared memory, or ``wgmma``: not ``tensormap.cp_fenceproxy``."""
-    spelling = instruction.spelling
-    if ".async.bulk" in spelling.opcode:
-        spaces = [str(spelling.modifier(name) or "") for name in ("src", "dst")]
+    form = instruction.form
+    if ".async.bulk" in form.opcode:
+        spaces = [str(form.modifier(name) or "") for name in ("src", "dst")]
         return spaces[0].startswith("shared") or spaces[1] == "global"
-    return spelling.opcode.startswith("wgmma.mma_async")
+    return form.opcode.startswith("wgmma.mma_async")
 
 
 def races_of(program: Program, plan: LaunchPlan, tables: Iterable[NDArray[np.int64]]) -> tuple[Race, ...]:

@@ -300,7 +300,7 @@ class NativeWarp:
         """Carry out a ``.sync`` operation for all paths."""
         parts = [(self._exchange(block), lanes) for block, lanes in convergence.paths]
         first = parts[0][0]
-        if first.spelling.moves is not None and convergence.participants == 0xFFFFFFFF:
+        if first.form.moves is not None and convergence.participants == 0xFFFFFFFF:
             raise ArrivesDiverged(
                 f"a warp is diverged at {first.instruction.opcode} ({first.instruction.span})"
             )
@@ -626,7 +626,7 @@ class NativeWarp:
         else:
             site = self.program.sites[number & ~Bulk.SIGNALS]
             instruction, kind = site.instruction, site.kind
-            moves = instruction.spelling.moves
+            moves = instruction.form.moves
             size = worker.get(Context.FAULT_SIZE) or (site.bytes if moves is None else moves.piece)
             if number & Bulk.SIGNALS:
                 kind, size = "store", 8
@@ -634,7 +634,7 @@ class NativeWarp:
             word, amount = worker.get(Context.FAULT_WORD), worker.get(Context.FAULT_AMOUNT)
             return bad_mbarrier(place, instruction, lane, where, address, word, amount)
         space = _SPACES[where]
-        if space == "global" and instruction.spelling.space == "const":
+        if space == "global" and instruction.form.space == "const":
             space = "const"
         plan = place.plan
         limit = {"shared": plan.shared_bytes, "local": self.program.local_area}.get(space, 0)
@@ -707,7 +707,7 @@ def _end_kind(instruction: Instruction, space: str, kind: str, read: bool) -> st
     if read:
         return "load"
     ends = {
-        str(instruction.spelling.modifier(name)).split("::")[0]: way
+        str(instruction.form.modifier(name)).split("::")[0]: way
         for name, way in (("src", "load"), ("dst", "reduction" if kind == "reduction" else "store"))
     }
     return ends.get(space, kind)

@@ -91,25 +91,23 @@ class ThreadValues:
         return self._known[node]
 
     def _result(self, instruction: Instruction, register: Register, depth: int) -> LaneValue | None:
-        spelling = instruction.spelling
-        plain = (
-            instruction.effect is PURE and has_meaning(spelling) and destinations(instruction) == [register]
-        )
-        if not plain or spelling.reads_carry or spelling.reads_rank:
+        form = instruction.form
+        plain = instruction.effect is PURE and has_meaning(form) and destinations(instruction) == [register]
+        if not plain or form.reads_carry or form.reads_rank:
             return None
         if any(isinstance(item, Address) for item in instruction.operands):
             return None
         given: list[Value | int] = []
-        for form, operand in value_sources(instruction):
-            if form.constant and isinstance(operand, Immediate):
+        for slot, operand in value_sources(instruction):
+            if slot.constant and isinstance(operand, Immediate):
                 given.append(operand.value)
                 continue
-            value = self._operand(instruction, operand, form.type, depth)
+            value = self._operand(instruction, operand, slot.type, depth)
             if value is None:
                 return None
             given.append(value)
         try:
-            (made,) = evaluate(spelling, given)
+            (made,) = evaluate(form, given)
         except Unsupported:
             return None
         assert isinstance(made, LaneValue)

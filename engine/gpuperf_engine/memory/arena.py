@@ -523,7 +523,7 @@ def _arena_fault(memory: Memory, access: Access, what: str) -> MemoryFault:
 
 def _named(access: Access) -> tuple[int, str]:
     """The address as the instruction gave it, and the space that it is an address of, if not of generic ones."""
-    space = access.instruction.spelling.space or ""
+    space = access.instruction.form.space or ""
     if space not in READ_ONLY:
         return access.address, ""
     return (access.address - WINDOWS[space][0]) % (1 << 64), space

@@ -190,7 +190,7 @@ def image_fault(thread: str, instruction: Instruction, handle: int, images: Imag
     kind_of_image: Any = _NAMES.get(int(row[FIELDS["object"]]))
     opcode = instruction.opcode
     asked = "texture" if opcode.startswith(("tex", "tld4")) else "surface" if opcode[:2] == "su" else "image"
-    geometry = str(instruction.spelling.modifier("geom") or "")
+    geometry = str(instruction.form.modifier("geom") or "")
     hint = f"make one with device.{asked if asked != 'image' else 'texture'}(array)"
     if kind_of_image is None:
         message = f"{opcode}: {handle:#x} is no texture or surface"

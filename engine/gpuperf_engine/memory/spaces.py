@@ -27,8 +27,8 @@ def bit_of(kind: str) -> int:
 
 def reachable(instruction: Instruction, space: str = "") -> int:
     """The bits of the memory that an instruction may reach. ``space``: that of one of several addresses."""
-    modifiers = instruction.spelling.modifiers
-    spaces: frozenset[str] = frozenset((space,)) if space else instruction.spelling.spaces
+    modifiers = instruction.form.modifiers
+    spaces: frozenset[str] = frozenset((space,)) if space else instruction.form.spaces
     if instruction.effect.copies and not spaces and "dim" not in modifiers:
         spaces = frozenset(("global", "shared"))  # one at each end
     if not spaces or "generic" in spaces:
@@ -41,7 +41,7 @@ def piece_of(instruction: Instruction) -> int:
     """Bytes of what must begin inside an object: one element of a load, store or atomic; 0 for what may not leave it at all."""
     if not instruction.effect.per_lane or left_out(instruction):
         return 0
-    kind = instruction.spelling.type
+    kind = instruction.form.type
     return 0 if kind is None else kind.bytes
 
 

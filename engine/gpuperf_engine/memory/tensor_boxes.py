@@ -43,14 +43,14 @@ class Copy(NamedTuple):
 
 def copy_of(instruction: Instruction) -> Copy:
     """What a tensor copy says of itself."""
-    spelling = instruction.spelling
-    mode = str(spelling.modifier("mode") or "tile").replace("_no_offs", "")
+    form = instruction.form
+    mode = str(form.modifier("mode") or "tile").replace("_no_offs", "")
     return Copy(
-        rank=int(str(spelling.modifier("dim"))[0]),
+        rank=int(str(form.modifier("dim"))[0]),
         mode=0 if mode.startswith("tile") else MODES.index(mode),
-        loads=spelling.modifier("src") == "global",
+        loads=form.modifier("src") == "global",
         four_rows=mode.endswith("4"),
-        operation=str(spelling.modifier("op") or ""),
+        operation=str(form.modifier("op") or ""),
     )
 
 

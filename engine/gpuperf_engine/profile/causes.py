@@ -188,7 +188,7 @@ class CauseFinder:
             stored = self._stored_by(self._dependence.writers_of(node), node)
             # what is read there depends on the address, too
             return (*self._dependence.kept.get(node, ()), *self._dependence.uses[node], stored)
-        if node.effect not in _MEMORY or node.spelling.space == "param":
+        if node.effect not in _MEMORY or node.form.space == "param":
             return self._dependence.sources(node)
         chosen = self._values(node) if node.effect.copies else ()
         return (*self._dependence.kept.get(node, ()), *chosen)
@@ -232,7 +232,7 @@ class CauseFinder:
             cause = self._special(name)
             if cause is not None:
                 yield cause
-        if node.effect is LOAD and node.spelling.space == "param":
+        if node.effect is LOAD and node.form.space == "param":
             yield from (Cause("parameter", name, False) for name in self._parameter(node))
         elif node.effect in _MEMORY and not self._passes_on(node):
             kind = "atomic" if node.effect.atomic else "data"

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from itertools import product
 
 from ..errors import PtxError
-from ..isa.model import Row, Spelling
+from ..isa.model import Form, Row
 from ..isa.notation import Item
 from ..isa.table import lookup, rows
 from ..isa.types import SCALAR_TYPES
 from .groups import CLASSES, METRICS, metrics_of, worked_on
 
-__all__ = ["members", "render", "spellings"]
+__all__ = ["forms", "members", "render"]
 
 _HEAD = """\
 # Groups of nvprof
@@ -50,10 +50,10 @@ def members() -> dict[str, list[str]]:
     counted: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     everything: dict[str, set[str]] = defaultdict(set)
     for row in rows():
-        for spelling in spellings(row):
-            label = _label(spelling)
+        for form in forms(row):
+            label = _label(form)
             everything[row.name].add(label)
-            threads, warps = metrics_of(spelling)
+            threads, warps = metrics_of(form)
             for metric in (*threads, *warps):
                 counted[metric][row.name].add(label)
     return {
@@ -70,21 +70,21 @@ def _shown(labels: set[str]) -> str:
     return listed if len(labels) == 1 else f"{{{listed}}}"
 
 
-def _label(spelling: Spelling) -> str:
+def _label(form: Form) -> str:
     """What tells forms of one name apart: the next word of a matrix instruction, the state space of an access, else the kind of
     type that is worked on; arithmetic by the type of its result."""
-    if spelling.category == "matrix":
-        return spelling.opcode.split(".")[1]
-    if spelling.space is not None:
-        return spelling.space
-    worked = spelling.type if spelling.row.flop else worked_on(spelling)
+    if form.category == "matrix":
+        return form.opcode.split(".")[1]
+    if form.space is not None:
+        return form.space
+    worked = form.type if form.row.flop else worked_on(form)
     if worked is None:
         return ""
     return worked.name if worked.is_float else "pred" if worked.is_predicate else "integer"
 
 
-def spellings(row: Row) -> Iterator[Spelling]:
-    """Spellings of a row in all its types and state spaces, other modifiers as short as can be."""
+def forms(row: Row) -> Iterator[Form]:
+    """Forms of a row in all its types and state spaces, other modifiers as short as can be."""
     slots = {
         name: values for name, values in row.modifiers.items() if name == "space" or values[0] in SCALAR_TYPES
     }

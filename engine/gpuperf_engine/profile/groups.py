@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ..isa.effects import ATOMIC, LOAD, PURE, REDUCTION, STORE, TEXTURE
-from ..isa.model import Spelling
+from ..isa.model import Form
 from ..isa.types import ScalarType
 
 __all__ = [
@@ -129,43 +129,43 @@ _PLURALS = {LOAD: "loads", STORE: "stores", ATOMIC: "atomics", REDUCTION: "reduc
 _SPACES = ("global", "local", "shared", "generic")
 
 
-def _image_metric(spelling: Spelling) -> str:
+def _image_metric(form: Form) -> str:
     """The warp-level metric of an instruction on textures or surfaces: only those of surfaces say what happens outside."""
-    if spelling.modifier("mode") is None:
+    if form.modifier("mode") is None:
         return "inst_executed_tex_ops"
-    if spelling.effect is TEXTURE:
+    if form.effect is TEXTURE:
         return "inst_executed_surface_loads"
-    return f"inst_executed_surface_{'reductions' if spelling.modifier('op') else 'stores'}"
+    return f"inst_executed_surface_{'reductions' if form.modifier('op') else 'stores'}"
 
 
 @cache
-def metrics_of(spelling: Spelling) -> tuple[Mapping[str, int], tuple[str, ...]]:
+def metrics_of(form: Form) -> tuple[Mapping[str, int], tuple[str, ...]]:
     """What one execution adds: to the thread-level metrics (how much), and to which warp-level ones (one each)."""
-    threads = {_class_of(spelling): 1}
+    threads = {_class_of(form): 1}
     warps = ["inst_executed"]
-    if spelling.effect is PURE and spelling.row.flop and spelling.type is not None:
-        flop, name = spelling.row.flop, f"flop_count_{PRECISIONS[spelling.type.name]}"
-        threads[f"{name}_{flop}"] = spelling.lanes
+    if form.effect is PURE and form.row.flop and form.type is not None:
+        flop, name = form.row.flop, f"flop_count_{PRECISIONS[form.type.name]}"
+        threads[f"{name}_{flop}"] = form.lanes
         if flop != "special":
-            threads[name] = spelling.flops
-    if spelling.effect in _PLURALS and spelling.space in _SPACES:
-        shared = spelling.space == "shared" and spelling.effect is REDUCTION
-        warps.append(f"inst_executed_{spelling.space}_{'atomics' if shared else _PLURALS[spelling.effect]}")
-    if spelling.category == "texture":
-        warps.append(_image_metric(spelling))
+            threads[name] = form.flops
+    if form.effect in _PLURALS and form.space in _SPACES:
+        shared = form.space == "shared" and form.effect is REDUCTION
+        warps.append(f"inst_executed_{form.space}_{'atomics' if shared else _PLURALS[form.effect]}")
+    if form.category == "texture":
+        warps.append(_image_metric(form))
     return threads, tuple(warps)
 
 
-def _class_of(spelling: Spelling) -> str:
+def _class_of(form: Form) -> str:
     """By category; comparisons, selections and functions by the type that they work on; matrices loaded and stored as accesses."""
-    if spelling.category in ("compare_select", "special_function"):
-        worked = worked_on(spelling)
+    if form.category in ("compare_select", "special_function"):
+        worked = worked_on(form)
         return _BY_PRECISION.get(PRECISIONS.get(worked.name if worked else "", ""), "inst_integer")
-    if spelling.category == "matrix" and spelling.unit == "lsu":
+    if form.category == "matrix" and form.unit == "lsu":
         return "inst_compute_ld_st"
-    return _CLASS_OF.get(spelling.category, "inst_misc")
+    return _CLASS_OF.get(form.category, "inst_misc")
 
 
-def worked_on(spelling: Spelling) -> ScalarType | None:
+def worked_on(form: Form) -> ScalarType | None:
     """The type of the first source: of what is compared, not of the predicate or number that comes of it."""
-    return next((form.type for form in spelling.sources), spelling.type)
+    return next((slot.type for slot in form.sources), form.type)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from ..isa.matrix_work import matrix_work
-from ..isa.model import Spelling
+from ..isa.model import Form
 from ..ptx.syntax import Instruction
 from ..simt.counters import Observation
 from ..simt.program import BasicBlock, Program
@@ -50,17 +50,17 @@ class _Groups:
         self._rows: list[Row] = [Row(), Row(), Row()]
         every, warps, on = self._rows
         self._groups: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
-        for spelling, seen in _executions(program).items():
+        for form, seen in _executions(program).items():
             every.add(seen.lanes)
             warps.add(seen.warps)
             on.add(seen.on)
-            self._add("opcodes", spelling.opcode, seen.lanes, seen.lanes)
-            self._add("warp_opcodes", spelling.opcode, seen.warps, seen.lanes)
-            self._add("by_category", spelling.category, seen.lanes, seen.lanes)
-            self._add("units", spelling.unit, seen.warps, seen.lanes)
-            if work := work_of(spelling):
+            self._add("opcodes", form.opcode, seen.lanes, seen.lanes)
+            self._add("warp_opcodes", form.opcode, seen.warps, seen.lanes)
+            self._add("by_category", form.category, seen.lanes, seen.lanes)
+            self._add("units", form.unit, seen.warps, seen.lanes)
+            if work := work_of(form):
                 self._add("flops", work[0], seen.on, seen.lanes, work[1])
-            by_thread, by_warp = metrics_of(spelling)
+            by_thread, by_warp = metrics_of(form)
             for name, weight in by_thread.items():
                 self._add("nvprof", name, seen.on, seen.lanes, weight)
             for name in by_warp:
@@ -95,15 +95,15 @@ class _Groups:
         )
 
 
-def _executions(program: Program) -> dict[Spelling, _Executions]:
+def _executions(program: Program) -> dict[Form, _Executions]:
     columns = Columns(program)
-    found: dict[Spelling, _Executions] = {}
+    found: dict[Form, _Executions] = {}
     for block in program.blocks:
         warps, lanes = columns.warps(block.index), columns.lanes(block.index)
         for instruction in block.tally:
-            seen = found.get(instruction.spelling)
+            seen = found.get(instruction.form)
             if seen is None:
-                seen = found[instruction.spelling] = _Executions(Row(), Row(), Row())
+                seen = found[instruction.form] = _Executions(Row(), Row(), Row())
             seen.warps[warps] += 1
             seen.lanes[lanes] += 1
             seen.on[columns.lanes_on(instruction, block)] += 1
@@ -120,9 +120,9 @@ def lanes_on(instruction: Instruction, block: BasicBlock, program: Program, obse
     return int(Columns.counters(observation)[Columns(program).lanes_on(instruction, block)])
 
 
-def work_of(spelling: Spelling) -> tuple[str, int] | tuple[()]:
+def work_of(form: Form) -> tuple[str, int] | tuple[()]:
     """Floating-point operations of one thread: the precision, or the type of a matrix product's factors, and how many; nothing for an
     instruction that makes none."""
-    if spelling.flops and spelling.type is not None and spelling.type.name in PRECISIONS:
-        return PRECISIONS[spelling.type.name], spelling.flops
-    return (spelling.category == "matrix" and matrix_work(spelling.opcode)) or ()
+    if form.flops and form.type is not None and form.type.name in PRECISIONS:
+        return PRECISIONS[form.type.name], form.flops
+    return (form.category == "matrix" and matrix_work(form.opcode)) or ()

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..isa.effects import ASYNC_COPY, ATOMIC, BULK_COPY, CALL, HINT, MATRIX, MBARRIER, STORE, TENSOR, TEXTURE
 from ..isa.selectors import SELECTORS
-from ..isa.table import OperandForm, Spelling
+from ..isa.table import Form, OperandSlot
 from ..isa.types import SCALAR_TYPES, ScalarType
 from .text import quoted
 
@@ -58,40 +58,40 @@ def _same_float(instruction: ScalarType, register: ScalarType) -> bool:
     )
 
 
-def fits(spelling: Spelling, shapes: Sequence[Shape], address_size: int = 64) -> str:
-    """``""`` if operands of these shapes fit the spelling, else why not. ``address_size`` is 64 if the module says
+def fits(form: Form, shapes: Sequence[Shape], address_size: int = 64) -> str:
+    """``""`` if operands of these shapes fit the form, else why not. ``address_size`` is 64 if the module says
     so, else 0: it is taken as it comes."""
-    forms = spelling.operands
+    slots = form.operands
     position = 0
     flat = [part for shape in shapes for part in _opened(shape)]
     for shape in flat:
-        if shape[0] == "inside" and not (position < len(forms) and forms[position].inside):
-            return f"{forms[position - 1].name} is one address, found one of {1 + len(flat) - len(shapes)} operands"
-        if position >= len(forms):
-            return f"takes {_count(forms)}, found {len(flat)}"
-        form = forms[position]
-        if form.inside and shape[0] != "inside":
-            return f"{form.name} belongs inside the brackets"
-        if form.inside:
+        if shape[0] == "inside" and not (position < len(slots) and slots[position].inside):
+            return f"{slots[position - 1].name} is one address, found one of {1 + len(flat) - len(shapes)} operands"
+        if position >= len(slots):
+            return f"takes {_count(slots)}, found {len(flat)}"
+        slot = slots[position]
+        if slot.inside and shape[0] != "inside":
+            return f"{slot.name} belongs inside the brackets"
+        if slot.inside:
             shape = shape[1]
-        paired = position + 1 < len(forms) and forms[position + 1].pair
+        paired = position + 1 < len(slots) and slots[position + 1].pair
         position += 1
         if paired and shape[0] != "pair":
             return (
-                f"{form.name} must be a pair like {form.name}|{forms[position].name}, found {explain(shape)}"
+                f"{slot.name} must be a pair like {slot.name}|{slots[position].name}, found {explain(shape)}"
             )
         if paired:
             # of two results one may be discarded, other than what a lane takes from another
-            discarded = shape[1] == ("sink",) != shape[2] and spelling.row.name != "shfl"
-            reason = "" if discarded else _fits(spelling, form, shape[1], address_size)
-            reason = reason or _fits(spelling, forms[position], shape[2], address_size)
+            discarded = shape[1] == ("sink",) != shape[2] and form.row.name != "shfl"
+            reason = "" if discarded else _fits(form, slot, shape[1], address_size)
+            reason = reason or _fits(form, slots[position], shape[2], address_size)
         else:
-            reason = _fits(spelling, form, shape, address_size)
+            reason = _fits(form, slot, shape, address_size)
         position += paired
         if reason:
             return reason
-    if position < len(forms) and not all(form.optional or form.pair for form in forms[position:]):
-        return f"takes {_count(forms)}, found {len(flat)}"
+    if position < len(slots) and not all(slot.optional or slot.pair for slot in slots[position:]):
+        return f"takes {_count(slots)}, found {len(flat)}"
     return ""
 
 
@@ -102,136 +102,134 @@ def _opened(shape: Shape) -> Sequence[Shape]:
     return (shape[:3], *(("inside", part) for part in shape[3:]))
 
 
-def _named(spelling: Spelling, space: str) -> bool:
+def _named(form: Form, space: str) -> bool:
     """Whether a generic access may name a variable in a space with addresses of its own. It is then an access to that space,
     as ptxas compiles it: the number that the name stands for is no generic address."""
-    return space == "shared" or (space == "local" and not spelling.effect.atomic)
+    return space == "shared" or (space == "local" and not form.effect.atomic)
 
 
-def chosen(spelling: Spelling, shapes: Sequence[Shape]) -> dict[str, str | bool]:
+def chosen(form: Form, shapes: Sequence[Shape]) -> dict[str, str | bool]:
     """What stands at the operands, of shapes that fit: by slot the part chosen, and which are negated; the space of a variable
     that a generic access names."""
     found: dict[str, str | bool] = {}
-    for form, shape in zip(spelling.operands, shapes):
-        is_generic = form.role == "address" and not form.space and spelling.space == "generic"
-        if is_generic and shape[0] == "address" and shape[1] is not None and _named(spelling, shape[1]):
+    for slot, shape in zip(form.operands, shapes):
+        is_generic = slot.role == "address" and not slot.space and form.space == "generic"
+        if is_generic and shape[0] == "address" and shape[1] is not None and _named(form, shape[1]):
             found["space"] = shape[1]
         if shape[0] == "minus":
-            found[f"{form.name}_negated"] = True
+            found[f"{slot.name}_negated"] = True
             shape = shape[1]
         if shape[0] == "part":
-            found[form.selector] = shape[1]
+            found[slot.selector] = shape[1]
     return found
 
 
-def _count(forms: Sequence[OperandForm]) -> str:
-    number = sum(not form.pair for form in forms)
+def _count(slots: Sequence[OperandSlot]) -> str:
+    number = sum(not slot.pair for slot in slots)
     return f"{number} operand{'s' if number != 1 else ''}"
 
 
-def _fits(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int) -> str:
+def _fits(form: Form, slot: OperandSlot, shape: Shape, address_size: int) -> str:
     kind = shape[0]
-    role = form.role
+    role = slot.role
     if role == "label":
-        return "" if kind == "name" else f"{form.name} must be a label, found {explain(shape)}"
+        return "" if kind == "name" else f"{slot.name} must be a label, found {explain(shape)}"
     if role == "sink":
         return "" if kind == "sink" else f"the result must be discarded with '_', found {explain(shape)}"
     if role == "call":
-        return "" if kind == "call" else f"{form.name} must be a function, found {explain(shape)}"
+        return "" if kind == "call" else f"{slot.name} must be a function, found {explain(shape)}"
     if kind == "name":
-        return f"{form.name} is {quoted(shape[1])}, which is not declared"
+        return f"{slot.name} is {quoted(shape[1])}, which is not declared"
     if role == "address":
-        return _address(spelling, form, shape, address_size)
+        return _address(form, slot, shape, address_size)
     if kind == "vector":
-        if form.vector == 1 and len(shape) == 2 and (form.braces or _holds_metadata(spelling, form)):
+        if slot.vector == 1 and len(shape) == 2 and (slot.braces or _holds_metadata(form, slot)):
             return _scalar(
-                spelling, form, shape[1]
+                form, slot, shape[1]
             )  # Triton writes scalar accesses as `{%r1}`, CUTLASS metadata and scales, and ptxas takes it
-        if form.vector == 1:
-            return f"{form.name} is one value, found {explain(shape)}"
-        if len(shape) - 1 != form.vector:
-            return f"{form.name} has {form.vector} elements, found {len(shape) - 1}"
+        if slot.vector == 1:
+            return f"{slot.name} is one value, found {explain(shape)}"
+        if len(shape) - 1 != slot.vector:
+            return f"{slot.name} has {slot.vector} elements, found {len(shape) - 1}"
         if all(element == ("sink",) for element in shape[1:]):
-            return f"{form.name} needs an element other than '_'"
+            return f"{slot.name} needs an element other than '_'"
         for element in shape[1:]:
             if element[0] == "sum":
-                return f"{form.name}: an element of a vector is no sum; add in an instruction of its own"
-            reason = _scalar(spelling, form, element)
+                return f"{slot.name}: an element of a vector is no sum; add in an instruction of its own"
+            reason = _scalar(form, slot, element)
             if reason:
                 return reason
         return ""
-    derivative = spelling.effect is TEXTURE and form.name in ("dx", "dy")
-    listed = (
-        spelling.effect.whole_warp or spelling.effect in _LISTS or spelling.row.name in LISTED or derivative
-    )
-    if form.vector > 1 or (form.braces and listed):
-        return f"{form.name} must be a vector of {form.vector}, found {explain(shape)}"
-    return _scalar(spelling, form, shape)
+    derivative = form.effect is TEXTURE and slot.name in ("dx", "dy")
+    listed = form.effect.whole_warp or form.effect in _LISTS or form.row.name in LISTED or derivative
+    if slot.vector > 1 or (slot.braces and listed):
+        return f"{slot.name} must be a vector of {slot.vector}, found {explain(shape)}"
+    return _scalar(form, slot, shape)
 
 
-def _holds_metadata(spelling: Spelling, form: OperandForm) -> bool:
+def _holds_metadata(form: Form, slot: OperandSlot) -> bool:
     """Whether an operand of a matrix product is no fragment, but says something about one: metadata, scales."""
-    return spelling.effect is MATRIX and form.register and any(item.vector > 1 for item in spelling.operands)
+    return form.effect is MATRIX and slot.register and any(item.vector > 1 for item in form.operands)
 
 
-def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
-    kind, type, name = shape[0], form.type, form.name
+def _scalar(form: Form, slot: OperandSlot, shape: Shape) -> str:
+    kind, type, name = shape[0], slot.type, slot.name
     if kind == "minus":
-        return _scalar(spelling, form, shape[1]) if form.negatable else f"{name} cannot be negated"
+        return _scalar(form, slot, shape[1]) if slot.negatable else f"{name} cannot be negated"
     if kind == "part":
-        if not form.selector:
+        if not slot.selector:
             return f"{name} is taken whole, found '.{shape[1]}'"
-        selector = SELECTORS[spelling.row.selectors[form.selector]]
+        selector = SELECTORS[form.row.selectors[slot.selector]]
         if selector.accepts.fullmatch(shape[1]) is None:
             return f"{name} takes {selector.text}, found '.{shape[1]}'"
-        return _scalar(spelling, form, shape[2])
-    if kind == "sum" and form.role == "source" and not form.register and not form.constant:
+        return _scalar(form, slot, shape[2])
+    if kind == "sum" and slot.role == "source" and not slot.register and not slot.constant:
         register = SCALAR_TYPES[shape[1][1]]
         if register.is_float or register.is_predicate or (type is not None and type.is_float):
             return f"{name}: constants are added to integers only, found {explain(shape[1])}"
-        return _scalar(spelling, form, shape[1])
-    if form.register and kind != "register":
+        return _scalar(form, slot, shape[1])
+    if slot.register and kind != "register":
         return f"{name} must be a register, found {explain(shape)}"
     if kind == "not":
-        if form.role != "predicate_source" or type is None or not type.is_predicate:
+        if slot.role != "predicate_source" or type is None or not type.is_predicate:
             return f"{name} cannot be negated"
-        return _scalar(spelling, form, shape[1])
-    if form.constant and kind != "integer":
+        return _scalar(form, slot, shape[1])
+    if slot.constant and kind != "integer":
         return f"{name} must be an integer constant, found {explain(shape)}"
     if kind == "register":
         register = SCALAR_TYPES[shape[1]]
-        matrix = form.braces and spelling.effect.whole_warp and type is not None and type.is_bits
-        if type is None or (agree(type, register, form.wider) and not (matrix and register.is_float)):
+        matrix = slot.braces and form.effect.whole_warp and type is not None and type.is_bits
+        if type is None or (agree(type, register, slot.wider) and not (matrix and register.is_float)):
             return ""
-        return f"{name} must be {_wanted(type, form.wider)}, found {explain(shape)}"
+        return f"{name} must be {_wanted(type, slot.wider)}, found {explain(shape)}"
     if kind == "sink":
-        if form.updated:
+        if slot.updated:
             return f"{name} is read as well and cannot be discarded with '_'"
         answers = type is not None and type.is_predicate
-        worth = spelling.effect in _DISCARDABLE and not answers
-        if form.role == "destination" and (form.vector > 1 or form.pair or worth):
+        worth = form.effect in _DISCARDABLE and not answers
+        if slot.role == "destination" and (slot.vector > 1 or slot.pair or worth):
             return ""
-        if form.role == "destination" and type is not None and spelling.row.name == "setp":
+        if slot.role == "destination" and type is not None and form.row.name == "setp":
             return ""
-        if spelling.effect is STORE and type is not None and type.bits * form.vector == 256:
+        if form.effect is STORE and type is not None and type.bits * slot.vector == 256:
             return ""  # what is there stays (manual, ``st``)
         return f"{name} cannot be discarded with '_'"
-    if form.role == "destination":
+    if slot.role == "destination":
         return f"{name} must be a register, found {explain(shape)}"
     if kind == "special":
         register = SCALAR_TYPES[shape[1]]
-        if (spelling.row.name not in _READERS or len(spelling.sources) > 1) or any(
-            operand.type is not None and operand.type.is_float for operand in spelling.operands
+        if (form.row.name not in _READERS or len(form.sources) > 1) or any(
+            operand.type is not None and operand.type.is_float for operand in form.operands
         ):
             return f"{name} cannot be a special register; move it to a register first"
-        narrows = shape[2] and spelling.destinations[0].vector == form.vector
+        narrows = shape[2] and form.destinations[0].vector == slot.vector
         if (
             type is None
             or agree(type, register, False)
-            or ((narrows or form.wider) and type.bits < register.bits and not type.is_predicate)
+            or ((narrows or slot.wider) and type.bits < register.bits and not type.is_predicate)
         ):
             return ""
-        return f"{name} must be {_wanted(type, form.wider)}, found {explain(shape)}"
+        return f"{name} must be {_wanted(type, slot.wider)}, found {explain(shape)}"
     if type is None:
         return ""
     if kind == "integer":
@@ -247,10 +245,10 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
             return ""
         return f"{name} is .{type}: a floating-point constant does not fit"
     if kind in ("symbol", "function"):
-        if spelling.category != "move" or form is not spelling.sources[0] or spelling.modifier("to"):
+        if form.category != "move" or slot is not form.sources[0] or form.modifier("to"):
             return f"{name} cannot be the address of a variable; move it to a register first"
-        spaces = spelling.row.modifiers.get("space", ())
-        wanted = str(spelling.modifier("space") or (spaces[0] if len(spaces) == 1 else "")).split("::")[0]
+        spaces = form.row.modifiers.get("space", ())
+        wanted = str(form.modifier("space") or (spaces[0] if len(spaces) == 1 else "")).split("::")[0]
         if wanted and shape[1:] != (wanted,):
             return f"{name} must be in .{wanted}, found {explain(shape)} in .{shape[1] if shape[1:] else 'global'}"
         if not type.is_float and type.bits in (32, 64):
@@ -259,35 +257,35 @@ def _scalar(spelling: Spelling, form: OperandForm, shape: Shape) -> str:
     return f"{name} must be a register or constant, found {explain(shape)}"
 
 
-def _address(spelling: Spelling, form: OperandForm, shape: Shape, address_size: int) -> str:
+def _address(form: Form, slot: OperandSlot, shape: Shape, address_size: int) -> str:
     if shape[0] != "address":
-        return f"{form.name} must be an address in brackets, found {explain(shape)}"
+        return f"{slot.name} must be an address in brackets, found {explain(shape)}"
     _, space, base = shape
     if base is not None:
         register = SCALAR_TYPES[base]
-        if form.space == "image" and register.bits != 64:
-            return f"{form.name} must be a 64-bit register or a texture, sampler or surface variable, found .{register}"
+        if slot.space == "image" and register.bits != 64:
+            return f"{slot.name} must be a 64-bit register or a texture, sampler or surface variable, found .{register}"
         if register.is_float or register.is_predicate or register.bits not in (32, 64):
             return f"the base of an address must be a 32- or 64-bit integer register, found .{register}"
-        if form.space in ("tmem", "endpoint") and register.bits != 32:
-            what = "tensor memory" if form.space == "tmem" else "endpoints"
+        if slot.space in ("tmem", "endpoint") and register.bits != 32:
+            what = "tensor memory" if slot.space == "tmem" else "endpoints"
             return f"addresses of {what} have 32 bits, found a .{register} register as base"
         if (
-            (form.space or spelling.space) in ("generic", "global")
+            (slot.space or form.space) in ("generic", "global")
             and address_size
             and register.bits != address_size
         ):
             return f"addresses have {address_size} bits here, found a .{register} register as base"
         return ""
-    wanted = form.space or spelling.space
+    wanted = slot.space or form.space
     if wanted == "image":
-        return "" if space == "tex" else f"{form.name} must be a texture, sampler or surface"
+        return "" if space == "tex" else f"{slot.name} must be a texture, sampler or surface"
     if space is None and wanted is not None and wanted != "local":
         return "a constant address is possible in .local only"
     if space is None or wanted is None or wanted == space:
         return ""
     if wanted == "generic":
-        if space == "global" or _named(spelling, space):
+        if space == "global" or _named(form, space):
             return ""
         return f"a variable in .{space} is not accessed by generic addresses"
     return f"the variable is in .{space}, the instruction accesses .{wanted}"

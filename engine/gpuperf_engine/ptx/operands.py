@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import PtxError
 from ..isa.selectors import SUFFIX
 from ..isa.special import SPECIAL_REGISTERS, WARP_SZ, check_register
-from ..isa.table import Spelling
+from ..isa.table import Form
 from ..source import Span
 from . import constants, raw
 from .check import Shape
@@ -187,14 +187,12 @@ def _symbol(target: Variable | Function) -> Shape:
     return ("function",) if isinstance(target, Function) else ("symbol", target.space)
 
 
-def narrow(spelling: Spelling, operands: list[Any]) -> list[Any]:
+def narrow(form: Form, operands: list[Any]) -> list[Any]:
     """Floating-point constants in the type of their operand: ``1.5`` is a double until an ``.f32`` operand takes it."""
     result = []
-    for operand, form in zip(
-        operands, [form for form in spelling.operands if not form.pair and not form.inside]
-    ):
-        if form.type is not None and form.type.name in ("f32", "f64"):
-            name = form.type.name
+    for operand, slot in zip(operands, [slot for slot in form.operands if not slot.pair and not slot.inside]):
+        if slot.type is not None and slot.type.name in ("f32", "f64"):
+            name = slot.type.name
             if isinstance(operand, Immediate):
                 operand = _convert(operand, name)
             elif isinstance(operand, Vector):
@@ -213,20 +211,20 @@ def _convert(number: Immediate, name: str) -> Immediate:
     return Immediate(constants.bits_of(value, name), name, number.span)
 
 
-def check_constants(spelling: Spelling, operands: list[Any]) -> None:
+def check_constants(form: Form, operands: list[Any]) -> None:
     """Raises ``PtxError`` for a constant that its operand does not take."""
-    modifiers = {name if value is True else value for name, value in spelling.modifiers.items()}
-    forms = [form for form in spelling.operands if not form.pair]
-    for words, (accepts, text) in spelling.row.constants.items():
+    modifiers = {name if value is True else value for name, value in form.modifiers.items()}
+    slots = [slot for slot in form.operands if not slot.pair]
+    for words, (accepts, text) in form.row.constants.items():
         name, *only = words.split()
         if not modifiers.issuperset(only):
             continue
         together = name.split(",")
-        given = [operand for operand, form in zip(operands, forms) if form.name in together]
+        given = [operand for operand, slot in zip(operands, slots) if slot.name in together]
         constant = [operand for operand in given if isinstance(operand, Immediate)]
         if len(constant) == len(together) and not accepts(*map(_number, constant)):
             said = " and ".join(f"{part} is {_number(operand)}" for part, operand in zip(together, constant))
-            raise PtxError(f"{spelling.opcode}: {said}", span=constant[0].span, hint=f"accepted: {text}")
+            raise PtxError(f"{form.opcode}: {said}", span=constant[0].span, hint=f"accepted: {text}")
 
 
 def _number(constant: Immediate) -> float:

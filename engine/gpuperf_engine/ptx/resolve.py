@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..errors import PtxError
 from ..isa.effects import BRANCH, INDIRECT_BRANCH, STORE
 from ..isa.selectors import select
-from ..isa.table import Spelling, check_available, lookup
+from ..isa.table import Form, check_available, lookup
 from ..source import SourcePosition, Span
 from . import raw, shapes
 from .available import check_type
@@ -64,7 +64,7 @@ _LONGEST_OPCODE = 200
 _KEEPS_SUBNORMALS = 20
 
 #: For opcode and operand shapes: the row, and whether floating-point constants must take the operand's type.
-Verdicts = dict[tuple[str, tuple[Shape, ...]], tuple[Spelling, bool]]
+Verdicts = dict[tuple[str, tuple[Shape, ...]], tuple[Form, bool]]
 
 
 def resolve_body(
@@ -263,14 +263,14 @@ class _Body:
         verdict = self.verdicts.get(key)
         if verdict is None:
             verdict = self.verdicts[key] = self._judge(opcode, key[1], operands, place, found.end())
-        spelling, constants = verdict
+        form, constants = verdict
         if constants:
-            operands = narrow(spelling, operands)
+            operands = narrow(form, operands)
         guard = None if guarding is None else self._guard(guarding, negated is not None, found.start("guard"))
         instructions = self.names.body.instructions
         instruction = Instruction(
             opcode,
-            spelling,
+            form,
             tuple(operands),
             guard,
             self.text.span(start, found.end()),
@@ -279,12 +279,12 @@ class _Body:
         )
         if self.pragmas:
             instruction.pragmas, self.pragmas = self.pragmas, ()
-        if spelling.row.constants:
-            check_constants(spelling, operands)
-        effect = spelling.effect
+        if form.row.constants:
+            check_constants(form, operands)
+        effect = form.effect
         if effect is BRANCH or effect is INDIRECT_BRANCH:
             self.branches.append((instruction, self.names.scope))
-        elif effect is STORE and spelling.space == "param":
+        elif effect is STORE and form.space == "param":
             self._refuse_inputs(instruction)
         instructions.append(instruction)
 
@@ -334,37 +334,37 @@ class _Body:
 
     def _judge(
         self, opcode: str, keys: tuple[Shape, ...], operands: list[Any], place: int, end: int
-    ) -> tuple[Spelling, bool]:
-        """The spelling that takes operands of these shapes. Raises ``PtxError`` if there is none."""
+    ) -> tuple[Form, bool]:
+        """The form that takes operands of these shapes. Raises ``PtxError`` if there is none."""
         where = self.text.span(place, place + len(opcode))
         if len(opcode) > _LONGEST_OPCODE:
             raise PtxError(f"unknown instruction {shorten(opcode)!r}", span=where)
         try:
-            spellings = lookup(opcode)
+            forms = lookup(opcode)
             reasons: list[str] = []
-            for spelling in spellings:
-                reason = fits(spelling, keys, self.module.checked_address_size)
-                if not reason and (parts := chosen(spelling, keys)):
-                    spelling = select(spelling, parts)
+            for form in forms:
+                reason = fits(form, keys, self.module.checked_address_size)
+                if not reason and (parts := chosen(form, keys)):
+                    form = select(form, parts)
                     # an access that names a variable keeps the modifiers of a generic one
-                    if spelling.row.valid and parts.keys() - {"space"}:
-                        reason = spelling.row.valid(spelling.modifiers)
+                    if form.row.valid and parts.keys() - {"space"}:
+                        reason = form.row.valid(form.modifiers)
                 if not reason:
-                    check_available(spelling, self.module.version, *self.target)
+                    check_available(form, self.module.version, *self.target)
                     if 0 < self.target[0] < _KEEPS_SUBNORMALS:
-                        spelling = _flushing(spelling)
-                    return spelling, any(_has_float(key) for key in keys)
+                        form = _flushing(form)
+                    return form, any(_has_float(key) for key in keys)
                 reasons.append(reason)
         except PtxError as error:
             raise PtxError(error.message, span=where, details=error.details, hint=error.hint) from None
         for operand, key in zip(operands, keys):
-            if key[0] == "name" and not all(form.role == "label" for form in spellings[0].operands):
+            if key[0] == "name" and not all(slot.role == "label" for slot in forms[0].operands):
                 self.names.undeclared(key[1], operand.span)
-        # Of several spellings, those with as many operands say best what is wrong.
-        best = [pair for pair in zip(reasons, spellings) if not pair[0].startswith("takes")] or list(
-            zip(reasons, spellings)
+        # Of several forms, those with as many operands say best what is wrong.
+        best = [pair for pair in zip(reasons, forms) if not pair[0].startswith("takes")] or list(
+            zip(reasons, forms)
         )
-        accepted = list(dict.fromkeys(spelling.row.syntax for _, spelling in best))
+        accepted = list(dict.fromkeys(form.row.syntax for _, form in best))
         span = self.text.span(place, end)
         raise PtxError(f"{opcode}: {best[0][0]}", span=span, hint=f"accepted: {' or '.join(accepted[:2])}")
 
@@ -402,10 +402,10 @@ class _Body:
         return LabelOperand(name, found.index, span)
 
 
-def _flushing(spelling: Spelling) -> Spelling:
-    """The spelling with ``.ftz``, if it may have it: what it means on sm_1x without."""
-    made = select(spelling, {"ftz": True}) if "ftz" in spelling.modifiers else spelling
-    return spelling if made.row.valid is not None and made.row.valid(made.modifiers) else made
+def _flushing(form: Form) -> Form:
+    """The form with ``.ftz``, if it may have it: what it means on sm_1x without."""
+    made = select(form, {"ftz": True}) if "ftz" in form.modifiers else form
+    return form if made.row.valid is not None and made.row.valid(made.modifiers) else made
 
 
 def _has_float(key: Shape) -> bool:

@@ -124,9 +124,9 @@ def _call(value: CallTarget, names: Naming) -> str:
 def instruction(value: Instruction, names: Naming) -> str:
     """One instruction with guard and semicolon."""
     written = [operand(item, names) for item in value.operands]
-    for place, form in enumerate(value.spelling.operands[: len(written)]):
-        if form.selector or form.negatable:
-            negated, part = bound(value.spelling, form.name)
+    for place, slot in enumerate(value.form.operands[: len(written)]):
+        if slot.selector or slot.negatable:
+            negated, part = bound(value.form, slot.name)
             written[place] = f"{'-' * negated}{written[place]}{'.' * bool(part)}{part}"
     operands = ", ".join(written)
     guard = ""

@@ -22,7 +22,7 @@ from ..isa.types import ScalarType
 from ..source import SourcePosition, Span
 
 if TYPE_CHECKING:
-    from ..isa.table import Spelling
+    from ..isa.table import Form
 
 __all__ = [
     "Address",
@@ -230,14 +230,14 @@ class Guard:
 
 @dataclass(slots=True, eq=False)
 class Instruction:
-    """One instruction. ``opcode`` is as written with all modifiers; ``spelling`` is its row with the modifiers bound.
+    """One instruction. ``opcode`` is as written with all modifiers; ``form`` is its row with the modifiers bound.
 
     ``index`` is the position in ``Function.instructions``. ``targets`` are the possible targets of ``brx.idx`` in table
     order (or the single target of ``bra``).
     """
 
     opcode: str
-    spelling: Spelling
+    form: Form
     operands: tuple[Operand, ...]
     guard: Guard | None
     span: Span
@@ -252,7 +252,7 @@ class Instruction:
     @property
     def effect(self) -> Effect:
         """What it does beyond computing its destinations; see ``isa.effects``."""
-        return self.spelling.effect
+        return self.form.effect
 
     @property
     def call(self) -> CallTarget | None:
@@ -263,7 +263,7 @@ class Instruction:
     @property
     def system(self) -> SystemFunction | None:
         """The function of the system that a ``call`` calls, ``None`` for other calls and instructions."""
-        call = self.call if self.spelling.effect is CALL else None
+        call = self.call if self.form.effect is CALL else None
         return None if call is None or call.function is None else call.function.system
 
 

@@ -198,15 +198,15 @@ def broken_rule(state: int, arrives: bool) -> str | None:
 
 def reaches_peers(instruction: Instruction) -> bool:
     """Whether its accesses may go to the shared memory of other CTAs of the cluster: ``.shared::cluster`` and generic ones."""
-    if instruction.spelling.modifier("multicast") == "multicast::cluster::all":
+    if instruction.form.modifier("multicast") == "multicast::cluster::all":
         return True
-    space = instruction.spelling.modifier("space") or instruction.spelling.modifier("dst")
+    space = instruction.form.modifier("space") or instruction.form.modifier("dst")
     if space:
         return space == "shared::cluster"
     if instruction.effect is MBARRIER:
         # what gives the object's state is for objects of the CTA itself, as are init and inval
         return not any(isinstance(item, Register) for item in instruction.operands[:1]) and "sem" in (
-            instruction.spelling.modifiers
+            instruction.form.modifiers
         )
     return instruction.effect.per_lane or instruction.effect in (MATRIX_LOAD, MATRIX_STORE)
 
@@ -214,9 +214,7 @@ def reaches_peers(instruction: Instruction) -> bool:
 def waits_for_cluster(program: Program) -> bool:
     """Whether a program has barriers of the cluster."""
     return any(
-        block.kind == "barrier"
-        and block.terminator is not None
-        and block.terminator.spelling.modifier("cluster")
+        block.kind == "barrier" and block.terminator is not None and block.terminator.form.modifier("cluster")
         for block in program.blocks
     )
 

@@ -29,7 +29,7 @@ def is_done_at_once(instruction: Instruction) -> bool:
 
 def signals_mbarrier(instruction: Instruction) -> bool:
     """Whether a store, reduction or copy signals an mbarrier."""
-    return "mbarrier::complete_tx::bytes" in instruction.spelling.modifiers
+    return "mbarrier::complete_tx::bytes" in instruction.form.modifiers
 
 
 def is_done_once(instruction: Instruction) -> bool:
@@ -39,22 +39,22 @@ def is_done_once(instruction: Instruction) -> bool:
 
 def combines(instruction: Instruction) -> bool:
     """Whether a bulk copy is a reduction."""
-    return has_meaning(instruction.spelling) or bool(instruction.spelling.modifier("op"))
+    return has_meaning(instruction.form) or bool(instruction.form.modifier("op"))
 
 
 def site_space(instruction: Instruction) -> str:
     """The space of a site; of bulk copies global memory, if it is at one end."""
     if instruction.effect is BULK_COPY:
-        ends = [str(instruction.spelling.modifier(name)) for name in ("dst", "src", "space")]
+        ends = [str(instruction.form.modifier(name)) for name in ("dst", "src", "space")]
         return "global" if "global" in ends else "shared"
-    return "shared" if instruction.effect is WARPGROUP else instruction.spelling.space or "generic"
+    return "shared" if instruction.effect is WARPGROUP else instruction.form.space or "generic"
 
 
 def accesses_memory(instruction: Instruction) -> bool:
     """Whether it is a site."""
     if instruction.effect is ASYNC_COPY:
-        return bool(instruction.spelling.modifier("global"))
-    if instruction.spelling.space == "param":
+        return bool(instruction.form.modifier("global"))
+    if instruction.form.space == "param":
         # by name it is a register or a constant; through a register it is the kernel's parameter buffer
         return any(
             isinstance(item, Address) and not isinstance(item.base, Variable) for item in instruction.operands
@@ -65,7 +65,7 @@ def accesses_memory(instruction: Instruction) -> bool:
 def site_kind(instruction: Instruction) -> str:
     """What a site is called."""
     if instruction.effect is BULK_COPY:
-        if instruction.spelling.modifier("src") == "global":
+        if instruction.form.modifier("src") == "global":
             return "load"
         return "reduction" if combines(instruction) else "store"
     return instruction.effect.site

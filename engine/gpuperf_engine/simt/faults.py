@@ -141,8 +141,8 @@ def incomplete_warp(place: Place, instruction: Instruction, lanes: int) -> TrapE
 
 def meaningless_operands(place: Place, instruction: Instruction, lanes: int) -> TrapError:
     """Operands for which the manual gives no meaning."""
-    assert instruction.spelling.row.checked is not None
-    what, accepted = instruction.spelling.row.checked
+    assert instruction.form.row.checked is not None
+    what, accepted = instruction.form.row.checked
     return TrapError(
         f"{instruction.opcode}: {what}",
         span=instruction.span,
@@ -269,7 +269,7 @@ def stack_overflow(place: Place, instruction: Instruction, lane: int, size: int)
 
 def bad_stack(place: Place, instruction: Instruction, lane: int, value: int) -> TrapError:
     """More than there is on the stack of ``alloca``, or a stack pointer that lies elsewhere."""
-    if instruction.spelling.row.name == "alloca":
+    if instruction.form.row.name == "alloca":
         what = f"{value:,} bytes more do not fit the stack of {ALLOCA_STACK:,} bytes that each thread has"
         hint = "allocate less, or free what is no longer needed with stackrestore"
     else:

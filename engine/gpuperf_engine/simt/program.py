@@ -392,25 +392,25 @@ def _add_candidates(program: Program, symbols: list[Variable | Function]) -> Non
 def _order_free(instruction: Instruction, program: Program) -> bool:
     """Whether no CTA can tell from this instruction in which order CTAs ran."""
     if instruction.effect in (LOAD, STORE):
-        return instruction.spelling.space in ("shared", "local", "param", "const") or not observes_others(
+        return instruction.form.space in ("shared", "local", "param", "const") or not observes_others(
             instruction
         )
     if instruction.system is not None:
         return not instruction.system.observes_heap
     if instruction.effect is BULK_COPY and combines(instruction):
-        return instruction.spelling.modifier("dst") != "global"
-    if instruction.effect is SURFACE and instruction.spelling.modifier("op"):
+        return instruction.form.modifier("dst") != "global"
+    if instruction.effect is SURFACE and instruction.form.modifier("op"):
         return False  # changed without host atomics, which rows of narrow texels do not suit
     if not instruction.effect.atomic:
         return True
-    if instruction.spelling.space == "shared":
+    if instruction.form.space == "shared":
         return True
     if instruction.effect is ATOMIC and any(_is_used(register, program) for register in writes(instruction)):
         return False
     if instruction.effect is ATOMIC and not isinstance(instruction.operands[0], (Sink, Register)):
         return False
     parts = set(instruction.opcode.split("."))
-    element = instruction.spelling.type
+    element = instruction.form.type
     commutes = bool(parts & {"add", "min", "max", "and", "or", "xor"})
     return commutes and (element is None or not element.is_float)
 

@@ -66,8 +66,8 @@ def access_step(
     """Counts an access, and has ``load`` carry it out where the slice uses its result."""
     accesses, site, space = run.accesses, run.program.site_of[instruction], run.space
     assert accesses is not None
-    if instruction.spelling.space in ("shared", "local"):
-        raise Refusal(f"accesses to {instruction.spelling.space} memory are counted in every block")
+    if instruction.form.space in ("shared", "local"):
+        raise Refusal(f"accesses to {instruction.form.space} memory are counted in every block")
     counted = MemoryStep(to, instruction)
     address = None if counted.space in _CONSTANT else _address(to, instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None

@@ -140,7 +140,7 @@ class WarpClassRun:
         self.pieces = self.operations = self.effort = 0
         #: whether the slice looks at memory that the launch may write
         self.stores = any(
-            item.effect.writes and item.effect.site and item.spelling.space in ("global", "generic")
+            item.effect.writes and item.effect.site and item.form.space in ("global", "generic")
             for item in self.complete
         )
         #: whether moving lanes may ask for a split: then it is taken back

@@ -36,9 +36,9 @@ def parameter_step(run: WarpClassRun, to: Prepare, instruction: Instruction) -> 
     operand = address_operand(instruction)
     variable = operand.base
     assert isinstance(variable, Variable)
-    type_ = scalar_type(str(instruction.spelling.modifier("type")))
+    type_ = scalar_type(str(instruction.form.modifier("type")))
     targets = destinations(instruction)
-    stored = [item for form, item in matched(instruction) if form.role == "source"]
+    stored = [item for slot, item in matched(instruction) if slot.role == "source"]
     elements = stored[0].elements if stored and isinstance(stored[0], Vector) else stored[:1]
     readers = [reader(run, to, item, type_ if isinstance(item, Immediate) else None) for item in elements]
     guard = guard_of(instruction.guard) if instruction.guard is not None else None

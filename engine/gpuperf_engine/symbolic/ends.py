@@ -125,7 +125,7 @@ def _indirect(run: WarpClassRun, to: Prepare, block: BasicBlock) -> End:
     instruction = block.terminator
     assert instruction is not None
     read = reader(
-        run, to, next(operand for form, operand in matched(instruction) if form.role == "source"), _U32
+        run, to, next(operand for slot, operand in matched(instruction) if slot.role == "source"), _U32
     )
     successors = block.successors
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
@@ -162,7 +162,7 @@ def barrier_number(instruction: Instruction) -> int | None:
     words = instruction.opcode.split(".")
     if "cluster" in words or "arrive" in words or "red" in words:
         return None
-    operands = {form.name: operand for form, operand in matched(instruction)}
+    operands = {slot.name: operand for slot, operand in matched(instruction)}
     number = operands.get("a")
     if "b" in operands or not isinstance(number, Immediate):
         return None
@@ -175,7 +175,7 @@ def _barrier(run: WarpClassRun, to: Prepare, block: BasicBlock) -> End:
     assert instruction is not None
     if barrier_number(instruction) is None:
         return _refuse(block, "a barrier of some warps, or with a result")
-    aligned = instruction.spelling.row.name == "bar" or "aligned" in instruction.opcode.split(".")
+    aligned = instruction.form.row.name == "bar" or "aligned" in instruction.opcode.split(".")
     target = block.successors[0]
     partial = _refuse(block, "some lanes of a warp come without the others")
 

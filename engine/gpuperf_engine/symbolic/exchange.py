@@ -33,14 +33,14 @@ class Exchange:
 
     def __init__(self, run: WarpClassRun, to: Prepare, instruction: Instruction) -> None:
         self.instruction = instruction
-        self.spelling = instruction.spelling
+        self.form = instruction.form
         self.wanted = instruction in run.executed and instruction.effect.exchanges
         self.readers: dict[str, Reader] = {}
         self.types: dict[str, ScalarType] = {}
-        for form, operand in matched(instruction):
-            if form.role in ("source", "predicate_source") and (self.wanted or form.name == "membermask"):
-                self.types[form.name] = form.type or _U32
-                self.readers[form.name] = reader(run, to, operand, self.types[form.name])
+        for slot, operand in matched(instruction):
+            if slot.role in ("source", "predicate_source") and (self.wanted or slot.name == "membermask"):
+                self.types[slot.name] = slot.type or _U32
+                self.readers[slot.name] = reader(run, to, operand, self.types[slot.name])
         self.targets = destinations(instruction)
         self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
         self.counter = run.predicated(instruction)
@@ -111,7 +111,7 @@ class Shuffle(Exchange):
     def results(self, state: State, participants: int, joint: dict[str, Value]) -> list[Value]:
         space = state.run.space
         own = Affine(Lanes(range(32), ((FULL, (), 0),)), _U32, space)
-        source, inside = evaluate(self.spelling, [own, joint["b"], joint["c"]])
+        source, inside = evaluate(self.form, [own, joint["b"], joint["c"]])
         value = joint["a"]
         assert isinstance(source, Affine) and isinstance(value, Affine)
         known = space.known(source.lanes, participants)
@@ -129,7 +129,7 @@ class Vote(Exchange):
         predicate = joint["a"]
         assert isinstance(predicate, Mask)
         found = predicate.mask & participants
-        mode = self.spelling.modifier("mode")
+        mode = self.form.modifier("mode")
         if mode is None:
             return [_number(state, found)]
         answers = {"all": found == participants, "any": found != 0, "uni": found in (0, participants)}
@@ -149,7 +149,7 @@ class Match(Exchange):
         same: dict[int, int] = {}
         for lane in lanes_of(participants):
             same[given[lane]] = same.get(given[lane], 0) | 1 << lane
-        if self.spelling.modifier("all"):
+        if self.form.modifier("all"):
             every = len(same) == 1
             return [_number(state, participants if every else 0), Mask(FULL * every, state.run.space)]
         found = [same.get(number, 0) for number in given]
@@ -167,7 +167,7 @@ class Redux(Exchange):
         first, *others = (known[lane if len(known) > 1 else 0] for lane in lanes_of(participants))
         total: Value = Affine(constant(first), value.type, state.run.space)
         for number in others:
-            (total,) = evaluate(self.spelling, [total, Affine(constant(number), value.type, state.run.space)])
+            (total,) = evaluate(self.form, [total, Affine(constant(number), value.type, state.run.space)])
         return [total]
 
 

@@ -90,7 +90,7 @@ def _is_most(program: Program, wanted: Slice) -> bool:
     left_out = {
         item for block in program.blocks for item in block.instructions if item not in wanted.instructions
     }
-    if any(item.effect is not PURE or item.spelling.row.checked is not None for item in left_out):
+    if any(item.effect is not PURE or item.form.row.checked is not None for item in left_out):
         return False
     depths = dict.fromkeys((block.index for block in program.blocks), 0)
     for number in range(len(program.functions)):
@@ -153,21 +153,21 @@ def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
 
 
 def _stub(instruction: Instruction) -> Instruction:
-    spelling = replace(instruction.spelling, effect=HINT, operands=())
-    return replace(instruction, spelling=spelling, operands=(), registers_read=None, registers_written=None)
+    form = replace(instruction.form, effect=HINT, operands=())
+    return replace(instruction, form=form, operands=(), registers_read=None, registers_written=None)
 
 
 def _only_converges(instruction: Instruction, wanted: Slice) -> bool:
     """Whether this is a product whose operands may be wrong, so that they must not be looked at: lanes only wait there."""
-    checked = instruction.effect is MATRIX and instruction.spelling.row.checked is not None
+    checked = instruction.effect is MATRIX and instruction.form.row.checked is not None
     looks = instruction.effect is WARPGROUP or checked
     return looks and instruction in wanted.instructions and instruction not in wanted.complete
 
 
 def _convergence_alone(instruction: Instruction) -> Instruction:
-    row = replace(instruction.spelling.row, checked=None, constants={})
-    spelling = replace(instruction.spelling, row=row, effect=MEETING, operands=())
-    return replace(instruction, spelling=spelling, operands=(), registers_read=None, registers_written=None)
+    row = replace(instruction.form.row, checked=None, constants={})
+    form = replace(instruction.form, row=row, effect=MEETING, operands=())
+    return replace(instruction, form=form, operands=(), registers_read=None, registers_written=None)
 
 
 def _sees_others(wanted: Slice) -> bool:

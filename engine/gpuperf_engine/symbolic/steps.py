@@ -54,15 +54,15 @@ def _sources(
     run: WarpClassRun, to: Prepare, instruction: Instruction
 ) -> list[Callable[[State], Value | int]]:
     readers: list[Callable[[State], Value | int]] = []
-    given = [form.role for form in instruction.spelling.operands if form.role != "destination"]
+    given = [slot.role for slot in instruction.form.operands if slot.role != "destination"]
     if instruction.effect is PURE and (not given or "address" in given):
         raise Refusal("the control flow depends on it")  # a cache policy
-    for form, operand in value_sources(instruction):
+    for slot, operand in value_sources(instruction):
         number = getattr(operand, "value", None)
-        if form.constant and isinstance(number, int):
+        if slot.constant and isinstance(number, int):
             readers.append(lambda state, number=number: number)  # type: ignore[misc]
         else:
-            readers.append(reader(run, to, operand, form.type))
+            readers.append(reader(run, to, operand, slot.type))
     return readers
 
 
@@ -106,14 +106,14 @@ def _make_step(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step
     if instruction not in run.executed and instruction.effect is not TRAP:
         return _count_guard(run, to, instruction)
     handler = handles.for_effect(instruction.effect)
-    if handler is None or not instruction.spelling.row.runs:
+    if handler is None or not instruction.form.row.runs:
         raise Refusal("the control flow depends on it")
     return handler(run, to, instruction)
 
 
 @handles(LOAD, STORE, ATOMIC, REDUCTION)
 def _access(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
-    loads, space = instruction.effect is LOAD, instruction.spelling.space
+    loads, space = instruction.effect is LOAD, instruction.form.space
     if space == "param":
         base = address_operand(instruction).base
         if isinstance(base, Variable) and base not in run.program.kernel.params:
@@ -161,12 +161,12 @@ def _trap(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
 
 @handles(PURE)
 def _compute(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
-    spelling = instruction.spelling
+    form = instruction.form
     readers = _sources(run, to, instruction)
     targets = destinations(instruction)
     function, space = to.number, run.space
-    reads_carry, writes_carry = spelling.reads_carry, spelling.writes_carry
-    reads_rank, is_checked = spelling.reads_rank, spelling.row.checked is not None
+    reads_carry, writes_carry = form.reads_carry, form.writes_carry
+    reads_rank, is_checked = form.reads_rank, form.row.checked is not None
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = run.predicated(instruction)
 
@@ -182,7 +182,7 @@ def _compute(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
                 values.append(
                     from_patterns(space, [0], _U32)
                 )  # launches with clusters are not counted by warp classes
-            results = evaluate(spelling, values)
+            results = evaluate(form, values)
             if is_checked:
                 wrong = results[-1]
                 assert isinstance(wrong, Mask)
@@ -203,9 +203,9 @@ def _compute(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
 
 def _load(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
     """From kernel parameters, constants, and memory that the launch does not write, at addresses that are known."""
-    space_name = instruction.spelling.space
+    space_name = instruction.form.space
     operand = address_operand(instruction)
-    element = scalar_type(str(instruction.spelling.modifier("type")))
+    element = scalar_type(str(instruction.form.modifier("type")))
     targets = destinations(instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = run.predicated(instruction)

@@ -342,7 +342,7 @@ class _Builder:
     def constant(self, found: syntax.Instruction, block: BasicBlock) -> str:
         """What a load from constants or parameters is: an ``operand`` of the instructions that use it, where all lanes read one
         address, or a ``load`` through the cache of constants; empty for everything else."""
-        if found.effect is not LOAD or found.spelling.space not in _CONSTANT:
+        if found.effect is not LOAD or found.form.space not in _CONSTANT:
             return ""
         uniform = self.program.uniform[block.function]
         bases = (item.base for item in found.operands if isinstance(item, syntax.Address))
@@ -355,7 +355,7 @@ class _Builder:
         expansion = expansion_of(instruction.opcode, self.machine.compute_capability)
         if expansion is not None:
             return expansion.units
-        unit = instruction.spelling.unit
+        unit = instruction.form.unit
         return {} if unit == "none" else {unit: 1}
 
     # -- the path -------------------------------------------------------------------------------------------------------
@@ -421,7 +421,7 @@ class _Builder:
             return
         expansion = expansion_of(found.opcode, self.machine.compute_capability)
         if expansion is None:
-            unit = found.spelling.unit
+            unit = found.form.unit
             latency = self.latency(found, unit) if len(results) > len(before) else "none"
             yield Instruction(unit, latency, sources, results, self.program.site_of.get(found, -1))
             return
@@ -456,7 +456,7 @@ class _Builder:
     def space(self, found: syntax.Instruction) -> str:
         """Where a memory instruction went: at generic addresses as observed."""
         site = self.program.site_of.get(found)
-        return self.sites[site].space if site is not None else found.spelling.space or "generic"
+        return self.sites[site].space if site is not None else found.form.space or "generic"
 
     def chain(self, chain: Mapping[str, int]) -> str:
         cycles = sum(count * self.machine.latencies.get(unit, 0) for unit, count in chain.items())

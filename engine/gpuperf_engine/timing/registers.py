@@ -25,7 +25,7 @@ def operand_reads(instructions: Iterable[Instruction]) -> int:
     total = 0
     kept: frozenset[Register] = frozenset()
     for item in instructions:
-        if item.spelling.unit in _QUEUED:
+        if item.form.unit in _QUEUED:
             continue
         used = frozenset(register for register in reads(item) if register.type.name != "pred")
         total += len(used - kept)

@@ -38,7 +38,7 @@ def image_traffic(record: LaunchRecord) -> ImageTraffic | None:
         if not int(record.observation.block_lanes[block.index]):
             continue
         for instruction in block.tally:
-            effect = instruction.spelling.effect
+            effect = instruction.form.effect
             if effect in (TEXTURE, SURFACE):
                 lanes = lanes_on(instruction, block, record.program, record.observation)
                 fetched += lanes * (effect is TEXTURE or instruction.opcode.startswith("sured"))

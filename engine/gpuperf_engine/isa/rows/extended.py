@@ -1,6 +1,6 @@
 """Extended-precision integer arithmetic (manual: "Extended-Precision Integer Arithmetic Instructions").
 
-The condition code CC.CF is the last source of the rows that read it and the last result of the spellings with ``.cc``. The
+The condition code CC.CF is the last source of the rows that read it and the last result of the forms with ``.cc``. The
 manual calls it the borrow after a subtraction; as in the machines it is the carry of a + ~b + 1, which is set where there
 is *no* borrow. Both are the same within a chain of subtractions, but nvcc's 128-bit division reads it with ``addc``.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import effects
-from ..model import Spelling
+from ..model import Form
 from ..table import declare, instruction
 from ..types import scalar_type
 from ..words import Value, popc, select
@@ -82,10 +82,10 @@ class WarpgroupProduct:
         return total.convert(F16 if self.result == "f16" else F32, rounding="rn")
 
 
-def left_type(spelling: Spelling) -> str:
+def left_type(form: Form) -> str:
     """The type of the elements of A."""
-    slot = spelling.modifier("atype")
-    return str(slot) if slot else spelling.opcode.removesuffix(".and.popc").split(".")[-1]
+    slot = form.modifier("atype")
+    return str(slot) if slot else form.opcode.removesuffix(".and.popc").split(".")[-1]
 
 
 def _wide(number: Value) -> Value:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...flow.operands import matched
 from ...isa.effects import ATOMIC
 from ...isa.frame import evaluate
-from ...isa.selectors import select as spelling_of
+from ...isa.selectors import select as form_of
 from ...isa.spaces import WINDOWS
 from ...isa.types import scalar_type
 from ...isa.words import Value, select
@@ -62,8 +62,8 @@ def _less(access: Access, rest: str) -> str:
 def _operands(access: Access) -> list[list[NativeValue]]:
     """The value operands (b, and c of cas), each as its elements."""
     to, found = access.to, []
-    for form, operand in matched(access.instruction):
-        if form.role != "source" or form.name == "policy":
+    for slot, operand in matched(access.instruction):
+        if slot.role != "source" or slot.name == "policy":
             continue
         elements = operand.elements if isinstance(operand, Vector) else (operand,)
         found.append(
@@ -135,13 +135,13 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
 def _evaluated(access: Access, lane: str, given: list[Value | int]) -> NativeValue:
     """The value to store. What a generic address means for floats follows from its window: shared memory keeps subnormals
     (manual, ``atom``)."""
-    to, spelling = access.to, access.instruction.spelling
-    new = evaluate(spelling, given)[0]
-    if access.name == "generic" and access.type.is_float and "space" in spelling.row.asks:
+    to, form = access.to, access.instruction.form
+    new = evaluate(form, given)[0]
+    if access.name == "generic" and access.type.is_float and "space" in form.row.asks:
         cell = to.writer.op(f"getelementptr i64, ptr %area, i64 {lane}")
         address = to.value(U64, to.writer.op(f"load i64, ptr {cell}"), True)
         start, size = WINDOWS["shared"]
-        near = evaluate(spelling_of(spelling, {"space": "shared"}), given)[0]
+        near = evaluate(form_of(form, {"space": "shared"}), given)[0]
         new = select((address - start).compare("lt", size), near, new)
     assert isinstance(new, NativeValue)
     return new

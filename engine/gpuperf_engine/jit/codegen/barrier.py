@@ -35,7 +35,7 @@ class ArrivesDiverged(EngineError):
 
 def is_loose(instruction: Instruction) -> bool:
     """Whether the lanes of a warp may come to this barrier one by one."""
-    return instruction.spelling.row.name == "barrier" and "aligned" not in instruction.opcode.split(".")
+    return instruction.form.row.name == "barrier" and "aligned" not in instruction.opcode.split(".")
 
 
 @ends(CLUSTER_BARRIER)
@@ -53,7 +53,7 @@ def write_barrier(to: BlockWriter) -> None:
     instruction = block.terminator
     assert instruction is not None
     parts = instruction.opcode.split(".")
-    operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+    operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     number = _scalar(to, to.source(operands["a"], U32))
     frame.guarded_stop(writer.op(f"icmp uge i32 {number}, 16"), block.index, Event.BARRIER_ID, number)
     writer.do(f"store i32 {number}, ptr {frame.field('%st', State.BARRIER_ID)}")

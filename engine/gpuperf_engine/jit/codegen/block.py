@@ -116,7 +116,7 @@ class BlockWriter:
             self.stop_at(instruction, Event.REFUSED)
             return
         handler = handles.for_effect(instruction.effect)
-        if handler is None or not instruction.spelling.row.runs:
+        if handler is None or not instruction.form.row.runs:
             raise Unsupported(
                 f"{instruction.opcode} is known and counted, but cannot be run yet", span=instruction.span
             )
@@ -124,17 +124,17 @@ class BlockWriter:
 
     def compute(self, instruction: Instruction) -> None:
         """What the row's semantics says of the values of the operands."""
-        spelling = instruction.spelling
+        form = instruction.form
         sources: list[Value] = list(self.sources(instruction))
-        if spelling.reads_carry:
+        if form.reads_carry:
             sources.append(self.read_carry())
-        if spelling.reads_rank:
+        if form.reads_rank:
             sources.append(read_rank(self))
         guard = self.guard(instruction)
-        results = [_native(result) for result in evaluate(spelling, sources)]
-        if spelling.writes_carry:
+        results = [_native(result) for result in evaluate(form, sources)]
+        if form.writes_carry:
             self.write_carry(results.pop(), guard)
-        if spelling.row.checked is not None:
+        if form.row.checked is not None:
             wrong = self.writer.op(f"and i32 {self.bits_of(results.pop())}, {self.effective_mask(guard)}")
             self.error(wrong, Event.MEANINGLESS, str(self.block.instructions.index(instruction)))
         self.assign(instruction, results, guard)
@@ -155,14 +155,14 @@ class BlockWriter:
         """The value operands in the order that ``evaluate`` wants."""
         found: list[NativeValue] = []
         plain = instruction.effect is PURE
-        if plain and all(form.role == "destination" for form in instruction.spelling.operands):
+        if plain and all(slot.role == "destination" for slot in instruction.form.operands):
             found.append(self.constant(0, scalar_type("u32")))  # to make constants from
-        for form, operand in matched(instruction):
-            if plain and form.role == "address" and isinstance(operand, Address):
+        for slot, operand in matched(instruction):
+            if plain and slot.role == "address" and isinstance(operand, Address):
                 found.append(_native(address_value(self, operand, 0).convert(scalar_type("u64"))))
-            elif form.role in ("source", "predicate_source"):
+            elif slot.role in ("source", "predicate_source"):
                 for element in operand.elements if isinstance(operand, Vector) else (operand,):
-                    found.append(self.source(element, form.type))
+                    found.append(self.source(element, slot.type))
         return found
 
     def source(self, operand: Operand, type: ScalarType | None) -> NativeValue:
@@ -261,8 +261,8 @@ class BlockWriter:
     def assign(self, instruction: Instruction, results: list[NativeValue], guard: NativeValue | None) -> None:
         """Give the results to the destination operands, in order; results beyond them are dropped."""
         position = 0
-        for form, operand in matched(instruction):
-            if form.role != "destination":
+        for slot, operand in matched(instruction):
+            if slot.role != "destination":
                 continue
             elements = operand.elements if isinstance(operand, Vector) else (operand,)
             for element in elements:

@@ -42,7 +42,7 @@ Arguments = list[tuple[str, str]]
 def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
     """``cp.async.bulk``, ``cp.reduce.async.bulk`` and ``st.bulk``."""
     frame, writer = to.frame, to.writer
-    operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+    operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     site = frame.program.site_of[instruction]
     guard = to.guard(instruction)
     mask = to.effective_mask(guard)
@@ -58,8 +58,8 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
     if "d" not in operands:
         (_answer if "m" in operands else _fill)(to, instruction, operands, site, lanes)
         return
-    spelling = instruction.spelling
-    spaces = {name: str(spelling.modifier(name)).split("::")[0] for name in ("dst", "src")}
+    form = instruction.form
+    spaces = {name: str(form.modifier(name)).split("::")[0] for name in ("dst", "src")}
     how = Bulk.FROM_GLOBAL * (spaces["src"] == "global") | Bulk.TO_GLOBAL * (spaces["dst"] == "global")
     targets, sizes, words = (frame.field("%vals", place) for place in (_TARGETS, _SIZES, _WORDS))
     _put(to, _address(to, operands["a"], spaces["src"]), "%area")
@@ -81,7 +81,7 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
         left, right = (to.source(operands[name], U32) for name in ("left", "right"))
         _put(to, _native(_edge(left) | _edge(right) << 8), words)
     how |= report_kind(instruction) << Bulk.REPORT
-    combine = combine_address(to, instruction) if has_meaning(spelling) else "0"
+    combine = combine_address(to, instruction) if has_meaning(form) else "0"
     writer.call(
         "bulk_lanes",
         "i64",
@@ -114,13 +114,13 @@ def _tensor(
             _put(to, to.constant(0, U32), frame.field("%vals", vectors + 4 * LANES * (_OFFSETS + axis)))
     how = Bulk.FROM_GLOBAL if copy.loads else Bulk.TO_GLOBAL
     how |= Bulk.FOUR_ROWS * copy.four_rows | copy.mode << Bulk.MODE
-    how |= Bulk.PAIRED * (instruction.spelling.modifier("group") == "cta_group::2")
+    how |= Bulk.PAIRED * (instruction.form.modifier("group") == "cta_group::2")
     if "base" in operands:
         how |= Bulk.READDRESSED
         _put(to, _native(to.source(operands["base"], U64)), frame.field("%vals", vectors + Bulk.BASE))
     if "sizes" in operands:
         how |= Bulk.RESIZED
-        bits = next(form.type.bits for form, _ in matched(instruction) if form.name == "sizes" and form.type)
+        bits = next(slot.type.bits for slot, _ in matched(instruction) if slot.name == "sizes" and slot.type)
         upper = (operands["upper"],) if "upper" in operands else ()
         for first, kind, items in (
             (Bulk.EXTENTS, scalar_type(f"u{bits}"), _elements(operands["sizes"])),
@@ -172,14 +172,14 @@ def _elements(operand: Operand | None) -> tuple[Operand, ...]:
 def write_replace(to: BlockWriter, instruction: Instruction) -> None:
     """``tensormap.replace``."""
     frame, writer = to.frame, to.writer
-    operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
-    name, ordinal = str(instruction.spelling.modifier("field")), operands.get("ordinal")
+    operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
+    name, ordinal = str(instruction.form.modifier("field")), operands.get("ordinal")
     number = ordinal.value if isinstance(ordinal, Immediate) else 0
     place, size, bias = field_place(name, number)
     field = FIELDS[name]
     # there is no value for a field that is not there
     low, high = (field.low, field.high) if number < field.number else (1, 0)
-    space = (instruction.spelling.space or "generic").split("::")[0]
+    space = (instruction.form.space or "generic").split("::")[0]
     values = frame.field("%vals", 0)
     _put(to, _address(to, operands["a"], space), "%area")
     _put(to, _native(to.source(operands["value"], U64 if size == 8 else U32).convert(U64)), values)
@@ -203,7 +203,7 @@ def _fill(
     to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: str
 ) -> None:
     frame = to.frame
-    space = instruction.spelling.space or "generic"
+    space = instruction.form.space or "generic"
     sizes = frame.field("%vals", _SIZES)
     _put(to, _address(to, operands["a"], space), "%area")
     _put(to, to.source(operands["bytes"], U64), sizes)
@@ -223,12 +223,10 @@ def _answer(
     to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: str
 ) -> None:
     """The response to a request for another cluster."""
-    frame, spelling = to.frame, instruction.spelling
-    space = (spelling.space or "generic").split("::")[0]
+    frame, form = to.frame, instruction.form
+    space = (form.space or "generic").split("::")[0]
     how = (
-        Bulk.ANSWER
-        | Bulk.GENERIC * (space == "generic")
-        | Bulk.MULTICAST * bool(spelling.modifier("multicast"))
+        Bulk.ANSWER | Bulk.GENERIC * (space == "generic") | Bulk.MULTICAST * bool(form.modifier("multicast"))
     )
     targets, sizes, mbarriers, words = (
         frame.field("%vals", place) for place in (_TARGETS, _SIZES, _MBARRIERS, _WORDS)
@@ -252,8 +250,8 @@ def _answer(
 def write_signal(to: BlockWriter, instruction: Instruction, mask: str, moved: int) -> None:
     """After ``st.async`` or ``red.async``: the mbarrier is signalled the bytes of each lane."""
     frame, writer = to.frame, to.writer
-    form, mbarriers = next((form, item) for form, item in matched(instruction) if form.name == "m")
-    space = form.space or instruction.spelling.space or "generic"
+    slot, mbarriers = next((slot, item) for slot, item in matched(instruction) if slot.name == "m")
+    space = slot.space or instruction.form.space or "generic"
     # a store that was refused signals nothing
     to.check_faults()
     ones, amounts = frame.field("%vals", 0), frame.field("%vals", 4 * LANES)
@@ -288,14 +286,14 @@ def _numbers(to: BlockWriter, *pointers: str) -> Arguments:
 
 def put_ranks(to: BlockWriter, instruction: Instruction) -> NativeValue:
     """The bits of the CTAs that a multicast goes to."""
-    form, operand = next((form, item) for form, item in matched(instruction) if form.name == "mask")
-    kind = U16 if form.type is None or form.type.bits == 16 else U32
+    slot, operand = next((slot, item) for slot, item in matched(instruction) if slot.name == "mask")
+    kind = U16 if slot.type is None or slot.type.bits == 16 else U32
     return _native(to.source(operand, kind).convert(U32))
 
 
 def report_kind(instruction: Instruction) -> int:
     """Which pattern is reported, from 1 on."""
-    pattern = str(instruction.spelling.modifier("report") or "").rpartition("::")[2]
+    pattern = str(instruction.form.modifier("report") or "").rpartition("::")[2]
     return Bulk.PATTERNS.index(pattern) + 1 if pattern in Bulk.PATTERNS else 0
 
 

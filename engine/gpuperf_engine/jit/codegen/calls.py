@@ -52,7 +52,7 @@ def write_parameter(to: BlockWriter, instruction: Instruction) -> None:
     """``ld.param`` and ``st.param``."""
     _, operand = address_operand(instruction)
     guard = to.guard(instruction)
-    kind = scalar_type(str(instruction.spelling.modifier("type")))
+    kind = scalar_type(str(instruction.form.modifier("type")))
     kernel = to.frame.program.kernel
     base = operand.base
     if instruction.effect is LOAD:
@@ -75,8 +75,8 @@ def write_parameter(to: BlockWriter, instruction: Instruction) -> None:
             f"{instruction.opcode} to an address that is not a parameter of a call", span=instruction.span
         )
     values = []
-    for form, source in matched(instruction):
-        if form.role == "source" and form.name != "policy":
+    for slot, source in matched(instruction):
+        if slot.role == "source" and slot.name != "policy":
             for element in source.elements if isinstance(source, Vector) else (source,):
                 values.append(_typed(to, element, kind))
     _check_range(instruction, base, operand.offset, kind.bytes * len(values))

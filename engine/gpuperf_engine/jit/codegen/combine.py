@@ -36,28 +36,28 @@ def combined_types(operation: str) -> dict[int, str]:
 
 def combine_address(to: BlockWriter, instruction: Instruction) -> str:
     """The function for an instruction, as i64 for the runtime."""
-    name = COMBINE_PREFIX + instruction.spelling.opcode
+    name = COMBINE_PREFIX + instruction.form.opcode
     to.writer.needs[name] = f'declare i32 @"{name}"(ptr, ptr, ptr)'
     return to.writer.op(f'ptrtoint ptr @"{name}" to i64')
 
 
 def combine_function(name: str) -> str:
     """The IR of a function, with the vector functions that it calls."""
-    spelling = next(
+    form = next(
         item
         for item in lookup(name.removeprefix(COMBINE_PREFIX))
         if has_meaning(item) or item.modifier("dim")
     )
     writer = Emitter()
     writer.start("entry")
-    if has_meaning(spelling):
-        kind = scalar_type(str(spelling.modifier("type")))
+    if has_meaning(form):
+        kind = scalar_type(str(form.modifier("type")))
         for offset in range(0, _PIECE, kind.bytes):
             cells = _cells(writer, offset)
             old, new = (_value(writer, str(kind), cell) for cell in cells)
-            _put(writer, evaluate(spelling, [old, new])[0], cells[0])
+            _put(writer, evaluate(form, [old, new])[0], cells[0])
     else:
-        operation = str(spelling.modifier("op"))
+        operation = str(form.modifier("op"))
         types = combined_types(operation)
         kinds = writer.op("ptrtoint ptr %kind to i64")
         cases = " ".join(f"i64 {number}, label %type{number}" for number in types)

@@ -33,7 +33,7 @@ def write_copies(to: BlockWriter, instruction: Instruction) -> None:
 def _write_copy(to: BlockWriter, instruction: Instruction) -> None:
     """A copy from global to shared memory; sources, targets and sizes go to the runtime through ``%area`` and ``%vals``."""
     frame, writer = to.frame, to.writer
-    operands = {form.name: operand for form, operand in matched(instruction)}
+    operands = {slot.name: operand for slot, operand in matched(instruction)}
     site = frame.program.site_of[instruction]
     width = frame.program.sites[site].bytes
     guard = to.guard(instruction)

@@ -55,8 +55,8 @@ class _Exchange:
         self.instruction = instruction
         self.guard = to.guard(instruction)
         self.mask = to.effective_mask(self.guard)
-        self.operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
-        self.types = {form.name: form.type for form, _ in matched(instruction)}
+        self.operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
+        self.types = {slot.name: slot.type for slot, _ in matched(instruction)}
         self.members = self._members()
 
     def source(self, name: str) -> NativeValue:
@@ -187,7 +187,7 @@ def _elect(exchange: _Exchange) -> list[NativeValue]:
 
 @_gives(VOTE)
 def _vote(exchange: _Exchange) -> list[NativeValue]:
-    modifiers = exchange.instruction.spelling.modifiers
+    modifiers = exchange.instruction.form.modifiers
     ballot = exchange.ballot(exchange.source("a"))._and(exchange.members)
     mode = str(modifiers.get("mode") or "ballot")
     if mode == "ballot":
@@ -226,7 +226,7 @@ def _redux(exchange: _Exchange) -> list[NativeValue]:
     """The members' values combined; in which order makes no difference to any operation that there is."""
     value = exchange.source("a").clean()
     if value.type.is_float:  # one lane alone gives its magnitude, or the canonical NaN, too
-        (made,) = evaluate(exchange.instruction.spelling, [value, value])
+        (made,) = evaluate(exchange.instruction.form, [value, value])
         assert isinstance(made, NativeValue)
         value = made.clean()
     return [_tree(exchange, value) if exchange.members.uniform else _folds(exchange, value)]
@@ -239,7 +239,7 @@ def _tree(exchange: _Exchange, value: NativeValue) -> NativeValue:
     scalar = kind.split()[-1].rstrip(">")
     members = writer.op(f"and i32 {exchange.members.scalar()}, {exchange.mask}")
     neutral = "zeroinitializer"
-    if exchange.instruction.spelling.modifiers["op"] not in ("add", "xor"):
+    if exchange.instruction.form.modifiers["op"] not in ("add", "xor"):
         writer.needs["llvm.cttz.i32"] = "declare i32 @llvm.cttz.i32(i32, i1)"
         lowest = writer.op(f"call i32 @llvm.cttz.i32(i32 {members}, i1 false)")
         lane = writer.op(f"and i32 {lowest}, {LANES - 1}")
@@ -251,7 +251,7 @@ def _tree(exchange: _Exchange, value: NativeValue) -> NativeValue:
         order = ", ".join(f"i32 {lane ^ distance}" for lane in range(LANES))
         other = writer.op(f"shufflevector {kind} {total}, {kind} poison, <{LANES} x i32> <{order}>")
         made = evaluate(
-            exchange.instruction.spelling, [to.value(value.type, total), to.value(value.type, other)]
+            exchange.instruction.form, [to.value(value.type, total), to.value(value.type, other)]
         )[0]
         assert isinstance(made, NativeValue)
         total = made.bits_as(value.type).clean().vector()
@@ -291,7 +291,7 @@ def _folds(exchange: _Exchange, value: NativeValue) -> NativeValue:
         lane = writer.op(f"call i32 @llvm.cttz.i32(i32 {remaining}, i1 true)")
         other = writer.op(f"load {scalar}, ptr {writer.op(f'getelementptr {scalar}, ptr %vals, i32 {lane}')}")
         pair = [to.value(value.type, total, True), to.value(value.type, other, True)]
-        made = evaluate(exchange.instruction.spelling, pair)[0]
+        made = evaluate(exchange.instruction.form, pair)[0]
         assert isinstance(made, NativeValue)
         text = made.bits_as(value.type).clean().scalar()
         below = _less(to, remaining)
@@ -311,16 +311,16 @@ def _folds(exchange: _Exchange, value: NativeValue) -> NativeValue:
 
 @_gives(MATRIX)
 def _matrix(exchange: _Exchange) -> list[NativeValue]:
-    to, spelling = exchange.to, exchange.instruction.spelling
+    to, form = exchange.to, exchange.instruction.form
     given = to.sources(exchange.instruction)
-    forms = [form for form in spelling.sources for _ in range(form.vector)]
-    constants = [value.number or 0 for form, value in zip(forms, given) if form.constant]
-    values = [value.clean() for form, value in zip(forms, given) if not form.constant]
-    _, returned = matrix_types(spelling)
+    slots = [slot for slot in form.sources for _ in range(slot.vector)]
+    constants = [value.number or 0 for slot, value in zip(slots, given) if slot.constant]
+    values = [value.clean() for slot, value in zip(slots, given) if not slot.constant]
+    _, returned = matrix_types(form)
     arguments = [(vector_ll(value.type), value.vector()) for value in values]
-    found = to.writer.call(matrix_name(spelling, constants), returned, *arguments)
-    types = [form.type for form in spelling.destinations for _ in range(form.vector) if form.type is not None]
-    if spelling.row.checked is not None:
+    found = to.writer.call(matrix_name(form, constants), returned, *arguments)
+    types = [slot.type for slot in form.destinations for _ in range(slot.vector) if slot.type is not None]
+    if form.row.checked is not None:
         wrong = to.value(PRED, to.writer.op(f"extractvalue {returned} {found}, {len(types)}"))
         to.error(to.bits_of(wrong), Event.MEANINGLESS)
     return [
@@ -342,13 +342,13 @@ _PATTERNS: dict[tuple[str, int, int], tuple[list[int], list[bool]]] = {}
 
 def _pattern(exchange: _Exchange, b: NativeValue, c: NativeValue) -> tuple[list[int], list[bool]]:
     """Source lanes and range tests of a shuffle with constant operands: the row's meaning on constants."""
-    spelling = exchange.instruction.spelling
-    key = (str(spelling.modifiers.get("mode")), b.number or 0, c.number or 0)
+    form = exchange.instruction.form
+    key = (str(form.modifiers.get("mode")), b.number or 0, c.number or 0)
     found = _PATTERNS.get(key)
     if found is None:
         lanes, inside = [], []
         for lane in range(LANES):
-            source, good = evaluate(spelling, [b.constant(lane, U32), b, c])
+            source, good = evaluate(form, [b.constant(lane, U32), b, c])
             assert isinstance(source, NativeValue) and isinstance(good, NativeValue)
             lanes.append((source.number or 0) % LANES)
             inside.append(bool(good.number))
@@ -371,7 +371,7 @@ def _shuffle(exchange: _Exchange) -> list[NativeValue]:
         found = writer.op(f"shufflevector {ll} {given}, {ll} poison, <{LANES} x i32> <{order}>")
         flags = f"<{', '.join('i1 true' if good else 'i1 false' for good in inside)}>"
         return [to.value(value.type, found), to.value(PRED, flags)]
-    source, good = evaluate(exchange.instruction.spelling, [to.value(U32, _LANE_IDS), b, c])
+    source, good = evaluate(exchange.instruction.form, [to.value(U32, _LANE_IDS), b, c])
     assert isinstance(source, NativeValue) and isinstance(good, NativeValue)
     raw = f"<{LANES} x i32>"
     text = writer.call("v_permute_32", raw, (raw, given), (raw, source.vector()))

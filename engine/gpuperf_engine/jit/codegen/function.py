@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ...errors import Unsupported
 from ...flow.blocks import EXIT, BasicBlock
 from ...flow.operands import matched
-from ...isa.table import OperandForm
+from ...isa.table import OperandSlot
 from ...ptx.syntax import Address, CallTarget, Function, Instruction
 from ...simt.program import Program
 from ...simt.stack import CALL_FRAME, WAIT
@@ -481,11 +481,11 @@ def call_target(block: BasicBlock) -> CallTarget:
     raise Unsupported("a call without target", span=block.terminator.span)
 
 
-def address_operand(instruction: Instruction) -> tuple[OperandForm, Address]:
+def address_operand(instruction: Instruction) -> tuple[OperandSlot, Address]:
     """The address operand of a memory instruction and its form."""
-    for form, operand in matched(instruction):
+    for slot, operand in matched(instruction):
         if isinstance(operand, Address):
-            return form, operand
+            return slot, operand
     raise Unsupported(f"{instruction.opcode} without an address", span=instruction.span)
 
 

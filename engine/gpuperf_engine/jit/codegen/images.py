@@ -15,7 +15,7 @@ from ...flow.operands import matched
 from ...isa.effects import IMAGE_QUERY, SURFACE, TEXTURE
 from ...isa.frame import evaluate, has_meaning
 from ...isa.images import ROW_WORDS, Image
-from ...isa.table import Spelling, lookup
+from ...isa.table import Form, lookup
 from ...isa.types import ScalarType, scalar_type
 from ...isa.words import Value
 from ...memory.image_rows import HANDLE_BASE, HANDLE_STEP
@@ -36,18 +36,18 @@ U32, U64, B32, PRED = (scalar_type(name) for name in ("u32", "u64", "b32", "pred
 _MASK, _POINTERS, _WIDE = f"<{LANES} x i1>", f"<{LANES} x ptr>", f"<{LANES} x i64>"
 
 
-def _spelling(opcode: str) -> Spelling:
+def _form(opcode: str) -> Form:
     """The form of an opcode that can be run."""
     return next(item for item in lookup(opcode) if has_meaning(item))
 
 
-def _types(spelling: Spelling) -> tuple[list[ScalarType], list[ScalarType]]:
+def _types(form: Form) -> tuple[list[ScalarType], list[ScalarType]]:
     """Of the elements of sources (without a handle that is one) and destinations."""
-    whole = list(spelling.sources)
-    if not any(form.role == "address" for form in spelling.operands):
+    whole = list(form.sources)
+    if not any(slot.role == "address" for slot in form.operands):
         whole = whole[1:]
-    given = [form.type for form in whole for _ in range(form.vector) if form.type is not None]
-    made = [form.type for form in spelling.destinations for _ in range(form.vector) if form.type is not None]
+    given = [slot.type for slot in whole for _ in range(slot.vector) if slot.type is not None]
+    made = [slot.type for slot in form.destinations for _ in range(slot.vector) if slot.type is not None]
     return given, made
 
 
@@ -59,13 +59,13 @@ def image_function(name: str) -> str:
     """The IR of a function, with the vector functions that it calls."""
     opcode = name.removeprefix(IMAGE_PREFIX)
     same = opcode.startswith(_SAME)
-    spelling = _spelling(opcode.removeprefix(_SAME))
-    given, made = _types(spelling)
+    form = _form(opcode.removeprefix(_SAME))
+    given, made = _types(form)
     writer = Emitter()
     image = _NativeImage(writer, same=same)
     values = [image, *(NativeValue(writer, type, f"%a{place}") for place, type in enumerate(given))]
     returned, whole = _returned(made), "poison"
-    for place, value in enumerate(evaluate(spelling, cast("Sequence[Value]", values))):
+    for place, value in enumerate(evaluate(form, cast("Sequence[Value]", values))):
         assert isinstance(value, NativeValue)
         whole = writer.op(
             f"insertvalue {returned} {whole}, {vector_ll(value.type)} {value.clean().vector()}, {place}"
@@ -245,15 +245,15 @@ def write_image(to: BlockWriter, instruction: Instruction) -> None:
     """One instruction on an image: the call of its function."""
     guard = to.guard(instruction)
     mask = to.effective_mask(guard)
-    spelling = instruction.spelling
+    form = instruction.form
     values = to.sources(instruction)
     address = next((item for _, item in matched(instruction) if isinstance(item, Address)), None)
     if address is None:
         handle, values = to.as_type(values[0], U64), values[1:]
     else:
         handle = to.as_type(address_value(to, address, 0), U64)
-    given, made = _types(spelling)
-    name = f"{IMAGE_PREFIX}{_SAME if handle.uniform else ''}{spelling.opcode}"
+    given, made = _types(form)
+    name = f"{IMAGE_PREFIX}{_SAME if handle.uniform else ''}{form.opcode}"
     arguments = [
         ("ptr", "%ctx"),
         ("i32", mask),

@@ -36,7 +36,7 @@ _COPIES = 1024
 def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
     """``mbarrier.init`` … ``arrive_drop`` and ``cp.async.mbarrier.arrive``."""
     writer, frame = to.writer, to.frame
-    operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+    operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     how = operation(instruction)
     moves = how & 15 in (Mbarrier.EXPECT, Mbarrier.COMPLETE)
     guard = to.guard(instruction)
@@ -68,7 +68,7 @@ def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
         *words,
     )
     to.faulting = True
-    if instruction.spelling.destinations:
+    if instruction.form.destinations:
         made = to.value(U64, writer.op(f"load <{LANES} x i64>, ptr %area, align 64"))
         if how & 15 == Mbarrier.LAYOUT:
             asked = Mbarrier.REPORTING if how & Mbarrier.REPORTS else Mbarrier.VALID
@@ -80,7 +80,7 @@ def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
 def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     """``mbarrier.test_wait`` and ``try_wait``, with which the block begins: here it is continued after a stop."""
     writer, frame = to.writer, to.frame
-    operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+    operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     to.guard(instruction)
     place = WAIT_CODE + to.block.index
     frame.resumable.add(place)
@@ -92,7 +92,7 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     of_parity = "parity" in operands
     given = to.source(operands["parity"], U32) if of_parity else to.source(operands["state"], U64)
     _put(to, _native(given.convert(U64)), "%vals")
-    conditional = instruction.spelling.modifier("phase_type") == "phase_type::conditional"
+    conditional = instruction.form.modifier("phase_type") == "phase_type::conditional"
     how = _put_addresses(to, instruction) | int(of_parity) | 2 * conditional
     found = writer.call(
         "mbarrier_wait",
@@ -118,10 +118,10 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     writer.do(f"store i32 {quantum}, ptr %quantum")
     bits = writer.op(f"trunc i64 {found} to i32")
     answers = [to.value(PRED, writer.op(f"bitcast i32 {bits} to <{LANES} x i1>"))]
-    if len(instruction.spelling.destinations) > 1:
+    if len(instruction.form.destinations) > 1:
         reported = to.value(U64, writer.op(f"load <{LANES} x i64>, ptr %vals, align 64"))
         answers += [_native(reported.compare("ne", 0)), to.constant(0, B8)]
-    to.assign(instruction, answers[: len(instruction.spelling.destinations)], guard)
+    to.assign(instruction, answers[: len(instruction.form.destinations)], guard)
 
 
 def hold_warp(to: BlockWriter, place: int, status: int) -> None:
@@ -150,7 +150,7 @@ def _put(to: BlockWriter, value: NativeValue, cell: str) -> None:
 
 def _put_addresses(to: BlockWriter, instruction: Instruction) -> int:
     """The lanes' addresses to ``%area``; gives what says whether they are generic, and may be those of other CTAs."""
-    space = instruction.spelling.space or "generic"
+    space = instruction.form.space or "generic"
     address = address_value(to, address_operand(instruction)[1], SPACES[space])
     _put(to, _native(address.convert(U64)), "%area")
     return _GENERIC * (space == "generic") + _REMOTE * reaches_peers(instruction)

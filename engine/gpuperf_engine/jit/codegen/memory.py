@@ -44,9 +44,9 @@ class Access:
         self.mask = to.effective_mask(guard)
         self.site = to.frame.program.site_of[instruction]
         self.bytes = to.frame.program.sites[self.site].bytes
-        self.name = instruction.spelling.space or "generic"
+        self.name = instruction.form.space or "generic"
         self.space = SPACES[self.name]
-        self.type = scalar_type(str(instruction.spelling.modifier("type")))
+        self.type = scalar_type(str(instruction.form.modifier("type")))
         self.count = max(1, self.bytes // self.type.bytes)
         address = address_value(to, address_operand(instruction)[1], self.space)
         # device memory holds constants and parameters where generic addresses find them
@@ -204,7 +204,7 @@ def _own_shared(to: BlockWriter, operand: Address) -> NativeValue:
 @handles(LOAD, STORE, ATOMIC, REDUCTION)
 def write_memory(to: BlockWriter, instruction: Instruction) -> None:
     """Any load, store or atomic."""
-    if instruction.spelling.space == "param" and instruction not in to.frame.program.site_of:
+    if instruction.form.space == "param" and instruction not in to.frame.program.site_of:
         from .calls import write_parameter
 
         write_parameter(to, instruction)

@@ -44,7 +44,7 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
     elif kind is not None:
         left = "0"
         if kind == 1:
-            (value,) = (to.source(operand, U32) for form, operand in matched(instruction))
+            (value,) = (to.source(operand, U32) for slot, operand in matched(instruction))
             left = writer.op(f"zext i32 {value.scalar()} to i64")
         writer.call("race_groups", "i64", *numbers, ("i64", str(kind)), ("i64", left))
     if after:

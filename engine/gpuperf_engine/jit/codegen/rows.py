@@ -33,7 +33,7 @@ class _Piece(Access):
     ) -> None:
         self.to, self.instruction, self.guard, self.mask = to, instruction, None, mask
         self.site = to.frame.program.site_of[instruction]
-        self.name = instruction.spelling.space or "generic"
+        self.name = instruction.form.space or "generic"
         self.space = SPACES[self.name]
         self.type, self.count = scalar_type(f"b{8 * move.bytes}"), move.count
         self.bytes = move.bytes * move.count
@@ -55,8 +55,8 @@ class _Piece(Access):
 
 def write_rows(to: BlockWriter, instruction: Instruction, mask: str) -> None:
     """One instruction, by the lanes of an i32 mask."""
-    spelling = instruction.spelling
-    moves = spelling.moves
+    form = instruction.form
+    moves = form.moves
     assert moves is not None
     pieces = []
     for move in moves.parts:
@@ -66,14 +66,14 @@ def write_rows(to: BlockWriter, instruction: Instruction, mask: str) -> None:
         )
     counter = pieces[0].site * SITE_BYTES + Counter.LANES
     to.frame.bump("%sites", counter, to.frame.lanes_of(pieces[0].mask))
-    if spelling.destinations:
+    if form.destinations:
         loaded = [value for piece in pieces for value in piece.values()]
-        found = [made for made in evaluate(spelling, loaded) if isinstance(made, NativeValue)]
+        found = [made for made in evaluate(form, loaded) if isinstance(made, NativeValue)]
         to.assign(instruction, found, None)
         return
-    form = next(form for form in spelling.sources if form.name == "b")
-    given = [value.clean() for value in to.sources(instruction)[: form.vector]]
-    stored = [made for made in evaluate(spelling, given) if isinstance(made, NativeValue)]
+    slot = next(slot for slot in form.sources if slot.name == "b")
+    given = [value.clean() for value in to.sources(instruction)[: slot.vector]]
+    stored = [made for made in evaluate(form, given) if isinstance(made, NativeValue)]
     for piece in pieces:
         piece.put(stored[: piece.count])
         del stored[: piece.count]
@@ -81,12 +81,12 @@ def write_rows(to: BlockWriter, instruction: Instruction, mask: str) -> None:
 
 def _address(to: BlockWriter, instruction: Instruction, move: Move, bits: int, inner: int) -> NativeValue:
     """The lanes' addresses: base + line · distance + offset."""
-    space = SPACES[instruction.spelling.space or "generic"]
+    space = SPACES[instruction.form.space or "generic"]
     base = address_value(to, address_operand(instruction)[1], space)
     if not any(move.lines) and not any(move.offsets):
         return base
     kind = scalar_type(f"u{base.type.bits}")
-    operands = {form.name: operand for form, operand in matched(instruction)}
+    operands = {slot.name: operand for slot, operand in matched(instruction)}
     distance = to.constant(inner, U32)
     if "stride" in operands:
         distance = to.source(operands["stride"], U32)

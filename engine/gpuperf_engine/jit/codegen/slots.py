@@ -142,11 +142,11 @@ def _constants(program: Program, number: int) -> dict[Register, tuple[Immediate,
     found: dict[Register, tuple[Immediate, ScalarType]] = {}
     for register, instructions in made.items():
         first = instructions[0]
-        plain = first.spelling.row.name == "mov" and first.guard is None and len(instructions) == 1
+        plain = first.form.row.name == "mov" and first.guard is None and len(instructions) == 1
         if plain and register not in unset:
             source = first.operands[-1]
             if isinstance(source, Immediate) and len(first.operands) == 2:
-                found[register] = (source, first.spelling.operands[-1].type or register.type)
+                found[register] = (source, first.form.operands[-1].type or register.type)
     return found
 
 

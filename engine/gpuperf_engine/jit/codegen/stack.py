@@ -29,7 +29,7 @@ _VECTOR = f"<{LANES} x i64>"
 def write_stack(to: BlockWriter, instruction: Instruction) -> None:
     """``alloca``, ``stacksave`` or ``stackrestore``."""
     writer, program = to.writer, to.frame.program
-    kind = instruction.spelling.type
+    kind = instruction.form.type
     assert kind is not None
     guard = to.guard(instruction)
     mask = to.effective_mask(guard)
@@ -38,7 +38,7 @@ def write_stack(to: BlockWriter, instruction: Instruction) -> None:
     end = to.constant(program.local_area, U64)
     before = _native(end - depth)
     given: list[Value] = list(to.sources(instruction))
-    (made,) = evaluate(instruction.spelling, [*given, before.convert(kind)])
+    (made,) = evaluate(instruction.form, [*given, before.convert(kind)])
     after = _native(made.convert(U64))
     size = _native(given[0].convert(U64)) if given else after
     lowest = to.constant(program.local_static, U64)
@@ -46,7 +46,7 @@ def write_stack(to: BlockWriter, instruction: Instruction) -> None:
         top = writer.op(f"load {_VECTOR}, ptr {to.frame.field('%st', to.frame.slots.top)}, align 64")
         lowest = _native(lowest + to.value(U64, top))
     bad = after.compare("lt", lowest) | after.compare("gt", end)
-    if instruction.spelling.row.name == "alloca":
+    if instruction.form.row.name == "alloca":
         bad = bad | size.compare("gt", before) | after.compare("gt", before)
     to.report(size)
     index = to.block.instructions.index(instruction)

@@ -203,7 +203,7 @@ def _wake(to: BlockWriter, onward: int | None) -> None:
 def _indirect(to: BlockWriter) -> None:
     block, writer, frame = to.block, to.writer, to.frame
     assert block.terminator is not None
-    source = next(operand for form, operand in matched(block.terminator) if form.role == "source")
+    source = next(operand for slot, operand in matched(block.terminator) if slot.role == "source")
     index = to.source(source, U32)
     guard = block.terminator.guard
     mask = to.effective_mask(to.predicate(guard)) if guard is not None else to.mask

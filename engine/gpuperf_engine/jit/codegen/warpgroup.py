@@ -16,7 +16,7 @@ from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand, Vector
 from ..ir.abi import WAIT_CODE, Context, Event, State, Status
 from ..ir.values import LANES, NativeValue, vector_ll
-from ..runtime.warpgroup_function import LEFT, PREFIX, RESULT, RIGHT, ROWS, WORDS, Form
+from ..runtime.warpgroup_function import LEFT, PREFIX, RESULT, RIGHT, ROWS, WORDS, ProductShape
 from .handlers import handles
 from .mbarrier import hold_warp
 from .memory import pointer_number
@@ -31,9 +31,9 @@ U32, B32, PRED = (scalar_type(name) for name in ("u32", "b32", "pred"))
 
 def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> None:
     """One product; all lanes are here."""
-    writer, frame, spelling = to.writer, to.frame, instruction.spelling
-    form = Form(spelling)
-    operands: dict[str, Operand] = {form.name: operand for form, operand in matched(instruction)}
+    writer, frame, form = to.writer, to.frame, instruction.form
+    product = ProductShape(form)
+    operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     index = writer.op(f"load i32, ptr {frame.field('%st', State.INDEX)}")
     warps = writer.op(f"load i64, ptr {frame.field('%ctx', Context.WARPS)}")
     last = writer.op(f"zext i32 {writer.op(f'or i32 {index}, 3')} to i64")
@@ -48,7 +48,7 @@ def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> Non
     area = pointer_number(to, "%matrices")
     rank = writer.op(f"and i32 {index}, 3")
     first = writer.op(f"zext i32 {writer.op(f'shl i32 {rank}, 4')} to i64")
-    if not form.from_registers:
+    if not product.from_registers:
         _fetch(
             to,
             operands["a"],
@@ -62,34 +62,34 @@ def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> Non
         operands["b"],
         mask,
         instruction,
-        ("0", form.columns, form.words, number.get("trans_b", 0)),
-        (area, RIGHT, form.pitch),
+        ("0", product.columns, product.words, number.get("trans_b", 0)),
+        (area, RIGHT, product.pitch),
     )
-    assert form.result.type is not None
-    held = vector_ll(form.result.type)
+    assert product.result.type is not None
+    held = vector_ll(product.result.type)
     registers = operands["d"].elements if isinstance(operands["d"], Vector) else (operands["d"],)
     for place, register in enumerate(registers):
-        value = to.source(register, form.result.type).clean()
+        value = to.source(register, product.result.type).clean()
         cell = frame.field("%matrices", RESULT + place * 4 * LANES)
         writer.do(f"store {held} {value.vector()}, ptr {cell}, align 64")
     arguments = [("ptr", "%matrices"), (f"<{LANES} x i1>", to.source(operands["scale"], PRED).vector())]
     given: list[Operand] = []
-    if form.from_registers:
+    if product.from_registers:
         given += operands["a"].elements if isinstance(operands["a"], Vector) else (operands["a"],)
-    if form.sparsity is not None:
+    if product.sparsity is not None:
         metadata = to.source(operands["metadata"], B32).clean()
-        wrong = form.sparsity.refused(metadata, number["selector"], False)
+        wrong = product.sparsity.refused(metadata, number["selector"], False)
         assert isinstance(wrong, NativeValue)
         to.error(to.bits_of(wrong), Event.MEANINGLESS)
         given.append(operands["metadata"])
     arguments += [(vector_ll(B32), to.source(operand, B32).clean().vector()) for operand in given]
     signs = f"{number.get('sign_a', 1)}/{number.get('sign_b', 1)}/{number.get('selector', 0)}"
-    name = f"{PREFIX}{spelling.opcode}/{int(form.from_registers)}/{signs}"
+    name = f"{PREFIX}{form.opcode}/{int(product.from_registers)}/{signs}"
     writer.call(name, "void", *arguments)
     results = []
     for place in range(len(registers)):
         cell = frame.field("%matrices", RESULT + place * 4 * LANES)
-        results.append(to.value(form.result.type, writer.op(f"load {held}, ptr {cell}, align 64")))
+        results.append(to.value(product.result.type, writer.op(f"load {held}, ptr {cell}, align 64")))
     to.assign(instruction, results, None)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...isa.frame import evaluate
-from ...isa.table import Spelling, lookup
+from ...isa.table import Form, lookup
 from ...isa.types import ScalarType, scalar_type
 from ..ir.values import Emitter, NativeValue, vector_ll
 from ..ir.vectors import vector_function
@@ -22,23 +22,21 @@ __all__ = ["PREFIX", "internal_functions", "matrix_function", "matrix_name", "ma
 PREFIX = "v_matrix_"
 
 
-def matrix_name(spelling: Spelling, constants: Sequence[int]) -> str:
+def matrix_name(form: Form, constants: Sequence[int]) -> str:
     """The function for an opcode, with the values of its constant operands."""
-    return "/".join((PREFIX + spelling.opcode, *map(str, constants)))
+    return "/".join((PREFIX + form.opcode, *map(str, constants)))
 
 
-def matrix_types(spelling: Spelling) -> tuple[list[ScalarType], str]:
+def matrix_types(form: Form) -> tuple[list[ScalarType], str]:
     """Types of the source elements that are no constants, and the LLVM type that the function returns."""
     sources = [
-        form.type
-        for form in spelling.sources
-        for _ in range(form.vector)
-        if form.type is not None and not form.constant
+        slot.type
+        for slot in form.sources
+        for _ in range(slot.vector)
+        if slot.type is not None and not slot.constant
     ]
-    results = [
-        form.type for form in spelling.destinations for _ in range(form.vector) if form.type is not None
-    ]
-    if spelling.row.checked is not None:
+    results = [slot.type for slot in form.destinations for _ in range(slot.vector) if slot.type is not None]
+    if form.row.checked is not None:
         results.append(scalar_type("pred"))
     return sources, "{ " + ", ".join(map(vector_ll, results)) + " }"
 
@@ -46,18 +44,18 @@ def matrix_types(spelling: Spelling) -> tuple[list[ScalarType], str]:
 def matrix_function(name: str) -> str:
     """The IR of a function, with the vector functions that it calls."""
     opcode, *constants = name.removeprefix(PREFIX).split("/")
-    (spelling,) = lookup(opcode)
+    (form,) = lookup(opcode)
     writer = Emitter()
-    types, returned = matrix_types(spelling)
+    types, returned = matrix_types(form)
     given = iter([NativeValue(writer, type, f"%a{place}") for place, type in enumerate(types)])
     fixed = iter(constants)
     values = [
-        int(next(fixed)) if form.constant else next(given)
-        for form in spelling.sources
-        for _ in range(form.vector)
+        int(next(fixed)) if slot.constant else next(given)
+        for slot in form.sources
+        for _ in range(slot.vector)
     ]
     whole = "poison"
-    for place, value in enumerate(evaluate(spelling, values)):
+    for place, value in enumerate(evaluate(form, values)):
         assert isinstance(value, NativeValue)
         vector = value.clean().vector()
         whole = writer.op(f"insertvalue {returned} {whole}, {vector_ll(value.type)} {vector}, {place}")

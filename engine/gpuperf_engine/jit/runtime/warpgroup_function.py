@@ -12,14 +12,14 @@ from ...isa.rows.products import sizes
 from ...isa.rows.sparse import sparsity_of
 from ...isa.rows.sparsity import Sparsity
 from ...isa.rows.warpgroup import left_type
-from ...isa.table import Spelling, lookup
+from ...isa.table import Form, lookup
 from ...isa.types import ScalarType, scalar_type
 from ...isa.words import Value, concat, permute, split
 from ..ir.abi import MATRICES_BYTES
 from ..ir.values import LANES, Emitter, NativeValue, scalar_ll, vector_ll
 from .matrix_functions import internal
 
-__all__ = ["LEFT", "PREFIX", "RESULT", "RIGHT", "ROWS", "WORDS", "Form", "warpgroup_function"]
+__all__ = ["LEFT", "PREFIX", "RESULT", "RIGHT", "ROWS", "WORDS", "ProductShape", "warpgroup_function"]
 
 PREFIX = "v_warpgroup_"
 B32, F16, PRED = (scalar_type(name) for name in ("b32", "f16", "pred"))
@@ -31,17 +31,17 @@ RESULT = RIGHT + 4 * LONGEST * COLUMNS
 assert RESULT + 4 * LANES * REGISTERS <= MATRICES_BYTES
 
 
-class Form:
+class ProductShape:
     """What follows from an opcode."""
 
-    def __init__(self, spelling: Spelling) -> None:
-        self.spelling = spelling
-        _, self.columns, self.depth = sizes(str(spelling.modifier("shape")))
-        operands = {form.name: form for form in spelling.operands}
+    def __init__(self, form: Form) -> None:
+        self.form = form
+        _, self.columns, self.depth = sizes(str(form.modifier("shape")))
+        operands = {slot.name: slot for slot in form.operands}
         self.from_registers = operands["a"].vector > 1
         self.sparsity: Sparsity | None = None
         if "metadata" in operands:
-            self.sparsity = sparsity_of(str(spelling.modifier("shape")), left_type(spelling), 2)
+            self.sparsity = sparsity_of(str(form.modifier("shape")), left_type(form), 2)
         self.words = WORDS * (2 if self.sparsity else 1)
         self.pitch = -(-self.columns // LANES) * LANES
         self.result = operands["d"]
@@ -56,10 +56,10 @@ class _Maker:
         opcode, registers, *constants = name.removeprefix(PREFIX).split("/")
         self.name = name
         self.sign_a, self.sign_b, self.selector = map(int, constants)
-        (spelling,) = (
-            found for found in lookup(opcode) if Form(found).from_registers == bool(int(registers))
+        (form,) = (
+            found for found in lookup(opcode) if ProductShape(found).from_registers == bool(int(registers))
         )
-        self.form = Form(spelling)
+        self.product = ProductShape(form)
         self.writer = Emitter()
 
     def value(self, type: ScalarType, text: str) -> NativeValue:
@@ -69,9 +69,9 @@ class _Maker:
         return self.writer.op(f"getelementptr i8, ptr {base}, i64 {offset}")
 
     def text(self) -> str:
-        form, writer = self.form, self.writer
+        product, writer = self.product, self.writer
         parameters = ["ptr %area", f"<{LANES} x i1> %scale"]
-        count = 4 * form.from_registers + (form.sparsity is not None)
+        count = 4 * product.from_registers + (product.sparsity is not None)
         parameters += [f"{vector_ll(B32)} %g{place}" for place in range(count)]
         left = self.left()
         kind = left[0].type
@@ -87,11 +87,11 @@ class _Maker:
         inner = [text for need in writer.needs if not need.startswith("llvm.") for text in internal(need)]
         declared = [line for need, line in writer.needs.items() if need.startswith("llvm.")]
         head = f'define void @"{self.name}"({", ".join(parameters)}) nounwind {{'
-        numbers = self.per * form.words
+        numbers = self.per * product.words
         rooms = [
             "entry:",
             f"%left = alloca [{len(left)} x {ll}], align 64",
-            f"%right = alloca [{numbers * form.pitch} x {scalar_ll(kind)}], align 64",
+            f"%right = alloca [{numbers * product.pitch} x {scalar_ll(kind)}], align 64",
         ]
         return "\n".join([*dict.fromkeys([*declared, *inner]), head, *rooms, *body, "}", ""])
 
@@ -100,7 +100,7 @@ class _Maker:
         found: list[NativeValue] = []
         for half in (0, 1):
             for word in range(WORDS):
-                if self.form.from_registers:
+                if self.product.from_registers:
                     held = self.value(B32, f"%g{2 * (word // 4) + half}")
                     whole = permute(held, tuple(lane // 4 * 4 + word % 4 for lane in range(LANES)))
                 else:
@@ -118,13 +118,13 @@ class _Maker:
 
     def numbers(self, what: int, word: Value) -> list[NativeValue]:
         sign = self.sign_b if what else self.sign_a
-        made = evaluate(self.form.spelling, [what, word])
+        made = evaluate(self.product.form, [what, word])
         return [_native(-number if sign == -1 else number).clean() for number in made]
 
     def right(self) -> None:
         """The elements of B, a column in each place, line k behind line k − 1."""
-        writer, form = self.writer, self.form
-        blocks = form.pitch // LANES
+        writer, product = self.writer, self.product
+        blocks = product.pitch // LANES
         writer.do("br label %words")
         writer.start("words")
         writer.do("%t = phi i64 [ 0, %entry ], [ %tn, %words ]")
@@ -135,24 +135,24 @@ class _Maker:
         size = made[0].type.bytes
         line = writer.op(f"udiv i64 %t, {blocks}")
         block = writer.op(f"urem i64 %t, {blocks}")
-        base = writer.op(f"mul i64 {line}, {self.per * form.pitch * size}")
+        base = writer.op(f"mul i64 {line}, {self.per * product.pitch * size}")
         base = writer.op(f"add i64 {base}, {writer.op(f'mul i64 {block}, {LANES * size}')}")
         start = self.pointer("%right", base)
         for place, number in enumerate(made):
-            into = self.pointer(start, place * form.pitch * size)
+            into = self.pointer(start, place * product.pitch * size)
             writer.do(f"store {vector_ll(number.type)} {number.vector()}, ptr {into}, align 64")
         writer.do("%tn = add i64 %t, 1")
-        again = writer.op(f"icmp ult i64 %tn, {blocks * form.words}")
+        again = writer.op(f"icmp ult i64 %tn, {blocks * product.words}")
         writer.do(f"br i1 {again}, label %words, label %rows")
         writer.start("rows")
 
     def sums(self, kind: ScalarType, depth: int) -> None:
         """Eight columns of D after the other."""
-        writer, form = self.writer, self.form
+        writer, product = self.writer, self.product
         metadata: list[list[Value]] = [[], []]
-        if form.sparsity is not None:
-            held = self.value(B32, f"%g{4 * form.from_registers}")
-            metadata = form.sparsity.row_words(held, self.selector)
+        if product.sparsity is not None:
+            held = self.value(B32, f"%g{4 * product.from_registers}")
+            metadata = product.sparsity.row_words(held, self.selector)
         writer.do("br label %columns")
         writer.start("columns")
         writer.do("%j = phi i64 [ 0, %rows ], [ %jn, %columns ]")
@@ -163,37 +163,38 @@ class _Maker:
         ]  # fmt: skip
         eight = self.pointer("%right", writer.op(f"mul i64 %j, {8 * kind.bytes}"))
         b: list[list[NativeValue]] = [[], []]
-        for k in range(self.per * form.words):
-            cell = self.pointer(eight, k * form.pitch * kind.bytes)
+        for k in range(self.per * product.words):
+            cell = self.pointer(eight, k * product.pitch * kind.bytes)
             line = writer.op(f"load {short}, ptr {cell}, align {8 * kind.bytes}")
             for odd in (0, 1):
                 lanes = ", ".join(f"i32 {2 * (lane % 4) + odd}" for lane in range(LANES))
                 pick = f"shufflevector {short} {line}, {short} poison, <{LANES} x i32> <{lanes}>"
                 b[odd].append(self.value(kind, writer.op(pick)))
-        registers = 2 if form.half else 4
-        assert form.result.type is not None
-        held_ll = vector_ll(form.result.type)
+        registers = 2 if product.half else 4
+        assert product.result.type is not None
+        held_ll = vector_ll(product.result.type)
         base = writer.op(f"add i64 {RESULT}, {writer.op(f'mul i64 %j, {registers * 4 * LANES}')}")
         cells = [
             self.pointer("%area", writer.op(f"add i64 {base}, {place * 4 * LANES}"))
             for place in range(registers)
         ]
         old = [
-            self.value(form.result.type, writer.op(f"load {held_ll}, ptr {cell}, align 64")) for cell in cells
+            self.value(product.result.type, writer.op(f"load {held_ll}, ptr {cell}, align 64"))
+            for cell in cells
         ]
         c: list[Value] = list(old)
-        if form.half:
+        if product.half:
             c = [half.bits(F16) for register in old for half in split(register, 2)]
         scale = self.value(PRED, "%scale")
         words = [word for row in metadata for word in row]
-        made = list(evaluate(form.spelling, [2, 2, 2, scale, *c, *a, *b[0], *b[1], *words]))
-        if form.half:
+        made = list(evaluate(product.form, [2, 2, 2, scale, *c, *a, *b[0], *b[1], *words]))
+        if product.half:
             made = [concat(made[:2]), concat(made[2:])]
         for cell, number in zip(cells, made):
-            whole = _native(number).bits_as(form.result.type).clean()
+            whole = _native(number).bits_as(product.result.type).clean()
             writer.do(f"store {held_ll} {whole.vector()}, ptr {cell}, align 64")
         writer.do("%jn = add i64 %j, 1")
-        again = writer.op(f"icmp ult i64 %jn, {form.columns // 8}")
+        again = writer.op(f"icmp ult i64 %jn, {product.columns // 8}")
         writer.do(f"br i1 {again}, label %columns, label %done")
         writer.start("done")
 

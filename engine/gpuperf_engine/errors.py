@@ -77,7 +77,7 @@ class UnknownName(EngineError):
 
 
 class Unsupported(EngineError):
-    """An instruction that is known, checked and counted, but whose meaning is not built; raised when it would run."""
+    """An instruction that is known, checked and counted, but not implemented; raised when it would run."""
 
 
 class LaunchError(EngineError):

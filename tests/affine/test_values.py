@@ -1,4 +1,4 @@
-"""Words on affine values give at every point of a piece what the reference backend gives on the numbers there."""
+"""Primitives on affine values give at every point of a piece what the reference backend gives on the numbers there."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gpuperf_engine.affine.pieces import Piece
 from gpuperf_engine.affine.space import Refusal, Reparametrise, Space, Split
 from gpuperf_engine.affine.values import Affine, Mask
 from gpuperf_engine.interp.values import LaneValue, dtype_of
+from gpuperf_engine.isa.primitives import Value, brev, clz, high, maximum, minimum, popc, select
 from gpuperf_engine.isa.types import ScalarType, scalar_type
-from gpuperf_engine.isa.words import Value, brev, clz, high, maximum, minimum, popc, select
 from gpuperf_engine.symbolic.operands import concretely
 
 TYPES = [scalar_type(f"{kind}{bits}") for kind in "us" for bits in (16, 32, 64)]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.isa.test_mixed_meanings import arithmetic
+from tests.isa.test_mixed_semantics import arithmetic
 
 from .running import Array, run
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuperf_engine.interp.values import LaneValue, dtype_of
-from gpuperf_engine.isa import words
+from gpuperf_engine.isa import primitives
 from gpuperf_engine.isa.types import ScalarType, scalar_type
 
 INTEGERS = [f"{kind}{bits}" for kind in "sub" for bits in (8, 16, 32, 64)]
@@ -29,7 +29,7 @@ def lanes(type_name: str, *values: int) -> LaneValue:
     return LaneValue(raw.view(dtype_of(type_)), type_)
 
 
-def ints(value: words.Value) -> list[int]:
+def ints(value: primitives.Value) -> list[int]:
     assert isinstance(value, LaneValue)
     assert value.data.dtype == dtype_of(value.type)
     return [int(item) for item in value.data.tolist()]
@@ -39,7 +39,7 @@ def f32(*values: float) -> LaneValue:
     return LaneValue(np.array(values, np.float32).view(np.uint32), scalar_type("f32"))
 
 
-def floats(value: words.Value) -> list[float]:
+def floats(value: primitives.Value) -> list[float]:
     assert isinstance(value, LaneValue)
     view = {16: np.float16, 32: np.float32, 64: np.float64}[value.type.bits]
     return [float(item) for item in value.data.view(view)]
@@ -106,10 +106,10 @@ def test_integer_operations_of_one_operand(name: str) -> None:
     assert ints(~value) == [wrap(~number, type_) for number in numbers]
     assert ints(-value) == [wrap(-number, type_) for number in numbers]
     assert ints(abs(value)) == [wrap(abs(number), type_) for number in numbers]
-    assert ints(words.popc(value)) == [bin(word).count("1") for word in patterns]
-    assert ints(words.clz(value)) == [bits - word.bit_length() for word in patterns]
+    assert ints(primitives.popc(value)) == [bin(word).count("1") for word in patterns]
+    assert ints(primitives.clz(value)) == [bits - word.bit_length() for word in patterns]
     reversed_bits = [int(format(word, f"0{bits}b")[::-1], 2) for word in patterns]
-    assert ints(words.brev(value)) == [wrap(word, type_) for word in reversed_bits]
+    assert ints(primitives.brev(value)) == [wrap(word, type_) for word in reversed_bits]
 
 
 @pytest.mark.parametrize("source", INTEGERS)
@@ -200,7 +200,7 @@ def test_minimum_and_maximum_order_zeros_and_drop_one_nan() -> None:
     a = lanes("f32", 0x80000000, 0x00000000, 0x7FC00001, 0x3F800000, 0x7F800001, 0x00000001)
     b = lanes("f32", 0x00000000, 0x80000000, 0x3F800000, 0x7FFFFFFF, 0xFFC00000, 0x80000001)
     canonical = 0x7FFFFFFF
-    assert ints(words.minimum(a, b)) == [
+    assert ints(primitives.minimum(a, b)) == [
         0x80000000,
         0x80000000,
         0x3F800000,
@@ -208,8 +208,8 @@ def test_minimum_and_maximum_order_zeros_and_drop_one_nan() -> None:
         canonical,
         0x80000001,
     ]
-    assert ints(words.maximum(a, b)) == [0, 0, 0x3F800000, 0x3F800000, canonical, 1]
-    assert ints(words.minimum(a, b, nan=True)) == [
+    assert ints(primitives.maximum(a, b)) == [0, 0, 0x3F800000, 0x3F800000, canonical, 1]
+    assert ints(primitives.minimum(a, b, nan=True)) == [
         0x80000000,
         0x80000000,
         canonical,
@@ -217,7 +217,7 @@ def test_minimum_and_maximum_order_zeros_and_drop_one_nan() -> None:
         canonical,
         0x80000001,
     ]
-    assert ints(words.maximum(a, b, nan=True))[2:5] == [canonical] * 3
+    assert ints(primitives.maximum(a, b, nan=True))[2:5] == [canonical] * 3
 
 
 def test_bit_operations_keep_nan_payloads() -> None:
@@ -226,7 +226,7 @@ def test_bit_operations_keep_nan_payloads() -> None:
     assert ints(abs(value)) == [0x7F800001, 0x7FC12345, 0]
     assert ints(value.flush()) == [0x7F800001, 0xFFC12345, 0x80000000]
     assert ints(value.bits(scalar_type("s32"))) == [0x7F800001, 0xFFC12345 - (1 << 32), -(1 << 31)]
-    assert ints(words.select(lanes("pred", 1, 0, 1), value, lanes("f32", 1, 2, 3))) == [
+    assert ints(primitives.select(lanes("pred", 1, 0, 1), value, lanes("f32", 1, 2, 3))) == [
         0x7F800001,
         2,
         0x80000000,
@@ -264,12 +264,12 @@ def test_constants_and_mixed_operands() -> None:
 
 def test_128_bit_values_are_put_together_and_taken_apart() -> None:
     low, high = lanes("b64", 0xFFFFFFFFFFFFFFFF, 5), lanes("b64", 1, 0x8000000000000000)
-    whole = words.concat([low, high])
+    whole = primitives.concat([low, high])
     assert ints(whole) == [0x1FFFFFFFFFFFFFFFF, (0x8000000000000000 << 64) | 5]
-    assert [ints(piece) for piece in words.split(whole, 2)] == [ints(low), ints(high)]
+    assert [ints(piece) for piece in primitives.split(whole, 2)] == [ints(low), ints(high)]
     assert ints(~whole) == [(1 << 128) - 1 - number for number in ints(whole)]
     assert ints(whole.compare("eq", whole ^ 1)) == [0, 0]
-    assert ints(words.select(lanes("pred", 0, 1), whole, whole ^ whole)) == [0, ints(whole)[1]]
+    assert ints(primitives.select(lanes("pred", 0, 1), whole, whole ^ whole)) == [0, ints(whole)[1]]
 
 
 def test_predicates() -> None:
@@ -279,4 +279,4 @@ def test_predicates() -> None:
     assert ints(p ^ q) == [0, 1, 1, 0]
     assert ints(~p) == [1, 1, 0, 0]
     assert ints(p.apply("predicate_to", type=scalar_type("u32"))) == [0, 0, 1, 1]
-    assert ints(words.select(p, q, ~q)) == [1, 0, 0, 1]
+    assert ints(primitives.select(p, q, ~q)) == [1, 0, 0, 1]

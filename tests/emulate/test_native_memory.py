@@ -12,7 +12,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.device.device import Runtime
-from gpuperf_engine.isa.frame import has_meaning
+from gpuperf_engine.isa.frame import has_semantics
 from gpuperf_engine.isa.table import lookup, rows
 from gpuperf_engine.jit.launch import Code
 from gpuperf_engine.jit.runtime.access import access_functions
@@ -111,7 +111,7 @@ ORDERS = (".acquire", ".release", ".acq_rel", ".sys", ".gpu", ".cta", ".cluster"
 
 
 def atomic_lines() -> list[str]:
-    """Every atomic with a meaning, as an instruction on ``[%a]``."""
+    """Every atomic with semantics, as an instruction on ``[%a]``."""
     made = []
     for row in rows():
         if not row.effect.atomic or row.name == "multimem":
@@ -121,7 +121,7 @@ def atomic_lines() -> list[str]:
                 continue
             for form in lookup(opcode):
                 kind = str(form.modifier("type"))
-                if form.row is not row or not has_meaning(form) or kind == "b128":
+                if form.row is not row or not has_semantics(form) or kind == "b128":
                     continue
                 names = {
                     "16": "%h",

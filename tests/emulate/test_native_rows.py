@@ -1,7 +1,7 @@
 """Every form of every row that computes, on both backends and on the one-thread-at-a-time interpreter: the same bits, for the
-values where meanings break.
+values where semantics break.
 
-The reference backend's meanings are tested against the manual elsewhere; here the compiled ones are held against them, and some
+The reference backend's semantics are tested against the manual elsewhere; here the compiled ones are held against them, and some
 threads against the interpreter, which was written from the manual by itself.
 
 ``GPUPERF_RANDOM_ROWS=N`` takes operands from N seeds instead of one, and compares all threads.
@@ -48,7 +48,7 @@ PARTS = [
 
 @pytest.mark.parametrize("seed", range(7, 7 + max(1, MORE)))
 @pytest.mark.parametrize("place", range(len(PARTS)))
-def test_compiled_meanings_are_those_of_the_reference(place: int, seed: int) -> None:
+def test_compiled_semantics_are_those_of_the_reference(place: int, seed: int) -> None:
     target, part = PARTS[place]
     text, words = kernel(part, target)
     given, found = inputs(seed), []
@@ -66,7 +66,7 @@ def test_compiled_meanings_are_those_of_the_reference(place: int, seed: int) -> 
         return
     rows = text.splitlines()
     missing = [rows[number - 1] for number in scalar.unknown(text, "k")]
-    assert not missing, "give tests/oracle these meanings, or say here that it has none"
+    assert not missing, "give tests/oracle these semantics, or say here that it has none"
     threads = CTAS * 32 if MORE else 8
     buffers = [scalar.Buffer(given[:threads]), scalar.Buffer(np.zeros((threads, words), np.uint64))]
     block = min(32, threads)

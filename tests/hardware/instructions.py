@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from gpuperf_engine.isa.effects import PURE
-from gpuperf_engine.isa.frame import has_meaning
+from gpuperf_engine.isa.frame import has_semantics
 from gpuperf_engine.isa.table import Form, Version, needs, rows
 from gpuperf_engine.isa.targets import TARGETS
 from tests.isa.assembler import forms, instruction_text
@@ -43,7 +43,7 @@ def chosen() -> Iterator[Form]:
             parts = form.opcode.split(".")[1:]
             own_word = row.effect.atomic and form.space == "global"
             if (
-                (row.effect is PURE and has_meaning(form))
+                (row.effect is PURE and has_semantics(form))
                 or whole_warp
                 or (row.name == "mma" and not any(part.startswith(NOT_RANDOM) for part in parts))
                 or (own_word and not modifiers & {"sem", "scope", "hint"})

@@ -108,7 +108,7 @@ def decorated(slot: OperandSlot, text: str, form: Form) -> str:
 
 
 def before_sources(form: Form) -> list[ScalarType]:
-    """What a meaning gets before its operands: addresses that it only computes with, and a zero if it has no source."""
+    """What semantics get before their operands: addresses that they only compute with, and a zero if they have no source."""
     if form.effect is not PURE:
         return []
     if all(slot.role == "destination" for slot in form.operands):

@@ -1,4 +1,4 @@
-"""Kernels that run every form of the instruction table that computes, on values where meanings break."""
+"""Kernels that run every form of the instruction table that computes, on values where semantics break."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from gpuperf_engine.errors import EngineError
 from gpuperf_engine.isa.effects import PURE
-from gpuperf_engine.isa.frame import has_meaning
+from gpuperf_engine.isa.frame import has_semantics
 from gpuperf_engine.isa.table import Form, Row, lookup, rows
 from tests.isa.assembler import instruction_text, opcodes, target_of
 
@@ -53,7 +53,7 @@ def forms(row: Row) -> Iterator[tuple[str, Form]]:
         except EngineError:
             continue
         for form in found:
-            if form.row is row and has_meaning(form) and form.effect is PURE:
+            if form.row is row and has_semantics(form) and form.effect is PURE:
                 yield opcode, form
 
 
@@ -63,7 +63,7 @@ def lines() -> dict[str, list[str]]:
     for row in rows():
         if (
             row.effect is PURE
-            and row.meaning is not None
+            and row.semantics is not None
             and row.checked is None
             and row.available.removed is None
         ):

@@ -8,9 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from gpuperf_engine.isa.frame import evaluate
+from gpuperf_engine.isa.primitives import Value
 from gpuperf_engine.isa.table import lookup
 from gpuperf_engine.isa.types import ScalarType, scalar_type
-from gpuperf_engine.isa.words import Value
 
 PRED, U32 = scalar_type("pred"), scalar_type("u32")
 

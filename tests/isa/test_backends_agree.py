@@ -100,7 +100,7 @@ def probes() -> Iterator[Probe]:
     """Two forms of every row that computes its results from registers."""
     for row in rows():
         if (
-            row.meaning is None
+            row.semantics is None
             or row.effect is not PURE
             or row.checked is not None
             or row.available.removed is not None

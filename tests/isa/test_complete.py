@@ -81,7 +81,7 @@ GEOMETRIES = {"cube", "acube", "2dms", "a2dms"}
 
 
 def is_left_out(row: Row) -> bool:
-    """What has no meaning on purpose: tensor memory, copies to and from other devices, and of textures what goes beyond plain
+    """What has no semantics on purpose: tensor memory, copies to and from other devices, and of textures what goes beyond plain
     fetches and gathers: depth to compare with, offsets, residency, samplers apart from their texture, numbers of levels."""
     if row.name == "tcgen05":
         return True
@@ -94,7 +94,7 @@ def is_left_out(row: Row) -> bool:
     return row.syntax.startswith("txq.level.")
 
 
-def test_rows_without_meaning() -> None:
+def test_rows_without_semantics() -> None:
     without = {row.syntax for row in rows() if not row.runs}
     assert without == {row.syntax for row in rows() if is_left_out(row)}
 

@@ -1,4 +1,4 @@
-"""Every meaning on the NumPy values gives, lane by lane, what it gives on exact integers and fractions."""
+"""The semantics on NumPy values give, lane by lane, what they give on exact integers and fractions."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def bits_of(value: object, lane: int) -> int:
     return int(data[lane]) & ((1 << value.type.bits) - 1)
 
 
-#: meanings of matrix instructions are on the fragments of a warp, those of images on texels, not on lanes (see test_matrices …)
+#: semantics of matrix instructions are on the fragments of a warp, those of images on texels, not on lanes (see test_matrices …)
 LANEWISE = [
     row
     for row in rows()
-    if row.meaning is not None
+    if row.semantics is not None
     and (row.effect in (PURE, ATOMIC, REDUCTION, STACK, BULK_COPY) or row.effect.exchanges)
 ]
 

@@ -17,10 +17,10 @@ from gpuperf_engine.isa.effects import EFFECTS, LOAD, PURE, STACK, WARPGROUP
 from gpuperf_engine.isa.frame import evaluate, extend
 from gpuperf_engine.isa.images import ROW_WORDS, Image
 from gpuperf_engine.isa.model import CATEGORIES, UNITS, Form, Row
+from gpuperf_engine.isa.primitives import Value
 from gpuperf_engine.isa.spaces import WINDOWS
 from gpuperf_engine.isa.table import check_available, instruction, lookup, rows
 from gpuperf_engine.isa.types import SCALAR_TYPES, ScalarType, scalar_type
-from gpuperf_engine.isa.words import Value
 
 from .assembler import before_sources, forms
 from .reference import PRED, Exact, run
@@ -149,7 +149,7 @@ def test_rows_that_contradict_themselves() -> None:
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.syntax)
 def test_row(row: Row) -> None:
-    """Every row has forms, and its meaning gives results of the right types for any bits."""
+    """Every row has forms, and its semantics give results of the right types for any bits."""
     assert row.documentation
     assert "\n\n" not in row.documentation
     generator = random.Random(row.syntax)
@@ -161,8 +161,8 @@ def test_row(row: Row) -> None:
         assert form.effect in EFFECTS
         assert all(slot.type is None or slot.type.name in SCALAR_TYPES for slot in form.operands)
         assert all(slot.type is not None for slot in (*form.sources, *form.destinations))
-        if row.meaning is None:
-            with pytest.raises(Unsupported, match="no meaning"):
+        if row.semantics is None:
+            with pytest.raises(Unsupported, match="not implemented"):
                 evaluate(form, [])
         else:
             _check_types(form, generator)

@@ -11,14 +11,14 @@ from .integers import mask, signed
 from .mbarriers import mbarrier_at
 from .memory import WINDOWS
 from .operands import Builder, Step
-from .registry import apply, meaning, packed, sources
+from .registry import apply, packed, semantics, sources
 from .syntax import Vector
 
 if TYPE_CHECKING:
     from .threads import Thread
 
 
-@meaning("mov")
+@semantics("mov")
 def mov(b: Builder) -> Step:
     operand = b.operands[0]
     lanes = len(operand.items) if isinstance(operand, Vector) and (b.has("v2") or b.has("v4")) else 1
@@ -26,7 +26,7 @@ def mov(b: Builder) -> Step:
     return lambda t: put(t, x(t))
 
 
-@meaning("cvta")
+@semantics("cvta")
 def cvta(b: Builder) -> Step:
     window = WINDOWS.get(b.space(), 0)
     if b.has("to"):
@@ -34,7 +34,7 @@ def cvta(b: Builder) -> Step:
     return apply(b, lambda x: x + window, sources(b, 1))
 
 
-@meaning("isspacep")
+@semantics("isspacep")
 def isspacep(b: Builder) -> Step:
     space = b.space()
     x, put = b.get(1, 64), b.put(0, 1)
@@ -49,7 +49,7 @@ def isspacep(b: Builder) -> Step:
     return step
 
 
-@meaning("ld", "ldu")
+@semantics("ld", "ldu")
 def ld(b: Builder) -> Step:
     space, address = b.space(), b.address(1)
     size = b.width // 8
@@ -69,7 +69,7 @@ def ld(b: Builder) -> Step:
     return step
 
 
-@meaning("st")
+@semantics("st")
 def st(b: Builder) -> Step:
     if b.has("bulk"):
         raise b.fail("the oracle does not know this instruction")
@@ -120,7 +120,7 @@ def integer_atomic(b: Builder, op: str) -> Callable[[int, int], int]:
     return table[op]
 
 
-@meaning("atom", "red")
+@semantics("atom", "red")
 def atom(b: Builder) -> Step:
     at = 0 if b.statement.base == "red" else 1
     op = next(
@@ -163,13 +163,13 @@ def atom(b: Builder) -> Step:
     return step
 
 
-@meaning("membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "griddepcontrol", "discard",
+@semantics("membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "griddepcontrol", "discard",
          "applypriority", "setmaxnreg")  # fmt: skip
 def nothing(b: Builder) -> Step:
     return lambda t: None
 
 
-@meaning("createpolicy")
+@semantics("createpolicy")
 def createpolicy(b: Builder) -> Step:
     put = b.put(0, 64)
     return lambda t: put(t, 0)

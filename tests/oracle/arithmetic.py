@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from . import floats, integers
 from .integers import clamp, mask, signed
 from .operands import Builder, Step
-from .registry import LANES, apply, floating, meaning, packed, sources
+from .registry import LANES, apply, floating, packed, semantics, sources
 
 if TYPE_CHECKING:
     from .threads import Thread
 
 
-@meaning("add", "sub")
+@semantics("add", "sub")
 def add(b: Builder) -> Step:
     sign = 1 if b.statement.base == "add" else -1
     f, mode = b.float, b.mode or "rn"
@@ -58,7 +58,7 @@ def mixed(b: Builder, function: Callable[..., int]) -> Step:
     return apply(b, one, [*(b.get(at, 16) for at in range(1, count)), b.get(count, 32)], 32)
 
 
-@meaning("addc", "subc")
+@semantics("addc", "subc")
 def carry(b: Builder) -> Step:
     """Extended precision: ``.cc`` writes the flag, ``addc``/``subc`` read it. Subtraction adds the complement and 1, as the
     machines do: the flag is set where nothing is borrowed."""
@@ -77,7 +77,7 @@ def carry(b: Builder) -> Step:
     return step
 
 
-@meaning("mul")
+@semantics("mul")
 def mul(b: Builder) -> Step:
     f, mode = b.float, b.mode or "rn"
     if f is not None:
@@ -89,7 +89,7 @@ def mul(b: Builder) -> Step:
     return apply(b, lambda x, y: x * y >> shift, gets)
 
 
-@meaning("fma", "mad", "madc")
+@semantics("fma", "mad", "madc")
 def mad(b: Builder) -> Step:
     f, mode = b.float, b.mode or "rn"
     if f is not None and len(b.types) == 2:
@@ -115,7 +115,7 @@ def mad(b: Builder) -> Step:
     return step
 
 
-@meaning("mul24", "mad24")
+@semantics("mul24", "mad24")
 def mul24(b: Builder) -> Step:
     shift = 16 if b.has("hi") else 0
     narrow = (lambda x: signed(x, 24)) if b.signed else (lambda x: x & 0xFFFFFF)
@@ -128,7 +128,7 @@ def mul24(b: Builder) -> Step:
     return apply(b, lambda x, y, z: (narrow(x) * narrow(y) >> shift) + z, gets)
 
 
-@meaning("div")
+@semantics("div")
 def div(b: Builder) -> Step:
     f = b.float
     if f is not None:  # .approx and .full: the correctly rounded quotient is within their bounds
@@ -137,12 +137,12 @@ def div(b: Builder) -> Step:
     return apply(b, integers.quotient, sources(b, 2, b.signed))
 
 
-@meaning("rem")
+@semantics("rem")
 def rem(b: Builder) -> Step:
     return apply(b, integers.remainder, sources(b, 2, b.signed))
 
 
-@meaning("abs", "neg")
+@semantics("abs", "neg")
 def absolute(b: Builder) -> Step:
     negate = b.statement.base == "neg"
     f = b.float
@@ -156,7 +156,7 @@ def absolute(b: Builder) -> Step:
     return apply(b, packed(b.type, one), sources(b, 1))
 
 
-@meaning("min", "max")
+@semantics("min", "max")
 def extremum(b: Builder) -> Step:
     largest = b.statement.base == "max"
     f = b.float
@@ -185,12 +185,12 @@ def extremum(b: Builder) -> Step:
     return apply(b, packed(b.type, lane), sources(b, 2))
 
 
-@meaning("sad")
+@semantics("sad")
 def sad(b: Builder) -> Step:
     return apply(b, lambda x, y, z: z + abs(x - y), [*sources(b, 2, b.signed), b.get(3)])
 
 
-@meaning("rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
+@semantics("rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
 def unary(b: Builder) -> Step:
     f, base, mode = b.float, b.statement.base, b.mode
     assert f is not None
@@ -203,7 +203,7 @@ def unary(b: Builder) -> Step:
     return floating(b, lambda x: floats.approximate(f, base, x), 1)
 
 
-@meaning("clmad")
+@semantics("clmad")
 def clmad(b: Builder) -> Step:
     """A product without carries, one half of it, added without carries to c."""
     shift = 64 if b.has("hi") else 0
@@ -217,14 +217,14 @@ def clmad(b: Builder) -> Step:
     return apply(b, one, sources(b, 3))
 
 
-@meaning("copysign")
+@semantics("copysign")
 def copysign(b: Builder) -> Step:
     f = b.float
     assert f is not None
     return apply(b, lambda x, y: floats.absolute(f, y) | x & f.sign_bit, sources(b, 2))
 
 
-@meaning("testp")
+@semantics("testp")
 def testp(b: Builder) -> Step:
     f = b.float
     assert f is not None

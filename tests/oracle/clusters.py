@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from .integers import mask
 from .memory import WINDOWS, OracleError, window_of
-from .registry import meaning
+from .registry import semantics
 
 if TYPE_CHECKING:
     from .operands import Builder, Step
@@ -95,7 +95,7 @@ def shared_of(t: Thread, address: int) -> tuple[bytearray, int]:
     return ctas[rank].shared, address & OFFSET
 
 
-@meaning("mapa")
+@semantics("mapa")
 def mapa(b: Builder) -> Step:
     address, rank, put = b.get(1), b.get(2, 32), b.put(0)
 
@@ -107,7 +107,7 @@ def mapa(b: Builder) -> Step:
     return step
 
 
-@meaning("getctarank")
+@semantics("getctarank")
 def getctarank(b: Builder) -> Step:
     address, put = b.get(1), b.put(0, 32)
     return lambda t: put(t, rank_of(address(t)))

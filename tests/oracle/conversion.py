@@ -7,7 +7,7 @@ from collections.abc import Callable
 from . import floats, narrow
 from .integers import clamp, mask
 from .operands import Builder, Step
-from .registry import apply, meaning
+from .registry import apply, semantics
 from .syntax import WIDTHS
 
 NAN32 = floats.F32.nan
@@ -56,7 +56,7 @@ def float_to_integer(b: Builder, source: floats.Format, target: str) -> Callable
     return one
 
 
-@meaning("cvt")
+@semantics("cvt")
 def cvt(b: Builder) -> Step:
     if b.has("pack"):
         return pack(b)

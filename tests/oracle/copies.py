@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .integers import signed
 from .mbarriers import mbarrier_at, owner
 from .operands import Builder, Step
-from .registry import meaning
+from .registry import semantics
 from .syntax import Address, Register
 from .tensors import MAP_BYTES, TensorMap
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NOTHING = ("commit_group", "wait_group", "wait_all", "prefetch")
 
 
-@meaning("cp")
+@semantics("cp")
 def cp(b: Builder) -> Step:
     if any(b.has(word) for word in NOTHING):
         return lambda t: None

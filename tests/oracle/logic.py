@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from . import floats, integers
 from .integers import mask
 from .operands import Builder, Step
-from .registry import apply, meaning, sources
+from .registry import apply, semantics, sources
 from .syntax import WIDTHS
 
 if TYPE_CHECKING:
     from .threads import Thread
 
 
-@meaning("and", "or", "xor")
+@semantics("and", "or", "xor")
 def logic(b: Builder) -> Step:
     if b.statement.base == "and":
         return apply(b, lambda x, y: x & y, sources(b, 2))
@@ -24,17 +24,17 @@ def logic(b: Builder) -> Step:
     return apply(b, lambda x, y: x ^ y, sources(b, 2))
 
 
-@meaning("not")
+@semantics("not")
 def invert(b: Builder) -> Step:
     return apply(b, lambda x: ~x, sources(b, 1))
 
 
-@meaning("cnot")
+@semantics("cnot")
 def cnot(b: Builder) -> Step:
     return apply(b, lambda x: int(x == 0), sources(b, 1))
 
 
-@meaning("lop3")
+@semantics("lop3")
 def lop3(b: Builder) -> Step:
     booleans = [word for word in b.mods if word in ("or", "and")]
     d, p = b.pair(0)
@@ -52,7 +52,7 @@ def lop3(b: Builder) -> Step:
     return step
 
 
-@meaning("shl", "shr")
+@semantics("shl", "shr")
 def shift(b: Builder) -> Step:
     width, amount = b.width, b.get(2, 32)
     if b.statement.base == "shl":
@@ -60,73 +60,73 @@ def shift(b: Builder) -> Step:
     return apply(b, lambda x, n: integers.shift_right(x, n, width), [b.get(1, None, b.signed), amount])
 
 
-@meaning("shf")
+@semantics("shf")
 def shf(b: Builder) -> Step:
     left, clamped = b.has("l"), b.has("clamp")
     return apply(b, lambda x, y, n: integers.funnel(x, y, n, left, clamped), sources(b, 3))
 
 
-@meaning("bfe")
+@semantics("bfe")
 def bfe(b: Builder) -> Step:
     width, is_signed = b.width, b.signed
     return apply(b, lambda x, y, z: integers.extract(x, y, z, width, is_signed),
                  [b.get(1), b.get(2, 32), b.get(3, 32)])  # fmt: skip
 
 
-@meaning("bfi")
+@semantics("bfi")
 def bfi(b: Builder) -> Step:
     width = b.width
     return apply(b, lambda x, y, z, w: integers.insert(x, y, z, w, width),
                  [b.get(1), b.get(2), b.get(3, 32), b.get(4, 32)])  # fmt: skip
 
 
-@meaning("bfind")
+@semantics("bfind")
 def bfind(b: Builder) -> Step:
     width, is_signed, amount = b.width, b.signed, b.has("shiftamt")
     return apply(b, lambda x: integers.find_leading(x, width, is_signed, amount), sources(b, 1), 32, False)
 
 
-@meaning("fns")
+@semantics("fns")
 def fns(b: Builder) -> Step:
     return apply(b, integers.find_nth_set, [b.get(1), b.get(2), b.get(3, 32, True)])
 
 
-@meaning("bmsk")
+@semantics("bmsk")
 def bmsk(b: Builder) -> Step:
     clamped = b.has("clamp")
     return apply(b, lambda x, y: integers.bit_mask(x, y, clamped), sources(b, 2))
 
 
-@meaning("szext")
+@semantics("szext")
 def szext(b: Builder) -> Step:
     is_signed, clamped = b.signed, b.has("clamp")
     return apply(b, lambda x, y: integers.extend(x, y, is_signed, clamped), sources(b, 2))
 
 
-@meaning("brev")
+@semantics("brev")
 def brev(b: Builder) -> Step:
     width = b.width
     return apply(b, lambda x: integers.reverse(x, width), sources(b, 1))
 
 
-@meaning("popc")
+@semantics("popc")
 def popc(b: Builder) -> Step:
     return apply(b, lambda x: x.bit_count(), sources(b, 1), 32, False)
 
 
-@meaning("clz")
+@semantics("clz")
 def clz(b: Builder) -> Step:
     width = b.width
     return apply(b, lambda x: width - x.bit_length(), sources(b, 1), 32, False)
 
 
-@meaning("prmt")
+@semantics("prmt")
 def prmt(b: Builder) -> Step:
     mode = next((word for word in b.mods if word in integers.PRMT), "")
     return apply(b, lambda x, y, z: integers.permute(x, y, z, mode), sources(b, 3))
 
 
-@meaning("dp4a", "dp2a")
+@semantics("dp4a", "dp2a")
 def dot(b: Builder) -> Step:
     halves = next((word for word in b.mods if word in ("lo", "hi")), "")
     first, second = (name.startswith("s") for name in b.types[:2])
@@ -170,7 +170,7 @@ def combined(b: Builder, at: int) -> Callable[[Thread, bool], int]:
     return lambda t, x: int(x) ^ c(t)
 
 
-@meaning("setp")
+@semantics("setp")
 def setp(b: Builder) -> Step:
     test, join = comparison(b, b.type, b.mods[0]), combined(b, 3)
     p, q = b.pair(0)
@@ -195,7 +195,7 @@ def setp(b: Builder) -> Step:
     return step
 
 
-@meaning("set")
+@semantics("set")
 def set_(b: Builder) -> Step:
     if len(b.types) < 2:
         raise b.fail("the oracle does not know this comparison")
@@ -218,14 +218,14 @@ def set_(b: Builder) -> Step:
     return lambda t: put(t, true * join(t, test(x(t), y(t))))
 
 
-@meaning("selp")
+@semantics("selp")
 def selp(b: Builder) -> Step:
     x, y = sources(b, 2)
     p, put = b.get(3, 1), b.put(0)
     return lambda t: put(t, x(t) if p(t) else y(t))
 
 
-@meaning("slct")
+@semantics("slct")
 def slct(b: Builder) -> Step:
     x, y = sources(b, 2)
     control = b.types[1]

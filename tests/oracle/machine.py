@@ -16,10 +16,10 @@ from .clusters import Cluster
 from .control import CONTROL, Control, exchange
 from .exchange import is_exchange
 from .integers import mask
-from .meanings import MEANINGS
 from .memory import WINDOWS, AddressMap, Buffer, OracleError
 from .operands import Builder
 from .replay import END, GOTO, Flow, Replay, Stop
+from .semantics import SEMANTICS
 from .syntax import Address, Function, Module, Number, Statement, Symbol, Variable
 from .threads import Cta, Frame, OwnCounts, Place, Thread
 
@@ -158,8 +158,8 @@ class Machine:
                 control = CONTROL[s.base](builder)
             elif is_exchange(builder):
                 control = exchange(builder)
-            elif s.base in MEANINGS:
-                step = MEANINGS[s.base](builder)
+            elif s.base in SEMANTICS:
+                step = SEMANTICS[s.base](builder)
             else:
                 raise builder.fail("the oracle does not know this instruction")
         except OracleError as error:  # raised only when a thread gets here

@@ -15,7 +15,7 @@ from .clusters import OFFSET, RANK
 from .integers import mask
 from .memory import OracleError
 from .operands import Builder, Put, Step
-from .registry import meaning
+from .registry import semantics
 from .syntax import Address
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def mbarrier_at(t: Thread, address: int) -> Mbarrier:
     return cta.mbarriers[offset]
 
 
-@meaning("mbarrier")
+@semantics("mbarrier")
 def mbarrier(b: Builder) -> Step:
     kind = b.mods[0]
     if kind == "pending_count":

@@ -1,4 +1,4 @@
-"""The table of meanings and what its families share."""
+"""The table of semantics and what its families share."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from . import floats
 from .integers import mask
 from .operands import Builder, Get, Step
 
-MEANINGS: dict[str, Callable[[Builder], Step]] = {}
+SEMANTICS: dict[str, Callable[[Builder], Step]] = {}
 
 
-def meaning(*names: str) -> Callable[[Callable[[Builder], Step]], Callable[[Builder], Step]]:
+def semantics(*names: str) -> Callable[[Callable[[Builder], Step]], Callable[[Builder], Step]]:
     def register(function: Callable[[Builder], Step]) -> Callable[[Builder], Step]:
-        MEANINGS.update(dict.fromkeys(names, function))
+        SEMANTICS.update(dict.fromkeys(names, function))
         return function
 
     return register

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .operands import Builder, Step
-from .registry import apply, meaning
+from .registry import apply, semantics
 from .syntax import Negated, Part
 from .video_numbers import multiply, packed, scalar
 
@@ -25,7 +25,7 @@ def bare(b: Builder) -> tuple[list[str], list[bool]]:
     return parts, negated
 
 
-@meaning(*SCALAR, *PACKED, "vmad")
+@semantics(*SCALAR, *PACKED, "vmad")
 def video(b: Builder) -> Step:
     b.operands = list(b.operands)
     parts, negated = bare(b)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MEANING = {
+SEMANTICS = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "absdiff": lambda a, b: abs(a - b),
@@ -47,9 +47,9 @@ def scalar(opcode: str, parts: tuple[str, str, str], a: int, b: int, c: int) -> 
         amount = min(second, 32) if "clamp" in words else second & 31
         result = number(first << amount if name == "vshl" else first >> amount, True, 34)
     elif name == "vset":
-        result = next(MEANING[word](first, second) for word in words if word in MEANING)
+        result = next(SEMANTICS[word](first, second) for word in words if word in SEMANTICS)
     else:
-        result = MEANING[name[1:]](first, second)
+        result = SEMANTICS[name[1:]](first, second)
     signed = kinds[0] == "s32"
     bits = {"b": 8, "h": 16}.get(dsel[:1], 32)
     result = clamp(result, signed, bits) if "sat" in words else number(result, True, 33)
@@ -78,13 +78,13 @@ def packed(opcode: str, parts: tuple[str, str, str], a: int, b: int, c: int) -> 
     operation = (
         name[1:-1]
         if not name.startswith("vset")
-        else next(word for word in words if word in MEANING and word != "add")
+        else next(word for word in words if word in SEMANTICS and word != "add")
     )
     results = []
     for i in range(lanes):
         one = number(both >> bits * int(asel[-1 - i]), kinds[1] == "s32", bits)
         other = number(both >> bits * int(bsel[-1 - i]), kinds[2] == "s32", bits)
-        result = MEANING[operation](one, other)
+        result = SEMANTICS[operation](one, other)
         results.append(clamp(result, kinds[0] == "s32", bits) if "sat" in words else result)
     places = [int(digit) for digit in mask[1:]] if mask else list(range(lanes))
     if "add" in words:

@@ -14,7 +14,7 @@ from .matrices import Meet, items
 from .memory import OracleError
 from .operands import Builder, Step
 from .products import BITS, Number, left_place, number, pieces, result_place, summation, together
-from .registry import meaning
+from .registry import semantics
 from .syntax import Vector
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ UNITS = {0: 1, 1: 8, 2: 4, 3: 2}
 THREADS = 128
 
 
-@meaning("wgmma")
+@semantics("wgmma")
 def ordering(b: Builder) -> Step:
     if b.mods[0] != "commit_group":
         raise b.fail("the oracle does not know this instruction")

@@ -11,7 +11,7 @@ from .integers import mask
 from .matrices import Meet, items
 from .operands import Builder, Step
 from .products import BITS, number, pieces, summation, together
-from .registry import meaning
+from .registry import semantics
 
 if TYPE_CHECKING:
     from .exchange import WarpWait
@@ -41,7 +41,7 @@ def places(b: Builder) -> tuple[int, int, str, Callable[[Thread, int, int], tupl
     return rows, columns, kind, place
 
 
-@meaning("wmma")
+@semantics("wmma")
 def move(b: Builder) -> Step:
     """A load or store: each lane moves the elements that are its own."""
     rows, columns, kind, place = places(b)

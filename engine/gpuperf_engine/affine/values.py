@@ -1,4 +1,4 @@
-"""Values of the affine backend: what the words of ``isa.words`` mean on affine numbers of 32 lanes. PYTEST_DONT_REWRITE
+"""Values of the affine backend: the primitives of ``isa.primitives`` on affine numbers of 32 lanes. PYTEST_DONT_REWRITE
 
 An integer is held modulo 2^bits as ``lanes.Lanes``; a predicate is a mask of lanes. Other types hold bit patterns that are the
 same for all points of the piece, and words on them are evaluated by the reference backend.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..isa.primitives import PRIMITIVES, Number, Value
 from ..isa.types import ScalarType, scalar_type
-from ..isa.words import PRIMITIVES, Number, Value
 from .arithmetic import (
     and_known,
     bounded,

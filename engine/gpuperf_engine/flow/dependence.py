@@ -20,7 +20,7 @@ from math import gcd
 from typing import Protocol
 
 from ..isa.effects import ASYNC_COPY, BULK_COPY, LOAD, STACK, STORE, TENSOR, TEXTURE, WARPGROUP
-from ..isa.frame import has_meaning
+from ..isa.frame import has_semantics
 from ..isa.spaces import RANK_SHIFT
 from ..ptx.syntax import Address, CallTarget, Function, Instruction, Register, Variable
 from .addresses import ANYWHERE, Origin, OriginFinder
@@ -357,7 +357,7 @@ def _directions(instruction: Instruction, name: str) -> tuple[bool, bool]:
     if effect is BULK_COPY and name == "t":
         return True, instruction.form.modifier("dst") == "global"
     if effect is BULK_COPY:
-        return name != "d" or has_meaning(instruction.form), name != "a" or "d" not in {
+        return name != "d" or has_semantics(instruction.form), name != "a" or "d" not in {
             slot.name for slot in instruction.form.operands
         }
     if effect is ASYNC_COPY:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..errors import MemoryFault
 from ..flow.operands import matched
-from ..isa.frame import evaluate, has_meaning
+from ..isa.frame import evaluate, has_semantics
 from ..isa.mbarriers import Mbarrier
 from ..isa.spaces import RANK_SHIFT
 from ..isa.types import scalar_type
@@ -185,7 +185,7 @@ class BulkStep:
         operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
         form = instruction.form
         self.instruction = instruction
-        self.combines = has_meaning(form)
+        self.combines = has_semantics(form)
         self.once = is_done_once(instruction)
         self.type = scalar_type(str(form.modifier("type"))) if self.combines else _U32
         spaces = {name: str(form.modifier(name)).split("::")[0] for name in ("dst", "src")}

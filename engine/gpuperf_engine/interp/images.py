@@ -11,8 +11,8 @@ import numpy.typing as npt
 from ..flow.operands import matched
 from ..isa.frame import evaluate
 from ..isa.images import Image
+from ..isa.primitives import Value
 from ..isa.types import scalar_type
-from ..isa.words import Value
 from ..memory.arena import ARENA_BASE
 from ..memory.images import image_fault
 from ..ptx.syntax import Address, Instruction
@@ -63,7 +63,7 @@ class ImageStep:
 def _operands(
     to: Prepare, instruction: Instruction
 ) -> tuple[Reader, list[Callable[[ReferenceWarp], LaneValue | int]]]:
-    """The handle, and the operands of the meaning."""
+    """The handle, and the operands of the semantics."""
     values = sources(to, instruction)
     for _, operand in matched(instruction):
         if isinstance(operand, Address):

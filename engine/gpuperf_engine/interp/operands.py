@@ -14,10 +14,10 @@ import numpy.typing as npt
 from ..errors import Unsupported
 from ..flow.operands import matched
 from ..isa.effects import PURE
+from ..isa.primitives import Value
 from ..isa.spaces import WINDOWS
 from ..isa.table import OperandSlot
 from ..isa.types import ScalarType, scalar_type
-from ..isa.words import Value
 from ..ptx.syntax import (
     Address,
     Function,
@@ -223,7 +223,7 @@ def sources(to: Prepare, instruction: Instruction) -> list[Callable[[ReferenceWa
 
 
 def _addresses(to: Prepare, instruction: Instruction) -> list[Reader]:
-    """What meanings get before the value operands: addresses that are only computed with, or a zero if they have no source."""
+    """What semantics get before the value operands: addresses that are only computed with, or a zero if they have no source."""
     from .memory import address_reader
 
     slots = instruction.form.operands

@@ -1,7 +1,7 @@
 """IEEE 754 arithmetic on bit patterns, correctly rounded in every direction, on NumPy arrays of any shape.
 
 Operands and results are raw patterns in unsigned arrays of the format's width. Results are those of the words in
-``isa.words``: subnormals are kept, a NaN result is the format's canonical NaN, ``rounding`` is ``rn rz rm rp`` (and ``rna``,
+``isa.primitives``: subnormals are kept, a NaN result is the format's canonical NaN, ``rounding`` is ``rn rz rm rp`` (and ``rna``,
 ties away from zero, which only conversions to tf32 ask for). Nothing warns and nothing depends on the host's rounding
 mode.
 

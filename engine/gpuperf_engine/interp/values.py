@@ -16,8 +16,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..isa.primitives import PRIMITIVES, Number, Value
 from ..isa.types import ScalarType, scalar_type
-from ..isa.words import PRIMITIVES, Number, Value
 from . import softfloat
 from .softfloat import FORMATS, Format
 from .wide import clz64, multiply64

@@ -1,4 +1,4 @@
-"""What PTX instructions are: types, the instruction table and its rows, and the words in which meanings are written.
+"""What PTX instructions are: types, the instruction table and its rows, and the primitives in which semantics are written.
 
 PYTEST_DONT_REWRITE
 """

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .primitives import Value, is_nan, maximum, minimum, select
 from .types import scalar_type
-from .words import Value, is_nan, maximum, minimum, select
 
 __all__ = ["FORMATS", "Narrow", "decode", "encode", "fixed", "power", "scale", "unfixed"]
 

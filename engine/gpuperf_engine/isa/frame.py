@@ -1,8 +1,8 @@
-"""Applying a meaning: what every instruction has in common is done here, once. PYTEST_DONT_REWRITE
+"""Applies semantics; what every instruction has in common stands here, once. PYTEST_DONT_REWRITE
 
-``evaluate(form, sources)`` gives the destinations of an instruction from its sources. Around the meaning it flushes
+``evaluate(form, sources)`` gives the destinations of an instruction from its sources. Around the semantics it flushes
 subnormals (``.ftz``: inputs and results), clamps (``.sat`` of floating point, ``.relu``), and runs packed types
-(``f16x2`` …) lane by lane. A meaning receives the sources positionally and, as keywords, the modifiers that it names; one
+(``f16x2`` …) lane by lane. The semantics receive the sources positionally and, as keywords, the modifiers that they name; one
 that asks for ``ftz``, ``sat`` or ``relu`` applies it itself.
 
 Sources are the *value* operands in the order of ``Form.sources``: registers, immediates, special registers and symbols,
@@ -15,7 +15,7 @@ the rank of the CTA in its cluster (``u32``) is the last source.
 Results are in the order of ``Form.destinations``, vectors flattened, each of its slot's type; those of sinks ``_`` are
 the caller's to drop.
 
-Where an instruction has an effect, the backend's handler for that effect does it, and the meaning, if the row has one,
+Where an instruction has an effect, the backend's handler for that effect does it, and the semantics, if the row has any,
 is its pure part, with sources and results that are *not* those of the operands:
 
 =========================== ===========================================================================================
@@ -53,11 +53,11 @@ from typing import cast
 
 from ..errors import Unsupported
 from .effects import WARPGROUP
+from .primitives import Value, concat, maximum, minimum, split
 from .table import Form
 from .types import SCALAR_TYPES, ScalarType, scalar_type
-from .words import Value, concat, maximum, minimum, split
 
-__all__ = ["evaluate", "extend", "has_meaning"]
+__all__ = ["evaluate", "extend", "has_semantics"]
 
 _TYPE_MODIFIERS = frozenset(("type", "dtype", "atype", "btype", "ctype", "stype", "itype"))
 
@@ -66,7 +66,7 @@ _TYPE_MODIFIERS = frozenset(("type", "dtype", "atype", "btype", "ctype", "stype"
 class _Plan:
     """What ``evaluate`` does for one form, worked out once."""
 
-    meaning: Callable[..., object]
+    semantics: Callable[..., object]
     keywords: dict[str, object]
     flushed: frozenset[str]
     lanes: int
@@ -76,15 +76,15 @@ class _Plan:
     results: tuple[ScalarType | None, ...] | None  #: types of the results, None: as they come
 
 
-def has_meaning(form: Form) -> bool:
+def has_semantics(form: Form) -> bool:
     """Whether ``evaluate`` can be asked for this form."""
-    return form.row.meaning is not None
+    return form.row.semantics is not None
 
 
 def evaluate(form: Form, sources: Sequence[Value | int]) -> tuple[Value, ...]:
-    """The results of the instruction's meaning on these sources; see the module's text for both orders.
+    """The results of the instruction's semantics on these sources; see the module's text for both orders.
 
-    Raises ``Unsupported`` if the row has no meaning.
+    Raises ``Unsupported`` if the row has no semantics.
     """
     plan = _PLANS.get(form)
     if plan is None:
@@ -129,8 +129,8 @@ _PLANS: dict[Form, _Plan] = {}
 
 def _make_plan(form: Form) -> _Plan:
     row, modifiers = form.row, form.modifiers
-    if row.meaning is None:
-        raise Unsupported(f"{form.opcode} has no meaning yet: it can be parsed and counted, but not run")
+    if row.semantics is None:
+        raise Unsupported(f"{form.opcode} is not implemented yet: it is parsed and counted, but cannot run")
     lanes = 1 if row.whole else form.lanes
     keywords: dict[str, object] = {}
     for name in row.asks:
@@ -152,7 +152,7 @@ def _make_plan(form: Form) -> _Plan:
     if form.writes_carry or row.checked is not None:
         types.append(scalar_type("pred"))
     return _Plan(
-        row.meaning,
+        row.semantics,
         keywords,
         flushed,
         lanes,
@@ -164,13 +164,13 @@ def _make_plan(form: Form) -> _Plan:
 
 
 def _once(plan: _Plan, sources: Sequence[Value | int]) -> tuple[Value, ...]:
-    """The meaning on scalar sources, with the modifiers that act around it."""
+    """The semantics on scalar sources, with the modifiers that act around it."""
     if plan.flushed:
         sources = [
             source.flush() if not isinstance(source, int) and source.type.name in plan.flushed else source
             for source in sources
         ]
-    found = plan.meaning(*sources, **plan.keywords)
+    found = plan.semantics(*sources, **plan.keywords)
     results = cast("tuple[Value, ...]", found if isinstance(found, tuple) else (found,))
     if plan.flushed:
         results = tuple(result.flush() if result.type.name in plan.flushed else result for result in results)

@@ -9,7 +9,7 @@ manual, "Texture Instructions" and "Surface Instructions". What they leave open 
 - components that a format lacks are 0, the fourth 1;
 - what ``sust.p`` stores is limited to the range of the format.
 
-An image is described by a row of 32-bit words (``FIELDS``) that its handle leads to; meanings are written on the values of all lanes,
+An image is described by a row of 32-bit words (``FIELDS``) that its handle leads to; semantics are written on the values of all lanes,
 which may have different images.
 """
 
@@ -18,8 +18,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
+from .primitives import Value, maximum, minimum, select, split
 from .types import ScalarType, scalar_type
-from .words import Value, maximum, minimum, select, split
 
 __all__ = [
     "ADDRESS_MODES",

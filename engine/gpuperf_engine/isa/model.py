@@ -115,8 +115,8 @@ class Row:
 
     ``modifiers`` maps slot names to their value sets. ``flop`` is the kind of floating-point operation done per thread and lane of
     the type (``FLOPS``). ``asks``
-    are the modifiers that the meaning takes as keywords; ``moves`` gives the accesses that the lanes of a warp make together;
-    ``whole`` says that it takes packed values whole, not lane by lane; ``checked`` says that the last result of the meaning are
+    are the modifiers that the semantics take as keywords; ``moves`` gives the accesses that the lanes of a warp make together;
+    ``whole`` says that they take packed values whole, not lane by lane; ``checked`` says that the last result of the semantics are
     the lanes whose operands mean nothing, with what to call that and what is accepted;
     ``reads_rank`` that the rank of the CTA in its cluster is its last source. ``words`` are all that any place of the opcode takes;
     ``constants`` says which constants operands take.
@@ -129,7 +129,7 @@ class Row:
     category: str
     unit: str
     effect: Effect
-    meaning: Callable[..., object] | None
+    semantics: Callable[..., object] | None
     available: Available
     documentation: str
     flop: str = ""
@@ -150,8 +150,8 @@ class Row:
 
     @property
     def runs(self) -> bool:
-        """Whether instructions of this row can be run: a meaning, or an effect that needs none."""
-        return self.meaning is not None or not self.effect.needs_semantics
+        """Whether instructions of this row can be run: semantics, or an effect that needs none."""
+        return self.semantics is not None or not self.effect.needs_semantics
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,8 @@
 """The instruction table: rows, the decorator that makes them, and the lookup of an opcode as written.
 
 A row is the PTX manual's own syntax line, the value sets of its modifiers, the version and target it needs, what it
-costs and does (category, unit, effect), and its meaning. See ``rows/`` for the rows themselves and ``frame`` for what
-applying a meaning does, ``notation`` for how syntax
-lines are written.
+costs and does (category, unit, effect), and its semantics. ``rows/`` has the rows themselves, ``frame`` applies
+semantics, ``notation`` says how syntax lines are written.
 
 PYTEST_DONT_REWRITE
 """
@@ -49,7 +48,7 @@ __all__ = [
     "rows",
 ]
 
-_Meaning = TypeVar("_Meaning", bound=Callable[..., object])
+_Semantics = TypeVar("_Semantics", bound=Callable[..., object])
 
 #: Modifiers of any instruction, at most.
 _LONGEST = 24
@@ -81,8 +80,8 @@ def instruction(
     moves: Callable[[Mapping[str, Modifier]], Moves] | None = None,
     documentation: str = "",
     **value_sets: str | tuple[str, ...],
-) -> Callable[[_Meaning], _Meaning]:
-    """Adds a row whose meaning is the decorated function; may be stacked for several syntax lines of one meaning.
+) -> Callable[[_Semantics], _Semantics]:
+    """Adds a row whose semantics are the decorated function; may be stacked for several syntax lines with the same semantics.
 
     ``since`` is the PTX version, ``target`` the SM number (80 for ``sm_80``) that introduced the line; ``only`` names the targets
     that have it (``100f 120a``) in place of ``target``; ``requires`` gives version and target of single modifier values. Where that
@@ -100,16 +99,16 @@ def instruction(
     if available is not None and told != Available():
         raise ValueError(f"{syntax!r}: what it needs is said twice")
 
-    def add(meaning: _Meaning) -> _Meaning:
+    def add(semantics: _Semantics) -> _Semantics:
         row = _make_row(
             syntax,
             sets,
-            meaning if callable(meaning) else None,
+            semantics if callable(semantics) else None,
             category=category,
             unit=unit,
             effect=effect,
             available=available or told,
-            documentation=documentation or (meaning.__doc__ or "").strip(),
+            documentation=documentation or (semantics.__doc__ or "").strip(),
             flop=flop,
             reads_carry=reads_carry,
             reads_rank=reads_rank,
@@ -122,13 +121,13 @@ def instruction(
             moves=moves,
         )
         _ROWS.setdefault(row.name, []).append(row)
-        return meaning
+        return semantics
 
     return add
 
 
 def declare(syntax: str, documentation: str, **options: Any) -> None:
-    """Adds a row without meaning: its effect says what it does, or it parses and counts only. Options as ``instruction``."""
+    """Adds a row without semantics: its effect says what it does, or it parses and counts only. Options as ``instruction``."""
     add: Callable[[Any], Any] = instruction(syntax, documentation=documentation, **options)
     add(None)
 
@@ -136,7 +135,7 @@ def declare(syntax: str, documentation: str, **options: Any) -> None:
 def _make_row(
     syntax: str,
     sets: dict[str, tuple[str, ...]],
-    meaning: Callable[..., object] | None,
+    semantics: Callable[..., object] | None,
     *,
     category: ByModifier,
     unit: ByModifier,
@@ -164,8 +163,8 @@ def _make_row(
         if not used <= allowed:
             raise ValueError(f"{syntax!r}: {what} {sorted(used - allowed)} is not known")
     asks: tuple[str, ...] = ()
-    if meaning is not None:
-        code = meaning.__code__
+    if semantics is not None:
+        code = semantics.__code__
         asks = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     return Row(
         name=name.group(),
@@ -173,7 +172,7 @@ def _make_row(
         modifiers=sets,
         category=category if isinstance(category, str) else category[""],
         unit=unit if isinstance(unit, str) else unit[""],
-        meaning=meaning,
+        semantics=semantics,
         asks=asks,
         pattern=pattern,
         words=frozenset(word for item in flatten(pattern) for word in item.values or (item.name,)),

@@ -15,9 +15,9 @@ from ..flow.ssa import Merge, Node
 from ..interp.operands import Prepare, as_type, destinations, reader, value_sources
 from ..interp.values import LaneValue
 from ..isa.effects import PURE
-from ..isa.frame import evaluate, has_meaning
+from ..isa.frame import evaluate, has_semantics
+from ..isa.primitives import Value
 from ..isa.types import ScalarType, scalar_type
-from ..isa.words import Value
 from ..ptx.syntax import Address, Immediate, Instruction, Operand, Register, SpecialRegister, Symbol, Variable
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
@@ -92,7 +92,7 @@ class ThreadValues:
 
     def _result(self, instruction: Instruction, register: Register, depth: int) -> LaneValue | None:
         form = instruction.form
-        plain = instruction.effect is PURE and has_meaning(form) and destinations(instruction) == [register]
+        plain = instruction.effect is PURE and has_semantics(form) and destinations(instruction) == [register]
         if not plain or form.reads_carry or form.reads_rank:
             return None
         if any(isinstance(item, Address) for item in instruction.operands):

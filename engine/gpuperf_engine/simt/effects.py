@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..isa.effects import ASYNC_COPY, BULK_COPY, LOAD, STORE, WARPGROUP
-from ..isa.frame import has_meaning
+from ..isa.frame import has_semantics
 from ..ptx.syntax import Address, Instruction, Variable
 
 __all__ = [
@@ -39,7 +39,7 @@ def is_done_once(instruction: Instruction) -> bool:
 
 def combines(instruction: Instruction) -> bool:
     """Whether a bulk copy is a reduction."""
-    return has_meaning(instruction.form) or bool(instruction.form.modifier("op"))
+    return has_semantics(instruction.form) or bool(instruction.form.modifier("op"))
 
 
 def site_space(instruction: Instruction) -> str:

@@ -140,7 +140,7 @@ def incomplete_warp(place: Place, instruction: Instruction, lanes: int) -> TrapE
 
 
 def meaningless_operands(place: Place, instruction: Instruction, lanes: int) -> TrapError:
-    """Operands for which the manual gives no meaning."""
+    """Operands for which the manual defines no result."""
     assert instruction.form.row.checked is not None
     what, accepted = instruction.form.row.checked
     return TrapError(

@@ -21,8 +21,8 @@ from ..affine.values import from_patterns
 from ..flow.blocks import BasicBlock
 from ..flow.liveness import live_within
 from ..interp.operands import Prepare
+from ..isa.primitives import Value
 from ..isa.types import ScalarType
-from ..isa.words import Value
 from ..memory.arena import Memory
 from ..ptx.syntax import Instruction, Register
 from ..simt.counters import SITE_COLUMNS

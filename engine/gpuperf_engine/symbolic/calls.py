@@ -17,8 +17,8 @@ from ..errors import PtxError
 from ..flow.blocks import BasicBlock
 from ..flow.operands import formal_register, matched
 from ..interp.operands import Prepare, address_operand, destinations
+from ..isa.primitives import Value
 from ..isa.types import ScalarType, scalar_type
-from ..isa.words import Value
 from ..ptx.syntax import CallTarget, Function, Immediate, Instruction, Register, Sink, Variable, Vector
 from .operands import Reader, as_type, guard_of, reader
 

@@ -12,8 +12,8 @@ from ..flow.operands import matched
 from ..interp.operands import Prepare, destinations
 from ..isa.effects import ACTIVEMASK, ELECT, MATCH, REDUX, SHFL, VOTE
 from ..isa.frame import evaluate
+from ..isa.primitives import Value
 from ..isa.types import ScalarType, scalar_type
-from ..isa.words import Value
 from ..ptx.syntax import Instruction
 from .handlers import handles
 from .operands import Reader, guard_of, reader

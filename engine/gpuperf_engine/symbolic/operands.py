@@ -12,8 +12,8 @@ from ..affine.values import Mask, from_patterns
 from ..interp import operands as lanes_operands
 from ..interp.operands import Prepare
 from ..interp.values import LaneValue, dtype_of
+from ..isa.primitives import Value
 from ..isa.types import SCALAR_TYPES, ScalarType, scalar_type
-from ..isa.words import Value
 from ..ptx.syntax import Guard, Negated, Operand, Register, SpecialRegister, Sum
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ..affine.linear import Linear, centred, plus, times
 from ..affine.pieces import Region
 from ..affine.space import NoPhase, Phase, Refusal
 from ..affine.values import Affine, Mask
-from ..isa.words import Value
+from ..isa.primitives import Value
 from ..ptx.syntax import Register
 from .state import Credit, Seen, State, merged
 

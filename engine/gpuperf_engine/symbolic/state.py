@@ -14,8 +14,8 @@ from ..affine.pieces import Piece, Region
 from ..affine.space import NoPhase, Refusal
 from ..affine.values import Affine, Mask
 from ..isa.frame import extend
+from ..isa.primitives import Value
 from ..isa.types import ScalarType, scalar_type
-from ..isa.words import Value
 from ..ptx.syntax import Register, Variable
 from ..simt.stack import Convergence, SimtStack
 from ..simt.stack_entries import WAIT, Wait

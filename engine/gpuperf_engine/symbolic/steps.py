@@ -29,9 +29,9 @@ from ..isa.effects import (
     WARPGROUP_WAIT,
 )
 from ..isa.frame import evaluate
+from ..isa.primitives import Value
 from ..isa.spaces import WINDOWS, space_of
 from ..isa.types import scalar_type
-from ..isa.words import Value
 from ..memory.arena import Memory
 from ..ptx.syntax import Instruction, Register, Variable
 from ..simt.effects import is_done_at_once

@@ -1,4 +1,4 @@
-"""Atomic operations (manual: atom, red). The meaning is the value to store, from the old one and the operands.
+"""Atomic operations (manual: atom, red). The semantics are the value to store, from the old one and the operands.
 
 PYTEST_DONT_REWRITE
 """
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import effects
+from ..primitives import Value, maximum, minimum, select
 from ..table import Modifier, instruction
-from ..words import Value, maximum, minimum, select
 
 ATOM: dict[str, Any] = {
     "category": "atomic",

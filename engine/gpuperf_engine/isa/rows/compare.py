@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..primitives import Value, select
 from ..table import Modifier, instruction
 from ..types import ScalarType
-from ..words import Value, select
 
 ORDERED = "eq ne lt le gt ge"
 INTEGER_OPS = "eq ne lt le gt ge lo ls hi hs"

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from math import gcd
 from typing import Any
 
+from ..primitives import Value, select
 from ..table import instruction
 from ..types import scalar_type
-from ..words import Value, select
 
 S32, U32 = scalar_type("s32"), scalar_type("u32")
 SPARSE: dict[str, Any] = {"category": "move", "unit": "alu", "since": (9, 4), "only": "107a"}

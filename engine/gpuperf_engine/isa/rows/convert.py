@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..primitives import Value, is_nan, maximum, minimum, select
 from ..table import Modifier, instruction
 from ..types import ScalarType, scalar_type
-from ..words import Value, is_nan, maximum, minimum, select
 
 INTEGERS = "u8 u16 u32 u64 s8 s16 s32 s64"
 IEEE = "f16 f32 f64"

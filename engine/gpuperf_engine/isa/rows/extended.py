@@ -9,9 +9,9 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+from ..primitives import Value, high, select
 from ..table import instruction
 from ..types import scalar_type
-from ..words import Value, high, select
 
 WORDS = "u32 s32 u64 s64"
 LONG = {"u64": ((4, 3), 20), "s64": ((4, 3), 20)}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..availability import Available
+from ..primitives import Value, copysign, fma, is_nan, maximum, minimum, select, sqrt
 from ..table import instruction
 from ..types import scalar_type
-from ..words import Value, copysign, fma, is_nan, maximum, minimum, select, sqrt
 
 F32, F64 = scalar_type("f32"), scalar_type("f64")
 ROUNDINGS = "rn rz rm rp"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..primitives import Value, concat, fma, split
 from ..table import instruction
 from ..types import ScalarType, scalar_type
-from ..words import Value, concat, fma, split
 
 F32 = scalar_type("f32")
 ROUNDINGS = "rn rz rm rp"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..primitives import Value, fma, maximum, minimum, select
 from ..table import instruction
 from ..tensor_maps import OUT_OF_BOUNDS
 from ..types import ScalarType, scalar_type
-from ..words import Value, fma, maximum, minimum, select
 from .compare import (
     BOOL_OPS,
     FLOAT_OPS,

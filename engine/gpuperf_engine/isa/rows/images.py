@@ -23,9 +23,9 @@ from ..images import (
     write_samples,
     write_surface,
 )
+from ..primitives import Value
 from ..table import declare, instruction
 from ..types import ScalarType
-from ..words import Value
 
 TEX: dict[str, Any] = {"category": "texture", "unit": "tex", "effect": effects.TEXTURE, "whole": True}
 FETCH: dict[str, Any] = {**TEX, "requires": {"f16": ((4, 2), 53), "f16x2": ((4, 2), 53)}}

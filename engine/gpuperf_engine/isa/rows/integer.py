@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..primitives import Value, brev, clz, high, maximum, minimum, popc, select
 from ..table import instruction
 from ..types import ScalarType, scalar_type
-from ..words import Value, brev, clz, high, maximum, minimum, popc, select
 
 S32, U32, S64, U64 = scalar_type("s32"), scalar_type("u32"), scalar_type("s64"), scalar_type("u64")
 INTEGERS = "u16 u32 u64 s16 s32 s64"

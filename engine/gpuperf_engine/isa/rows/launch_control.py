@@ -10,8 +10,8 @@ from typing import Any
 
 from .. import effects
 from ..availability import Available
+from ..primitives import Value, split
 from ..table import declare, instruction
-from ..words import Value, split
 from .bulk import OWN, TELLS
 
 UNIT: dict[str, Any] = {"category": "misc", "unit": "lsu"}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..primitives import Value, minimum, select
 from ..table import instruction
 from ..types import scalar_type
-from ..words import Value, minimum, select
 
 U32, U64 = scalar_type("u32"), scalar_type("u64")
 LOGIC = "pred b16 b32 b64"

@@ -10,8 +10,8 @@ from typing import Any
 
 from .. import effects
 from ..fragments import LANES, Move, Moves
+from ..primitives import Value, choose, concat, permute, split
 from ..table import instruction
-from ..words import Value, choose, concat, permute, split
 from .products import Product
 
 MATRIX: dict[str, Any] = {"category": "matrix", "unit": "tensor", "effect": effects.MATRIX}
@@ -119,9 +119,9 @@ BITS = (
 
 
 def _row(
-    syntax: str, meaning: Callable[..., tuple[Value, ...]], documentation: str = "", **options: Any
+    syntax: str, semantics: Callable[..., tuple[Value, ...]], documentation: str = "", **options: Any
 ) -> None:
-    instruction(syntax, documentation=documentation or _PRODUCT, **options, **MATRIX)(meaning)
+    instruction(syntax, documentation=documentation or _PRODUCT, **options, **MATRIX)(semantics)
 
 
 def _plain(syntax: str, product: Product, **options: Any) -> None:
@@ -129,39 +129,39 @@ def _plain(syntax: str, product: Product, **options: Any) -> None:
 
 
 def _volta(syntax: str, product: Product) -> None:
-    def meaning(*registers: Value, alayout: str, blayout: str) -> tuple[Value, ...]:
+    def semantics(*registers: Value, alayout: str, blayout: str) -> tuple[Value, ...]:
         return product(registers, layout=(alayout, blayout))
 
-    _row(syntax, meaning, alayout="row col", blayout="row col", since=(6, 4), target=70)
+    _row(syntax, semantics, alayout="row col", blayout="row col", since=(6, 4), target=70)
 
 
 def _double(syntax: str, product: Product, **options: Any) -> None:
-    def meaning(*registers: Value, rnd: str) -> tuple[Value, ...]:
+    def semantics(*registers: Value, rnd: str) -> tuple[Value, ...]:
         return product(registers, rounding=rnd)
 
-    _row(syntax, meaning, rnd="rn rz rm rp", **options)
+    _row(syntax, semantics, rnd="rn rz rm rp", **options)
 
 
 def _typed(syntax: str, product: Product, **options: Any) -> None:
-    def meaning(*registers: Value, atype: str, btype: str) -> tuple[Value, ...]:
+    def semantics(*registers: Value, atype: str, btype: str) -> tuple[Value, ...]:
         return product(registers, left=str(atype), right=str(btype))
 
-    _row(syntax, meaning, **options)
+    _row(syntax, semantics, **options)
 
 
 def _integer(syntax: str, product: Product, types: str, **options: Any) -> None:
-    def meaning(*registers: Value, satfinite: bool | None, atype: str, btype: str) -> tuple[Value, ...]:
+    def semantics(*registers: Value, satfinite: bool | None, atype: str, btype: str) -> tuple[Value, ...]:
         return product(registers, left=str(atype), right=str(btype), satfinite=bool(satfinite))
 
-    _row(syntax, meaning, atype=types, btype=types, **options)
+    _row(syntax, semantics, atype=types, btype=types, **options)
 
 
 def _bit(syntax: str, product: Product, **options: Any) -> None:
-    def meaning(*registers: Value, op: str) -> tuple[Value, ...]:
+    def semantics(*registers: Value, op: str) -> tuple[Value, ...]:
         return product(registers, op=op)
 
     said = "d = popc(a op b) + c on fragments of a warp."
-    _row(syntax, meaning, said, op="xor and", requires={"and": ((7, 1), 80)}, **options)
+    _row(syntax, semantics, said, op="xor and", requires={"and": ((7, 1), 80)}, **options)
 
 
 for _shape, _a, _b, _since, _target in HALVES:

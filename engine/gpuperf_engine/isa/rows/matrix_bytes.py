@@ -9,9 +9,9 @@ from typing import Any
 
 from .. import effects
 from ..fragments import LANES, Move, Moves
+from ..primitives import Value, choose, permute
 from ..table import instruction
 from ..types import scalar_type
-from ..words import Value, choose, permute
 from .matrix import SHARED, fragment_of
 
 #: Bytes of a row with padding, of those of the types without.

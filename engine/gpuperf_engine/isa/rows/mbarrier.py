@@ -9,9 +9,9 @@ from typing import Any
 
 from .. import effects
 from ..mbarriers import COUNT_MAX
+from ..primitives import Value
 from ..table import declare, instruction
 from ..types import scalar_type
-from ..words import Value
 
 MBARRIER: dict[str, Any] = {
     "category": "barrier",

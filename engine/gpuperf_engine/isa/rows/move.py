@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..primitives import Value, concat, minimum, split
 from ..spaces import RANK_SHIFT, WINDOWS
 from ..table import Modifier, instruction
 from ..types import scalar_type
-from ..words import Value, concat, minimum, split
 
 SCALARS = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
 #: Pieces that a mov packs or unpacks: type, elements, element.

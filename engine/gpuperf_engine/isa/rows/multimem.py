@@ -95,7 +95,7 @@ for _types, _more in (
         leads="st",
         **{**_LOAD, "effect": effects.STORE, "sem": "relaxed release", **_more},
     )
-for _op, _types, _single, _meaning in (
+for _op, _types, _single, _semantics in (
     ("and or xor", "b32 b64", True, combine),
     ("add", "u32 s32 u64 f32 f64 f16x2 bf16x2", True, combine),
     ("min max", "u32 s32 u64 s64", True, combine),
@@ -109,7 +109,7 @@ for _op, _types, _single, _meaning in (
         type=_types,
         leads="red",
         **{**_LOAD, "effect": effects.REDUCTION, "sem": "relaxed release", **({} if _single else _VECTOR)},
-    )(_meaning)
+    )(_semantics)
 _RELEASED: dict[str, Any] = {**MULTIMEM, "scope": "gpu sys", "since": (9, 3), "target": 100}
 declare(
     "multimem.st.async.release.scope{.space}.type [a], b",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..primitives import Value, concat, is_nan, maximum, minimum, select
 from ..table import instruction
 from ..types import ScalarType, scalar_type
-from ..words import Value, concat, is_nan, maximum, minimum, select
 
 F32, U32, U16 = scalar_type("f32"), scalar_type("u32"), scalar_type("u16")
 PACK: dict[str, Any] = {"category": "bit_convert", "unit": "xu", "whole": True}

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..formats import FORMATS, decode, encode, scale
+from ..primitives import Value, select, split
 from ..table import instruction
 from ..types import ScalarType, scalar_type
-from ..words import Value, select, split
 
 F32, F64, U32, U64 = (scalar_type(name) for name in ("f32", "f64", "u32", "u64"))
 RESULTS = "e5m2x4 e4m3x4"

@@ -11,9 +11,9 @@ from typing import Any
 
 from ..availability import Available
 from ..formats import FORMATS, decode, encode, fixed, power, scale, unfixed
+from ..primitives import Value, brev, concat, maximum, minimum, select, split
 from ..table import Modifier, instruction
 from ..types import ScalarType, scalar_type
-from ..words import Value, brev, concat, maximum, minimum, select, split
 from .narrow import limited
 
 F32, U32, BF16 = scalar_type("f32"), scalar_type("u32"), scalar_type("bf16")

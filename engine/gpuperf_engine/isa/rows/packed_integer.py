@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..primitives import Value, maximum, minimum, select
 from ..table import instruction
 from ..types import scalar_type
-from ..words import Value, maximum, minimum, select
 from .compare import INTEGER_OPS, comparable, compare_values
 
 S64 = scalar_type("s64")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..primitives import Value, clz, maximum, minimum, select
 from ..table import instruction
 from ..types import scalar_type
-from ..words import Value, clz, maximum, minimum, select
 
 U32, U64 = scalar_type("u32"), scalar_type("u64")
 POLICY: dict[str, Any] = {"category": "misc", "unit": "alu", "since": (7, 4), "target": 80}

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..formats import FORMATS, decode
 from ..fragments import LANES, Layout, Place, Tile, gather, layouts
+from ..primitives import Value, choose, concat, fma, maximum, minimum, permute, popc, select, split
 from ..types import ScalarType, scalar_type
-from ..words import Value, choose, concat, fma, maximum, minimum, permute, popc, select, split
 
 __all__ = [
     "F32",
@@ -180,7 +180,7 @@ def sizes(shape: str) -> tuple[int, int, int]:
 
 
 class Product:
-    """The meaning of one shape and its types: d = a · b + c. ``counts`` are the registers of a, b and c."""
+    """The semantics of one shape and its types: d = a · b + c. ``counts`` are the registers of a, b and c."""
 
     def __init__(
         self,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..primitives import Value
 from ..table import instruction
-from ..words import Value
 from .matrix import MATRIX
 from .products import Fetched, Pairs, Product, dense
 from .sparse import CHECKED, SIX, sparse_product, sparsity_of
@@ -37,7 +37,7 @@ def _element(name: str, kind: str) -> str:
 def _dense(syntax: str, kind: str, scales: Scales, depth: int, **options: Any) -> None:
     product = Product(f"m16n8k{depth}", "f32", "", "", (4, 2, 4))
 
-    def meaning(*registers: Value, atype: str, btype: str) -> tuple[Value, ...]:
+    def semantics(*registers: Value, atype: str, btype: str) -> tuple[Value, ...]:
         selectors = registers[10:]
 
         def around(first: Fetched, second: Fetched) -> Pairs:
@@ -47,14 +47,14 @@ def _dense(syntax: str, kind: str, scales: Scales, depth: int, **options: Any) -
         made = product(registers[:10], around=around, left=left, right=right)
         return (*made, scales.refused(selectors))
 
-    instruction(syntax, documentation=_SCALED, checked=_CHECKED, **options, **MATRIX)(meaning)
+    instruction(syntax, documentation=_SCALED, checked=_CHECKED, **options, **MATRIX)(semantics)
 
 
 def _sparse(syntax: str, kind: str, scales: Scales, depth: int, **options: Any) -> None:
     shape = f"m16n8k{depth}"
     product = Product(shape, "f32", "", "", (4, 4, 4))
 
-    def meaning(*operands: Value, atype: str, btype: str) -> tuple[Value, ...]:
+    def semantics(*operands: Value, atype: str, btype: str) -> tuple[Value, ...]:
         *registers, metadata, selector = operands[:14]
         assert isinstance(selector, int)
         selectors = operands[14:]
@@ -69,7 +69,7 @@ def _sparse(syntax: str, kind: str, scales: Scales, depth: int, **options: Any) 
     constants = {"selector": (lambda number: number == 0, "0")}
     instruction(
         syntax, documentation=said, checked=_SPARSE_CHECKED, constants=constants, **options, **MATRIX
-    )(meaning)
+    )(semantics)
 
 
 for _kind, _types, _depth, _deep, _default, _count, _scale, _since in KINDS:

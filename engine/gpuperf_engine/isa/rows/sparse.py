@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..model import Constants
+from ..primitives import Value
 from ..table import instruction
-from ..words import Value
 from .matrix import MATRIX
 from .products import PER_REGISTER, Pairs, Product, sizes
 from .sparsity import Sparsity
@@ -67,25 +67,25 @@ def sparsity_of(shape: str, type: str, segments: int) -> Sparsity:
 
 
 def _row(syntax: str, product: Product, sparsity: Sparsity, **options: Any) -> None:
-    def meaning(*operands: Value, spvariant: str) -> tuple[Value, ...]:
+    def semantics(*operands: Value, spvariant: str) -> tuple[Value, ...]:
         *registers, selector = operands
         return sparse_product(product, sparsity, tuple(registers), _number(selector), spvariant != "sp")
 
-    instruction(syntax, constants=selectors(sparsity), **{**BOTH, **options})(meaning)
+    instruction(syntax, constants=selectors(sparsity), **{**BOTH, **options})(semantics)
 
 
 def _typed(syntax: str, product: Product, sparsity: Sparsity, **options: Any) -> None:
-    def meaning(*operands: Value, spvariant: str, atype: str, btype: str) -> tuple[Value, ...]:
+    def semantics(*operands: Value, spvariant: str, atype: str, btype: str) -> tuple[Value, ...]:
         *registers, selector = operands
         return sparse_product(
             product, sparsity, tuple(registers), _number(selector), spvariant != "sp", left=str(atype), right=str(btype)
         )  # fmt: skip
 
-    instruction(syntax, constants=selectors(sparsity), **{**BOTH, **options})(meaning)
+    instruction(syntax, constants=selectors(sparsity), **{**BOTH, **options})(semantics)
 
 
 def _integer(syntax: str, product: Product, sparsity: Sparsity, types: str, **options: Any) -> None:
-    def meaning(
+    def semantics(
         *operands: Value, spvariant: str, satfinite: bool | None, atype: str, btype: str
     ) -> tuple[Value, ...]:
         *registers, selector = operands
@@ -95,7 +95,7 @@ def _integer(syntax: str, product: Product, sparsity: Sparsity, types: str, **op
         )  # fmt: skip
 
     instruction(syntax, atype=types, btype=types, constants=selectors(sparsity), **{**BOTH, **options})(
-        meaning
+        semantics
     )
 
 

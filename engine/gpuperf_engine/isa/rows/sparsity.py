@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..fragments import LANES, Place
+from ..primitives import Value, choose, permute, select
 from ..types import scalar_type
-from ..words import Value, choose, permute, select
 from .products import F32, F64, U32, Fetched, Pairs, small_number
 
 __all__ = ["Scales", "Sparsity"]

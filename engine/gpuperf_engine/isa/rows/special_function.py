@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..primitives import Value, copysign, fma, maximum, minimum, select, sqrt
 from ..table import instruction
 from ..types import ScalarType, scalar_type
-from ..words import Value, copysign, fma, maximum, minimum, select, sqrt
 
 F64, U64, S64 = scalar_type("f64"), scalar_type("u64"), scalar_type("s64")
 MUFU: dict[str, Any] = {"category": "special_function", "unit": "xu", "flop": "special"}

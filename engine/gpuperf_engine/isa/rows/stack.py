@@ -1,4 +1,4 @@
-"""Stack manipulation (manual: "Stack Manipulation Instructions"). The meaning is the stack pointer afterwards, which is also what
+"""Stack manipulation (manual: "Stack Manipulation Instructions"). The semantics are the stack pointer afterwards, which is also what
 the destination gets; the stack grows downwards.
 
 PYTEST_DONT_REWRITE
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import effects
+from ..primitives import Value
 from ..table import instruction
-from ..words import Value
 
 STACK: dict[str, Any] = {
     "category": "misc",

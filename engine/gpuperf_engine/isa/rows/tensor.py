@@ -14,9 +14,9 @@ from typing import Any
 
 from .. import effects
 from ..availability import Available
+from ..primitives import Value
 from ..table import Modifier, declare
 from ..tensor_maps import FIELDS, Field
-from ..words import Value
 from .atomic import combine
 from .bulk import REPORTS, RUBIN
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..primitives import Value, maximum, minimum, select
 from ..table import Modifier, instruction
 from ..types import ScalarType, scalar_type
-from ..words import Value, maximum, minimum, select
 
 S32, U32 = scalar_type("s32"), scalar_type("u32")
 S64, U64 = scalar_type("s64"), scalar_type("u64")
@@ -91,17 +91,17 @@ def _third(modifiers: Mapping[str, Modifier]) -> str:
 def _arithmetic(name: str) -> None:
     operation = _OPERATIONS[name]
 
-    def meaning(
+    def semantics(
         a: Value, b: Value, c: Value | None = None, *, dtype: ScalarType, atype: ScalarType, btype: ScalarType,
         sat: bool | None, op2: str | None, asel: str | None, bsel: str | None, dsel: str | None,
     ) -> Value:  # fmt: skip
         return _finish(operation(part(a, atype, asel), part(b, btype, bsel)), c, dtype, sat, op2, dsel)
 
-    _add(name, "dtype.atype.btype{.sat}", meaning, f"{name[1:]} of words, halves or bytes", **VIDEO)
+    _add(name, "dtype.atype.btype{.sat}", semantics, f"{name[1:]} of words, halves or bytes", **VIDEO)
 
 
 def _shift(name: str) -> None:
-    def meaning(
+    def semantics(
         a: Value, b: Value, c: Value | None = None, *, dtype: ScalarType, atype: ScalarType, mode: str,
         sat: bool | None, op2: str | None, asel: str | None, bsel: str | None, dsel: str | None,
     ) -> Value:  # fmt: skip
@@ -116,11 +116,11 @@ def _shift(name: str) -> None:
         f"a shifted {'left' if name == 'vshl' else 'right'} by b (clamp: at most 32; wrap: modulo 32)"
     )
     forms = "dtype.atype.u32{.sat}.mode"
-    _add(name, forms, meaning, documentation, "u32", mode="clamp wrap", **options)
+    _add(name, forms, semantics, documentation, "u32", mode="clamp wrap", **options)
 
 
 def _add(
-    name: str, types: str, meaning: Callable[..., Value], text: str, second: str = "btype", **options: Any
+    name: str, types: str, semantics: Callable[..., Value], text: str, second: str = "btype", **options: Any
 ) -> None:
     """Rows for both numbers of operands."""
     for op2, operands in _FORMS:
@@ -133,7 +133,7 @@ def _add(
             selectors=selectors,
             **options,
             **more,
-        )(meaning)
+        )(semantics)
 
 
 def compared(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..primitives import Value, maximum, minimum, select
 from ..table import Modifier, instruction
 from ..types import ScalarType, scalar_type
-from ..words import Value, maximum, minimum, select
 from .video import COMPARISONS, VIDEO
 
 S32, U32 = scalar_type("s32"), scalar_type("u32")

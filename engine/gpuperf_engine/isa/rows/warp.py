@@ -9,9 +9,9 @@ from typing import Any
 
 from .. import effects
 from ..availability import Available, Version
+from ..primitives import Value, maximum, minimum, select
 from ..table import declare, instruction
 from ..types import scalar_type
-from ..words import Value, maximum, minimum, select
 
 _SIGNED = scalar_type("s32")
 EXCHANGE: dict[str, Any] = {"category": "inter_thread"}

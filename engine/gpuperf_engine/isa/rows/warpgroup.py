@@ -13,9 +13,9 @@ from typing import Any
 
 from .. import effects
 from ..model import Form
+from ..primitives import Value, popc, select
 from ..table import declare, instruction
 from ..types import scalar_type
-from ..words import Value, popc, select
 from .products import F32, F64, S32, S64, UNPACK, clamped
 from .sparse import CHECKED, selectors, sparsity_of
 from .sparsity import Sparsity
@@ -118,10 +118,10 @@ def _family(
             documentation=f"d = a · b + d (scale false: a · b) on fragments of a warpgroup{', a sparse' if sparse else ''}.",
             **options,
             **WARPGROUP,
-        )(_meaning(result, types, sparsity))
+        )(_semantics(result, types, sparsity))
 
 
-def _meaning(result: str, types: str, sparsity: Sparsity | None) -> Callable[..., tuple[Value, ...]]:
+def _semantics(result: str, types: str, sparsity: Sparsity | None) -> Callable[..., tuple[Value, ...]]:
     if result == "s32" and not types:
 
         def integers(

@@ -10,9 +10,9 @@ from typing import Any
 
 from .. import effects
 from ..fragments import Tile
+from ..primitives import Value, concat, split
 from ..table import instruction
 from ..types import scalar_type
-from ..words import Value, concat, split
 from .matrix import MATRIX
 from .products import Product, sizes
 
@@ -84,7 +84,7 @@ def _load(
     registers = held(type, whole.elements, bits, matrix != "c")
     count = int(registers.split("*")[1])
 
-    def meaning(*values: Value) -> tuple[Value, ...]:
+    def semantics(*values: Value) -> tuple[Value, ...]:
         return packed(values, count)
 
     instruction(
@@ -99,13 +99,13 @@ def _load(
             str(modifiers["layout"]), "row" if matrix == "c" else str(modifiers["layout"])
         ),
         **MOVES,
-    )(meaning)
+    )(semantics)
 
 
 def _store(shape: str, type: str, bits: int, since: tuple[int, int], target: int) -> None:
     whole = tile("d", shape, bits)
 
-    def meaning(*registers: Value, layout: str) -> tuple[Value, ...]:
+    def semantics(*registers: Value, layout: str) -> tuple[Value, ...]:
         return unpacked(registers, 2 if bits == 16 and layout == "col" else 4)
 
     instruction(
@@ -118,7 +118,7 @@ def _store(shape: str, type: str, bits: int, since: tuple[int, int], target: int
         requires={"shared::cta": ((7, 8), 0)},
         moves=lambda modifiers: whole.moves(str(modifiers["layout"]), "row"),
         **MOVES,
-    )(meaning)
+    )(semantics)
 
 
 def _needs(shape: str, since: tuple[int, int], target: int) -> tuple[tuple[int, int], int]:
@@ -144,7 +144,7 @@ for _type, (_bits, _sums) in SUMS.items():
 
 
 def _product(syntax: str, product: Product, need: tuple[tuple[int, int], int], sets: dict[str, Any]) -> None:
-    def meaning(
+    def semantics(
         *registers: Value, alayout: str | None = None, blayout: str | None = None, rnd: str | None = None,
         satfinite: bool | None = None, op: str | None = None,
     ) -> tuple[Value, ...]:  # fmt: skip
@@ -156,7 +156,7 @@ def _product(syntax: str, product: Product, need: tuple[tuple[int, int], int], s
     since, target = need
     instruction(
         syntax, documentation=documentation, since=since, target=target, requires=requires, **sets, **MATRIX
-    )(meaning)
+    )(semantics)
 
 
 BOTH = {"alayout": "row col", "blayout": "row col"}

@@ -1,4 +1,4 @@
-"""Atomics as LLVM IR: a loop over the active lanes in ascending order, with the row's meaning on scalars inside.
+"""Atomics as LLVM IR: a loop over the active lanes in ascending order, with the row's semantics on scalars inside.
 
 PYTEST_DONT_REWRITE
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 from ...flow.operands import matched
 from ...isa.effects import ATOMIC
 from ...isa.frame import evaluate
+from ...isa.primitives import Value, select
 from ...isa.selectors import select as form_of
 from ...isa.spaces import WINDOWS
 from ...isa.types import scalar_type
-from ...isa.words import Value, select
 from ...ptx.syntax import Immediate, Vector
 from ..ir.emitter import Ref
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll

@@ -1,4 +1,4 @@
-"""One basic block as LLVM IR: reading and writing registers, instructions with a meaning, and the end of the block.
+"""One basic block as LLVM IR: reading and writing registers, instructions with semantics, and the end of the block.
 
 PYTEST_DONT_REWRITE
 """
@@ -12,8 +12,8 @@ from ...flow.blocks import BasicBlock
 from ...flow.operands import matched
 from ...isa.effects import PURE, TRAP
 from ...isa.frame import evaluate, extend
+from ...isa.primitives import Value
 from ...isa.types import ScalarType, scalar_type
-from ...isa.words import Value
 from ...ptx.syntax import (
     Address,
     Function,

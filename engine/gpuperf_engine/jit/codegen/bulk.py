@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...flow.operands import matched
 from ...isa.effects import BULK_COPY, TENSOR_MAP
-from ...isa.frame import has_meaning
+from ...isa.frame import has_semantics
 from ...isa.mbarriers import Mbarrier
 from ...isa.tensor_maps import FIELDS, field_word
 from ...isa.types import scalar_type
@@ -81,7 +81,7 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
         left, right = (to.source(operands[name], U32) for name in ("left", "right"))
         _put(to, _native(_edge(left) | _edge(right) << 8), words)
     how |= report_kind(instruction) << Bulk.REPORT
-    combine = combine_address(to, instruction) if has_meaning(form) else "0"
+    combine = combine_address(to, instruction) if has_semantics(form) else "0"
     writer.call(
         "bulk_lanes",
         "i64",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...isa.frame import evaluate, has_meaning
+from ...isa.frame import evaluate, has_semantics
 from ...isa.rows.tensor import combine_elements
 from ...isa.table import lookup
 from ...isa.tensor_maps import ELEMENTS, REDUCTIONS
@@ -46,11 +46,11 @@ def combine_function(name: str) -> str:
     form = next(
         item
         for item in lookup(name.removeprefix(COMBINE_PREFIX))
-        if has_meaning(item) or item.modifier("dim")
+        if has_semantics(item) or item.modifier("dim")
     )
     writer = Emitter()
     writer.start("entry")
-    if has_meaning(form):
+    if has_semantics(form):
         kind = scalar_type(str(form.modifier("type")))
         for offset in range(0, _PIECE, kind.bytes):
             cells = _cells(writer, offset)

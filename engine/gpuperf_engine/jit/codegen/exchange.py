@@ -341,7 +341,7 @@ _PATTERNS: dict[tuple[str, int, int], tuple[list[int], list[bool]]] = {}
 
 
 def _pattern(exchange: _Exchange, b: NativeValue, c: NativeValue) -> tuple[list[int], list[bool]]:
-    """Source lanes and range tests of a shuffle with constant operands: the row's meaning on constants."""
+    """Source lanes and range tests of a shuffle with constant operands: the row's semantics on constants."""
     form = exchange.instruction.form
     key = (str(form.modifiers.get("mode")), b.number or 0, c.number or 0)
     found = _PATTERNS.get(key)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, cast
 
 from ...flow.operands import matched
 from ...isa.effects import IMAGE_QUERY, SURFACE, TEXTURE
-from ...isa.frame import evaluate, has_meaning
+from ...isa.frame import evaluate, has_semantics
 from ...isa.images import ROW_WORDS, Image
+from ...isa.primitives import Value
 from ...isa.table import Form, lookup
 from ...isa.types import ScalarType, scalar_type
-from ...isa.words import Value
 from ...memory.image_rows import HANDLE_BASE, HANDLE_STEP
 from ...ptx.syntax import Address, Instruction
 from ..ir.abi import Context, Event
@@ -38,7 +38,7 @@ _MASK, _POINTERS, _WIDE = f"<{LANES} x i1>", f"<{LANES} x ptr>", f"<{LANES} x i6
 
 def _form(opcode: str) -> Form:
     """The form of an opcode that can be run."""
-    return next(item for item in lookup(opcode) if has_meaning(item))
+    return next(item for item in lookup(opcode) if has_semantics(item))
 
 
 def _types(form: Form) -> tuple[list[ScalarType], list[ScalarType]]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ...isa.effects import STACK
 from ...isa.frame import evaluate
+from ...isa.primitives import Value
 from ...isa.types import scalar_type
-from ...isa.words import Value
 from ...ptx.syntax import Instruction
 from ..ir.abi import Event
 from ..ir.values import LANES, NativeValue

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...isa.primitives import Number, Value
 from ...isa.types import ScalarType, scalar_type
-from ...isa.words import Number, Value
 from .constants import float_bits, fold
 from .emitter import LANES, Emitter, scalar_ll, vector_ll
 

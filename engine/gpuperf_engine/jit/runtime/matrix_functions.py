@@ -1,4 +1,4 @@
-"""Matrix instructions as runtime functions on whole vectors, one per opcode: their meanings are too long to stand at every use.
+"""Matrix instructions as runtime functions on whole vectors, one per opcode: their semantics are too long to stand at every use.
 
 ``matrix_function("v_matrix_mma.sync.…")`` is the IR of one of them; it takes the elements of the sources and returns those of the
 destinations, and where the operands mean nothing, if the row says so. Operands that are constants stand behind the opcode, each

@@ -1,4 +1,4 @@
-"""Functions for the matrix products of a warpgroup as LLVM IR, one per opcode, made from its meaning: see ``jit.codegen.warpgroup``.
+"""Functions for the matrix products of a warpgroup as LLVM IR, one per opcode, made from its semantics: see ``jit.codegen.warpgroup``.
 
 PYTEST_DONT_REWRITE
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...isa.frame import evaluate
+from ...isa.primitives import Value, concat, permute, split
 from ...isa.rows.products import sizes
 from ...isa.rows.sparse import sparsity_of
 from ...isa.rows.sparsity import Sparsity
 from ...isa.rows.warpgroup import left_type
 from ...isa.table import Form, lookup
 from ...isa.types import ScalarType, scalar_type
-from ...isa.words import Value, concat, permute, split
 from ..ir.abi import MATRICES_BYTES
 from ..ir.values import LANES, Emitter, NativeValue, scalar_ll, vector_ll
 from .matrix_functions import internal

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from . import access, arithmetic, conversion, copies, logic, mbarriers, video, warpgroup, wmma
-from .registry import MEANINGS
+from .registry import SEMANTICS
 
 # importing a family fills the table
 __all__ = [
-    "MEANINGS",
+    "SEMANTICS",
     "access",
     "arithmetic",
     "conversion",

@@ -1,6 +1,6 @@
-"""The words in which meanings are written: abstract values and what can be done to them. PYTEST_DONT_REWRITE
+"""The primitives in which semantics are written, and the abstract values that they work on. PYTEST_DONT_REWRITE
 
-A meaning is written once, on ``Value`` objects. Each backend decides what a value is (NumPy lanes, LLVM vectors, affine
+Semantics are written once, on ``Value`` objects. Each backend decides what a value is (NumPy lanes, LLVM vectors, affine
 expressions) by implementing ``Value.apply`` for the primitives named in ``PRIMITIVES``. Every primitive is *total*: it is
 defined for all bit patterns in all lanes, active or not, and never traps.
 
@@ -36,7 +36,7 @@ __all__ = [
     "sqrt",
 ]
 
-#: name → (operands, meaning). Integer results wrap modulo 2^bits. ``rounding`` is one of rn rz rm rp (default rn).
+#: name → (operands, what it computes). Integer results wrap modulo 2^bits. ``rounding`` is one of rn rz rm rp (default rn).
 #: Floating-point primitives act on f16, bf16, f32 and f64, give the correctly rounded IEEE 754 result, keep subnormals (the
 #: frame applies .ftz through ``flush``), and return the canonical NaN of the type (f32 0x7fffffff, f64 0x7fffffffffffffff,
 #: f16/bf16 0x7fff) whenever the result is NaN, except ``neg``, ``abs``, ``select``, ``bits``, which are bit operations.
@@ -103,7 +103,7 @@ class Value(ABC):
 
     @property
     def known(self) -> int | None:
-        """The bit pattern if it is known to be the same constant in every lane; meanings may then take a shorter way.
+        """The bit pattern if it is known to be the same constant in every lane; semantics may then take a shorter way.
         Backends need not know."""
         return None
 

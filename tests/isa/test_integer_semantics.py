@@ -1,4 +1,4 @@
-"""Integer, logic and shift meanings against the manual's pseudo-code on Python integers."""
+"""Integer, logic and shift semantics against the manual's pseudo-code on Python integers."""
 
 from __future__ import annotations
 

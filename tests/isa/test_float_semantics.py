@@ -1,4 +1,4 @@
-"""Floating-point, conversion and approximate meanings, against numbers worked out by hand, exact fractions and mpmath."""
+"""Floating-point, conversion and approximate semantics, against numbers worked out by hand, exact fractions and mpmath."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ import numpy as np
 import gpuperf_engine as ge
 from gpuperf_engine.results import Resources
 from gpuperf_engine.timing.adapt import timing_input
+from gpuperf_engine.timing.bounds import resource_bounds
 from gpuperf_engine.timing.caches import estimate_caches
 from gpuperf_engine.timing.machine import load_machine
 from gpuperf_engine.timing.occupancy import occupancy
-from gpuperf_engine.timing.roofs import roofs
 
 DATA = Path(__file__).parent / "data" / "l1_strides.csv"
 MACHINES = {"a100": "a100-sxm-40gb", "a40": "a40", "h200": "h200-sxm"}
@@ -103,8 +103,10 @@ def predicted(row: Stride) -> float:
     machine = load_machine(MACHINES[row.gpu])
     given = timing_input(profile(row.kind, row.mode, row.step).records[0], machine, Resources(16, 0, 0))
     resident = occupancy(machine, threads_per_cta=THREADS, registers_per_thread=16, shared_bytes=0)
-    found = roofs(given, machine, estimate_caches(given, machine, resident))
-    cycles = max(roof.cycles(1, machine, given) for roof in found if roof.name in ("l1", "lsu"))
+    resources = resource_bounds(given, machine, estimate_caches(given, machine, resident))
+    cycles = max(
+        resource.cycles(1, machine, given) for resource in resources if resource.name in ("l1", "lsu")
+    )
     return cycles / (THREADS // 32 * len(OFFSETS))
 
 

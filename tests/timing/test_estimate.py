@@ -15,7 +15,7 @@ from gpuperf_engine.timing.estimate import MODELS, estimate
 from gpuperf_engine.timing.inputs import Block, Instruction, Loop, MemoryTraffic, TimingInput
 from gpuperf_engine.timing.machine import Machine
 from gpuperf_engine.timing.occupancy import occupancy
-from gpuperf_engine.timing.wave_model import knee
+from gpuperf_engine.timing.wave_model import smooth_max
 
 LOAD = Instruction("lsu", "global", (0,), (1,))
 FMA = Instruction("fma", "fma", (1,), (1,))
@@ -311,10 +311,10 @@ def test_a_warm_cache_holds_what_the_launch_before_left(toy: Machine) -> None:
 
 @given(latency=st.floats(0, 1e12), bandwidth=st.floats(0, 1e12))
 def test_latency_and_bandwidth_meet_above_both(latency: float, bandwidth: float) -> None:
-    found = knee(latency, bandwidth)
+    found = smooth_max(latency, bandwidth)
     assert found >= max(latency, bandwidth)
     assert found == pytest.approx(float((mpf(latency) ** 3 + mpf(bandwidth) ** 3) ** (mpf(1) / 3)), rel=1e-13)
-    assert knee(bandwidth, latency) == found
+    assert smooth_max(bandwidth, latency) == found
 
 
 def test_errors(toy: Machine) -> None:

@@ -46,10 +46,10 @@ def test_corrected_fix_point_is_the_closed_form(
     a=st.floats(0.0, 1e4), n=st.integers(1, 1000), latency=st.floats(1.0, 1000.0), factor=st.floats(1.0, 50.0)
 )
 def test_both_ways_reach_the_same_latency(a: float, n: int, latency: float, factor: float) -> None:
-    roof = factor * (a + n * latency)
-    iterated = fix_point(lambda x: a + n * x, latency, roof, 1.0, tolerance=1e-12, max_iterations=20_000)
-    newton = loaded_latency(lambda x: (a + n * x, float(n)), latency, roof, 1.0)
-    assert newton.latency == pytest.approx((roof - a) / n, rel=1e-6)
+    bound = factor * (a + n * latency)
+    iterated = fix_point(lambda x: a + n * x, latency, bound, 1.0, tolerance=1e-12, max_iterations=20_000)
+    newton = loaded_latency(lambda x: (a + n * x, float(n)), latency, bound, 1.0)
+    assert newton.latency == pytest.approx((bound - a) / n, rel=1e-6)
     assert iterated.latency == pytest.approx(newton.latency, rel=1e-3)
 
 

@@ -44,7 +44,7 @@ def test_mean_error_beside_the_comparators(
 
 
 def test_the_corrected_model_is_optimistic_where_latency_and_bandwidth_meet() -> None:
-    # No row is overestimated by more than a fifth; the knee is underestimated by up to 30 %.
+    # No row is overestimated by more than a fifth; the transition between latency and bandwidth is underestimated by up to 30 %.
     found = [
         *errors("stream_measured.csv", "kleimenov-popova"),
         *errors("stream_heldout.csv", "kleimenov-popova"),

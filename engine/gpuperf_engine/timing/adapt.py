@@ -22,6 +22,7 @@ from ..results import Resources
 from ..simt.counters import SITE_COLUMNS
 from ..simt.program import BasicBlock, Program
 from .allocation import NO_REGISTER, Allocation, allocate
+from .bounds import WAVEFRONT
 from .caches import SECTOR
 from .calls import Calls
 from .contention import contention
@@ -30,7 +31,6 @@ from .footprint import footprint
 from .inputs import Block, Instruction, Loop, MemoryTraffic, Path, TimingInput
 from .machine import Machine
 from .registers import operand_reads
-from .roofs import WAVEFRONT
 from .schedule import schedule
 from .schema import UNITS
 from .textures import NOTE, ImageTraffic, image_traffic

@@ -4,7 +4,7 @@ Each iteration multiplies the latency of a level by how many times its bandwidth
 two ways. A factor below one lowers the latency under the hardware's; and the iteration ends when the *time* stands still, which
 it also does while something else than this latency limits it. ``as_printed=False`` corrects both: the factor is at least one,
 and the end is reached when the bandwidth is no longer exceeded. What it reaches is then
-``max(time(latency), traffic / bandwidth)``: a bandwidth roof on a latency bound.
+``max(time(latency), traffic / bandwidth)``: a bandwidth bound on a latency bound.
 
 PYTEST_DONT_REWRITE
 """
@@ -44,23 +44,23 @@ def fix_point(
     """Raise ``latency`` (cycles) until ``traffic`` (bytes) fits through ``bandwidth`` (bytes per cycle).
 
     ``time`` gives the cycles of the work for a latency and does not fall as it rises. Where it does not rise at all (no load
-    waits), the latency has no fix-point: the time is then the roof itself and the latency the unloaded one.
+    waits), the latency has no fix-point: the time is then the bound itself and the latency the unloaded one.
     """
     started = latency
-    roof = traffic / bandwidth
+    bound = traffic / bandwidth
     now = time(latency)
     for iteration in range(1, max_iterations + 1):
-        factor = roof / now if now > 0.0 else 0.0
+        factor = bound / now if now > 0.0 else 0.0
         if not as_printed:
             if factor <= 1.0 + tolerance:
                 return FixPoint(now, latency, iteration)
             if latency > 1e18:
-                return FixPoint(max(now, roof), started, iteration)
+                return FixPoint(max(now, bound), started, iteration)
         latency *= factor
         previous, now = now, time(latency)
         if as_printed and abs(now - previous) <= tolerance * max(1.0, now):
             return FixPoint(now, latency, iteration)
-    return FixPoint(now if as_printed else max(now, roof), latency, max_iterations)
+    return FixPoint(now if as_printed else max(now, bound), latency, max_iterations)
 
 
 def loaded_latency(
@@ -69,16 +69,16 @@ def loaded_latency(
     """The corrected fix-point in few evaluations: Newton's method on a convex, piecewise linear ``time``.
 
     ``time`` gives the cycles for a latency and how many of these latencies lie one after the other on the critical path
-    (the slope). Where that is zero, no latency reaches the roof and the unloaded one stays.
+    (the slope). Where that is zero, no latency reaches the bound and the unloaded one stays.
     """
-    roof = traffic / bandwidth
+    bound = traffic / bandwidth
     now, slope = time(latency)
     unloaded = latency
     for iteration in range(1, 33):
-        if (latency == unloaded and now >= roof) or abs(now - roof) <= 1e-9 * max(1.0, roof):
-            return FixPoint(max(now, roof), latency, iteration)
+        if (latency == unloaded and now >= bound) or abs(now - bound) <= 1e-9 * max(1.0, bound):
+            return FixPoint(max(now, bound), latency, iteration)
         if slope <= 0.0:
-            return FixPoint(max(now, roof), unloaded, iteration)
-        latency = max(unloaded, latency + (roof - now) / slope)
+            return FixPoint(max(now, bound), unloaded, iteration)
+        latency = max(unloaded, latency + (bound - now) / slope)
         now, slope = time(latency)
-    return FixPoint(max(time(unloaded)[0], roof), latency, 32)
+    return FixPoint(max(time(unloaded)[0], bound), latency, 32)

@@ -13,15 +13,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..results import Estimate
+from .bounds import ResourceBound, atomics_bound, dispatch_bound, dram_rate, resource_bounds
 from .caches import SECTOR, CacheEstimate, estimate_caches
 from .inputs import TimingInput
 from .kleimenov_popova import fix_point, loaded_latency
 from .machine import Machine
 from .occupancy import Occupancy
 from .path_time import PathTime, path_time
-from .roofs import Roof, atomics_roof, dispatch_roof, dram_rate, roofs
 
-__all__ = ["MODELS", "WaveModel", "knee"]
+__all__ = ["MODELS", "WaveModel", "smooth_max"]
 
 _NOTED_INSTRUCTIONS = 2000
 """Static instructions of a path up to which the latency under load, which takes several passes over it, is worked out."""
@@ -29,7 +29,7 @@ _NOTED_INSTRUCTIONS = 2000
 MODELS = ("kleimenov-popova", "kleimenov-popova-as-printed", "roofline")
 
 
-def knee(latency: float, bandwidth: float) -> float:
+def smooth_max(latency: float, bandwidth: float) -> float:
     """The cube root of the sum of the cubes: how long what waits for latency and for bandwidth takes.
 
     Real latency rises before the bandwidth is used up. Of the exponents 2, 3, 4 and 6 the third has the least median error on
@@ -66,7 +66,7 @@ class Waves:
     bounds: Mapping[str, float]
     decided: Mapping[str, float]
     alone: WarpAlone
-    found: list[Roof]
+    resources: list[ResourceBound]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class WaveModel:
         if self.model != MODELS[0]:
             return self.in_waves_of(most, self.caches_of(most))
         best: Waves | None = None
-        known: dict[CacheEstimate, tuple[list[Roof], WarpAlone]] = {}
+        known: dict[CacheEstimate, tuple[list[ResourceBound], WarpAlone]] = {}
         # More than the grid has for an SM never come together.
         for resident in range(min(most, -(-self.given.ctas // self.machine.sm_count)), 0, -1):
             found = self.in_waves_of(resident, self.caches_of(resident), known)
@@ -136,31 +136,31 @@ class WaveModel:
         self,
         resident: int,
         caches: CacheEstimate,
-        known: dict[CacheEstimate, tuple[list[Roof], WarpAlone]] | None = None,
+        known: dict[CacheEstimate, tuple[list[ResourceBound], WarpAlone]] | None = None,
     ) -> Waves:
         machine, given = self.machine, self.given
         if known is None or caches not in known:
-            found = roofs(given, machine, caches)
+            resources = resource_bounds(given, machine, caches)
             if self.model == MODELS[0]:  # the others are what they were published as
-                found.append(dispatch_roof(machine))
+                resources.append(dispatch_bound(machine))
                 if given.memory.atomic_operations:
-                    found.append(atomics_roof(given, machine))
+                    resources.append(atomics_bound(given, machine))
             alone = self.warp_alone(caches)
             if known is not None:
-                known[caches] = found, alone
+                known[caches] = resources, alone
         else:
-            found, alone = known[caches]
+            resources, alone = known[caches]
         latency = alone.cycles + self.turnaround() + self.barriers()
         capacity = resident * machine.sm_count
         full, tail = divmod(given.ctas, capacity)
-        bounds = dict.fromkeys(["latency", *(roof.name for roof in found)], 0.0)
+        bounds = dict.fromkeys(["latency", *(resource.name for resource in resources)], 0.0)
         decided = dict.fromkeys(bounds, 0.0)
         cycles = self.dispatch_cycles()
         before = last = 0.0
         for count, ctas in ((full, capacity), (1, tail)):
             if not count or not ctas:
                 continue
-            parts = {roof.name: roof.cycles(ctas, machine, given) for roof in found}
+            parts = {resource.name: resource.cycles(ctas, machine, given) for resource in resources}
             if self.model != "roofline":
                 parts["latency"] = latency
             for name, part in parts.items():
@@ -178,7 +178,7 @@ class WaveModel:
                 ending = self.wave_cycles(parts, alone, resident, ramp=(ctas - 1) / machine.cta_rate)
                 last = max(last, before + (count - 1) * steady + ending)
                 before += count * steady
-        return Waves(resident, cycles + last, bounds, decided, alone, found)
+        return Waves(resident, cycles + last, bounds, decided, alone, resources)
 
     def notes(self, waves: Waves) -> tuple[str, ...]:
         """Remarks for people: where the inputs come from, and what loads wait for."""
@@ -186,7 +186,7 @@ class WaveModel:
         alone = waves.alone
         if alone.path.global_latencies and alone.path.instructions <= _NOTED_INSTRUCTIONS:
             ctas = min(self.given.ctas, waves.resident * self.machine.sm_count)
-            loaded = self.loaded_latency(alone.latency, ctas, waves.found)
+            loaded = self.loaded_latency(alone.latency, ctas, waves.resources)
             notes.append(
                 f"a wait for global loads takes {alone.latency:.0f} cycles, {loaded:.0f} under this load"
             )
@@ -301,7 +301,7 @@ class WaveModel:
         """
         latency = parts["latency"]
         memory = max(parts.get(name, 0.0) for name in ("l2", "dram", "atomics"))
-        longest = max(*parts.values(), knee(latency + (ramp or 0.0), memory))
+        longest = max(*parts.values(), smooth_max(latency + (ramp or 0.0), memory))
         if ramp is not None or resident == 1:
             for name, share, idle in self.idle(alone.path):
                 longest = max(longest, share * parts.get(name, 0.0) + idle)
@@ -342,7 +342,7 @@ class WaveModel:
         rate = dram_rate(caches, self.machine)
         return fix_point(time, found.latency, caches.dram_bytes * share, rate, as_printed=True).time
 
-    def loaded_latency(self, base: float, ctas: int, found: list[Roof]) -> float:
+    def loaded_latency(self, base: float, ctas: int, resources: list[ResourceBound]) -> float:
         """Effective latency of a global load in a wave of this many CTAs: the corrected fix-points of L2, then DRAM."""
         fixed = self.turnaround() + self.barriers()
 
@@ -351,9 +351,9 @@ class WaveModel:
             return alone.cycles + fixed, alone.global_latencies
 
         latency = base
-        for roof in found:
-            if roof.name in ("l2", "dram"):
+        for resource in resources:
+            if resource.name in ("l2", "dram"):
                 latency = loaded_latency(
-                    time, latency, roof.cycles(ctas, self.machine, self.given), 1.0
+                    time, latency, resource.cycles(ctas, self.machine, self.given), 1.0
                 ).latency
         return latency

@@ -1,4 +1,5 @@
-"""The roofs of a launch: issue slots, pipes, L1 and shared memory per SM, L2 and DRAM for the whole machine.
+"""The bounds of a launch, the time that each resource alone needs: issue slots, pipes, L1 and shared memory per SM, L2 and DRAM
+for the whole machine.
 
 PYTEST_DONT_REWRITE
 """
@@ -13,7 +14,15 @@ from .machine import Machine
 from .occupancy import WARP_SIZE
 from .schema import UNITS
 
-__all__ = ["WAVEFRONT", "Roof", "atomics_roof", "dispatch_roof", "dram_rate", "load_wavefronts", "roofs"]
+__all__ = [
+    "WAVEFRONT",
+    "ResourceBound",
+    "atomics_bound",
+    "dispatch_bound",
+    "dram_rate",
+    "load_wavefronts",
+    "resource_bounds",
+]
 
 _SM_WIDE = frozenset({"lsu", "tex"})
 """Units that the sub-partitions of an SM share: one warp alone can use all of their lanes."""
@@ -23,7 +32,7 @@ WAVEFRONT = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Roof:
+class ResourceBound:
     """The time that one resource needs: ``sm_cycles`` of an SM per CTA that it runs, ``chip_cycles`` per CTA of the wave.
 
     ``split`` marks work that is bound to sub-partitions, so that warps which do not fill them all leave lanes idle.
@@ -44,41 +53,43 @@ class Roof:
         return max(cycles, ctas * self.chip_cycles)
 
 
-def roofs(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[Roof]:
-    """All roofs with work, in a fixed order: DRAM, L2, L1, shared memory, LSU, issue, the register file, then the other
+def resource_bounds(given: TimingInput, machine: Machine, caches: CacheEstimate) -> list[ResourceBound]:
+    """All resources with work, in a fixed order: DRAM, L2, L1, shared memory, LSU, issue, the register file, then the other
     units."""
     ctas, memory = given.ctas, given.memory
     counts = {unit: count for unit, count in given.warp_instructions.items() if count and unit != "none"}
     shared = memory.shared_wavefronts * WAVEFRONT
     through_l1 = load_wavefronts(memory) * WAVEFRONT
     through_l1 += (memory.store_sectors + memory.local_sectors + memory.atomic_sectors) * SECTOR
-    found = [
-        Roof("dram", chip_cycles=caches.dram_bytes / dram_rate(caches, machine) / ctas),
-        Roof(
+    resources = [
+        ResourceBound("dram", chip_cycles=caches.dram_bytes / dram_rate(caches, machine) / ctas),
+        ResourceBound(
             "l2",
             sm_cycles=caches.l2_bytes / machine.l2_sm_bandwidth / ctas,
             chip_cycles=caches.l2_bytes / machine.l2_bandwidth / ctas,
         ),
-        Roof(
+        ResourceBound(
             "l1",
             sm_cycles=max((through_l1 + shared) / machine.l1_bandwidth, memory.load_tag_wavefronts) / ctas,
         ),
-        Roof("shared", sm_cycles=shared / machine.l1_bandwidth / ctas),
+        ResourceBound("shared", sm_cycles=shared / machine.l1_bandwidth / ctas),
     ]
     if "lsu" in counts:
-        found.append(_pipe("lsu", counts["lsu"] + memory.constant_serializations, machine, ctas))
+        resources.append(_pipe("lsu", counts["lsu"] + memory.constant_turns, machine, ctas))
     issued = sum(counts[unit] for unit in UNITS if unit in counts)
-    found.append(
-        Roof("issue", sm_cycles=issued / (machine.sub_partitions * machine.issue_rate) / ctas, split=True)
+    resources.append(
+        ResourceBound(
+            "issue", sm_cycles=issued / (machine.sub_partitions * machine.issue_rate) / ctas, split=True
+        )
     )
     reads = given.operand_reads / (machine.sub_partitions * machine.register_read_rate)
-    found.append(Roof("registers", sm_cycles=reads / ctas, split=True))
+    resources.append(ResourceBound("registers", sm_cycles=reads / ctas, split=True))
     for unit in UNITS:
         if unit != "lsu":
             guests = sum(counts.get(guest, 0) for guest, pipe in machine.shared_pipes.items() if pipe == unit)
             if unit in counts or guests:
-                found.append(_pipe(unit, counts.get(unit, 0) + guests, machine, ctas))
-    return [roof for roof in found if roof.sm_cycles or roof.chip_cycles]
+                resources.append(_pipe(unit, counts.get(unit, 0) + guests, machine, ctas))
+    return [resource for resource in resources if resource.sm_cycles or resource.chip_cycles]
 
 
 def load_wavefronts(memory: MemoryTraffic) -> float:
@@ -88,19 +99,21 @@ def load_wavefronts(memory: MemoryTraffic) -> float:
     return memory.load_wavefronts
 
 
-def _pipe(unit: str, count: float, machine: Machine, ctas: int) -> Roof:
+def _pipe(unit: str, count: float, machine: Machine, ctas: int) -> ResourceBound:
     lanes = machine.lanes[unit] * machine.sub_partitions
-    return Roof(unit, sm_cycles=count * WARP_SIZE / lanes / ctas, split=unit not in _SM_WIDE)
+    return ResourceBound(unit, sm_cycles=count * WARP_SIZE / lanes / ctas, split=unit not in _SM_WIDE)
 
 
-def dispatch_roof(machine: Machine) -> Roof:
+def dispatch_bound(machine: Machine) -> ResourceBound:
     """The time to start CTAs, which the machine does one after the other, whatever their size."""
-    return Roof("dispatch", chip_cycles=1.0 / machine.cta_rate)
+    return ResourceBound("dispatch", chip_cycles=1.0 / machine.cta_rate)
 
 
-def atomics_roof(given: TimingInput, machine: Machine) -> Roof:
+def atomics_bound(given: TimingInput, machine: Machine) -> ResourceBound:
     """The time of the atomics at the busiest address, which L2 does one after the other."""
-    return Roof("atomics", chip_cycles=given.memory.atomic_operations / machine.atomic_rate / given.ctas)
+    return ResourceBound(
+        "atomics", chip_cycles=given.memory.atomic_operations / machine.atomic_rate / given.ctas
+    )
 
 
 def dram_rate(caches: CacheEstimate, machine: Machine) -> float:

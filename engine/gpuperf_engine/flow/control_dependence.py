@@ -1,5 +1,5 @@
-"""Which branches decide what value arrives: at a join, which side was taken; behind a loop, on which trip it ended; in
-memory, whether it was stored.
+"""Control dependence: the branches that decide which value arrives. At a join that is the side taken, behind a loop the
+iteration that left it, in memory whether the store ran. Source: Ferrante, Ottenstein and Warren, TOPLAS 9 (1987).
 
 PYTEST_DONT_REWRITE
 """
@@ -12,11 +12,11 @@ from .blocks import EXIT, BasicBlock
 from .dominators import immediate_dominators
 from .loops import Loop, find_loops
 
-__all__ = ["Deciders", "may_end"]
+__all__ = ["ControlDependence", "may_end"]
 
 
-class Deciders:
-    """The deciding branches of one function, found on demand. Blocks are named by their indices in the program."""
+class ControlDependence:
+    """Control dependence in one function, computed on demand. Blocks are given by their index in the program."""
 
     def __init__(self, blocks: Sequence[BasicBlock]) -> None:
         self._blocks = {block.index: block for block in blocks}
@@ -27,38 +27,36 @@ class Deciders:
         )
         self._joins: dict[int, tuple[int, ...]] = {}
         self._ends: dict[tuple[int, int], tuple[int, ...]] = {}
-        self._over: dict[int, frozenset[int]] | None = None
+        self._of_block: dict[int, frozenset[int]] | None = None
 
-    def at_join(self, block: int) -> tuple[int, ...]:
-        """The branches that decide through which of its predecessors a block is entered: those on the way from its immediate
-        dominator to it."""
-        found = self._joins.get(block)
-        if found is None:
-            found = self._joins[block] = tuple(self._between(block))
-        return found
+    def of_predecessor(self, block: int) -> tuple[int, ...]:
+        """The branches that decide through which predecessor control enters a block: those between its immediate
+        dominator and the block."""
+        if block not in self._joins:
+            self._joins[block] = tuple(self._between(block))
+        return self._joins[block]
 
-    def on_leaving(self, made: int, used: int) -> tuple[int, ...]:
-        """The branches that end the loops which a value made in one block leaves on its way to another: threads that leave on
-        different trips take different values along."""
-        found = self._ends.get((made, used))
-        if found is None:
-            left = (loop for loop in self._loops if made in loop.body and used not in loop.body)
+    def of_loop_exits(self, defined: int, used: int) -> tuple[int, ...]:
+        """The branches that end the loops between a value's definition (block ``defined``) and its use (block ``used``): threads
+        that leave a loop in different iterations keep different values."""
+        if (defined, used) not in self._ends:
+            left = (loop for loop in self._loops if defined in loop.body and used not in loop.body)
             ends = dict.fromkeys(
                 index for loop in left for index in sorted(loop.body) if may_end(self._blocks[index], loop)
             )
-            found = self._ends[made, used] = tuple(ends)
-        return found
+            self._ends[defined, used] = tuple(ends)
+        return self._ends[defined, used]
 
-    def over(self, block: int) -> frozenset[int]:
-        """The branches that decide whether a block is executed: those on whose way to their reconvergence point it lies."""
-        if self._over is None:
-            found: dict[int, set[int]] = {}
+    def of_block(self, block: int) -> frozenset[int]:
+        """The branches that decide whether a block runs: those that have it between themselves and their reconvergence point."""
+        if self._of_block is None:
+            deciding: dict[int, set[int]] = {}
             for branch in self._blocks.values():
                 if len(set(branch.successors)) > 1:
                     for index in self._sides(branch):
-                        found.setdefault(index, set()).add(branch.index)
-            self._over = {index: frozenset(branches) for index, branches in found.items()}
-        return self._over.get(block, frozenset())
+                        deciding.setdefault(index, set()).add(branch.index)
+            self._of_block = {index: frozenset(branches) for index, branches in deciding.items()}
+        return self._of_block.get(block, frozenset())
 
     def _sides(self, branch: BasicBlock) -> set[int]:
         return set().union(
@@ -92,12 +90,12 @@ def may_end(block: BasicBlock, loop: Loop) -> bool:
 
 
 def _reached(start: int, stop: int, follow: Callable[[int], Iterable[int]]) -> set[int]:
-    """All that a walk from ``start`` meets, which does not go on from ``stop``."""
-    found, stack = {start}, [start]
+    """The blocks reachable from ``start`` without going on from ``stop``."""
+    reached, stack = {start}, [start]
     while stack:
         for target in follow(stack.pop()):
-            if target >= 0 and target not in found:
-                found.add(target)
+            if target >= 0 and target not in reached:
+                reached.add(target)
                 if target != stop:
                     stack.append(target)
-    return found
+    return reached

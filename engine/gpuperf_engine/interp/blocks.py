@@ -35,7 +35,7 @@ from ..isa.effects import (
 from ..isa.frame import evaluate
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
-from ..simt.effects import is_done_at_once, signals_mbarrier
+from ..simt.effects import completes_at_issue, signals_mbarrier
 from ..simt.faults import meaningless_operands, trap
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
@@ -164,7 +164,7 @@ def _access(to: Prepare, instruction: Instruction) -> Step:
 
 @handles(ASYNC_COPY)
 def _copy(to: Prepare, instruction: Instruction) -> Step:
-    return (_guard_only if is_done_at_once(instruction) else CopyStep)(to, instruction)
+    return (_guard_only if completes_at_issue(instruction) else CopyStep)(to, instruction)
 
 
 @handles(BULK_COPY)

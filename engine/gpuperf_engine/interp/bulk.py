@@ -20,7 +20,7 @@ from ..isa.types import scalar_type
 from ..memory.arena import SHARED_WINDOW, WINDOW_BYTES
 from ..ptx.syntax import Address, Instruction, Operand
 from ..simt.counters import LINE_BYTES, SITE_COLUMNS
-from ..simt.effects import is_done_once
+from ..simt.effects import warp_uniform_copy
 from ..simt.faults import bad_mbarrier
 from .mbarrier import Objects, in_rank, ranks_in, ranks_of
 from .memory import MemoryStep, Part, address_reader
@@ -186,7 +186,7 @@ class BulkStep:
         form = instruction.form
         self.instruction = instruction
         self.combines = has_semantics(form)
-        self.once = is_done_once(instruction)
+        self.once = warp_uniform_copy(instruction)
         self.type = scalar_type(str(form.modifier("type"))) if self.combines else _U32
         spaces = {name: str(form.modifier(name)).split("::")[0] for name in ("dst", "src")}
         source, target = operands["a"], operands["d"]

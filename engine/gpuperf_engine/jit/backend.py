@@ -9,9 +9,9 @@ import hashlib
 import json
 from dataclasses import asdict, replace
 
+from .._gc import uncollected
 from ..errors import Unsupported
 from ..flow.uniformity import analyse_uniformity
-from ..garbage import uncollected
 from ..memory.arena import Memory
 from ..simt.clusters import waits_for_cluster
 from ..simt.counters import Observation

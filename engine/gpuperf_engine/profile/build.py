@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..garbage import uncollected
+from .._gc import uncollected
 from ..ptx.syntax import Instruction
 from ..results import BlockProfile, Branches, BranchProfile, LineProfile, Profile, Resources
 from ..simt.counters import Observation

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..flow.control_dependence import Deciders
+from ..flow.control_dependence import ControlDependence
 from ..flow.dependence import Access, Dependence
 from ..flow.operands import reads, special_registers, writes
 from ..flow.ssa import Merge, Node
@@ -52,7 +52,9 @@ class CauseFinder:
         self._program = program
         self._dependence = dependence
         self._plans = plans
-        self._deciders = [Deciders(program.blocks_of(number)) for number in range(len(program.functions))]
+        self._control_dependence = [
+            ControlDependence(program.blocks_of(number)) for number in range(len(program.functions))
+        ]
         self._bits: dict[tuple[str, str], int] = {}
         self._found: dict[Node, tuple[int, int]] = {}
         self._contents: dict[tuple[tuple[Instruction, ...], frozenset[int]], Merge] = {}
@@ -138,22 +140,22 @@ class CauseFinder:
     def _choosing(self, merge: Merge) -> Iterable[int]:
         """The branches that decide which of its values a merge takes."""
         if merge.kind == "phi":
-            return self._deciders_of(merge.block).at_join(merge.block)
+            return self._control_dependence_of(merge.block).of_predecessor(merge.block)
         if merge.kind in ("param", "returned") and len(merge.sources) > 1:
             places = (self._block_of(source) for source in merge.sources)
             return [block for place in places if place is not None for block in self._over(place)]
         return ()
 
-    def _deciders_of(self, block: int) -> Deciders:
-        return self._deciders[self._program.blocks[block].function]
+    def _control_dependence_of(self, block: int) -> ControlDependence:
+        return self._control_dependence[self._program.blocks[block].function]
 
     def _over(self, block: int) -> list[int]:
-        return sorted(self._deciders_of(block).over(block))
+        return sorted(self._control_dependence_of(block).of_block(block))
 
     def _on_leaving(self, made: int, used: int) -> Iterable[int]:
         blocks = self._program.blocks
         return (
-            self._deciders_of(made).on_leaving(made, used)
+            self._control_dependence_of(made).of_loop_exits(made, used)
             if blocks[made].function == blocks[used].function
             else ()
         )
@@ -196,7 +198,9 @@ class CauseFinder:
     def _stored_by(self, writers: tuple[Instruction, ...], load: Instruction) -> Merge:
         """What these instructions store, and whether they do: one node for all loads that see the same ones. What decides over
         the load itself is settled when it reads."""
-        settled = self._deciders_of(self._program.block_of[load]).over(self._program.block_of[load])
+        settled = self._control_dependence_of(self._program.block_of[load]).of_block(
+            self._program.block_of[load]
+        )
         found = self._contents.get((writers, settled))
         if found is None:
             made: dict[Node, None] = {}

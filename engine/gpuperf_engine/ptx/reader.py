@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
+from .._gc import uncollected
 from ..errors import PtxError, PtxSyntaxError, UnknownName, nearest
-from ..garbage import uncollected
 from . import raw, shapes
 from .available import check_target, check_type
 from .declare import Grammar, declaration_of, variables

@@ -9,19 +9,20 @@ from ..ptx.syntax import Address, Instruction, Variable
 __all__ = [
     "accesses_memory",
     "combines",
-    "is_done_at_once",
-    "is_done_once",
+    "completes_at_issue",
     "is_strong",
     "signals_mbarrier",
     "site_kind",
     "site_space",
+    "warp_uniform_copy",
 ]
 
 _STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
 
 
-def is_done_at_once(instruction: Instruction) -> bool:
-    """Whether this makes or waits for groups of asynchronous copies, which are complete when they are issued."""
+def completes_at_issue(instruction: Instruction) -> bool:
+    """Whether the instruction completes when it issues: it commits or awaits groups of asynchronous copies, which
+    are copied when they issue."""
     return instruction.effect is ASYNC_COPY and not any(
         isinstance(item, Address) for item in instruction.operands
     )
@@ -32,8 +33,8 @@ def signals_mbarrier(instruction: Instruction) -> bool:
     return "mbarrier::complete_tx::bytes" in instruction.form.modifiers
 
 
-def is_done_once(instruction: Instruction) -> bool:
-    """Whether a bulk copy is one of the whole warp, not of each lane."""
+def warp_uniform_copy(instruction: Instruction) -> bool:
+    """Whether a bulk copy is one copy for the whole warp instead of one for each lane."""
     return instruction.effect is BULK_COPY and "sync" in instruction.opcode.split(".")
 
 

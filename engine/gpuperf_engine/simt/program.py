@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar, cast
 
+from .._gc import uncollected
 from ..errors import PtxError
 from ..flow.blocks import EXIT, BasicBlock, cut
 from ..flow.liveness import live_sets, pressure
 from ..flow.operands import access_bytes, reads, special_registers, writes
 from ..flow.uniformity import Uniformity, analyse_uniformity, mark_waiting_loops, may_stop, observes_others
-from ..garbage import uncollected
 from ..isa.effects import ATOMIC, BULK_COPY, LOAD, STACK, STORE, SURFACE, WARPGROUP
 from ..isa.types import scalar_type
 from ..memory.spaces import piece_of

@@ -34,7 +34,7 @@ from ..isa.spaces import WINDOWS, space_of
 from ..isa.types import scalar_type
 from ..memory.arena import Memory
 from ..ptx.syntax import Instruction, Register, Variable
-from ..simt.effects import is_done_at_once
+from ..simt.effects import completes_at_issue
 from . import exchange  # noqa: F401  (registers what it carries out)
 from .accesses import access_step
 from .calls import parameter_step
@@ -129,7 +129,7 @@ def _access(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
 
 @handles(ASYNC_COPY)
 def _copy(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step | None:
-    if is_done_at_once(instruction):
+    if completes_at_issue(instruction):
         return _count_guard(run, to, instruction)
     raise Refusal("the control flow depends on it")
 

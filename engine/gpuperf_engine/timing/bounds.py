@@ -75,7 +75,7 @@ def resource_bounds(given: TimingInput, machine: Machine, caches: CacheEstimate)
         ResourceBound("shared", sm_cycles=shared / machine.l1_bandwidth / ctas),
     ]
     if "lsu" in counts:
-        resources.append(_pipe("lsu", counts["lsu"] + memory.constant_turns, machine, ctas))
+        resources.append(_pipe("lsu", counts["lsu"] + memory.constant_serializations, machine, ctas))
     issued = sum(counts[unit] for unit in UNITS if unit in counts)
     resources.append(
         ResourceBound(

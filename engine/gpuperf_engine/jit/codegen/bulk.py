@@ -17,7 +17,7 @@ from ...memory.tensor_boxes import copy_of
 from ...memory.tensor_maps import field_bit, field_place
 from ...ptx.syntax import Address, Immediate, Instruction, Operand, Vector
 from ...simt.clusters import reaches_peers
-from ...simt.effects import is_done_once
+from ...simt.effects import warp_uniform_copy
 from ..ir.abi import SITE_BYTES, Bulk
 from ..ir.values import LANES, NativeValue
 from .combine import combine_address, combined_types
@@ -49,7 +49,7 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
     if guard is not None:
         some = writer.op(f"zext i1 {writer.op(f'icmp ne i32 {mask}, 0')} to i64")
         frame.bump("%sites", site * SITE_BYTES, some)
-    if is_done_once(instruction):
+    if warp_uniform_copy(instruction):
         mask = writer.op(f"and i32 {mask}, {writer.op(f'sub i32 0, {mask}')}")
     lanes = writer.op(f"zext i32 {mask} to i64")
     if "t" in operands:

@@ -11,7 +11,7 @@ from ...flow.operands import matched
 from ...isa.effects import ASYNC_COPY
 from ...isa.types import scalar_type
 from ...ptx.syntax import Address, Instruction
-from ...simt.effects import is_done_at_once
+from ...simt.effects import completes_at_issue
 from ..ir.abi import SITE_BYTES
 from ..ir.values import LANES, NativeValue
 from .handlers import handles
@@ -27,7 +27,7 @@ U32, U64, PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
 @handles(ASYNC_COPY)
 def write_copies(to: BlockWriter, instruction: Instruction) -> None:
     """A copy, or what makes or awaits groups of copies, which are complete when they are issued."""
-    (write_order if is_done_at_once(instruction) else _write_copy)(to, instruction)
+    (write_order if completes_at_issue(instruction) else _write_copy)(to, instruction)
 
 
 def _write_copy(to: BlockWriter, instruction: Instruction) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gpuperf_engine.flow.control_dependence import Deciders
+from gpuperf_engine.flow.control_dependence import ControlDependence
 from tests.flow.test_blocks import program
 
 
-def deciders(body: str) -> Deciders:
-    return Deciders(program(body).blocks)
+def control_dependence(body: str) -> ControlDependence:
+    return ControlDependence(program(body).blocks)
 
 
 NESTED = """
@@ -25,18 +25,18 @@ JOIN: @%p3 ret;          // 5
 
 
 def test_all_branches_up_to_the_dominator_decide_at_a_join() -> None:
-    found = deciders(NESTED)
-    assert found.at_join(5) == (0, 1)
-    assert (found.at_join(0), found.at_join(3), found.at_join(4)) == ((), (0,), (1,))
+    found = control_dependence(NESTED)
+    assert found.of_predecessor(5) == (0, 1)
+    assert (found.of_predecessor(0), found.of_predecessor(3), found.of_predecessor(4)) == ((), (0,), (1,))
 
 
 def test_branches_over_a_block() -> None:
-    found = deciders(NESTED)
-    assert [sorted(found.over(block)) for block in range(7)] == [[], [0], [0, 1], [0], [0, 1], [], [5]]
+    found = control_dependence(NESTED)
+    assert [sorted(found.of_block(block)) for block in range(7)] == [[], [0], [0, 1], [0], [0, 1], [], [5]]
 
 
 def test_ends_of_the_loops_that_a_value_leaves() -> None:
-    found = deciders(
+    found = control_dependence(
         """
         mov.u32 %r1, 0;          // 0
         A: mov.u32 %r2, 0;       // 1
@@ -46,7 +46,7 @@ def test_ends_of_the_loops_that_a_value_leaves() -> None:
         DONE: ret;               // 5
         """
     )
-    assert found.on_leaving(3, 4) == (2, 3)
-    assert set(found.on_leaving(3, 5)) == {2, 3, 4}
-    assert found.on_leaving(4, 5) == (2, 4)
-    assert found.on_leaving(1, 3) == found.on_leaving(0, 5) == ()
+    assert found.of_loop_exits(3, 4) == (2, 3)
+    assert set(found.of_loop_exits(3, 5)) == {2, 3, 4}
+    assert found.of_loop_exits(4, 5) == (2, 4)
+    assert found.of_loop_exits(1, 3) == found.of_loop_exits(0, 5) == ()

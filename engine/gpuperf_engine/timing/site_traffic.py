@@ -1,0 +1,128 @@
+"""What the memory instructions of a launch moved, as the time model sees it: traffic of all, and the wait of each.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from ..profile.build import LaunchRecord
+from ..simt.counters import SITE_COLUMNS
+from .bounds import WAVEFRONT
+from .caches import SECTOR
+from .footprint import footprint
+from .inputs import MemoryTraffic
+from .machine import Machine
+
+__all__ = ["CONSTANT_SPACES", "Site", "mean_waits", "memory_traffic", "observed_sites", "tag_wavefronts"]
+
+#: spaces that are read from banks of constants
+CONSTANT_SPACES = ("const", "param")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Counters of one memory instruction; ``space`` is where most of its lanes went."""
+
+    space: str
+    requests: int
+    lanes: int
+    global_requests: int
+    sectors: int
+    lines: int
+    wavefronts: int
+    global_wavefronts: int
+    local_sectors: int
+
+
+def observed_sites(record: LaunchRecord) -> list[Site]:
+    """The counters of every memory site of the program, in its order."""
+    assert record.observation.sites is not None
+    sites = []
+    for site, row in zip(record.program.sites, record.observation.sites.tolist(), strict=True):
+        counters = dict(zip(SITE_COLUMNS, row, strict=True))
+        space = site.space
+        if space == "generic":
+            if 2 * counters["shared_lanes"] > counters["lanes"]:
+                space = "shared"
+            elif 2 * counters["local_lanes"] > counters["lanes"]:
+                space = "local"
+        counters["global_requests"] = counters["requests"] - counters["elsewhere"]
+        names = (
+            "requests",
+            "lanes",
+            "global_requests",
+            "sectors",
+            "lines",
+            "wavefronts",
+            "global_wavefronts",
+            "local_sectors",
+        )
+        sites.append(Site(space, *(counters[name] for name in names)))
+    return sites
+
+
+def tag_wavefronts(requests: int, lines: int, rate: float) -> float:
+    """Wavefronts in which L1 looks up ``lines`` lines of so many requests, ``rate`` lines in each; requests share none.
+
+    Only the mean of the lines of a request is known: each request is taken to have the whole number below or above it.
+    """
+    if not requests:
+        return 0.0
+    least, rest = divmod(lines, requests)
+    return (requests - rest) * ceil(least / rate) + rest * ceil((least + 1) / rate)
+
+
+def mean_waits(sites: list[Site], machine: Machine) -> dict[int, float]:
+    """Cycles of a mean request of each memory instruction beyond its first wavefront, by index of the site; none that is 0."""
+    waits = {}
+    for index, seen in enumerate(sites):
+        cycles = 0.0
+        if seen.space in CONSTANT_SPACES:
+            cycles = seen.lanes / seen.requests if seen.requests else 0.0
+        elif seen.global_requests and seen.global_wavefronts:
+            data = seen.global_wavefronts * WAVEFRONT / machine.l1_bandwidth
+            tags = tag_wavefronts(seen.global_requests, seen.lines, machine.l1_tag_rate)
+            cycles = max(data, tags) / seen.global_requests
+        if seen.wavefronts and seen.requests:
+            cycles = max(cycles, seen.wavefronts * WAVEFRONT / machine.l1_bandwidth / seen.requests)
+        if cycles > 1.0:
+            waits[index] = cycles - 1.0
+    return waits
+
+
+def memory_traffic(record: LaunchRecord, sites: list[Site], machine: Machine) -> MemoryTraffic:
+    """What the launch moves: requests, sectors, footprints and wavefronts of all sites together."""
+    requests = dict.fromkeys(("load", "store", "atomic", "reduction"), 0)
+    sectors = dict(requests)
+    read: dict[int, int] = {}
+    written: dict[int, int] = {}
+    local = 0
+    data = tags = 0.0
+    for site, seen in zip(record.program.sites, sites, strict=True):
+        local += seen.local_sectors
+        if seen.sectors and seen.space not in CONSTANT_SPACES:
+            requests[site.kind] += seen.global_requests
+            sectors[site.kind] += seen.sectors
+            if seen.global_wavefronts:
+                data += seen.global_wavefronts
+                tags += tag_wavefronts(seen.global_requests, seen.lines, machine.l1_tag_rate)
+            elif site.kind == "load":  # a bulk copy: no lane makes it
+                data += seen.sectors * SECTOR / WAVEFRONT
+            (read if site.kind == "load" else written)[site.index] = seen.sectors
+    return MemoryTraffic(
+        load_requests=requests["load"],
+        load_sectors=sectors["load"],
+        store_requests=requests["store"],
+        store_sectors=sectors["store"],
+        read_footprint=footprint(record.program, record.plan, read),
+        write_footprint=footprint(record.program, record.plan, written),
+        shared_requests=sum(seen.requests for seen in sites if seen.wavefronts),
+        shared_wavefronts=sum(seen.wavefronts for seen in sites),
+        local_sectors=local,
+        atomic_sectors=sectors["atomic"] + sectors["reduction"],
+        load_wavefronts=data,
+        load_tag_wavefronts=tags,
+    )

@@ -459,9 +459,9 @@ class Profile:
     @classmethod
     def counting(cls, counted: Callable[[], Mapping[str, Any]], **known: object) -> Profile:
         """A profile of which ``known`` fields are given now; ``counted`` gives all others when one of them is first asked for."""
-        made = object.__new__(cls)
-        made.__dict__.update(known, _counted=counted)
-        return made
+        profile = object.__new__(cls)
+        profile.__dict__.update(known, _counted=counted)
+        return profile
 
     if not TYPE_CHECKING:  # it would let any name pass
 

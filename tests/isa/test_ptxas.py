@@ -49,9 +49,7 @@ def test_every_form_assembles(texts: dict[str, Form], tmp_path: Path) -> None:
     groups: dict[str, list[str]] = defaultdict(list)
     for text, form in texts.items():
         if known(form):
-            for target in form.row.available.only or (
-                ("90a",) if needs(form)[1] <= 90 else ("100a",)
-            ):
+            for target in form.row.available.only or (("90a",) if needs(form)[1] <= 90 else ("100a",)):
                 groups[target].append(text)
     assert len(groups) > 5
     for target, group in groups.items():
@@ -61,9 +59,7 @@ def test_every_form_assembles(texts: dict[str, Form], tmp_path: Path) -> None:
 
 def test_targets_alone(texts: dict[str, Form], tmp_path: Path) -> None:
     """What is for some targets alone is refused for the higher ones and those without its letter, by both."""
-    alone = {
-        text: form for text, form in texts.items() if known(form) and form.row.available.only
-    }
+    alone = {text: form for text, form in texts.items() if known(form) and form.row.available.only}
     assert len(alone) > 30
     newest = ptxas_version()
     for target in (

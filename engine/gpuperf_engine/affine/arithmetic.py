@@ -56,8 +56,8 @@ def scaled(a: Lanes, factors: Sequence[int], bits: int, active: int) -> Lanes:
     if len(set(factors)) == 1:
         factor = factors[0]
         if factor not in (0, 1, -1) and not a.concrete:
-            made = scale(a, factor, 0)
-            raw = Lanes(made.base, made.parts, factor, a.limit if a.factor == 1 else 0)
+            product = scale(a, factor, 0)
+            raw = Lanes(product.base, product.parts, factor, a.limit if a.factor == 1 else 0)
             return reduce(raw, bits) if bits else raw
         return scale(a, factor, bits)
     if a.concrete:
@@ -66,8 +66,8 @@ def scaled(a: Lanes, factors: Sequence[int], bits: int, active: int) -> Lanes:
     results = []
     for factor in set(factors[lane] for lane in lanes_of(active)):
         own = sum(1 << lane for lane in lanes_of(active) if factors[lane] == factor)
-        made = scale(a, factor, bits)
-        results += [(mask, linear, shift, made.base) for mask, linear, shift in made.of(own)]
+        product = scale(a, factor, bits)
+        results += [(mask, linear, shift, product.base) for mask, linear, shift in product.of(own)]
     return gathered(results)
 
 
@@ -75,13 +75,13 @@ def shifted(space: Space, exact: Lanes, count: int) -> Lanes:
     """floor(exact / 2^count), worked out only where that splits nothing."""
     if exact.concrete:
         return Lanes([b >> count for b in exact.base], exact.parts)
-    made = Lanes(
+    result = Lanes(
         exact.base,
         tuple((mask, linear, shift + count) for mask, linear, shift in exact.parts),
         exact.factor,
         exact.limit,
     )
-    return space.settled(made, space.active) if space.is_plain(made, space.active) else made
+    return space.settled(result, space.active) if space.is_plain(result, space.active) else result
 
 
 def _low(space: Space, a: Lanes, count: int, bits: int) -> Lanes:
@@ -95,19 +95,19 @@ def _low(space: Space, a: Lanes, count: int, bits: int) -> Lanes:
 def and_known(space: Space, a: Lanes, mask: int, bits: int) -> Lanes:
     """a & mask: for each run of ones from bit i up to bit j the difference of a mod 2^j and a mod 2^i."""
     total: Lanes | None = None
-    place = 0
-    while mask >> place:
-        if not mask >> place & 1:
-            place += 1
+    bit = 0
+    while mask >> bit:
+        if not mask >> bit & 1:
+            bit += 1
             continue
-        end = place
+        end = bit
         while mask >> end & 1:
             end += 1
         run = _low(space, a, end, bits)
-        if place:
-            run = difference(space, run, _low(space, a, place, bits), bits)
+        if bit:
+            run = difference(space, run, _low(space, a, bit, bits), bits)
         total = run if total is None else total_of(space, total, run, bits)
-        place = end
+        bit = end
     return constant(0) if total is None else reduce(total, bits)
 
 
@@ -147,9 +147,9 @@ def truncated(space: Space, dividend: Lanes, divisors: Sequence[int], signed: bo
         else:
             positive = space.nonnegative(dividend, own) if signed else own
             magnitude = merge(positive, dividend, scale(dividend, -1, 0))
-            found = space.floor_div(magnitude, abs(divisor), own)
+            ratio = space.floor_div(magnitude, abs(divisor), own)
             same = positive if divisor > 0 else own & ~positive
-            some = merge(same, found, scale(found, -1, 0)) if same != own else found
+            some = merge(same, ratio, scale(ratio, -1, 0)) if same != own else ratio
             left = add(dividend, scale(some, -divisor, 0), 0)
         if own == active:
             return some, left

@@ -87,9 +87,9 @@ class Lanes:
             return self
         results = []
         for mask, linear, shift in self.parts:
-            made, own = substituted(linear, symbol, quotient, period, bits + shift if bits else 0)
+            rewritten, own = substituted(linear, symbol, quotient, period, bits + shift if bits else 0)
             results.append(
-                (mask, made, shift, [b + own * low for b in self.base] if own * low else self.base)
+                (mask, rewritten, shift, [b + own * low for b in self.base] if own * low else self.base)
             )
         joint = gathered(results)
         return Lanes(joint.base, joint.parts, self.factor, self.limit) if len(results) == 1 else joint
@@ -130,10 +130,10 @@ def reduce(a: Lanes, bits: int) -> Lanes:
     """The same number modulo 2^bits, numerators as near to zero as can be."""
     if len(a.parts) == 1:
         _, linear, shift = a.parts[0]
-        base, made = _reduced(a.base, bits + shift), times(linear, 1, bits + shift)
-        if base is a.base and made == linear:
+        base, reduced = _reduced(a.base, bits + shift), times(linear, 1, bits + shift)
+        if base is a.base and reduced == linear:
             return a
-        return Lanes(base, ((FULL, made, shift),))
+        return Lanes(base, ((FULL, reduced, shift),))
     return gathered(
         [
             (mask, times(linear, 1, bits + shift), shift, _reduced(a.base, bits + shift))

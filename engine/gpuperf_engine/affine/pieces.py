@@ -45,11 +45,11 @@ class Piece:
         for _ in range(_PASSES):
             changed = set()
             for condition in conditions:
-                found = self._take(*condition)
-                if found is None:
+                tightened = self._take(*condition)
+                if tightened is None:
                     self._weight = 0
                     return
-                changed |= found
+                changed |= tightened
             if not changed:
                 return
             # those that hold a changed symbol are looked at again: they may be implied now, or tighten more
@@ -102,20 +102,20 @@ class Piece:
 
     def cut(self, conditions: Sequence[Condition]) -> Piece:
         """The part where the conditions hold as well."""
-        made = Piece.__new__(Piece)
-        made.box, made.budget = list(self.box), self.budget
-        made.lower = dict(self.lower)
-        made._ranges = {}
-        made._weight = None
-        made._tighten(list(conditions))
-        return made
+        piece = Piece.__new__(Piece)
+        piece.box, piece.budget = list(self.box), self.budget
+        piece.lower = dict(self.lower)
+        piece._ranges = {}
+        piece._weight = None
+        piece._tighten(list(conditions))
+        return piece
 
     def range(self, linear: Linear) -> tuple[int, int]:
         """Bounds of a form on the piece: from the box and from parallel inequalities."""
-        found = self._ranges.get(linear)
-        if found is None:
-            found = self._ranges[linear] = self._range(linear)
-        return found
+        known = self._ranges.get(linear)
+        if known is None:
+            known = self._ranges[linear] = self._range(linear)
+        return known
 
     def _range(self, linear: Linear) -> tuple[int, int]:
         box, base, low, high = self.box, 0, 0, 0
@@ -198,20 +198,20 @@ class Piece:
     ) -> tuple[tuple[tuple[int, int], ...], list[Inequality]]:
         """What ``points`` takes: without the fixed symbols."""
         ranges = dict(enumerate(self.box)) if box is None else box
-        place: dict[int, int] = {}
+        column: dict[int, int] = {}
         for symbol, (first, last) in ranges.items():
             if first != last:
-                place[symbol] = len(place)
+                column[symbol] = len(column)
         rows: list[Inequality] = []
         for linear, constant in [*((form, -least) for form, least in self.lower.items()), *more]:
-            row = [0] * len(place)
+            row = [0] * len(column)
             for s, c in linear:
-                if s in place:
-                    row[place[s]] = c
+                if s in column:
+                    row[column[s]] = c
                 else:
                     constant += c * ranges[s][0]
             rows.append((tuple(row), constant))
-        return tuple(ranges[symbol] for symbol in place), rows
+        return tuple(ranges[symbol] for symbol in column), rows
 
     def reparametrised(self, symbol: int, period: int) -> Piece:
         """The same points with symbol = low + period·q + r, 0 ≤ r < period; q and r are the next two symbols, the old one is 0."""
@@ -221,8 +221,8 @@ class Piece:
         box[symbol] = (0, 0)
         conditions: list[Condition] = []
         for form, least in self.lower.items():
-            made, own = substituted(form, symbol, quotient, period, 0)
-            conditions.append((made, own * low - least))
+            rewritten, own = substituted(form, symbol, quotient, period, 0)
+            conditions.append((rewritten, own * low - least))
         if extent % period:
             conditions.append((((quotient, -period), (quotient + 1, -1)), extent - 1))
         return Piece(box, conditions, self.budget)

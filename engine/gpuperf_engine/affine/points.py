@@ -65,10 +65,10 @@ class _System:
             passes += 1
             if passes > _PASSES and all(len(terms) > 1 for terms, _ in self.rows):
                 return True
-            found = self._propagate()
-            if found is None:
+            outcome = self._propagate()
+            if outcome is None:
                 return False
-            changed, fixed = found
+            changed, fixed = outcome
             if not changed:
                 return True
         return False
@@ -273,9 +273,9 @@ class _Counter:
                 result *= hi[symbol] - low + 1
         for part in {id(part): part for part in parts.values()}.values():
             order = sorted(part)
-            place = {s: index for index, s in enumerate(order)}
+            position = {s: index for index, s in enumerate(order)}
             rows = [
-                (tuple((place[s], c) for s, c in terms), constant)
+                (tuple((position[s], c) for s, c in terms), constant)
                 for terms, constant in system.rows
                 if terms[0][0] in part
             ]

@@ -89,19 +89,19 @@ class Space:
     def _phase_of(self, linear: Linear) -> Phase | None:
         """The innermost phase whose symbol occurs."""
         if linear:
-            place = linear[-1][0] - len(self.piece.box)
-            if place >= 0:
-                return self.phases[place]
+            index = linear[-1][0] - len(self.piece.box)
+            if index >= 0:
+                return self.phases[index]
         return None
 
     # -- the primitives --------------------------------------------------------------------------------------------------
 
     def nonnegative(self, value: Lanes, lanes: int) -> int:
         """Those of the lanes in which an exact number is ≥ 0."""
-        found = 0
+        nonnegative_lanes = 0
         for mask, linear, _ in value.of(lanes):  # floor(n / d) ≥ 0 if n ≥ 0
-            found |= self._nonnegative(linear, value.base, mask)
-        return found
+            nonnegative_lanes |= self._nonnegative(linear, value.base, mask)
+        return nonnegative_lanes
 
     def _nonnegative(self, linear: Linear, base: Sequence[int], lanes: int) -> int:
         phase = self._phase_of(linear)
@@ -119,18 +119,18 @@ class Space:
             return lanes
         if most + high < 0:
             return 0
-        found = 0
+        nonnegative_lanes = 0
         thresholds = set()
         single = len(base) == 1
         for lane in lanes_of(lanes):
             own = base[0] if single else base[lane]
             if own + low >= 0:
-                found |= 1 << lane
+                nonnegative_lanes |= 1 << lane
             elif own + high >= 0:
                 thresholds.add(-own)
         if thresholds:
             raise Split(self._cells(linear, thresholds))
-        return found
+        return nonnegative_lanes
 
     def _cells(self, linear: Linear, thresholds: set[int]) -> list[list[Condition]]:
         """The piece cut where the form reaches the thresholds."""
@@ -148,9 +148,9 @@ class Space:
         if divisor == 1 and not value.shifted:
             return value
         if value.factor > 1:
-            found = self._by_factor(value, divisor, lanes)
-            if found is not None:
-                return found
+            quotient = self._by_factor(value, divisor, lanes)
+            if quotient is not None:
+                return quotient
         results = []
         for mask, linear, shift in value.of(lanes):
             whole, rest = divide(linear, divisor << shift)
@@ -173,8 +173,8 @@ class Space:
             inverse = pow(divisor, -1, factor)
 
         def whole(number: int) -> int:
-            found = number * inverse % factor
-            return found - factor if 2 * found > factor else found
+            residue = number * inverse % factor
+            return residue - factor if 2 * residue > factor else residue
 
         more = [whole(b) for b in value.base]
         added = [(s, whole(c)) for s, c in linear]
@@ -215,13 +215,13 @@ class Space:
         """floor((b + rest) / divisor), an integer in each lane."""
         phase = self._phase_of(rest)
         if phase is not None:
-            found = self._quotients(rest[:-1], base, divisor, lanes)
-            remainders = [b - divisor * q for b, q in zip(_every(base), _every(found))]
+            quotients = self._quotients(rest[:-1], base, divisor, lanes)
+            remainders = [b - divisor * q for b, q in zip(_every(base), _every(quotients))]
             if rest[-1][1] < 0:
                 phase.require(rest, _extremes(remainders, lanes)[0])
             else:
                 phase.require(times(rest, -1, 0), divisor - 1 - _extremes(remainders, lanes)[1])
-            return found
+            return quotients
         if not rest:
             return [b // divisor for b in base]
         low, high = self.piece.range(rest)

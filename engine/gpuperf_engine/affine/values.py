@@ -61,9 +61,9 @@ class Affine(Value):
             if _number(self.type) and _number(target):
                 return _convert(self, target, bool(attributes.get("saturate")))
         elif _number(self.type):
-            found = _PRIMITIVES.get(primitive)
-            if found is not None:
-                return found(self, *others, **attributes)
+            primitive_ = _PRIMITIVES.get(primitive)
+            if primitive_ is not None:
+                return primitive_(self, *others, **attributes)
         return _concretely(primitive, (self, *others), attributes)
 
     def constant(self, value: Number, type: ScalarType) -> Value:
@@ -279,16 +279,16 @@ def _compare(a: Affine, b: Value, op: str) -> Value:
     if op in ("eq", "ne"):
         distance = difference(space, a.lanes, b.lanes, a.type.bits)
         exact = space.normalised(distance, a.type.bits, True, active)
-        found = space.nonnegative(exact, active)
-        if found:
-            found &= space.nonnegative(scale(exact, -1, 0), found)
-        return Mask(found if op == "eq" else active & ~found, space)
+        holds = space.nonnegative(exact, active)
+        if holds:
+            holds &= space.nonnegative(scale(exact, -1, 0), holds)
+        return Mask(holds if op == "eq" else active & ~holds, space)
     left, right = _exact(a), _exact(b)
     if op in ("lt", "ge"):  # a ≥ b
-        found = space.nonnegative(difference(space, left, right, 0), active)
-        return Mask(found if op == "ge" else active & ~found, space)
-    found = space.nonnegative(difference(space, right, left, 0), active)  # a ≤ b
-    return Mask(found if op == "le" else active & ~found, space)
+        holds = space.nonnegative(difference(space, left, right, 0), active)
+        return Mask(holds if op == "ge" else active & ~holds, space)
+    holds = space.nonnegative(difference(space, right, left, 0), active)  # a ≤ b
+    return Mask(holds if op == "le" else active & ~holds, space)
 
 
 def _extreme(op: str) -> Callable[..., Value]:
@@ -317,8 +317,8 @@ def _abs(a: Affine) -> Value:
         return a
     exact = _exact(a)
     positive = a.space.nonnegative(exact, a.space.active)
-    made = merge(positive, exact, scale(exact, -1, 0))
-    return Affine(reduce(made, a.type.bits), a.type, a.space)
+    magnitude = merge(positive, exact, scale(exact, -1, 0))
+    return Affine(reduce(magnitude, a.type.bits), a.type, a.space)
 
 
 def _convert(a: Affine, type: ScalarType, saturate: bool) -> Value:

@@ -134,9 +134,9 @@ class OriginFinder:
         while changed:
             changed = False
             for node in order:
-                made = self._made(node, fresh)
-                if made is not None and made != fresh.get(node):
-                    fresh[node] = made
+                origin = self._made(node, fresh)
+                if origin is not None and origin != fresh.get(node):
+                    fresh[node] = origin
                     changed = True
         for node in order:
             self._found[node] = fresh.get(node, _NOTHING)
@@ -145,19 +145,19 @@ class OriginFinder:
         """From what is known of the sources so far; ``None`` while nothing is."""
 
         def known(sources: Iterable[Node]) -> list[Origin]:
-            found = (self._found.get(item) or fresh.get(item) for item in sources)
-            return [item for item in found if item is not None]
+            origins = (self._found.get(item) or fresh.get(item) for item in sources)
+            return [item for item in origins if item is not None]
 
         if isinstance(node, Merge):
             # what no definition reaches holds 0
             parts = known(node.sources) if node.sources else [_NOTHING]
-            made = _join(parts)
+            origin = _join(parts)
         else:
             parts = known(self._kept(node))
             own = self._computed(node, fresh, known)
-            made = _join([*parts, own]) if own is not None else _join(parts)
+            origin = _join([*parts, own]) if own is not None else _join(parts)
         before = fresh.get(node)
-        return made if before is None or made is None else before.joined(made)
+        return origin if before is None or origin is None else before.joined(origin)
 
     def _computed(
         self, node: Instruction, fresh: dict[Node, Origin], known: Callable[[Iterable[Node]], list[Origin]]
@@ -227,10 +227,10 @@ class OriginFinder:
 
 
 def _join(parts: Iterable[Origin]) -> Origin | None:
-    made: Origin | None = None
+    origin: Origin | None = None
     for part in parts:
-        made = part if made is None else made.joined(part)
-    return made
+        origin = part if origin is None else origin.joined(part)
+    return origin
 
 
 def _widest(instruction: Instruction) -> int:
@@ -270,10 +270,10 @@ def _apply(node: Instruction, sources: list[Origin], everything: list[Origin]) -
         shift = sources[1]
         if shift.stride or not 0 <= shift.offset < bits:
             return _UNKNOWN
-        made = sources[0].times(Origin(frozenset(), 0, 1 << shift.offset))
+        origin = sources[0].times(Origin(frozenset(), 0, 1 << shift.offset))
         # by half of its length: the upper half of a pointer is put into its place
-        made = made._replace(bases=sources[0].bases) if shift.offset >= 16 else made
-        return made.wrapped(bits, signed)
+        origin = origin._replace(bases=sources[0].bases) if shift.offset >= 16 else origin
+        return origin.wrapped(bits, signed)
     if name == "cvt":
         given = form.operands[-1].type
         if given is not None and given.is_integer:

@@ -108,17 +108,17 @@ def cut(function: Function, number: int = 0, first: int = 0) -> list[BasicBlock]
 
 def _leaders(function: Function) -> list[int]:
     text = function.instructions
-    found = {0}
+    leaders = {0}
     for instruction in text:
         for target in instruction.targets:
-            found.add(target.index)
+            leaders.add(target.index)
         if instruction.effect.ends_block:
-            found.add(instruction.index + 1)
+            leaders.add(instruction.index + 1)
         if synchronises(instruction) or instruction.effect.may_wait or _needs_own_block(instruction):
-            found.add(instruction.index)
+            leaders.add(instruction.index)
         if _needs_own_block(instruction):
-            found.add(instruction.index + 1)
-    return sorted(index for index in found if index < len(text))
+            leaders.add(instruction.index + 1)
+    return sorted(index for index in leaders if index < len(text))
 
 
 def _piece(part: Sequence[Instruction], label: str, number: int, end: int) -> list[BasicBlock]:
@@ -126,29 +126,29 @@ def _piece(part: Sequence[Instruction], label: str, number: int, end: int) -> li
     instructions = tuple(part)
     last = instructions[-1]
     effect, guard = last.effect, last.guard
-    made = BasicBlock(0, number, label, instructions, "fall", (end,), tally=instructions)
-    made.synchronises = synchronises(instructions[0])
-    made.waits = instructions[0].effect.may_wait
+    block = BasicBlock(0, number, label, instructions, "fall", (end,), tally=instructions)
+    block.synchronises = synchronises(instructions[0])
+    block.waits = instructions[0].effect.may_wait
     if _needs_own_block(last):
         before = BasicBlock(0, number, label, (), "branch", (-2, end), guard=guard, tally=instructions)
-        made.label, made.tally, made.guard_applied = "", (), True
+        block.label, block.tally, block.guard_applied = "", (), True
         if effect.ends_block:
-            made.kind, made.terminator = _kind(effect), last
-        return [before, made]
+            block.kind, block.terminator = _kind(effect), last
+        return [before, block]
     if effect is BRANCH:
         target = last.targets[0].index
         if guard is None:
-            made.kind, made.successors, made.terminator = "jump", (target,), last
+            block.kind, block.successors, block.terminator = "jump", (target,), last
         else:
-            made.counted, made.terminator = True, last
+            block.counted, block.terminator = True, last
             if target != end:
-                made.kind, made.successors, made.guard = "branch", (target, end), guard
+                block.kind, block.successors, block.guard = "branch", (target, end), guard
     elif effect in (RETURN, THREAD_EXIT):
-        made.terminator = last
+        block.terminator = last
         if guard is None:
-            made.kind, made.successors = effect.name, ()
+            block.kind, block.successors = effect.name, ()
         else:
-            made.kind, made.successors, made.guard, made.counted, made.leaves = (
+            block.kind, block.successors, block.guard, block.counted, block.leaves = (
                 "branch",
                 (EXIT, end),
                 guard,
@@ -156,15 +156,15 @@ def _piece(part: Sequence[Instruction], label: str, number: int, end: int) -> li
                 effect.name,
             )
     elif effect is INDIRECT_BRANCH:
-        made.kind, made.successors, made.terminator = (
+        block.kind, block.successors, block.terminator = (
             "indirect",
             tuple(target.index for target in last.targets),
             last,
         )
-        made.counted = True
+        block.counted = True
     elif effect.ends_block:
-        made.kind, made.terminator = _kind(effect), last
-    return [made]
+        block.kind, block.terminator = _kind(effect), last
+    return [block]
 
 
 def _kind(effect: Effect) -> str:
@@ -172,12 +172,14 @@ def _kind(effect: Effect) -> str:
 
 
 def _number(pieces: list[BasicBlock], start_of: dict[int, int], first: int) -> list[BasicBlock]:
-    def place(position: int, here: int) -> int:
+    def number_of(position: int, here: int) -> int:
         if position == -2:
             return here + 1
         return position if position == EXIT else start_of[position]
 
-    graph = [[place(position, here) for position in piece.successors] for here, piece in enumerate(pieces)]
+    graph = [
+        [number_of(position, here) for position in piece.successors] for here, piece in enumerate(pieces)
+    ]
     inner = [[target for target in targets if target >= 0] for targets in graph]
     order = postorder(inner, 0)
     kept = sorted(order)
@@ -197,7 +199,7 @@ def _number(pieces: list[BasicBlock], start_of: dict[int, int], first: int) -> l
 
 def _back_edges(successors: list[list[int]]) -> list[set[int]]:
     """Retreating edges of a depth-first walk: every cycle holds at least one."""
-    finished = {node: place for place, node in enumerate(postorder(successors, 0))}
+    finished = {node: order for order, node in enumerate(postorder(successors, 0))}
     return [
         {target for target in targets if finished[target] >= finished[node]}
         for node, targets in enumerate(successors)
@@ -215,16 +217,16 @@ def natural_loop(blocks: Sequence[BasicBlock], source: int, head: int, first: in
     while node not in (0, head - first):
         node = dominator[node]
     before: list[list[int]] = [[] for _ in blocks]
-    for place, targets in enumerate(inner):
+    for member, targets in enumerate(inner):
         for target in targets:
-            before[target].append(place)
-    found = {head - first} if node == head - first else set()
+            before[target].append(member)
+    body = {head - first} if node == head - first else set()
     stack = [source - first]
     while stack:
-        place = stack.pop()
-        if place not in found:
-            found.add(place)
-            stack += before[place]
+        member = stack.pop()
+        if member not in body:
+            body.add(member)
+            stack += before[member]
     if node != head - first:
-        found &= set(postorder(inner, head - first))
-    return {place + first for place in found}
+        body &= set(postorder(inner, head - first))
+    return {member + first for member in body}

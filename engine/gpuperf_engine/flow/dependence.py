@@ -111,10 +111,10 @@ class Dependence:
                 *self.kept.get(node, ()),
             )
         parameter = self._parameter_read(node)
-        found = (*self.uses[node], *self.kept.get(node, ()))
+        nodes = (*self.uses[node], *self.kept.get(node, ()))
         if node.effect is STACK:
-            found = (*found, *self._stack)
-        return found if parameter is None else (*found, parameter)
+            nodes = (*nodes, *self._stack)
+        return nodes if parameter is None else (*nodes, parameter)
 
     def origins_of(self, instruction: Instruction, registers: Iterable[Register]) -> Iterator[Node]:
         """The nodes that some of the registers that an instruction reads come from."""
@@ -163,10 +163,10 @@ class Dependence:
             _close_over_carry(form)
 
     def _contents(self, variable: Variable) -> Merge:
-        found = self._params.get(variable)
-        if found is None:
-            found = self._params[variable] = Merge("param", variable)
-        return found
+        contents = self._params.get(variable)
+        if contents is None:
+            contents = self._params[variable] = Merge("param", variable)
+        return contents
 
     def _parameter_read(self, instruction: Instruction) -> Merge | None:
         """The parameter variable of a call or device function that an instruction reads."""
@@ -195,11 +195,11 @@ class Dependence:
                     into.sources.append(given[argument])
             for formal, result in zip(function.returns, target.returns):
                 register = formal_register(function, formal)
-                found = self._contents(formal) if register is None else form.returned[register]
+                merge = self._contents(formal) if register is None else form.returned[register]
                 if isinstance(result, Variable):
-                    self._contents(result).sources.append(found)
+                    self._contents(result).sources.append(merge)
                 elif isinstance(result, Register):
-                    self._results.setdefault(call, []).append(found)
+                    self._results.setdefault(call, []).append(merge)
 
     # ---------------------------------------------------------------------------------------------------- memory
 
@@ -270,12 +270,12 @@ class Dependence:
     def origin(self, instruction: Instruction, address: Address) -> Origin:
         """Where an address operand of an instruction points."""
         if isinstance(address.base, Register):
-            found = self._origins.of(next(self.origins_of(instruction, [address.base])))
+            origin = self._origins.of(next(self.origins_of(instruction, [address.base])))
         elif isinstance(address.base, Variable):
-            found = Origin(frozenset((address.base,)), 0, 0)
+            origin = Origin(frozenset((address.base,)), 0, 0)
         else:
-            found = Origin(frozenset((ANYWHERE,)), 0, 0)
-        return found.moved(address.offset)
+            origin = Origin(frozenset((ANYWHERE,)), 0, 0)
+        return origin.moved(address.offset)
 
     def may_touch(self, one: Access, other: Access, aliases: Aliases | None = None) -> bool:
         """Whether two accesses, of any threads at any time, may have a byte in common."""
@@ -293,14 +293,14 @@ class Dependence:
         if not read:
             return ()
         question = read, None if aliases is None else tuple(aliases.items())
-        found = self._reaching.get(question)
-        if found is None:
-            made: list[Instruction] = []
+        known = self._reaching.get(question)
+        if known is None:
+            reaching: list[Instruction] = []
             for written, writers in self._written_at.items():
                 if any(self.may_touch(one, other, aliases) for one in read for other in written):
-                    made += writers
-            found = self._reaching[question] = tuple(made)
-        return found
+                    reaching += writers
+            known = self._reaching[question] = tuple(reaching)
+        return known
 
 
 #: state space, and what in it: a number of ``Aliases`` (−1: any pointer into device memory) or a variable
@@ -309,22 +309,22 @@ Object = tuple[str, "int | Variable | str"]
 
 def objects(access: Access, aliases: Aliases | None) -> frozenset[Object] | None:
     """The objects that an access may touch; ``None``: any in its spaces."""
-    found: set[Object] = set()
+    objects: set[Object] = set()
     for base in access.origin.bases:
         if base is None:
             return None
         if isinstance(base, int) or base.space in ("global", "tex"):
             number = -1 if aliases is None else aliases.get(base)
             if number is not None:
-                found.add(("global", number))
+                objects.add(("global", number))
         elif base.space == "shared":
             dynamic = base.linkage == "extern" and base.size == 0
-            found.add(("shared", "dynamic" if dynamic else base))
+            objects.add(("shared", "dynamic" if dynamic else base))
         elif base.space == "local":
-            found.add(("local", base))
+            objects.add(("local", base))
         elif base.space != "const":
             return None
-    return frozenset(item for item in found if item[0] in access.spaces) or None
+    return frozenset(item for item in objects if item[0] in access.spaces) or None
 
 
 def _in_any_cta(origin: Origin) -> Origin:
@@ -337,8 +337,8 @@ def _in_any_cta(origin: Origin) -> Origin:
     return Origin(origin.bases, stride, origin.offset % stride)
 
 
-def _reach(access: Access, found: frozenset[Object] | None) -> frozenset[str]:
-    return access.spaces if found is None else frozenset(space for space, _ in found)
+def _reach(access: Access, objects: frozenset[Object] | None) -> frozenset[str]:
+    return access.spaces if objects is None else frozenset(space for space, _ in objects)
 
 
 def _overlap(one: Access, other: Access) -> bool:

@@ -48,7 +48,7 @@ def postorder(successors: Graph, root: int) -> list[int]:
 def immediate_dominators(successors: Graph, root: int) -> list[int]:
     """For each node its immediate dominator; ``root`` is its own; −1 for nodes that ``root`` does not reach."""
     order = postorder(successors, root)
-    number = {node: place for place, node in enumerate(order)}
+    number = {node: position for position, node in enumerate(order)}
     before = predecessors(successors)
     dominator = [-1] * len(successors)
     dominator[root] = root
@@ -79,16 +79,16 @@ def _common_dominator(a: int, b: int, dominator: list[int], number: dict[int, in
 def dominance_frontiers(before: Graph, dominator: Sequence[int]) -> list[list[int]]:
     """For each node those that it does not dominate strictly, but a predecessor of which it dominates: where definitions
     meet others. ``before`` are the predecessors; node 0 is the root, which is entered from outside as well."""
-    found: list[dict[int, None]] = [{} for _ in before]
+    frontiers: list[dict[int, None]] = [{} for _ in before]
     for node, sources in enumerate(before):
         if len(sources) < 2 and node != 0:
             continue
         stop = dominator[node] if node else -1
         for runner in sources:
-            while runner != stop and node not in found[runner]:
-                found[runner][node] = None
+            while runner != stop and node not in frontiers[runner]:
+                frontiers[runner][node] = None
                 runner = dominator[runner] if runner else -1
-    return [list(nodes) for nodes in found]
+    return [list(nodes) for nodes in frontiers]
 
 
 def immediate_post_dominators(successors: Graph) -> list[int]:
@@ -108,5 +108,5 @@ def immediate_post_dominators(successors: Graph) -> list[int]:
         if node not in reached:
             reverse[exit_node].append(node)
             reached.update(postorder(reverse, node))
-    found = immediate_dominators(reverse, exit_node)[:count]
-    return [-1 if node == exit_node else node for node in found]
+    dominators = immediate_dominators(reverse, exit_node)[:count]
+    return [-1 if node == exit_node else node for node in dominators]

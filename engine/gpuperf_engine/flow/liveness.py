@@ -45,9 +45,9 @@ def live_sets(function: Function, blocks: Sequence[BasicBlock]) -> None:
         killed.append(kill)
     live_in, live_out = _solve(blocks, used, killed)
     registers = function.registers
-    for place, block in enumerate(blocks):
-        block.live_in = frozenset(registers[bit] for bit in _bits(live_in[place]))
-        block.live_out = frozenset(registers[bit] for bit in _bits(live_out[place]))
+    for index, block in enumerate(blocks):
+        block.live_in = frozenset(registers[bit] for bit in _bits(live_in[index]))
+        block.live_out = frozenset(registers[bit] for bit in _bits(live_out[index]))
 
 
 def live_within(
@@ -89,25 +89,25 @@ def _solve(
     changed = True
     while changed:
         changed = False
-        for place in range(len(blocks) - 1, -1, -1):
+        for index in range(len(blocks) - 1, -1, -1):
             out = 0
-            for target in blocks[place].successors:
+            for target in blocks[index].successors:
                 if target >= 0:
                     out |= live_in[target - first]
-            into = used[place] | (out & ~killed[place])
-            if out != live_out[place] or into != live_in[place]:
-                live_out[place], live_in[place] = out, into
+            into = used[index] | (out & ~killed[index])
+            if out != live_out[index] or into != live_in[index]:
+                live_out[index], live_in[index] = out, into
                 changed = True
     return live_in, live_out
 
 
 def _bits(mask: int) -> list[int]:
-    found = []
+    positions = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        positions.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return positions
 
 
 def pressure(blocks: Sequence[BasicBlock]) -> tuple[int, int]:

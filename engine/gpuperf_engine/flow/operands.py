@@ -58,19 +58,19 @@ def matched(instruction: Instruction) -> Iterator[tuple[OperandSlot, Operand]]:
     """Operands beside the slots of the form; the two halves of ``d|p`` come one by one, like their slots, and so does what
     stands inside the brackets of an address. The slot of an optional second half that is not written is skipped."""
     slots = instruction.form.operands
-    place = 0
+    index = 0
     for operand in _opened(instruction.operands):
-        while place < len(slots) and slots[place].pair:
-            place += 1
-        if place >= len(slots):
+        while index < len(slots) and slots[index].pair:
+            index += 1
+        if index >= len(slots):
             return
         if isinstance(operand, Pair):
-            yield slots[place], operand.first
-            place += 1
-            yield slots[min(place, len(slots) - 1)], operand.second
+            yield slots[index], operand.first
+            index += 1
+            yield slots[min(index, len(slots) - 1)], operand.second
         else:
-            yield slots[place], operand
-        place += 1
+            yield slots[index], operand
+        index += 1
 
 
 def _opened(operands: tuple[Operand, ...]) -> Iterator[Operand]:
@@ -85,14 +85,14 @@ def writes(instruction: Instruction) -> tuple[Register, ...]:
     known = instruction.registers_written
     if known is not None:
         return known
-    found: list[Register] = []
+    registers: list[Register] = []
     for slot, operand in matched(instruction):
         if isinstance(operand, CallTarget):
             for result in operand.returns:
-                found += registers_in(result)
+                registers += registers_in(result)
         elif slot.role == "destination" and not isinstance(operand, Address):
-            found += registers_in(operand)
-    instruction.registers_written = tuple(found)
+            registers += registers_in(operand)
+    instruction.registers_written = tuple(registers)
     return instruction.registers_written
 
 
@@ -101,18 +101,18 @@ def reads(instruction: Instruction) -> tuple[Register, ...]:
     known = instruction.registers_read
     if known is not None:
         return known
-    found: list[Register] = []
+    registers: list[Register] = []
     if instruction.guard is not None:
-        found.append(instruction.guard.register)
+        registers.append(instruction.guard.register)
     for slot, operand in matched(instruction):
         if isinstance(operand, CallTarget):
             if operand.register is not None:
-                found.append(operand.register)
+                registers.append(operand.register)
             for argument in operand.arguments:
-                found += registers_in(argument)
+                registers += registers_in(argument)
         elif slot.role != "destination" or slot.updated or isinstance(operand, Address):
-            found += registers_in(operand)
-    instruction.registers_read = tuple(found)
+            registers += registers_in(operand)
+    instruction.registers_read = tuple(registers)
     return instruction.registers_read
 
 
@@ -139,10 +139,10 @@ def access_bytes(instruction: Instruction) -> int:
 def left_out(instruction: Instruction) -> list[int]:
     """The places of the elements that a store leaves as they are: ``{a, _, b, c}``."""
     return [
-        place
+        index
         for operand in instruction.operands
         if instruction.effect is STORE and isinstance(operand, Vector)
-        for place, element in enumerate(operand.elements)
+        for index, element in enumerate(operand.elements)
         if isinstance(element, Sink)
     ]
 

@@ -39,17 +39,17 @@ def live_words(
     changed = True
     while changed:
         changed = False
-        for place in range(len(blocks) - 1, -1, -1):
+        for index in range(len(blocks) - 1, -1, -1):
             out: set[Word] = set()
-            for target in blocks[place].successors:
+            for target in blocks[index].successors:
                 out |= returned if target == EXIT else live_in[target - first]
-            into = used[place] | (out - killed[place])
-            if out != live_out[place] or into != live_in[place]:
-                live_out[place], live_in[place] = out, into
+            into = used[index] | (out - killed[index])
+            if out != live_out[index] or into != live_in[index]:
+                live_out[index], live_in[index] = out, into
                 changed = True
     behind = {
-        block.index: frozenset(live_out[place] - results[place])
-        for place, block in enumerate(blocks)
+        block.index: frozenset(live_out[index] - results[index])
+        for index, block in enumerate(blocks)
         if block.kind == "call"
     }
     return frozenset(live_in[0]), behind

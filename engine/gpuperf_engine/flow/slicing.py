@@ -74,19 +74,19 @@ def slice_program(dependence: Dependence, demand: str, aliases: Aliases | None =
     divergent = any(item.may_diverge for item in dependence.program.uniformity)
     if any(item.system is not None and item.system.observes_heap for item in every):
         return _whole(dependence, demand, aliases, every)
-    made = _Slicer(dependence, aliases, _partners(every, divergent))
+    slicer = _Slicer(dependence, aliases, _partners(every, divergent))
     for node in dependence.guards.values():
-        made.want(node)
+        slicer.want(node)
     for block in dependence.program.blocks:
         for instruction in block.instructions:
-            _keep(made, block, instruction, divergent, demand == "addresses")
+            _keep(slicer, block, instruction, divergent, demand == "addresses")
     for instruction in dependence.program.predicated:
-        made.want_guard(instruction)
-    made.finish()
-    if any(item.system is not None and item.system.effect == "print" for item in made.complete):
+        slicer.want_guard(instruction)
+    slicer.finish()
+    if any(item.system is not None and item.system.effect == "print" for item in slicer.complete):
         return _whole(dependence, demand, aliases, every)
-    guards = frozenset(dependence.program.predicated) - made.executed
-    return Slice(demand, dependence, aliases, frozenset(made.executed), frozenset(made.complete), guards)
+    guards = frozenset(dependence.program.predicated) - slicer.executed
+    return Slice(demand, dependence, aliases, frozenset(slicer.executed), frozenset(slicer.complete), guards)
 
 
 def _whole(
@@ -163,28 +163,28 @@ def _partners(
 
 
 def _keep(
-    made: _Slicer, block: BasicBlock, instruction: Instruction, divergent: bool, addresses: bool
+    slicer: _Slicer, block: BasicBlock, instruction: Instruction, divergent: bool, addresses: bool
 ) -> None:
     """Let an instruction run that the demand asks for by itself."""
     effect = instruction.effect
     if effect in _DECIDES:
-        made.keep(instruction, ())
+        slicer.keep(instruction, ())
     elif effect is INDIRECT_BRANCH:
-        made.want(instruction)
+        slicer.want(instruction)
     elif instruction.system is not None:
         if instruction.system.effect == "assert":
-            made.want(instruction)
+            slicer.want(instruction)
     elif effect is CALL:
         target = instruction.call
-        made.keep(
+        slicer.keep(
             instruction, [target.register] if target is not None and target.register is not None else []
         )
     elif effect.is_barrier:
-        made.keep(instruction, _operands(instruction, "a", "b"))
+        slicer.keep(instruction, _operands(instruction, "a", "b"))
     elif effect in (WARPGROUP_FENCE, WARPGROUP_COMMIT, WARPGROUP_WAIT):
-        made.keep(instruction, ())
+        slicer.keep(instruction, ())
     elif effect is MBARRIER_WAIT or (addresses and effect is TENSOR):
-        made.want(instruction)
+        slicer.want(instruction)
     else:
         if (
             divergent
@@ -193,12 +193,12 @@ def _keep(
             and _converges(instruction)
         ):
             # rows and tiles are reached for where they are met
-            made.keep(
+            slicer.keep(
                 instruction, (*_operands(instruction, "membermask", "stride"), *_addressed(instruction))
             )
         if addresses and effect.site and instruction.form.space not in (None, "param"):
             copied = reads(instruction) if effect.copies else ()
-            made.keep(instruction, (*_addressed(instruction), *_operands(instruction, "stride"), *copied))
+            slicer.keep(instruction, (*_addressed(instruction), *_operands(instruction, "stride"), *copied))
 
 
 def _converges(instruction: Instruction) -> bool:

@@ -36,7 +36,7 @@ class Spilled:
 def spill(blocks: Sequence[BasicBlock], room: int) -> Spilled:
     """Of one function whose threads have ``room`` 32-bit registers for values. Needs ``live_out`` of the blocks."""
     use = {block.index: _exposed(block) for block in blocks}
-    made = {block.index: _written(block) for block in blocks}
+    written = {block.index: _written(block) for block in blocks}
     costs: dict[Register, float] | None = None
     spilled: set[Register] = set()
     most, tightest = -1, -1
@@ -59,7 +59,7 @@ def spill(blocks: Sequence[BasicBlock], room: int) -> Spilled:
                 most, tightest = words, block.index
             while words > room:
                 if costs is None:
-                    costs = _costs(blocks, use, made)
+                    costs = _costs(blocks, use, written)
                 candidates = [register for register in live - taken if words_of(register)]
                 if not candidates:
                     break
@@ -70,25 +70,25 @@ def spill(blocks: Sequence[BasicBlock], room: int) -> Spilled:
                 words -= words_of(worst)
 
     def kept(of: Mapping[int, Sequence[Register]]) -> dict[int, tuple[tuple[int, int], ...]]:
-        found = {
+        indices = {
             index: tuple((item.index, words_of(item)) for item in items if item in spilled)
             for index, items in of.items()
         }
-        return {index: items for index, items in found.items() if items}
+        return {index: items for index, items in indices.items() if items}
 
-    return Spilled(kept(use), kept(made), sum(words_of(item) for item in spilled), tightest)
+    return Spilled(kept(use), kept(written), sum(words_of(item) for item in spilled), tightest)
 
 
 def _exposed(block: BasicBlock) -> list[Register]:
     """Registers that a block reads before it writes them, in order."""
-    found: dict[Register, None] = {}
+    registers: dict[Register, None] = {}
     written: set[Register] = set()
     for instruction in block.instructions:
         for register in reads(instruction):
             if register not in written:
-                found[register] = None
+                registers[register] = None
         written.update(writes(instruction))
-    return list(found)
+    return list(registers)
 
 
 def _written(block: BasicBlock) -> list[Register]:
@@ -98,7 +98,7 @@ def _written(block: BasicBlock) -> list[Register]:
 def _costs(
     blocks: Sequence[BasicBlock],
     use: Mapping[int, Sequence[Register]],
-    made: Mapping[int, Sequence[Register]],
+    written: Mapping[int, Sequence[Register]],
 ) -> dict[Register, float]:
     depths = dict.fromkeys((block.index for block in blocks), 0)
     for loop in find_loops(blocks):
@@ -109,6 +109,6 @@ def _costs(
         weight = 1.0
         for _ in range(min(depths[block.index], _LEVELS)):
             weight *= _LEVEL
-        for register in (*use[block.index], *made[block.index]):
+        for register in (*use[block.index], *written[block.index]):
             costs[register] = costs.get(register, 0.0) + weight
     return costs

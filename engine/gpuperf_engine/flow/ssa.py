@@ -90,92 +90,92 @@ class _Builder:
             frontiers = dominance_frontiers(self.before, self.dominator)
             for register, state in self.several.items():
                 self._place_phis(register, state, frontiers)
-        for place in range(len(self.blocks)):
-            self._link(place)
-        ends = [place for place, block in enumerate(self.blocks) if _returns(block)]
+        for index in range(len(self.blocks)):
+            self._link(index)
+        ends = [index for index, block in enumerate(self.blocks) if _returns(block)]
         for register in self.returned:
-            made = self.form.returned[register] = Merge("returned", register)
-            made.sources = list(dict.fromkeys(self._leaving(register, place) for place in ends))
+            returned = self.form.returned[register] = Merge("returned", register)
+            returned.sources = list(dict.fromkeys(self._leaving(register, index) for index in ends))
         for register, state in self.several.items():
-            for place, phi in state.phis.items():
-                found = [self._leaving(register, source) for source in self.before[place]]
-                if place == 0:
-                    found.append(self._entry(register))
-                phi.sources = [node for node in dict.fromkeys(found) if node is not phi]
+            for index, phi in state.phis.items():
+                reaching = [self._leaving(register, source) for source in self.before[index]]
+                if index == 0:
+                    reaching.append(self._entry(register))
+                phi.sources = [node for node in dict.fromkeys(reaching) if node is not phi]
         return self.form
 
     def _reads(self, instruction: Instruction) -> tuple[Register, ...]:
-        found = reads(instruction)
-        return (*found, self.carry) if instruction.form.reads_carry else found
+        registers = reads(instruction)
+        return (*registers, self.carry) if instruction.form.reads_carry else registers
 
     def _writes(self, instruction: Instruction) -> tuple[Register, ...]:
-        found = writes(instruction)
-        return (*found, self.carry) if instruction.form.writes_carry else found
+        registers = writes(instruction)
+        return (*registers, self.carry) if instruction.form.writes_carry else registers
 
     def _find_definitions(self) -> None:
         """Tell registers with one definition that dominates every read from the others."""
         places: dict[Register, list[tuple[int, Instruction]]] = {}
         several = {*self.returned, self.carry, *self.blocks[0].live_in}
-        for place, block in enumerate(self.blocks):
+        for index, block in enumerate(self.blocks):
             for instruction in block.instructions:
                 partial = instruction.guard is not None and not block.guard_applied
                 for register in self._writes(instruction):
-                    places.setdefault(register, []).append((place, instruction))
+                    places.setdefault(register, []).append((index, instruction))
                     if partial:
                         several.add(register)
-        for register, found in places.items():
-            if len(found) == 1 and register not in several:
-                self.single[register] = found[0][1]
+        for register, definitions in places.items():
+            if len(definitions) == 1 and register not in several:
+                self.single[register] = definitions[0][1]
             else:
-                self.several[register] = _Several(dict(found))
+                self.several[register] = _Several(dict(definitions))
 
     def _place_phis(self, register: Register, state: _Several, frontiers: Sequence[Iterable[int]]) -> None:
         # a condition code and a return register are wanted where the live sets, which know neither, end
         always = register is self.carry or register in self.returned
         work = [0, *state.last]
         while work:
-            for place in frontiers[work.pop()]:
-                if place not in state.phis and (always or register in self.blocks[place].live_in):
-                    state.phis[place] = Merge("phi", register, self.blocks[place].index)
-                    work.append(place)
+            for index in frontiers[work.pop()]:
+                if index not in state.phis and (always or register in self.blocks[index].live_in):
+                    state.phis[index] = Merge("phi", register, self.blocks[index].index)
+                    work.append(index)
 
     def _entry(self, register: Register) -> Merge:
-        found = self.form.entry.get(register)
-        if found is None:
-            found = self.form.entry[register] = Merge("entry", register, self.blocks[0].index)
-        return found
+        merge = self.form.entry.get(register)
+        if merge is None:
+            merge = self.form.entry[register] = Merge("entry", register, self.blocks[0].index)
+        return merge
 
-    def _entering(self, register: Register, place: int) -> Node:
+    def _entering(self, register: Register, index: int) -> Node:
         """What a register holds at the start of a block."""
         state = self.several.get(register)
         if state is None:
             return self.single.get(register) or self._entry(register)
         passed = []
-        while (found := state.into.get(place) or state.phis.get(place)) is None:
-            passed.append(place)
-            if place == 0:
-                found = self._entry(register)
+        while (definition := state.into.get(index) or state.phis.get(index)) is None:
+            passed.append(index)
+            if index == 0:
+                definition = self._entry(register)
                 break
-            place = self.dominator[place]
-            found = state.last.get(place)
-            if found is not None:
+            index = self.dominator[index]
+            definition = state.last.get(index)
+            if definition is not None:
                 break
-        for place in passed:
-            state.into[place] = found
-        return found
+        for index in passed:
+            state.into[index] = definition
+        return definition
 
-    def _leaving(self, register: Register, place: int) -> Node:
+    def _leaving(self, register: Register, index: int) -> Node:
         """What a register holds at the end of a block."""
         state = self.several.get(register)
-        found = state.last.get(place) if state is not None else None
-        return found or self._entering(register, place)
+        definition = state.last.get(index) if state is not None else None
+        return definition or self._entering(register, index)
 
-    def _link(self, place: int) -> None:
-        block, form = self.blocks[place], self.form
+    def _link(self, index: int) -> None:
+        block, form = self.blocks[index], self.form
         current: dict[Register, Node] = {}
 
         def find(register: Register) -> Node:
-            return self.single.get(register) or current.get(register) or self._entering(register, place)
+            return self.single.get(register) or current.get(register) or self._entering(register, index)
 
         for instruction in block.instructions:
             form.uses[instruction] = tuple(map(find, self._reads(instruction)))

@@ -152,22 +152,22 @@ def _constants(function: Function, blocks: Sequence[BasicBlock], recursive: bool
         for instruction in block.instructions:
             for register in writes(instruction):
                 definitions.setdefault(register, []).append(instruction)
-    found: set[Register] = set()
+    constants: set[Register] = set()
     candidates = {
-        register: made[0]
-        for register, made in definitions.items()
-        if len(made) == 1
-        and made[0].guard is None
-        and not (recursive and (register in blocks[0].live_in or _names_local(made[0])))
+        register: assignments[0]
+        for register, assignments in definitions.items()
+        if len(assignments) == 1
+        and assignments[0].guard is None
+        and not (recursive and (register in blocks[0].live_in or _names_local(assignments[0])))
     }
     changed = True
     while changed:
         changed = False
         for register, instruction in candidates.items():
-            if register not in found and _is_constant(instruction, found, function):
-                found.add(register)
+            if register not in constants and _is_constant(instruction, constants, function):
+                constants.add(register)
                 changed = True
-    return frozenset(found)
+    return frozenset(constants)
 
 
 def _is_constant(instruction: Instruction, constant: Iterable[Register], function: Function) -> bool:
@@ -316,18 +316,18 @@ def _part(
 def _touched(
     side: set[int], blocks: Sequence[BasicBlock], first: int, *, written_only: bool
 ) -> set[Register]:
-    found: set[Register] = set()
+    registers: set[Register] = set()
     for index in side:
         block = blocks[index - first]
         for instruction in block.instructions:
-            found.update(writes(instruction))
+            registers.update(writes(instruction))
             if not written_only:
-                found.update(reads(instruction))
+                registers.update(reads(instruction))
         if not written_only:
-            found |= block.live_in
+            registers |= block.live_in
             if block.guard is not None:
-                found.add(block.guard.register)
-    return found
+                registers.add(block.guard.register)
+    return registers
 
 
 def may_stop(block: BasicBlock) -> bool:

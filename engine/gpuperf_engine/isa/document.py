@@ -106,8 +106,8 @@ def _requirements(row: Row) -> Iterator[str]:
         )
         if any(needs):
             alike.setdefault(needs, []).append(" with ".join(f"`.{word}`" for word in words.split()))
-    for needs, found in alike.items():
-        yield f"{' '.join(found)}: {', '.join(filter(None, needs))}"
+    for needs, names in alike.items():
+        yield f"{' '.join(names)}: {', '.join(filter(None, needs))}"
 
 
 def _constants(row: Row) -> Iterator[str]:

@@ -136,8 +136,8 @@ def _make_plan(form: Form) -> _Plan:
     for name in row.asks:
         value = modifiers.get(name)
         if name in _TYPE_MODIFIERS:
-            found = SCALAR_TYPES.get(str(value))  # elements of matrices may be of types that no register has
-            keywords[name] = _lane_type(found) if found and lanes > 1 and found.lanes > 1 else found or value
+            type_ = SCALAR_TYPES.get(str(value))  # elements of matrices may be of types that no register has
+            keywords[name] = _lane_type(type_) if type_ and lanes > 1 and type_.lanes > 1 else type_ or value
         elif name == "rnd":
             keywords[name] = value or "rn"
         else:
@@ -170,8 +170,8 @@ def _once(plan: _Plan, sources: Sequence[Value | int]) -> tuple[Value, ...]:
             source.flush() if not isinstance(source, int) and source.type.name in plan.flushed else source
             for source in sources
         ]
-    found = plan.semantics(*sources, **plan.keywords)
-    results = cast("tuple[Value, ...]", found if isinstance(found, tuple) else (found,))
+    returned = plan.semantics(*sources, **plan.keywords)
+    results = cast("tuple[Value, ...]", returned if isinstance(returned, tuple) else (returned,))
     if plan.flushed:
         results = tuple(result.flush() if result.type.name in plan.flushed else result for result in results)
     if plan.saturate:

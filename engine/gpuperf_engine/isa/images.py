@@ -139,8 +139,8 @@ class _Axis:
         half = floor * 0.5
         odd = half.compare("ne", half.apply("round_integral", rounding="rmi"))
         mirrored = select(odd, fraction.constant(1.0, F32) - fraction, fraction)
-        found = select(self.mode.compare("eq", ADDRESS_MODES["wrap"]), fraction, x)
-        return select(self.mode.compare("eq", ADDRESS_MODES["mirror"]), mirrored, found)
+        wrapped = select(self.mode.compare("eq", ADDRESS_MODES["wrap"]), fraction, x)
+        return select(self.mode.compare("eq", ADDRESS_MODES["mirror"]), mirrored, wrapped)
 
     def texel(self, index: Value) -> tuple[Value, Value]:
         """An index within the image (u32), and whether the border is meant instead."""
@@ -164,7 +164,7 @@ def _axes(
     layered, dimensions = geometry[0] == "a", int(geometry[-2])
     kind = S32 if integer else F32
     given = operands[layered : layered + dimensions]
-    axes = [_Axis(image, place, value.bits(kind), integer=integer) for place, value in enumerate(given)]
+    axes = [_Axis(image, index, value.bits(kind), integer=integer) for index, value in enumerate(given)]
     address = image.field("base")
     if layered:
         layer = minimum(operands[0].bits(U32), image.field("layers") - 1)
@@ -190,9 +190,9 @@ def _channel(image: Image, address: Value, border: Value, number: int) -> Value:
     """One component of a texel, b32: f32, or an integer extended to 32 bits."""
     bits = image.field("bits")
     there = image.field("channels").compare("gt", number)
-    place = address + (bits >> 3).convert(U64) * number
-    word = image.load(place & ~3, there & ~border).bits(U32)
-    shift = (place.convert(U32) & 3) << 3
+    channel_address = address + (bits >> 3).convert(U64) * number
+    word = image.load(channel_address & ~3, there & ~border).bits(U32)
+    shift = (channel_address.convert(U32) & 3) << 3
     unused = bits.constant(32, U32) - bits
     high = (word >> shift) << unused
     unsigned, signed = high >> unused, (high.bits(S32) >> unused).bits(U32)
@@ -203,19 +203,19 @@ def _channel(image: Image, address: Value, border: Value, number: int) -> Value:
     normalized = maximum(plain.div(scale), -1.0).bits(U32)
     half = unsigned.convert(U16).bits(F16).convert(F32).bits(U32)
     wide = select(bits.compare("eq", 16), half, unsigned)
-    found = select(image.is_("kind", FLOAT), wide, integer)
-    found = select(image.field("normalized_read").compare("ne", 0), normalized, found)
-    missing = found.constant(0, U32)
+    value = select(image.is_("kind", FLOAT), wide, integer)
+    value = select(image.field("normalized_read").compare("ne", 0), normalized, value)
+    missing = value.constant(0, U32)
     if number == 3:
-        missing = select(_is_float(image), found.constant(0x3F800000, U32), found.constant(1, U32))
-    return select(border, image.field(f"border_{number}"), select(there, found, missing)).bits(B32)
+        missing = select(_is_float(image), value.constant(0x3F800000, U32), value.constant(1, U32))
+    return select(border, image.field(f"border_{number}"), select(there, value, missing)).bits(B32)
 
 
-def _result(image: Image, found: Sequence[Value], dtype: ScalarType) -> tuple[Value, ...]:
+def _result(image: Image, channels: Sequence[Value], dtype: ScalarType) -> tuple[Value, ...]:
     """Components in the type of the destination."""
     if dtype.bits == 32 and dtype.lanes == 1:
-        return tuple(value.bits(dtype) for value in found)
-    halves = [value.bits(F32).convert(F16) for value in found]
+        return tuple(value.bits(dtype) for value in channels)
+    halves = [value.bits(F32).convert(F16) for value in channels]
     if dtype.lanes == 1:
         return tuple(halves)
     words = [value.bits(U16).convert(U32) for value in halves]
@@ -249,7 +249,7 @@ def _filter(image: Image, axes: Sequence[_Axis], layer: Value) -> list[Value]:
     pairs = [axis.pair() for axis in axes]
     totals: list[Value] = []
     for corner in range(1 << len(axes)):
-        sides = [corner >> place & 1 for place in range(len(axes))]
+        sides = [corner >> index & 1 for index in range(len(axes))]
         weight = None
         for axis, side in zip(axes, sides):
             own = axis.weight if side else axis.weight.constant(256, U32) - axis.weight
@@ -273,11 +273,11 @@ def gather_texels(
     image.expect(TEXTURE, geometry)
     axes, layer = _axes(image, operands, geometry, integer=False)
     across, down = (axis.pair() for axis in axes)
-    found = []
+    texels = []
     for x, y in ((0, 1), (1, 1), (1, 0), (0, 0)):
         address, border = _place(image, layer, [across[x], down[y]])
-        found.append(_channel(image, address, border, component).bits(dtype))
-    return tuple(found)
+        texels.append(_channel(image, address, border, component).bits(dtype))
+    return tuple(texels)
 
 
 def query(image: Image, name: str) -> Value:
@@ -361,8 +361,8 @@ def _put(image: Image, address: Value, value: Value, inside: Value) -> None:
         whole = width == 32 or value.type.bits == width
         chosen = image.field("bits").compare("ge" if whole else "eq", width)
         pieces = (raw,) if value.type.bits <= width else split(raw, value.type.bits // width)
-        for place, piece in enumerate(pieces):
-            image.store(address + place * width // 8, piece, inside & chosen)
+        for index, piece in enumerate(pieces):
+            image.store(address + index * width // 8, piece, inside & chosen)
         if whole:
             return
 
@@ -374,16 +374,16 @@ def read_surface(
     address, inside = _locate(
         image, operands, geometry, _size(image, dtype.bytes * count), mode, samples=False
     )
-    found: list[Value] = []
-    for place in range(count):
-        at = address + place * dtype.bytes
+    channels: list[Value] = []
+    for index in range(count):
+        at = address + index * dtype.bytes
         word = _word(image, at, inside)
         if dtype.bytes == 8:
             high = _word(image, at + 4, inside).convert(U64)
-            found.append((word.convert(U64) | (high << 32)).bits(dtype))
+            channels.append((word.convert(U64) | (high << 32)).bits(dtype))
         else:
-            found.append(word.convert(scalar_type(f"u{dtype.bits}")).bits(dtype))
-    return tuple(found)
+            channels.append(word.convert(scalar_type(f"u{dtype.bits}")).bits(dtype))
+    return tuple(channels)
 
 
 def write_surface(
@@ -393,16 +393,16 @@ def write_surface(
     address, inside = _locate(
         image, operands, geometry, _size(image, ctype.bytes * count), mode, samples=False
     )
-    for place, value in enumerate(operands[len(operands) - count :]):
-        _put(image, address + place * ctype.bytes, value, inside)
+    for index, value in enumerate(operands[len(operands) - count :]):
+        _put(image, address + index * ctype.bytes, value, inside)
 
 
 def write_samples(image: Image, operands: Sequence[Value], geometry: str, count: int, mode: str) -> None:
     """The components of a sample become the last ``count`` operands, converted to its format."""
     bits, kind = image.field("bits"), image.field("kind")
     address, inside = _locate(image, operands, geometry, image.field("texel"), mode, samples=True)
-    for place, value in enumerate(operands[len(operands) - count :]):
-        there = inside & image.field("channels").compare("gt", place)
+    for channel, value in enumerate(operands[len(operands) - count :]):
+        there = inside & image.field("channels").compare("gt", channel)
         raw = value.bits(U32)
         most = (bits.constant(1, U32) << (bits - kind)) - 1
         unsigned = minimum(raw, most)
@@ -411,7 +411,7 @@ def write_samples(image: Image, operands: Sequence[Value], geometry: str, count:
         half = raw.bits(F32).convert(F16).bits(U16).convert(U32)
         real = select(bits.compare("eq", 16), half, raw)
         word = select(kind.compare("eq", SIGNED), signed, select(kind.compare("eq", FLOAT), real, unsigned))
-        at = address + (bits >> 3).convert(U64) * place
+        at = address + (bits >> 3).convert(U64) * channel
         for width in (8, 16, 32):
             part = word.convert(scalar_type(f"u{width}")).bits(scalar_type(f"b{width}"))
             image.store(at, part, there & bits.compare("eq", width))

@@ -45,7 +45,7 @@ def matrix_work(opcode: str) -> tuple[str, int] | None:
     name, *words = opcode.split(".")
     if name not in ("mma", "wmma", "wgmma"):
         return None
-    shape = next((found for found in map(_SHAPE.fullmatch, words) if found), None)
+    shape = next((match for match in map(_SHAPE.fullmatch, words) if match), None)
     if shape is None or words[0] in ("load", "store"):
         return None
     types = [word for word in words if word in TENSOR or word in _OTHERS]

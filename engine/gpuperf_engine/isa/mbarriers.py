@@ -135,17 +135,17 @@ def _settled(word: int, arrivals: int, expected: int, transactions: int) -> tupl
     """The object with these counts, in its next phase if nothing is pending any more, and whether that is so."""
     phase = parity(word)
     complete = arrivals == 0 and transactions == 0 and pending(word) != (0, 0)
-    made = word >> Mbarrier.TAG << Mbarrier.TAG
+    settled = word >> Mbarrier.TAG << Mbarrier.TAG
     if _reports(word):
         reported, conditional = word & 1 << Mbarrier.REPORT, word & 1 << Mbarrier.CONDITIONAL
         if complete:
-            made |= reported << 1 | conditional ^ (not reported) << Mbarrier.CONDITIONAL
+            settled |= reported << 1 | conditional ^ (not reported) << Mbarrier.CONDITIONAL
         else:
-            made |= word & 7 << Mbarrier.REPORT
+            settled |= word & 7 << Mbarrier.REPORT
     if complete:
         phase, arrivals = phase ^ 1, expected
-    made |= phase << Mbarrier.PARITY | (transactions + _BIAS) << Mbarrier.TRANSACTIONS
-    return made | expected << Mbarrier.EXPECTED | arrivals, complete
+    settled |= phase << Mbarrier.PARITY | (transactions + _BIAS) << Mbarrier.TRANSACTIONS
+    return settled | expected << Mbarrier.EXPECTED | arrivals, complete
 
 
 def change_transactions(word: int, amount: int) -> tuple[int, bool, int]:

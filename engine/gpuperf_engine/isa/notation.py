@@ -81,11 +81,11 @@ def parse_pattern(
     """The pattern of an opcode behind its name. ``leads`` is a slot that belongs to the name, as does what stands before it;
     without it, the name goes on as long as there are words that no other instruction has (``wmma.load.a``)."""
     items = list(_items(text, sets, syntax))
-    last = next((place for place, item in enumerate(items) if leads and leads in names((item,))), None)
+    last = next((index for index, item in enumerate(items) if leads and leads in names((item,))), None)
     if last is None:
-        loose = (place for place, item in enumerate(items) if not _is_name(item))
+        loose = (index for index, item in enumerate(items) if not _is_name(item))
         last = next(loose, len(items)) - 1
-    return tuple(_leading(item) if place <= last else item for place, item in enumerate(items))
+    return tuple(_leading(item) if index <= last else item for index, item in enumerate(items))
 
 
 #: Words that are modifiers of many instructions, and so may change places.
@@ -130,13 +130,13 @@ def _items(text: str, sets: Mapping[str, tuple[str, ...]], syntax: str) -> tuple
             items.append(Item("", group=_items(text[position + 1 : end], sets, syntax)))
             position = end + 1
             continue
-        found = re.compile(r"\.([\w:]+)").match(text, position)
-        if found is None:
+        match = re.compile(r"\.([\w:]+)").match(text, position)
+        if match is None:
             raise ValueError(f"{syntax!r}: cannot read {text[position:]!r}")
-        name = found.group(1)
+        name = match.group(1)
         slot = name.replace("::", "_")
         items.append(Item(slot, sets[slot]) if slot in sets else Item(name))
-        position = found.end()
+        position = match.end()
     return tuple(items)
 
 
@@ -163,36 +163,36 @@ def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
     for position, written in enumerate(filter(None, (part.strip() for part in text.split(",")))):
         first, *others = written.split("|")
         for pair, part in enumerate((first, *others)):
-            found = _OPERAND.match(part)
-            if found is None:
+            match = _OPERAND.match(part)
+            if match is None:
                 raise ValueError(f"{syntax!r}: cannot read operand {part!r}")
-            type_name = found["type"] or "type"
+            type_name = match["type"] or "type"
             role = "source"
-            if found["address"]:
+            if match["address"]:
                 role = "address"
-            elif found["name"] == "_":
+            elif match["name"] == "_":
                 role = "sink"
             elif type_name in ("label", "list", "call"):
                 role = "call" if type_name == "call" else "label"
-            elif (position == 0 and re.split(r"\W", first)[0] in _DESTINATIONS) or found["name"] == "result":
+            elif (position == 0 and re.split(r"\W", first)[0] in _DESTINATIONS) or match["name"] == "result":
                 role = "destination"
-            elif found["negatable"] == "{!}":
+            elif match["negatable"] == "{!}":
                 role = "predicate_source"
-            wider = found["wider"] is not None
+            wider = match["wider"] is not None
             operands.append(
                 Operand(
-                    found["name"],
+                    match["name"],
                     role,
                     type_name,
-                    found["vector"] or "",
+                    match["vector"] or "",
                     bool(pair),
                     wider,
-                    found["when"] or "",
-                    found["register"] is not None,
-                    found["negatable"] == "{-}",
-                    found["selector"] or "",
-                    found["updated"] is not None,
-                    inside and not found["address"],
+                    match["when"] or "",
+                    match["register"] is not None,
+                    match["negatable"] == "{-}",
+                    match["selector"] or "",
+                    match["updated"] is not None,
+                    inside and not match["address"],
                 )
             )
         inside = (written.startswith("[") and "]" not in written) or (inside and not written.endswith("]"))
@@ -239,9 +239,9 @@ def bind(items: tuple[Item, ...], tokens: Sequence[str]) -> dict[str, str | bool
                 continue
             passed.add(kind)
         if (token in item.values) if item.values else (token == item.name):
-            found = bind(rest, [*tokens[:position], *tokens[position + 1 :]])
-            if found is not None:
-                return {item.name: token if item.values else True, **found}
+            bound = bind(rest, [*tokens[:position], *tokens[position + 1 :]])
+            if bound is not None:
+                return {item.name: token if item.values else True, **bound}
     return None
 
 

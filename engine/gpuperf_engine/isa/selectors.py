@@ -51,15 +51,15 @@ SELECTORS: Mapping[str, Selector] = {
 _MADE: dict[tuple[Form, tuple[tuple[str, Modifier], ...]], Form] = {}
 
 
-def select(form: Form, found: Mapping[str, Modifier]) -> Form:
+def select(form: Form, chosen: Mapping[str, Modifier]) -> Form:
     """The form with what stands at its operands bound; the same object for the same, since plans are kept by it."""
-    if not found:
+    if not chosen:
         return form
-    key = form, tuple(sorted(found.items()))
-    made = _MADE.get(key)
-    if made is None:
-        made = _MADE[key] = replace(form, modifiers={**form.modifiers, **found})
-    return made
+    key = form, tuple(sorted(chosen.items()))
+    selected = _MADE.get(key)
+    if selected is None:
+        selected = _MADE[key] = replace(form, modifiers={**form.modifiers, **chosen})
+    return selected
 
 
 def bound(form: Form, name: str) -> tuple[bool, str]:

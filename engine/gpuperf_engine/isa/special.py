@@ -125,8 +125,8 @@ SPECIAL_REGISTERS: dict[str, SpecialForm] = {form.name: form for form in _forms(
 
 def special_register(name: str) -> SpecialForm:
     """The special register of that name, without the percent sign. Raises ``PtxError`` (without position)."""
-    found = SPECIAL_REGISTERS.get(name)
-    if found is None:
+    register = SPECIAL_REGISTERS.get(name)
+    if register is None:
         if f"{name}.x" in SPECIAL_REGISTERS:
             raise PtxError(
                 f"%{name} is a vector", hint=f"write a component: %{name}.x, %{name}.y or %{name}.z"
@@ -135,7 +135,7 @@ def special_register(name: str) -> SpecialForm:
             f"unknown special register %{name}",
             hint=nearest(name, SPECIAL_REGISTERS, noun="special register"),
         )
-    return found
+    return register
 
 
 def check_register(form: SpecialForm, version: tuple[int, int], target: int) -> None:

@@ -283,10 +283,10 @@ def lookup(opcode: str) -> tuple[Form, ...]:
     Raises ``PtxError`` without position for an unknown instruction (naming the nearest) and for modifiers that do not
     belong to it (naming the syntax line that comes closest and what it accepts).
     """
-    found = _FORMS.get(opcode)
-    if found is None:
-        found = _FORMS[opcode] = _lookup(opcode)
-    return found
+    forms = _FORMS.get(opcode)
+    if forms is None:
+        forms = _FORMS[opcode] = _lookup(opcode)
+    return forms
 
 
 def _lookup(opcode: str) -> tuple[Form, ...]:

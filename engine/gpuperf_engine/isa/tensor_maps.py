@@ -274,8 +274,8 @@ def _not_set(word: int) -> tuple[str, str]:
 
 
 def _bad_value(word: int, amount: int) -> tuple[str, str]:
-    place, ordinal = word >> 8, word & 255
-    name, field = list(FIELDS.items())[place]
+    index, ordinal = word >> 8, word & 255
+    name, field = list(FIELDS.items())[index]
     if ordinal >= field.number:
         return f"there is no {name} {ordinal}", f"tensor maps have {field.number} of them"
     several = f", a multiple of {field.multiple}" if field.multiple > 1 else ""

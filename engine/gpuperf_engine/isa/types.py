@@ -49,20 +49,24 @@ class ScalarType:
 
 
 def _types() -> dict[str, ScalarType]:
-    made = [ScalarType(f"{kind}{bits}", kind, bits) for kind in "sub" for bits in (8, 16, 32, 64)]
-    made += [ScalarType("b128", "b", 128), ScalarType("pred", "pred", 1)]
-    made += [ScalarType(f"f{bits}", "f", bits) for bits in (16, 32, 64)]
-    made += [ScalarType("f16x2", "f", 32, 2), ScalarType("bf16", "bf", 16), ScalarType("bf16x2", "bf", 32, 2)]
-    made += [ScalarType("f32x2", "f", 64, 2), ScalarType("tf32", "tf", 32)]
-    made += [ScalarType(name, "x", 8) for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "ue8m0", "ue4m3")]
+    types = [ScalarType(f"{kind}{bits}", kind, bits) for kind in "sub" for bits in (8, 16, 32, 64)]
+    types += [ScalarType("b128", "b", 128), ScalarType("pred", "pred", 1)]
+    types += [ScalarType(f"f{bits}", "f", bits) for bits in (16, 32, 64)]
+    types += [
+        ScalarType("f16x2", "f", 32, 2),
+        ScalarType("bf16", "bf", 16),
+        ScalarType("bf16x2", "bf", 32, 2),
+    ]
+    types += [ScalarType("f32x2", "f", 64, 2), ScalarType("tf32", "tf", 32)]
+    types += [ScalarType(name, "x", 8) for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "ue8m0", "ue4m3")]
     for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "ue8m0", "ue5m3", "s2f6"):
-        made.append(ScalarType(f"{name}x2", "x", 8 if name == "e2m1" else 16, 2))
+        types.append(ScalarType(f"{name}x2", "x", 8 if name == "e2m1" else 16, 2))
     for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1"):
-        made.append(ScalarType(f"{name}x4", "x", 16 if name == "e2m1" else 32, 4))
-    made += [ScalarType("e2m1p4x4", "x", 32, 4), ScalarType("ue8m0x4", "x", 32, 4)]
-    made += [ScalarType("u16x2", "u", 32, 2), ScalarType("s16x2", "s", 32, 2)]
-    made += [ScalarType("u8x4", "u", 32, 4), ScalarType("s8x4", "s", 32, 4)]
-    return {made_type.name: made_type for made_type in made}
+        types.append(ScalarType(f"{name}x4", "x", 16 if name == "e2m1" else 32, 4))
+    types += [ScalarType("e2m1p4x4", "x", 32, 4), ScalarType("ue8m0x4", "x", 32, 4)]
+    types += [ScalarType("u16x2", "u", 32, 2), ScalarType("s16x2", "s", 32, 2)]
+    types += [ScalarType("u8x4", "u", 32, 4), ScalarType("s8x4", "s", 32, 4)]
+    return {scalar.name: scalar for scalar in types}
 
 
 SCALAR_TYPES: dict[str, ScalarType] = _types()

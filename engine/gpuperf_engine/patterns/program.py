@@ -98,8 +98,8 @@ def _calls(events: Iterable[Event]) -> Iterator[tuple[Event, str]]:
     for event in events:
         text = event.site.text or event.kind
         places = lines.setdefault(text, [])
-        place = (event.site.path, event.site.line)
-        if place not in places:
-            places.append(place)
-        ordinal = places.index(place) + 1
+        site = (event.site.path, event.site.line)
+        if site not in places:
+            places.append(site)
+        ordinal = places.index(site) + 1
         yield event, text if ordinal == 1 else f"{text} #{ordinal}"

@@ -168,8 +168,8 @@ class _Table:
                 line.conflicts[len(program.sites) + site.index] += 1
         both = sorted(lines.items()), sorted(sources.items())
         #: path, number and instructions of the lines of the PTX and of those of the source
-        self._names = [[(*place, line.instructions) for place, line in found] for found in both]
-        every = [line for found in both for _, line in found]
+        self._names = [[(*origin, line.instructions) for origin, line in names] for names in both]
+        every = [line for names in both for _, line in names]
         self._executions = Sums([row for line in every for row in (line.warps, line.lanes, line.divergent)])
         self._accesses = Sums([row for line in every for row in (line.sectors, line.conflicts)])
 

@@ -67,12 +67,14 @@ class CauseFinder:
                 self._solve(node)
                 parting |= self._found[node][0]
                 others |= self._found[node][1]
-        made = [
+        causes = [
             Cause(kind, name, bool(parting & bit))
             for (kind, name), bit in self._bits.items()
             if (parting | others) & bit
         ]
-        return tuple(sorted(made, key=lambda cause: (not cause.varies, _ORDER.index(cause.kind), cause.name)))
+        return tuple(
+            sorted(causes, key=lambda cause: (not cause.varies, _ORDER.index(cause.kind), cause.name))
+        )
 
     def _solve(self, start: Node) -> None:
         order, inputs = self._needed(start)
@@ -125,17 +127,17 @@ class CauseFinder:
 
     def _inputs(self, node: Node) -> tuple[Node, ...]:
         """All that a node's value depends on directly: values, and the conditions that decide which of them it is."""
-        found = dict.fromkeys(self._sources(node))
-        place = self._block_of(node)
+        inputs = dict.fromkeys(self._sources(node))
+        use = self._block_of(node)
         blocks: dict[int, None] = {}
         if isinstance(node, Merge):
             blocks |= dict.fromkeys(self._choosing(node))
-        for made in dict.fromkeys(self._block_of(source) for source in found):
-            if made is not None and place is not None and made != place:
-                blocks |= dict.fromkeys(self._on_leaving(made, place))
+        for definition in dict.fromkeys(self._block_of(source) for source in inputs):
+            if definition is not None and use is not None and definition != use:
+                blocks |= dict.fromkeys(self._on_leaving(definition, use))
         for block in blocks:
-            found |= dict.fromkeys(self._condition(block))
-        return tuple(found)
+            inputs |= dict.fromkeys(self._condition(block))
+        return tuple(inputs)
 
     def _choosing(self, merge: Merge) -> Iterable[int]:
         """The branches that decide which of its values a merge takes."""
@@ -143,7 +145,7 @@ class CauseFinder:
             return self._control_dependence_of(merge.block).of_predecessor(merge.block)
         if merge.kind in ("param", "returned") and len(merge.sources) > 1:
             places = (self._block_of(source) for source in merge.sources)
-            return [block for place in places if place is not None for block in self._over(place)]
+            return [block for index in places if index is not None for block in self._over(index)]
         return ()
 
     def _control_dependence_of(self, block: int) -> ControlDependence:
@@ -152,11 +154,11 @@ class CauseFinder:
     def _over(self, block: int) -> list[int]:
         return sorted(self._control_dependence_of(block).of_block(block))
 
-    def _on_leaving(self, made: int, used: int) -> Iterable[int]:
+    def _on_leaving(self, defined: int, used: int) -> Iterable[int]:
         blocks = self._program.blocks
         return (
-            self._control_dependence_of(made).of_loop_exits(made, used)
-            if blocks[made].function == blocks[used].function
+            self._control_dependence_of(defined).of_loop_exits(defined, used)
+            if blocks[defined].function == blocks[used].function
             else ()
         )
 
@@ -164,8 +166,8 @@ class CauseFinder:
         """What decides where a block's branch goes."""
         here = self._program.blocks[block]
         if here.kind == "branch" and not here.counted:
-            found = self._dependence.guards.get(block)
-            return () if found is None else (found,)
+            guard = self._dependence.guards.get(block)
+            return () if guard is None else (guard,)
         return () if here.terminator is None else self._dependence.uses[here.terminator]
 
     def _block_of(self, node: Node) -> int | None:
@@ -201,17 +203,19 @@ class CauseFinder:
         settled = self._control_dependence_of(self._program.block_of[load]).of_block(
             self._program.block_of[load]
         )
-        found = self._contents.get((writers, settled))
-        if found is None:
-            made: dict[Node, None] = {}
+        contents = self._contents.get((writers, settled))
+        if contents is None:
+            values: dict[Node, None] = {}
             for writer in writers:
-                made |= dict.fromkeys(self._stored(writer))
+                values |= dict.fromkeys(self._stored(writer))
             for block in sorted(
                 {block for item in writers for block in self._over(self._program.block_of[item])} - settled
             ):
-                made |= dict.fromkeys(self._condition(block))
-            found = self._contents[writers, settled] = Merge("memory", writes(load)[0], sources=list(made))
-        return found
+                values |= dict.fromkeys(self._condition(block))
+            contents = self._contents[writers, settled] = Merge(
+                "memory", writes(load)[0], sources=list(values)
+            )
+        return contents
 
     def _stored(self, writer: Instruction) -> Iterable[Node]:
         """What the value that an instruction stores comes from; a copy or an atomic is looked at itself."""

@@ -34,11 +34,11 @@ share all instructions out: they add up to `thread_instructions_predicated_on`.
 
 def render() -> str:
     """The page in Markdown. Same bytes for the same table."""
-    found = members()
+    listing = members()
     lines = [_HEAD.format(classes=", ".join(f"`{name}`" for name in CLASSES))]
     for metric in METRICS:
         name = f"*{metric.name}*" if metric.own else f"`{metric.name}`"
-        listed = ", ".join(f"`{text}`" for text in found.get(metric.name, ())) or "–"
+        listed = ", ".join(f"`{text}`" for text in listing.get(metric.name, ())) or "–"
         if metric.name == "inst_executed":
             listed = "all"
         lines.append(f"| {name} | {metric.level} | {metric.meaning} | {listed} |\n")
@@ -59,9 +59,9 @@ def members() -> dict[str, list[str]]:
     return {
         metric: [
             name if labels == everything[name] else f"{name}.{_shown(labels)}"
-            for name, labels in sorted(found.items())
+            for name, labels in sorted(labelled.items())
         ]
-        for metric, found in counted.items()
+        for metric, labelled in counted.items()
     }
 
 
@@ -92,7 +92,7 @@ def forms(row: Row) -> Iterator[Form]:
         for spaced in (True, False):
             opcode = ".".join([row.name, *_words(row.pattern, dict(zip(slots, choice)), spaced)])
             try:
-                yield from (found for found in lookup(opcode) if found.row is row)
+                yield from (form for form in lookup(opcode) if form.row is row)
             except PtxError:
                 continue
 

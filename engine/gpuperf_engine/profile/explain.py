@@ -71,12 +71,12 @@ def _source(instruction: Instruction) -> str:
 
 
 def _branches(program: Program, counters: Observation, causes: CauseFinder) -> list[DivergentBranch]:
-    found = []
+    branches = []
     for block in program.blocks:
         divergent = int(counters.divergent[block.index])
         if not divergent or block.terminator is None:
             continue
-        found.append(
+        branches.append(
             DivergentBranch(
                 program.functions[block.function].name,
                 block.terminator.span.line,
@@ -87,13 +87,13 @@ def _branches(program: Program, counters: Observation, causes: CauseFinder) -> l
                 causes.of([block.index]),
             )
         )
-    return sorted(found, key=lambda branch: (-branch.divergent, branch.line))
+    return sorted(branches, key=lambda branch: (-branch.divergent, branch.line))
 
 
 def _loops(
     program: Program, counters: Observation, tables: Sequence[ThreadTable], causes: CauseFinder
 ) -> list[LoopProfile]:
-    found = []
+    loops = []
     for number, function in enumerate(program.functions):
         blocks = program.blocks_of(number)
         edges = _all_threads(program, blocks, counters)
@@ -105,7 +105,7 @@ def _loops(
                 continue
             latch = program.blocks[loop.latches[-1]].terminator or text[-1]
             ends = [block.index for block in body if may_end(block, loop)]
-            found.append(
+            loops.append(
                 LoopProfile(
                     function.name,
                     min(instruction.span.line for instruction in text),
@@ -121,7 +121,7 @@ def _loops(
                     *_extremes(loop, threads),
                 )
             )
-    return sorted(found, key=lambda loop: (-loop.thread_instructions, loop.line, loop.depth))
+    return sorted(loops, key=lambda loop: (-loop.thread_instructions, loop.line, loop.depth))
 
 
 class _Edges:
@@ -209,9 +209,9 @@ def _each_thread(program: Program, blocks: Sequence[BasicBlock], table: ThreadTa
 
 def _extremes(loop: Loop, threads: Iterable[_Edges]) -> tuple[int | None, int | None]:
     """The least and the most iterations of a thread that entered a loop."""
-    found: list[int] = []
+    counts: list[int] = []
     for edges in threads:
         entries, iterations = edges.entries(loop), edges.iterations(loop)
         if entries is not None and iterations is not None and (entered := iterations[entries > 0]).size:
-            found += [int(entered.min()), int(entered.max())]
-    return (min(found), max(found)) if found else (None, None)
+            counts += [int(entered.min()), int(entered.max())]
+    return (min(counts), max(counts)) if counts else (None, None)

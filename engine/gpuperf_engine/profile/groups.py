@@ -50,10 +50,10 @@ class Metric:
 
 
 def _flop_metrics() -> list[Metric]:
-    made = []
+    metrics = []
     for short, long in (("sp", "single"), ("dp", "double"), ("hp", "half")):
         what = f"{long}-precision floating-point"
-        made += [
+        metrics += [
             Metric(
                 f"flop_count_{short}", "thread", f"{what} operations: adds, multiplies, 2 per multiply-add"
             ),
@@ -67,19 +67,19 @@ def _flop_metrics() -> list[Metric]:
                 own=short != "sp",
             ),
         ]
-    return made
+    return metrics
 
 
 def _access_metrics() -> list[Metric]:
-    made = []
+    metrics = []
     for space in ("global", "local", "shared", "surface", "generic"):
         for plural in ("loads", "stores"):
             where = f"{space} addresses" if space == "generic" else space
-            made.append(
+            metrics.append(
                 Metric(f"inst_executed_{space}_{plural}", "warp", f"{where}: {plural}", space == "generic")
             )
     return [
-        *made,
+        *metrics,
         Metric("inst_executed_global_atomics", "warp", "global: atom"),
         Metric("inst_executed_global_reductions", "warp", "global: red"),
         Metric("inst_executed_shared_atomics", "warp", "shared: atom and red"),

@@ -17,8 +17,8 @@ _STATIC = re.compile(r"(?=(?:E|^_ZL)(\d+)([A-Za-z_]\w*)$)")
 def object_names(bases: Iterable[Base], plans: Sequence[LaunchPlan]) -> list[str]:
     """The objects that addresses with these bases lie in, over some launches: words of the parameter buffer in order, then
     variables by name; empty if none is known."""
-    found = dict.fromkeys(name for base in sorted(bases, key=_place) for name in _names(base, plans))
-    return list(found)
+    names = dict.fromkeys(name for base in sorted(bases, key=_place) for name in _names(base, plans))
+    return list(names)
 
 
 def _place(base: Base) -> tuple[int, int, str]:

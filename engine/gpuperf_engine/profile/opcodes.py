@@ -68,12 +68,12 @@ class _Groups:
         self._sums = Sums(self._rows)
 
     def _add(self, group: str, key: str, counted: Row, lanes: Row, weight: int = 1) -> None:
-        place = self._groups[group].get(key)
-        if place is None:
-            place = self._groups[group][key] = len(self._rows), len(self._rows) + 1
+        pair = self._groups[group].get(key)
+        if pair is None:
+            pair = self._groups[group][key] = len(self._rows), len(self._rows) + 1
             self._rows += Row(), Row()
-        self._rows[place[0]].add(counted, weight)
-        self._rows[place[1]].add(lanes)
+        self._rows[pair[0]].add(counted, weight)
+        self._rows[pair[1]].add(lanes)
 
     def count(self, observation: Observation) -> Totals:
         sums = self._sums.of(Columns.counters(observation))
@@ -97,17 +97,17 @@ class _Groups:
 
 def _executions(program: Program) -> dict[Form, _Executions]:
     columns = Columns(program)
-    found: dict[Form, _Executions] = {}
+    executions: dict[Form, _Executions] = {}
     for block in program.blocks:
         warps, lanes = columns.warps(block.index), columns.lanes(block.index)
         for instruction in block.tally:
-            seen = found.get(instruction.form)
+            seen = executions.get(instruction.form)
             if seen is None:
-                seen = found[instruction.form] = _Executions(Row(), Row(), Row())
+                seen = executions[instruction.form] = _Executions(Row(), Row(), Row())
             seen.warps[warps] += 1
             seen.lanes[lanes] += 1
             seen.on[columns.lanes_on(instruction, block)] += 1
-    return found
+    return executions
 
 
 def count_opcodes(program: Program, observation: Observation) -> Totals:

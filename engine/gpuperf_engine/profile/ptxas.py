@@ -34,13 +34,13 @@ _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 def find_ptxas() -> str:
     """Path of ``ptxas``: ``$GPUPERF_PTXAS``, then the search path, then the wheel. Raises ``MachineError`` if there is none."""
     named = os.environ.get("GPUPERF_PTXAS")
-    found = named or shutil.which("ptxas") or _in_wheel()
-    if not found:
+    path = named or shutil.which("ptxas") or _in_wheel()
+    if not path:
         raise MachineError(
             "gpuperf_resources = ptxas, but there is no ptxas",
             hint="pip install 'pytest-gpuperf[nvcc]', set GPUPERF_PTXAS, or use gpuperf_resources = estimate",
         )
-    return found
+    return path
 
 
 def _in_wheel() -> str | None:
@@ -57,8 +57,8 @@ def ptxas_resources(kernel: Function, dynamic_shared: int = 0) -> Resources:
     Raises ``MachineError`` if ``ptxas`` is missing or refuses the module.
     """
     module = kernel.module
-    found = _assembled(find_ptxas(), module.text, module.target, kernel.name)
-    return replace(found, shared_bytes=found.shared_bytes + dynamic_shared)
+    resources = _assembled(find_ptxas(), module.text, module.target, kernel.name)
+    return replace(resources, shared_bytes=resources.shared_bytes + dynamic_shared)
 
 
 @lru_cache(maxsize=256)
@@ -106,5 +106,5 @@ def _about(report: str, kernel: str) -> str:
 @lru_cache(maxsize=8)
 def _version(ptxas: str) -> str:
     done = subprocess.run([ptxas, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=False)
-    found = re.search(r"release (\d+\.\d+)", done.stdout)
-    return found[1] if found else "unknown"
+    match = re.search(r"release (\d+\.\d+)", done.stdout)
+    return match[1] if match else "unknown"

@@ -100,5 +100,5 @@ class Sums:
             return [0] * self._starts.size
         if max(int(counters.max()), -int(counters.min())) * self._heaviest >= 1 << 63:
             counters = counters.astype(object)
-        found: list[int] = np.add.reduceat(counters[self._columns] * self._weights, self._starts).tolist()
-        return found
+        sums: list[int] = np.add.reduceat(counters[self._columns] * self._weights, self._starts).tolist()
+        return sums

@@ -80,9 +80,9 @@ class Sample:
         names = guess if scheme == "nvprof" else dict.fromkeys((*guess, *truth))
         pairs = {name: (guess.get(name, 0.0), truth.get(name, 0)) for name in names}
         return {
-            name: found / wanted - 1 if wanted else math.inf
-            for name, (found, wanted) in pairs.items()
-            if found or wanted
+            name: scaled / wanted - 1 if wanted else math.inf
+            for name, (scaled, wanted) in pairs.items()
+            if scaled or wanted
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -133,8 +133,8 @@ class Threads:
         """Instructions that each thread executed: shape (kept CTAs, threads), int64."""
         sizes = np.array([block.counts for block in self._program.blocks], dtype=np.int64)
         lanes = np.einsum("cwbl,b->cwl", self._counts[:, :, : len(sizes)], sizes)
-        made: NDArray[np.int64] = lanes.reshape(len(self.ctas), -1)[:, : self._plan.threads_per_cta]
-        return made
+        counts: NDArray[np.int64] = lanes.reshape(len(self.ctas), -1)[:, : self._plan.threads_per_cta]
+        return counts
 
     def __getitem__(self, key: tuple[object, object]) -> ThreadCounts:
         """Raises ``UnknownName`` for CTAs and threads that the launch has not, ``NotObserved`` for CTAs that it did not keep."""
@@ -146,7 +146,7 @@ class Threads:
 
     def _kept(self, wanted: Sequence[int], some: bool) -> list[int]:
         """Positions in ``ctas``. A slice takes what is kept of it."""
-        position = {cta: place for place, cta in enumerate(self.ctas)}
+        position = {cta: row for row, cta in enumerate(self.ctas)}
         for cta in () if some else wanted:
             if cta not in position:
                 raise NotObserved(
@@ -154,7 +154,7 @@ class Threads:
                     hint=f"kept are {len(position):,} CTAs, the first is {self.ctas[0]}; choose with threads_of=",
                 )
         chosen = wanted if some else set(wanted)
-        return [place for cta, place in position.items() if cta in chosen]
+        return [row for cta, row in position.items() if cta in chosen]
 
     def _total(self, ctas: Sequence[int], threads: Sequence[int]) -> ThreadCounts:
         """Of some threads in each of some CTAs, given by position in ``ctas``."""
@@ -188,27 +188,27 @@ class Threads:
         plan = self._plan
         centre = tuple(size // 2 for size in plan.block)
         thread = _linear(centre, plan.block)
-        found = self._total(range(len(self.ctas)), (thread,))
+        observed = self._total(range(len(self.ctas)), (thread,))
         of_threads = plan.ctas * plan.threads_per_cta
 
         def scaled(counts: Mapping[str, int]) -> dict[str, float]:
-            return {name: count * of_threads / found.threads for name, count in counts.items()}
+            return {name: count * of_threads / observed.threads for name, count in counts.items()}
 
         return Sample(
             self._program.kernel.name,
             tuple((_place(cta, plan.grid), _place(thread, plan.block)) for cta in self.ctas),
             of_threads,
             len(self.ctas) if plan.only_kept else plan.ctas,
-            found.thread_instructions * of_threads / found.threads,
-            scaled(found.opcodes),
-            scaled(found.by_category),
-            scaled(found.flops),
-            scaled(found.nvprof),
+            observed.thread_instructions * of_threads / observed.threads,
+            scaled(observed.opcodes),
+            scaled(observed.by_category),
+            scaled(observed.flops),
+            scaled(observed.nvprof),
         )
 
 
-def _linear(place: Sequence[int], shape: Dim3) -> int:
-    return int(place[0] + shape[0] * (place[1] + shape[1] * place[2]))
+def _linear(index: Sequence[int], shape: Dim3) -> int:
+    return int(index[0] + shape[0] * (index[1] + shape[1] * index[2]))
 
 
 def _place(index: int, shape: Dim3) -> Dim3:
@@ -227,9 +227,9 @@ def _select(wanted: Any, shape: Dim3, what: str) -> Sequence[int]:
 
 def _index(wanted: Any, shape: Dim3, count: int, what: str) -> int:
     if isinstance(wanted, tuple) and 1 <= len(wanted) <= 3:
-        place = (*wanted, 0, 0)[:3]
-        if all(_inside(part, size) for part, size in zip(place, shape)):
-            return _linear(place, shape)
+        index = (*wanted, 0, 0)[:3]
+        if all(_inside(part, size) for part, size in zip(index, shape)):
+            return _linear(index, shape)
     elif _inside(wanted, count):
         return int(wanted)
     raise UnknownName(f"no {what} {wanted!r:.60}", hint=f"there are {count:,}, from 0 on, {shape} by axis")

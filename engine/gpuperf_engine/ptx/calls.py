@@ -35,20 +35,20 @@ def simple_call(pieces: list[str], offset: int) -> tuple[raw.Node, ...] | None:
     operands: list[raw.Node] = []
     for piece in pieces:
         stripped = piece.strip()
-        place = offset + len(piece) - len(piece.lstrip())
+        begin = offset + len(piece) - len(piece.lstrip())
         node: raw.Node | None
         if stripped[:1] == "(" and stripped[-1:] == ")":
             inside = stripped[1:-1]
             braces = (
-                shapes.operand(f"{{{inside}}}", place)
+                shapes.operand(f"{{{inside}}}", begin)
                 if inside.strip()
-                else raw.Braces((), place, place + len(stripped))
+                else raw.Braces((), begin, begin + len(stripped))
             )
             node = (
                 raw.Parens(braces.items, braces.start, braces.end) if isinstance(braces, raw.Braces) else None
             )
         else:
-            node = shapes.operand(stripped, place)
+            node = shapes.operand(stripped, begin)
         if node is None:
             return None
         operands.append(node)

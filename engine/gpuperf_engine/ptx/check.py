@@ -111,17 +111,17 @@ def _named(form: Form, space: str) -> bool:
 def chosen(form: Form, shapes: Sequence[Shape]) -> dict[str, str | bool]:
     """What stands at the operands, of shapes that fit: by slot the part chosen, and which are negated; the space of a variable
     that a generic access names."""
-    found: dict[str, str | bool] = {}
+    modifiers: dict[str, str | bool] = {}
     for slot, shape in zip(form.operands, shapes):
         is_generic = slot.role == "address" and not slot.space and form.space == "generic"
         if is_generic and shape[0] == "address" and shape[1] is not None and _named(form, shape[1]):
-            found["space"] = shape[1]
+            modifiers["space"] = shape[1]
         if shape[0] == "minus":
-            found[f"{slot.name}_negated"] = True
+            modifiers[f"{slot.name}_negated"] = True
             shape = shape[1]
         if shape[0] == "part":
-            found[slot.selector] = shape[1]
-    return found
+            modifiers[slot.selector] = shape[1]
+    return modifiers
 
 
 def _count(slots: Sequence[OperandSlot]) -> str:

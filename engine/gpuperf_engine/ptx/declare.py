@@ -268,18 +268,18 @@ def parameters(
             item = item._replace(
                 declarators=(raw.Declarator(raw.Name("_", first.start, last.end), None, (), None),)
             )
-        (found,) = variables(text, base, item, lambda _: None, owner)
-        if found.space not in ("param", "reg", "tex"):
+        (parameter,) = variables(text, base, item, lambda _: None, owner)
+        if parameter.space not in ("param", "reg", "tex"):
             raise PtxError(
-                f"parameter {quoted(found.name)} is in .{found.space}, parameters are in .param",
-                span=found.span,
+                f"parameter {quoted(parameter.name)} is in .{parameter.space}, parameters are in .param",
+                span=parameter.span,
             )
         if nameless:
-            found.name = f"_{position}"
-        elif found.name in taken:
-            raise PtxError(f"parameter {quoted(found.name)} is declared twice", span=found.span)
-        taken.add(found.name)
-        for formal in _components(found):
+            parameter.name = f"_{position}"
+        elif parameter.name in taken:
+            raise PtxError(f"parameter {quoted(parameter.name)} is declared twice", span=parameter.span)
+        taken.add(parameter.name)
+        for formal in _components(parameter):
             formal.offset = offset = -(-offset // formal.align) * formal.align
             offset += formal.size
             result.append(formal)

@@ -126,9 +126,9 @@ def _signature(
 
     def group() -> raw.Group | None:
         nonlocal position
-        if position < len(parts) and isinstance(found := parts[position], raw.Group):
+        if position < len(parts) and isinstance(part := parts[position], raw.Group):
             position += 1
-            return found
+            return part
         return None
 
     returns = group()
@@ -211,19 +211,19 @@ def _languages(
     span: Span,
 ) -> int:
     """The list of ``.language``; returns the position behind it."""
-    found: list[str] = []
+    values: list[str] = []
     while position < len(parts):
         part = parts[position]
         if isinstance(part, raw.String):
-            found.append(f'"{text.string(base + part.start, base + part.end)}"')
+            values.append(f'"{text.string(base + part.start, base + part.end)}"')
         elif isinstance(part, raw.Number) and 0 <= part.value <= _LAST_LANGUAGE:
-            found.append(str(part.value))
+            values.append(str(part.value))
         elif not (isinstance(part, raw.Word) and part.text == ","):
             break
         position += 1
-    if not found:
+    if not values:
         raise PtxError("'.language' takes strings and numbers from 0 to 10", span=span)
-    function.directives += (f".language {', '.join(found)}",)
+    function.directives += (f".language {', '.join(values)}",)
     return position
 
 

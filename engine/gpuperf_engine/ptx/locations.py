@@ -26,9 +26,9 @@ _WORD = re.compile(r"([.\w$]+)(\s*:)?", re.ASCII)
 _BYTE = re.compile(r"\d{1,3}|0[xX][0-9a-fA-F]{1,2}", re.ASCII)
 
 
-def file_entry(text: Text, found: re.Match[str]) -> tuple[int, str]:
+def file_entry(text: Text, match: re.Match[str]) -> tuple[int, str]:
     """Index and path of a ``.file``."""
-    return int(found[1]), text.string(*found.span(2))
+    return int(match[1]), text.string(*match.span(2))
 
 
 def debug_labels(code: str, start: int, end: int) -> dict[str, str]:

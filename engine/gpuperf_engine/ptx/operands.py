@@ -80,16 +80,16 @@ class Operands:
             inner, shape = self._declared(node.operand, base, depth + 1)
             return inner, ("minus", shape)
         if isinstance(node, (raw.Offset, raw.Element)):
-            found, offset = self._place(node, base)
-            if isinstance(found, Register):
+            base_object, offset = self._place(node, base)
+            if isinstance(base_object, Register):
                 if _PLUS.match(self.text.code, base + node.base.start) is None:
                     raise PtxError(
                         "all that can be done to a register here is to add a constant",
                         span=span,
                         hint="accepted: r + 4, r + -4",
                     )
-                return Sum(found, offset, span), ("sum", ("register", found.type.name))
-            return Symbol(found, offset, span), _symbol(found)
+                return Sum(base_object, offset, span), ("sum", ("register", base_object.type.name))
+            return Symbol(base_object, offset, span), _symbol(base_object)
         piece = shorten(self.text.code[base + node.start : base + node.end])
         raise PtxError(f"{piece!r} cannot be an operand here", span=span)
 
@@ -130,10 +130,10 @@ class Operands:
         """A special register by the name of the manual: components have other names too, those of colours."""
         stem, dot, part = name.partition(".")
         known = f"{stem}.{_COLOURS.get(part, part)}" if dot else stem
-        found = _TARGET.match(self.names.module.target)
+        target = _TARGET.match(self.names.module.target)
         try:
             form = SPECIAL_REGISTERS[known]
-            check_register(form, self.names.module.version, int(found[1]) if found else 0)
+            check_register(form, self.names.module.version, int(target[1]) if target else 0)
             directives = (text.partition(" ")[0] for text in self.names.function.directives)
             if form.directive and form.directive not in directives:
                 raise PtxError(f"%{form.name} is for kernels with '{form.directive}'")
@@ -151,20 +151,20 @@ class Operands:
         span = self.text.span(base + node.start, base + node.end)
         if not isinstance(node, raw.Name):
             raise PtxError("expected a register or a variable here", span=span)
-        found: Any = self.names.known.get(node.text)
-        found = found[0] if found is not None else self.names.symbol(node.text)
-        if not isinstance(found, (Register, Variable, Function)):
+        resolved: Any = self.names.known.get(node.text)
+        resolved = resolved[0] if resolved is not None else self.names.symbol(node.text)
+        if not isinstance(resolved, (Register, Variable, Function)):
             if node.text[0] == "%" and special_type(node.text[1:]) is not None:
                 raise PtxError(
                     f"{node.text} is a special register, to which nothing is added; move it to a register first",
                     span=span,
                 )
             self.names.undeclared(node.text, span)
-        if index and isinstance(found, Variable):
-            offset += index * found.type.bytes * found.vector
+        if index and isinstance(resolved, Variable):
+            offset += index * resolved.type.bytes * resolved.vector
         if not -(1 << 63) <= offset < 1 << 63:
             raise PtxError("the offset does not fit 64 bits", span=span)
-        return found, offset
+        return resolved, offset
 
     def _address(self, node: raw.Brackets, base: int, span: Span, depth: int) -> Meaning:
         inner = node.items[0]
@@ -174,12 +174,17 @@ class Operands:
             if inner.kind[0] == "f":
                 raise PtxError("an address is no floating-point number", span=span)
             return Address(None, inner.value, span, further), ("address", None, None, *shapes)
-        found, offset = self._place(inner, base)
-        if isinstance(found, Register):
-            return Address(found, offset, span, further), ("address", None, found.type.name, *shapes)
-        if isinstance(found, Function):
-            raise PtxError(f"{found.name!r} is a function, its code cannot be accessed", span=span)
-        return Address(found, offset, span, further), ("address", found.space, None, *shapes)
+        base_object, offset = self._place(inner, base)
+        if isinstance(base_object, Register):
+            return Address(base_object, offset, span, further), (
+                "address",
+                None,
+                base_object.type.name,
+                *shapes,
+            )
+        if isinstance(base_object, Function):
+            raise PtxError(f"{base_object.name!r} is a function, its code cannot be accessed", span=span)
+        return Address(base_object, offset, span, further), ("address", base_object.space, None, *shapes)
 
 
 def _symbol(target: Variable | Function) -> Shape:

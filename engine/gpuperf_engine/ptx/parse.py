@@ -131,13 +131,15 @@ def _run(rule: str, text: Text, start: int, end: int) -> Any:
         expected = _speak(error.accepts or error.expected)
         if error.token.type == "$END":
             text.fail("the statement ends too early", max(start, end - 1), hint=expected)
-        place = start + (error.token.start_pos or 0)
-        text.fail(f"unexpected {shorten(str(error.token))!r}", place, place + len(error.token), hint=expected)
-    except UnexpectedCharacters as error:
-        place = start + (error.pos_in_stream or 0)
+        offset = start + (error.token.start_pos or 0)
         text.fail(
-            f"unexpected {shorten(text.code[place:end].split(maxsplit=1)[0])!r}",
-            place,
+            f"unexpected {shorten(str(error.token))!r}", offset, offset + len(error.token), hint=expected
+        )
+    except UnexpectedCharacters as error:
+        offset = start + (error.pos_in_stream or 0)
+        text.fail(
+            f"unexpected {shorten(text.code[offset:end].split(maxsplit=1)[0])!r}",
+            offset,
             hint=_speak(error.allowed or ()),
         )
     except UnexpectedEOF as error:
@@ -186,10 +188,10 @@ class _Build:
         return self.declaration([part for part in parts if part is not None])
 
     def directive(self, parts: Sequence[Any]) -> raw.Directive:
-        found: list[Any] = []
+        tokens: list[Any] = []
         for part in parts:
-            found += part if isinstance(part, list) else [_part(part)]
-        return raw.Directive(tuple(found))
+            tokens += part if isinstance(part, list) else [_part(part)]
+        return raw.Directive(tuple(tokens))
 
     def counted(self, parts: Sequence[Any]) -> list[raw.Name | raw.Word]:
         """``L<3>`` in a list is ``L0, L1, L2`` (PTX manual, "Parameterized Variable Names")."""

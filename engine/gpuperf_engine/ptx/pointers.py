@@ -45,13 +45,13 @@ def _fixed_size(formal: Variable) -> int | None:
 def addressed(module: Module) -> frozenset[str]:
     """The names of the functions whose address is taken, in an initial value or in code of any function. Looked for once."""
     if module.addressed is None:
-        found = {
+        names = {
             relocation[2].name
             for variable in module.variables.values()
             for relocation in variable.relocations
             if isinstance(relocation[2], Function)
         }
-        module.addressed = frozenset(found) | module.addressed_in_text()
+        module.addressed = frozenset(names) | module.addressed_in_text()
     return module.addressed
 
 

@@ -117,14 +117,14 @@ class LazyModule(Module):
     def addressed_in_text(self) -> frozenset[str]:
         names = frozenset((*self.functions, *self.aliases))
         bodies = (self._text.code[start:end] for start, end in self.bodies.values())
-        found = {name for body in bodies for name in named_in(body, names)}
-        return frozenset(self.aliases[name].name if name in self.aliases else name for name in found)
+        addressed = {name for body in bodies for name in named_in(body, names)}
+        return frozenset(self.aliases[name].name if name in self.aliases else name for name in addressed)
 
     @uncollected
     def _body(self, function: Function) -> Body:
-        place = self.bodies.get(function.name)
-        if place is not None:
-            return resolve_body(self, self._text, self.grammar, function, *place)
+        bounds = self.bodies.get(function.name)
+        if bounds is not None:
+            return resolve_body(self, self._text, self.grammar, function, *bounds)
         if function.defined:
             raise UnknownName(
                 f"no function {function.name!r} in {self.path}",
@@ -169,9 +169,9 @@ class _Reader:
             raise PtxSyntaxError(
                 f"{self.text.path}: the text is empty", hint="a PTX module begins with .version and .target"
             )
-        place = self._header(self._skip(0))
-        while place < len(code):
-            place = self._skip(self._item(place))
+        offset = self._header(self._skip(0))
+        while offset < len(code):
+            offset = self._skip(self._item(offset))
         module.files = self.files
         self._check_constants()
         return module
@@ -190,23 +190,23 @@ class _Reader:
                         hint=f"there are {_CONSTANT_BYTES:,}; put the variable in .global",
                     )
 
-    def _skip(self, place: int) -> int:
-        found = _SPACE.match(self.code, place)
-        return found.end() if found else place
+    def _skip(self, offset: int) -> int:
+        match = _SPACE.match(self.code, offset)
+        return match.end() if match else offset
 
-    def _header(self, place: int) -> int:
+    def _header(self, offset: int) -> int:
         """``.version``, ``.target`` and ``.address_size``, in this order."""
         text, code, module = self.text, self.code, self.module
-        version = _VERSION.match(code, place)
+        version = _VERSION.match(code, offset)
         if version is None:
-            rest = code[place : place + 400]
+            rest = code[offset : offset + 400]
             word = rest.split(maxsplit=1)[0]
             what = "binary data" if "\0" in rest[:200] else repr(shorten(word))
             wrong = f"a PTX module begins with '.version', found {what}"
             if word == ".version":
                 wrong = "cannot read this '.version'"
             text.fail(
-                wrong, place, place + len(word),
+                wrong, offset, offset + len(word),
                 hint="write .version MAJOR.MINOR, e.g. .version 8.0",
             )  # fmt: skip
         major, minor = int(version[1]), int(version[2])
@@ -220,17 +220,17 @@ class _Reader:
             module.notes += (
                 f".version {major}.{minor} is newer than {NEWEST[0]}.{NEWEST[1]}: new instructions are unknown",
             )
-        place = self._skip(version.end())
-        target = _TARGET.match(code, place)
+        offset = self._skip(version.end())
+        target = _TARGET.match(code, offset)
         if target is None:
             text.fail(
                 "expected '.target' after '.version'",
-                min(place, len(code) - 1),
+                min(offset, len(code) - 1),
                 hint="write e.g. .target sm_80",
             )
         self._target(target)
-        place = self._skip(target.end())
-        size = _ADDRESS_SIZE.match(code, place)
+        offset = self._skip(target.end())
+        size = _ADDRESS_SIZE.match(code, offset)
         if size is not None:
             if size[1] not in ("32", "64"):
                 raise PtxError(
@@ -238,23 +238,23 @@ class _Reader:
                 )
             module.address_size = int(size[1])
             module.checked_address_size = 64 if module.address_size == 64 else 0
-            place = size.end()
+            offset = size.end()
         else:
             module.address_size = 64 if _WIDE_ADDRESS.search(code) else 32
-        return self._skip(place)
+        return self._skip(offset)
 
-    def _target(self, found: re.Match[str]) -> None:
+    def _target(self, match: re.Match[str]) -> None:
         options = []
-        for word in map(str.strip, found[1].split(",")):
+        for word in map(str.strip, match[1].split(",")):
             if _PROCESSOR.match(word):
                 self.module.target = self.module.target or word.replace("compute_", "sm_")
                 name = word.replace("compute_", "sm_")
-                check_target(self.module, name, self.text.span(*found.span()), NEWEST)
+                check_target(self.module, name, self.text.span(*match.span()), NEWEST)
             elif word in _TARGET_OPTIONS:
                 options.append(word)
             else:
                 raise PtxError(
-                    f".target {shorten(word)!r} is not known", span=self.text.span(*found.span(1)),
+                    f".target {shorten(word)!r} is not known", span=self.text.span(*match.span(1)),
                     hint="write sm_ and the number of an architecture, e.g. sm_80 or sm_90a",
                 )  # fmt: skip
         self.module.target_options = tuple(options)
@@ -262,56 +262,58 @@ class _Reader:
         if "map_f64_to_f32" in options and number is not None and int(number[0]) >= _HAS_DOUBLES:
             raise PtxError(
                 f"map_f64_to_f32 is for targets without double precision, this module has {self.module.target}",
-                span=self.text.span(*found.span()),
+                span=self.text.span(*match.span()),
                 hint="leave it out",
             )
         if not self.module.target:
             raise PtxError(
                 "'.target' names no architecture",
-                span=self.text.span(*found.span()),
+                span=self.text.span(*match.span()),
                 hint="e.g. .target sm_80",
             )
 
-    def _item(self, place: int) -> int:
+    def _item(self, offset: int) -> int:
         """One item of module scope; returns the place behind it."""
         code = self.code
-        if code[place] == ";":
-            return place + 1
-        if code.startswith("@@", place):
-            found = _DWARF.match(code, place)
-            if found:
-                return found.end()
-        word = _WORD.match(code, place)
+        if code[offset] == ";":
+            return offset + 1
+        if code.startswith("@@", offset):
+            match = _DWARF.match(code, offset)
+            if match:
+                return match.end()
+        word = _WORD.match(code, offset)
         if word is None:
-            self._unexpected(place)
+            self._unexpected(offset)
         name = word.group()
         if name == ".file":
-            return self._file(place)
+            return self._file(offset)
         if name == ".section":
-            return self._section(place)
+            return self._section(offset)
         if name == ".nv_intermediate_source_section":
-            return self._sources(place, word.end())
+            return self._sources(offset, word.end())
         if name in (".version", ".target", ".address_size"):
-            self.text.fail(f"'{name}' stands twice or not at the beginning", place, word.end())
-        return self._statement(place, name)
+            self.text.fail(f"'{name}' stands twice or not at the beginning", offset, word.end())
+        return self._statement(offset, name)
 
-    def _file(self, place: int) -> int:
-        found = FILE.match(self.code, place)
-        if found is None:
-            self.text.fail("cannot read this '.file'", place, place + 5, hint='write .file INDEX "path"')
-        index, path = file_entry(self.text, found)
+    def _file(self, offset: int) -> int:
+        match = FILE.match(self.code, offset)
+        if match is None:
+            self.text.fail("cannot read this '.file'", offset, offset + 5, hint='write .file INDEX "path"')
+        index, path = file_entry(self.text, match)
         self.files[index] = path
-        return found.end()
+        return match.end()
 
-    def _section(self, place: int) -> int:
-        found = SECTION.match(self.code, place)
-        end = -1 if found is None else self.code.find("}", found.end())
-        if found is None or end < 0:
-            self.text.fail("cannot read this '.section'", place, place + 8, hint="write .section NAME { … }")
-        self.module.sections.append((found.end(), end))
+    def _section(self, offset: int) -> int:
+        match = SECTION.match(self.code, offset)
+        end = -1 if match is None else self.code.find("}", match.end())
+        if match is None or end < 0:
+            self.text.fail(
+                "cannot read this '.section'", offset, offset + 8, hint="write .section NAME { … }"
+            )
+        self.module.sections.append((match.end(), end))
         return end + 1
 
-    def _sources(self, place: int, end: int) -> int:
+    def _sources(self, offset: int, end: int) -> int:
         """The texts of an intermediate language; ``Text`` has blanked out what they say."""
         depth = 0
         for brace in _BRACE.finditer(self.code, self._skip(end)):
@@ -319,36 +321,36 @@ class _Reader:
             if depth == 0:
                 return brace.end()
         self.text.fail(
-            "cannot read this section", place, end, hint="write .nv_intermediate_source_section { … }"
+            "cannot read this section", offset, end, hint="write .nv_intermediate_source_section { … }"
         )
 
-    def _statement(self, place: int, word: str) -> int:
+    def _statement(self, offset: int, word: str) -> int:
         """A variable, a function or another directive, up to its semicolon or body."""
         code = self.code
-        end = self._end(place)
+        end = self._end(offset)
         if word == ".pragma" or word == ".alias":
-            return self._other(place, end, word)
-        front = _FRONT_END.search(code, place, end + 1)
-        if front and _FUNCTION.search(code, place, front.start()):
-            return self._function(place)
+            return self._other(offset, end, word)
+        front = _FRONT_END.search(code, offset, end + 1)
+        if front and _FUNCTION.search(code, offset, front.start()):
+            return self._function(offset)
         if code[end - 1] != ";":
             self.text.fail(
                 "expected ';'",
                 min(end, len(code)) - 1,
                 hint="module scope holds variables, functions and directives",
             )
-        declaration = declaration_of(self.text, place, end, self.grammar)
+        declaration = declaration_of(self.text, offset, end, self.grammar)
         if any(isinstance(item, raw.Word) and item.text == ".reg" for item in declaration.specifiers):
-            self.module.outside.append((place, declaration))
+            self.module.outside.append((offset, declaration))
             return end
-        for variable in variables(self.text, place, declaration, self._lookup, None):
+        for variable in variables(self.text, offset, declaration, self._lookup, None):
             check_type(self.module, variable.type.name, variable.span)
             self._declare(variable)
         return end
 
-    def _end(self, place: int) -> int:
+    def _end(self, offset: int) -> int:
         """Behind the semicolon of a statement whose braces, if any, are an initialiser's."""
-        end = self.code.find(";", place)
+        end = self.code.find(";", offset)
         return len(self.code) if end < 0 else end + 1
 
     def _lookup(self, name: str) -> Variable | Function | None:
@@ -371,29 +373,29 @@ class _Reader:
         if before is None or before.linkage == "extern" or before.initial is None:
             self.module.variables[variable.name] = variable
 
-    def _function(self, place: int) -> int:
+    def _function(self, offset: int) -> int:
         code = self.code
-        end = place
+        end = offset
         while True:  # a header may hold `.pragma "…";`
-            found = _HEADER_END.search(code, end)
-            following = _NEXT_ITEM.search(code, place, found.end() if found else len(code))
+            match = _HEADER_END.search(code, end)
+            following = _NEXT_ITEM.search(code, offset, match.end() if match else len(code))
             if following is not None:
                 end = following.end()
                 break
-            if found is None:
-                self.text.fail("function without body or ';'", place, place + 1)
-            end = found.end()
-            if found.group() == "{" or not _PRAGMA.search(code, place, end):
+            if match is None:
+                self.text.fail("function without body or ';'", offset, offset + 1)
+            end = match.end()
+            if match.group() == "{" or not _PRAGMA.search(code, offset, end):
                 break
         without = end if following else end - 1
-        directive = shapes.directive(code, place, without) or self.grammar.directive(
-            self.text, place, without
+        directive = shapes.directive(code, offset, without) or self.grammar.directive(
+            self.text, offset, without
         )
-        function = function_of(self.module, self.text, place, directive)
+        function = function_of(self.module, self.text, offset, directive)
         known = self.module.functions.get(function.name)
         if function.name in self.module.variables:
             raise PtxError(f"{quoted(function.name)} is declared as a variable already", span=function.span)
-        if following or found is None or found.group() == ";":
+        if following or match is None or match.group() == ";":
             function.defined = False
             if known is None:
                 self.module.functions[function.name] = function
@@ -432,32 +434,32 @@ class _Reader:
         self.module.bodies[function.name] = (end, closing)
         return closing + 1
 
-    def _closing(self, place: int, function: Function) -> int:
+    def _closing(self, offset: int, function: Function) -> int:
         """The offset of the brace that closes the body beginning at ``place``."""
         code, depth = self.code, 1
         while True:
-            closing = code.find("}", place)
+            closing = code.find("}", offset)
             if closing < 0:
                 raise PtxSyntaxError(
                     f"the body of {quoted(function.name)} has no closing brace", span=function.span,
                     hint="the text may have been cut off",
                 )  # fmt: skip
-            depth += code.count("{", place, closing) - 1
+            depth += code.count("{", offset, closing) - 1
             if not depth:
                 return closing
-            place = closing + 1
+            offset = closing + 1
 
-    def _other(self, place: int, end: int, word: str) -> int:
-        directive = shapes.directive(self.code, place, end) or self.grammar.directive(self.text, place, end)
+    def _other(self, offset: int, end: int, word: str) -> int:
+        directive = shapes.directive(self.code, offset, end) or self.grammar.directive(self.text, offset, end)
         if word == ".pragma" and not any(isinstance(part, raw.String) for part in directive.parts):
-            self.text.fail("'.pragma' needs strings, separated by commas", place, end)
+            self.text.fail("'.pragma' needs strings, separated by commas", offset, end)
         if word == ".alias":
             names = [part for part in directive.parts if isinstance(part, raw.Name)]
             if len(names) != 2:
-                self.text.fail("'.alias' takes two function names", place, end)
+                self.text.fail("'.alias' takes two function names", offset, end)
             target = self.module.functions.get(names[1].text)
             if target is None:
-                span = self.text.span(place + names[1].start, place + names[1].end)
+                span = self.text.span(offset + names[1].start, offset + names[1].end)
                 raise PtxError(f"'.alias' of {names[1].text!r}, which is no function", span=span)
             self._alias(names[0].text, target)
         return end
@@ -475,9 +477,9 @@ class _Reader:
                     for item in variable.relocations
                 )
 
-    def _unexpected(self, place: int) -> NoReturn:
-        word = self.code[place : place + 200].split(maxsplit=1)[0]
+    def _unexpected(self, offset: int) -> NoReturn:
+        word = self.code[offset : offset + 200].split(maxsplit=1)[0]
         self.text.fail(
-            f"unexpected {shorten(word)!r} at module scope", place, place + len(word),
+            f"unexpected {shorten(word)!r} at module scope", offset, offset + len(word),
             hint="module scope holds variables, functions and directives",
         )  # fmt: skip

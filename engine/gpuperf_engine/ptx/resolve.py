@@ -102,41 +102,41 @@ class _Body:
         self.pragmas: tuple[str, ...] = ()
         self.table_name = ""
         self.branches: list[tuple[Instruction, Scope]] = []
-        found = _TARGET.match(module.target)
-        self.target = (int(found[1]), found[2]) if found else (0, "")
+        target = _TARGET.match(module.target)
+        self.target = (int(target[1]), target[2]) if target else (0, "")
 
     def resolve(self, start: int, end: int) -> None:
         match, code, names = _STATEMENT.match, self.code, self.names
-        place = start
+        offset = start
         while True:
-            found = match(code, place, end)
-            if found is None:
-                if code[place:end].strip():
-                    self._unreadable(place, end)
+            statement = match(code, offset, end)
+            if statement is None:
+                if code[offset:end].strip():
+                    self._unreadable(offset, end)
                 break
-            place = found.end()
-            form = found.lastgroup
+            offset = statement.end()
+            form = statement.lastgroup
             try:
                 if form == "operands":
-                    self._instruction(found)
+                    self._instruction(statement)
                 elif form == "label":
-                    if _TABLE.match(code, place):
-                        self.table_name = found["label"]
+                    if _TABLE.match(code, offset):
+                        self.table_name = statement["label"]
                     else:
-                        names.add_label(found["label"], self.text.span(*found.span("label")))
+                        names.add_label(statement["label"], self.text.span(*statement.span("label")))
                 elif form == "brace":
-                    if found["brace"] == "{":
+                    if statement["brace"] == "{":
                         names.open()
                     else:
                         names.close()
                 else:
-                    place = self._directive(found["directive"], found.start("directive"), end)
+                    offset = self._directive(statement["directive"], statement.start("directive"), end)
             except PtxError as error:
                 self._note(error)
                 if len(self.errors) >= _MOST_ERRORS:
                     return
                 if form == "directive":
-                    place = max(place, code.find(";", place, end) + 1)
+                    offset = max(offset, code.find(";", offset, end) + 1)
         self._connect()
 
     def _note(self, error: PtxError) -> None:
@@ -144,14 +144,14 @@ class _Body:
         if all(error.message != other.message for other in self.errors):
             self.errors.append(error)
 
-    def _unreadable(self, place: int, end: int) -> NoReturn:
+    def _unreadable(self, offset: int, end: int) -> NoReturn:
         """Words the error for text that is no statement: the grammar knows what it expected."""
         code = self.code
-        while code[place].isspace():
-            place += 1
-        stop = code.find(";", place, end)
-        self.grammar.instruction(self.text, place, end if stop < 0 else stop + 1)
-        self.text.fail(f"cannot read {shorten(code[place:end])!r}", place, place + 1)
+        while code[offset].isspace():
+            offset += 1
+        stop = code.find(";", offset, end)
+        self.grammar.instruction(self.text, offset, end if stop < 0 else stop + 1)
+        self.text.fail(f"cannot read {shorten(code[offset:end])!r}", offset, offset + 1)
 
     # -- directives and declarations -------------------------------------------------------------------------------------
 
@@ -161,11 +161,11 @@ class _Body:
         if word == ".loc":
             return self._loc(start)
         if word == ".loc_intermediate":
-            place = LOC_INTERMEDIATE.match(code, start)
-            if place is None:
+            match = LOC_INTERMEDIATE.match(code, start)
+            if match is None:
                 hint = "write .loc_intermediate FILE LINE COLUMN"
                 text.fail(f"cannot read this '{word}'", start, start + len(word), hint=hint)
-            return place.end()
+            return match.end()
         if word == ".file":
             entry = FILE.match(code, start)
             if entry is None:
@@ -212,40 +212,40 @@ class _Body:
         return end
 
     def _loc(self, start: int) -> int:
-        found = LOC.match(self.code, start)
-        if found is None:
+        match = LOC.match(self.code, start)
+        if match is None:
             self.text.fail("cannot read this '.loc'", start, start + 4, hint="write .loc FILE LINE COLUMN")
-        known = self.locations.get(found.group())
+        known = self.locations.get(match.group())
         if known is None:
-            file, line, column, name, offset, *inlined = found.groups()
+            file, line, column, name, offset, *inlined = match.groups()
             outer = None
             if inlined[0] is not None:
                 at = tuple(map(int, inlined))
                 outer = self.positions.get(at) or SourcePosition(self._file(at[0]), at[1], at[2])
             label = None if name is None else self.module.debug_name(name, int(offset or 0))
             known = SourcePosition(self._file(int(file)), int(line), int(column), label, outer)
-            self.locations[found.group()] = known
-        self.positions[tuple(map(int, found.groups()[:3]))] = known
+            self.locations[match.group()] = known
+        self.positions[tuple(map(int, match.groups()[:3]))] = known
         self.location = known
-        return found.end()
+        return match.end()
 
     def _file(self, index: int) -> str:
         return self.module.files.get(index, f"<file {index}>")
 
     # -- instructions ----------------------------------------------------------------------------------------------------
 
-    def _instruction(self, found: re.Match[str]) -> None:
-        negated, guarding, opcode, rest = found.group("not", "guard", "opcode", "operands")
-        start = place = found.start("opcode")
+    def _instruction(self, match: re.Match[str]) -> None:
+        negated, guarding, opcode, rest = match.group("not", "guard", "opcode", "operands")
+        start = begin = match.start("opcode")
         if guarding is not None:
-            start = self.code.rfind("@", 0, found.start("guard"))
+            start = self.code.rfind("@", 0, match.start("guard"))
         operands: list[Any] = []
         keys: list[Shape] = []
         if opcode[:4] == "call" and opcode[4:5] in ("", "."):
-            opcode = self._call(opcode, found, start, operands, keys)
+            opcode = self._call(opcode, match, start, operands, keys)
         elif rest and not rest.isspace():
             known_names = self.names.known
-            offset = place + len(opcode)
+            offset = begin + len(opcode)
             pieces = _split(rest) if "[" in rest or "{" in rest or "(" in rest else rest.split(",")
             for piece in pieces:
                 stripped = piece.strip()
@@ -253,7 +253,7 @@ class _Body:
                 if known is None or known[1][0] == "variable":
                     node = shapes.operand(stripped, offset + len(piece) - len(piece.lstrip()))
                     if node is None:
-                        opcode = self._by_grammar(start, found.end(), operands, keys)
+                        opcode = self._by_grammar(start, match.end(), operands, keys)
                         break
                     known = self.operands.operand(node, 0)
                 operands.append(known[0])
@@ -262,18 +262,18 @@ class _Body:
         key = (opcode, tuple(keys))
         verdict = self.verdicts.get(key)
         if verdict is None:
-            verdict = self.verdicts[key] = self._judge(opcode, key[1], operands, place, found.end())
+            verdict = self.verdicts[key] = self._judge(opcode, key[1], operands, begin, match.end())
         form, constants = verdict
         if constants:
             operands = narrow(form, operands)
-        guard = None if guarding is None else self._guard(guarding, negated is not None, found.start("guard"))
+        guard = None if guarding is None else self._guard(guarding, negated is not None, match.start("guard"))
         instructions = self.names.body.instructions
         instruction = Instruction(
             opcode,
             form,
             tuple(operands),
             guard,
-            self.text.span(start, found.end()),
+            self.text.span(start, match.end()),
             len(instructions),
             self.location,
         )
@@ -311,32 +311,32 @@ class _Body:
         return node.opcode
 
     def _call(
-        self, opcode: str, found: re.Match[str], start: int, operands: list[Any], keys: list[Shape]
+        self, opcode: str, match: re.Match[str], start: int, operands: list[Any], keys: list[Shape]
     ) -> str:
-        nodes = simple_call(_split(found["operands"]), found.start("operands") - start)
+        nodes = simple_call(_split(match["operands"]), match.start("operands") - start)
         if nodes is None:
-            statement = self.grammar.instruction(self.text, start, found.end())
+            statement = self.grammar.instruction(self.text, start, match.end())
             opcode, nodes = statement.opcode, statement.operands
-        operands.append(call_target(self.operands, nodes, start, self.text.span(start, found.end())))
+        operands.append(call_target(self.operands, nodes, start, self.text.span(start, match.end())))
         keys.append(("call",))
         return opcode
 
-    def _guard(self, name: str, negated: bool, place: int) -> Guard:
+    def _guard(self, name: str, negated: bool, offset: int) -> Guard:
         known = self.names.known.get(name)
         if known is None:
-            self.names.undeclared(name, self.text.span(place, place + len(name)))
+            self.names.undeclared(name, self.text.span(offset, offset + len(name)))
         if known[1] != ("register", "pred"):
-            span = self.text.span(place, place + len(name))
+            span = self.text.span(offset, offset + len(name))
             raise PtxError(
                 f"guard {name!r} is no predicate register", span=span, hint="guards are declared .reg .pred"
             )
         return Guard(known[0], negated)
 
     def _judge(
-        self, opcode: str, keys: tuple[Shape, ...], operands: list[Any], place: int, end: int
+        self, opcode: str, keys: tuple[Shape, ...], operands: list[Any], offset: int, end: int
     ) -> tuple[Form, bool]:
         """The form that takes operands of these shapes. Raises ``PtxError`` if there is none."""
-        where = self.text.span(place, place + len(opcode))
+        where = self.text.span(offset, offset + len(opcode))
         if len(opcode) > _LONGEST_OPCODE:
             raise PtxError(f"unknown instruction {shorten(opcode)!r}", span=where)
         try:
@@ -365,7 +365,7 @@ class _Body:
             zip(reasons, forms)
         )
         accepted = list(dict.fromkeys(form.row.syntax for _, form in best))
-        span = self.text.span(place, end)
+        span = self.text.span(offset, end)
         raise PtxError(f"{opcode}: {best[0][0]}", span=span, hint=f"accepted: {' or '.join(accepted[:2])}")
 
     def _connect(self) -> None:
@@ -396,16 +396,16 @@ class _Body:
         )
 
     def _label(self, scope: Scope, name: str, span: Span) -> LabelOperand:
-        found = scope.label(name)
-        if found is None:
+        label = scope.label(name)
+        if label is None:
             self.names.no_label(name, span)
-        return LabelOperand(name, found.index, span)
+        return LabelOperand(name, label.index, span)
 
 
 def _flushing(form: Form) -> Form:
     """The form with ``.ftz``, if it may have it: what it means on sm_1x without."""
-    made = select(form, {"ftz": True}) if "ftz" in form.modifiers else form
-    return form if made.row.valid is not None and made.row.valid(made.modifiers) else made
+    flushing = select(form, {"ftz": True}) if "ftz" in form.modifiers else form
+    return form if flushing.row.valid is not None and flushing.row.valid(flushing.modifiers) else flushing
 
 
 def _has_float(key: Shape) -> bool:

@@ -154,8 +154,8 @@ class Names:
             stem, dot, _ = register.name.partition(".")
             if dot:
                 parts.setdefault(stem, []).append(register)
-        for stem, found in parts.items():
-            self._bind_vector(stem, tuple(found), found[0].span)
+        for stem, elements in parts.items():
+            self._bind_vector(stem, tuple(elements), elements[0].span)
 
     def add_outside(self, declarations: Iterable[tuple[int, raw.Declaration]]) -> None:
         """The registers declared outside of functions, which what the function declares hides. All functions of a thread share
@@ -176,20 +176,20 @@ class Names:
         """``.reg`` with single names, lists, ``name<count>`` and vectors. Raises ``PtxError``."""
         specified = specify(self.text, base, declaration.specifiers)
         kind = specified.type
-        place = self.text.span(base, base + len(".reg"))
+        where = self.text.span(base, base + len(".reg"))
         if kind is None:
             raise PtxError(
-                "register declaration without a type", span=place, hint="write e.g. .reg .b32 %r<8>;"
+                "register declaration without a type", span=where, hint="write e.g. .reg .b32 %r<8>;"
             )
         if kind.name not in _REGISTER_TYPES:
             raise PtxError(
-                f".{kind} is no type of registers", span=place, hint=f"declare it as .b{kind.bits}"
+                f".{kind} is no type of registers", span=where, hint=f"declare it as .b{kind.bits}"
             )
-        check_type(self.module, kind.name, place)
+        check_type(self.module, kind.name, where)
         if specified.vector > len(COMPONENTS):
             raise PtxError(
                 f"a vector of {specified.vector} registers",
-                span=place,
+                span=where,
                 hint=f"a vector has up to {len(COMPONENTS)}; {specified.vector} registers are declared by themselves",
             )
         for declarator in declaration.declarators:
@@ -222,10 +222,10 @@ class Names:
         if scope.parent is not None:
             scope.hidden.extend((name, self.known.get(name)) for name in names)
         shape: Shape = ("register", kind.name)
-        made = [Register(name, kind, index, span) for index, name in enumerate(names, len(registers))]
-        registers.extend(made)
+        added = [Register(name, kind, index, span) for index, name in enumerate(names, len(registers))]
+        registers.extend(added)
         scope.declared.update(names)
-        self.known.update((register.name, (register, shape)) for register in made)
+        self.known.update((register.name, (register, shape)) for register in added)
 
     def _add_register(self, name: str, kind: ScalarType, vector: int, span: Span) -> None:
         registers = self.body.registers
@@ -253,9 +253,9 @@ class Names:
 
     def symbol(self, name: str) -> Variable | Function | None:
         """The variable or function of that name, the function's own before the module's."""
-        found = self.known.get(name)
-        if found is not None and isinstance(found[0], Variable):
-            return found[0]
+        known = self.known.get(name)
+        if known is not None and isinstance(known[0], Variable):
+            return known[0]
         module = self.module
         return module.variables.get(name) or module.aliases.get(name) or module.functions.get(name)
 

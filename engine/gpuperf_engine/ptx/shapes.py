@@ -54,50 +54,50 @@ def _number(digits: str, start: int, end: int) -> raw.Number:
 
 def operand(piece: str, start: int) -> raw.Node | None:
     """The operand that ``piece`` is, without blanks around it; ``start`` is its place in the statement."""
-    found = _OPERAND.match(piece)
-    if found is None:
+    match = _OPERAND.match(piece)
+    if match is None:
         return None
     end = start + len(piece)
-    form = found.lastgroup
+    form = match.lastgroup
     if form == "integer":
         return _number(piece, start, end)
     if form == "name":
         return raw.Name(piece, start, end)
     if form == "base" or form == "offset":
-        base = raw.Name(found["base"], start + found.start("base"), start + found.end("base"))
+        base = raw.Name(match["base"], start + match.start("base"), start + match.end("base"))
         inner: raw.Node = base
         if form == "offset":
-            inner = raw.Offset(base, int(found["offset"], 0), base.start, start + found.end("offset"))
+            inner = raw.Offset(base, int(match["offset"], 0), base.start, start + match.end("offset"))
         return raw.Brackets((inner,), start, end)
     if form == "single":
-        return raw.Number(int(found["single"], 16), "f32", start, end)
+        return raw.Number(int(match["single"], 16), "f32", start, end)
     if form == "double":
-        return raw.Number(int(found["double"], 16), "f64", start, end)
+        return raw.Number(int(match["double"], 16), "f64", start, end)
     if form == "items":
-        return _braces(found["items"], start, end)
+        return _braces(match["items"], start, end)
     if form == "place":
-        item = raw.Name(found["object"], start + found.start("object"), start + found.end("object"))
-        place = _braces(found["place"][1:-1], start + found.start("place"), start + found.end("place"))
-        return None if place is None else raw.Brackets((item, place), start, end)
+        item = raw.Name(match["object"], start + match.start("object"), start + match.end("object"))
+        coordinates = _braces(match["place"][1:-1], start + match.start("place"), start + match.end("place"))
+        return None if coordinates is None else raw.Brackets((item, coordinates), start, end)
     if form == "plus":
-        name = raw.Name(found["name"], start, start + found.end("name"))
-        return raw.Offset(name, int(found["plus"], 0), start, end)
+        name = raw.Name(match["name"], start, start + match.end("name"))
+        return raw.Offset(name, int(match["plus"], 0), start, end)
     if form == "negated":
-        return raw.Not(raw.Name(found["negated"], start + found.start("negated"), end), start, end)
-    first = raw.Name(found["first"], start, start + found.end("first"))
-    return raw.Or(first, raw.Name(found["second"], start + found.start("second"), end), start, end)
+        return raw.Not(raw.Name(match["negated"], start + match.start("negated"), end), start, end)
+    first = raw.Name(match["first"], start, start + match.end("first"))
+    return raw.Or(first, raw.Name(match["second"], start + match.start("second"), end), start, end)
 
 
 def _braces(inside: str, start: int, end: int) -> raw.Braces | None:
     items: list[raw.Node] = []
-    place = start + 1
+    offset = start + 1
     for piece in inside.split(","):
         stripped = piece.strip()
-        item = operand(stripped, place + len(piece) - len(piece.lstrip()))
+        item = operand(stripped, offset + len(piece) - len(piece.lstrip()))
         if item is None:
             return None
         items.append(item)
-        place += len(piece) + 1
+        offset += len(piece) + 1
     return raw.Braces(tuple(items), start, end)
 
 
@@ -106,30 +106,30 @@ def _parameter(piece: str, start: int, *, needs_name: bool) -> raw.Declaration |
     if front is None:
         return None
     specifiers = []
-    for found in _SPECIFIER.finditer(piece, 0, front.end()):
-        begin, end = start + found.start(), start + found.end()
-        word, number = found.groups()
+    for match in _SPECIFIER.finditer(piece, 0, front.end()):
+        begin, end = start + match.start(), start + match.end()
+        word, number = match.groups()
         specifiers.append(raw.Word(word, begin, end) if word else raw.Number(int(number), "s64", begin, end))
     declarators = []
-    place = front.end()
+    offset = front.end()
     for part in piece[front.end() :].split(","):
-        declarator = _declarator(part, start + place)
+        declarator = _declarator(part, start + offset)
         if declarator is None:
             return None
         declarators.append(declarator)
-        place += len(part) + 1
+        offset += len(part) + 1
     return raw.Declaration(tuple(specifiers), tuple(declarators)) if declarators or not needs_name else None
 
 
 def _declarator(part: str, start: int) -> raw.Declarator | None:
     stripped = part.strip()
-    found = _DECLARATOR.match(stripped)
-    if found is None:
+    match = _DECLARATOR.match(stripped)
+    if match is None:
         return None
     start += len(part) - len(part.lstrip())
-    name = raw.Name(found["name"], start + found.start("name"), start + found.end("name"))
-    dims = tuple(int(size) if size else None for size in _DIMENSION.findall(found["dims"]))
-    return raw.Declarator(name, int(found["count"]) if found["count"] else None, dims, None)
+    name = raw.Name(match["name"], start + match.start("name"), start + match.end("name"))
+    dims = tuple(int(size) if size else None for size in _DIMENSION.findall(match["dims"]))
+    return raw.Declarator(name, int(match["count"]) if match["count"] else None, dims, None)
 
 
 def initial(piece: str, start: int) -> raw.Node | None:
@@ -142,28 +142,30 @@ def declaration(code: str, start: int, end: int) -> raw.Declaration | None:
     """A variable or register declaration, ``end`` being past its semicolon."""
     piece = code[start : end - 1]
     front, equals, back = piece.partition("=")
-    found = _parameter(front, 0, needs_name=True)
-    if found is None or not equals:
-        return found
-    if len(found.declarators) != 1:
+    declared = _parameter(front, 0, needs_name=True)
+    if declared is None or not equals:
+        return declared
+    if len(declared.declarators) != 1:
         return None
     value = initial(back, len(front) + 1)
     return (
-        None if value is None else found._replace(declarators=(found.declarators[0]._replace(initial=value),))
+        None
+        if value is None
+        else declared._replace(declarators=(declared.declarators[0]._replace(initial=value),))
     )
 
 
 def directive(code: str, start: int, end: int) -> raw.Directive | None:
     """A function header or another directive: words, numbers, names, strings and parameter lists."""
     parts: list[raw.Word | raw.Number | raw.Group | raw.String | raw.Name] = []
-    place = start
-    while place < end:
-        found = _TOKEN.match(code, place, end)
+    position = start
+    while position < end:
+        found = _TOKEN.match(code, position, end)
         if found is None:
-            return raw.Directive(tuple(parts)) if not code[place:end].strip() else None
+            return raw.Directive(tuple(parts)) if not code[position:end].strip() else None
         kind = found.lastindex or 0
         token, begin, stop = found[kind], found.start(kind) - start, found.end(kind) - start
-        place = found.end()
+        position = found.end()
         if kind == 1:
             parts.append(raw.Word(token, begin, stop))
         elif kind == 2:
@@ -175,20 +177,20 @@ def directive(code: str, start: int, end: int) -> raw.Directive | None:
         elif token in ",;":
             parts.append(raw.Word(token, begin, stop))
         elif token == "(":
-            closing = code.find(")", place, end)
-            inside = code[place:closing]
+            closing = code.find(")", position, end)
+            inside = code[position:closing]
             if closing < 0 or "(" in inside:
                 return None
             items = []
-            offset = place - start
+            offset = position - start
             for piece in inside.split(",") if inside.strip() else ():
                 item = _parameter(piece, offset, needs_name=False)
                 if item is None:
                     return None
                 items.append(item)
                 offset += len(piece) + 1
-            place = closing + 1
-            parts.append(raw.Group(tuple(items), begin, place - start))
+            position = closing + 1
+            parts.append(raw.Group(tuple(items), begin, position - start))
         else:
             return None
     return raw.Directive(tuple(parts))

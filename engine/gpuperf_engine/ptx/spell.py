@@ -124,10 +124,10 @@ def _call(value: CallTarget, names: Naming) -> str:
 def instruction(value: Instruction, names: Naming) -> str:
     """One instruction with guard and semicolon."""
     written = [operand(item, names) for item in value.operands]
-    for place, slot in enumerate(value.form.operands[: len(written)]):
+    for index, slot in enumerate(value.form.operands[: len(written)]):
         if slot.selector or slot.negatable:
             negated, part = bound(value.form, slot.name)
-            written[place] = f"{'-' * negated}{written[place]}{'.' * bool(part)}{part}"
+            written[index] = f"{'-' * negated}{written[index]}{'.' * bool(part)}{part}"
     operands = ", ".join(written)
     guard = ""
     if value.guard is not None:

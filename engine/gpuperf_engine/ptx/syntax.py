@@ -365,9 +365,9 @@ class Function:
     @property
     def system(self) -> SystemFunction | None:
         """What the system does if this is called: it is declared here as the system's function of that name, and has no body."""
-        found = None if self.defined else SYSTEM_FUNCTIONS.get(self.name)
+        function = None if self.defined else SYSTEM_FUNCTIONS.get(self.name)
         sizes = tuple(tuple(item.size for item in group) for group in (self.params, self.returns))
-        return found if found is not None and sizes == (found.arguments, found.results) else None
+        return function if function is not None and sizes == (function.arguments, function.results) else None
 
     @property
     def param_bytes(self) -> int:
@@ -431,33 +431,33 @@ class Module:
         return sum(len(function.instructions) for function in self.functions.values())
 
     def __getitem__(self, name: str) -> Function:
-        found = self.functions.get(name)
-        if found is None or not found.is_entry:
+        function = self.functions.get(name)
+        if function is None or not function.is_entry:
             raise UnknownName(
                 f"no kernel {name!r} in {self.path}", hint=nearest(name, self.kernels, noun="kernel")
             )
-        return found.load()
+        return function.load()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.kernels)
 
     def function(self, name: str) -> Function:
         """Any function, device functions included, with its body. Raises ``UnknownName``."""
-        found = self.functions.get(name)
-        if found is None:
+        function = self.functions.get(name)
+        if function is None:
             raise UnknownName(
                 f"no function {name!r} in {self.path}", hint=nearest(name, self.functions, noun="function")
             )
-        return found.load()
+        return function.load()
 
     def variable(self, name: str) -> Variable:
         """A module-scope variable. Raises ``UnknownName``."""
-        found = self.variables.get(name)
-        if found is None:
+        variable = self.variables.get(name)
+        if variable is None:
             raise UnknownName(
                 f"no variable {name!r} in {self.path}", hint=nearest(name, self.variables, noun="variable")
             )
-        return found
+        return variable
 
     def load(self, function: Function) -> None:
         """Read a function's body unless it is read already. Raises what reading it raises."""

@@ -52,21 +52,21 @@ class Text:
             return _COMMENT_OR_STRING.sub(self._blank, text)
         # where they are few, finding each by itself is far faster than searching all that lies between
         pieces: list[str] = []
-        place = 0
+        offset = 0
         slash, quote = text.find("/"), text.find('"')
         while slash >= 0 or quote >= 0:
             start = max(slash, quote) if slash < 0 or quote < 0 else min(slash, quote)
-            found = _COMMENT_OR_STRING.match(text, start)
+            match = _COMMENT_OR_STRING.match(text, start)
             end = start + 1
-            if found is not None:
-                end = found.end()
-                pieces += text[place:start], self._blank(found)
-                place = end
+            if match is not None:
+                end = match.end()
+                pieces += text[offset:start], self._blank(match)
+                offset = end
             if 0 <= slash < end:
                 slash = text.find("/", end)
             if 0 <= quote < end:
                 quote = text.find('"', end)
-        return "".join([*pieces, text[place:]]) if pieces else text
+        return "".join([*pieces, text[offset:]]) if pieces else text
 
     def _blank(self, match: re.Match[str]) -> str:
         piece = match.group()

@@ -59,12 +59,12 @@ def allocate(record: LaunchRecord, machine: Machine, resources: Resources) -> Al
     if resources.source != "estimate":
         if not resources.spill_loads and not resources.spill_stores:
             return Allocation(resources.registers)
-        found = _spilled(program, resources.registers)
+        spilled = _spilled(program, resources.registers)
         return Allocation(
             resources.registers,
-            _scaled(found, found.loads, resources.spill_loads // 4),
-            _scaled(found, found.stores, resources.spill_stores // 4),
-            max(1, ceil(resources.local_bytes / 4)) if resources.local_bytes else found.words,
+            _scaled(spilled, spilled.loads, resources.spill_loads // 4),
+            _scaled(spilled, spilled.stores, resources.spill_stores // 4),
+            max(1, ceil(resources.local_bytes / 4)) if resources.local_bytes else spilled.words,
         )
     limit = _declared(program, machine)
     fitting = registers_that_fit(machine, prod(record.plan.block))
@@ -76,10 +76,10 @@ def allocate(record: LaunchRecord, machine: Machine, resources: Resources) -> Al
         )
         registers = fitting
     most = max((limit, *_requested(program)))
-    found = Spilled() if program.registers <= min(most, 254) else _spilled(program, most)
-    if found.words:
-        notes.append(f"spills: {4 * found.words} bytes per thread estimated, with {most} registers")
-    return Allocation(registers, found.loads, found.stores, found.words, tuple(notes))
+    spilled = Spilled() if program.registers <= min(most, 254) else _spilled(program, most)
+    if spilled.words:
+        notes.append(f"spills: {4 * spilled.words} bytes per thread estimated, with {most} registers")
+    return Allocation(registers, spilled.loads, spilled.stores, spilled.words, tuple(notes))
 
 
 def _declared(program: Program, machine: Machine) -> int:
@@ -121,22 +121,22 @@ def _spilled(program: Program, registers: int) -> Spilled:
             sum(part.words for part in parts),
             parts[0].tightest,
         )
-    found = known[registers]
-    assert isinstance(found, Spilled)
-    return found
+    spilled = known[registers]
+    assert isinstance(spilled, Spilled)
+    return spilled
 
 
 def _scaled(
-    found: Spilled, items: Mapping[int, tuple[tuple[int, int], ...]], words: int
+    spilled: Spilled, items: Mapping[int, tuple[tuple[int, int], ...]], words: int
 ) -> Mapping[int, tuple[tuple[int, int], ...]]:
     """As many words as ``ptxas`` moves, in the blocks that the estimate names, or where most registers are live."""
     estimated = sum(size for registers in items.values() for _, size in registers)
     if not words:
         return {}
     if not estimated:
-        return {found.tightest: ((NO_REGISTER, 1),) * words}
+        return {spilled.tightest: ((NO_REGISTER, 1),) * words}
     scaled = {}
     for index, registers in items.items():
         count = ceil(len(registers) * words / estimated)
-        scaled[index] = tuple(registers[place % len(registers)] for place in range(count))
+        scaled[index] = tuple(registers[position % len(registers)] for position in range(count))
     return scaled

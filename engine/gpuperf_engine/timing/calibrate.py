@@ -70,14 +70,14 @@ class Calibration:
     observed: Mapping[str, Number]
 
 
-def calibrate(found: Collected, base: Machine) -> Calibration:
+def calibrate(collected: Collected, base: Machine) -> Calibration:
     """The numbers of the machine that ``found`` was collected on; ``base`` describes the same model.
 
     Raises :class:`MachineError` where the driver states another machine than ``base``, and where measurements contradict each
     other or what is possible: unsteady times, a changing clock, caches out of order, more than the hardware can do.
     """
-    _same_model(found, base)
-    measured = _Measured(found, base)
+    _same_model(collected, base)
+    measured = _Measured(collected, base)
     numbers: dict[str, Number] = {}
     missing: dict[str, str] = {}
     for path, unit, work in measured.rules():
@@ -88,19 +88,19 @@ def calibrate(found: Collected, base: Machine) -> Calibration:
             continue
         numbers[path] = Number(path, value, unit, note)
     if not numbers:
-        raise MachineError(f"{found.path} holds no microbenchmark", hint="collect the part 'micro'")
-    _consistent(numbers, base, found)
+        raise MachineError(f"{collected.path} holds no microbenchmark", hint="collect the part 'micro'")
+    _consistent(numbers, base, collected)
     others = {name: Number(name, _rounded(value), "cycles", note) for name, value, note in observed(measured)}
     return Calibration(numbers, missing, others)
 
 
-def _same_model(found: Collected, base: Machine) -> None:
-    about = found.machine
+def _same_model(collected: Collected, base: Machine) -> None:
+    about = collected.machine
     capability = (about.get("capability_major"), about.get("capability_minor"))
     if capability != base.compute_capability:
         seen, own = (".".join(map(str, item)) for item in (capability, base.compute_capability))
         raise MachineError(
-            f"{found.path} is of compute capability {seen}, {base.id} of {own}",
+            f"{collected.path} is of compute capability {seen}, {base.id} of {own}",
             hint="give the machine that comes nearest with --base",
         )
     for key, attribute in STATED.items():
@@ -114,8 +114,8 @@ def _same_model(found: Collected, base: Machine) -> None:
 class _Measured:
     """The cases of a collected part as numbers. ``KeyError`` with a reason stands for what is not there."""
 
-    def __init__(self, found: Collected, base: Machine) -> None:
-        self.found, self.base = found, base
+    def __init__(self, collected: Collected, base: Machine) -> None:
+        self.found, self.base = collected, base
         self.mhz, self.clock_note = self._clock()
 
     def rules(self) -> Iterator[tuple[str, str, Callable[[], tuple[float, str]]]]:
@@ -348,7 +348,7 @@ def _whole(rate: float) -> float:
     return near if abs(rate / near - 1) <= WHOLE_LANES else float(f"{rate:.3g}")
 
 
-def _consistent(numbers: Mapping[str, Number], base: Machine, found: Collected) -> None:
+def _consistent(numbers: Mapping[str, Number], base: Machine, collected: Collected) -> None:
     """Refuses what cannot be, however it came about."""
 
     def value(path: str) -> float:
@@ -356,7 +356,7 @@ def _consistent(numbers: Mapping[str, Number], base: Machine, found: Collected) 
 
     def refuse(said: str) -> MachineError:
         return MachineError(
-            f"{found.path}: {said}", hint="nothing is written; collect again, or leave that case out"
+            f"{collected.path}: {said}", hint="nothing is written; collect again, or leave that case out"
         )
 
     levels = ["latency.l1", "latency.l2", "latency.l2_far", "latency.dram"]

@@ -58,12 +58,12 @@ class Calls:
         direct: list[set[int]] = [set() for _ in self.program.functions]
         for index, meant in self.targets.items():
             direct[self.program.blocks[index].function].update(meant)
-        found = []
+        functions = []
         for own in direct:
             seen, left = set(own), list(own)
             while left:
                 further = direct[left.pop()] - seen
                 seen |= further
                 left += further
-            found.append(seen)
-        return found
+            functions.append(seen)
+        return functions

@@ -33,10 +33,10 @@ class Collected:
     lines: Mapping[str, int]
     cut: tuple[int, ...] = ()
 
-    def fault(self, case: str, found: str, hint: str | None = None) -> MachineError:
+    def fault(self, case: str, problem: str, hint: str | None = None) -> MachineError:
         """An error about the line of a case."""
         line = self.lines[case]
-        return MachineError(f"{case}: {found}", span=Span(str(self.path), line, 1, line, 1), hint=hint)
+        return MachineError(f"{case}: {problem}", span=Span(str(self.path), line, 1, line, 1), hint=hint)
 
     def numbers(self, case: str, key: str) -> list[float]:
         """The list of non-negative numbers under a key of a case; raises :class:`MachineError` for anything else."""
@@ -71,24 +71,24 @@ def read_part(folder: str | Path, part: str) -> Collected:
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
+            record = json.loads(line)
         except ValueError:
             cut.append(number)
             continue
-        if not isinstance(found, dict) or not ({"case", "part"} & set(found)):
+        if not isinstance(record, dict) or not ({"case", "part"} & set(record)):
             raise MachineError("this line is of no case and of no machine", span=span)
-        if "case" not in found:
-            if found["part"] != part:
-                raise MachineError(f"this is part {found['part']!r}, not {part!r}", span=span)
+        if "case" not in record:
+            if record["part"] != part:
+                raise MachineError(f"this is part {record['part']!r}, not {part!r}", span=span)
             if machine is not None:
-                _compare(machine, found, span)
-            machine = found
+                _compare(machine, record, span)
+            machine = record
         elif machine is None:
             raise MachineError("a case before any line about the machine", span=span)
         else:
-            name = str(found["case"])
-            if name not in cases or "error" not in found or "error" in cases[name]:
-                cases[name], lines[name] = found, number
+            name = str(record["case"])
+            if name not in cases or "error" not in record or "error" in cases[name]:
+                cases[name], lines[name] = record, number
     if machine is None:
         raise MachineError(f"{path} holds no line about the machine", hint="collect it again")
     return Collected(path, machine, cases, lines, tuple(cut))
@@ -96,9 +96,9 @@ def read_part(folder: str | Path, part: str) -> Collected:
 
 def same_machine(parts: Iterable[Collected]) -> None:
     """Raises :class:`MachineError` if parts were measured on different machines."""
-    found = list(parts)
-    for other in found[1:]:
-        _compare(found[0].machine, other.machine, Span(str(other.path), 1, 1, 1, 1))
+    collected = list(parts)
+    for other in collected[1:]:
+        _compare(collected[0].machine, other.machine, Span(str(other.path), 1, 1, 1, 1))
 
 
 def _compare(one: Mapping[str, Any], other: Mapping[str, Any], span: Span) -> None:

@@ -44,8 +44,8 @@ def footprint(program: Program, plan: LaunchPlan, sectors: Mapping[int, int]) ->
 def room(program: Program, plan: LaunchPlan, site: int) -> tuple[frozenset[int], int]:
     """Start addresses of the arrays that a memory instruction may touch, and the bytes that they hold."""
     arrays, addresses = _known(program, plan)
-    found = _arrays(program, site, plan, sorted(arrays), addresses)
-    return found, sum(arrays[start] for start in found)
+    reached = _arrays(program, site, plan, sorted(arrays), addresses)
+    return reached, sum(arrays[start] for start in reached)
 
 
 def _known(program: Program, plan: LaunchPlan) -> tuple[dict[int, int], dict[Variable | Function, int]]:
@@ -69,18 +69,18 @@ def _arrays(
 ) -> frozenset[int]:
     """Start addresses of the arrays that a memory instruction may touch; all of them where that is not known."""
     everything = frozenset(starts)
-    found: set[int] = set()
+    reached: set[int] = set()
     for origin in _origins(program, site):
         if origin is None:
             return everything
         if origin.space == "param":
             pointer = int.from_bytes(plan.parameters[origin.offset : origin.offset + 8], "little")
-            place = bisect_right(starts, pointer) - 1
-            if place >= 0 and pointer < starts[place] + dict(plan.pointed_at).get(starts[place], 0):
-                found.add(starts[place])
+            index = bisect_right(starts, pointer) - 1
+            if index >= 0 and pointer < starts[index] + dict(plan.pointed_at).get(starts[index], 0):
+                reached.add(starts[index])
         elif origin in addresses:
-            found.add(addresses[origin])
-    return frozenset(found) or everything
+            reached.add(addresses[origin])
+    return frozenset(reached) or everything
 
 
 def _origins(program: Program, site: int) -> frozenset[Variable | None]:
@@ -89,15 +89,15 @@ def _origins(program: Program, site: int) -> frozenset[Variable | None]:
     assert isinstance(known, dict)
     if site not in known:
         known[site] = _trace(program, site)
-    found: frozenset[Variable | None] = known[site]
-    return found
+    origins: frozenset[Variable | None] = known[site]
+    return origins
 
 
 def _trace(program: Program, site: int) -> frozenset[Variable | None]:
     instruction = program.sites[site].instruction
     function = program.functions[program.blocks[program.sites[site].block].function]
     definitions = _definitions(function)
-    found: set[Variable | None] = set()
+    origins: set[Variable | None] = set()
     seen: set[Register] = set()
     queue: list[Register] = []
     for operand in instruction.operands:
@@ -105,30 +105,30 @@ def _trace(program: Program, site: int) -> frozenset[Variable | None]:
             if isinstance(operand.base, Register):
                 queue.append(operand.base)
             elif isinstance(operand.base, Variable):
-                found.add(operand.base)
+                origins.add(operand.base)
     while queue:
         register = queue.pop()
         if register in seen:
             continue
         seen.add(register)
         for source in definitions.get(register, ()):
-            found |= _named(source, function)
+            origins |= _named(source, function)
             if source.effect in (LOAD, ATOMIC, CALL):
                 continue
             queue += [item for item in reads(source) if item.type.bits >= 64]
-    return frozenset(found)
+    return frozenset(origins)
 
 
 def _named(source: Instruction, function: Function) -> set[Variable | None]:
     """What a defining instruction takes from outside the registers."""
     if source.effect is CALL:
         return {None}
-    found: set[Variable | None] = set()
+    named: set[Variable | None] = set()
     for operand in source.operands:
         if isinstance(operand, Symbol) and isinstance(operand.target, Variable):
-            found.add(operand.target)
+            named.add(operand.target)
         elif isinstance(operand, Variable):
-            found.add(operand)
+            named.add(operand)
         elif isinstance(operand, Address) and source.effect in (LOAD, ATOMIC):
             base = operand.base
             if (
@@ -137,10 +137,10 @@ def _named(source: Instruction, function: Function) -> set[Variable | None]:
                 and function.is_entry
                 and base in function.params
             ):
-                found.add(base)
+                named.add(base)
             else:
-                found.add(None)
-    return found
+                named.add(None)
+    return named
 
 
 def _definitions(function: Function) -> Mapping[Register, list[Instruction]]:

@@ -111,11 +111,11 @@ def _directory() -> Path:
 
 
 def _candidates(search: Iterable[str | Path]) -> dict[str, Path]:
-    found = dict(_packaged(_directory()))
+    paths = dict(_packaged(_directory()))
     for folder in map(Path, search):
         for name, path in _described(folder).items():
-            found.setdefault(name, path)
-    return found
+            paths.setdefault(name, path)
+    return paths
 
 
 def _described(folder: Path) -> dict[str, Path]:

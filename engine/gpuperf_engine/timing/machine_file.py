@@ -30,11 +30,11 @@ def provenance(about: Mapping[str, Any]) -> str:
 
 
 def render(
-    base: Machine, base_path: Path, identifier: str, about: Mapping[str, Any], found: Calibration
+    base: Machine, base_path: Path, identifier: str, about: Mapping[str, Any], calibration: Calibration
 ) -> str:
     """The text of the file. Numbers that were not measured keep the base's value, source and note."""
     held = yaml.safe_load(base_path.read_text(encoding="utf-8"))
-    for number in found.numbers.values():
+    for number in calibration.numbers.values():
         group, key = number.path.split(".")
         value = int(number.value) if number.value == int(number.value) else number.value
         held[group][key] = {"value": value, "unit": number.unit, "source": MEASURED, "note": number.note}
@@ -43,19 +43,19 @@ def render(
     held["sources"] = {**sources, MEASURED: provenance(about)}
     held |= {"id": identifier, "name": str(about["gpu"])}
     held["revision"] = base.revision + 1 if identifier == base.id else 1
-    return "".join([*_lines(held), *_remarks(found)])
+    return "".join([*_lines(held), *_remarks(calibration)])
 
 
-def _remarks(found: Calibration) -> Iterator[str]:
+def _remarks(calibration: Calibration) -> Iterator[str]:
     """Comments: what was measured and has no place in a machine description."""
-    if found.observed:
+    if calibration.observed:
         yield "\n# Measured too, and used by no model:\n"
-    for number in found.observed.values():
+    for number in calibration.observed.values():
         yield f"# {number.value:g} {number.unit}: {number.path} ({number.note})\n"
 
 
 def write_machine(
-    path: Path, base: Machine, base_path: Path, about: Mapping[str, Any], found: Calibration
+    path: Path, base: Machine, base_path: Path, about: Mapping[str, Any], calibration: Calibration
 ) -> Machine:
     """Write ``path`` (its stem is the machine's id) and read it back; raises :class:`MachineError` for a path of another suffix."""
     if path.suffix != ".yaml":
@@ -63,7 +63,7 @@ def write_machine(
             f"{path} is no name for a machine file", hint=f"write: {path.with_suffix('.yaml')}"
         )
     try:
-        path.write_text(render(base, base_path, path.stem, about, found), encoding="utf-8")
+        path.write_text(render(base, base_path, path.stem, about, calibration), encoding="utf-8")
     except OSError as problem:
         raise MachineError(f"cannot write {path}: {problem.strerror}") from None
     return load_machine(path)

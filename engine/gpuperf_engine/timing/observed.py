@@ -38,15 +38,15 @@ class Steps(Protocol):
     def warpgroup(self) -> tuple[float, float]: ...
 
 
-def observed(found: Steps) -> Iterator[tuple[str, float, str]]:
+def observed(steps: Steps) -> Iterator[tuple[str, float, str]]:
     """Name, cycles and case of all that was collected; of the rest nothing."""
     for name, case, scale in OBSERVED:
         try:
-            yield name, found.step(case) * scale, case
+            yield name, steps.step(case) * scale, case
         except KeyError:
             continue
     try:
-        each, rest = found.warpgroup()
+        each, rest = steps.warpgroup()
         yield "wgmma m64n256k16", each, "wgmma_n256_16 less wgmma_n256_4"
         yield "wgmma: fence, commit and wait of a group", rest, "wgmma_n256_4 less 4 products"
     except KeyError:

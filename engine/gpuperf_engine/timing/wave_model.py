@@ -121,9 +121,9 @@ class WaveModel:
         known: dict[CacheEstimate, tuple[list[ResourceBound], WarpAlone]] = {}
         # More than the grid has for an SM never come together.
         for resident in range(min(most, -(-self.given.ctas // self.machine.sm_count)), 0, -1):
-            found = self.in_waves_of(resident, self.caches_of(resident), known)
-            if best is None or found.cycles < best.cycles:
-                best = found
+            waves = self.in_waves_of(resident, self.caches_of(resident), known)
+            if best is None or waves.cycles < best.cycles:
+                best = waves
         assert best is not None
         return best
 
@@ -244,10 +244,10 @@ class WaveModel:
 
     def path(self, global_latency: float) -> PathTime:
         """The way of the longest warp where global loads take so many cycles."""
-        found = self._paths.get(global_latency)
-        if found is None:
-            found = self._paths[global_latency] = self._follow(global_latency)
-        return found
+        path = self._paths.get(global_latency)
+        if path is None:
+            path = self._paths[global_latency] = self._follow(global_latency)
+        return path
 
     def _follow(self, global_latency: float) -> PathTime:
         machine = self.machine
@@ -338,9 +338,9 @@ class WaveModel:
         def time(latency: float) -> float:
             return max(self.path(latency).cycles + fixed, delays)
 
-        found = fix_point(time, base, caches.l2_bytes * share, self.machine.l2_bandwidth, as_printed=True)
+        at_l2 = fix_point(time, base, caches.l2_bytes * share, self.machine.l2_bandwidth, as_printed=True)
         rate = dram_rate(caches, self.machine)
-        return fix_point(time, found.latency, caches.dram_bytes * share, rate, as_printed=True).time
+        return fix_point(time, at_l2.latency, caches.dram_bytes * share, rate, as_printed=True).time
 
     def loaded_latency(self, base: float, ctas: int, resources: list[ResourceBound]) -> float:
         """Effective latency of a global load in a wave of this many CTAs: the corrected fix-points of L2, then DRAM."""

@@ -27,10 +27,10 @@ class Entry:
     where: str
     node: yaml.Node
 
-    def fault(self, found: str, hint: str | None = None) -> MachineError:
+    def fault(self, problem: str, hint: str | None = None) -> MachineError:
         start, end = self.node.start_mark, self.node.end_mark
         span = Span(self.path, start.line + 1, start.column + 1, end.line + 1, end.column + 1)
-        return MachineError(f"{self.where}: {found}" if self.where else found, span=span, hint=hint)
+        return MachineError(f"{self.where}: {problem}" if self.where else problem, span=span, hint=hint)
 
     def mapping(self) -> Fields:
         """Raises :class:`MachineError` where the node is no mapping, or names a key twice."""

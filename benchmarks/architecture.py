@@ -34,7 +34,7 @@ def summary(module: str) -> str:
     base = SOURCES[module.partition(".")[0]] / module.replace(".", "/")
     path = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    text = " ".join(text.replace("PYTEST_DONT_REWRITE", "").split("\n\n")[0].split())
+    text = " ".join(text.split("\n\n")[0].split())
     return text.replace("``", "`").strip().rstrip(".")
 
 

@@ -1,4 +1,4 @@
-"""The ``gpuperf`` command. Exit codes: 0 ok, 1 gate failed, 2 usage, 3 could not be judged. PYTEST_DONT_REWRITE"""
+"""The ``gpuperf`` command. Exit codes: 0 ok, 1 gate failed, 2 usage, 3 could not be judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pytest plugin's entry point: hooks only, each delegating. PYTEST_DONT_REWRITE
+"""The pytest plugin's entry point: hooks only, each delegating.
 
 Imports nothing but pytest and the standard library, so that a run without ``--gpuperf`` pays nothing.
 """

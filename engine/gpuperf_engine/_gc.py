@@ -1,4 +1,4 @@
-"""Pausing Python's cyclic garbage collector. PYTEST_DONT_REWRITE"""
+"""Pausing Python's cyclic garbage collector."""
 
 from __future__ import annotations
 

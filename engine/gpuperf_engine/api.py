@@ -1,4 +1,4 @@
-"""The public interface: parse, device, launch, estimate, patterns. PYTEST_DONT_REWRITE"""
+"""The public interface: parse, device, launch, estimate, patterns."""
 
 from __future__ import annotations
 

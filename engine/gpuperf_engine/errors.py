@@ -1,7 +1,4 @@
-"""Every error that the engine raises on purpose: what was found, where, what would be accepted, what to do.
-
-PYTEST_DONT_REWRITE
-"""
+"""Every error that the engine raises on purpose: what was found, where, what would be accepted, what to do."""
 
 from __future__ import annotations
 

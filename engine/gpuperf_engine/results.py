@@ -1,7 +1,4 @@
-"""What the engine tells its users: plain immutable records, free of engine objects, ready for JSON.
-
-PYTEST_DONT_REWRITE
-"""
+"""What the engine tells its users: plain immutable records, free of engine objects, ready for JSON."""
 
 from __future__ import annotations
 

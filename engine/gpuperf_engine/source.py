@@ -1,7 +1,4 @@
-"""Positions in text: where a thing stands in a PTX file, and where it came from in the program that was compiled to it.
-
-PYTEST_DONT_REWRITE
-"""
+"""Positions in text: where a thing stands in a PTX file, and where it came from in the program that was compiled to it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a test works with: the fixture, kernels, devices. PYTEST_DONT_REWRITE"""
+"""What a test works with: the fixture, kernels, devices."""

@@ -1,4 +1,4 @@
-"""Asks the plugins of a run for the PTX that a test means. PYTEST_DONT_REWRITE"""
+"""Asks the plugins of a run for the PTX that a test means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine's device for one test, as the settings want it. PYTEST_DONT_REWRITE"""
+"""The engine's device for one test, as the settings want it."""
 
 from __future__ import annotations
 

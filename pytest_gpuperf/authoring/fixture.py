@@ -1,4 +1,4 @@
-"""What the ``gpuperf`` fixture gives: device memory and kernels for a test, without a GPU. PYTEST_DONT_REWRITE"""
+"""What the ``gpuperf`` fixture gives: device memory and kernels for a test, without a GPU."""
 
 from __future__ import annotations
 

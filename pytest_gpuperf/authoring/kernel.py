@@ -1,4 +1,4 @@
-"""Kernels as tests see them: ``kernel[grid, block](*args)``. PYTEST_DONT_REWRITE"""
+"""Kernels as tests see them: ``kernel[grid, block](*args)``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs, on a terminal, once it takes more than two seconds. PYTEST_DONT_REWRITE
+"""What runs, on a terminal, once it takes more than two seconds.
 
 A thread draws behind the cursor and puts the cursor back, only while the main thread is inside a step of ours, and the step
 erases it when it ends: whoever writes next finds the terminal as it was. Nothing is drawn where somebody may read the output later.

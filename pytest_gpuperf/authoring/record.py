@@ -1,4 +1,4 @@
-"""What one test did with its kernels, in order, for judging after its body. PYTEST_DONT_REWRITE"""
+"""What one test did with its kernels, in order, for judging after its body."""
 
 from __future__ import annotations
 

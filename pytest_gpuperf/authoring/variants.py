@@ -1,4 +1,4 @@
-"""From what a test declares to its cases: one per kernel, or one per variant of PTX made for different targets. PYTEST_DONT_REWRITE"""
+"""From what a test declares to its cases: one per kernel, or one per variant of PTX made for different targets."""
 
 from __future__ import annotations
 

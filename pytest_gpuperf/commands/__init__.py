@@ -1,1 +1,1 @@
-"""The subcommands of ``gpuperf``, one module each. PYTEST_DONT_REWRITE"""
+"""The subcommands of ``gpuperf``, one module each."""

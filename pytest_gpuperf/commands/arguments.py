@@ -1,4 +1,4 @@
-"""Kernel arguments as text: ``s32=1048576``, ``f32[4,256]=arange``, ``f32[1024]=@x.npy``, ``ptr=null``. PYTEST_DONT_REWRITE"""
+"""Kernel arguments as text: ``s32=1048576``, ``f32[4,256]=arange``, ``f32[1024]=@x.npy``, ``ptr=null``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gpuperf calibrate``: a machine description from microbenchmarks that ran on the machine. PYTEST_DONT_REWRITE"""
+"""``gpuperf calibrate``: a machine description from microbenchmarks that ran on the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What subcommands share. PYTEST_DONT_REWRITE"""
+"""What subcommands share."""
 
 from __future__ import annotations
 

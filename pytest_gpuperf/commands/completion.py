@@ -1,4 +1,4 @@
-"""``gpuperf completion``: what a shell needs to complete the command, as a script of its own. PYTEST_DONT_REWRITE"""
+"""``gpuperf completion``: what a shell needs to complete the command, as a script of its own."""
 
 from __future__ import annotations
 

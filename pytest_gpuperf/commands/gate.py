@@ -1,4 +1,4 @@
-"""``gpuperf report``, ``check``, ``compare`` and ``accept``: the gate outside pytest. PYTEST_DONT_REWRITE"""
+"""``gpuperf report``, ``check``, ``compare`` and ``accept``: the gate outside pytest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gpuperf inspect``: what a PTX module holds, without running it. PYTEST_DONT_REWRITE"""
+"""``gpuperf inspect``: what a PTX module holds, without running it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gpuperf instructions``: the table of instructions. PYTEST_DONT_REWRITE"""
+"""``gpuperf instructions``: the table of instructions."""
 
 from __future__ import annotations
 

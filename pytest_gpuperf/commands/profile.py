@@ -1,4 +1,4 @@
-"""``gpuperf profile``: launches of kernels, counted, with their predicted times. PYTEST_DONT_REWRITE"""
+"""``gpuperf profile``: launches of kernels, counted, with their predicted times."""
 
 from __future__ import annotations
 

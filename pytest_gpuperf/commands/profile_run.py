@@ -1,4 +1,4 @@
-"""Runs the launches that ``gpuperf profile`` was asked for. PYTEST_DONT_REWRITE"""
+"""Runs the launches that ``gpuperf profile`` was asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A launch as people read it on a terminal, and as JSON: its profile, estimate, counts of threads. PYTEST_DONT_REWRITE"""
+"""A launch as people read it on a terminal, and as JSON: its profile, estimate, counts of threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several launches as a file: named arrays, then launches of one or several PTX files that share them. PYTEST_DONT_REWRITE
+"""Several launches as a file: named arrays, then launches of one or several PTX files that share them.
 
     arrays:
       x: f32[1000]=arange

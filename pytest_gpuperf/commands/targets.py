@@ -1,4 +1,4 @@
-"""``gpuperf targets``: the machines for which time can be predicted. PYTEST_DONT_REWRITE"""
+"""``gpuperf targets``: the machines for which time can be predicted."""
 
 from __future__ import annotations
 

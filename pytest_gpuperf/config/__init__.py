@@ -1,1 +1,1 @@
-"""Options, settings, and what markers and calls declare. PYTEST_DONT_REWRITE"""
+"""Options, settings, and what markers and calls declare."""

@@ -1,4 +1,4 @@
-"""What the plugins of a run bring, each told by its name. PYTEST_DONT_REWRITE
+"""What the plugins of a run bring, each told by its name.
 
 Every plugin is called by itself: so what one returns or raises is known to be its own.
 """

@@ -1,4 +1,4 @@
-"""What a marker or a call declares: checked strictly, and merged into the settings of one kernel. PYTEST_DONT_REWRITE
+"""What a marker or a call declares: checked strictly, and merged into the settings of one kernel.
 
 Command line > call > closest marker > ini > default. ``--gpuperf-targets`` only narrows what is declared.
 """

@@ -1,4 +1,4 @@
-"""Command line and ini file: what there is to set. PYTEST_DONT_REWRITE
+"""Command line and ini file: what there is to set.
 
 Loaded in every run of pytest, so it imports nothing; what the settings mean is read in ``settings``.
 """

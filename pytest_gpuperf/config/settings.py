@@ -1,4 +1,4 @@
-"""Every setting that holds for a whole run, read from command line and ini file, typed and checked. PYTEST_DONT_REWRITE"""
+"""Every setting that holds for a whole run, read from command line and ini file, typed and checked."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Metrics, tolerances, verdicts and text: knows neither pytest nor the engine. PYTEST_DONT_REWRITE"""
+"""Metrics, tolerances, verdicts and text: knows neither pytest nor the engine."""

@@ -1,4 +1,4 @@
-"""Text from PTX, test ids and exceptions made safe to print: it is never a terminal escape. PYTEST_DONT_REWRITE"""
+"""Text from PTX, test ids and exceptions made safe to print: it is never a terminal escape."""
 
 from __future__ import annotations
 

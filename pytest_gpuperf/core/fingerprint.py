@@ -1,4 +1,4 @@
-"""Fingerprints of kernels and inputs: they say why a number moved, never whether it may. PYTEST_DONT_REWRITE"""
+"""Fingerprints of kernels and inputs: they say why a number moved, never whether it may."""
 
 from __future__ import annotations
 

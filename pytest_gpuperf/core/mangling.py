@@ -1,4 +1,4 @@
-"""Names of kernels that stay the same from one compilation to the next. PYTEST_DONT_REWRITE
+"""Names of kernels that stay the same from one compilation to the next.
 
 C++ and Numba put into a name where a function stands and what it takes (Itanium C++ ABI, "External Names"). Overloads and instances of
 a template are told apart by that, so it is kept. But some of it counts compilations, or is a hash of the file as it was:

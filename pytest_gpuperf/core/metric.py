@@ -1,4 +1,4 @@
-"""What a metric is, and the table of those that hold in a run. PYTEST_DONT_REWRITE"""
+"""What a metric is, and the table of those that hold in a run."""
 
 from __future__ import annotations
 

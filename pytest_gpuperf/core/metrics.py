@@ -1,4 +1,4 @@
-"""Every metric the gate knows, one row each. PYTEST_DONT_REWRITE
+"""Every metric the gate knows, one row each.
 
 The order here is the order of baselines and reports. All else follows from the rows: what is measured, what a baseline must hold, what
 is compared, which lines made it move, the published schemas and the table in ``docs/metrics.md`` (``make docs``).

@@ -1,4 +1,4 @@
-"""Numbers as people read them. PYTEST_DONT_REWRITE"""
+"""Numbers as people read them."""
 
 from __future__ import annotations
 

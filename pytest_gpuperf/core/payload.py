@@ -1,4 +1,4 @@
-"""What a test report carries from the process that ran the test to the controller. PYTEST_DONT_REWRITE"""
+"""What a test report carries from the process that ran the test to the controller."""
 
 from __future__ import annotations
 

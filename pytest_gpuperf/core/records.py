@@ -1,4 +1,4 @@
-"""What a run says of its kernels: the records that ride on test reports and that a report holds. PYTEST_DONT_REWRITE
+"""What a run says of its kernels: the records that ride on test reports and that a report holds.
 
 They are dictionaries, not objects, because they *are* the document: they travel between processes and come back from files as they
 are. The published schema of reports is generated from them (``store.schema``): ``Annotated`` adds what JSON Schema knows beyond a

@@ -1,4 +1,4 @@
-"""What earlier versions called otherwise is read under its present name. PYTEST_DONT_REWRITE
+"""What earlier versions called otherwise is read under its present name.
 
 The former names of metrics stand in their rows.
 """

@@ -1,4 +1,4 @@
-"""How far a number may move before it counts: ``0``, ``2%``, ``+5``, ``2%&0.5us``. PYTEST_DONT_REWRITE"""
+"""How far a number may move before it counts: ``0``, ``2%``, ``+5``, ``2%&0.5us``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparison means: the verdicts, worst first, and which of them fail. PYTEST_DONT_REWRITE"""
+"""What a comparison means: the verdicts, worst first, and which of them fail."""
 
 from __future__ import annotations
 

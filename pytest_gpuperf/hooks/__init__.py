@@ -1,1 +1,1 @@
-"""What runs inside pytest: on the controller, and where tests run. PYTEST_DONT_REWRITE"""
+"""What runs inside pytest: on the controller, and where tests run."""

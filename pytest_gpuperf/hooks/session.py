@@ -1,4 +1,4 @@
-"""The whole run, on the controller: verdict, baselines, reports, terminal summary. PYTEST_DONT_REWRITE
+"""The whole run, on the controller: verdict, baselines, reports, terminal summary.
 
 Nothing is written by workers: everything comes from test reports, with xdist and without.
 """

@@ -1,4 +1,4 @@
-"""The hooks by which other plugins, and ``conftest.py``, bring sources of PTX, metrics and patterns. PYTEST_DONT_REWRITE
+"""The hooks by which other plugins, and ``conftest.py``, bring sources of PTX, metrics and patterns.
 
 Loaded in every run of pytest, so it imports nothing else.
 """

@@ -1,4 +1,4 @@
-"""What happens where tests run: strict markers, judging in the call phase, the payload on the report. PYTEST_DONT_REWRITE"""
+"""What happens where tests run: strict markers, judging in the call phase, the payload on the report."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From launches to numbers, and from numbers to verdicts, with reasons. PYTEST_DONT_REWRITE"""
+"""From launches to numbers, and from numbers to verdicts, with reasons."""

@@ -1,4 +1,4 @@
-"""Memory accesses in words: what each instruction moves per request, and the worst of them. PYTEST_DONT_REWRITE
+"""Memory accesses in words: what each instruction moves per request, and the worst of them.
 
 Of plain data, as in JSON: a report is judged and shown again without the kernels.
 """

@@ -1,4 +1,4 @@
-"""Which line was which: the lines of a kernel before and after an edit, paired by their text. PYTEST_DONT_REWRITE"""
+"""Which line was which: the lines of a kernel before and after an edit, paired by their text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a number moved: which lines of the PTX and of the source cost more than they did. PYTEST_DONT_REWRITE
+"""Why a number moved: which lines of the PTX and of the source cost more than they did.
 
 Every metric that is made up of what single lines cost is attributed by these lines' own numbers, before and after. A baseline that
 holds no lines tells only what opcodes were added: then the line is a guess, and said to be one.

@@ -1,4 +1,4 @@
-"""Measured against baseline, metric by metric. PYTEST_DONT_REWRITE"""
+"""Measured against baseline, metric by metric."""
 
 from __future__ import annotations
 

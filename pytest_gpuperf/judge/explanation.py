@@ -1,4 +1,4 @@
-"""Explanations in words: loops, divergent branches, hot lines. PYTEST_DONT_REWRITE
+"""Explanations in words: loops, divergent branches, hot lines.
 
 Of plain data, as in JSON: a report is judged and shown again without the kernels.
 """

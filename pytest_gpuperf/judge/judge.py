@@ -1,4 +1,4 @@
-"""Judging one test: measure its kernels, compare with the baseline, say what moved. PYTEST_DONT_REWRITE
+"""Judging one test: measure its kernels, compare with the baseline, say what moved.
 
 Runs where the test ran (in an xdist worker too), reads baselines, writes nothing; what it finds is plain JSON and rides on
 the test report.

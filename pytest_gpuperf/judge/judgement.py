@@ -1,4 +1,4 @@
-"""What a comparison adds to the record of a case: rows, verdict, where and why. PYTEST_DONT_REWRITE
+"""What a comparison adds to the record of a case: rows, verdict, where and why.
 
 The same for a test that has just run and for a report that is judged again.
 """

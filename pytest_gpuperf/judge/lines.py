@@ -1,4 +1,4 @@
-"""What each line of a kernel costs, as reports know it and as a baseline keeps it. PYTEST_DONT_REWRITE
+"""What each line of a kernel costs, as reports know it and as a baseline keeps it.
 
 A baseline is compared with a kernel that was edited and compiled anew: line numbers, registers, labels and the order of instructions
 may all have moved. So it holds no numbers of lines but their text: one entry per line of the source (per basic block where the PTX

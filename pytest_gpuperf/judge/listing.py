@@ -1,4 +1,4 @@
-"""The text that a case is shown with: its PTX, the source it came from, and what each line of both cost. PYTEST_DONT_REWRITE"""
+"""The text that a case is shown with: its PTX, the source it came from, and what each line of both cost."""
 
 from __future__ import annotations
 

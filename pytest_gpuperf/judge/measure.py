@@ -1,4 +1,4 @@
-"""From launches to the numbers of one case: the very record that a baseline stores. PYTEST_DONT_REWRITE"""
+"""From launches to the numbers of one case: the very record that a baseline stores."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What people and programs get to read: one document, rendered into several forms. PYTEST_DONT_REWRITE"""
+"""What people and programs get to read: one document, rendered into several forms."""

@@ -1,4 +1,4 @@
-"""What the report draws: where things stand in a picture, in pixels and percent. PYTEST_DONT_REWRITE"""
+"""What the report draws: where things stand in a picture, in pixels and percent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report as one document, the source of every other form of it. PYTEST_DONT_REWRITE
+"""The report as one document, the source of every other form of it.
 
 Its JSON Schema is ``schemas/report-1.json``. Same results, same bytes: no clock, host, version or absolute path.
 """

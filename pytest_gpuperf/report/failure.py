@@ -1,4 +1,4 @@
-"""What a failed test is told before its traceback: races in its kernels are a likely reason. PYTEST_DONT_REWRITE"""
+"""What a failed test is told before its traceback: races in its kernels are a likely reason."""
 
 from __future__ import annotations
 

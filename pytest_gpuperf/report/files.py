@@ -1,4 +1,4 @@
-"""The report's folder: JSON, HTML, Markdown and the baselines as they would be. PYTEST_DONT_REWRITE"""
+"""The report's folder: JSON, HTML, Markdown and the baselines as they would be."""
 
 from __future__ import annotations
 

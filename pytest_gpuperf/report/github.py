@@ -1,4 +1,4 @@
-"""Annotations and job summary of GitHub Actions. PYTEST_DONT_REWRITE
+"""Annotations and job summary of GitHub Actions.
 
 GitHub shows ten annotations of a level per step and drops the rest silently, so ours say how many are left out. All text
 is escaped: PTX and test ids never form a workflow command.

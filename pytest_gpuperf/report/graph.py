@@ -1,4 +1,4 @@
-"""Control-flow graphs of kernels, as DOT and as SVG with a layered layout of our own. PYTEST_DONT_REWRITE"""
+"""Control-flow graphs of kernels, as DOT and as SVG with a layered layout of our own."""
 
 from __future__ import annotations
 

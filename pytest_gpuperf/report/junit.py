@@ -1,4 +1,4 @@
-"""Metrics as JUnit properties of the test. PYTEST_DONT_REWRITE"""
+"""Metrics as JUnit properties of the test."""
 
 from __future__ import annotations
 

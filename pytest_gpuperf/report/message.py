@@ -1,4 +1,4 @@
-"""The text of a failed test: what moved most, by how much, where, and the command that accepts it. PYTEST_DONT_REWRITE"""
+"""The text of a failed test: what moved most, by how much, where, and the command that accepts it."""
 
 from __future__ import annotations
 

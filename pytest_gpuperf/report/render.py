@@ -1,4 +1,4 @@
-"""The document rendered: HTML in one file, Markdown. PYTEST_DONT_REWRITE
+"""The document rendered: HTML in one file, Markdown.
 
 PTX, test ids and messages are untrusted: control characters are written out, HTML is escaped by the template engine, and
 Markdown shows them only inside ``<code>``, where neither markup nor mentions work.

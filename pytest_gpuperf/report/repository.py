@@ -1,4 +1,4 @@
-"""The repository around the project: which files are in it, and which the pull request changes. PYTEST_DONT_REWRITE"""
+"""The repository around the project: which files are in it, and which the pull request changes."""
 
 from __future__ import annotations
 

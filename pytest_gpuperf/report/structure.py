@@ -1,4 +1,4 @@
-"""What differs between two cases apart from the metrics: limiters, origins, kinds of instructions. PYTEST_DONT_REWRITE"""
+"""What differs between two cases apart from the metrics: limiters, origins, kinds of instructions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the terminal shows at the end of a run. PYTEST_DONT_REWRITE"""
+"""What the terminal shows at the end of a run."""
 
 from __future__ import annotations
 

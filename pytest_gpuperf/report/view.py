@@ -1,4 +1,4 @@
-"""The document arranged for people: what the templates show, in which order. PYTEST_DONT_REWRITE"""
+"""The document arranged for people: what the templates show, in which order."""
 
 from __future__ import annotations
 

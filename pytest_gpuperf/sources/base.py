@@ -1,4 +1,4 @@
-"""What a source of PTX gives. PYTEST_DONT_REWRITE"""
+"""What a source of PTX gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of the source lines that a kernel was compiled from, for showing it beside the PTX. PYTEST_DONT_REWRITE"""
+"""The text of the source lines that a kernel was compiled from, for showing it beside the PTX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths of source files as reports show them: below the rootdir, and never those of the machine. PYTEST_DONT_REWRITE
+"""Paths of source files as reports show them: below the rootdir, and never those of the machine.
 
 The paths come from the PTX, which nobody has vetted: only source files below the rootdir are looked at.
 """

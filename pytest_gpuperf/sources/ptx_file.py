@@ -1,4 +1,4 @@
-"""PTX from a file. PYTEST_DONT_REWRITE"""
+"""PTX from a file."""
 
 from __future__ import annotations
 

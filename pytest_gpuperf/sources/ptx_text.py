@@ -1,4 +1,4 @@
-"""PTX given as text. PYTEST_DONT_REWRITE"""
+"""PTX given as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Different PTX for different targets. PYTEST_DONT_REWRITE"""
+"""Different PTX for different targets."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Baselines and outcomes: read, compared with what was written, and written. PYTEST_DONT_REWRITE"""
+"""Baselines and outcomes: read, compared with what was written, and written."""

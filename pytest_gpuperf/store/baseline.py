@@ -1,4 +1,4 @@
-"""Baselines: one YAML file per test module, a pure function of the results. PYTEST_DONT_REWRITE
+"""Baselines: one YAML file per test module, a pure function of the results.
 
 The reader trusts nothing: merge conflicts, duplicate keys, aliases, unknown schemas, wrong types and what must be there and is not are
 errors with file and line, and say what to do. What it does not know inside a case it ignores, and the next update drops it.

@@ -1,4 +1,4 @@
-"""Which files hold the baseline of a test module: one for all its cases, or one for each. PYTEST_DONT_REWRITE
+"""Which files hold the baseline of a test module: one for all its cases, or one for each.
 
 Both are read whatever is configured; what is written is in the configured layout, so that changing it moves the cases with the next
 update.

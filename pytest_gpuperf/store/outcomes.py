@@ -1,4 +1,4 @@
-"""What the controller knows of a run: outcomes, records and completeness, from test reports alone. PYTEST_DONT_REWRITE"""
+"""What the controller knows of a run: outcomes, records and completeness, from test reports alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published schemas, from the types of ``core.records`` and the table of metrics. PYTEST_DONT_REWRITE"""
+"""The published schemas, from the types of ``core.records`` and the table of metrics."""
 
 from __future__ import annotations
 

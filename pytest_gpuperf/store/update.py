@@ -1,4 +1,4 @@
-"""The baselines as they would be with what was measured; writing them. PYTEST_DONT_REWRITE"""
+"""The baselines as they would be with what was measured; writing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes YAML in block style, one scalar per line, that no reader takes for another type. PYTEST_DONT_REWRITE"""
+"""Writes YAML in block style, one scalar per line, that no reader takes for another type."""
 
 from __future__ import annotations
 

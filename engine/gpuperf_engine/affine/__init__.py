@@ -1,1 +1,1 @@
-"""Symbolic values and the integer points for which they hold. PYTEST_DONT_REWRITE"""
+"""Symbolic values and the integer points for which they hold."""

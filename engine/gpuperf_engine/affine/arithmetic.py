@@ -1,4 +1,4 @@
-"""Arithmetic on the lanes of a warp that may look at ranges: products, quotients, bits. PYTEST_DONT_REWRITE"""
+"""Arithmetic on the lanes of a warp that may look at ranges: products, quotients, bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Affine numbers of the 32 lanes of a warp, and the arithmetic that never looks at ranges. PYTEST_DONT_REWRITE
+"""Affine numbers of the 32 lanes of a warp, and the arithmetic that never looks at ranges.
 
 Lane i holds floor((bᵢ + Σ c·s) / 2^shift). The linear part and the shift are shared by the lanes of a *part*; usually there
 is one. Numerators are over the integers, or modulo 2^(w + shift) where the number is read modulo 2^w: all operations here are

@@ -1,4 +1,4 @@
-"""Linear parts of affine forms: Σ cᵢ·sᵢ as sorted pairs, reduced modulo a width. PYTEST_DONT_REWRITE"""
+"""Linear parts of affine forms: Σ cᵢ·sᵢ as sorted pairs, reduced modulo a width."""
 
 from __future__ import annotations
 

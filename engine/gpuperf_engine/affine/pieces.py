@@ -1,4 +1,4 @@
-"""A piece: the integer points of a box under inequalities, on all of which a warp does the same. PYTEST_DONT_REWRITE
+"""A piece: the integer points of a box under inequalities, on all of which a warp does the same.
 
 Symbols are numbered; those of a box are 0 … n−1. A piece never changes: cutting makes another.
 """

@@ -1,4 +1,4 @@
-"""How many integer points a polyhedron has, exactly, at a cost that does not depend on how many. PYTEST_DONT_REWRITE
+"""How many integer points a polyhedron has, exactly, at a cost that does not depend on how many.
 
 A polyhedron is a box and inequalities. Bounds are propagated; symbols that share no inequality are counted apart and
 multiplied. A symbol z whose coefficients are all ±1 is eliminated: where its i-th lower and j-th upper bound bind, Σ 1 over z

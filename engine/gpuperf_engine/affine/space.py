@@ -5,8 +5,6 @@
 
 Symbols below ``len(piece.box)`` are those of the piece; the others count the iterations of the phases that are being tried,
 outermost first. An outcome that depends on such a symbol keeps what it is at 0 and adds the condition that says so.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

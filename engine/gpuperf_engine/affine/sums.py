@@ -1,4 +1,4 @@
-"""Sums of polynomials over ranges and under lines, exactly, in time that does not depend on their length. PYTEST_DONT_REWRITE"""
+"""Sums of polynomials over ranges and under lines, exactly, in time that does not depend on their length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of the affine backend: the primitives of ``isa.primitives`` on affine numbers of 32 lanes. PYTEST_DONT_REWRITE
+"""Values of the affine backend: the primitives of ``isa.primitives`` on affine numbers of 32 lanes.
 
 An integer is held modulo 2^bits as ``lanes.Lanes``; a predicate is a mask of lanes. Other types hold bit patterns that are the
 same for all points of the piece, and words on them are evaluated by the reference backend.

@@ -1,1 +1,1 @@
-"""The host's view of a device: arrays, copies, launches, and the record of them. PYTEST_DONT_REWRITE"""
+"""The host's view of a device: arrays, copies, launches, and the record of them."""

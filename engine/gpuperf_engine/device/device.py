@@ -1,8 +1,6 @@
 """A device: its memory, the arrays in it, and the program of allocations, copies, memsets and launches made on it.
 
 Everything that the host does is recorded in order, with the source line that asked for it, for the value patterns.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Two maps beside the arena (``Memory.touched``) have a byte for each of its bytes; accesses only ever set them, so host threads
 need not agree.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

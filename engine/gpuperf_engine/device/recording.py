@@ -2,8 +2,6 @@
 
 While values are observed every array that a step stores to is compared with itself before; which bytes a launch stored to is read
 off the shadow (see ``memory``).
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

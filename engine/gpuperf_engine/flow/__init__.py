@@ -1,1 +1,1 @@
-"""Structure without values: basic blocks, dominators, loops, liveness, uniformity. PYTEST_DONT_REWRITE"""
+"""Structure without values: basic blocks, dominators, loops, liveness, uniformity."""

@@ -6,8 +6,6 @@ of both sides. Products and shifted values have none: what is scaled is an index
 from memory may point anywhere. Source of the strides: Granger, "Static Analysis of Arithmetical Congruences", 1989.
 
 This takes for granted that an access stays in the object its address is based on, as the CUDA C++ standard does.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A block ends at a branch, return, exit or call, before a label that is a target,
 warp-synchronising instruction and wait on an mbarrier or for a warpgroup, so that a warp can stop there with all its registers in
 their slots. An instruction whose guard cannot be applied as a mask (``@p call``, ``@p bar.sync``, ``@p shfl.sync``) gets a block of
 its own, entered by an uncounted branch on the guard. ``trap`` ends no block: nvcc lets the text run on behind it, and where lanes
-meet again must not depend on a path that ends the launch. PYTEST_DONT_REWRITE
+meet again must not depend on a path that ends the launch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Control dependence: the branches that decide which value arrives. At a join that is the side taken, behind a loop the
 iteration that left it, in memory whether the store ran. Source: Ferrante, Ottenstein and Warren, TOPLAS 9 (1987).
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

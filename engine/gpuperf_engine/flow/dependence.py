@@ -8,8 +8,6 @@ and not at offsets that can be told apart (``addresses``). Where nothing is know
 ``Aliases`` says what a launch knows: which words of the parameter buffer and which module variables point into the same
 object. Without it all pointers into device memory may be the same. ``ld.global.nc``, ``.const`` and kernel parameters are
 not written while a kernel runs (manual, "ld.global.nc").
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Dominators of a graph by the iterative algorithm of Cooper, Harvey and Kennedy ("A Simple, Fast Dominance Algorithm", 2001).
-
-PYTEST_DONT_REWRITE
-"""
+"""Dominators of a graph by the iterative algorithm of Cooper, Harvey and Kennedy ("A Simple, Fast Dominance Algorithm", 2001)."""
 
 from __future__ import annotations
 

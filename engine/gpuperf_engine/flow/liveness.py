@@ -1,7 +1,4 @@
-"""Live registers, lane by lane: what a thread may still read. Sets are kept as bits of Python integers, one per register.
-
-PYTEST_DONT_REWRITE
-"""
+"""Live registers, lane by lane: what a thread may still read. Sets are kept as bits of Python integers, one per register."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops of one function: heads, bodies, how they nest. PYTEST_DONT_REWRITE"""
+"""Loops of one function: heads, bodies, how they nest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which registers an instruction reads and writes. PYTEST_DONT_REWRITE"""
+"""Which registers an instruction reads and writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which words of ``.param`` variables a thread may still read: those of calls and of device functions. PYTEST_DONT_REWRITE"""
+"""Which words of ``.param`` variables a thread may still read: those of calls and of device functions."""
 
 from __future__ import annotations
 

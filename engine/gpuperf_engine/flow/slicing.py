@@ -14,8 +14,6 @@ Branches, calls, barriers and ``trap`` always run; ``printf`` does not, unless i
 heap (``malloc``) run whole. Warp-synchronising instructions run where lanes of a warp may get ahead of each
 other, for there they decide who waits for whom; elsewhere only if their result is wanted. So lanes part, meet and wait exactly as
 they do in the whole program, and every count of blocks and branches is the same.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

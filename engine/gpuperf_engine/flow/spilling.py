@@ -1,4 +1,4 @@
-"""Which registers of a function an assembler would keep in local memory where more are live than a thread has. PYTEST_DONT_REWRITE
+"""Which registers of a function an assembler would keep in local memory where more are live than a thread has.
 
 Chaitin's rule with the usual costs ("Register Allocation & Spilling via Graph Coloring", 1982): where too many registers are live,
 those go whose loads and stores are executed least, loops counting ten times for each level. A register that is kept in memory is

@@ -6,8 +6,6 @@ is one of its own sources. The condition code CC.CF is a register like any other
 Static Single Assignment Form and the Control Dependence Graph", 1991; φs only where the register lives on.
 
 Nearly all registers of compiled PTX are written once, which needs no φ at all: those cost one look-up.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ A register is *constant* if its one definition depends on nothing but the launch
 whatever the warp does. It is *uniform* if at any time all lanes that can still read it hold one value, provided the lanes
 of the warp only ever part at branches and meet at their reconvergence points. In a function where lanes may get ahead of
 each other otherwise (a spin loop, a ``.sync`` instruction reached from different branches), only constants qualify.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The reference backend: every value is a NumPy array over the lanes of a warp. PYTEST_DONT_REWRITE"""
+"""The reference backend: every value is a NumPy array over the lanes of a warp."""

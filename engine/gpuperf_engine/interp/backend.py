@@ -2,8 +2,6 @@
 
 It follows the program block by block under the rules of ``simt.stack`` and ``simt.schedule``; the LLVM backend gives the same
 memory and the same counters.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

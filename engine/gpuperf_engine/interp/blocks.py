@@ -1,7 +1,4 @@
-"""Blocks prepared for the reference backend: each instruction becomes a step that is called with the warp.
-
-PYTEST_DONT_REWRITE
-"""
+"""Blocks prepared for the reference backend: each instruction becomes a step that is called with the warp."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Bulk copies of the reference backend: carried out when they are issued, lane after lane, in pieces of 16 bytes.
-
-PYTEST_DONT_REWRITE
-"""
+"""Bulk copies of the reference backend: carried out when they are issued, lane after lane, in pieces of 16 bytes."""
 
 from __future__ import annotations
 

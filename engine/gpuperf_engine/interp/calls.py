@@ -1,4 +1,4 @@
-"""Calls of the reference backend: parameters, activations, returns. PYTEST_DONT_REWRITE
+"""Calls of the reference backend: parameters, activations, returns.
 
 ``.param`` variables of calls and of device functions are bytes per lane, kept per variable: a lane has one activation of a
 function at a time. Functions that may be active more than once keep what their caller still needs in its activation: registers,

@@ -1,7 +1,4 @@
-"""How a block ends in the reference backend. An end moves the running path, and says whether the warp stops there.
-
-PYTEST_DONT_REWRITE
-"""
+"""How a block ends in the reference backend. An end moves the running path, and says whether the warp stops there."""
 
 from __future__ import annotations
 

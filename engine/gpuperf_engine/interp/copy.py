@@ -1,7 +1,4 @@
-"""``cp.async`` of the reference backend: copied when it is issued, so its groups and waits have nothing to do.
-
-PYTEST_DONT_REWRITE
-"""
+"""``cp.async`` of the reference backend: copied when it is issued, so its groups and waits have nothing to do."""
 
 from __future__ import annotations
 

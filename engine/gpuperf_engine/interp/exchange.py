@@ -3,8 +3,6 @@
 The *participants* are the lanes of the member mask that have not exited, or the active lanes where there is no mask. They may
 stand at several instructions (``simt.stack.Convergence``), whose operands are put together first. ``shfl`` from a lane that does
 not take part gives 0.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What carries out which effect in the reference backend. PYTEST_DONT_REWRITE"""
+"""What carries out which effect in the reference backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Textures and surfaces in the reference backend. PYTEST_DONT_REWRITE"""
+"""Textures and surfaces in the reference backend."""
 
 from __future__ import annotations
 

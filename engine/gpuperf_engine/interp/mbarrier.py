@@ -1,7 +1,4 @@
-"""mbarrier objects in the reference backend: lanes of one instruction follow each other in ascending order.
-
-PYTEST_DONT_REWRITE
-"""
+"""mbarrier objects in the reference backend: lanes of one instruction follow each other in ascending order."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 Lanes that store to one address: the highest wins. Atomics on one address follow each other in ascending lane order. A refused
 access is reported for the lowest lane.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Operands of the reference backend: turned into readers once per instruction, used whenever it runs.
-
-PYTEST_DONT_REWRITE
-"""
+"""Operands of the reference backend: turned into readers once per instruction, used whenever it runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Memory as the reference backend sees it: plain bytes with their shadow, and the table of allocations of device memory.
-
-PYTEST_DONT_REWRITE
-"""
+"""Memory as the reference backend sees it: plain bytes with their shadow, and the table of allocations of device memory."""
 
 from __future__ import annotations
 

@@ -9,8 +9,6 @@ Every number is taken apart into sign, exponent and a 64-bit significand whose t
 such a number, inexactness jammed into its lowest bit, and ``_pack`` rounds once. Where NumPy's own arithmetic gives the
 same result (rounding to nearest in f32 and f64, and f16, bf16 and f32 computed in f64 with rounding to odd) it is used
 instead, for speed only.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

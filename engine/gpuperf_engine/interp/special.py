@@ -1,4 +1,4 @@
-"""Special registers of the reference backend (PTX manual, "Special Registers"). PYTEST_DONT_REWRITE
+"""Special registers of the reference backend (PTX manual, "Special Registers").
 
 Those of the machine are virtual, so that results are the same on every host: ``%smid`` and ``%gridid`` are 0, ``%nsmid``
 is 1, ``%warpid`` is the warp's index in its CTA, and all clocks count the warp instructions that this warp has executed,

@@ -1,4 +1,4 @@
-"""The stack of ``alloca`` in the reference backend. PYTEST_DONT_REWRITE
+"""The stack of ``alloca`` in the reference backend.
 
 Each function has a stack pointer of its own, which a call gives to the function called: what that allocates is free when it
 returns. It is kept as the distance from the end of the thread's local memory, so that 0 is an empty stack.

@@ -1,7 +1,4 @@
-"""Tensor copies of the reference backend: carried out when they are issued, lane after lane.
-
-PYTEST_DONT_REWRITE
-"""
+"""Tensor copies of the reference backend: carried out when they are issued, lane after lane."""
 
 from __future__ import annotations
 

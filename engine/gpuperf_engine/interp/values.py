@@ -1,4 +1,4 @@
-"""Values of the reference backend: one NumPy array per PTX value, one element per lane. PYTEST_DONT_REWRITE
+"""Values of the reference backend: one NumPy array per PTX value, one element per lane.
 
 An element holds the value's bits: signed integer types are signed arrays, ``pred`` is ``bool``, ``b128`` an object array of
 Python integers, all others unsigned arrays of the type's width (8 bits at least), floating point included, so that NaN

@@ -1,4 +1,4 @@
-"""One warp of the reference backend: its registers, and running it block by block. PYTEST_DONT_REWRITE"""
+"""One warp of the reference backend: its registers, and running it block by block."""
 
 from __future__ import annotations
 

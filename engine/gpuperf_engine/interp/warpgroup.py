@@ -1,7 +1,4 @@
-"""Matrix products of a warpgroup in the reference backend: what ``wgmma.mma_async`` does in one warp.
-
-PYTEST_DONT_REWRITE
-"""
+"""Matrix products of a warpgroup in the reference backend: what ``wgmma.mma_async`` does in one warp."""
 
 from __future__ import annotations
 

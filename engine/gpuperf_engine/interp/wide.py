@@ -2,8 +2,6 @@
 
 A 128-bit number is a pair ``(high, low)`` of ``uint64`` arrays. "Jamming" shifts keep in the lowest bit whether any one
 was shifted out, so that a later rounding still sees that the number was not exact.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,1 @@
-"""What PTX instructions are: types, the instruction table and its rows, and the primitives in which semantics are written.
-
-PYTEST_DONT_REWRITE
-"""
+"""What PTX instructions are: types, the instruction table and its rows, and the primitives in which semantics are written."""

@@ -1,7 +1,4 @@
-"""Which versions of PTX and which targets have an instruction (manual: "PTX ISA Notes" and "Target ISA Notes" of each one).
-
-PYTEST_DONT_REWRITE
-"""
+"""Which versions of PTX and which targets have an instruction (manual: "PTX ISA Notes" and "Target ISA Notes" of each one)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The instruction table as a page: what can be written, what it needs, what it costs, and whether it can be run.
-
-PYTEST_DONT_REWRITE
-"""
+"""The instruction table as a page: what can be written, what it needs, what it costs, and whether it can be run."""
 
 from __future__ import annotations
 

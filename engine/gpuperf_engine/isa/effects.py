@@ -1,4 +1,4 @@
-"""What instructions do beyond computing their destinations from their sources: one object per kind. PYTEST_DONT_REWRITE
+"""What instructions do beyond computing their destinations from their sources: one object per kind.
 
 A row of the table names the effect of its instructions. Analyses ask for a property of it, or whether it is one certain effect
 (``instruction.effect is LOAD``), never for the name of an instruction. Backends carry an effect out by the function that they have

@@ -2,8 +2,6 @@
 
 All is worked out on integers and single precision, so that backends need not know the formats. Sources: PTX manual,
 "Alternate Floating-Point Data Formats", "Fixed-point Data format" and "cvt"; OCP Microscaling Formats 1.0.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the matrices of ``mma`` lie in the registers of a warp (manual: "Matrix fragments for mma.…"). PYTEST_DONT_REWRITE
+"""How the matrices of ``mma`` lie in the registers of a warp (manual: "Matrix fragments for mma.…").
 
 A *layout* says for each lane and each element of its fragment which element of the matrix that is. Elements are numbered through
 the registers, those of one register from the low bits up. ``inverse`` turns it round: in which lane and element a lane finds an

@@ -1,4 +1,4 @@
-"""Applies semantics; what every instruction has in common stands here, once. PYTEST_DONT_REWRITE
+"""Applies semantics; what every instruction has in common stands here, once.
 
 ``evaluate(form, sources)`` gives the destinations of an instruction from its sources. Around the semantics it flushes
 subnormals (``.ftz``: inputs and results), clamps (``.sat`` of floating point, ``.relu``), and runs packed types

@@ -1,4 +1,4 @@
-"""Textures and surfaces: how coordinates become texels, and texels values. PYTEST_DONT_REWRITE
+"""Textures and surfaces: how coordinates become texels, and texels values.
 
 Sources: CUDA C++ Programming Guide, "Texture Fetching" (nearest and linear filtering, address modes) and "Surface Functions"; PTX
 manual, "Texture Instructions" and "Surface Instructions". What they leave open is decided here:

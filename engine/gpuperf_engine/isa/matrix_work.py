@@ -1,7 +1,4 @@
-"""Operations of matrix products: how many, and on what, from the shape and the types that an opcode names.
-
-PYTEST_DONT_REWRITE
-"""
+"""Operations of matrix products: how many, and on what, from the shape and the types that an opcode names."""
 
 from __future__ import annotations
 

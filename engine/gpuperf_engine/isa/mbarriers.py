@@ -20,7 +20,7 @@ Counts of ``.layout::v1`` have nine bits. Of the others of these fields three sa
 ========= ==================================================================================
 
 What is reported besides that something was (``reportValue``) is 0 here. An opaque state is the object as it was before the arrive
-operation. PYTEST_DONT_REWRITE
+operation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the instruction table is made of: rows, the forms of their opcodes, and the operands of those.
-
-PYTEST_DONT_REWRITE
-"""
+"""What the instruction table is made of: rows, the forms of their opcodes, and the operands of those."""
 
 from __future__ import annotations
 

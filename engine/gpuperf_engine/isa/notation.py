@@ -1,4 +1,4 @@
-"""The notation of syntax lines: what an opcode and its operands look like. PYTEST_DONT_REWRITE
+"""The notation of syntax lines: what an opcode and its operands look like.
 
 The syntax line is the manual's: ``add{.rnd}{.ftz}{.sat}.f32 d, a, b``. Dotted names with a value set (a keyword argument
 of ``instruction``; ``::`` becomes ``_``) are slots, all others are literals; braces make what they hold optional. An

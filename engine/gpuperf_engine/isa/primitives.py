@@ -1,4 +1,4 @@
-"""The primitives in which semantics are written, and the abstract values that they work on. PYTEST_DONT_REWRITE
+"""The primitives in which semantics are written, and the abstract values that they work on.
 
 Semantics are written once, on ``Value`` objects. Each backend decides what a value is (NumPy lanes, LLVM vectors, affine
 expressions) by implementing ``Value.apply`` for the primitives named in ``PRIMITIVES``. Every primitive is *total*: it is

@@ -1,6 +1,6 @@
 """What the manuals forbid or leave undefined, in one table: whether it would go wrong on a GPU, and what is done about it.
 
-``PTX``: *PTX ISA*; ``CUDA``: *CUDA C++ Programming Guide*. PYTEST_DONT_REWRITE
+``PTX``: *PTX ISA*; ``CUDA``: *CUDA C++ Programming Guide*.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A syntax line shows where they may stand, ``a{.asel}`` and ``{-}a``. What is written is no part of the opcode, yet belongs to what
 the instruction does: it is bound like a modifier, under the name of the slot (``asel``) and under ``a_negated``.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the state spaces lie in the generic address space. PYTEST_DONT_REWRITE
+"""Where the state spaces lie in the generic address space.
 
 Generic and global addresses are the same numbers. Every other space has a window (manual: "Generic Addressing"): an address in the
 space, which is what ``mov`` of a variable gives, is the distance from where the window begins. It is less than 2³² for every byte

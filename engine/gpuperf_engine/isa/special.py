@@ -1,7 +1,4 @@
-"""Special registers and predefined constants (manual: "Special Registers", "Predefined Constants").
-
-PYTEST_DONT_REWRITE
-"""
+"""Special registers and predefined constants (manual: "Special Registers", "Predefined Constants")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that the CUDA driver links into every program: declared in PTX, defined nowhere in it. PYTEST_DONT_REWRITE
+"""Functions that the CUDA driver links into every program: declared in PTX, defined nowhere in it.
 
 Sources: CUDA C++ Programming Guide, "Formatted Output", "Assertion" and "Dynamic Global Memory Allocation and Operations"; PTX
 Writer's Guide to Interoperability, "System Calls". A backend carries each out by its *effect*; analyses ask for that, never for

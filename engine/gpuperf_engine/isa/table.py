@@ -3,8 +3,6 @@
 A row is the PTX manual's own syntax line, the value sets of its modifiers, the version and target it needs, what it
 costs and does (category, unit, effect), and its semantics. ``rows/`` has the rows themselves, ``frame`` applies
 semantics, ``notation`` says how syntax lines are written.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Target architectures and the PTX version that introduced each (manual: ".target", "PTX ISA Notes"). PYTEST_DONT_REWRITE"""
+"""Target architectures and the PTX version that introduced each (manual: ".target", "PTX ISA Notes")."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """What tensor maps say, in the numbers of ``tensormap.replace``, and why a copy with one is an error (manual: "Tensors", "Restriction
 on Tensor Copy instructions"; CUDA driver API: ``cuTensorMapEncodeTiled``, ``…Im2col``, ``…Im2colWide``).
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

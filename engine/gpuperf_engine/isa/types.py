@@ -1,7 +1,4 @@
-"""Scalar types of PTX (manual section "Fundamental Types") and what they have in common.
-
-PYTEST_DONT_REWRITE
-"""
+"""Scalar types of PTX (manual section "Fundamental Types") and what they have in common."""
 
 from __future__ import annotations
 

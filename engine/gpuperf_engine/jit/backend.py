@@ -1,7 +1,4 @@
-"""The LLVM backend: a program compiled through LLVM, one warp as 32-lane vectors, run at the speed of the machine.
-
-PYTEST_DONT_REWRITE
-"""
+"""The LLVM backend: a program compiled through LLVM, one warp as 32-lane vectors, run at the speed of the machine."""
 
 from __future__ import annotations
 

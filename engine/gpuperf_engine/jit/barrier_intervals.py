@@ -2,8 +2,6 @@
 
 What a thread can do between two such barriers follows from the flow of control, and what it accesses there from the index of the
 thread, where nothing but that and constants goes into the address.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

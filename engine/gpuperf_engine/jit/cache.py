@@ -6,8 +6,6 @@ cache that cannot be used (no home, no space, not ours) is no error: then everyt
 An entry says whose content it is: its digest covers the key, and the key all that decides the content. An entry that was cut off,
 changed, renamed, or made by other sources, another LLVM or for another processor is none. That finds accidents, also those of caches
 that travel between machines; whoever may write to the folder can still put code there that runs.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

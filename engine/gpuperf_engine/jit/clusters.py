@@ -1,4 +1,4 @@
-"""Clusters in flight: CTAs that run together, sweep by sweep (see ``simt.schedule``). PYTEST_DONT_REWRITE
+"""Clusters in flight: CTAs that run together, sweep by sweep (see ``simt.schedule``).
 
 The compiled runtime runs clusters by itself as long as each comes to its end without Python; here is what happens around that.
 """

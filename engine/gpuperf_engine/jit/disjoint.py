@@ -3,8 +3,6 @@
 An address is followed back to parameters, constants, ``%tid`` and ``%ctaid`` through registers, and through what loops add to
 them. With the values of a launch it is a sum of an index, or of the count of a loop, times a number each. If every number of a block
 is no less than what the smaller ones can add up to, and what is larger a multiple of as much, no two blocks meet.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 The compiled runtime runs CTAs by itself as long as each ends in one visit; here is what happens around that: sweeps over the
 window of resident CTAs, several host threads for order-free programs, and everything that ends a launch early.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

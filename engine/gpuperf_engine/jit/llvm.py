@@ -1,4 +1,4 @@
-"""LLVM at work: from IR text to addresses of functions, through the cache of objects. PYTEST_DONT_REWRITE"""
+"""LLVM at work: from IR text to addresses of functions, through the cache of objects."""
 
 from __future__ import annotations
 

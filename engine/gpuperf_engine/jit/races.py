@@ -1,8 +1,6 @@
 """Races: accesses of different warps to the same memory, at least one of them a store, that nothing orders.
 
 Which instructions are checked and what they order is worked out here; the runtime finds the races, see ``jit.runtime.races``.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Lanes that wait for others at a ``.sync`` instruction, paths that spin, and everything that is an error.
 The warp's registers and stack stay in its state; the reference backend's ``SimtStack`` decides, and its exchange operations
 read and write registers through ``read`` and ``put`` here.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Program counters and identities of stack entries: as ``simt.stack`` has them, and as compiled code does, in 32 bits without a sign.
-
-PYTEST_DONT_REWRITE
-"""
+"""Program counters and identities of stack entries: as ``simt.stack`` has them, and as compiled code does, in unsigned 32 bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of the states of compiled code decides how warps go on. PYTEST_DONT_REWRITE"""
+"""What of the states of compiled code decides how warps go on."""
 
 from __future__ import annotations
 

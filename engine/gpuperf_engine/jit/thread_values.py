@@ -1,7 +1,4 @@
-"""Values that follow from the index of the thread in its block and from constants alone, for all threads of a block at once.
-
-PYTEST_DONT_REWRITE
-"""
+"""Values that follow from the index of the thread in its block and from constants alone, for all threads of a block at once."""
 
 from __future__ import annotations
 

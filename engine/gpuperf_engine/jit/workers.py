@@ -2,8 +2,6 @@
 
 Each thread has counters of its own, which are added up; memory is shared. Of several errors the one of the lowest CTA is raised,
 whatever ran first.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

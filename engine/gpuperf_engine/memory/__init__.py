@@ -1,1 +1,1 @@
-"""The memory of a device, whoever accesses it: address ranges, arrays, the heap, images, tensor maps. PYTEST_DONT_REWRITE"""
+"""The memory of a device, whoever accesses it: address ranges, arrays, the heap, images, tensor maps."""

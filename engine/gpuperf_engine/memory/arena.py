@@ -11,8 +11,6 @@ of a launch on, so that 1 afterwards means written by this launch.
 
 Generic addresses (PTX manual, "Generic Addressing"): the shared and local windows lie outside the arena, so a generic
 address belongs to exactly one state space. All addresses here are generic.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Arrays in device memory, and what makes their shapes, dtypes and contents from what a host program gives.
-
-PYTEST_DONT_REWRITE
-"""
+"""Arrays in device memory, and what makes their shapes, dtypes and contents from what a host program gives."""
 
 from __future__ import annotations
 

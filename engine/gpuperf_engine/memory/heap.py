@@ -3,8 +3,6 @@ Operations"). It lies behind device memory and lives as long as the device.
 
 Blocks are multiples of 16 bytes at multiples of 16, each behind a gap of 16, so that an overrun lands in no block. Which one is given
 depends only on the order of calls: the last freed of the same size, else fresh room, else the smallest freed one that is large enough.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

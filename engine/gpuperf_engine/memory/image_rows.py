@@ -1,4 +1,4 @@
-"""Handles of textures and surfaces, and the rows of properties that they lead to (``isa.images``). PYTEST_DONT_REWRITE"""
+"""Handles of textures and surfaces, and the rows of properties that they lead to (``isa.images``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Textures and surfaces of a device: handles, and the rows of properties that they lead to (``isa.images``).
-
-PYTEST_DONT_REWRITE
-"""
+"""Textures and surfaces of a device: handles, and the rows of properties that they lead to (``isa.images``)."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 Each kind of memory is a bit. The window of kernel parameters lies in that of global memory (manual, "Generic Addressing"), so what
 may reach global memory may reach it. Constant memory has a window of its own, but nvcc takes pointers to constant variables that it
 finds in memory for pointers to global ones, and reads with ``ld.global``: so that is possible too.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

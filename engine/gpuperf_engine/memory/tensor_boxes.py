@@ -1,7 +1,5 @@
 """Which elements a tensor copy moves, where they lie in shared memory, and whether the copy may be made (manual: "Tensor Access
 Modes", "Swizzling Modes", "Restriction on Tensor Copy instructions").
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

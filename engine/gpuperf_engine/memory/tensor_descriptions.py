@@ -1,4 +1,4 @@
-"""``TensorMap``: a tensor map from a description in Python. PYTEST_DONT_REWRITE"""
+"""``TensorMap``: a tensor map from a description in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descriptions of tensors in Python as fields of a tensor map, checked as the CUDA driver checks them. PYTEST_DONT_REWRITE"""
+"""Descriptions of tensors in Python as fields of a tensor map, checked as the CUDA driver checks them."""
 
 from __future__ import annotations
 

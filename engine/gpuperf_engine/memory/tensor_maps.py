@@ -18,8 +18,6 @@ bytes       field
 
 In an interleaved map the innermost axis is W, and its elements are slices of 16 or 32 bytes of the channels; the slices of a pixel
 are the last axis but one.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

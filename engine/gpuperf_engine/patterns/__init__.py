@@ -1,1 +1,1 @@
-"""Value patterns: what a program stores, copies and sets that it need not. PYTEST_DONT_REWRITE"""
+"""Value patterns: what a program stores, copies and sets that it need not."""

@@ -1,4 +1,4 @@
-"""Value patterns of whole objects at each step of the recorded program. PYTEST_DONT_REWRITE
+"""Value patterns of whole objects at each step of the recorded program.
 
 The coarse-grained patterns of ValueExpert (Zhou et al., "ValueExpert: Exploring Value Patterns in GPU-Accelerated
 Applications", ASPLOS 2022, section 3): *redundant values* (a step writes what was already there), *single value* and

@@ -1,4 +1,4 @@
-"""What value patterns are sought in: the steps of a recorded program. PYTEST_DONT_REWRITE"""
+"""What value patterns are sought in: the steps of a recorded program."""
 
 from __future__ import annotations
 

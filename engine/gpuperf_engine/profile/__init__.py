@@ -1,4 +1,4 @@
-"""Counting: what a run observed, turned into the profile that users read. PYTEST_DONT_REWRITE"""
+"""Counting: what a run observed, turned into the profile that users read."""
 
 from .build import build_profile
 from .csv import csv_rows, csv_text

@@ -1,4 +1,4 @@
-"""From the counters of one launch to its profile. PYTEST_DONT_REWRITE"""
+"""From the counters of one launch to its profile."""
 
 from __future__ import annotations
 

@@ -4,8 +4,6 @@ The condition is followed back through the dependence graph. A value read from g
 which element it was is the smaller part of the answer. Shared and local memory are only passed through, to what was stored
 there. Where values meet, the branches that decide which one is taken belong to the causes, and so do the ends of a loop
 for a value that the loop hands on.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Launches as a table: what HyPA (Metz et al. 2023) prints for each kernel, a row per launch. RFC 4180.
-
-PYTEST_DONT_REWRITE
-"""
+"""Launches as a table: what HyPA (Metz et al. 2023) prints for each kernel, a row per launch. RFC 4180."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The groups of nvprof as a page: every metric, its definition, and the PTX instructions that count. PYTEST_DONT_REWRITE"""
+"""The groups of nvprof as a page: every metric, its definition, and the PTX instructions that count."""
 
 from __future__ import annotations
 

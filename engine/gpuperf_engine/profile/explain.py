@@ -1,8 +1,6 @@
 """Why the counts are what they are: hot lines, trip counts of loops, and what diverging branches depend on.
 
 Counts of edges follow from those of blocks and of guards that held, so the trip counts are exact.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

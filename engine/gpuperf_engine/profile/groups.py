@@ -3,8 +3,6 @@
 Names, levels and definitions are those of the Profiler User's Guide, section "Metrics Reference", capability 7.x. A metric's
 instructions follow from their rows in the instruction table (category, effect, kind of floating-point operation, type, state
 space), so that a new instruction is grouped by what its row says. CUDA Flux (Braun, Fröning 2019) compares in the same way.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

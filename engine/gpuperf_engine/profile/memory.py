@@ -1,7 +1,4 @@
-"""Memory behaviour: from the counters of the memory instructions to their records, and to totals by space.
-
-PYTEST_DONT_REWRITE
-"""
+"""Memory behaviour: from the counters of the memory instructions to their records, and to totals by space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people call the things that addresses and parameters mean. PYTEST_DONT_REWRITE"""
+"""What people call the things that addresses and parameters mean."""
 
 from __future__ import annotations
 

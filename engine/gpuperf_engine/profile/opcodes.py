@@ -1,7 +1,4 @@
-"""Executions of opcodes, by CUDA Flux's identity: the sum over basic blocks of a block's executions times its instructions.
-
-PYTEST_DONT_REWRITE
-"""
+"""Executions of opcodes, by CUDA Flux's identity: the sum over basic blocks of a block's executions times its instructions."""
 
 from __future__ import annotations
 

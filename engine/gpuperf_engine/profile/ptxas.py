@@ -2,8 +2,6 @@
 
 ``ptxas`` comes with the CUDA toolkit or the ``nvidia-cuda-nvcc`` wheel (extra ``[nvcc]``); no GPU is needed. Its version is part of
 the result, since another version may assign other registers.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

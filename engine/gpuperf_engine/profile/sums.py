@@ -1,7 +1,5 @@
 """Sums of a launch's counters. What a profile counts by opcode and by line is linear in the counters of blocks, guards and memory
 instructions: a sparse matrix, made once per program, times their vector.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Counts of single threads and of any set of them, and what few threads would have told about all.
-
-PYTEST_DONT_REWRITE
-"""
+"""Counts of single threads and of any set of them, and what few threads would have told about all."""
 
 from __future__ import annotations
 

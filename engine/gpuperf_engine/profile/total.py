@@ -1,4 +1,4 @@
-"""Several launches of one kernel added up: a gate case is judged by the sum. PYTEST_DONT_REWRITE"""
+"""Several launches of one kernel added up: a gate case is judged by the sum."""
 
 from __future__ import annotations
 

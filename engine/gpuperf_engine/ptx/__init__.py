@@ -1,4 +1,4 @@
-"""PTX text to module: parsing, name resolution, printing. PYTEST_DONT_REWRITE"""
+"""PTX text to module: parsing, name resolution, printing."""
 
 from __future__ import annotations
 

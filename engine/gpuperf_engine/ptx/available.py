@@ -1,7 +1,4 @@
-"""What a module may use by its ``.version`` and ``.target``, other than instructions (``isa.table.check_available``).
-
-PYTEST_DONT_REWRITE
-"""
+"""What a module may use by its ``.version`` and ``.target``, other than instructions (``isa.table.check_available``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""``call``: direct, and through a register with a list of targets or a prototype (PTX manual, "call").
-
-PYTEST_DONT_REWRITE
-"""
+"""``call``: direct, and through a register with a list of targets or a prototype (PTX manual, "call")."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A kernel without what does not matter: comments, names, positions. The same text means the same program.
-
-PYTEST_DONT_REWRITE
-"""
+"""A kernel without what does not matter: comments, names, positions. The same text means the same program."""
 
 from __future__ import annotations
 

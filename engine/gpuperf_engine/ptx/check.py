@@ -3,8 +3,6 @@ Size").
 
 Operands are compared by *shape*: a small tuple that says everything the check needs, so that one verdict serves every
 instruction of the same opcode with operands of the same shapes.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

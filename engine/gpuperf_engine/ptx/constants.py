@@ -1,4 +1,4 @@
-"""Literals and constant expressions (PTX manual, "Constants" and "Constant Expressions"). PYTEST_DONT_REWRITE
+"""Literals and constant expressions (PTX manual, "Constants" and "Constant Expressions").
 
 Integer constants are 64 bits wide: signed unless they carry ``U`` or need the top bit; an operation is unsigned if one
 of its operands is, except that shifts take the type of the left one and comparisons give a signed result.

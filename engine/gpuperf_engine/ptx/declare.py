@@ -1,7 +1,5 @@
 """Declarations given their meaning: variables with space, type, alignment, size and initial bytes (PTX manual, "State
 Spaces, Types, and Variables").
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

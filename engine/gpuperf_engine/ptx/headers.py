@@ -1,7 +1,4 @@
-"""Function headers and call prototypes (PTX manual, "Kernel and Function Directives", "Performance-Tuning Directives").
-
-PYTEST_DONT_REWRITE
-"""
+"""Function headers and call prototypes (PTX manual, "Kernel and Function Directives", "Performance-Tuning Directives")."""
 
 from __future__ import annotations
 

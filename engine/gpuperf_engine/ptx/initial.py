@@ -1,7 +1,4 @@
-"""Initialisers: the bytes a variable starts with, and the addresses to be filled in (PTX manual, "Initializers").
-
-PYTEST_DONT_REWRITE
-"""
+"""Initialisers: the bytes a variable starts with, and the addresses to be filled in (PTX manual, "Initializers")."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Debugging directives: ``.file``, ``.loc`` and the strings of ``.section .debug_str`` (PTX manual, "Debugging Directives").
-
-PYTEST_DONT_REWRITE
-"""
+"""Debugging directives: ``.file``, ``.loc`` and the strings of ``.section .debug_str`` (PTX manual, "Debugging Directives")."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Operands: raw nodes to registers, constants, addresses and symbols (PTX manual, "Instruction Operands").
-
-PYTEST_DONT_REWRITE
-"""
+"""Operands: raw nodes to registers, constants, addresses and symbols (PTX manual, "Instruction Operands")."""
 
 from __future__ import annotations
 

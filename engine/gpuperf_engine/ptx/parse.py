@@ -1,4 +1,4 @@
-"""PTX text to ``Module``; the only place that knows lark. PYTEST_DONT_REWRITE
+"""PTX text to ``Module``; the only place that knows lark.
 
 The grammar (``grammar.lark``) defines every statement. Most statements never reach it: ``shapes`` reads the common forms
 with regular expressions into the same raw nodes, some fifty times faster, and whatever it does not recognise comes here,

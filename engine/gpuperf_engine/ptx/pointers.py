@@ -1,8 +1,6 @@
 """Which functions a call through a register may mean: those whose address the module takes and that fit the prototype.
 
 A pointer may come from anywhere: another kernel may have stored it, as constructors store the address of a table of virtual functions.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Statements as written, names not yet looked up. Positions are offsets from the beginning of the statement's text.
-
-PYTEST_DONT_REWRITE
-"""
+"""Statements as written, names not yet looked up. Positions are offsets from the beginning of the statement's text."""
 
 from __future__ import annotations
 

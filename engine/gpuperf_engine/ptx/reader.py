@@ -1,7 +1,4 @@
-"""Module scope: directives, variables and function headers; bodies are only delimited here and resolved on first use.
-
-PYTEST_DONT_REWRITE
-"""
+"""Module scope: directives, variables and function headers; bodies are only delimited here and resolved on first use."""
 
 from __future__ import annotations
 

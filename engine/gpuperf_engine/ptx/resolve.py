@@ -1,4 +1,4 @@
-"""Function bodies: statements to instructions (PTX manual, "Syntax"). PYTEST_DONT_REWRITE"""
+"""Function bodies: statements to instructions (PTX manual, "Syntax")."""
 
 from __future__ import annotations
 

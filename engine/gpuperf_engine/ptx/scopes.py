@@ -2,8 +2,6 @@
 
 One dictionary holds what every name means at the place being read. A nested scope notes what it hides and puts it back
 when it closes, so looking a name up costs the same at any depth.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 ``None`` means "not one of the common forms": the grammar decides then. A test holds both to the same answer on every
 statement of the examples.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

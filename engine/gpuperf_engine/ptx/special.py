@@ -1,4 +1,4 @@
-"""Special registers and their types (PTX manual, "Special Registers"). PYTEST_DONT_REWRITE"""
+"""Special registers and their types (PTX manual, "Special Registers")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands, variables and directives as PTX text; who prints decides on the names. PYTEST_DONT_REWRITE"""
+"""Operands, variables and directives as PTX text; who prints decides on the names."""
 
 from __future__ import annotations
 

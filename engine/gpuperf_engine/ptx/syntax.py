@@ -1,4 +1,4 @@
-"""A PTX module after parsing and name resolution: what the rest of the engine reads. PYTEST_DONT_REWRITE
+"""A PTX module after parsing and name resolution: what the rest of the engine reads.
 
 ``ptx.parse.parse`` makes these from text; registers of nested ``{ }`` scopes are already flattened into one namespace per
 function, labels into instruction indices, symbols into objects. Spans point into the PTX text, ``location`` into the

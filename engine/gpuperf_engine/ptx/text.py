@@ -1,7 +1,4 @@
-"""A PTX text with comments blanked out, and the way from offsets in it to lines and columns.
-
-PYTEST_DONT_REWRITE
-"""
+"""A PTX text with comments blanked out, and the way from offsets in it to lines and columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A module as PTX text again: print, parse, and the same module comes back. PYTEST_DONT_REWRITE
+"""A module as PTX text again: print, parse, and the same module comes back.
 
 Nested scopes are gone: registers, variables and labels of one name in different scopes get a suffix. Comments are gone.
 """

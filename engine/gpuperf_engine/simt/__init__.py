@@ -1,1 +1,1 @@
-"""What all backends share: SIMT stack, scheduling, barriers, clusters, programs, launches, counters. PYTEST_DONT_REWRITE"""
+"""What all backends share: SIMT stack, scheduling, barriers, clusters, programs, launches, counters."""

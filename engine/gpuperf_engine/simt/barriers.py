@@ -1,4 +1,4 @@
-"""The sixteen barriers of a CTA (manual: ``bar``, ``barrier``). PYTEST_DONT_REWRITE
+"""The sixteen barriers of a CTA (manual: ``bar``, ``barrier``).
 
 A warp counts 32 threads once all of its living lanes have arrived, lanes that do not exist or have exited included; a path of a
 warp, which only a barrier without ``.aligned`` allows, counts the lanes it brings until then. With a thread count the barrier

@@ -1,4 +1,4 @@
-"""The functions of a kernel: which it reaches, which of them a call may mean, and which may call themselves. PYTEST_DONT_REWRITE"""
+"""The functions of a kernel: which it reaches, which of them a call may mean, and which may call themselves."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 Manual: "Cluster Dimension Directives", ``mapa``, ``%cluster_ctarank``; CUDA programming guide, "Thread Block Clusters". CTAs are
 numbered cluster by cluster, and within a cluster by rank: without clusters by their linear index. The shared memory of the CTA of
 rank r lies ``r << RANK_SHIFT`` above the start of the shared window, as it does on hardware.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

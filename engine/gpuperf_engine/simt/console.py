@@ -1,4 +1,4 @@
-"""What kernels print with ``printf`` (CUDA C++ Programming Guide, "Formatted Output"). PYTEST_DONT_REWRITE"""
+"""What kernels print with ``printf`` (CUDA C++ Programming Guide, "Formatted Output")."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a run observed: the raw counters of one launch, and how memory behaviour is counted from lane addresses.
-
-PYTEST_DONT_REWRITE
-"""
+"""What a run observed: the raw counters of one launch, and how memory behaviour is counted from lane addresses."""
 
 from __future__ import annotations
 

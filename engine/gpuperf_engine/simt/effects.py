@@ -1,4 +1,4 @@
-"""What instructions do to memory, as sites and copies are told apart by it. PYTEST_DONT_REWRITE"""
+"""What instructions do to memory, as sites and copies are told apart by it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """What both backends say when a kernel does something that ends it: which threads, where, and what to do.
 
 Threads are named as CUDA names them: ``thread (x, y, z) of block (x, y, z)``. Lanes come as an ``int`` with one bit each.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """A launch made ready: shapes and limits checked, arguments turned into the bytes of the parameter buffer.
 
 Limits are those of the CUDA programming guide's table "Technical Specifications per Compute Capability".
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

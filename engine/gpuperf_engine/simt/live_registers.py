@@ -2,8 +2,6 @@
 
 Whether a launch runs in circles is seen by comparing states (``schedule``). What is left in other registers says nothing about
 that, and compiled code does not even keep it.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ size of at most 16 bytes, never reaches another object: a compare-and-swap of 4 
 That is carried out and noted, as a breach of the rule ``object-end`` (``isa.rules``). What begins behind the last byte is an error,
 as ``compute-sanitizer memcheck`` has it, although real allocators hide that too. An object made with a padding of its own has exactly
 that: no byte more, for any access.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

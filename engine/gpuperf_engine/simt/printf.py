@@ -2,8 +2,6 @@
 
 Arguments lie in the buffer one after the other, each at a multiple of its size: ``int`` and what is promoted to it 4 bytes; ``long``,
 ``long long``, pointers and ``double`` (``float`` is promoted) 8. Text is as the C library of Linux writes it.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Blocks are numbered densely over the whole program: the kernel's first, then each reachable device function's. How they
 are cut is told in ``flow.blocks``.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

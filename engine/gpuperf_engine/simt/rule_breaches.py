@@ -1,7 +1,4 @@
-"""Rules that a kernel broke in a way that works on today's GPUs (``isa.rules``): what is kept of them, and said.
-
-PYTEST_DONT_REWRITE
-"""
+"""Rules that a kernel broke in a way that works on today's GPUs (``isa.rules``): what is kept of them, and said."""
 
 from __future__ import annotations
 

@@ -34,8 +34,6 @@ everything that decides how the launch goes on is taken, of registers those that
 that of the time before, the launch runs in circles. Then waits on mbarriers give up, once for each such state; then warps whose
 lanes wait at reconvergence points for lanes that spin are made to yield (``stack.SimtStack.force_yield``); if there is none, it is
 an error.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -52,8 +52,6 @@ waits give up.
 waits; when all living lanes wait at that barrier, in one group, they are one path again. So paths converge that an early return
 has kept apart, and lanes that have left a group early. The barrier is divergent, which is an error, where nothing can run but
 lanes that would leave a group early, if none has before.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

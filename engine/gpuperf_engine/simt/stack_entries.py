@@ -1,7 +1,4 @@
-"""The entries of a SIMT stack, and the tree of groups that it stands for (see ``stack``).
-
-PYTEST_DONT_REWRITE
-"""
+"""The entries of a SIMT stack, and the tree of groups that it stands for (see ``stack``)."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 The backends collect the arguments and hand out the results; what happens in between is the same for both. Lanes follow each other in
 ascending order.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

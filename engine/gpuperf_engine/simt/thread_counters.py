@@ -1,7 +1,4 @@
-"""Counters of single threads: which CTAs keep them, and the table that both backends fill.
-
-PYTEST_DONT_REWRITE
-"""
+"""Counters of single threads: which CTAs keep them, and the table that both backends fill."""
 
 from __future__ import annotations
 

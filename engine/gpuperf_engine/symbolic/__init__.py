@@ -1,1 +1,1 @@
-"""Counts without running every warp: warp classes on affine values, and slices of programs. PYTEST_DONT_REWRITE"""
+"""Counts without running every warp: warp classes on affine values, and slices of programs."""

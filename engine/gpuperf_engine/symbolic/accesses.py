@@ -3,8 +3,6 @@
 Counters of an access depend on its addresses modulo a line of 128 bytes, and on how far those of the lanes are apart. Where a symbol
 moves an address by anything else than whole lines it is written in lines and a rest, and the piece is cut into the values of
 that. That an access stays within its array is a condition like any other.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ are the block index and the warp index (``affine``). Where a comparison changes 
 the number of its points, and each part goes on by itself. Iterations of loops that behave alike are jumped over (``phases``).
 Masks are known on a piece, so lanes diverge and converge as in the other backends (``simt.stack``). The counts are exact, or it is
 refused.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls in warp-class execution: parameters, arguments, results. Recursive functions are refused. PYTEST_DONT_REWRITE
+"""Calls in warp-class execution: parameters, arguments, results. Recursive functions are refused.
 
 A ``.param`` variable of a call or a device function is a set of values by their offsets; pieces of other sizes at the same place are
 refused.

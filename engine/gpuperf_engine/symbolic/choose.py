@@ -4,8 +4,6 @@ Blocks whose slice sees nothing of the others, and writes nothing that they see,
 block index, or not for its last axes, the first blocks tell all others, whatever it does: calls, floating point, barriers. Else
 classes are counted on affine values (``backend``). How long that is tried depends on how much a few blocks execute, so the method is
 the same on every host, and the control flow costs no more than the whole program.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

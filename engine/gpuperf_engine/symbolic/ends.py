@@ -1,4 +1,4 @@
-"""How a block ends in warp-class execution: as in ``interp.control``, on masks. PYTEST_DONT_REWRITE"""
+"""How a block ends in warp-class execution: as in ``interp.control``, on masks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exchange between the lanes of a warp in warp-class execution; see ``interp.exchange`` for the rules. PYTEST_DONT_REWRITE"""
+"""Exchange between the lanes of a warp in warp-class execution; see ``interp.exchange`` for the rules."""
 
 from __future__ import annotations
 

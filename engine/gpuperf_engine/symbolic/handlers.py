@@ -1,4 +1,4 @@
-"""What carries out which effect when warp classes are counted. PYTEST_DONT_REWRITE
+"""What carries out which effect when warp classes are counted.
 
 What has no handler is refused where the control flow depends on it.
 """

@@ -2,8 +2,6 @@
 
 A launch under ``control`` or ``addresses`` does not compute all that it stores. Objects that a store outside its slice may reach are
 unknown from then on, until the host writes them whole; reading them is an error.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operands in warp-class execution, and known values for the reference backend. PYTEST_DONT_REWRITE"""
+"""Operands in warp-class execution, and known values for the reference backend."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@ steps are constants, the body is run once more with them as multiples of a new s
 they are at k = 0 and give conditions (``affine.space``). If the registers come out one step further, then, by induction over k,
 all iterations up to the first that violates a condition are alike. Their number K is affine, or a lower bound of it is taken.
 They are credited on the region 0 ≤ k < K, and the registers of the running lanes, of no others, move by K steps.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Blocks keep their tally, so the clock, the budget of instructions and the quantum of time slices go on as in the whole program. What
 follows from the instructions (live sets, uniform registers, whether anyone can tell the order of CTAs) is found out again.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

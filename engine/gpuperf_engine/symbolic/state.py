@@ -1,7 +1,4 @@
-"""A warp class on its way: the piece that they are the points of, their registers, where their lanes are, what was counted.
-
-PYTEST_DONT_REWRITE
-"""
+"""A warp class on its way: the piece that they are the points of, their registers, where their lanes are, what was counted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Instructions of the slice prepared for warp-class execution: each becomes a step that is called with the state.
-
-PYTEST_DONT_REWRITE
-"""
+"""Instructions of the slice prepared for warp-class execution: each becomes a step that is called with the state."""
 
 from __future__ import annotations
 

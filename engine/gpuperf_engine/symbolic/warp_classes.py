@@ -1,4 +1,4 @@
-"""The warps of a launch as points: block and warp index as symbols. PYTEST_DONT_REWRITE"""
+"""The warps of a launch as points: block and warp index as symbols."""
 
 from __future__ import annotations
 

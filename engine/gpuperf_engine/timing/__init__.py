@@ -1,4 +1,1 @@
-"""Predicted time: machine descriptions, occupancy, caches, the models and the estimate.
-
-PYTEST_DONT_REWRITE
-"""
+"""Predicted time: machine descriptions, occupancy, caches, the models and the estimate."""

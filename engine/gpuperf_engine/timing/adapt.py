@@ -1,7 +1,5 @@
 """From an observed launch to the input of the models: machine instructions and the path of a warp (``warp_path``), its memory
 traffic (``site_traffic``), registers, barriers and atomics.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 An estimate from liveness refuses no launch: where fewer registers are left for each thread than estimated, the kernel has that many.
 What ``ptxas`` has assigned is a fact, and a launch that it does not fit is an error as it is on the GPU. Spills come from the
 limits that an assembler knows: 255, ``.maxnreg``, and what ``.maxntid`` or ``.reqntid`` with ``.minnctapersm`` leave for a thread.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """The bounds of a launch, the time that each resource alone needs: issue slots, pipes, L1 and shared memory per SM, L2 and DRAM
 for the whole machine.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

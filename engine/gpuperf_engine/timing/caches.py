@@ -17,8 +17,6 @@ Assumptions, all stated so that a prediction can be judged:
 - stores write through to L2; atomics are done there;
 - local memory stays in the L1 that shared memory leaves, in the share that fits of what the threads on an SM keep there; the rest
   goes to L2, and what does not fit there to DRAM.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Only the part ``micro`` is read: no kernel whose time is ever predicted and judged takes part. What was not measured stays what
 the base machine says, with its source.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

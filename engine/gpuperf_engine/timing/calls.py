@@ -1,4 +1,4 @@
-"""Which functions a call enters, and how often. PYTEST_DONT_REWRITE"""
+"""Which functions a call enters, and how often."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What ``tests/hardware/collect.py`` wrote: JSON lines, a part per file, read strictly.
-
-PYTEST_DONT_REWRITE
-"""
+"""What ``tests/hardware/collect.py`` wrote: JSON lines, a part per file, read strictly."""
 
 from __future__ import annotations
 

@@ -9,8 +9,6 @@ parameter, one.
 
 Integer sums, extremes and bitwise operations of lanes that share an address are combined before they reach L2
 (``atomics.lanes`` of them at most); exchanges, compare-and-swap and floating-point operations are not.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The machines as a page in Markdown, made from their descriptions. PYTEST_DONT_REWRITE"""
+"""The machines as a page in Markdown, made from their descriptions."""
 
 from __future__ import annotations
 

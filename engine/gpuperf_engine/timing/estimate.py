@@ -1,7 +1,4 @@
-"""Predicted time of observed launches on a machine: the public entry, with all models (``timing.wave_model``).
-
-PYTEST_DONT_REWRITE
-"""
+"""Predicted time of observed launches on a machine: the public entry, with all models (``timing.wave_model``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What PTX instructions become in machine instructions: ``machines/expansion.yaml``, read strictly.
-
-PYTEST_DONT_REWRITE
-"""
+"""What PTX instructions become in machine instructions: ``machines/expansion.yaml``, read strictly."""
 
 from __future__ import annotations
 

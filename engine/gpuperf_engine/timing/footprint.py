@@ -3,8 +3,6 @@
 Each memory instruction is traced back, register by register, to the pointer parameters and variables that its address is made
 from. Instructions on the same arrays share them, so three loads of one array count that array once. What comes out of memory or
 through a call may point anywhere: to any of the arrays that the arguments point to.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the models of time need to know about a launch, apart from everything that the emulator knows besides.
-
-PYTEST_DONT_REWRITE
-"""
+"""What the models of time need to know about a launch, apart from everything that the emulator knows besides."""
 
 from __future__ import annotations
 

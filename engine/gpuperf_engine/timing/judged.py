@@ -1,7 +1,4 @@
-"""Which measured kernels are kept for judging predictions and never serve to calibrate a machine description.
-
-PYTEST_DONT_REWRITE
-"""
+"""Which measured kernels are kept for judging predictions and never serve to calibrate a machine description."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@ two ways. A factor below one lowers the latency under the hardware's; and the it
 it also does while something else than this latency limits it. ``as_printed=False`` corrects both: the factor is at least one,
 and the end is reached when the bandwidth is no longer exceeded. What it reaches is then
 ``max(time(latency), traffic / bandwidth)``: a bandwidth bound on a latency bound.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A file is a mapping with ``schema``, ``id``, ``name``, ``revision`` (raised by hand whenever a number changes, so that a
 baseline can tell a change of the machine from a change of the kernel), ``compute_capability``, ``sources`` (key → what it
 is) and groups of quantities, each ``{value:, unit:, source:, note:}``. ``source: assumed`` needs a note that says why.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writing a machine description: a base machine's file with measured numbers in place of its own. PYTEST_DONT_REWRITE"""
+"""Writing a machine description: a base machine's file with measured numbers in place of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What microbenchmarks say beyond the numbers of a machine description: costs that no model uses, for people. PYTEST_DONT_REWRITE"""
+"""What microbenchmarks say beyond the numbers of a machine description: costs that no model uses, for people."""
 
 from __future__ import annotations
 

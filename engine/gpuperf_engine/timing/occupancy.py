@@ -1,4 +1,4 @@
-"""How many CTAs of a launch fit on one SM: the rules of the CUDA occupancy calculator. PYTEST_DONT_REWRITE
+"""How many CTAs of a launch fit on one SM: the rules of the CUDA occupancy calculator.
 
 Source: ``cuda_occupancy.h`` of the CUDA runtime and the CUDA programming guide, "Compute Capabilities". Registers are
 allocated per warp in units and inside each sub-partition; shared memory per CTA with a reserve of the driver and rounded up

@@ -6,8 +6,6 @@
 
 A warp instruction keeps the pipe of its unit for 32 / lanes cycles. The paper lets the *next* instruction wait for that,
 whatever its unit (``as_printed``); hardware lets it wait only if it needs the same pipe.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 An operand is a register of any width (banks are 64 bits wide); predicates, constants and immediates are none. What the
 instruction before has read is kept for the next one (``.reuse`` in machine code) unless it was written meanwhile: ptxas orders
 multiply-adds so that they follow each other in this way. Memory instructions read through a queue of their own and do not count.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

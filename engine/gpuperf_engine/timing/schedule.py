@@ -4,8 +4,6 @@ PTX is written load, use, load, use; ptxas moves loads up so that a warp waits o
 among the instructions whose operands have been issued, the one with the longest way to the end of the block comes first, and
 of equals the one that was written first. True, anti and output dependences of registers are kept; so is the order of memory, which
 the caller expresses as registers too.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

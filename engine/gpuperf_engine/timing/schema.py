@@ -1,7 +1,4 @@
-"""What a machine description may say: every quantity, its unit, its range and the attribute that it becomes.
-
-PYTEST_DONT_REWRITE
-"""
+"""What a machine description may say: every quantity, its unit, its range and the attribute that it becomes."""
 
 from __future__ import annotations
 

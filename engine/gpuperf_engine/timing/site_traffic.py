@@ -1,7 +1,4 @@
-"""What the memory instructions of a launch moved, as the time model sees it: traffic of all, and the wait of each.
-
-PYTEST_DONT_REWRITE
-"""
+"""What the memory instructions of a launch moved, as the time model sees it: traffic of all, and the wait of each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which PTX runs on which machine: the rules of ``.target`` (PTX manual, "PTX Module Directives: .target").
-
-PYTEST_DONT_REWRITE
-"""
+"""Which PTX runs on which machine: the rules of ``.target`` (PTX manual, "PTX Module Directives: .target")."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 Assumptions: a fetch reads one texel and a store writes one, of the largest size among the launch's images (neighbours that a
 filter needs besides are those of other lanes); the texture cache keeps what was read, so that every texel of the images comes
 from L2 or DRAM once at most.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Counts are exact up to the expansion of PTX into machine instructions (``machines/expansion.yaml``). Block executions are divided
 by the number of warps; loops nest as in the control-flow graph.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

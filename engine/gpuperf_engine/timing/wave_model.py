@@ -3,8 +3,6 @@
 The default model is Kleimenov and Popova's in its corrected form (``timing.kleimenov_popova``): a wave of resident CTAs
 takes as long as the slowest of what it needs, and longer where latency and memory bandwidth meet. It starts from exact counts;
 what it assumes stands in ``docs/timing.md``.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""YAML read as positioned nodes, so that every fault can say where it is and what would have been accepted.
-
-PYTEST_DONT_REWRITE
-"""
+"""YAML read as positioned nodes, so that every fault can say where it is and what would have been accepted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The rows of the instruction table, one family a file. Importing this package fills the table.
-
-PYTEST_DONT_REWRITE
-"""
+"""The rows of the instruction table, one family a file. Importing this package fills the table."""
 
 from importlib import import_module
 from pkgutil import iter_modules

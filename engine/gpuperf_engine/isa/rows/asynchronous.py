@@ -1,7 +1,4 @@
-"""Asynchronous copies that are not bulk copies (manual: cp.async). Copies are complete when they are issued.
-
-PYTEST_DONT_REWRITE
-"""
+"""Asynchronous copies that are not bulk copies (manual: cp.async). Copies are complete when they are issued."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Atomic operations (manual: atom, red). The semantics are the value to store, from the old one and the operands.
-
-PYTEST_DONT_REWRITE
-"""
+"""Atomic operations (manual: atom, red). The semantics are the value to store, from the old one and the operands."""
 
 from __future__ import annotations
 

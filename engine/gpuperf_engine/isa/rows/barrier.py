@@ -1,7 +1,4 @@
-"""Barriers and memory order (manual: bar, barrier, bar.warp.sync, barrier.cluster, membar, fence).
-
-PYTEST_DONT_REWRITE
-"""
+"""Barriers and memory order (manual: bar, barrier, bar.warp.sync, barrier.cluster, membar, fence)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Bulk copies and stores that tell an mbarrier (manual: cp.async.bulk, cp.reduce.async.bulk, their multimem forms, st.async,
 red.async, st.bulk). Copies are complete when they are issued.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

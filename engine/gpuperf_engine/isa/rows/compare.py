@@ -1,4 +1,4 @@
-"""Comparison and selection (manual: "Comparison and Selection Instructions"). PYTEST_DONT_REWRITE"""
+"""Comparison and selection (manual: "Comparison and Selection Instructions")."""
 
 from __future__ import annotations
 

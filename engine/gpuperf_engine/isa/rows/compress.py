@@ -1,5 +1,5 @@
 """Structured sparse vectors (manual: spcompress, spdecompress). Elements lie side by side from the low bits of the first register
-on, as do their indices. PYTEST_DONT_REWRITE
+on, as do their indices.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Control flow and the rest (manual: "Control Flow Instructions", "Miscellaneous Instructions").
-
-PYTEST_DONT_REWRITE
-"""
+"""Control flow and the rest (manual: "Control Flow Instructions", "Miscellaneous Instructions")."""
 
 from __future__ import annotations
 

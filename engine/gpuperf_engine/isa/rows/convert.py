@@ -1,4 +1,4 @@
-"""Conversion between types (manual: cvt). PYTEST_DONT_REWRITE"""
+"""Conversion between types (manual: cvt)."""
 
 from __future__ import annotations
 

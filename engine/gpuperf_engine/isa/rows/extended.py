@@ -3,8 +3,6 @@
 The condition code CC.CF is the last source of the rows that read it and the last result of the forms with ``.cc``. The
 manual calls it the borrow after a subtraction; as in the machines it is the carry of a + ~b + 1, which is set where there
 is *no* borrow. Both are the same within a chain of subtractions, but nvcc's 128-bit division reads it with ``addc``.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

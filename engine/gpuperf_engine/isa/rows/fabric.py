@@ -1,7 +1,5 @@
 """Copies from and to logical endpoints of other devices (manual: fabric.try_get, try_put, try_red, try_pullred, submit, wait).
 There are no endpoints here: what would reach one ends a run.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Single and double precision (manual: "Floating Point Instructions"). PYTEST_DONT_REWRITE"""
+"""Single and double precision (manual: "Floating Point Instructions")."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Two single-precision numbers in a register, and arithmetic on operands of several precisions (manual: "Floating Point
 Instructions" with f32x2, "Mixed Precision Floating Point Instructions").
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

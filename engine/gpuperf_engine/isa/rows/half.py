@@ -1,7 +1,5 @@
 """Half precision and bfloat16, scalar and packed (manual: "Half Precision Floating Point Instructions", "Half Precision
 Comparison Instructions"). The frame runs packed types lane by lane.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Textures and surfaces (manual: tex, tld4, txq, istypep, suld, sust, sured, suq). PYTEST_DONT_REWRITE
+"""Textures and surfaces (manual: tex, tld4, txq, istypep, suld, sust, sured, suq).
 
 Plain images (one to three dimensions, layers) are sampled and changed; cubes, several samples per texel, depth compare, texel offsets,
 separate samplers and residency are parsed and counted. Textures have one level here, which ``.level`` and ``.grad`` therefore choose.

@@ -1,4 +1,4 @@
-"""Integer arithmetic (manual: "Integer Arithmetic Instructions"). PYTEST_DONT_REWRITE"""
+"""Integer arithmetic (manual: "Integer Arithmetic Instructions")."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Taking over clusters that have not begun (manual: clusterlaunchcontrol). All blocks of a launch begin, so no request succeeds, as it
 may be on a GPU; the response, whose layout is not told, is zero.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

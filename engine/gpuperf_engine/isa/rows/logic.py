@@ -1,4 +1,4 @@
-"""Logic and shifts (manual: "Logic and Shift Instructions"). PYTEST_DONT_REWRITE"""
+"""Logic and shifts (manual: "Logic and Shift Instructions")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix instructions of a warp (manual: mma, ldmatrix, stmatrix, movmatrix). PYTEST_DONT_REWRITE
+"""Matrix instructions of a warp (manual: mma, ldmatrix, stmatrix, movmatrix).
 
 What products mean stands in ``products``; those of sparse matrices in ``sparse``.
 """

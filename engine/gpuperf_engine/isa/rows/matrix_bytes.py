@@ -1,5 +1,5 @@
 """Matrices of bytes between shared memory and fragments (manual: ldmatrix with m16n16 and m8n16, stmatrix with m16n8), and of
-elements of six and four bits, which become bytes on the way. PYTEST_DONT_REWRITE
+elements of six and four bits, which become bytes on the way.
 """
 
 from __future__ import annotations

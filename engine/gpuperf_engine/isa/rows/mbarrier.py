@@ -1,7 +1,4 @@
-"""mbarrier objects (manual: mbarrier.*). Their bits are those of ``isa.mbarriers``.
-
-PYTEST_DONT_REWRITE
-"""
+"""mbarrier objects (manual: mbarrier.*). Their bits are those of ``isa.mbarriers``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Loads, stores and hints about memory (manual: ld, ldu, st, prefetch, discard, applypriority, createpolicy).
-
-PYTEST_DONT_REWRITE
-"""
+"""Loads, stores and hints about memory (manual: ld, ldu, st, prefetch, discard, applypriority, createpolicy)."""
 
 from __future__ import annotations
 

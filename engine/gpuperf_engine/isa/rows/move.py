@@ -1,7 +1,4 @@
-"""Moves, packing and address conversion (manual: "Data Movement and Conversion Instructions": mov, cvta, isspacep).
-
-PYTEST_DONT_REWRITE
-"""
+"""Moves, packing and address conversion (manual: "Data Movement and Conversion Instructions": mov, cvta, isspacep)."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 There is one device here, so a multicast object has one location, and any address of global memory is one: what is loaded is the
 reduction of one value, which it leaves as it is, and stores and reductions go to that location.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

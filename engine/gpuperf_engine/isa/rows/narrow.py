@@ -1,7 +1,5 @@
 """Conversion of single precision to half precision, bfloat16 and tf32 with saturation, packing and stochastic rounding
 (manual: cvt with f16, bf16, f16x2, bf16x2, tf32).
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

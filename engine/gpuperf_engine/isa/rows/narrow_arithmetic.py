@@ -2,8 +2,6 @@
 
 Results are exact before the one rounding: products are exact in double precision, and what a sum drops there is kept in its last
 bit ("round to odd"), which no further rounding to so few bits can mistake.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Conversion to and from packed numbers of 8, 6 and 4 bits (manual: cvt with e4m3x2, e5m2x2, e2m3x2, e3m2x2, e2m1x2, ue5m3x2,
 ue8m0x2, s2f6x2 and the x4 types).
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Bytes and halves of a word as integers (manual: add, sub, min, max, neg and set with u8x4, s8x4, u16x2, s16x2). The frame runs
 packed types lane by lane.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

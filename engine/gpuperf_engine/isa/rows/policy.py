@@ -1,7 +1,5 @@
 """Cache policies (manual: ``createpolicy``). Their bits, which the manual leaves open, are those that ptxas 13 computes; nothing here
 reads them, as the loads and stores that take them do the same with any.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What matrix products mean: fragments of a warp as numbers, their products and sums. PYTEST_DONT_REWRITE
+"""What matrix products mean: fragments of a warp as numbers, their products and sums.
 
 Products are exact. Floating-point sums begin with c and add the products in ascending k in double precision (of a sparse matrix
 A: in the order in which its elements are stored); the sum is rounded once, to nearest even, to the type of d. (Hardware sums

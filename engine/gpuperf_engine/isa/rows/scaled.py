@@ -1,4 +1,4 @@
-"""Products of blocks with scale factors (manual: mma and mma.sp::ordered_metadata with .block_scale). PYTEST_DONT_REWRITE"""
+"""Products of blocks with scale factors (manual: mma and mma.sp::ordered_metadata with .block_scale)."""
 
 from __future__ import annotations
 

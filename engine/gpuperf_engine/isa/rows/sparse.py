@@ -1,4 +1,4 @@
-"""Products with a sparse matrix A (manual: mma.sp, mma.sp::ordered_metadata). PYTEST_DONT_REWRITE"""
+"""Products with a sparse matrix A (manual: mma.sp, mma.sp::ordered_metadata)."""
 
 from __future__ import annotations
 

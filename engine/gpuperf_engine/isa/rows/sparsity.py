@@ -1,4 +1,4 @@
-"""Products with a sparse matrix A (manual: mma.sp) and with scaled blocks (mma with .block_scale). PYTEST_DONT_REWRITE
+"""Products with a sparse matrix A (manual: mma.sp) and with scaled blocks (mma with .block_scale).
 
 Of A only the elements that may be other than zero are stored; *metadata* says where they belong (manual, "Sparse matrix storage").
 They lie in the registers as a matrix of half as many columns would. Scale factors multiply the elements, exactly, before these

@@ -2,8 +2,6 @@
 
 The manual leaves the results open within an error. Here each is one fixed sequence of double-precision operations, rounded
 once to the type, so that results are the same on every host; the errors are far below those of the manual.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

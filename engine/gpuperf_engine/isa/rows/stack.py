@@ -1,7 +1,5 @@
 """Stack manipulation (manual: "Stack Manipulation Instructions"). The semantics are the stack pointer afterwards, which is also what
 the destination gets; the stack grows downwards.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The fifth generation of tensor cores (manual: tcgen05.*): known, checked and counted, but not run.
 
-What is multiplied is described by descriptors; results are in tensor memory, the space ``tmem`` here. PYTEST_DONT_REWRITE
+What is multiplied is described by descriptors; results are in tensor memory, the space ``tmem`` here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Tensor copies (manual: cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, cp.async.bulk.prefetch.tensor, tensormap.replace).
 Complete when they are issued; ``memory.tensor_maps`` says what tensor maps are.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Scalar video instructions (manual: "Scalar Video Instructions"): on words, halves or bytes of words.
-
-PYTEST_DONT_REWRITE
-"""
+"""Scalar video instructions (manual: "Scalar Video Instructions"): on words, halves or bytes of words."""
 
 from __future__ import annotations
 

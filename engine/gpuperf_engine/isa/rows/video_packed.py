@@ -1,4 +1,4 @@
-"""SIMD video instructions on the halves or bytes of words (manual: "SIMD Video Instructions"). PYTEST_DONT_REWRITE"""
+"""SIMD video instructions on the halves or bytes of words (manual: "SIMD Video Instructions")."""
 
 from __future__ import annotations
 

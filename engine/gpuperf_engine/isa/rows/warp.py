@@ -1,7 +1,4 @@
-"""Exchange between the lanes of a warp (manual: shfl, vote, match, redux, activemask, elect).
-
-PYTEST_DONT_REWRITE
-"""
+"""Exchange between the lanes of a warp (manual: shfl, vote, match, redux, activemask, elect)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix products of a warpgroup, four warps (manual: wgmma.mma_async, wgmma.mma_async.sp and what orders them). PYTEST_DONT_REWRITE
+"""Matrix products of a warpgroup, four warps (manual: wgmma.mma_async, wgmma.mma_async.sp and what orders them).
 
 Matrices come from shared memory through descriptors (``fragments.Descriptor`` says where), A also from registers. Each warp makes
 its sixteen rows of D where it issues the instruction. ``wgmma.fence`` gathers the four warps of the warpgroup, so that they read what

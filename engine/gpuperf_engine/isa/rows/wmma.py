@@ -1,4 +1,4 @@
-"""Matrix instructions on opaque fragments (manual: wmma.load, wmma.store, wmma.mma). PYTEST_DONT_REWRITE
+"""Matrix instructions on opaque fragments (manual: wmma.load, wmma.store, wmma.mma).
 
 Which lane holds which element is left open by the manual; see ``fragments.Tile`` for what it is here. Sums are those of
 ``mma``.

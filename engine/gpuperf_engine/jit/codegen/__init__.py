@@ -1,1 +1,1 @@
-"""PTX to LLVM IR: one function for a program, one file for each kind of effect. PYTEST_DONT_REWRITE"""
+"""PTX to LLVM IR: one function for a program, one file for each kind of effect."""

@@ -1,7 +1,4 @@
-"""Atomics as LLVM IR: a loop over the active lanes in ascending order, with the row's semantics on scalars inside.
-
-PYTEST_DONT_REWRITE
-"""
+"""Atomics as LLVM IR: a loop over the active lanes in ascending order, with the row's semantics on scalars inside."""
 
 from __future__ import annotations
 

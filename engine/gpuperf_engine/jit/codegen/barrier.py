@@ -1,7 +1,4 @@
-"""CTA barriers as LLVM IR: the warp notes what it waits for and stops; the scheduler lets it go on.
-
-PYTEST_DONT_REWRITE
-"""
+"""CTA barriers as LLVM IR: the warp notes what it waits for and stops; the scheduler lets it go on."""
 
 from __future__ import annotations
 

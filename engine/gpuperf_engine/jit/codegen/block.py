@@ -1,7 +1,4 @@
-"""One basic block as LLVM IR: reading and writing registers, instructions with semantics, and the end of the block.
-
-PYTEST_DONT_REWRITE
-"""
+"""One basic block as LLVM IR: reading and writing registers, instructions with semantics, and the end of the block."""
 
 from __future__ import annotations
 

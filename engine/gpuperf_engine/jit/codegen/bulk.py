@@ -1,7 +1,4 @@
-"""Bulk and tensor copies, and changes of tensor maps, as LLVM IR: operands for the runtime, which carries them out.
-
-PYTEST_DONT_REWRITE
-"""
+"""Bulk and tensor copies, and changes of tensor maps, as LLVM IR: operands for the runtime, which carries them out."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 A ``.param`` variable of a call or of a device function is an array of 4-byte words, each word a vector over the lanes, so
 that an access at a constant offset is whole vectors whatever its width.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 ``combine_function("combine_cp.reduce.async.bulk.…")`` takes where the old values are, where the new ones are, and the number of their
 type in a tensor map. Of a bulk copy it combines 16 bytes, of a tensor copy one element.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""``cp.async`` as LLVM IR: copied by the runtime when it is issued, so its groups and waits have nothing to do.
-
-PYTEST_DONT_REWRITE
-"""
+"""``cp.async`` as LLVM IR: copied by the runtime when it is issued, so its groups and waits have nothing to do."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 The participants are the member mask's lanes that have not ended; all must be here, else the warp stops for the scheduler
 (``Event.PARK``), which carries the operation out when the others have come, and continues behind it.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@
 values are SSA, read at first use and written back at the block's end. Every block exists once and runs under the active mask.
 Lanes that wait are on a stack in the state; each reconvergence point has its own small dispatch. See ``jit.ir.abi`` for
 the state and ``flow.blocks`` for the blocks.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

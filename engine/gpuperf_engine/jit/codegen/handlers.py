@@ -1,4 +1,4 @@
-"""What writes the IR of which effect. PYTEST_DONT_REWRITE"""
+"""What writes the IR of which effect."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 ``image_function("v_image_tex.2d.…")`` takes the context, the mask of lanes, the lanes' handles and the elements of the sources, and
 gives those of the destinations and the lanes that are refused. ``v_image_same_…`` takes one handle for all lanes.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

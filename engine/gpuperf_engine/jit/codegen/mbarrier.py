@@ -1,7 +1,4 @@
-"""mbarrier objects as LLVM IR: the runtime changes them lane after lane. A wait that finds its phase incomplete stops the warp.
-
-PYTEST_DONT_REWRITE
-"""
+"""mbarrier objects as LLVM IR: the runtime changes them lane after lane. A wait that finds its phase incomplete stops the warp."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 Each form of access has a function of its own (``jit.runtime.access``); what all lanes load from one address that is known to be
 uniform is checked once and loaded as scalars.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

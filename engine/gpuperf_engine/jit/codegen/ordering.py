@@ -1,4 +1,4 @@
-"""What orders accesses of memory and computes nothing, as LLVM IR: fences, and groups of asynchronous copies. PYTEST_DONT_REWRITE"""
+"""What orders accesses of memory and computes nothing, as LLVM IR: fences, and groups of asynchronous copies."""
 
 from __future__ import annotations
 

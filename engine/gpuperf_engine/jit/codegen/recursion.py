@@ -7,8 +7,6 @@ be moved about there; areas that are free again are linked through their first w
 
 Local variables of a recursive function lie in frames on a stack of each lane: ``Slots.bases`` is where the function's current
 activation has its own, ``Slots.top`` where the next begins, both counted from ``Program.local_static``.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

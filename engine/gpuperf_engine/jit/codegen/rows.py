@@ -1,7 +1,4 @@
-"""Matrices between memory and the registers of a warp as LLVM IR: ldmatrix, stmatrix, wmma.load, wmma.store.
-
-PYTEST_DONT_REWRITE
-"""
+"""Matrices between memory and the registers of a warp as LLVM IR: ldmatrix, stmatrix, wmma.load, wmma.store."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Where registers and parameters of calls live in the state of a warp, and which of them keep the lanes that are off.
-
-PYTEST_DONT_REWRITE
-"""
+"""Where registers and parameters of calls live in the state of a warp, and which of them keep the lanes that are off."""
 
 from __future__ import annotations
 

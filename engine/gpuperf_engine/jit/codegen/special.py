@@ -1,4 +1,4 @@
-"""Special registers and addresses of variables as values. PYTEST_DONT_REWRITE"""
+"""Special registers and addresses of variables as values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The stack of ``alloca`` as LLVM IR: each function's stack pointer is a vector in the warp's state; see ``interp.stack``.
-
-PYTEST_DONT_REWRITE
-"""
+"""The stack of ``alloca`` as LLVM IR: each function's stack pointer is a vector in the warp's state; see ``interp.stack``."""
 
 from __future__ import annotations
 

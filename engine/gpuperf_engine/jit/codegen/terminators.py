@@ -1,7 +1,4 @@
-"""How a block ends: branches with their stack, calls and returns, barriers, and the quantum.
-
-PYTEST_DONT_REWRITE
-"""
+"""How a block ends: branches with their stack, calls and returns, barriers, and the quantum."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Splits that wait, as the state of a warp has them: the ``WAIT`` entries of its stack, and the member masks that lanes gave.
-
-PYTEST_DONT_REWRITE
-"""
+"""Splits that wait, as the state of a warp has them: the ``WAIT`` entries of its stack, and the member masks that lanes gave."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 The words of A and B are copied from shared memory by the runtime (``jit.runtime.matrix``); a function for each opcode
 (``jit.runtime.warpgroup_function``) takes them as numbers and adds up products, eight columns of D at a time.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Text of LLVM IR: values, constants, and layouts of the records that all of jit shares. PYTEST_DONT_REWRITE"""
+"""Text of LLVM IR: values, constants, and layouts of the records that all of jit shares."""

@@ -2,8 +2,6 @@
 
 All are plain bytes at host addresses; the classes give offsets. There is one context and one CTA record per operating-
 system thread, and a block of warp states for each CTA in flight.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Constants of the LLVM backend: bit patterns of floating-point numbers, and folding of integer operations.
-
-PYTEST_DONT_REWRITE
-"""
+"""Constants of the LLVM backend: bit patterns of floating-point numbers, and folding of integer operations."""
 
 from __future__ import annotations
 

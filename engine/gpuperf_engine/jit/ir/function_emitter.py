@@ -1,4 +1,4 @@
-"""IR text of functions on whole vectors. PYTEST_DONT_REWRITE"""
+"""IR text of functions on whole vectors."""
 
 from __future__ import annotations
 

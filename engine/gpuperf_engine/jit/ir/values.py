@@ -7,8 +7,6 @@ are floating point, ``f16``/``bf16`` and packed types are held as ``iN`` of thei
 NaN results are *loose* (any payload) until their bits can be seen, where ``clean`` makes them canonical: arithmetic and
 comparisons do not tell NaNs apart, so chains of operations pay for it once. What LLVM lowers badly is a call of a runtime
 function (``vectors``).
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 ``vector_function("v_div_u32")`` is the IR of one of them. Names say what they do: ``v_div_s64``, ``v_add_f32_rz``,
 ``v_cvt_f64_s32``, ``v_f32_bf16_rn`` … All are total: no trap, no poison, whatever the lanes hold.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

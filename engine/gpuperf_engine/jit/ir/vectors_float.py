@@ -1,7 +1,4 @@
-"""Runtime functions on vectors of floating-point numbers: rounding modes, narrow formats, conversions, extremes.
-
-PYTEST_DONT_REWRITE
-"""
+"""Runtime functions on vectors of floating-point numbers: rounding modes, narrow formats, conversions, extremes."""
 
 from __future__ import annotations
 

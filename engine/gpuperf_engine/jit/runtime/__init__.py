@@ -1,1 +1,1 @@
-"""Functions that generated code calls, and the compiler of the subset of Python they are written in. PYTEST_DONT_REWRITE"""
+"""Functions that generated code calls, and the compiler of the subset of Python they are written in."""

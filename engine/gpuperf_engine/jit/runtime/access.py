@@ -1,4 +1,4 @@
-"""Runtime functions for the memory accesses of a whole warp, as LLVM IR. PYTEST_DONT_REWRITE
+"""Runtime functions for the memory accesses of a whole warp, as LLVM IR.
 
 Each takes the lanes' addresses as one vector and tries what is cheap first: consecutive lanes as one (masked) vector access,
 half warps that are consecutive or all the same, a gather or scatter on hosts with AVX-512, and at last the loops of

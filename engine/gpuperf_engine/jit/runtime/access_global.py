@@ -1,7 +1,4 @@
-"""Runtime functions for accesses of the arena, and for generic ones, by a whole warp, as LLVM IR; see ``access``.
-
-PYTEST_DONT_REWRITE
-"""
+"""Runtime functions for accesses of the arena, and for generic ones, by a whole warp, as LLVM IR; see ``access``."""
 
 from __future__ import annotations
 

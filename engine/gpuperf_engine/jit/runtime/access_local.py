@@ -2,8 +2,6 @@
 
 Local memory lies in rows of 128 bytes, a word of each lane of the warp: word w of lane l at 128 · w + 4 · l. What all lanes access
 at one place is whole rows; at places of their own, a gather or scatter of words. The shadow lies alike.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

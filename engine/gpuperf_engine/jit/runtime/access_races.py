@@ -2,8 +2,6 @@
 
 Where every word was last accessed before the last barrier of all warps, or by the warp itself, a few comparisons of vectors tell
 so, and the stamps are renewed. Else the clock of the warp is asked for all words, and at last everything is done lane by lane.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Whether memory was ever written is known from what it holds (``UNWRITTEN``), or in watched memory, to which pieces of words are
 stored, from a shadow byte for byte. What is not written takes the slow way.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""IR text of the runtime's memory functions: what those of all spaces have in common. PYTEST_DONT_REWRITE"""
+"""IR text of the runtime's memory functions: what those of all spaces have in common."""
 
 from __future__ import annotations
 

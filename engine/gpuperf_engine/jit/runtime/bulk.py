@@ -1,4 +1,4 @@
-"""Runtime of generated code: bulk copies, in pieces of 16 bytes. PYTEST_DONT_REWRITE
+"""Runtime of generated code: bulk copies, in pieces of 16 bytes.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. Addresses of shared memory are given as ``reach`` takes
 them. ``how``: bits of ``Bulk``.

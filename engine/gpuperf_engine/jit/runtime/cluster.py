@@ -1,4 +1,4 @@
-"""Runtime of generated code: clusters of CTAs that run together. PYTEST_DONT_REWRITE
+"""Runtime of generated code: clusters of CTAs that run together.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. A sweep visits each CTA of the cluster that has not
 ended, in order of rank.

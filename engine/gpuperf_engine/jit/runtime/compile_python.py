@@ -1,4 +1,4 @@
-"""A small compiled subset of Python: what the LLVM backend's runtime is written in. PYTEST_DONT_REWRITE
+"""A small compiled subset of Python: what the LLVM backend's runtime is written in.
 
 The functions of a module are read as text and written as LLVM IR. Every value is a 64-bit integer (pointers too);
 parameters and locals are variables; comparisons are signed, ``>>`` shifts in zeros, ``//`` and ``%`` are unsigned. There

@@ -1,8 +1,6 @@
 """Runtime of generated code: sectors and wavefronts from the addresses of the lanes, as ``simt.counters`` defines them.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

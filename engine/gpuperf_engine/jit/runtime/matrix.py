@@ -1,4 +1,4 @@
-"""Runtime of generated code: matrices that descriptors point to. PYTEST_DONT_REWRITE
+"""Runtime of generated code: matrices that descriptors point to.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python.
 """

@@ -3,8 +3,6 @@
 ``matrix_function("v_matrix_mma.sync.…")`` is the IR of one of them; it takes the elements of the sources and returns those of the
 destinations, and where the operands mean nothing, if the row says so. Operands that are constants stand behind the opcode, each
 after a stroke.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Written in the subset of ``compile_python`` and compiled, never run as Python. ``how`` are numbers of ``Mbarrier``, + 256 where
 addresses are generic, + 512 where they may be those of other CTAs of the cluster.
 A ``site`` below 0 is −1 − the place of the instruction in its block.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. Spaces: 0 the arena (global, const, kernel
 parameters), 1 shared, 2 local, 3 generic.
-
-PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runtime of generated code: stores of 256 bits that leave out elements. PYTEST_DONT_REWRITE
+"""Runtime of generated code: stores of 256 bits that leave out elements.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python.
 """

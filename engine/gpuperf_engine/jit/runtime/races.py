@@ -1,4 +1,4 @@
-"""Runtime of generated code: what orders accesses of memory, and the races that were found. PYTEST_DONT_REWRITE
+"""Runtime of generated code: what orders accesses of memory, and the races that were found.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. ``Race`` says how it lies in memory.
 

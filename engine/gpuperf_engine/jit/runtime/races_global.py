@@ -1,4 +1,4 @@
-"""Runtime of generated code: accesses of global memory are held against one another, line by line. PYTEST_DONT_REWRITE
+"""Runtime of generated code: accesses of global memory are held against one another, line by line.
 
 Where no CTA can wait for another one, nothing orders accesses of several CTAs, and these may run at the same time, in any order. What
 a cell keeps of a line does not depend on that: the CTAs with the lowest numbers, and which bytes held several values. When all have

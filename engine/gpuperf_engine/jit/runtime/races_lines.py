@@ -1,4 +1,4 @@
-"""Runtime of generated code: cells of lines of global memory (``Line``), and what is told of two accesses. PYTEST_DONT_REWRITE"""
+"""Runtime of generated code: cells of lines of global memory (``Line``), and what is told of two accesses."""
 
 from __future__ import annotations
 

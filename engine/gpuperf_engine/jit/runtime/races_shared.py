@@ -1,4 +1,4 @@
-"""Runtime of generated code: each access of shared memory is held against those before it. PYTEST_DONT_REWRITE
+"""Runtime of generated code: each access of shared memory is held against those before it.
 
 For the stamps and clocks see ``races``.
 """

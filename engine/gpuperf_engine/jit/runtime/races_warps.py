@@ -1,4 +1,4 @@
-"""Runtime of generated code: accesses of global memory by warps are held against clocks. PYTEST_DONT_REWRITE
+"""Runtime of generated code: accesses of global memory by warps are held against clocks.
 
 For these see ``races``. Where no CTA can wait for another one, each has a window of cells of its own, for the lines
 that it accessed last. Else a cell of a line is that of all CTAs, and tells them apart by segments.

@@ -1,4 +1,4 @@
-"""Runtime of generated code: CTAs, warps and time slices, and barriers of the common kind. PYTEST_DONT_REWRITE
+"""Runtime of generated code: CTAs, warps and time slices, and barriers of the common kind.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python.
 """

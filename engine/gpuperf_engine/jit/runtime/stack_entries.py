@@ -1,6 +1,6 @@
 """Runtime of generated code: the paths of a warp whose lanes wait for others, have ended, or whose quantum is used up.
 
-PYTEST_DONT_REWRITE
+
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. These are the moves of ``simt.stack.SimtStack`` on the
 stack in a warp's state, with the same outcome; entries are numbered from 1, bottom first, and 0 stands for the outermost group.

@@ -1,5 +1,5 @@
 """Runtime of generated code: the units of tensor copies, and where they lie in shared memory (``tensor_maps`` says where the fields
-of a map are). PYTEST_DONT_REWRITE
+of a map are).
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. ``how``: bits of ``Bulk``.
 """

@@ -1,5 +1,5 @@
 """Runtime of generated code: whether tensor copies may be made, as ``tensor_boxes.problem_of`` says it of the reference backend.
-PYTEST_DONT_REWRITE
+
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. ``how``: bits of ``Bulk``; ``vectors`` as in
 ``tensor_copies``.

@@ -1,4 +1,4 @@
-"""Runtime of generated code: tensor copies lane by lane, the rows that they have, and changes of tensor maps. PYTEST_DONT_REWRITE
+"""Runtime of generated code: tensor copies lane by lane, the rows that they have, and changes of tensor maps.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. ``how``: bits of ``Bulk``. ``vectors``: 32-bit
 coordinates of all lanes axis by axis, then the offsets of im2col.

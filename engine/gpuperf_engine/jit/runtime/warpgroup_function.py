@@ -1,7 +1,4 @@
-"""Functions for the matrix products of a warpgroup as LLVM IR, one per opcode, made from its semantics: see ``jit.codegen.warpgroup``.
-
-PYTEST_DONT_REWRITE
-"""
+"""Functions for products of a warpgroup as LLVM IR, one per opcode, made from its semantics; see ``jit.codegen.warpgroup``."""
 
 from __future__ import annotations
 

@@ -460,12 +460,21 @@ class Profile:
         profile.__dict__.update(known, _counted=counted)
         return profile
 
+    def _count(self) -> None:
+        counted = self.__dict__.get("_counted")
+        if counted is not None:
+            self.__dict__.update(counted(), _counted=None)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Copies hold the counts, not what they are counted from."""
+        self._count()
+        return dict(self.__dict__)
+
     if not TYPE_CHECKING:  # it would let any name pass
 
         def __getattr__(self, name: str) -> object:
-            counted = None if name.startswith("__") else self.__dict__.get("_counted")
-            if counted is not None:
-                self.__dict__.update(counted(), _counted=None)
+            if not name.startswith("__"):
+                self._count()
             if name not in self.__dict__:
                 raise AttributeError(
                     f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self

@@ -14,6 +14,7 @@ CHECKOUT, FILE = 9_500_000, 256_000
 PTX = (
     "examples/",
     "tests/files/",
+    "tests/plugin/data/",
     "tests/engine/classes/kernels/written.ptx",
     "tests/timing/data/stream.ptx",
 )

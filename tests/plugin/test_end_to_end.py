@@ -298,7 +298,7 @@ def test_a_kernel_on_the_slow_backend_says_so_beside_its_results(pytester):
     )
     pytester.runpytest_subprocess(*PLUGIN, "--gpuperf-update").assert_outcomes(passed=1)
     result = pytester.runpytest_subprocess(*PLUGIN, "--gpuperf", "--gpuperf-report=out")
-    said = "note: test_parts/k: parts.ptx:4:17: 'k' runs on the reference backend, which is slow: a warp came to *"
+    said = "note: test_parts/k: parts.ptx:4:17: 'k' runs on the reference backend, which is slow: a warp is diverged at *"
     result.stdout.fnmatch_lines([said])
     report = json.loads((pytester.path / "out" / "gpuperf.json").read_text())
     (note,) = report["notes"]

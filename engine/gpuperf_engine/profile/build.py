@@ -32,6 +32,10 @@ class LaunchRecord:
     plan: LaunchPlan
     observation: Observation
 
+    def __deepcopy__(self, memo: object) -> LaunchRecord:
+        """Nothing changes a record, and a program is large."""
+        return self
+
 
 def build_profile(
     program: Program,

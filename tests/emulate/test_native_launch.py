@@ -20,6 +20,7 @@ from gpuperf_engine.jit import launch as native_launch
 from gpuperf_engine.jit import llvm as native_jit
 from gpuperf_engine.jit import workers as native_threads
 from gpuperf_engine.jit.ir import abi as native_layout
+from gpuperf_engine.jit.runtime import compile_python
 
 INDEX = """.version 8.0
 .target sm_80
@@ -290,3 +291,21 @@ def test_fields_of_layouts_do_not_overlap() -> None:
         size = fields.pop("BYTES", native_layout.SITE_BYTES)
         assert len(set(fields.values())) == len(fields), layout.__name__
         assert max(fields.values()) + 8 <= size, layout.__name__
+
+
+@pytest.mark.parametrize("name", native_jit._SCRIPTS)
+def test_llvm_takes_the_runtime(name: str) -> None:
+    """Where it does not, kernels run on the reference backend: right, 500 times slower, and with no more than a remark."""
+    assert native_jit.compile_object(native_jit._runtime_text(name), 0)
+
+
+def test_a_function_of_the_runtime_that_is_defined_twice(tmp_path: Path) -> None:
+    files = [tmp_path / "a.py", tmp_path / "b.py"]
+    for file in files:
+        file.write_text("def add(a: int, b: int) -> int:\n    return a + b\n")
+    assert "define" in compile_python.translate(files[:1], {})
+    for given in (files, files[:1] * 2):
+        with pytest.raises(ValueError, match="^add is defined twice"):
+            compile_python.translate(given, {})
+    with pytest.raises(ValueError, match="^add is defined twice"):
+        compile_python.translate(files[:1], {}, files[1:])

@@ -142,9 +142,13 @@ declare i64 @llvm.ctpop.i64(i64)
 
 def translate(paths: Sequence[Path], constants: Mapping[str, object], others: Sequence[Path] = ()) -> str:
     """LLVM IR of all functions in some files. ``constants`` are the integers (or classes of integers) that names stand for; the
-    functions of ``others`` are declared, to be called."""
+    functions of ``others`` are declared, to be called. Raises ``ValueError`` for a name that two files define."""
     functions, outside = _functions(paths), _functions(others)
-    names = {node.name for node in (*functions, *outside)}
+    names: set[str] = set()
+    for node in (*functions, *outside):
+        if node.name in names:
+            raise ValueError(f"{node.name} is defined twice, in files that become one object: rename one of them")
+        names.add(node.name)
     declared = [f"declare i64 @{node.name}({', '.join(['i64'] * len(node.args.args))})\n" for node in outside]
     texts = (Translation(node, names, constants).text() for node in functions)
     return _DECLARATIONS + "".join(declared) + "\n".join(texts)

@@ -305,7 +305,7 @@ def test_a_function_of_the_runtime_that_is_defined_twice(tmp_path: Path) -> None
         file.write_text("def add(a: int, b: int) -> int:\n    return a + b\n")
     assert "define" in compile_python.translate(files[:1], {})
     for given in (files, files[:1] * 2):
-        with pytest.raises(ValueError, match="^add is defined twice"):
+        with pytest.raises(ValueError, match=r"^add is defined twice"):
             compile_python.translate(given, {})
-    with pytest.raises(ValueError, match="^add is defined twice"):
+    with pytest.raises(ValueError, match=r"^add is defined twice"):
         compile_python.translate(files[:1], {}, files[1:])

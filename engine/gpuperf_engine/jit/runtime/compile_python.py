@@ -147,7 +147,9 @@ def translate(paths: Sequence[Path], constants: Mapping[str, object], others: Se
     names: set[str] = set()
     for node in (*functions, *outside):
         if node.name in names:
-            raise ValueError(f"{node.name} is defined twice, in files that become one object: rename one of them")
+            raise ValueError(
+                f"{node.name} is defined twice, in files that become one object: rename one of them"
+            )
         names.add(node.name)
     declared = [f"declare i64 @{node.name}({', '.join(['i64'] * len(node.args.args))})\n" for node in outside]
     texts = (Translation(node, names, constants).text() for node in functions)

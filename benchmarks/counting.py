@@ -1,4 +1,4 @@
-"""What counting costs where it does not grow with the grid: the kernels of ``tests/engine/classes``, through the public interface.
+"""What counting costs where it does not grow with the grid: the kernels of ``tests/symbolic``, through the public interface.
 
 Counts are checked against their closed forms.
 """
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 import gpuperf_engine as ge
-from tests.engine.classes.measured import LARGE, Case, lanes_at
-from tests.engine.classes.running import text
+from tests.symbolic.measured import LARGE, Case, lanes_at
+from tests.symbolic.running import text
 
 __all__ = ["rows", "summary"]
 

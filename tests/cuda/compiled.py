@@ -30,7 +30,7 @@ class Unit:
     flags: tuple[str, ...] = ()
 
 
-_CUDA, _CLASSES = "cuda/kernels", "engine/classes/kernels"
+_CUDA, _CLASSES = "cuda/kernels", "symbolic/kernels"
 _LANGUAGE = ("-std=c++17",)
 #: what is not compiled for sm_80: bfloat16, 8-bit floats, clusters and bulk copies have instructions of their own on sm_90, smaller
 #: floats on sm_100a, pairs of single precision on sm_100

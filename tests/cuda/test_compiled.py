@@ -30,7 +30,7 @@ def test_nvcc_makes_what_is_packed() -> None:
     """Of a compiler of the same build, byte for byte."""
     said = subprocess.run(["nvcc", "--version"], check=True, capture_output=True, text=True).stdout
     build = said[said.rindex("compiler.") :].split(".")[1].split("_")[0]
-    text = compiled.ptx("engine/classes/kernels/loops")
+    text = compiled.ptx("symbolic/kernels/loops")
     if f"CL-{build}" not in text:
         pytest.skip(f"another nvcc: build {build}")
-    assert compiled.compile_unit("engine/classes/kernels/loops") == text
+    assert compiled.compile_unit("symbolic/kernels/loops") == text

@@ -15,7 +15,7 @@ PTX = (
     "examples/",
     "tests/files/",
     "tests/plugin/data/",
-    "tests/engine/classes/kernels/written.ptx",
+    "tests/symbolic/kernels/written.ptx",
     "tests/timing/data/stream.ptx",
 )
 

@@ -18,8 +18,8 @@ from gpuperf_engine.isa.effects import BARRIER, BRANCH, INDIRECT_BRANCH, RETURN
 from gpuperf_engine.ptx.syntax import Function, Instruction
 from gpuperf_engine.symbolic import known_contents as runtime
 from gpuperf_engine.symbolic.slice_program import slice_of
-from tests.engine.test_demands import in_classes
 from tests.support import head
+from tests.symbolic.test_demands import in_classes
 
 HEAD = head("8.0", "sm_80")
 REGISTERS = ".reg .pred %p<8>; .reg .b32 %r<20>; .reg .b64 %rd<10>;"

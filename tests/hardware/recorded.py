@@ -38,10 +38,8 @@ FILES = (
     *(f"isa/test_{name}.py" for name in (
         "mbarrier", "bulk", "tensor_copies", "warpgroup", "matrices", "sparse_matrices", "wmma", "narrow_arithmetic",
     )),
-    *(f"emulate/test_{name}.py" for name in (
-        "clusters", "barriers", "warp_sync", "warp", "memory_forms", "generic_shared", "indirect_calls", "spaces",
-        "stack",
-    )),
+    *(f"simt/test_{name}.py" for name in ("clusters", "barriers", "warp_sync", "indirect_calls")),
+    *(f"memory/test_{name}.py" for name in ("forms", "generic_shared", "spaces", "alloca")),
 )  # fmt: skip
 #: what a GPU answers otherwise, or only once
 ELSEWHERE = re.compile(

@@ -26,7 +26,7 @@ __all__ = ["Mutant", "mutant"]
 
 #: of more bytes parsing alone takes long
 LARGEST = 300_000
-FOLDERS = ("examples", "tests/cuda/kernels", "tests/ptx/data", "tests/engine/classes/kernels")
+FOLDERS = ("examples", "tests/cuda/kernels", "tests/ptx/data", "tests/symbolic/kernels")
 #: warp instructions of one warp: the reference backend takes some 30 µs for each
 BUDGET = 1_500
 #: one on a line of its own: space, guard, opcode, operands, the rest

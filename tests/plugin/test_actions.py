@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.plugin.sources.test_paths import git
+
 from .conftest import ptx
-from .test_paths import git
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCRIPTS = ROOT / ".github" / "action"

@@ -13,9 +13,9 @@ import pytest
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.commands.common import FAILED, NOT_JUDGED, OK
 from pytest_gpuperf.core.metrics import ANALYSIS
+from tests.plugin.hooks.test_stale import CONFTEST, MANY, entries
 
-from .conftest import PLUGIN, TEST, ptx
-from .test_stale import CONFTEST, MANY, entries
+from .conftest import HERE, PLUGIN, TEST, ptx
 
 LOAD = "ld.global.f32 %f3, [%rd1];"
 MORE = "mov.f32 %f4, %f2;"
@@ -50,7 +50,7 @@ def test_a_green_gate_has_measured_something(project):
 
 def test_xdist_loses_no_result(project):
     pytest.importorskip("xdist")
-    project.write("conftest.py", CONFTEST.format(here=str(Path(__file__).resolve().parent)))
+    project.write("conftest.py", CONFTEST.format(here=str(HERE)))
     project.write("test_k.py", MANY.format(count=30))
     assert project.update("-n2").ret == 0
     assert len(entries(project)) == 31
@@ -262,7 +262,7 @@ def _action(name: str):
 
 def test_the_action_tells_slower_from_broken(project, tmp_path, monkeypatch):
     gate = _action("gate")
-    project.write("conftest.py", CONFTEST.format(here=str(Path(__file__).resolve().parent)))
+    project.write("conftest.py", CONFTEST.format(here=str(HERE)))
     project.update()
     monkeypatch.chdir(project.path)
     args = "\n".join([*PLUGIN, "-q", "-p", "no:cacheprovider"])

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.plugin.hooks.test_stale import CONFTEST, MANY, entries
+
 from .conftest import HERE, PLUGIN, TEST
-from .test_stale import CONFTEST, MANY, entries
 
 LOAD = "ld.global.f32 %f3, [%rd1];"
 REPEATS = int(os.environ.get("GPUPERF_REPEATS", "1"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,16 @@ def test_the_readme_lists_every_folder_of_tests() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE)
     there = {path.parent.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")}
     assert sorted(there) == sorted(name for name in listed if not name.startswith("GPUPERF_"))
+
+
+def packages(folder: Path) -> set[str]:
+    return {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+def test_there_is_a_folder_of_tests_for_each_package() -> None:
+    assert packages(ROOT / "engine" / "gpuperf_engine") <= {path.name for path in TESTS.iterdir()}
+    of_the_plugin = {path.parent.name for path in (TESTS / "plugin").glob("*/test_*.py")}
+    assert of_the_plugin <= packages(ROOT / "pytest_gpuperf")
 
 
 def test_the_readme_lists_every_variable_of_the_tests() -> None:

@@ -16,9 +16,10 @@ import gpuperf_engine as ge
 from gpuperf_engine.device.device import Runtime
 from gpuperf_engine.jit import backend as native
 from gpuperf_engine.jit import cache as native_cache
-from gpuperf_engine.jit import launch as native_launch
+from gpuperf_engine.jit import dispatch as native_threads
 from gpuperf_engine.jit import llvm as native_jit
-from gpuperf_engine.jit import workers as native_threads
+from gpuperf_engine.jit.compiled import Code
+from gpuperf_engine.jit.host_arrays import aligned
 from gpuperf_engine.jit.ir import abi as native_layout
 from gpuperf_engine.jit.runtime import compile_python
 
@@ -271,7 +272,7 @@ def test_better_runtime_functions_take_over_between_launches(monkeypatch: pytest
     array = runtime.array(np.zeros(64, np.uint32))
     runtime.run(kernel, 1, 64, [array, np.uint32(1)])
     before = kernel.memo["llvm"]
-    assert isinstance(before, native_launch.Code)
+    assert isinstance(before, Code)
     library = before.library
     native_jit._improve({name: native_jit._runtime_text(name) for name in ("script", "global_4")})
     runtime.run(kernel, 1, 64, [array, np.uint32(2)])
@@ -281,7 +282,7 @@ def test_better_runtime_functions_take_over_between_launches(monkeypatch: pytest
 
 def test_states_of_warps_are_aligned() -> None:
     for size in (64, 100, 4096):
-        assert native_launch.aligned(size).ctypes.data % 64 == 0
+        assert aligned(size).ctypes.data % 64 == 0
 
 
 def test_fields_of_layouts_do_not_overlap() -> None:

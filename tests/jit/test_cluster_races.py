@@ -313,7 +313,7 @@ def test_clusters_are_told_apart_on_any_number_of_cores(monkeypatch: pytest.Monk
     found = []
     for threads in (1, 4):
         monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda threads=threads: threads)
-        monkeypatch.setattr("gpuperf_engine.jit.workers.WORTH_IT", 0.0)
+        monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
         found.append(launch(body, count, clusters=300).races)
     assert found[0] == found[1] and found[0][0].count == 300 * 64
 

@@ -356,7 +356,7 @@ def test_the_same_races_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) 
     found = []
     for threads in (1, 2, 3, 5):
         monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda threads=threads: threads)
-        monkeypatch.setattr("gpuperf_engine.jit.workers.WORTH_IT", 0.0)
+        monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
         device = ge.Device(observe=set(), races="note", memory_bytes=1 << 22)
         data, flag = (device.zeros(1 << 18, np.uint32, name=name) for name in ("data", "flag"))
         module = ge.parse(f"{HEAD}{body}\ndone: ret; }}\n", path="k.ptx")

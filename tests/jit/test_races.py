@@ -230,7 +230,7 @@ def test_blocks_are_told_apart_on_any_number_of_cores(monkeypatch: pytest.Monkey
     found = []
     for threads in (1, 4):
         monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda threads=threads: threads)
-        monkeypatch.setattr("gpuperf_engine.jit.workers.WORTH_IT", 0.0)
+        monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
         found.append(launch(body, grid=2000).races)
     assert found[0] == found[1]
     assert found[0][0].first.block == (700, 0, 0) and found[0][0].count == 1300 * 32
@@ -375,7 +375,7 @@ def test_races_among_blocks_are_the_same_on_any_number_of_cores(monkeypatch: pyt
     found = []
     for threads in (1, 4):
         monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda threads=threads: threads)
-        monkeypatch.setattr("gpuperf_engine.jit.workers.WORTH_IT", 0.0)
+        monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
         body = AMONG_BLOCKS["reads what a later block stores"][0]
         device = ge.Device(observe=set(), races="note", memory_bytes=1 << 22)
         module = ge.parse(f"{GLOBAL}{body}\nret; }}\n", path="k.ptx")

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.jit.launch import Code
+from gpuperf_engine.jit.compiled import Code
 from tests.isa.programs import CTAS, inputs, kernel, lines
 from tests.oracle import scalar
 

@@ -11,7 +11,7 @@ import pytest
 from cases import SMALL, execute
 
 import gpuperf_engine as ge
-from gpuperf_engine.jit import workers as native_threads
+from gpuperf_engine.jit import dispatch as native_threads
 from gpuperf_engine.profile.groups import CLASSES
 from tests.engine.random_kernels import (
     ACCUMULATORS,

@@ -10,7 +10,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.device import device as device_module
-from gpuperf_engine.jit import workers as native_threads
+from gpuperf_engine.jit import dispatch as native_threads
 from tests.simt.cluster_kernels import SYNC, kernel, put
 
 #: how often a thread goes round depends on what the next CTA of the cluster sent it

@@ -17,8 +17,11 @@ from ..simt.program import Program
 from . import cache as store
 from .codegen.barrier import ArrivesDiverged, is_loose
 from .codegen.function import Generated, generate
-from .launch import Code, Launch
+from .compiled import Code
+from .dispatch import run
+from .launch import Launch
 from .llvm import compile_object, fingerprint, generation, improve, link, runtime_addresses
+from .observation import observation_of
 
 __all__ = ["LlvmBackend", "code_of"]
 
@@ -46,7 +49,7 @@ class LlvmBackend:
         saved = memory.save() if program.once(_may_arrive_diverged) else None
         launch = Launch(program, plan, memory, observe, code, clustered)
         try:
-            launch.run()
+            run(launch)
         except ArrivesDiverged as reason:
             if saved is None:
                 raise
@@ -61,7 +64,7 @@ class LlvmBackend:
             return self.run(program, plan, memory, observe)
         finally:
             improve()
-        observation = launch.observation()
+        observation = observation_of(launch)
         launch.end()
         return observation
 
@@ -93,24 +96,23 @@ def _compile(program: Program, threads: bool, clustered: bool, diverged: bool) -
     stored = store.read(place)
     if stored is not None:
         try:
-            return _linked(*_unpack(stored))
+            return _linked(program, *_unpack(stored))
         except (RuntimeError, ValueError, KeyError):
             pass
-    if diverged:
-        program = _for_divergence(program)
+    source = _for_divergence(program) if diverged else program
     try:
-        ir, generated = generate(program, _stores_parts_of_words(program), *form)
+        ir, generated = generate(source, _stores_parts_of_words(program), *form)
     except Unsupported as error:
         # raised by the reference backend where the instruction is reached, if it is
         return f"{error.message} ({error.span})"
     try:
         content = compile_object(ir, 0)
-        made = _linked(generated, content)
+        code = _linked(program, generated, content)
     except RuntimeError as error:
         # LLVM refuses, or this host lets nobody make code: slower is better than not at all
         return f"LLVM makes no code of it on this host ({str(error).strip().partition(chr(10))[0]})"
     store.keep(place, _pack(generated, content))
-    return made
+    return code
 
 
 def _content(program: Program) -> tuple[object, ...]:
@@ -141,9 +143,9 @@ def _for_divergence(program: Program) -> Program:
     )
 
 
-def _linked(generated: Generated, content: bytes) -> Code:
+def _linked(program: Program, generated: Generated, content: bytes) -> Code:
     addresses = runtime_addresses(generated.needs)
-    return Code(generated, content, link([content], ("warp",), addresses), generation())
+    return Code(program, generated, content, link([content], ("warp",), addresses), generation())
 
 
 def _pack(generated: Generated, content: bytes) -> bytes:

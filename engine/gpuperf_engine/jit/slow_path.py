@@ -8,9 +8,10 @@ read and write registers through ``read`` and ``put`` here.
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,13 +96,14 @@ from .ir.abi import (
     YieldBits,
     instruction_at,
 )
+from .launch import Launch
+from .slots import Slot
 from .stack_codes import decoded, encoded
 
 if TYPE_CHECKING:
     from ..interp.warp import ReferenceWarp
-    from .launch import Slot, Worker
 
-__all__ = ["NativeWarp"]
+__all__ = ["NativeWarp", "Worker"]
 
 _SPACES = ("global", "shared", "local")
 #: a warp that waits for others
@@ -113,6 +115,30 @@ _OPERANDS = (State.BARRIER_ID, State.BARRIER_WARPS, State.BARRIER_KIND)
 @dataclass(frozen=True)
 class _Window:
     window: int
+
+
+class Worker(Protocol):
+    """What a warp needs of the host thread that runs it."""
+
+    @property
+    def launch(self) -> Launch: ...
+
+    @property
+    def left(self) -> Counter[tuple[int, int]]:
+        """How often warps left compiled code, by event and block."""
+        ...
+
+    def get(self, offset: int) -> int:
+        """A field of the context, unsigned."""
+        ...
+
+    def warp(self, slot: Slot, index: int) -> NativeWarp:
+        """Another warp of the CTA."""
+        ...
+
+    def release(self, slot: Slot) -> None:
+        """Release threads for which a barrier that Python keeps is complete."""
+        ...
 
 
 class NativeWarp:

@@ -1,0 +1,41 @@
+"""A compiled program in memory, and what its launches leave for the next one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ..simt.program import Program
+from .codegen.function import Generated
+from .llvm import Library, generation, link, runtime_addresses
+from .site_tables import SiteTables
+from .slots import Slot
+from .worker_context import WorkerContext
+
+__all__ = ["Code"]
+
+
+@dataclass
+class Code:
+    """A compiled program: its object file, and the library linked from it."""
+
+    program: Program
+    generated: Generated
+    content: bytes
+    library: Library
+    generation: int
+    #: slots of earlier launches for later ones, by what slots that are interchangeable have in common
+    slots: dict[tuple[int, ...], Slot] = field(default_factory=dict)
+    #: zeroed contexts of earlier launches for later ones
+    contexts: list[WorkerContext] = field(default_factory=list)
+
+    @cached_property
+    def tables(self) -> SiteTables:
+        """What compiled code reads about the program's sites."""
+        return SiteTables(self.program)
+
+    def refresh(self) -> None:
+        """Link against the best runtime functions that are compiled by now."""
+        if self.generation != generation():
+            self.generation = generation()
+            self.library = link([self.content], ("warp",), runtime_addresses(self.generated.needs))

@@ -1,0 +1,65 @@
+"""The counters of all workers of a launch, as an ``Observation``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ..simt.counters import Observation
+from ..simt.padding import merge
+from ..simt.rule_breaches import first_breaches
+from .codegen.waits import remarks_on
+from .ir.abi import Context, Segment
+from .launch import Launch
+from .races import races_of
+
+__all__ = ["observation_of"]
+
+
+def observation_of(launch: Launch) -> Observation:
+    """What a launch that has ended observed."""
+    program, contexts = launch.program, launch.contexts
+    observation = Observation.empty(program, launch.observe)
+    unseen: set[int] = set()
+    for context in contexts:
+        observation.block_warps += context.blocks[0]
+        observation.block_lanes += context.blocks[1]
+        observation.divergent += context.blocks[2]
+        observation.taken += context.blocks[3]
+        observation.predicated += context.predicated[: len(observation.predicated)]
+        if observation.sites is not None:
+            observation.sites += context.sites[: len(observation.sites)]
+        merge(observation.beyond, context.overruns())
+        unseen.update(context.unseen[: len(program.sites)].nonzero()[0].tolist())
+    if observation.sites is not None:
+        launch.code.tables.fill(observation.sites, observation)
+    observation.uninitialized = frozenset(unseen)
+    observation.breaches = first_breaches(item for context in contexts for item in context.breaches())
+    _settle_races(launch)
+    observation.races = races_of(program, launch.plan, (context.races for context in contexts))
+    observation.threads = launch.threads
+    observation.remarks = (
+        *remarks_on(program, sum((context.left for context in contexts), Counter())),
+        *_race_remarks(launch),
+    )
+    return observation
+
+
+def _settle_races(launch: Launch) -> None:
+    """Compare accesses in lines of global memory by CTAs that may have run at the same time."""
+    if not launch.races.pairs_unsettled:
+        return
+    first = min(context.get(Context.RACE_LOWEST) for context in launch.contexts)
+    if launch.races.spans_lines(first):
+        last = max(context.get(Context.RACE_HIGHEST) for context in launch.contexts)
+        launch.functions["race_settle"](launch.contexts[0].address, first, last)
+
+
+def _race_remarks(launch: Launch) -> Iterator[str]:
+    most = Segment.MOST - 1
+    if launch.races.orders and launch.contexts[0].get(Context.RACE_SEGMENT_COUNT) == most:
+        kernel = launch.program.kernel
+        yield (
+            f"{kernel.span}: {kernel.name!r}: after {most:,} pieces between fences and barriers accesses of global memory were "
+            "no longer checked for races"
+        )

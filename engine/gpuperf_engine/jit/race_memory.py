@@ -1,0 +1,166 @@
+"""Memory of the race detector: how large its records are, and where compiled code finds them."""
+
+from __future__ import annotations
+
+import struct
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..memory.arena import GLOBAL_BASE, Memory
+from ..simt.launch import LaunchPlan
+from ..simt.program import Program
+from .host_arrays import address_of, aligned
+from .ir.abi import Context, Line, Race, Segment, Segments
+from .races import race_flags
+
+__all__ = ["RaceMemory"]
+
+#: after all lines of global memory
+_NO_LINE = (1 << 63) - 1
+#: records of CTAs that are kept for later launches
+_MOST_KEPT = 4
+#: records of CTAs that have ended, by their shape
+_kept: dict[tuple[int, ...], list[NDArray[np.uint8]]] = {}
+
+
+class RaceMemory:
+    """What one launch needs to check for races; ``checked`` is false where it checks none."""
+
+    def __init__(self, program: Program, plan: LaunchPlan, memory: Memory) -> None:
+        self._plan, self._memory = plan, memory
+        #: bits of ``Race`` for each site
+        self.flags = race_flags(program, plan)
+        #: of two CTAs, and whether one of them may wait for the other; of two warps of one
+        among = bool((self.flags & Race.AMONG).any())
+        #: whether CTAs may order accesses of one another
+        self.orders = among and not program.order_free
+        self._windows = bool((self.flags & Race.WITHIN).any()) and not self.orders
+        #: whether records of a CTA refer to global memory, and so to one device
+        self.checks_global = self._windows or self.orders
+        self.checked = self.checks_global or bool((self.flags & Race.CHECKED).any())
+        self._segments = memory.race_segments(Segment.MOST * Segment.BYTES) if self.orders else None
+        self._proxies = bool((self.flags & Race.ASYNC_PROXY).any())
+        #: fields of ``Context``
+        self.fields = {Context.RACE_SITES: address_of(self.flags), **self._lines(among)}
+
+    def _lines(self, among: bool) -> dict[int, int]:
+        """Fields of ``Context`` about the lines of global memory."""
+        if not among and not self._windows:
+            return dict.fromkeys((Context.RACE_LINES, Context.RACE_LOCKED, Context.RACE_SEGMENTS), 0)
+        first = self._memory.race_numbers(self._plan.ctas)
+        lines = self._memory.race_lines(Line.BYTES, Line.CELL + Line.ROOM) if among else None
+        return {
+            Context.RACE_LINES: 0 if lines is None else address_of(lines),
+            Context.RACE_ROOMS: 0
+            if lines is None
+            else address_of(lines) + len(lines) // (Line.CELL + Line.ROOM) * Line.CELL,
+            Context.RACE_FROM: GLOBAL_BASE,
+            Context.RACE_SPAN: self._memory.global_span,
+            Context.RACE_FIRST: first,
+            Context.RACE_LOCKED: 0,
+            Context.RACE_LOWEST: _NO_LINE,
+            Context.RACE_HIGHEST: 0,
+            Context.RACE_SEGMENTS: 0 if self._segments is None else address_of(self._segments),
+            Context.RACE_SEGMENT_COUNT: 0,
+            Context.RACE_RELEASES: 1,
+        }
+
+    def lock_lines(self) -> bool:
+        """Several threads will run CTAs: each locks the lines of global memory that it looks at. Returns whether there are lines."""
+        lines = bool(self.fields[Context.RACE_LINES])
+        if lines:
+            self.fields[Context.RACE_LOCKED] = 1
+        return lines
+
+    @property
+    def pairs_unsettled(self) -> bool:
+        """Whether lines hold accesses of CTAs that are compared after the launch."""
+        return bool(self.fields[Context.RACE_LINES]) and not self.orders
+
+    # ------------------------------------------------------------------------------------------------ records of a CTA
+
+    @cached_property
+    def _sizes(self) -> tuple[int, int, int]:
+        """Step between times, bytes of a clock, bytes of all clocks and records of a CTA."""
+        if self._plan.cluster_ctas == 1:
+            step, clock = 1, 512
+        else:
+            step = 1 << (self._plan.cluster_ctas - 1).bit_length()
+            clock = step * Race.PEER
+        clock *= 1 + self._proxies
+        records = Race.MOST_MBARRIERS * (Race.ARRIVING + 2 * clock) + 32 * (Race.CLOCK + 2 * clock)
+        return step, clock, Race.CLOCKS_COUNT * clock + records
+
+    @property
+    def _plane(self) -> int:
+        return -(-self._plan.shared_bytes // 64) * 64 + 320
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return (*self._sizes, self._plane, self._plan.warps_per_cta)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What records of CTAs that are interchangeable have in common; empty where nothing is checked."""
+        return (*self._shape, int(self._proxies)) if self.checked else ()
+
+    @property
+    def _room(self) -> int:
+        """Bytes of the clocks of a CTA and of the shadow of its shared memory."""
+        return Race.CLOCKS + self._sizes[2] + Race.PLANES_COUNT * self._plane
+
+    @property
+    def _extra(self) -> int:
+        """Bytes about a CTA's accesses of global memory."""
+        return self.orders * Segments.BYTES + self._windows * Line.ALL
+
+    def records(self, pooled: bool) -> NDArray[np.uint8]:
+        """Records of a CTA: zeros, or those of an earlier CTA, which compiled code resets; empty where nothing is checked."""
+        if not self.checked:
+            return aligned(0)
+        kept = _kept.get(self._shape, []) if pooled else []
+        try:
+            return kept.pop()
+        except IndexError:
+            return aligned(self._room + self._extra)
+
+    def keep(self, records: list[NDArray[np.uint8]]) -> None:
+        """Keep records of CTAs that have ended for later launches."""
+        if sum(map(len, _kept.values())) > _MOST_KEPT:
+            _kept.clear()
+        _kept.setdefault(self._shape, []).extend(records[:_MOST_KEPT])
+
+    def lay_out(self, records: NDArray[np.uint8], cta_record: NDArray[np.uint8]) -> None:
+        """Set the fields of ``Race`` in the records of a CTA."""
+        step, clock, room = self._sizes
+        start, mbarrier, warp = address_of(records), Race.ARRIVING + 2 * clock, Race.CLOCK + 2 * clock
+        mbarriers = start + Race.CLOCKS + Race.CLOCKS_COUNT * clock
+        fields = {
+            Race.PLANES: start + Race.CLOCKS + room,
+            Race.PLANE: self._plane,
+            Race.AGENTS: 128 if self.orders else 32 if step == 1 else self._plan.warps_per_cta,
+            Race.STEP: step,
+            Race.CLOCK_BYTES: clock,
+            Race.WARPS: mbarriers + Race.MOST_MBARRIERS * mbarrier,
+            Race.WARP: warp,
+            Race.MBARRIERS: mbarriers,
+            Race.MBARRIER: mbarrier,
+            Race.ROOM: room,
+            Race.CTA: address_of(cta_record),
+            Race.TWIN: clock // 2 * self._proxies,
+            Race.WINDOW: (start + self._room) * self._windows,
+            Race.SEGMENTS: (start + self._room) * self.orders,
+        }
+        if struct.unpack_from("<q", records, Race.NOW)[0]:
+            fields = {Race.CTA: address_of(cta_record)}
+        for offset, value in fields.items():
+            struct.pack_into("<q", records, offset, value)
+
+    # --------------------------------------------------------------------------------------------------------- results
+
+    @staticmethod
+    def spans_lines(lowest: int) -> bool:
+        """Whether any line was accessed by CTAs that may have run at the same time; ``lowest``: the least ``RACE_LOWEST``."""
+        return lowest < _NO_LINE

@@ -1,0 +1,105 @@
+"""Host memory of the CTAs and clusters in flight."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..simt.barriers import Barriers
+from ..simt.faults import Waiting
+from .ir.abi import Cta, Presence
+
+__all__ = ["Group", "Slot", "Warp"]
+
+
+class Warp(Protocol):
+    """A warp of a CTA in flight, for the events that compiled code leaves to Python; see ``slow_path``."""
+
+    def header(self, offset: int) -> int:
+        """A field of the warp's state, unsigned."""
+        ...
+
+    def attend(self, status: int) -> None:
+        """Handle the event for which the warp left compiled code."""
+        ...
+
+    def release(self, lanes: int, true: int, false: int) -> None:
+        """Release lanes from a barrier at which ``true`` and ``false`` lanes arrived with that predicate."""
+        ...
+
+    def force_yield(self) -> bool:
+        """Make the warp yield from now on; whether it did not before."""
+        ...
+
+    def where(self) -> Iterable[Waiting]:
+        """Where its lanes are or wait."""
+        ...
+
+
+@dataclass(eq=False)
+class Slot:
+    """Memory of one CTA in flight, and its warps that Python has attended to."""
+
+    record: NDArray[np.uint8]
+    states: NDArray[np.uint8]
+    shared: NDArray[np.uint8]
+    local: NDArray[np.uint8]
+    #: what calls inside recursive functions keep, shape (warps, ``CAPACITY``, bytes)
+    areas: NDArray[np.uint8]
+    #: clocks and shadow of the race detector; empty where races are not checked
+    races: NDArray[np.uint8]
+    warps: dict[int, Warp] = field(default_factory=dict)
+    #: the cluster of the CTA, if it runs in one
+    group: Group | None = None
+    #: those at which warps are diverged
+    barriers: Barriers = field(default_factory=Barriers)
+
+    def get(self, offset: int) -> int:
+        """A field of the CTA record."""
+        return int(struct.unpack_from("<q", self.record, offset)[0])
+
+    def put(self, offset: int, value: int) -> None:
+        """Set a field of the CTA record."""
+        struct.pack_into("<q", self.record, offset, value)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of host memory."""
+        arrays = self.record, self.states, self.shared, self.local, self.areas, self.races
+        return sum(array.nbytes for array in arrays)
+
+    def end(self) -> None:
+        """The CTA has ended: drop its warps and barriers."""
+        self.warps.clear()
+        self.barriers = Barriers()
+
+
+@dataclass(eq=False)
+class Group:
+    """Memory of one cluster in flight: its record, and the slots of its CTAs by rank."""
+
+    record: NDArray[np.uint8]
+    slots: list[Slot]
+
+    def get(self, offset: int) -> int:
+        """A field of the record."""
+        return int(struct.unpack_from("<q", self.record, offset)[0])
+
+    def put(self, offset: int, value: int) -> None:
+        """Set a field of the record."""
+        struct.pack_into("<q", self.record, offset, value)
+
+    @property
+    def left(self) -> list[Slot]:
+        """The slots of CTAs that have not ended."""
+        return [slot for slot, state in zip(self.slots, self.states) if state != Presence.ENDED]
+
+    @property
+    def states(self) -> list[int]:
+        """The ``Presence`` of each CTA."""
+        return [slot.get(Cta.PRESENCE) for slot in self.slots]

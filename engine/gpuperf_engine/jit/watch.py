@@ -1,0 +1,57 @@
+"""The watch over launches that cannot end: a digest of everything that decides how a launch goes on (see ``simt.schedule``)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..simt.schedule import Watch
+from .ir.abi import Cluster, Cta, State
+from .launch import Launch
+from .slots import Slot
+from .worker import Worker
+
+__all__ = ["make_watch"]
+
+
+def make_watch(worker: Worker) -> Watch[Slot]:
+    """The watch over the CTAs that a worker runs."""
+    return Watch(
+        _make_digest(worker.launch),
+        worker.standing,
+        worker.expire,
+        lambda slot: any([warp.force_yield() for warp in worker.warps(slot)]),
+        lambda slot: (item for warp in worker.warps(slot) for item in warp.where()),
+    )
+
+
+def _make_digest(launch: Launch) -> Callable[[Sequence[Slot]], bytes]:
+    from .state_digest import Decisive  # few launches need it
+
+    generated, memory, reads_clock = launch.code.generated, launch.memory, launch.program.reads_clock
+    decisive = Decisive(launch.program, generated)
+
+    def digest(window: Sequence[Slot]) -> bytes:
+        state = hashlib.blake2b()
+        for allocation in memory.allocations:
+            if allocation.kind == "global":
+                state.update(memory.view(allocation))
+        state.update(np.ascontiguousarray(memory.heap_bytes))
+        for slot in window:
+            states = slot.states.copy().reshape(-1, generated.state_bytes)
+            decisive.clear(states)
+            if not reads_clock:
+                states[:, State.STEPS : State.STEPS + 8] = 0
+            for part in (states, slot.shared, slot.local, slot.record[Cta.BARRIERS :]):
+                state.update(np.ascontiguousarray(part))
+            used = states[:, State.AREAS : State.AREAS + 4].copy().view("<u4")[:, 0]
+            state.update(repr(slot.barriers.state()).encode())
+            for warp, most in enumerate(used.tolist()):
+                state.update(np.ascontiguousarray(slot.areas[warp, : most + 1]))
+            if slot.group is not None:
+                state.update(slot.group.record[Cluster.LIVE : Cluster.PEERS])
+        return state.digest()
+
+    return digest

@@ -1,0 +1,161 @@
+"""One host thread that runs CTAs: calls compiled code, and attends to warps that leave it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..simt.faults import Place, deadlock
+from ..simt.schedule import Standing
+from .host_arrays import address_of
+from .ir.abi import Context, Cta, State, Status, Wait
+from .launch import Launch
+from .slots import Group, Slot, Warp
+
+if TYPE_CHECKING:
+    from .slow_path import NativeWarp
+
+__all__ = ["NEEDS_PYTHON", "Worker", "in_pieces"]
+
+#: added to the status of a visit that Python must go on with
+NEEDS_PYTHON = 8
+#: seconds of compiled code at a time
+_PIECE = 0.1
+
+
+class Worker:
+    """Runs CTAs of a launch on the calling thread, with a context of its own."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.context = launch.context()
+        #: clusters not in flight
+        self.groups: list[Group] = []
+
+    @property
+    def left(self) -> Counter[tuple[int, int]]:
+        """How often warps left compiled code, by event and block."""
+        return self.context.left
+
+    def get(self, offset: int) -> int:
+        """A field of the context, unsigned."""
+        return self.context.get(offset)
+
+    # ------------------------------------------------------------------------------------------------- running
+
+    def call(self, name: str, record: int, *more: int) -> int:
+        """Call a function of the runtime on the record of a CTA or cluster."""
+        return self.launch.functions[name](self.context.address, record, *more)
+
+    def run(self, slot: Slot, first: int, last: int) -> tuple[int, bool]:
+        """CTAs from ``first`` on, until ``last`` or until one does not end in its visit: its index, and whether all ended."""
+        return in_pieces(
+            lambda start, stop: self.call("run", address_of(slot.record), start, stop),
+            lambda status: self._settle(slot, status),
+            first,
+            last,
+        )
+
+    def visit(self, slot: Slot) -> bool:
+        """Another visit of a CTA in flight; whether it has ended."""
+        return self._settle(slot, self.call("visit", address_of(slot.record)))
+
+    def _settle(self, slot: Slot, status: int) -> bool:
+        """Complete a visit, with what Python must do for warps. Returns whether the CTA has ended."""
+        status = self.proceed(slot, status)
+        if status == Status.BLOCKED:
+            raise deadlock(item for warp in self.warps(slot) for item in warp.where())
+        if status == Status.DONE:
+            slot.end()
+        return status == Status.DONE
+
+    def proceed(self, slot: Slot, status: int) -> int:
+        """Go on with a visit for as long as it needs Python; its status then."""
+        while status >= NEEDS_PYTHON:
+            self._attend(slot, status - NEEDS_PYTHON)
+            status = self.call("proceed", address_of(slot.record))
+        return status
+
+    def _attend(self, slot: Slot, status: int) -> None:
+        """Attend to the warp that compiled code left, or to the barriers that Python keeps where a warp has stopped otherwise. Raises
+        the kernel's error."""
+        if status == Status.DONE:
+            self.release(slot)
+        else:
+            self.warp(slot, slot.get(Cta.POSITION)).attend(status)
+
+    # ------------------------------------------------------------------------------------------------ for the slow path
+
+    def release(self, slot: Slot) -> None:
+        """Release threads for which a barrier that Python keeps is complete."""
+        states = slot.states.reshape(-1, self.launch.code.generated.state_bytes)
+        lanes = states[:, State.LIVE : State.LIVE + 4].copy().view("<u4")[:, 0].tolist()
+        live = {warp: mask for warp, mask in enumerate(lanes) if mask}
+        for completed in slot.barriers.complete(live):
+            self.context.put({Context.PASSED: self.get(Context.PASSED) + 1})
+            if self.launch.races.checked:
+                self.call("races_settle", address_of(slot.record))
+            for warp, waiting in completed.waiting.items():
+                self.warp(slot, warp).release(waiting, completed.true, completed.false)
+        slot.put(Cta.ACTIVE, slot.get(Cta.ACTIVE) & 0xFFFF | bool(slot.barriers.state()) << 16)
+
+    def warp(self, slot: Slot, index: int) -> NativeWarp:
+        """The view of one warp; kept while its CTA is in flight, as it may hold what lanes wait for."""
+        from .slow_path import NativeWarp
+
+        warp = slot.warps.get(index)
+        if warp is None:
+            size = self.launch.code.generated.state_bytes
+            state = slot.states[index * size : (index + 1) * size]
+            place = Place(self.launch.program, self.launch.plan, slot.get(Cta.INDEX), index)
+            warp = slot.warps[index] = NativeWarp(self, place, state, slot)
+        assert isinstance(warp, NativeWarp)
+        warp.worker = self
+        return warp
+
+    def warps(self, slot: Slot) -> list[Warp]:
+        """All warps of a CTA that have not ended."""
+        warps = [self.warp(slot, index) for index in range(self.launch.plan.warps_per_cta)]
+        return [warp for warp in warps if warp.header(State.WAIT) != Wait.DONE]
+
+    # ------------------------------------------------------------------------------------------------- for the watch
+
+    def standing(self, slot: Slot) -> Standing:
+        """Whether a warp of a CTA can go on by itself."""
+        states = slot.states.reshape(-1, self.launch.code.generated.state_bytes)
+        waits, seen = (
+            states[:, offset : offset + 4].copy().view("<u4")[:, 0] for offset in (State.WAIT, State.SEEN)
+        )
+        suspended = waits == Wait.SUSPENDED
+        phases = slot.get(Cta.PHASES) & 0xFFFFFFFF
+        if np.isin(waits, (Wait.RUNNABLE, Wait.SLICE_OVER)).any() or (seen[suspended] != phases).any():
+            return Standing.RUNS
+        return Standing.STUCK if suspended.any() or (waits == Wait.GATHERS).any() else Standing.WAITS
+
+    def expire(self, slot: Slot) -> bool:
+        """Let waits on mbarriers time out; whether there were any."""
+        return bool(self.call("expire", address_of(slot.record)))
+
+
+def in_pieces(
+    run: Callable[[int, int], int], settle: Callable[[int], bool], first: int, last: int
+) -> tuple[int, bool]:
+    """Run CTAs or clusters from ``first`` on, until ``last`` or until one does not end: its number, and whether all ended.
+
+    ``run(first, last)`` answers the status in the low 4 bits and the number above; ``settle(status)`` whether that one has ended.
+    Compiled code runs for at most about ``_PIECE`` seconds, so that an interrupt from the keyboard is seen.
+    """
+    some = 32
+    while first < last:
+        start = time.perf_counter()
+        answer = run(first, min(last, first + some))
+        some = some * 2 if time.perf_counter() - start < _PIECE else some
+        status, number = answer & 15, answer >> 4
+        if status != Status.DONE and not settle(status):
+            return number, False
+        first = number if status == Status.DONE else number + 1
+    return last, True

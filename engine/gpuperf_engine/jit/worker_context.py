@@ -1,0 +1,133 @@
+"""What compiled code writes on one host thread: the context record, counters and caches."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..isa.rules import NOTED, Noted
+from ..memory.arena import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES
+from ..simt.padding import Overrun
+from ..simt.program import Program
+from ..simt.rule_breaches import Breach
+from ..simt.schedule import QUANTUM
+from .codegen.function import Generated
+from .host_arrays import address_of, aligned
+from .ir.abi import BEYOND_BYTES, SITE_COUNTERS, Context, GlobalShape, Race, SiteCache, instruction_at
+from .site_tables import SiteTables
+
+__all__ = ["WorkerContext"]
+
+_WORD = struct.Struct("<Q")
+_WHOLE = (1 << 64) - 1
+#: the key of the context record itself, among the arrays that it points to
+_CONTEXT = -1
+
+
+class WorkerContext:
+    """One allocation: the context record and the arrays that it points to. ``thread_bytes``: of a row of counters of single threads
+    that nobody reads, 0 where threads are not counted."""
+
+    def __init__(self, program: Program, generated: Generated, tables: SiteTables, thread_bytes: int) -> None:
+        self._program = program
+        sites, predicated = max(1, len(program.sites)), max(1, len(program.predicated))
+        # the last one is that of accesses which are not counted
+        unseen = len(program.sites) + 1
+        sizes = {
+            Context.BLOCKS: 32 * len(program.blocks),
+            Context.PREDICATED: 8 * predicated,
+            Context.SITES: 8 * SITE_COUNTERS * sites,
+            Context.UNSEEN: 8 * unseen,
+            Context.CACHE: unseen * SiteCache.BYTES,
+            Context.SHAPES: sites * GlobalShape.BYTES,
+            Context.BEYOND: unseen * BEYOND_BYTES,
+            Context.SCRATCH: 8192,
+            Context.THREADS_SPARE: thread_bytes,
+            Context.NOTED: 8 + Noted.MOST * Noted.BYTES,
+            Context.RACES_FOUND: 8 + 8 * Race.MOST_FOUND * Race.COLUMNS,
+            _CONTEXT: Context.BYTES,
+        }
+        starts = [0, *itertools.accumulate(-(-size // 64) * 64 for size in sizes.values())]
+        #: everything that compiled code writes to, zero where a launch begins, but for the context record
+        self.whole = aligned(starts[-1])
+        first = address_of(self.whole)
+        addresses = {name: first + start for name, start in zip(sizes, starts)}
+        views = {name: self.whole[start : start + size] for (name, size), start in zip(sizes.items(), starts)}
+        self.blocks = views[Context.BLOCKS].view(np.int64).reshape(4, -1)
+        self.predicated = views[Context.PREDICATED].view(np.int64)
+        self.sites = views[Context.SITES].view(np.int64).reshape(sites, SITE_COUNTERS)
+        self.unseen = views[Context.UNSEEN].view(np.int64)
+        self.cache = views[Context.CACHE]
+        self.races = views[Context.RACES_FOUND].view(np.int64)
+        self._beyond = views[Context.BEYOND].view(np.int64).reshape(unseen, BEYOND_BYTES // 8)
+        self._noted = views[Context.NOTED].view(np.int64)
+        self._record: NDArray[np.uint8] = views[_CONTEXT]
+        #: host address of the context record
+        self.address = addresses.pop(_CONTEXT)
+        #: how often warps left compiled code, by event and block
+        self.left: Counter[tuple[int, int]] = Counter()
+        self._put_fixed(program, generated, tables, addresses)
+        #: the record as it is where a launch begins, but for what that launch puts there
+        self._fresh = self._record.copy()
+
+    def _put_fixed(
+        self, program: Program, generated: Generated, tables: SiteTables, addresses: Mapping[int, int]
+    ) -> None:
+        """Put what is the same in all launches of the code."""
+        self.put(
+            {
+                Context.STATE_BYTES: generated.state_bytes,
+                Context.QUANTUM: QUANTUM,
+                **addresses,
+                Context.LOCAL_BYTES: program.local_area,
+                Context.ZERO_START: generated.zero_start,
+                Context.ZERO_BYTES: generated.zero_bytes,
+                Context.PARAMETERS: generated.parameters_start,
+                Context.SHARED_WINDOW: SHARED_WINDOW,
+                Context.LOCAL_WINDOW: LOCAL_WINDOW,
+                Context.WINDOW_BYTES: WINDOW_BYTES,
+                Context.WATCH: generated.watch,
+                Context.REMOTE: tables.remote.address,
+                Context.REACHES: tables.reaches.address,
+                Context.PIECES: tables.pieces.address,
+                Context.ENTRIES: 0 if program.recursive else generated.stack_entries,
+            }
+        )
+
+    def put(self, fields: Mapping[int, int]) -> None:
+        """Set fields of the record, 64 bits each."""
+        record, pack = self._record.data, _WORD.pack_into
+        for offset, value in fields.items():
+            pack(record, offset, value & _WHOLE)
+
+    def put_shape(self, offset: int, *sizes: int) -> None:
+        """Set a field of the record that consists of 32-bit sizes."""
+        struct.pack_into(f"<{len(sizes)}i", self._record.data, offset, *sizes)
+
+    def get(self, offset: int) -> int:
+        """A field of the record, unsigned."""
+        return int(struct.unpack_from("<Q", self._record, offset)[0])
+
+    def reset(self) -> None:
+        """Make ready for another launch of the same code."""
+        self.whole[:] = 0
+        self._record[:] = self._fresh
+        self.left.clear()
+
+    def breaches(self) -> Iterator[Breach]:
+        """Breaches of the rules in ``isa.rules`` that compiled code noted."""
+        for rule, site, *where in self._noted[1:].reshape(-1, Noted.BYTES // 8)[: self._noted[0]].tolist():
+            yield Breach(NOTED[rule], instruction_at(self._program, site), *where)
+
+    def overruns(self) -> dict[int, Overrun]:
+        """Accesses that ran past an object, by site."""
+        overruns = {}
+        for site in self._beyond[:, 0].nonzero()[0].tolist():
+            cta, thread, address, farthest = self._beyond[site].tolist()
+            overruns[site] = Overrun(cta - 1, thread // 32, thread % 32, address, farthest)
+        return overruns

@@ -4,18 +4,31 @@ An operand is its text (``%n7``, ``0``, ``splat (i32 4)``); a ``Ref`` knows its 
 ``add i64 %n1, %n2``. What no method writes goes through ``op`` and ``do`` as text. Where a vector meets a Python number, the number
 is meant for all its elements.
 
-IR stays text: writing an instruction takes 0.2 µs as text and 1.2 µs by a method, compiling it without passes 11 µs in kernels and
-17 µs in the functions for accesses (CPU time of LLVM on a shared x86-64 host, 24,000 lines of ``examples/kernels``).
+IR stays text: writing an instruction takes 0.3 µs as text and 0.6 µs by a method, compiling it without passes 11 µs in kernels and
+17 µs in the functions for accesses (CPU time of LLVM on a shared x86-64 host, 24,000 lines of ``examples/kernels``). Methods that
+write most lines join strings by ``+`` and make their ``Ref`` in place: formatting and calls would double their time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 
 from ...isa.types import ScalarType
 
-__all__ = ["LANES", "Emitter", "Phi", "Ref", "element_of", "lanes_of", "scalar_ll", "vector_ll", "vector_of"]
+__all__ = [
+    "LANES",
+    "Emitter",
+    "Phi",
+    "Ref",
+    "constant",
+    "element_of",
+    "lanes_of",
+    "scalar_ll",
+    "vector_ll",
+    "vector_of",
+]
 
 LANES = 32
 
@@ -42,25 +55,46 @@ def lanes_of(scalar: str) -> str:
     return f"<{LANES} x {scalar}>"
 
 
+@lru_cache(256)
 def count_of(vector: str) -> int:
     """Elements of a vector type; 0 of a scalar type."""
     return int(vector[1 : vector.index(" ")]) if vector[0] == "<" else 0
 
 
+@lru_cache(256)
 def element_of(vector: str) -> str:
     """LLVM type of an element."""
     return vector[vector.rindex(" ") + 1 : -1]
 
 
+@lru_cache(1024)
 def alike(type: str, scalar: str) -> str:
     """A scalar type with the shape of another type: ``i1`` for ``<32 x i64>`` is ``<32 x i1>``."""
     return f"{type[: type.index('x')]}x {scalar}>" if type[0] == "<" else scalar
+
+
+@lru_cache(4096)
+def literal(type: str, number: int | str) -> str:
+    """A number as operand of that type: of a vector it stands for all elements."""
+    return f"splat ({element_of(type)} {number})" if type[0] == "<" else str(number)
+
+
+def constant(type: str, number: int | str) -> Ref:
+    """A number of that type, for all elements of a vector; of floating point as LLVM writes it (``1.0``, ``0x3E70000000000000``)."""
+    return Ref(type, literal(type, number))
 
 
 def numbers(scalar: str, values: Iterable[int]) -> Ref:
     """A vector of numbers."""
     texts = [f"{scalar} {value}" for value in values]
     return Ref(f"<{len(texts)} x {scalar}>", f"<{', '.join(texts)}>")
+
+
+@lru_cache(1024)
+def indices(order: tuple[int, ...]) -> tuple[int, str]:
+    """How many elements are picked, and which, as operand."""
+    listed = ", ".join([f"i32 {index}" for index in order])
+    return len(order), f"<{len(order)} x i32> <{listed}>"
 
 
 class Ref(str):
@@ -89,6 +123,42 @@ class Phi(Ref):
         lines[self._line] += f"{comma} [ {value}, %{block or self._emitter.block} ]"
 
 
+_new = str.__new__
+
+
+def _binary(word: str) -> Callable[[Emitter, Ref, str | int], Ref]:
+    """The method for an instruction on two operands of one type."""
+    equals = f" = {word} "
+
+    def write(self: Emitter, a: Ref, b: str | int) -> Ref:
+        self._counter += 1
+        name = f"%n{self._counter}"
+        result = _new(Ref, name)
+        result.type = type = a.type
+        self.lines.append(
+            "  " + name + equals + type + " " + a + ", " + (literal(type, b) if isinstance(b, int) else b)
+        )
+        return result
+
+    return write
+
+
+def _cast(word: str) -> Callable[[Emitter, Ref, str], Ref]:
+    """The method for a conversion, element by element, to a scalar type."""
+    equals = f" = {word} "
+
+    def write(self: Emitter, value: Ref, scalar: str) -> Ref:
+        self._counter += 1
+        name = f"%n{self._counter}"
+        result = _new(Ref, name)
+        source = value.type
+        result.type = target = alike(source, scalar)
+        self.lines.append("  " + name + equals + source + " " + value + " to " + target)
+        return result
+
+    return write
+
+
 class Emitter:
     """The lines of one function. ``needs`` are the declarations of what it calls, by name; ``block`` is the label of the basic block
     being written."""
@@ -112,17 +182,20 @@ class Emitter:
     def ref(self, type: str, text: str) -> Ref:
         """As ``op``, of a result of that type."""
         self._counter += 1
-        name = str.__new__(
-            Ref, f"%n{self._counter}"
-        )  # not by way of ``op`` and ``Ref.__new__``, which take twice as long
-        name.type = type
-        self.lines.append(f"  {name} = {text}")
-        return name
+        name = f"%n{self._counter}"
+        self.lines.append("  " + name + " = " + text)
+        result = _new(Ref, name)
+        result.type = type
+        return result
 
     def do(self, *texts: str) -> None:
         """Append instructions without result."""
         for text in texts:
             self.lines.append("  " + text)
+
+    def give(self, value: Ref) -> None:
+        """Return a value."""
+        self.lines.append(f"  ret {value.type} {value}")
 
     def function(self, head: str, attributes: str = "nounwind") -> str:
         """The lines as the body of a function; ``head`` is its result, name and parameters."""
@@ -169,6 +242,18 @@ class Emitter:
         self.jump(loop.head)
         self.start(loop.done)
 
+    @contextmanager
+    def count_to(self, count: int, hint: str = "loop") -> Iterator[Phi]:
+        """What is written inside runs for 0 to ``count`` − 1, at least once: the i64 that it is given."""
+        before, head, done = self.block, self.label(hint), self.label(f"{hint}.done")
+        self.enter(head)
+        index = self.phi("i64", (0, before))
+        yield index
+        following = self.add(index, 1)
+        index.come(following)
+        self.branch(self.icmp("eq", following, count), done, head)
+        self.start(done)
+
     def phi(self, type: str, *ways: tuple[str | int, str]) -> Phi:
         """A value by the block that control comes from; more ways may ``come``."""
         phi = Phi(type, self.op(f"phi {type}" + ",".join(f" [ {value}, %{block} ]" for value, block in ways)))
@@ -177,48 +262,31 @@ class Emitter:
 
     # -- arithmetic ------------------------------------------------------------------------------------------------------
 
-    def literal(self, type: str, operand: str | int) -> str:
-        """An operand of that type: a number stands for all elements of a vector."""
-        if isinstance(operand, int):
-            return f"splat ({element_of(type)} {operand})" if type[0] == "<" else str(operand)
-        return operand
-
-    def binary(self, word: str, a: Ref, b: str | int) -> Ref:
-        """``word`` of two operands of one type."""
-        type = a.type
-        return self.ref(type, f"{word} {type} {a}, {self.literal(type, b) if isinstance(b, int) else b}")
-
-    def add(self, a: Ref, b: str | int) -> Ref:
-        return self.binary("add", a, b)
-
-    def sub(self, a: Ref, b: str | int) -> Ref:
-        return self.binary("sub", a, b)
-
-    def mul(self, a: Ref, b: str | int) -> Ref:
-        return self.binary("mul", a, b)
-
-    def and_(self, a: Ref, b: str | int) -> Ref:
-        return self.binary("and", a, b)
-
-    def or_(self, a: Ref, b: str | int) -> Ref:
-        return self.binary("or", a, b)
-
-    def xor(self, a: Ref, b: str | int) -> Ref:
-        return self.binary("xor", a, b)
+    add, sub, mul = _binary("add"), _binary("sub"), _binary("mul")
+    udiv, urem, sdiv = _binary("udiv"), _binary("urem"), _binary("sdiv")
+    and_, or_, xor = _binary("and"), _binary("or"), _binary("xor")
+    shl, lshr, ashr = _binary("shl"), _binary("lshr"), _binary("ashr")
+    fadd, fsub, fmul, fdiv = _binary("fadd"), _binary("fsub"), _binary("fmul"), _binary("fdiv")
 
     def not_(self, a: Ref) -> Ref:
-        return self.binary(
-            "xor", a, "true" if a.type == "i1" else "splat (i1 true)" if a.type.endswith(" i1>") else -1
-        )
+        return self.xor(a, "true" if a.type == "i1" else "splat (i1 true)" if a.type.endswith(" i1>") else -1)
 
-    def shl(self, a: Ref, b: str | int) -> Ref:
-        return self.binary("shl", a, b)
-
-    def lshr(self, a: Ref, b: str | int) -> Ref:
-        return self.binary("lshr", a, b)
+    def minus(self, a: Ref) -> Ref:
+        """The integer with the other sign."""
+        return self.sub(Ref(a.type, "zeroinitializer" if a.type[0] == "<" else "0"), a)
 
     def icmp(self, word: str, a: Ref, b: str | int) -> Ref:
-        return self.ref(alike(a.type, "i1"), f"icmp {word} {a.type} {a}, {self.literal(a.type, b)}")
+        self._counter += 1
+        name = f"%n{self._counter}"
+        result = _new(Ref, name)
+        type = a.type
+        result.type = alike(type, "i1")
+        b = literal(type, b) if isinstance(b, int) else b
+        self.lines.append("  " + name + " = icmp " + word + " " + type + " " + a + ", " + b)
+        return result
+
+    def fcmp(self, word: str, a: Ref, b: str) -> Ref:
+        return self.ref(alike(a.type, "i1"), "fcmp " + word + " " + a.type + " " + a + ", " + b)
 
     def all(self, tests: Iterable[Ref]) -> Ref:
         """Whether all tests hold."""
@@ -228,29 +296,50 @@ class Emitter:
         return first
 
     def select(self, test: Ref, yes: Ref, no: str | int) -> Ref:
-        a, b = (self.literal(yes.type, item) for item in (yes, no))
-        return self.ref(yes.type, f"select {test.type} {test}, {yes.type} {a}, {yes.type} {b}")
+        self._counter += 1
+        name = f"%n{self._counter}"
+        result = _new(Ref, name)
+        result.type = type = yes.type
+        no = literal(type, no) if isinstance(no, int) else no
+        self.lines.append(
+            "  "
+            + name
+            + " = select "
+            + test.type
+            + " "
+            + test
+            + ", "
+            + type
+            + " "
+            + yes
+            + ", "
+            + type
+            + " "
+            + no
+        )
+        return result
 
-    def cast(self, word: str, value: Ref, scalar: str) -> Ref:
-        """A conversion, element by element."""
-        type = alike(value.type, scalar)
-        return self.ref(type, f"{word} {value.type} {value} to {type}")
-
-    def zext(self, value: Ref, scalar: str) -> Ref:
-        return self.cast("zext", value, scalar)
-
-    def trunc(self, value: Ref, scalar: str) -> Ref:
-        return self.cast("trunc", value, scalar)
+    zext, sext, trunc = _cast("zext"), _cast("sext"), _cast("trunc")
+    sitofp, uitofp, fptosi, fptoui = _cast("sitofp"), _cast("uitofp"), _cast("fptosi"), _cast("fptoui")
+    fpext = _cast("fpext")
 
     def bitcast(self, value: Ref, type: str) -> Ref:
-        return self.ref(type, f"bitcast {value.type} {value} to {type}")
+        return self.ref(type, "bitcast " + value.type + " " + value + " to " + type)
+
+    def raw(self, value: Ref, scalar: str) -> Ref:
+        """The bits, element by element, as another type of that size."""
+        return self.bitcast(value, alike(value.type, scalar))
 
     # -- vectors ---------------------------------------------------------------------------------------------------------
 
     def splat(self, value: Ref, lanes: int = LANES) -> Ref:
         """A scalar in all elements."""
         type = f"<{lanes} x {value.type}>"
-        one = self.op(f"insertelement {type} poison, {value.type} {value}, i32 0")
+        self._counter += 1
+        one = f"%n{self._counter}"
+        self.lines.append(
+            "  " + one + " = insertelement " + type + " poison, " + value.type + " " + value + ", i32 0"
+        )
         return self.ref(type, f"shufflevector {type} {one}, {type} poison, <{lanes} x i32> zeroinitializer")
 
     def splatted(self, text: str, scalar: str) -> str:
@@ -267,11 +356,10 @@ class Emitter:
 
     def pick(self, vector: Ref, order: Iterable[int], other: str = "poison") -> Ref:
         """``shufflevector`` of one or two vectors."""
-        listed = [f"i32 {place}" for place in order]
-        return self.ref(
-            f"<{len(listed)} x {element_of(vector.type)}>",
-            f"shufflevector {vector.type} {vector}, {vector.type} {other}, <{len(listed)} x i32> <{', '.join(listed)}>",
-        )
+        count, listed = indices(tuple(order))
+        type = vector.type
+        text = "shufflevector " + type + " " + vector + ", " + type + " " + other + ", " + listed
+        return self.ref(vector_of(count, element_of(type)), text)
 
     def extract(self, vector: Ref, lane: str | int) -> Ref:
         return self.ref(element_of(vector.type), f"extractelement {vector.type} {vector}, i32 {lane}")
@@ -283,20 +371,29 @@ class Emitter:
     # -- memory ----------------------------------------------------------------------------------------------------------
 
     def load(self, type: str, pointer: str, align: int = 0) -> Ref:
-        return self.ref(type, f"load {type}, ptr {pointer}" + (f", align {align}" if align else ""))
+        text = "load " + type + ", ptr " + pointer
+        return self.ref(type, f"{text}, align {align}" if align else text)
 
     def store(self, value: Ref, pointer: str, align: int = 0) -> None:
-        self.lines.append(
-            f"  store {value.type} {value}, ptr {pointer}" + (f", align {align}" if align else "")
-        )
+        text = "  store " + value.type + " " + value + ", ptr " + pointer
+        self.lines.append(f"{text}, align {align}" if align else text)
 
     def put(self, type: str, value: str | int, pointer: str, align: int = 0) -> None:
         """Store an operand that does not know its type."""
-        self.store(Ref(type, self.literal(type, value)), pointer, align)
+        self.store(constant(type, value) if isinstance(value, int) else Ref(type, value), pointer, align)
 
     def place(self, base: str, offset: str | int) -> Ref:
         """A pointer so many bytes behind another."""
-        return self.ref("ptr", f"getelementptr i8, ptr {base}, i64 {offset}")
+        return self.ref("ptr", "getelementptr i8, ptr " + base + ", i64 " + str(offset))
+
+    def element(self, base: str, type: str, index: str | int) -> Ref:
+        """A pointer to an element of an array; ``index`` is of i64, or of i32 if it is a ``Ref`` of that type."""
+        of = index.type if isinstance(index, Ref) else "i64"
+        return self.ref("ptr", f"getelementptr {type}, ptr {base}, {of} {index}")
+
+    def alloca(self, type: str, align: int = 0) -> Ref:
+        """Room on the stack."""
+        return self.ref("ptr", f"alloca {type}, align {align}" if align else f"alloca {type}")
 
     def field(self, base: str, offset: int, type: str = "i64") -> Ref:
         """The content of a record's field."""
@@ -317,14 +414,22 @@ class Emitter:
 
     # -- calls -----------------------------------------------------------------------------------------------------------
 
-    def call(self, name: str, result: str, *arguments: tuple[str, str]) -> str:
+    def call(self, name: str, result: str, *arguments: tuple[str, str]) -> Ref:
         """Call a function that is declared elsewhere; arguments are (LLVM type, operand)."""
         self.needs[name] = f'declare {result} @"{name}"({", ".join(type for type, _ in arguments)})'
         text = f'call {result} @"{name}"({", ".join(f"{type} {operand}" for type, operand in arguments)})'
         if result == "void":
             self.do(text)
-            return ""
-        return self.op(text)
+            return Ref(result, "")
+        return self.ref(result, text)
+
+    def intrinsic(self, name: str, result: str, *arguments: Ref) -> Ref:
+        """Call an intrinsic of LLVM: ``ctlz.v32i64``."""
+        full = f"llvm.{name}"
+        self.needs[full] = f"declare {result} @{full}({', '.join(item.type for item in arguments)})"
+        return self.ref(
+            result, f"call {result} @{full}({', '.join(f'{item.type} {item}' for item in arguments)})"
+        )
 
     def run(self, name: str, arguments: Sequence[object]) -> Ref:
         """Call a function of the runtime, which takes and gives numbers of 64 bits."""

@@ -173,7 +173,7 @@ class NativeValue(Value):
         arguments = [(vector_ll(value.type), value.vector()) for value in values]
         text = self.writer.call(name, vector_ll(type), *arguments)
         if uniform:
-            text = self.writer.op(f"extractelement {vector_ll(type)} {text}, i32 0")
+            text = self.writer.extract(text, 0)
         return self.made(type, text, uniform, loose)
 
     def _intrinsic(self, name: str, *others: NativeValue, tail: str = "", loose: bool = False) -> NativeValue:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .emitter import LANES
-from .function_emitter import Body, lanes_of
-from .vectors_float import extreme, from_float, half_fma, narrow, rounded, widen
+from .emitter import LANES, Emitter, Ref, constant, element_of, lanes_of
+from .vectors_float import extreme, from_float, half_fma, narrow, parameters, rounded, vector_text, widen
 
 __all__ = ["vector_function"]
 
@@ -42,156 +41,114 @@ def _divide(name: str, parts: list[str]) -> str:
     if kind.endswith("64"):
         return _loop_divide(name, kind)
     signed = kind[0] == "s"
-    body = Body()
-    zero = body.binary("icmp eq", "i32", "%b", 0)
-    guarded = zero
+    to = Emitter()
+    a, b = parameters("i32", "i32")
+    guarded = zero = to.icmp("eq", b, 0)
     if signed:
-        guarded = body.op(f"or {lanes_of('i1')} {zero}, {body.binary('icmp eq', 'i32', '%b', -1)}")
-    divisor = body.select(guarded, "i32", 1, "%b")
+        guarded = to.or_(zero, to.icmp("eq", b, -1))
+    divisor = to.select(guarded, constant(a.type, 1), b)
     # a quotient of 32-bit integers in double never rounds up to the next integer
-    word = "sitofp" if signed else "uitofp"
-    x, y = (body.cast(word, "i32", value, "double") for value in ("%a", divisor))
-    quotient = body.cast(
-        "fptosi" if signed else "fptoui", "double", body.op(f"fdiv {lanes_of('double')} {x}, {y}"), "i32"
-    )
+    x, y = (to.sitofp(value, "double") if signed else to.uitofp(value, "double") for value in (a, divisor))
+    exact = to.fdiv(x, y)
+    quotient = to.fptosi(exact, "i32") if signed else to.fptoui(exact, "i32")
     if signed:
-        quotient = body.select(guarded, "i32", body.binary("sub", "i32", "zeroinitializer", "%a"), quotient)
-    quotient = body.select(zero, "i32", -1, quotient)
-    if "rem" in name:
-        quotient = body.binary("sub", "i32", "%a", body.binary("mul", "i32", quotient, "%b"))
-    return body.function(name, "i32", ["i32", "i32"], quotient)
+        quotient = to.select(guarded, to.minus(a), quotient)
+    quotient = to.select(zero, constant(a.type, -1), quotient)
+    return vector_text(name, to, to.sub(a, to.mul(quotient, b)) if "rem" in name else quotient, a, b)
 
 
-def _lane_loop(name: str, result: str, kinds: list[str], lines: list[str]) -> str:
-    """A loop over the lanes: ``lines`` compute ``%r`` from ``%a0``, ``%b0`` …"""
-    letters = "abcd"[: len(kinds)]
-    head = ", ".join(f"{lanes_of(kind)} %{letter}" for kind, letter in zip(kinds, letters))
-    text = [f"define {lanes_of(result)} @{name}({head}) nounwind {{", "entry:"]
-    for kind, letter in zip(kinds, letters):
-        text += [
-            f"%p{letter} = alloca {lanes_of(kind)}, align 64",
-            f"store {lanes_of(kind)} %{letter}, ptr %p{letter}, align 64",
+_Lane = Callable[[Emitter, list[Ref], list[Ref], Ref], Ref]
+
+
+def _lane_loop(name: str, result: str, given: list[Ref], compute: _Lane, *more: Ref) -> str:
+    """A loop over the lanes. ``compute`` gives the result of one from its values, where all lanes' values are, and its index;
+    ``more`` are parameters for itself."""
+    to = Emitter()
+    to.start("entry")
+    rooms = []
+    for value in given:
+        rooms.append(to.alloca(value.type, 64))
+        to.store(value, rooms[-1], 64)
+    results = to.alloca(lanes_of(result), 64)
+    with to.count_to(LANES) as lane:
+        own = [
+            to.load(element_of(value.type), to.element(room, element_of(value.type), lane))
+            for value, room in zip(given, rooms)
         ]
-    text += [
-        f"%pr = alloca {lanes_of(result)}, align 64",
-        "br label %loop",
-        "loop:",
-        "%i = phi i64 [ 0, %entry ], [ %n, %loop ]",
-    ]
-    for kind, letter in zip(kinds, letters):
-        text += [
-            f"%q{letter} = getelementptr {kind}, ptr %p{letter}, i64 %i",
-            f"%{letter}0 = load {kind}, ptr %q{letter}",
-        ]
-    text += [
-        *lines,
-        f"%qr = getelementptr {result}, ptr %pr, i64 %i",
-        f"store {result} %r, ptr %qr",
-        "%n = add i64 %i, 1",
-    ]
-    text += [f"%e = icmp eq i64 %n, {LANES}", "br i1 %e, label %out, label %loop", "out:"]
-    text += [f"%v = load {lanes_of(result)}, ptr %pr, align 64", f"ret {lanes_of(result)} %v", "}", ""]
-    return "\n".join(text)
+        value = compute(to, own, rooms, lane)
+        to.store(value, to.element(results, result, lane))
+    return vector_text(name, to, to.load(lanes_of(result), results, 64), *given, *more)
 
 
 def _loop_divide(name: str, kind: str) -> str:
-    signed = kind[0] == "s"
-    lines = ["%z = icmp eq i64 %b0, 0"]
-    if signed:
-        lines += ["%m = icmp eq i64 %b0, -1", "%g = or i1 %z, %m", "%d = select i1 %g, i64 1, i64 %b0"]
-        lines += ["%q = sdiv i64 %a0, %d", "%neg = sub i64 0, %a0", "%q1 = select i1 %m, i64 %neg, i64 %q"]
-    else:
-        lines += ["%d = select i1 %z, i64 1, i64 %b0", "%q1 = udiv i64 %a0, %d"]
-    lines += ["%q2 = select i1 %z, i64 -1, i64 %q1"]
-    if "rem" in name:
-        lines += ["%t = mul i64 %q2, %b0", "%r = sub i64 %a0, %t"]
-    else:
-        lines += ["%r = add i64 %q2, 0"]
-    return _lane_loop(name, "i64", ["i64", "i64"], lines)
+    def compute(to: Emitter, own: list[Ref], rooms: list[Ref], lane: Ref) -> Ref:
+        a, b = own
+        one = constant("i64", 1)
+        zero = to.icmp("eq", b, 0)
+        if kind[0] == "s":
+            inverted = to.icmp("eq", b, -1)
+            quotient = to.sdiv(a, to.select(to.or_(zero, inverted), one, b))
+            quotient = to.select(inverted, to.minus(a), quotient)
+        else:
+            quotient = to.udiv(a, to.select(zero, one, b))
+        quotient = to.select(zero, constant("i64", -1), quotient)
+        return to.sub(a, to.mul(quotient, b)) if "rem" in name else quotient
+
+    return _lane_loop(name, "i64", parameters("i64", "i64"), compute)
 
 
 def _high(name: str, parts: list[str]) -> str:
-    word = "sext" if parts[0][0] == "s" else "zext"
-    lines = [f"%x = {word} i64 %a0 to i128", f"%y = {word} i64 %b0 to i128", "%p = mul i128 %x, %y"]
-    return _lane_loop(
-        name, "i64", ["i64", "i64"], [*lines, "%h = lshr i128 %p, 64", "%r = trunc i128 %h to i64"]
-    )
+    def compute(to: Emitter, own: list[Ref], rooms: list[Ref], lane: Ref) -> Ref:
+        x, y = (to.sext(value, "i128") if parts[0][0] == "s" else to.zext(value, "i128") for value in own)
+        return to.trunc(to.lshr(to.mul(x, y), 64), "i64")
+
+    return _lane_loop(name, "i64", parameters("i64", "i64"), compute)
 
 
 def _counted(name: str, parts: list[str]) -> str:
     word, kind = name.split("_")[1], f"i{parts[0]}"
-    body = Body()
-    given = [(lanes_of(kind), "%a"), *([("i1", "false")] if word == "ctlz" else [])]
-    found = body.intrinsic(f"llvm.{word}.v{LANES}{kind}", lanes_of(kind), given)
-    if kind == "i64":
-        found = body.cast("trunc", kind, found, "i32")
-    return body.function(name, "i32", [kind], found)
+    to = Emitter()
+    (a,) = parameters(kind)
+    zero_counts = [constant("i1", "false")] if word == "ctlz" else []
+    count = to.intrinsic(f"{word}.v{LANES}{kind}", a.type, a, *zero_counts)
+    return vector_text(name, to, to.trunc(count, "i32") if kind == "i64" else count, a)
 
 
 def _reversed(name: str, parts: list[str]) -> str:
     kind = f"i{parts[0]}"
-    body = Body()
-    found = body.intrinsic(f"llvm.bitreverse.v{LANES}{kind}", lanes_of(kind), [(lanes_of(kind), "%a")])
-    return body.function(name, kind, [kind], found)
+    to = Emitter()
+    (a,) = parameters(kind)
+    return vector_text(name, to, to.intrinsic(f"bitreverse.v{LANES}{kind}", a.type, a), a)
 
 
 def _match(name: str, parts: list[str]) -> str:
-    kind = f"i{parts[0]}"
-    return "\n".join(
-        [
-            f"define {lanes_of('i32')} @{name}({lanes_of(kind)} %a, i32 %m) nounwind {{",
-            "entry:",
-            f"%p = alloca {lanes_of(kind)}, align 64",
-            f"store {lanes_of(kind)} %a, ptr %p, align 64",
-            f"%pr = alloca {lanes_of('i32')}, align 64",
-            "br label %loop",
-            "loop:",
-            "%i = phi i64 [ 0, %entry ], [ %n, %loop ]",
-            f"%q = getelementptr {kind}, ptr %p, i64 %i",
-            f"%x = load {kind}, ptr %q",
-            f"%one = insertelement {lanes_of(kind)} poison, {kind} %x, i32 0",
-            f"%all = shufflevector {lanes_of(kind)} %one, {lanes_of(kind)} poison, {lanes_of('i32')} zeroinitializer",
-            f"%c = icmp eq {lanes_of(kind)} %a, %all",
-            f"%w = bitcast {lanes_of('i1')} %c to i32",
-            "%r = and i32 %w, %m",
-            "%qr = getelementptr i32, ptr %pr, i64 %i",
-            "store i32 %r, ptr %qr",
-            "%n = add i64 %i, 1",
-            f"%e = icmp eq i64 %n, {LANES}",
-            "br i1 %e, label %out, label %loop",
-            "out:",
-            f"%v = load {lanes_of('i32')}, ptr %pr, align 64",
-            f"ret {lanes_of('i32')} %v",
-            "}",
-            "",
-        ]
-    )
+    """For each lane, the lanes of a mask that have its value."""
+    given, mask = parameters(f"i{parts[0]}"), Ref("i32", "%m")
+
+    def compute(to: Emitter, own: list[Ref], rooms: list[Ref], lane: Ref) -> Ref:
+        return to.and_(to.bits(to.icmp("eq", given[0], to.splat(own[0]))), mask)
+
+    return _lane_loop(name, "i32", given, compute, mask)
 
 
 def _permute_wide(name: str) -> str:
     """Two permutations of two registers, which look at 5 bits of each index."""
-    half = "<16 x i32>"
-    orders = {number: ", ".join(f"i32 {lane}" for lane in range(number, number + 16)) for number in (0, 16)}
-    picked = [
-        f"%{source}{number} = shufflevector <32 x i32> %{source}, <32 x i32> poison, {half} <{order}>"
-        for source in "ab"
-        for number, order in orders.items()
+    to = Emitter()
+    given = parameters("i32", "i32")
+    (values, more), (low, high) = (
+        [to.pick(item, range(start, start + 16)) for start in (0, 16)] for item in given
+    )
+    halves = [
+        to.intrinsic("x86.avx512.vpermi2var.d.512", values.type, values, order, more) for order in (low, high)
     ]
-    permute = f"call {half} @llvm.x86.avx512.vpermi2var.d.512"
-    return f"""declare {half} @llvm.x86.avx512.vpermi2var.d.512({half}, {half}, {half})
-define <32 x i32> @{name}(<32 x i32> %a, <32 x i32> %b) nounwind {{
-{chr(10).join(picked)}
-%r0 = {permute}({half} %a0, {half} %b0, {half} %a16)
-%r16 = {permute}({half} %a0, {half} %b16, {half} %a16)
-%v = shufflevector {half} %r0, {half} %r16, <32 x i32> <{orders[0]}, {orders[16]}>
-ret <32 x i32> %v
-}}
-"""
+    return vector_text(name, to, to.pick(halves[0], range(LANES), halves[1]), *given)
 
 
 def _permute(name: str, parts: list[str]) -> str:
-    lines = ["%k = and i32 %b0, 31", "%s = getelementptr i32, ptr %pa, i32 %k", "%r = load i32, ptr %s"]
-    return _lane_loop(name, "i32", ["i32", "i32"], lines)
+    def compute(to: Emitter, own: list[Ref], rooms: list[Ref], lane: Ref) -> Ref:
+        return to.load("i32", to.element(rooms[0], "i32", to.and_(own[1], 31)))
+
+    return _lane_loop(name, "i32", parameters("i32", "i32"), compute)
 
 
 _MAKERS: dict[str, Callable[[str, list[str]], str]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.abi import Context
-from ..ir.emitter import LANES, Emitter, Ref, alike, count_of, element_of, lanes_of, numbers
+from ..ir.emitter import LANES, Emitter, Ref, alike, count_of, element_of, lanes_of, literal, numbers
 
 __all__ = [
     "ACTIVE",
@@ -151,7 +151,7 @@ class AccessEmitter(Emitter):
     def rotated(self, addresses: Ref, shift: int) -> Ref:
         """Addresses divided by a power of two; what is no multiple of it becomes a number beyond all that are."""
         type = addresses.type
-        operands = ", ".join(f"{type} {item}" for item in (addresses, addresses, self.literal(type, shift)))
+        operands = ", ".join(f"{type} {item}" for item in (addresses, addresses, literal(type, shift)))
         return self.ref(type, f"call {type} @llvm.fshr.v{LANES}{element_of(type)}({operands})")
 
     def outside(self, indices: Ref, limit: Ref) -> Ref:

@@ -110,7 +110,7 @@ def _sectors_each(to: Emitter, given: Ref, mask: Ref) -> None:
 def _sectors_wide(to: Emitter, given: Ref, mask: Ref) -> None:
     """As ``_sectors_each``, by the instruction that finds what lanes below have the same number."""
     sectors = _with_own(to, given, mask)
-    lines = to.binary("ashr", sectors, 2)
+    lines = to.ashr(sectors, 2)
     _counted(to, [to.and_(_fresh(to, item), mask) for item in (sectors, lines)])
 
 

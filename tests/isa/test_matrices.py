@@ -465,6 +465,19 @@ def test_half_a_warp_cannot_multiply(backend: str, how: str) -> None:
         device.launch(ge.parse(text, path="mma.ptx")["k"], 1, 32, [given, out])
 
 
+def test_two_instructions_are_not_one(backend: str) -> None:
+    """".aligned": all threads in the warp execute the same instruction."""
+    load = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%a];"
+    halves = f"setp.lt.u32 %p, %m, 16;\n@%p bra some;\n{load}\nbra all;\nsome:\n{load}\nall:"
+    text = rows_module(f".reg .pred %p; .reg .b32 %m;\nmov.u32 %m, %laneid;\n{halves}")
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if line == load]
+    with pytest.raises(ge.Deadlock) as error:
+        run_rows(text, backend)
+    for line, first in zip(lines, (16, 0), strict=True):
+        said = f"16 threads at {load.split()[0]} for lanes that do not come at rows.ptx:{line}, first thread ({first}, 0, 0)"
+        assert said in str(error.value)
+
+
 def test_half_a_warp_cannot_load_rows(backend: str) -> None:
     load = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%a];"
     text = ".reg .pred %p; .reg .b32 %m;\nmov.u32 %m, %laneid;\n" + SOME_LANES["exit"].format(load)

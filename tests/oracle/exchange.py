@@ -2,7 +2,7 @@
 
 A thread that meets one waits (``thread.waiting``) until its partners are there too. CTA barriers count
 threads; ``.sync`` instructions wait for every lane of the mask that has not exited, at any instruction of
-the same form and mask. ``activemask`` and the older exchanges without a mask act on the lanes that
+the same form and mask, matrix instructions at the same instruction. ``activemask`` and the older exchanges without a mask act on the lanes that
 stand at the same instruction once no lane of the warp can go on without them, the lowest instruction first.
 """
 
@@ -145,13 +145,15 @@ def warp_step(b: Builder, mask_at: int | None, gets: list[Get], puts: list[Put],
     """Arrive with the values of ``gets``; without a mask operand (``None``) the partners are whoever stands here too, -1 is the
     whole warp."""
     members = None if mask_at is None else (lambda t: 0xFFFFFFFF) if mask_at < 0 else b.get(mask_at, 32)
-    opcode, index = b.statement.opcode, b.statement.index
+    opcode, index, whole = b.statement.opcode, b.statement.index, mask_at == -1
 
     def step(t: Thread) -> None:
         wanted = members(t) if members is not None else 0
         if members is not None and not wanted >> t.lane & 1:
             raise OracleError(f"line {b.statement.line}: lane {t.lane} is not in the mask 0x{wanted:x}")
-        key = (opcode, wanted) if members is not None else (f"{t.frame.function.name}:{index}", 0)
+        place = f"{t.frame.function.name}:{index}"
+        # of matrix instructions the manual wants the same one, of others one of the same form
+        key = (place, wanted) if members is None or whole else (opcode, wanted)
         values = tuple(get(t) for get in gets)
         # Deeper calls first, then the lowest instruction: who stands there cannot be waiting for later ones.
         t.waiting = WarpWait(

@@ -6,6 +6,7 @@ import pytest
 
 from gpuperf_engine.jit.slow_path import NativeWarp
 from tests.engine.running import collect
+from tests.oracle import kernels
 
 FULL = "0xffffffff"
 SPLIT = """
@@ -60,6 +61,32 @@ def test_waiting_for_lanes_that_end_takes_no_python(body: str, monkeypatch: pyte
     assert not left
     assert found.tolist() == expected.tolist()
     assert profile == counted
+
+
+#: the first 12 threads wait for the rest of their warp, which comes to the matrices before them
+MATRICES = f"""
+        .shared .align 16 .b8 rows[1024];
+        {SPLIT}
+        shl.b32 %r3, %r1, 4; mov.u32 %r4, rows; add.u32 %r4, %r4, %r3;
+        mul.lo.u32 %r5, %r1, 3001; add.u32 %r6, %r5, 77; st.shared.v4.u32 [%r4], {{%r5, %r6, %r5, %r1}};
+        @%p1 bra OTHER;
+        bra JOIN;
+    OTHER: bar.warp.sync {FULL}; add.u32 %r2, %r2, 5;
+    JOIN: @%p1 bra TOGETHER;
+        bar.warp.sync {FULL};
+    TOGETHER: ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r7, %r8, %r9, %r10}}, [%r4];
+        mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {{%r11, %r12, %r13, %r14}}, {{%r7, %r8}}, {{%r9}}, {{%r1, %r2, %r1, %r2}};
+        add.u32 %r11, %r11, %r14; add.u32 %r0, %r11, %r10;
+"""
+
+
+def test_matrix_instructions_of_a_diverged_warp_are_compiled() -> None:
+    found, profile = collect("llvm", MATRICES, block=64)
+    assert profile.remarks == ()
+    # the first warp comes to the matrices, and to the end, on two paths, the second one as a whole
+    for opcode in ("bar.warp.sync", "ldmatrix.sync.aligned.m8n8.x4.shared.b16", "st.global.u32"):
+        assert profile.warp_opcodes[opcode] == 3
+    assert found.tolist() == kernels.collect(MATRICES, block=64)
 
 
 def test_what_python_does_often_is_told() -> None:

@@ -19,6 +19,7 @@ from ..isa.types import scalar_type
 from ..ptx.syntax import Register, Variable
 from ..simt.barriers import Barriers
 from ..simt.clusters import ClusterBarrier, broken_rule, refused_address
+from ..simt.effects import convergence_key
 from ..simt.faults import Place, Waiting, budget, deadlock, divergent_barrier, doing, uneven_products
 from ..simt.launch import LaunchPlan
 from ..simt.live_registers import live_at
@@ -272,7 +273,7 @@ class ReferenceWarp:
                     self.own[pc] += self.active
                 self.steps += block.counts
                 if block.sync is not None and not paths.arrive(
-                    block.sync.instruction.opcode, block.sync.masks(self)
+                    convergence_key(block.sync.instruction, pc), block.sync.masks(self)
                 ):
                     continue
                 if block.wait is not None:
@@ -441,7 +442,9 @@ class ReferenceWarp:
             if wait.key in (BARRIER, ALIGNED) and basic.terminator is not None:
                 yield Waiting(place, lanes, basic, f"at {basic.terminator.opcode}", basic.terminator)
             else:
-                yield Waiting(place, lanes, basic, f"at {wait.key} for lanes that do not come")
+                yield Waiting(
+                    place, lanes, basic, f"at {basic.instructions[0].opcode} for lanes that do not come"
+                )
         if self.paths.mask and self.at_barrier is None and not self.suspended:
             for entry in self.paths.entries:
                 if entry.kind == PENDING and entry.mask & self.paths.live:

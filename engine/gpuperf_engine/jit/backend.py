@@ -172,8 +172,8 @@ def _stores_parts_of_words(program: Program) -> bool:
 
 
 def _may_arrive_diverged(program: Program) -> bool:
-    """Whether a warp might be diverged at an unaligned barrier or at rows of matrices, which only the reference backend can do:
-    that is seen when it happens."""
+    """Whether a warp might be diverged at an unaligned barrier, or at rows of matrices in a program with recursive functions: that is
+    seen when it happens."""
     if not any(block.kind in ("branch", "indirect") for block in program.blocks):
         return False
     return any(
@@ -181,7 +181,7 @@ def _may_arrive_diverged(program: Program) -> bool:
         or (
             block.synchronises
             and block.instructions[0].form.moves is not None
-            and program.uniformity[block.function].may_diverge
+            and program.recursive
         )
         for block in program.blocks
     )

@@ -710,7 +710,8 @@ class NativeWarp:
             if wait.key in (BARRIER, ALIGNED) and terminator is not None:
                 yield Waiting(place, lanes, blocks[block], f"at {terminator.opcode}", terminator)
             else:
-                yield Waiting(place, lanes, blocks[block], f"at {wait.key} for lanes that do not come")
+                opcode = blocks[block].instructions[0].opcode
+                yield Waiting(place, lanes, blocks[block], f"at {opcode} for lanes that do not come")
         if paths.mask and not at_barrier and not suspended:
             for entry in paths.entries:
                 ready = entry.kind == PENDING and entry.pc & (AT_WAIT - 1) < len(blocks)

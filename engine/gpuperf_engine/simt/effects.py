@@ -9,6 +9,7 @@ from ..ptx.syntax import Address, Instruction, Variable
 __all__ = [
     "accesses_memory",
     "combines",
+    "convergence_key",
     "completes_at_issue",
     "is_strong",
     "signals_mbarrier",
@@ -26,6 +27,12 @@ def completes_at_issue(instruction: Instruction) -> bool:
     return instruction.effect is ASYNC_COPY and not any(
         isinstance(item, Address) for item in instruction.operands
     )
+
+
+def convergence_key(instruction: Instruction, block: int) -> str:
+    """At which ``.sync`` instructions lanes converge: those of the same opcode. Of a matrix instruction the manual says that all threads
+    of the warp execute the same one (``mma``: ".aligned"): only in that block."""
+    return f"{instruction.opcode} {block}" if instruction.effect.whole_warp else instruction.opcode
 
 
 def signals_mbarrier(instruction: Instruction) -> bool:

@@ -28,7 +28,7 @@ wait there (no entry). A point of ``EXIT`` opens no group: the paths belong to t
 ``pc`` is its own ``id`` has arrived too and is dropped. Paths never merge with one another, only in their group's entry.
 
 **Waiting** (``arrive``). At a ``.sync`` instruction with member mask M, the lanes of M that live must all be there: in this path,
-or waiting with the same M at an instruction with the same opcode, wherever it stands. Then they *converge*: the operation takes
+or waiting with the same M at an instruction with the same key (``effects.convergence_key``). Then they *converge*: the operation takes
 place, at once for all of them; a path goes on when all of its lanes have had theirs (lanes of one path may give different
 masks). Otherwise the path waits and another goes on: of the innermost group with one that can run, the topmost such member, the
 ones above it moving to the bottom in order. A member can run if it is no ``WAIT``; a group, if a member can. Failing that, of the

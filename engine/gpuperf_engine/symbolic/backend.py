@@ -24,6 +24,7 @@ from ..isa.types import ScalarType
 from ..memory.arena import Memory
 from ..ptx.syntax import Instruction, Register
 from ..simt.counters import SITE_COLUMNS
+from ..simt.effects import convergence_key
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from ..simt.stack import AFTER, AT_END, Convergence
@@ -340,7 +341,7 @@ class WarpClassRun:
         if block.sync is not None:
             before = state.saved()
             try:
-                goes_on = paths.arrive(block.sync.instruction.opcode, block.sync.masks(state))
+                goes_on = paths.arrive(convergence_key(block.sync.instruction, pc), block.sync.masks(state))
             except (Split, Reparametrise):
                 state.paths = before
                 raise

@@ -33,7 +33,6 @@ from ..ir.values import LANES, NativeValue, vector_ll
 from ..runtime.matrix_functions import matrix_name, matrix_types
 from .handlers import handles
 from .rows import write_rows
-from .waits import is_alone
 from .warpgroup import write_warpgroup
 
 if TYPE_CHECKING:
@@ -117,8 +116,7 @@ def write_exchange(to: BlockWriter, instruction: Instruction, write: Callable[[_
     instruction be carried out by itself, for the lanes of a diverged warp."""
     begins = to.block.synchronises and instruction is to.block.instructions[0]
     diverges = begins and to.frame.may_diverge[to.number]
-    converges = diverges and not to.frame.program.recursive and not is_alone(to.frame.program, instruction)
-    if converges:
+    if diverges:
         to.frame.resumable.add(CONVERGE_CODE + to.block.index)
         to.writer.do(f"br label %m{to.block.index}")
         to.writer.start(f"m{to.block.index}")
@@ -129,14 +127,11 @@ def write_exchange(to: BlockWriter, instruction: Instruction, write: Callable[[_
         to.check_faults()
         to.flush(frozenset(to.slots))
         to.frame.resumable.add(SYNC_CODE + to.block.index)
-        if converges:
-            word = to.writer.op(f"load i32, ptr {to.frame.field('%st', State.CONVERGING)}")
-            converged, on = to.writer.label("converged"), f"s{to.block.index}"
-            to.writer.do(f"br i1 {to.writer.op(f'icmp eq i32 {word}, 0')}, label %{on}, label %{converged}")
-            to.writer.start(converged)
-            to.frame.stop(str(SYNC_CODE + to.block.index), Status.EVENT, Event.CONVERGED)
-        else:
-            to.writer.do(f"br label %s{to.block.index}")
+        word = to.writer.op(f"load i32, ptr {to.frame.field('%st', State.CONVERGING)}")
+        converged, on = to.writer.label("converged"), f"s{to.block.index}"
+        to.writer.do(f"br i1 {to.writer.op(f'icmp eq i32 {word}, 0')}, label %{on}, label %{converged}")
+        to.writer.start(converged)
+        to.frame.stop(str(SYNC_CODE + to.block.index), Status.EVENT, Event.CONVERGED)
         to.writer.start(f"s{to.block.index}")
         to.restart()
 

@@ -5,30 +5,24 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 
-from ...isa.effects import WARPGROUP
-from ...ptx.syntax import Instruction
+from ...simt.effects import convergence_key
 from ...simt.faults import lanes_of
 from ...simt.program import Program
 from ...simt.stack_entries import AFTER, ALIGNED, AT_END, BARRIER, Wait
 from ..ir.abi import Event, Reason, State
 
-__all__ = ["is_alone", "put_wait", "reasons_to_wait", "remarks_on", "wait_of"]
+__all__ = ["put_wait", "reasons_to_wait", "remarks_on", "wait_of"]
 
 
 def reasons_to_wait(program: Program) -> dict[int, int]:
     """What a path waits for at the exchange that begins a block, by the number of the block: a ``Reason``."""
-    found = {block.index: block.instructions[0] for block in program.blocks if block.synchronises}
-    numbers = {opcode: place for place, opcode in enumerate(sorted({item.opcode for item in found.values()}))}
-    return {
-        index: Reason.EXCHANGE + numbers[item.opcode] + Reason.ALONE * is_alone(program, item)
-        for index, item in found.items()
+    keys = {
+        block.index: convergence_key(block.instructions[0], block.index)
+        for block in program.blocks
+        if block.synchronises
     }
-
-
-def is_alone(program: Program, instruction: Instruction) -> bool:
-    """Whether Python carries an exchange out for the lanes of a diverged warp even at one instruction: where it reaches memory, and
-    products of a warpgroup."""
-    return instruction.effect is WARPGROUP or instruction in program.site_of
+    numbers = {key: place for place, key in enumerate(sorted(set(keys.values())))}
+    return {index: Reason.EXCHANGE + numbers[key] for index, key in keys.items()}
 
 
 def wait_of(program: Program, state: memoryview, block: int, mask: int, reason: int) -> Wait:
@@ -42,7 +36,7 @@ def wait_of(program: Program, state: memoryview, block: int, mask: int, reason: 
     for lane in lanes_of(mask):
         if wanted[lane]:
             masks[wanted[lane]] = masks.get(wanted[lane], 0) | 1 << lane
-    return Wait(program.blocks[block].instructions[0].opcode, AFTER + block, masks)
+    return Wait(convergence_key(program.blocks[block].instructions[0], block), AFTER + block, masks)
 
 
 def put_wait(reasons: Mapping[int, int], state: memoryview, block: int, mask: int, wait: Wait) -> int:

@@ -578,12 +578,11 @@ class YieldBits:
 
 class Reason:
     """What a path waits for: at a CTA barrier, for the rest of the warp at an aligned one, or at the exchange that begins its block:
-    then ``EXCHANGE`` + the number of its opcode, with ``ALONE`` where lanes at one instruction are left to Python too."""
+    then ``EXCHANGE`` + the number of its ``simt.effects.convergence_key``."""
 
     BARRIER = 1
     ALIGNED = 2
     EXCHANGE = 3
-    ALONE = 1 << 23
 
 
 class Status:

@@ -327,7 +327,7 @@ def carry_out(context: int, cta: int, state: int, number: int, member: int) -> i
     block = load32(entry_at(state, number))
     live = load32(state + State.LIVE)
     there = 0
-    apart = reason >> 31
+    apart = 0
     other = load32(state + State.DEPTH)
     while other:
         entry = entry_at(state, other)

@@ -27,6 +27,7 @@ from .ir.vectors import vector_function
 from .runtime import compile_python
 from .runtime.access import access_functions, access_names, is_access
 from .runtime.matrix_functions import PREFIX, matrix_function
+from .runtime.races_pieces import pieces_words
 from .runtime.vector_intrinsics import vector_words
 from .runtime.warpgroup_function import PREFIX as WARPGROUP_PREFIX
 from .runtime.warpgroup_function import warpgroup_function
@@ -62,7 +63,7 @@ _RACES = (
 )  # fmt: skip
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = (
-    "bump", "cluster_cta", "fault", "mark", "near", "note", "race_bulk", "race_phase", "race_told",
+    "bump", "cluster_cta", "fault", "mark", "near", "note", "race_bulk", "race_phase", "race_range", "race_told",
     "race_waited", "reach",
 )  # fmt: skip
 _SIGNALLING = ("in_rank", "refuse_mbarrier", "signal_copied", "mbarrier_of_copy")
@@ -279,7 +280,7 @@ def _library(name: str) -> Library:
 
 def _runtime_text(name: str) -> str:
     if name == "script":
-        return compile_python.translate(_FILES[name], _CONSTANTS) + vector_words(host().wide)
+        return compile_python.translate(_FILES[name], _CONSTANTS) + vector_words(host().wide) + pieces_words()
     if name == "copies":
         return compile_python.translate(_FILES[name], _CONSTANTS, _FILES["script"])
     if name == "tensors":

@@ -179,8 +179,6 @@ class Context:
     RACE_FIRST = 632  # number of the first CTA of the launch, of all launches
     RACE_LOCKED = 640  # 1: several threads run CTAs, so that a line is locked while it is looked at
     RACE_WARP = 648  # what the warp that runs knows of the order of accesses; 0: races in shared memory are not looked for
-    #: whether what is read is noted by another warp, which reads the same for the same instruction
-    RACE_NOTED = 656
     RACE_TOLD = 664  # the mbarrier that the last lane of an instruction has told of it; 0: it is the first
     RACE_LOWEST = 672  # lines in which several CTAs met: the first and the last one
     RACE_HIGHEST = 680
@@ -329,9 +327,7 @@ class Race:
     RING = 80  # when groups of copies were committed, the last ones
     PRODUCTS_RING = 304  # and groups of ``wgmma``
     RING_SIZE = 28
-    # stamps that were last found to come before, by a few bits of their agents, and those of which the async proxy was found to know
-    KNOWN = 528
-    SEEN = 592
+    KNOWN = 528  # stamps that were last found to come before, by a few bits of their agents
     CLOCK = 640  # then that of the last fence
     # numbers of agents that are not warps
     OF_COPIES = 32
@@ -363,6 +359,8 @@ class Race:
     AMONG = 16
     WITHIN = 128
     GLOBAL = AMONG | WITHIN
+    #: in ``Context.SCRATCH``, of the places of up to 32 pieces of 16 bytes
+    PLACES = 7168
     MOST_SITES = 1 << 18
     #: in clusters, where what is behind a stamp has the CTA of the access from bit 28 on: its rank xor that of the memory
     MOST_SITES_IN_CLUSTER = 1 << 14

@@ -100,7 +100,7 @@ class _Races:
         to, form = self.to, self.form
         begin(to, form)
         self._inside()
-        if form.size >= 4:
+        if 4 <= form.size < 16:
             self._quickly()
         else:
             to.jump("slow")

@@ -13,6 +13,7 @@ from .count import bump
 from .mbarrier import in_rank, mbarrier_change, mbarrier_report, refuse_mbarrier
 from .memory import reach
 from .races import race_bulk
+from .races_shared import race_range
 
 
 def count_bulk(context: int, site: int, address: int, size: int, how: int, again: int) -> int:
@@ -93,6 +94,20 @@ def bulk_move(
         writes += 8
     done = 0
     while unsigned_less(done, size):
+        if done & 511 == 0:
+            reads = reads & 15
+            writes = writes & 15
+            left = size - done
+            whole = edges == 0 and how & Bulk.ANSWER == 0
+            if whole and reads & 1 and race_range(context, cta, site, lane, source + done, left, 8):
+                reads += 16
+            whole = edges == 0 and bytes == 65535
+            if (
+                whole
+                and writes & 1
+                and race_range(context, cta, site, lane, target + done, left, writes & 12)
+            ):
+                writes += 16
         come = 0
         chosen = bytes
         if done == 0:
@@ -122,7 +137,7 @@ def bulk_move(
                 if (chosen >> index) & 1:
                     one = come + index
                     if edges:
-                        one = reach(context, cta, state, site, lane, source + done + index, 1, reads)
+                        one = reach(context, cta, state, site, lane, source + done + index, 1, reads & 15)
                         if one == 0:
                             store64(context + Context.FAULT_WORD, 1)
                             return 1

@@ -31,6 +31,8 @@ __all__ = [
     "most_alike",
     "neighbours",
     "numbers",
+    "pieces_loaded",
+    "pieces_stored",
     "sectors_of",
     "store8",
     "store16",
@@ -106,6 +108,20 @@ def neighbours(source: int, distance: int) -> int:
     raise NotImplementedError
 
 
+def pieces_loaded(
+    record: int, me: int, stamp: int, info: int, each: int, lanes: int, places: int, limit: int, proxy: int, noted: int
+) -> int:  # fmt: skip
+    """Whether loads of 16 bytes of shared memory race with nothing; they are noted (see ``races_pieces``)."""
+    raise NotImplementedError
+
+
+def pieces_stored(
+    record: int, me: int, stamp: int, info: int, each: int, lanes: int, places: int, limit: int
+) -> int:  # fmt: skip
+    """The same of stores."""
+    raise NotImplementedError
+
+
 def call(code: int, context: int, cta: int, state: int) -> int:
     """Call a warp function by its address."""
     raise NotImplementedError
@@ -119,7 +135,9 @@ def compare_swap(address: int, expected: int, value: int) -> int:
 WORDS = frozenset(__all__) - {"WORDS", "Translation", "translate"}
 
 #: they are functions, of ``vector_intrinsics``
-_VECTOR_WORDS = ("first_of", "most_alike", "neighbours", "numbers", "sectors_of")
+_VECTOR_WORDS = (
+    "first_of", "most_alike", "neighbours", "numbers", "pieces_loaded", "pieces_stored", "sectors_of",
+)  # fmt: skip
 _BINARY = {
     ast.Add: "add",
     ast.Sub: "sub",

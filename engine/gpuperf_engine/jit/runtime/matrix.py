@@ -5,10 +5,11 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.abi import Context, State
-from .compile_python import load16, load32, store16, store32, store64
+from ..ir.abi import Context, Race, State
+from .compile_python import load16, load32, load64, store16, store32, store64
 from .memory import reach
 from .races import race_products
+from .races_shared import race_pieces
 
 
 def matrix_words(
@@ -32,43 +33,71 @@ def matrix_words(
     if across == 0 and mode and words * 4 > width:
         return 1
     race_products(context)
+    ways = 8
     # all warps of a warpgroup read the same B, and whoever waits for one of them waits for all
     if first == 0 and load32(state + State.INDEX) & 3:
-        store64(context + Context.RACE_NOTED, 1)
-    line = 0
+        ways = 8 + 16
     step = 1
     pieces = words >> 2
     if across:
         step = 8
         pieces = words * 2
+    places = load64(context + Context.SCRATCH) + Race.PLACES
+    line = 0
+    piece = 0
     while line < lines:
-        piece = 0
-        while piece < pieces:
+        count = 0
+        begin = line << 32 | piece
+        while count < 32 and line < lines:
             offset = place_of(first + line, piece, width, leading, stride, across)
             address = (start + offset) & 262143
-            address = address ^ ((((address >> 7) - phase) & keep) << 4)
-            host = reach(context, cta, state, site, 0, address, 16, 9)
-            if host == 0:
-                store64(context + Context.RACE_AGENT, 0)
-                store64(context + Context.RACE_NOTED, 0)
-                return 0
-            if across:
-                half = 0
-                into = target + 4 * ((piece >> 1) * pitch + line) + 2 * (piece & 1)
-                while half < 8:
-                    store16(into + 4 * half, load16(host + 2 * half))
-                    half += 1
-            else:
-                into = target + 4 * (4 * piece * pitch + line)
-                store32(into, load32(host))
-                store32(into + 4 * pitch, load32(host + 4))
-                store32(into + 8 * pitch, load32(host + 8))
-                store32(into + 12 * pitch, load32(host + 12))
+            store64(places + count * 8, address ^ ((((address >> 7) - phase) & keep) << 4))
+            count += 1
             piece += 1
-        line += step
+            if piece == pieces:
+                piece = 0
+                line += step
+        how = 8 + 1
+        if race_pieces(context, cta, site, 0, (1 << count) - 1, places, ways):
+            how += 16
+        if matrix_pieces(context, cta, state, site, count, begin, step, pieces, target, pitch, how) == 0:
+            line = lines
     store64(context + Context.RACE_AGENT, 0)
-    store64(context + Context.RACE_NOTED, 0)
     return 0
+
+
+def matrix_pieces(
+    context: int, cta: int, state: int, site: int, count: int, begin: int, step: int, pieces: int, target: int, pitch: int,
+    how: int,
+) -> int:  # fmt: skip
+    """As ``matrix_words``, of some pieces of 16 bytes whose places are known; ``begin``: line << 32 | piece of the first.
+    0 if refused."""
+    places = load64(context + Context.SCRATCH) + Race.PLACES
+    line = begin >> 32
+    piece = begin & 4294967295
+    index = 0
+    while index < count:
+        host = reach(context, cta, state, site, 0, load64(places + index * 8), 16, how)
+        if host == 0:
+            return 0
+        if step == 8:
+            half = 0
+            into = target + 4 * ((piece >> 1) * pitch + line) + 2 * (piece & 1)
+            while half < 8:
+                store16(into + 4 * half, load16(host + 2 * half))
+                half += 1
+        else:
+            into = target + 4 * (4 * piece * pitch + line)
+            store32(into, load32(host))
+            store32(into + 4 * pitch, load32(host + 4))
+            store32(into + 8 * pitch, load32(host + 8))
+            store32(into + 12 * pitch, load32(host + 12))
+        piece += 1
+        if piece == pieces:
+            piece = 0
+            line += step
+        index += 1
+    return 1
 
 
 def place_of(line: int, piece: int, width: int, leading: int, stride: int, across: int) -> int:

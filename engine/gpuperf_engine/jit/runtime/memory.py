@@ -25,7 +25,7 @@ from .compile_python import (
 from .count import bump, count_lanes
 from .races import race_copies, race_flag
 from .races_global import race_alone
-from .races_shared import race_at
+from .races_shared import race_at, race_pieces
 
 
 def find(context: int, address: int) -> int:
@@ -155,7 +155,8 @@ def mark(shadow: int, size: int) -> int:
 
 
 def reach(context: int, cta: int, state: int, site: int, lane: int, address: int, size: int, how: int) -> int:
-    """Host address of one lane's access, or 0 after noting the fault. ``how``: space + 4 if it writes + 8 if it reads."""
+    """Host address of one lane's access, or 0 after noting the fault. ``how``: space + 4 if it writes + 8 if it reads + 16 if races in
+    shared memory have been looked for."""
     space = how & 3
     place = address
     if space == 3:
@@ -225,7 +226,8 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
         return fault(context, site, lane, place, space)
     if space == 2:
         return reach_local(context, cta, state, site, lane, place, size, how)
-    if load64(cta + Cta.RACES) and load8(load64(context + Context.RACE_SITES) + site) & Race.CHECKED:
+    checked = how & 16 or load8(load64(context + Context.RACE_SITES) + site) & Race.CHECKED == 0
+    if checked == 0 and load64(cta + Cta.RACES):
         race_at(context, cta, site, lane, place, size, how)
     if load64(context + Context.WATCH) == 2:
         return watched(context, cta, site, host, size, how)
@@ -526,11 +528,14 @@ def copy_lanes(
                 store64(context + Context.RACE_AGENT, 0)
                 return 1
             index += 1
+    how = 4 + 1
+    if width == 16 and race_pieces(context, cta, site, -1, mask, targets, 4):
+        how += 16
     rest = mask
     while rest:
         lane = trailing_zeros(rest)
         rest = rest & (rest - 1)
-        host = reach(context, cta, state, site, lane, load64(targets + lane * 8), width, 5)
+        host = reach(context, cta, state, site, lane, load64(targets + lane * 8), width, how)
         if host == 0:
             store64(context + Context.RACE_AGENT, 0)
             return 1

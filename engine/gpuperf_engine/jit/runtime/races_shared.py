@@ -6,7 +6,16 @@ For the stamps and clocks see ``races``.
 from __future__ import annotations
 
 from ..ir.abi import Context, Cta, Race
-from .compile_python import load8, load32, load64, store32, store64, trailing_zeros
+from .compile_python import (
+    load8,
+    load32,
+    load64,
+    pieces_loaded,
+    pieces_stored,
+    store32,
+    store64,
+    trailing_zeros,
+)
 from .races import race_flag, race_found, race_known
 
 
@@ -127,46 +136,53 @@ def race_before(me: int, stamp: int) -> int:
     return 1
 
 
-def race_four(me: int, stamp: int, info: int, cell: int, plane: int, writes: int, proxy: int) -> int:
-    """Four words that have the same stamps: whether they have no race, and if so, noted. ``proxy``: they are read by the async
-    proxy."""
-    base = load64(me + Race.BASE)
-    four = load64(cell)
-    last = four & 4294967295
-    if four != load64(cell + 8) or four >> 32 != last:
-        return 0
-    if last >= base and last != stamp and race_before(me, last) == 0:
-        return 0
-    if proxy and load32(me + Race.SEEN + (last & 7) * 4) != last:
-        return 0
-    into = cell
-    cell += Race.READER * plane
-    four = load64(cell)
-    last = four & 4294967295
-    if four != load64(cell + 8) or four >> 32 != last:
-        return 0
-    if writes == 0:
-        if last == stamp:
-            return 1
-        into = cell
-        if last >= base and race_before(me, last) == 0:
-            into += 2 * plane
-    elif last >= base:
-        # where the first reader comes before the last barrier of all warps, so does the other one
-        if race_before(me, last) == 0:
+def race_visible(me: int, stamp: int, proxy: int) -> int:
+    """As ``race_before``; what the async proxy reads has to be visible to it (``proxy``), by a proxy fence, unless it stored it."""
+    if proxy and stamp & 127 < Race.OF_MBARRIERS:
+        record = load64(me + Race.RECORD)
+        twin = me + Race.CLOCK + load64(record + Race.TWIN)
+        if load32(twin + (stamp & load64(me + Race.MASK)) * 4) < stamp >> 8:
             return 0
-        cell += 2 * plane
-        four = load64(cell)
-        last = four & 4294967295
-        if four != load64(cell + 8) or four >> 32 != last or (last >= base and race_before(me, last) == 0):
-            return 0
-    four = stamp | stamp << 32
-    store64(into, four)
-    store64(into + 8, four)
-    four = info | info << 32
-    store64(into + plane, four)
-    store64(into + plane + 8, four)
-    return 1
+    return race_before(me, stamp)
+
+
+def race_pieces(context: int, cta: int, site: int, lane: int, mask: int, places: int, how: int) -> int:
+    """Lanes access pieces of 16 bytes in shared memory of a CTA, lane l at ``places[l]``, or if ``lane`` is not −1, this lane all of
+    them. Whether the accesses have been checked and noted. ``how``: 4 writes, 8 reads, 16 noted already."""
+    flags = load8(load64(context + Context.RACE_SITES) + site)
+    record = load64(cta + Cta.RACES)
+    if flags & Race.CHECKED == 0 or record == 0 or load64(record + Race.NOW) == Race.LAST:
+        return 1
+    me = load64(context + Context.RACE_WARP)
+    if (
+        flags & Race.IS_STRONG
+        or load64(me + Race.RECORD) != record
+        or load64(context + Context.SHARED_BYTES) < 16
+    ):
+        return 0
+    stamp = load64(me + Race.STAMP)
+    info = site << 14 | (stamp & 31) << 9 | 480
+    each = lane < 0
+    if each == 0:
+        info = info | lane
+    agent = load64(context + Context.RACE_AGENT)
+    if agent:
+        stamp = (agent & 4294967295) ^ (agent >> 32 ^ load64(record + Race.RANK)) << 8
+    limit = load64(context + Context.SHARED_BYTES) - 16
+    if how & 4:
+        return pieces_stored(record, me, stamp, info, each, mask, places, limit)
+    proxy = flags & Race.ASYNC_PROXY
+    return pieces_loaded(record, me, stamp, info, each, mask, places, limit, proxy, how & 16)
+
+
+def race_range(context: int, cta: int, site: int, lane: int, start: int, size: int, how: int) -> int:
+    """As ``race_pieces``, of a lane that accesses pieces side by side, up to 32 of them."""
+    places = load64(context + Context.SCRATCH) + Race.PLACES
+    count = 0
+    while count < 32 and count * 16 < size:
+        store64(places + count * 8, start + count * 16)
+        count += 1
+    return race_pieces(context, cta, site, lane, (1 << count) - 1, places, how)
 
 
 def race_at(context: int, cta: int, site: int, lane: int, place: int, size: int, how: int) -> int:
@@ -176,19 +192,6 @@ def race_at(context: int, cta: int, site: int, lane: int, place: int, size: int,
     me = load64(context + Context.RACE_WARP)
     if flags & Race.CHECKED == 0 or record == 0 or load64(record + Race.NOW) == Race.LAST:
         return 0
-    if load64(context + Context.RACE_NOTED):
-        cell = load64(record + Race.PLANES) + place
-        last = load32(cell)
-        four = last | last << 32
-        kept = (last & 7) * 4
-        found = load32(me + Race.KNOWN + ((last & 64) >> 3) * 4 + kept) == last
-        if (
-            found
-            and load64(cell) == four
-            and load64(cell + 8) == four
-            and load32(me + Race.SEEN + kept) == last
-        ):
-            return 0
     own = load64(me + Race.RECORD)
     turn = 0
     if own != record:
@@ -201,11 +204,6 @@ def race_at(context: int, cta: int, site: int, lane: int, place: int, size: int,
     elif turn:
         stamp = (stamp | Race.ASYNCHRONOUS << 8) ^ turn << 8
     proxy = flags & Race.ASYNC_PROXY and how & 8 and turn == 0
-    if size == 16 and turn == 0 and flags & Race.IS_STRONG == 0:
-        plane = load64(record + Race.PLANE)
-        cell = load64(record + Race.PLANES) + place
-        if race_four(me, stamp & 4294967295, info | 480, cell, plane, how & 4, proxy):
-            return 0
     if proxy:
         race_unfenced(context, cta, record, me, info, place, size)
     if flags & Race.IS_STRONG:
@@ -237,21 +235,17 @@ def race_unfenced(
     cell = load64(record + Race.PLANES) + (place & -4)
     plane = load64(record + Race.PLANE)
     twin = me + Race.CLOCK + load64(record + Race.TWIN)
-    good = load32(cell)
-    if good & 127 < Race.OF_MBARRIERS and load32(twin + (good & load64(me + Race.MASK)) * 4) < good >> 8:
-        good = 0
-    elif size == 16 and load64(cell) == good | good << 32 and load64(cell + 8) == good | good << 32:
-        return 0
+    seen = 0
     done = 0
     while done < size:
         last = load32(cell + done)
-        if last != good and last & 127 < Race.OF_MBARRIERS:
-            good = last
-            if load32(twin + (last & load64(me + Race.MASK)) * 4) >= last >> 8:
-                store32(me + Race.SEEN + (last & 7) * 4, last)
-            elif race_known(me, last):
-                behind = load32(cell + done + plane)
-                race_found(context, cta, behind, info | 480, place + done, Race.RAW | Race.UNFENCED)
+        hidden = (
+            last & 127 < Race.OF_MBARRIERS and load32(twin + (last & load64(me + Race.MASK)) * 4) < last >> 8
+        )
+        if last != seen and hidden and race_known(me, last):
+            behind = load32(cell + done + plane)
+            race_found(context, cta, behind, info | 480, place + done, Race.RAW | Race.UNFENCED)
+        seen = last
         done += 4
     return 0
 
@@ -296,6 +290,8 @@ def race_lanes(
     """Accesses of shared memory lane by lane; ``values`` are what is stored, element e of lane l at ``values[e · 32 + l]``."""
     cta = load64(context + Context.CTA)
     store64(context + Context.RACE_WIDTH, width)
+    if size == 16 and race_pieces(context, cta, site, -1, mask, addresses, how):
+        mask = 0
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)

@@ -26,6 +26,7 @@ from .count import bump
 from .mbarrier import in_rank, refuse_mbarrier
 from .memory import reach
 from .races import race_bulk
+from .races_shared import race_range
 from .tensor import is_padded, row_units, swizzled, tensor_row, unit_bytes, unit_held
 from .tensor_checks import (
     column_refused,
@@ -64,6 +65,10 @@ def tensor_reached(
     if how & Bulk.TO_GLOBAL:
         ways = 8 + 1
     while done < units * held:
+        if done & 511 == 0:
+            ways = ways & 15
+            if race_range(context, cta, site, lane, place + done, units * held - done, ways & 12):
+                ways += 16
         if reach(context, cta, state, site, lane, place + done, 16, ways) == 0:
             return 1
         done += 16

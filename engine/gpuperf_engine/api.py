@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .device.device import Runtime
 from .device.recording import Event
+from .machine_code.resources import ptxas_resources
 from .memory.arrays import DeviceArray
 from .memory.tensor_descriptions import TensorMap
 from .patterns.coarse import PATTERNS
@@ -16,7 +17,6 @@ from .patterns.program import Pattern, Step
 from .patterns.program import find_patterns as _find_patterns
 from .profile import add_profiles, build_profile, csv_rows, csv_text
 from .profile.explain import explain
-from .profile.ptxas import ptxas_resources
 from .profile.threads import Sample, Threads
 from .ptx.parse import parse
 from .ptx.syntax import Function, Kernel, Module

@@ -1,0 +1,144 @@
+"""A kernel assembled by ``ptxas`` for one architecture, from the cache where the same has been assembled before.
+
+The text that is assembled says where each machine instruction comes from: debug information of the compiler is taken out, and
+``.loc 1 N 0`` put before the Nth instruction of the kernel and the functions that it reaches. ``ptxas`` keeps that through all its
+optimisations, and makes the same code with and without it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import MachineError
+from ..jit import cache
+from ..ptx.locations import FILE, LOC, LOC_INTERMEDIATE, SECTION
+from ..ptx.syntax import Function, Instruction
+from ..ptx.text import Text
+from ..simt.call_graph import reachable
+from .tools import Tool, find_tool, run_tool
+
+__all__ = ["Assembly", "assemble", "assemble_all", "numbered"]
+
+_NOT_NEWLINE = re.compile(r"[^\n]")
+_TOO_OLD = re.compile(r"Value '[^']*' is not defined for option 'gpu-name'|Unsupported \.version")
+#: a longer name is not passed on a command line: then all kernels of the module are assembled
+_LONGEST_NAME = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """What ``ptxas`` made of a kernel: the ELF file, and its report (``-v``)."""
+
+    kernel: str
+    architecture: str
+    tool: Tool
+    cubin: bytes
+    report: str
+
+
+def numbered(kernel: Function) -> tuple[str, tuple[Instruction, ...]]:
+    """The text of the kernel's module in which ``.loc 1 N 0`` stands before instruction N, counted from 1, and these instructions:
+    those of the kernel, then those of each function that it reaches. Lines are those of the original."""
+    module = kernel.module
+    text = Text(module.text, module.path)
+    instructions = tuple(item for function in reachable(kernel) for item in function.instructions)
+    pieces: list[str] = []
+    done = 0
+    marks = {
+        text.starts[item.span.line - 1] + item.span.column - 1: number
+        for number, item in enumerate(instructions, 1)
+    }
+    clean = _without_debug(text)
+    for offset, number in sorted(marks.items()):
+        pieces += clean[done:offset], f".loc 1 {number} 0 "
+        done = offset
+    return "".join([*pieces, clean[done:], '\n.file 1 "k.ptx"\n']), instructions
+
+
+def _without_debug(text: Text) -> str:
+    """The text with its debugging directives blanked out; comments go too, since they may look like one."""
+    ranges = [
+        match.span() for pattern in (FILE, LOC, LOC_INTERMEDIATE) for match in pattern.finditer(text.code)
+    ]
+    for match in SECTION.finditer(text.code):
+        end = text.code.find("}", match.end())
+        ranges.append((match.start(), len(text.code) if end < 0 else end + 1))
+    pieces: list[str] = []
+    done = 0
+    for start, end in sorted(ranges):
+        if start < done:
+            continue
+        pieces += text.original[done:start], _NOT_NEWLINE.sub(" ", text.original[start:end])
+        done = end
+    return "".join([*pieces, text.original[done:]])
+
+
+def assemble(kernel: Function, architecture: str) -> Assembly:
+    """The kernel as ``ptxas`` assembles it for an architecture (``sm_89``), which may be later than the ``.target`` of its module.
+
+    Raises ``MachineError`` if ``ptxas`` is missing, refuses the module, is too old for it or does not end.
+    """
+    tool = find_tool("ptxas")
+    memo = kernel.memo.get((Assembly, architecture, tool))
+    if isinstance(memo, Assembly):
+        return memo
+    text, _ = numbered(kernel)
+    name = cache.key("ptxas", tool.full_version, architecture, kernel.name, text)
+    known = cache.read(name)
+    if known is None:
+        report, cubin = _run(tool, kernel, text, architecture)
+        cache.write(name, len(report).to_bytes(8, "little") + report + cubin)
+    else:
+        end = 8 + int.from_bytes(known[:8], "little")
+        report, cubin = known[8:end], known[end:]
+    assembly = Assembly(kernel.name, architecture, tool, cubin, report.decode("utf-8", "replace"))
+    kernel.memo[Assembly, architecture, tool] = assembly
+    return assembly
+
+
+def assemble_all(wanted: Iterable[tuple[Function, str]]) -> list[Assembly | MachineError]:
+    """``assemble`` of several kernels and architectures at once, on as many processors as there are: in order, the error in place of
+    what could not be assembled."""
+
+    def one(item: tuple[Function, str]) -> Assembly | MachineError:
+        try:
+            return assemble(*item)
+        except MachineError as error:
+            return error
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(one, wanted))
+
+
+def _run(tool: Tool, kernel: Function, text: str, architecture: str) -> tuple[bytes, bytes]:
+    with tempfile.TemporaryDirectory(prefix="gpuperf-") as folder:
+        Path(folder, "module.ptx").write_bytes(text.encode("utf-8", "replace"))
+        entry = ["-e", kernel.name] if len(kernel.name) <= _LONGEST_NAME else []
+        options = ["-v", "-lineinfo", f"-arch={architecture}", *entry]
+        done = run_tool("ptxas", [tool.path, *options, "module.ptx", "-o", "module.cubin"], folder)
+        cubin = Path(folder, "module.cubin")
+        if done.returncode or not cubin.is_file():
+            raise _refusal(tool, kernel, architecture, done.stderr or done.stdout)
+        return done.stderr.encode(), cubin.read_bytes()
+
+
+def _refusal(tool: Tool, kernel: Function, architecture: str, said: str) -> MachineError:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    first = next((line for line in lines if "error" in line or "fatal" in line), "no message")
+    first = first.removeprefix("ptxas ").replace("module.ptx, line ", f"{kernel.module.path}:")
+    if _TOO_OLD.search(first):
+        return MachineError(
+            f"ptxas {tool.version} cannot assemble {kernel.name!r} for {architecture}: {first}",
+            hint="it knows another range of architectures and PTX versions: install a later CUDA toolkit, or a target that it knows",
+        )
+    return MachineError(
+        f"ptxas {tool.version} refuses {kernel.name!r} for {architecture}: {first}",
+        details=lines[1:4],
+        hint=f"{tool.path} refuses it by itself too",
+    )

@@ -1,0 +1,124 @@
+"""``ptxas`` and ``nvdisasm``: found as users have them, and run with a limit of time.
+
+Both come with the CUDA toolkit and as wheels (``nvidia-cuda-nvcc``, ``nvidia-cuda-nvdisasm``: extra ``[nvcc]``); neither needs a GPU
+or a driver.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import util
+from pathlib import Path
+
+from ..errors import MachineError
+
+__all__ = ["SECONDS", "Tool", "find_tool", "run_tool"]
+
+#: what one run of a tool may take
+SECONDS = 60
+_RELEASE = re.compile(r"release (\d+\.\d+)(?:, V([\d.]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program: its name, where it is, and its versions, short (``13.0``) and full (``13.0.88``), ``unknown`` if it does not say."""
+
+    name: str
+    path: str
+    version: str
+    full_version: str
+
+
+def find_tool(name: str) -> Tool:
+    """``ptxas`` or ``nvdisasm``: of ``$GPUPERF_PTXAS`` or ``$GPUPERF_NVDISASM``, the search path, ``bin`` of ``$CUDA_HOME`` or
+    ``$CUDA_PATH``, and the wheel the first that is there. Raises ``MachineError`` if none is."""
+    named = {"ptxas": os.environ.get("GPUPERF_PTXAS"), "nvdisasm": os.environ.get("GPUPERF_NVDISASM")}
+    path = named[name] or shutil.which(name) or _in_toolkit(name) or _in_wheel(name)
+    if not path:
+        raise MachineError(
+            f"there is no {name}",
+            details=[
+                "looked for on the PATH, in $CUDA_HOME/bin, in $CUDA_PATH/bin and among the installed wheels"
+            ],
+            hint=f"pip install 'pytest-gpuperf[nvcc]', or set CUDA_HOME, or GPUPERF_{name.upper()} to the program",
+        )
+    return _asked(name, path, _stamp(path))
+
+
+def _in_toolkit(name: str) -> str | None:
+    for folder in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")):
+        path = shutil.which(name, path=str(Path(folder) / "bin")) if folder else None
+        if path:
+            return path
+    return None
+
+
+def _in_wheel(name: str) -> str | None:
+    spec = util.find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for program in sorted(Path(folder).glob(f"*/bin/{name}*"), reverse=True):
+            if program.stem == name:
+                return str(program)
+    return None
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
+
+
+@lru_cache(maxsize=16)
+def _asked(name: str, path: str, stamp: tuple[int, int]) -> Tool:
+    """``stamp`` makes a program that was replaced another one."""
+    match = _RELEASE.search(run_tool(name, [path, "--version"]).stdout)
+    version = match[1] if match else "unknown"
+    return Tool(name, path, version, (match[2] or version) if match else "unknown")
+
+
+def run_tool(
+    name: str, command: Sequence[str], folder: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end in a folder, whatever it returns. Raises ``MachineError`` if it cannot be started or takes longer than
+    ``SECONDS``; then it and all that it started are ended."""
+    alone = os.name == "posix"
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=alone,
+        )
+    except OSError as error:
+        raise MachineError(
+            f"cannot run {command[0]}: {error.strerror or error}", hint=f"is it the {name} of a CUDA toolkit?"
+        ) from None
+    with process:
+        try:
+            output, errors = process.communicate(timeout=SECONDS)
+        except BaseException as error:
+            if alone:
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise MachineError(
+                f"{name} did not end within {SECONDS} s, and was ended",
+                details=[" ".join(command)],
+                hint="run it by hand; a kernel that takes so long may be too large",
+            ) from None
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)

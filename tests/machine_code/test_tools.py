@@ -1,0 +1,168 @@
+"""Finding and running ``ptxas`` and ``nvdisasm``, with shell scripts in their place."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.machine_code import tools
+from gpuperf_engine.machine_code.assemble import assemble, assemble_all, numbered
+from gpuperf_engine.machine_code.resources import ptxas_resources
+from tests.support import head
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="shell scripts stand in for the programs")
+
+VERSION = 'case "$1" in --version) echo "Cuda compilation tools, release 12.9, V12.9.86"; exit 0;; esac\n'
+REPORT = """cat >&2 <<'end'
+ptxas info    : Compiling entry function 'k' for 'sm_89'
+ptxas info    : Function properties for k
+    24 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 512 bytes smem, 360 bytes cmem[0]
+end
+"""
+#: its name and source line are those of an attacker
+PTX = head("7.0", "sm_80") + (
+    '.file 1 "$(touch hacked)\\n-o x.cu"\n'
+    ".visible .entry k(.param .u64 p)\n{\n.reg .u64 %a; .reg .pred %p;\n"
+    ".loc 1 7 3\nld.param.u64 %a, [p]; // .loc 1 8 0\n"
+    ".loc 1 9 3, function_name $s, inlined_at 1 7 3\nsetp.ne.u64 %p, %a, 0; @%p st.global.u64 [%a], %a; L:  ret;\n}\n"
+    ".section .debug_str\n{\n$s:\n.b8 102\n.b8 0\n}\n"
+)
+
+
+@pytest.fixture
+def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Neither program is to be found, and nothing is cached."""
+    for name in ("GPUPERF_PTXAS", "GPUPERF_NVDISASM", "CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setenv("GPUPERF_CACHE", "off")
+    monkeypatch.setattr(tools.util, "find_spec", lambda name: None)
+    return tmp_path
+
+
+def script(path: Path, body: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{VERSION}{body}", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def kernel() -> ge.Kernel:
+    return ge.parse(PTX, path="k.ptx")["k"]
+
+
+def test_missing_programs_say_what_to_install(nothing: Path) -> None:
+    with pytest.raises(ge.MachineError, match="there is no ptxas") as raised:
+        ptxas_resources(kernel())
+    assert "pip install 'pytest-gpuperf[nvcc]', or set CUDA_HOME, or GPUPERF_PTXAS" in str(raised.value)
+    with pytest.raises(ge.MachineError, match="there is no nvdisasm"):
+        tools.find_tool("nvdisasm")
+
+
+def test_programs_are_found_in_the_order_of_the_page(nothing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wheel:
+        submodule_search_locations = (str(nothing / "wheel"),)
+
+    places = [
+        script(nothing / part / "ptxas", "") for part in ("wheel/cu13/bin", "b/bin", "a/bin", "path", "named")
+    ]
+    script(nothing / "wheel/cu13/bin/ptxas-old", "exit 1")
+    chosen = []
+    for step in (
+        lambda: monkeypatch.setattr(tools.util, "find_spec", lambda name: Wheel),
+        lambda: monkeypatch.setenv("CUDA_PATH", str(nothing / "b")),
+        lambda: monkeypatch.setenv("CUDA_HOME", str(nothing / "a")),
+        lambda: None,
+        lambda: monkeypatch.setenv("GPUPERF_PTXAS", str(nothing / "named" / "ptxas")),
+    ):
+        step()
+        hidden = places[3].with_name("hidden")
+        if len(chosen) < 3:
+            places[3].rename(hidden)
+        chosen.append(Path(tools.find_tool("ptxas").path))
+        if hidden.exists():
+            hidden.rename(places[3])
+    assert chosen == places
+    tool = tools.find_tool("ptxas")
+    assert (tool.version, tool.full_version) == ("12.9", "12.9.86")
+
+
+def test_a_program_that_hangs_is_ended_with_what_it_started(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tools, "SECONDS", 0.4)
+    script(nothing / "path" / "ptxas", f"sleep 1000 & echo $! > {nothing}/child\nwait\n")
+    with pytest.raises(ge.MachineError, match=r"ptxas did not end within 0\.4 s"):
+        assemble(kernel(), "sm_89")
+    child = (nothing / "child").read_text().strip()
+    state = subprocess.run(
+        ["/bin/ps", "-o", "stat=", "-p", child], capture_output=True, text=True, check=False
+    )
+    assert state.stdout.strip() in ("", "Z")
+
+
+@pytest.mark.parametrize(
+    ("says", "message"),
+    [
+        (
+            "ptxas fatal   : Value 'sm_121' is not defined for option 'gpu-name'",
+            "cannot assemble 'k' for sm_121",
+        ),
+        (
+            "ptxas module.ptx, line 2; fatal   : Unsupported .version 9.5; current version is '8.8'",
+            r"k\.ptx:2",
+        ),
+        (
+            "ptxas module.ptx, line 8; error   : Arguments mismatch",
+            r"refuses 'k' for sm_121: k\.ptx:8; error",
+        ),
+        ("", "no message"),
+    ],
+)
+def test_what_it_refuses_is_said(nothing: Path, says: str, message: str) -> None:
+    script(nothing / "path" / "ptxas", f"cat >&2 <<'end'\n{says}\nend\nexit 255\n")
+    with pytest.raises(ge.MachineError, match=message) as raised:
+        assemble(kernel(), "sm_121")
+    assert str(raised.value).startswith("ptxas 12.9 ")
+
+
+def test_a_program_that_is_none(nothing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (nothing / "text").write_text("not a program")
+    monkeypatch.setenv("GPUPERF_PTXAS", str(nothing / "text"))
+    with pytest.raises(ge.MachineError, match=r"cannot run .*text: Permission denied"):
+        assemble(kernel(), "sm_89")
+
+
+def test_a_batch_keeps_its_order_and_its_errors(nothing: Path) -> None:
+    script(
+        nothing / "path" / "ptxas",
+        f'{REPORT}case "$*" in *sm_75*) echo error >&2; exit 1;; *) echo "$@" > module.cubin;; esac\n',
+    )
+    first, second, third = assemble_all([(kernel(), "sm_80"), (kernel(), "sm_75"), (kernel(), "sm_89")])
+    assert not isinstance(first, ge.MachineError) and b"-arch=sm_80 -e k " in first.cubin
+    assert isinstance(second, ge.MachineError)
+    assert not isinstance(third, ge.MachineError) and b"-arch=sm_89" in third.cubin
+
+
+def test_resources_are_those_of_the_report(nothing: Path) -> None:
+    script(nothing / "path" / "ptxas", f"{REPORT}touch module.cubin\n")
+    resources = ptxas_resources(kernel(), dynamic_shared=100)
+    assert (resources.registers, resources.shared_bytes, resources.local_bytes) == (40, 612, 24)
+    assert (resources.spill_stores, resources.spill_loads, resources.source) == (8, 12, "ptxas 12.9")
+    assert not (nothing / "hacked").exists()
+
+
+def test_the_numbered_text_has_one_mark_per_instruction_and_the_lines_of_the_original() -> None:
+    text, instructions = numbered(kernel())
+    assert [item.opcode for item in instructions] == ["ld.param.u64", "setp.ne.u64", "st.global.u64", "ret"]
+    lines = text.split("\n")
+    assert lines[8] == ".loc 1 1 0 ld.param.u64 %a, [p]; // .loc 1 8 0"
+    marked = ".loc 1 2 0 setp.ne.u64 %p, %a, 0; .loc 1 3 0 @%p st.global.u64 [%a], %a; L:  .loc 1 4 0 ret;"
+    assert lines[10] == marked
+    assert "hacked" not in text and ".section" not in text and text.count(".file") == 1
+    assert len(lines) == len(PTX.split("\n")) + 2

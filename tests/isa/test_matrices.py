@@ -466,7 +466,7 @@ def test_half_a_warp_cannot_multiply(backend: str, how: str) -> None:
 
 
 def test_two_instructions_are_not_one(backend: str) -> None:
-    """".aligned": all threads in the warp execute the same instruction."""
+    """ ".aligned": all threads in the warp execute the same instruction."""
     load = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%a];"
     halves = f"setp.lt.u32 %p, %m, 16;\n@%p bra some;\n{load}\nbra all;\nsome:\n{load}\nall:"
     text = rows_module(f".reg .pred %p; .reg .b32 %m;\nmov.u32 %m, %laneid;\n{halves}")

@@ -63,7 +63,8 @@ RULES = {
         "each thread arrives at the barrier of the cluster and waits there in turn", "PTX: barrier.cluster"
     ),
     "whole-warp": Rule(
-        "all 32 lanes of a warp execute the same matrix instruction", "PTX: mma, wmma, ldmatrix, stmatrix, wgmma"
+        "all 32 lanes of a warp execute the same matrix instruction",
+        "PTX: mma, wmma, ldmatrix, stmatrix, wgmma",
     ),
     "whole-warpgroup": Rule(
         "the four warps of a warpgroup execute as many products, and `wgmma.commit_group`",

@@ -178,10 +178,6 @@ def _may_arrive_diverged(program: Program) -> bool:
         return False
     return any(
         (block.kind == "barrier" and block.terminator is not None and is_loose(block.terminator))
-        or (
-            block.synchronises
-            and block.instructions[0].form.moves is not None
-            and program.recursive
-        )
+        or (block.synchronises and block.instructions[0].form.moves is not None and program.recursive)
         for block in program.blocks
     )

@@ -9,8 +9,8 @@ from ..ptx.syntax import Address, Instruction, Variable
 __all__ = [
     "accesses_memory",
     "combines",
-    "convergence_key",
     "completes_at_issue",
+    "convergence_key",
     "is_strong",
     "signals_mbarrier",
     "site_kind",

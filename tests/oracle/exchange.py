@@ -2,8 +2,9 @@
 
 A thread that meets one waits (``thread.waiting``) until its partners are there too. CTA barriers count
 threads; ``.sync`` instructions wait for every lane of the mask that has not exited, at any instruction of
-the same form and mask, matrix instructions at the same instruction. ``activemask`` and the older exchanges without a mask act on the lanes that
-stand at the same instruction once no lane of the warp can go on without them, the lowest instruction first.
+the same form and mask; matrix instructions want the same instruction. ``activemask`` and the older
+exchanges without a mask act on the lanes that stand at the same instruction once no lane of the warp can
+go on without them, the lowest instruction first.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ def completes_at_issue(instruction: Instruction) -> bool:
 
 
 def convergence_key(instruction: Instruction, block: int) -> str:
-    """At which ``.sync`` instructions lanes converge: those of the same opcode. Of a matrix instruction the manual says that all threads
-    of the warp execute the same one (``mma``: ".aligned"): only in that block."""
+    """At which ``.sync`` instructions lanes converge: those of the same opcode. A matrix instruction all threads of the warp execute
+    together, the same one (manual, ``mma``: ".aligned")."""
     return f"{instruction.opcode} {block}" if instruction.effect.whole_warp else instruction.opcode
 
 

@@ -52,9 +52,9 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Wait:
-    """What a ``WAIT`` entry waits for. ``key`` is that of a ``.sync`` instruction (``effects.convergence_key``) and ``masks`` maps member masks to the
-    lanes that gave them and still wait; for a CTA barrier ``key`` is ``BARRIER``, and the scheduler ends the wait, or ``ALIGNED``.
-    ``resume`` is where the path goes on."""
+    """What a ``WAIT`` entry waits for. ``key`` is that of a ``.sync`` instruction (``effects.convergence_key``) and ``masks``
+    maps member masks to the lanes that gave them and still wait; for a CTA barrier ``key`` is ``BARRIER``, and the scheduler
+    ends the wait, or ``ALIGNED``. ``resume`` is where the path goes on."""
 
     key: str
     resume: int

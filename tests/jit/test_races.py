@@ -396,18 +396,22 @@ def test_addresses_that_are_told_apart_are() -> None:
     for _ in range(3000):
         extents = [made.choice((1, 1, 2, 3)) for _ in range(6)]
         numbers = tuple(made.choice((0, 1, 2, 4, 4, 8, 12, 16, -4, 24, 48)) for _ in range(6))
+        where = [(axis, bit) for axis in range(6) for bit in range((extents[axis] - 1).bit_length())]
+        some = made.sample(where, made.randint(0, len(where)))
+        bits = tuple((key, made.choice((4, 8, -4, 16, 24))) for key in sorted(some))
         forms = []
         for _ in range(made.choice((1, 1, 2, 3))):
             steps = {
                 made.choice((2, 4, 8, 12, 24, 48, 64)): made.choice((1, 2))
                 for _ in range(made.choice((0, 0, 1, 2)))
             }
-            forms.append(Form(made.choice((0, 4, 8, 48)), numbers, tuple(steps.items())))
+            forms.append(Form(made.choice((0, 4, 8, 48)), numbers, tuple(steps.items()), bits))
         size = made.choice((1, 2, 4, 8))
         owners: dict[tuple[int, ...], tuple[int, ...]] = {}
         blocks = threads = False
         for index in product(*map(range, extents)):
             indexed = sum(number * place for number, place in zip(numbers, index))
+            indexed += sum(number * (index[axis] >> bit & 1) for (axis, bit), number in bits)
             for start in (indexed + place for form in forms for place in places(form)):
                 for byte in range(start, start + size):
                     blocks |= owners.setdefault((byte,), index[3:]) != index[3:]
@@ -494,6 +498,63 @@ AROUND = {
 }
 
 
+BITS = {
+    "a row and a column": "shr.u32 %r4, %r0, {a}; and.b32 %r10, %r0, {m}; mul.lo.u32 %r4, %r4, {n}; add.u32 %r9, %r4, %r10;",
+    "fields put together": "shl.b32 %r4, %r0, {b}; and.b32 %r4, %r4, {k}; and.b32 %r10, %r0, {m}; or.b32 %r9, %r4, %r10;",
+    "a field put into another": "bfe.u32 %r4, %r0, {a}, 5; and.b32 %r10, %r0, {m}; bfi.b32 %r9, %r4, %r10, {b}, 5;",
+    "a field of a sum": "shl.b32 %r4, %r0, 2; add.u32 %r4, %r4, 3; shr.s32 %r4, %r4, {h}; xor.b32 %r9, %r4, 4096;",
+    "a field of a block": "shl.b32 %r4, %r1, 8; or.b32 %r4, %r4, %r0; shr.u32 %r4, %r4, {h}; and.b32 %r9, %r4, {f};",
+}
+
+
+def proves(
+    kernel: ge.Kernel, grid: int, block: int, values: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> tuple[bool, bool]:
+    """Whether it is proved of a launch that no two blocks access the same bytes, and whether blocks race. Races are the same where
+    nothing is proved."""
+    found, seen = [], []
+
+    def noted(*given: object) -> bool:
+        seen.append(are_apart(*given))  # type: ignore[arg-type]
+        return seen[-1]
+
+    monkeypatch.setattr("gpuperf_engine.jit.races.are_apart", noted)
+    for least in (1 << 30, 0):
+        monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_FORMS", least)
+        device = ge.Device(observe=set(), races="note", memory_bytes=1 << 20)
+        array = device.zeros(1 << 14, np.uint32)
+        found.append(device.launch(kernel, grid, block, [array, *values]).races)
+    assert found[0] == found[1], values
+    return any(seen), any(race.first.block != race.second.block for race in found[0])
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_what_is_proved_of_bits_is_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = random.Random(name)
+    told: Counter[tuple[bool, bool]] = Counter()
+    for _ in range(25):
+        a, b = made.choice((3, 4, 5)), made.choice((3, 4, 5))
+        ones = (1 << made.choice((a, a, b))) - 1
+        numbers = {
+            "a": a,
+            "b": b,
+            "m": ones,
+            "n": made.choice((ones + 1, 48, ones)),
+            "k": made.choice((2040, 2032, 992)),
+            "h": made.choice((1, 2, 3)),
+            "f": made.choice((2047, 127, 31)),
+        }
+        body = (
+            BITS[name].format(**numbers)
+            + "mul.lo.u32 %r12, %r1, %r5; add.u32 %r9, %r9, %r12;\n"
+            + STORE.format("%r9")
+        )
+        kernel = ge.parse(f"{LOOPS}{body}ret; }}\n", path="k.ptx")["k"]
+        values = (0, made.choice((0, 64, 256, 1024)), 0, 0, 0)
+        told[proves(kernel, made.choice((2, 3)), made.choice((40, 64, 128)), values, monkeypatch)] += 1
+    assert not told[True, True] and told[True, False] > 2 and told[False, True] > 2, told
+
+
 @pytest.mark.parametrize("name", AROUND)
 def test_what_is_proved_of_loops_is_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Held against what is found where nothing is proved."""
@@ -506,22 +567,9 @@ def test_what_is_proved_of_loops_is_right(name: str, monkeypatch: pytest.MonkeyP
         own = made.choice((block * thread, block * thread, 1, block, 2 * block, 4 * block * thread + 1))
         by = made.choice((grid * own, grid * own, own, 1, block * thread, grid * own + 1))
         values = (thread, own, made.choice((0, 3)), by, made.choice((1, 2, 4)) * grid * block * thread)
-        found = []
-        for least in (1 << 30, 0):
-            monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_IT", least)
-            seen: list[bool] = []
-
-            def noted(*given: object, seen: list[bool] = seen) -> bool:
-                seen.append(are_apart(*given))  # type: ignore[arg-type]
-                return seen[-1]
-
-            monkeypatch.setattr("gpuperf_engine.jit.races.are_apart", noted)
-            device = ge.Device(observe=set(), races="note", memory_bytes=1 << 20)
-            array = device.zeros(1 << 14, np.uint32)
-            found.append(device.launch(kernel, grid, block, [array, *values]).races)
-            proved += any(seen)
-        assert found[0] == found[1], values
-        raced += bool(found[0])
+        some = proves(kernel, grid, block, values, monkeypatch)
+        proved += some[0]
+        raced += some[1]
     assert raced > 5
     assert (proved > 5) == (name not in UNPROVED)
 

@@ -1,13 +1,15 @@
 """Sites whose addresses are linear in the indices of threads and blocks, and which blocks therefore access at places of their own.
 
-An address is followed back to parameters, constants, ``%tid`` and ``%ctaid`` through registers, and through what loops add to
-them. With the values of a launch it is a sum of an index, or of the count of a loop, times a number each. If every number of a block
-is no less than what the smaller ones can add up to, and what is larger a multiple of as much, no two blocks meet.
+An address is followed back to parameters, constants, ``%tid`` and ``%ctaid`` through registers, through shifts and masks of their
+bits, and through what loops add to them. With the values of a launch it is a sum of an index, of a bit of an index, or of the count of
+a loop, times a number each. If every number of a block is no less than what the smaller ones can add up to, and what is larger a
+multiple of as much, no two blocks access the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
 
@@ -39,18 +41,20 @@ _NEGATED = {
 
 @dataclass(frozen=True)
 class Form:
-    """``constant`` + Σ number · index + Σ step · count, of which no partial result wrapped around."""
+    """``constant`` + Σ number · index + Σ number · bit of an index + Σ step · count, of which no partial result wrapped around."""
 
     constant: int
     #: by axis of ``%tid`` (0 … 2) and ``%ctaid`` (3 … 5)
     numbers: tuple[int, ...] = (0,) * 6
     #: each step, above 0, with the greatest value of its count; the least one is 0
     steps: tuple[tuple[int, int], ...] = ()
+    #: by axis and bit of the index
+    bits: tuple[tuple[tuple[int, int], int], ...] = ()
 
     @property
     def known(self) -> bool:
         """Whether it is its constant."""
-        return not any(self.numbers) and not self.steps
+        return not any(self.numbers) and not self.steps and not self.bits
 
     def plus(self, other: Form, sign: int = 1) -> Form:
         """The sum (``sign`` −1: the difference), with counts that have nothing to do with one another."""
@@ -61,7 +65,11 @@ class Form:
         constant = self.constant + sign * other.constant
         if sign < 0:
             constant -= sum(step * count for step, count in other.steps)
-        return Form(constant, numbers, tuple(sorted(most.items())))
+        bits = dict(self.bits)
+        for key, number in other.bits:
+            bits[key] = bits.get(key, 0) + sign * number
+        left = tuple(sorted((key, number) for key, number in bits.items() if number))
+        return Form(constant, numbers, tuple(sorted(most.items())), left)
 
     def times(self, other: Form) -> Form | None:
         """The product, if one of them is a constant."""
@@ -72,13 +80,14 @@ class Form:
         if by < 0:
             constant += by * sum(step * count for step, count in other.steps)
         steps = tuple((abs(by) * step, count) for step, count in other.steps) if by else ()
-        return Form(constant, tuple(by * item for item in other.numbers), steps)
+        bits = tuple((key, by * number) for key, number in other.bits) if by else ()
+        return Form(constant, tuple(by * item for item in other.numbers), steps, bits)
 
     def joined(self, other: Form) -> Form | None:
         """Either of them."""
         if self == other:
             return self
-        if self.numbers != other.numbers:
+        if self.numbers != other.numbers or self.bits != other.bits:
             return None
         most = dict(self.steps)
         for step, count in other.steps:
@@ -86,7 +95,19 @@ class Form:
         distance = abs(self.constant - other.constant)
         if distance:
             most[distance] = most.get(distance, 0) + 1
-        return Form(min(self.constant, other.constant), self.numbers, tuple(sorted(most.items())))
+        return Form(min(self.constant, other.constant), self.numbers, tuple(sorted(most.items())), self.bits)
+
+    def by_bits(self, axis: int, extent: int) -> list[int]:
+        """The numbers of all bits of an index."""
+        count, bits = (extent - 1).bit_length(), dict(self.bits)
+        return [(self.numbers[axis] << bit) + bits.get((axis, bit), 0) for bit in range(count)]
+
+    def of_axis(self, axis: int, extent: int) -> list[tuple[int, int]]:
+        """Numbers with the extents of what they are multiplied by: the index, or where they differ its bits, which are taken to be
+        independent."""
+        if any(place == axis for (place, _), _ in self.bits):
+            return [(number, 2) for number in self.by_bits(axis, extent)]
+        return [(self.numbers[axis], extent)] if extent > 1 else []
 
 
 @dataclass
@@ -308,6 +329,8 @@ class Forms:
                 found = found.plus(forms[2])
         elif word == "shl" and forms[1].known and 0 <= forms[1].constant < bits:
             found = forms[0].times(Form(1 << forms[1].constant))
+        else:
+            found = self._of_bits("bfe.s" if word == "bfe" and kind[0] == "s" else word, forms, bits)
         if found is None:
             return None
         if (
@@ -322,6 +345,81 @@ class Forms:
         if target[0] not in "sub" or target[1:] not in ("32", "64"):
             return None
         return found if -limit <= low and high < limit else None
+
+    def _of_bits(self, word: str, forms: Sequence[Form], bits: int) -> Form | None:
+        """What an instruction computes that moves bits of indices, or leaves some out, by constants."""
+        first, *others = forms
+        if word in ("or", "xor") and len(others) == 1:
+            return first.plus(others[0]) if self._share_no_bit(first, others[0]) else None
+        if word == "and" and first.known:
+            first, others = others[0], [first]
+        if not others or not all(item.known for item in others[word == "bfi" :]):
+            return None
+        if word == "and":
+            return self._field(first, 0, others[0].constant % (1 << bits))
+        if word == "shr" and 0 <= others[0].constant < bits:
+            return self._field(first, others[0].constant, -1)
+        if word in ("bfe", "bfi"):
+            start, length = (item.constant & 255 for item in others[-2:])
+            if start + length > bits:
+                return None
+            ones = (1 << length) - 1
+            if word == "bfe":
+                return self._field(first, start, ones)
+            inside, around = self._field(first, 0, ones), self._field(others[0], 0, ~(ones << start))
+            moved = inside and inside.times(Form(1 << start))
+            return around and moved and around.plus(moved)
+        return None
+
+    def _share_no_bit(self, one: Form, other: Form) -> bool:
+        """Whether no bit can be set in both values."""
+        for low, high in ((one, other), (other, one)):
+            numbers = (
+                high.constant,
+                *high.numbers,
+                *(number for _, number in high.bits),
+                *(step for step, _ in high.steps),
+            )
+            (least, most), below = self.range(low), gcd(*numbers)
+            if least >= 0 and (below == 0 or most < below & -below):
+                return True
+        places = self._places(one), self._places(other)
+        if places[0] is None or places[1] is None or one.constant & other.constant:
+            return False
+        bits = [{place for place, _ in items} for items in places if items is not None]
+        free = all(
+            not form.constant >> place & 1
+            for form, items in ((one, bits[1]), (other, bits[0]))
+            for place in items
+        )
+        return free and bits[0].isdisjoint(bits[1])
+
+    def _places(self, form: Form) -> list[tuple[int, tuple[int, int]]] | None:
+        """Which bit of a value is which bit (axis, bit) of an index; ``None``: it is not made of them and of constant bits."""
+        if form.steps or form.constant < 0:
+            return None
+        found = []
+        for axis, extent in enumerate(self.extents):
+            for bit, number in enumerate(form.by_bits(axis, extent)):
+                if number < 0 or number & (number - 1):
+                    return None
+                if number:
+                    found.append((number.bit_length() - 1, (axis, bit)))
+        places = [place for place, _ in found]
+        distinct = len({*places}) == len(places) and not any(form.constant >> place & 1 for place in places)
+        return found if distinct else None
+
+    def _field(self, form: Form, start: int, ones: int) -> Form | None:
+        """The bits of a value from ``start`` on that a mask has."""
+        places = self._places(form)
+        if places is None:
+            return None
+        kept = [
+            (key, 1 << (place - start))
+            for place, key in places
+            if place >= start and ones >> (place - start) & 1
+        ]
+        return Form(form.constant >> start & ones, bits=tuple(sorted(kept)))
 
     def _parameter(self, instruction: Instruction) -> Form | None:
         kind = instruction.form.type
@@ -345,6 +443,7 @@ class Forms:
     def range(self, form: Form) -> tuple[int, int]:
         """The least and the greatest value."""
         spans = [number * (extent - 1) for number, extent in zip(form.numbers, self.extents)]
+        spans += [number for _, number in form.bits]
         far = sum(step * count for step, count in form.steps)
         return (
             form.constant + sum(span for span in spans if span < 0),
@@ -359,36 +458,69 @@ def _signed(value: int, bits: int) -> int:
 
 def are_apart(forms: Sequence[Form], size: int, extents: Sequence[int]) -> bool:
     """Whether no two blocks access a byte through any of these addresses, with ``size`` bytes each."""
-    blocks = forms[0].numbers[3:]
-    if any(form.numbers[3:] != blocks for form in forms):
-        return False
-    among = [(abs(number), extent) for number, extent in zip(blocks, extents[3:]) if extent > 1]
-    most: dict[int, int] = {}
-    places = set()
-    for form in forms:
-        within = dict(form.steps)
-        place = form.constant
-        for number, extent in zip(form.numbers[:3], extents):
-            if number and extent > 1:
-                place += min(number, 0) * (extent - 1)
-                within[abs(number)] = within.get(abs(number), 0) + extent - 1
-        places.add(place)
-        for step, count in within.items():
-            most[step] = max(most.get(step, 0), count)
-    spread = max(places) - min(places)
-    step = gcd(*(place - min(places) for place in places))
-    # all that a block accesses in one range, or what lies at a distance as one more step
-    return _are_ladder(among, [*most.items()], size + spread) or (
-        spread > 0 and _are_ladder(among, [*most.items(), (step, spread // step)], size)
-    )
+    return _are_apart(forms, size, extents, range(3, 6), range(3))
 
 
 def are_threads_apart(forms: Sequence[Form], size: int, extents: Sequence[int]) -> bool:
     """Whether no two threads of a block access a byte, as ``are_apart``."""
-    if any(form.numbers[3:] != forms[0].numbers[3:] for form in forms):
-        return False
-    alone = [replace(form, numbers=(0, 0, 0, *form.numbers[:3])) for form in forms]
-    return are_apart(alone, size, (1, 1, 1, *extents[:3]))
+    shapes = {replace(form, constant=0) for form in forms}
+    same = all(
+        form.of_axis(axis, extents[axis]) == forms[0].of_axis(axis, extents[axis])
+        for form in shapes
+        for axis in range(3, 6)
+    )
+    return same and _are_apart(forms, size, extents, range(3), ())
+
+
+def _are_apart(
+    forms: Sequence[Form], size: int, extents: Sequence[int], axes: Iterable[int], others: Iterable[int]
+) -> bool:
+    """Whether no byte is accessed under two values of the indices of some axes, whatever those of others are."""
+    most: dict[int, int] = {}
+    places: set[int] = set()
+    constants: dict[Form, set[int]] = defaultdict(set)
+    for form in forms:
+        constants[replace(form, constant=0)].add(form.constant)
+    among = []
+    for axis in axes:
+        numbers = forms[0].of_axis(axis, extents[axis])
+        if any(form.of_axis(axis, extents[axis]) != numbers for form in constants):
+            return False
+        among += [(abs(number), extent) for number, extent in numbers]
+    for form, starts in constants.items():
+        within = dict(form.steps)
+        start = 0
+        for number, extent in (item for axis in others for item in form.of_axis(axis, extents[axis])):
+            if number:
+                start += min(number, 0) * (extent - 1)
+                within[abs(number)] = within.get(abs(number), 0) + extent - 1
+        places.update(start + constant for constant in starts)
+        for step, count in within.items():
+            most[step] = max(most.get(step, 0), count)
+    distances = sorted(place - min(places) for place in places)
+    known = {number for number, _ in among if number} | {*most}
+    # all that a block accesses in one range, or what lies at a distance as one more step, or as several
+    ways = [
+        [(1, distances[-1])],
+        [(gcd(*distances), distances[-1] // max(1, gcd(*distances)))],
+        _steps_of(distances, known),
+    ]
+    return any(
+        _are_ladder(among, [*most.items(), *(step for step in more if step[1])], size) for more in ways
+    )
+
+
+def _steps_of(distances: Sequence[int], known: Iterable[int]) -> list[tuple[int, int]]:
+    """Steps with greatest counts that add up to all distances: multiples of known numbers, as far as they go."""
+    found = []
+    for number in sorted(known, reverse=True):
+        counts = {distance // number for distance in distances}
+        by = gcd(*counts)
+        if by:
+            found.append((by * number, max(counts) // by))
+        distances = [distance % number for distance in distances]
+    rest = gcd(*distances)
+    return [*found, (rest, max(distances) // max(1, rest))]
 
 
 def _are_ladder(blocks: Sequence[tuple[int, int]], steps: Sequence[tuple[int, int]], size: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import reduce
 from operator import and_
 
@@ -31,8 +32,10 @@ __all__ = ["race_flags", "races_of"]
 _KINDS = {Layout.RAW: "RAW", Layout.WAR: "WAR", Layout.WAW: "WAW"}
 #: stands for all objects
 _ANYTHING: Object = ("global", "anything")
-#: warps of a launch for which it is found out which accesses need no check: of fewer ones the checks cost less
+#: warps of a launch for which it is found out which accesses of shared memory need no check: of fewer ones the checks cost less
 _WORTH_IT = 256
+#: and which of global memory
+_WORTH_FORMS = 64
 _ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW
 #: launches of a kernel of which that is kept
 _KEPT = 64
@@ -66,13 +69,12 @@ def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
     assert isinstance(known, tuple)
     flags, touched = known
     assert isinstance(flags, np.ndarray)
-    if plan.ctas * plan.warps_per_cta < _WORTH_IT:
-        return flags
-    if touched:
+    warps = plan.ctas * plan.warps_per_cta
+    if touched and warps >= _WORTH_FORMS:
         found = _apart(program, plan, place, touched)
         flags = flags.copy()
         flags[[*found]] &= 255 - np.array([*found.values()], np.uint8)
-    if flags[-1] and not clustered:
+    if flags[-1] and not clustered and warps >= _WORTH_IT:
         flags = flags & _where_met(program, plan)
     return flags
 
@@ -125,9 +127,15 @@ def _found_apart(
         found = [form for site in sites if (form := forms.of(site)) is not None]
         left[item] = 0
         if len(found) == len(sites):
-            size = max(site.bytes for site in sites)
-            among = are_apart(found, size, forms.extents)
-            left[item] = Layout.AMONG * among | Layout.WITHIN * are_threads_apart(found, size, forms.extents)
+            size = min(site.bytes for site in sites)
+            pieces = [
+                replace(form, constant=form.constant + start)
+                for form, site in zip(found, sites)
+                for start in range(0, site.bytes, size)
+            ]
+            among = are_apart(pieces, size, forms.extents)
+            within = are_threads_apart(pieces, size, forms.extents)
+            left[item] = Layout.AMONG * among | Layout.WITHIN * within
     return {
         site.index: reduce(and_, (left[item] for item in items), Layout.GLOBAL)
         for site, items in touched.items()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...memory.spaces import bit_of
 from ...simt import clusters
+from .records import U32, U64, Array32, Array64, Pointer, Pointers, Record
 
 if TYPE_CHECKING:
     from ...ptx.syntax import Instruction
@@ -92,184 +93,230 @@ MATRICES_BYTES = 1 << 16
 PLACE_SHIFT = 20
 
 
-class Context:
+class Context(Record):
     """One thread's view of the launch; fields of eight bytes."""
 
-    WARP_CODE = 0
-    WARPS = 8
-    STATE_BYTES = 16
-    QUANTUM = 24
-    BUDGET = 32
-    ARENA = 40  # host address = device address + this
-    SHADOW = 48  # shadow byte = device address + this
-    TABLE = 56  # rows of four: start, end, kind (``spaces.KINDS``), 1 if initialised + 2 if the first store is to be told
-    TABLE_ROWS = 64
-    BLOCKS = 72  # counters of blocks: warps, lanes, divergent, as three arrays
-    SITES = 80  # SITE_COUNTERS per site
-    PREDICATED = 88
-    CACHE = 96  # SiteCache.BYTES per site
-    UNSEEN = 104  # UNSEEN_BYTES per site
-    TIDS = 112  # per warp: 32 × tid.x, tid.y, tid.z as i32
-    PARAMS = 120
-    SHARED_BYTES = 128
-    LOCAL_BYTES = 136  # per thread
-    SCRATCH = 144  # for the runtime's own use
-    ZERO_START = 152  # part of the state that is zero when a CTA starts
-    ZERO_BYTES = 160
-    LAST_LANES = 168  # active lanes of the last warp, as a mask
-    NTID = 176  # three i32
-    NCTAID = 188  # three i32
-    FAULT_SITE = 200
-    FAULT_LANE = 208
-    FAULT_ADDRESS = 216
-    FAULT_SPACE = (
-        224  # 0 global and others in the arena, 1 shared, 2 local; from 8 on an error of an mbarrier
-    )
-    SHARED_WINDOW = 232
-    LOCAL_WINDOW = 240
-    WINDOW_BYTES = 248
-    WATCH = 256  # how unwritten shared memory is known: 1 by its shadow, 2 by what it holds
-    SYMBOLS = 264  # addresses of variables and functions, in order of ``Program.symbols``
-    ATOMIC_LOCK = 272
-    PASSED = 280  # barriers released, for the livelock check
-    DYNAMIC_SHARED = 288
-    PARAM_ADDRESS = 296
-    SHAPES = 304
-    CTA = 312  # the records of the CTA and warp that run
-    STATE = 320
-    FAULTED = 328  # 1 after a refused access
-    COUNTING = 336  # 1: sectors and wavefronts are counted
-    PARAMETERS = (
-        344  # where the parameters of calls begin in a state, to its end; they too are zero when a CTA starts
-    )
-    THREADS = 352  # counters of single threads, COLUMN_BYTES each, by kept CTA and warp
-    THREADS_SPARE = 360  # as much as one warp of a CTA that is not kept may write to
-    KEPT = 368  # their CTAs, i64, ascending, and −1 behind the last
-    KEPT_COUNT = 376
-    READS = 384  # map of bytes that were read = device address + this; 0: not observed
-    WRITES = 392  # and of those that were written
-    CLUSTER_CTAS = 400  # CTAs of a cluster; 0: CTAs run by themselves
-    CLUSTER_SHAPE = 408  # three i32
-    CLUSTERS = 420  # of the grid, three i32
-    EXPLICIT_CLUSTER = 432
-    REMOTE = 440  # a byte per site: whether it may reach the shared memory of other CTAs
-    FAULT_WORD = 448  # the mbarrier object, and the amount that it does not allow; of a bulk copy 1 where it was reading
-    FAULT_AMOUNT = 456
-    OWNER = 464  # the record of the CTA that has the mbarrier object
-    IMAGES = 472  # rows of textures and surfaces, ``isa.images.ROW_WORDS`` words each
-    IMAGE_ROWS = 480
-    NEAR = 488  # per site, for generic accesses: the function for those that go to shared memory whole; 0: there is none
-    FAULT_SIZE = 496  # bytes of a refused access, if they are not those of its site
-    MOVED = 504  # bytes of a tensor copy
-    REACHES = 512  # a byte per site: the bits of the memory that it may reach (``spaces.reachable``)
-    STRICT = 520  # rules whose breach is an error, a bit each (``isa.rules.Noted``)
-    NOTED = 528  # records of breaches that are noted, behind their number
-    RACE_SITES = 536  # a byte per site: bits of ``Race``; zeros where races are not looked for
-    RACES_FOUND = 544  # how many, and their rows of ``Race.COLUMNS`` words
-    RACE_AGENT = 552  # stamp of the asynchronous copy that accesses memory now, and the rank of its CTA << 32; 0: the warp does
-    RACE_VALUE = 560  # what the lane stores, if known, and bytes from one element of a lane to the next, / 32
-    RACE_WIDTH = 568
-    PIECES = 576  # a byte per site: bytes that must begin inside an object (``spaces.piece_of``)
-    BEYOND = 584  # BEYOND_BYTES per site
-    ENTRIES = 592  # of a warp's stack; 0: all moves of paths that wait are left to Python
-    SAVE = 600  # function that is given the row of an allocation before the first store to it
-    RACE_LINES = 608  # host address of the cells of the lines of global memory (``Line``); 0: CTAs are not held against one another
-    RACE_FROM = 616  # where global memory begins, and its bytes
-    RACE_SPAN = 624
-    RACE_FIRST = 632  # number of the first CTA of the launch, of all launches
-    RACE_LOCKED = 640  # 1: several threads run CTAs, so that a line is locked while it is looked at
-    RACE_WARP = 648  # what the warp that runs knows of the order of accesses; 0: races in shared memory are not looked for
-    RACE_TOLD = 664  # the mbarrier that the last lane of an instruction has told of it; 0: it is the first
-    RACE_LOWEST = 672  # lines in which several CTAs met: the first and the last one
-    RACE_HIGHEST = 680
-    RACE_SEGMENTS = 688  # host address of the ``Segment`` records; 0: no CTA can wait for another one
-    RACE_SEGMENT_COUNT = 696  # and how many are in use
-    RACE_RELEASES = 704  # how often anything was released to other CTAs
-    RACE_ROOMS = 712  # host address of the rooms of the lines
+    WARP_CODE = U64(0)
+    WARPS = U64(8)
+    STATE_BYTES = U64(16)
+    QUANTUM = U64(24)
+    BUDGET = U64(32)
+    ARENA = U64(40)  # host address = device address + this
+    SHADOW = U64(48)  # shadow byte = device address + this
+    # ascending
+    TABLE: Pointer[Range] = Pointer(56)
+    TABLE_ROWS = U64(64)
+    BLOCKS = U64(72)  # counters of blocks: warps, lanes, divergent, as three arrays
+    SITES = U64(80)  # SITE_COUNTERS per site
+    PREDICATED = U64(88)
+    CACHE = U64(96)  # SiteCache.BYTES per site
+    UNSEEN = U64(104)  # UNSEEN_BYTES per site
+    TIDS = U64(112)  # per warp: 32 × tid.x, tid.y, tid.z as i32
+    PARAMS = U64(120)
+    SHARED_BYTES = U64(128)
+    LOCAL_BYTES = U64(136)  # per thread
+    SCRATCH = U64(144)  # for the runtime's own use
+    ZERO_START = U64(152)  # part of the state that is zero when a CTA starts
+    ZERO_BYTES = U64(160)
+    LAST_LANES = U64(168)  # active lanes of the last warp, as a mask
+    NTID = Array32(176)  # three i32
+    NCTAID = Array32(188)  # three i32
+    FAULT_SITE = U64(200)
+    FAULT_LANE = U64(208)
+    FAULT_ADDRESS = U64(216)
+    # 0 global and others in the arena, 1 shared, 2 local; from 8 on an error of an mbarrier
+    FAULT_SPACE = U64(224)
+    SHARED_WINDOW = U64(232)
+    LOCAL_WINDOW = U64(240)
+    WINDOW_BYTES = U64(248)
+    WATCH = U64(256)  # how unwritten shared memory is known: 1 by its shadow, 2 by what it holds
+    SYMBOLS = U64(264)  # addresses of variables and functions, in order of ``Program.symbols``
+    ATOMIC_LOCK = U64(272)
+    PASSED = U64(280)  # barriers released, for the livelock check
+    DYNAMIC_SHARED = U64(288)
+    PARAM_ADDRESS = U64(296)
+    SHAPES = U64(304)
+    CTA: Pointer[Cta] = Pointer(312)  # the records of the CTA and warp that run
+    STATE: Pointer[State] = Pointer(320)
+    FAULTED = U64(328)  # 1 after a refused access
+    COUNTING = U64(336)  # 1: sectors and wavefronts are counted
+    # where the parameters of calls begin in a state, to its end; they too are zero when a CTA starts
+    PARAMETERS = U64(344)
+    THREADS = U64(352)  # counters of single threads, COLUMN_BYTES each, by kept CTA and warp
+    THREADS_SPARE = U64(360)  # as much as one warp of a CTA that is not kept may write to
+    KEPT = U64(368)  # their CTAs, i64, ascending, and −1 behind the last
+    KEPT_COUNT = U64(376)
+    READS = U64(384)  # map of bytes that were read = device address + this; 0: not observed
+    WRITES = U64(392)  # and of those that were written
+    CLUSTER_CTAS = U64(400)  # CTAs of a cluster; 0: CTAs run by themselves
+    CLUSTER_SHAPE = Array32(408)  # three i32
+    CLUSTERS = Array32(420)  # of the grid, three i32
+    EXPLICIT_CLUSTER = U64(432)
+    REMOTE = U64(440)  # a byte per site: whether it may reach the shared memory of other CTAs
+    # the mbarrier object, and the amount that it does not allow; of a bulk copy 1 where it was reading
+    FAULT_WORD = U64(448)
+    FAULT_AMOUNT = U64(456)
+    OWNER: Pointer[Cta] = Pointer(464)  # the record of the CTA that has the mbarrier object
+    IMAGES = U64(472)  # rows of textures and surfaces, ``isa.images.ROW_WORDS`` words each
+    IMAGE_ROWS = U64(480)
+    # per site, for generic accesses: the function for those that go to shared memory whole; 0: there is none
+    NEAR = U64(488)
+    FAULT_SIZE = U64(496)  # bytes of a refused access, if they are not those of its site
+    MOVED = U64(504)  # bytes of a tensor copy
+    REACHES = U64(512)  # a byte per site: the bits of the memory that it may reach (``spaces.reachable``)
+    STRICT = U64(520)  # rules whose breach is an error, a bit each (``isa.rules.Noted``)
+    NOTED = U64(528)  # records of breaches that are noted, behind their number
+    RACE_SITES = U64(536)  # a byte per site: bits of ``Race``; zeros where races are not looked for
+    RACES_FOUND = U64(544)  # how many, and their rows of ``Race.COLUMNS`` words
+    # stamp of the asynchronous copy that accesses memory now, and the rank of its CTA << 32; 0: the warp does
+    RACE_AGENT = U64(552)
+    # what the lane stores, if known, and bytes from one element of a lane to the next, / 32
+    RACE_VALUE = U64(560)
+    RACE_WIDTH = U64(568)
+    PIECES = U64(576)  # a byte per site: bytes that must begin inside an object (``spaces.piece_of``)
+    BEYOND = U64(584)  # BEYOND_BYTES per site
+    ENTRIES = U64(592)  # of a warp's stack; 0: all moves of paths that wait are left to Python
+    SAVE = U64(600)  # function that is given the row of an allocation before the first store to it
+    # host address of the cells of the lines of global memory (``Line``); 0: CTAs are not held against one another
+    RACE_LINES = U64(608)
+    RACE_FROM = U64(616)  # where global memory begins, and its bytes
+    RACE_SPAN = U64(624)
+    RACE_FIRST = U64(632)  # number of the first CTA of the launch, of all launches
+    RACE_LOCKED = U64(640)  # 1: several threads run CTAs, so that a line is locked while it is looked at
+    # what the warp that runs knows of the order of accesses; 0: races in shared memory are not looked for
+    RACE_WARP = U64(648)
+    # the mbarrier that the last lane of an instruction has told of it; 0: it is the first
+    RACE_TOLD = U64(664)
+    RACE_LOWEST = U64(672)  # lines in which several CTAs met: the first and the last one
+    RACE_HIGHEST = U64(680)
+    RACE_SEGMENTS = U64(688)  # host address of the ``Segment`` records; 0: no CTA can wait for another one
+    RACE_SEGMENT_COUNT = U64(696)  # and how many are in use
+    RACE_RELEASES = U64(704)  # how often anything was released to other CTAs
+    RACE_ROOMS = U64(712)  # host address of the rooms of the lines
     BYTES = 720
 
 
-class SiteCache:
-    """The allocation that a site accessed last; fields of eight bytes."""
+class Range(Record):
+    """Device addresses that programs may access: an allocation, or what the runtime made of the launch."""
 
-    START = 0
-    SPAN = 8  # its bytes
-    TRACKED = 16  # whether stores must be noted in its shadow
+    START = U64(0)
+    END = U64(8)
+    KIND = U64(16)  # ``spaces.KINDS``
+    FLAGS = U64(24)  # 1 if initialised + 2 if the first store is to be told
     BYTES = 32
 
 
-class SharedShape:
+class BeyondRecord(Record):
+    """Accesses of a site that ran past an object."""
+
+    CTA = U64(0)  # index + 1 of the first one; 0: there are none
+    THREAD = U64(8)  # warp · 32 + lane
+    ADDRESS = U64(16)
+    EXCESS = U64(24)  # bytes past the object, at most
+    BYTES = 32
+
+
+class Breach(Record):
+    """A breach of a rule that is noted; see ``isa.rules.Noted``."""
+
+    RULE = U64(0)
+    SITE = U64(8)
+
+
+class Entry(Record):
+    """An entry of the stack of a warp: where its lanes go on, at most which lanes, where they reconverge, and what kind it is."""
+
+    PLACE = U32(0)
+    MASK = U32(4)
+    ID = U32(8)
+    KIND = U32(12)
+    BYTES = 16
+
+
+class SiteCache(Record):
+    """The allocation that a site accessed last; fields of eight bytes."""
+
+    START = U64(0)
+    SPAN = U64(8)  # its bytes
+    TRACKED = U64(16)  # whether stores must be noted in its shadow
+    BYTES = 32
+
+
+class SharedShape(Record):
     """The last access of a site to shared memory, whose wavefronts hold for the next one if its lanes are as far apart."""
 
-    DISTANCES = 0  # of the lanes, 32 × i32
-    MASK = 128
-    RESULT = 136  # wavefronts + 64 · ideal
+    DISTANCES = Array32(0)  # of the lanes, 32 × i32
+    MASK = U32(128)
+    RESULT = U64(136)  # wavefronts + 64 · ideal
     #: 1, 2 + 4 · distance of the half warps: consecutive lanes, one address in each; 3: any addresses
-    KIND = 144
+    KIND = U64(144)
 
 
-class GlobalShape:
+class GlobalShape(Record):
     """The last access of a site to global memory; of loads, the words that it took lie apart from its sectors and lines."""
 
-    SECTORS = 0  # distances of the lanes in sectors, and in lines, 32 × i64 each
-    LINES = 256
-    MASK = 512
-    RESULT = 520  # sectors + 64 · lines
-    IS_SHARED = 528  # 1 while the record is a ``SharedShape`` (generic accesses)
-    WORDS = 576  # distances in words, 32 × i64
-    WORDS_MASK = 832
-    WAVEFRONTS = 840
+    SECTORS = Array64(0)  # distances of the lanes in sectors, and in lines, 32 × i64 each
+    LINES = Array64(256)
+    MASK = U64(512)
+    RESULT = U64(520)  # sectors + 64 · lines
+    IS_SHARED = U64(528)  # 1 while the record is a ``SharedShape`` (generic accesses)
+    WORDS = Array64(576)  # distances in words, 32 × i64
+    WORDS_MASK = U64(832)
+    WAVEFRONTS = U64(840)
     BYTES = 896
 
 
-class Counter:
+class Counter(Record):
     """The counters of one site, in bytes: ``counters.SITE_COLUMNS``."""
 
-    REQUESTS = 0
-    LANES = 8
-    SECTORS = 16
-    WAVEFRONTS = 24
-    IDEAL = 32
-    SHARED_LANES = 40
-    LOCAL_LANES = 48
-    LINES = 56
-    LOCAL_SECTORS = 64
-    SERIALIZATIONS = 72
-    SHARED_SERIALIZATIONS = 80
-    ELSEWHERE = 88
-    SHARED_REQUESTS = 96
-    LOCAL_REQUESTS = 104
-    GLOBAL_WAVEFRONTS = 112
+    REQUESTS = U64(0)
+    LANES = U64(8)
+    SECTORS = U64(16)
+    WAVEFRONTS = U64(24)
+    IDEAL = U64(32)
+    SHARED_LANES = U64(40)
+    LOCAL_LANES = U64(48)
+    LINES = U64(56)
+    LOCAL_SECTORS = U64(64)
+    SERIALIZATIONS = U64(72)
+    SHARED_SERIALIZATIONS = U64(80)
+    ELSEWHERE = U64(88)
+    SHARED_REQUESTS = U64(96)
+    LOCAL_REQUESTS = U64(104)
+    GLOBAL_WAVEFRONTS = U64(112)
 
 
-class Cta:
+class Cta(Record):
     """The CTA being run; fields of eight bytes."""
 
-    INDEX = 0
-    X = 8
-    Y = 16
-    Z = 24
-    SHARED = 32
-    SHARED_SHADOW = 40  # host address of the shadow of shared memory, as a distance from it
-    LOCAL = 48  # local memory of all threads, one after the other
-    LOCAL_SHADOW = 56  # distance, as above
-    STATES = 64
-    POSITION = 72  # of the visit: the warp that comes next
-    LIVE_WARPS = 80
-    RAN = 88  # whether a warp ran since the scheduler was at the first one
-    MARKED = 96  # whether the shadow of shared memory is in use
-    ACTIVE = 104  # barriers at which warps have arrived, a bit each; from bit 16 on, whether Python keeps any
-    RANK = 112  # in the cluster
-    WINDOW = 120  # where its shared memory begins in the shared window
+    INDEX = U64(0)
+    X = U64(8)
+    Y = U64(16)
+    Z = U64(24)
+    SHARED = U64(32)
+    SHARED_SHADOW = U64(40)  # host address of the shadow of shared memory, as a distance from it
+    LOCAL = U64(48)  # local memory of all threads, one after the other
+    LOCAL_SHADOW = U64(56)  # distance, as above
+    STATES: Pointer[State] = Pointer(64)
+    POSITION = U64(72)  # of the visit: the warp that comes next
+    LIVE_WARPS = U64(80)
+    RAN = U64(88)  # whether a warp ran since the scheduler was at the first one
+    MARKED = U64(96)  # whether the shadow of shared memory is in use
+    # barriers at which warps have arrived, a bit each; from bit 16 on, whether Python keeps any
+    ACTIVE = U64(104)
+    RANK = U64(112)  # in the cluster
+    WINDOW = U64(120)  # where its shared memory begins in the shared window
     BARRIERS = 128  # BARRIERS records
-    CLUSTER = 128 + 16 * 48  # host address of the Cluster record; 0: the CTA runs by itself
-    PRESENCE = 904  # as ``clusters``: has not started, runs, has ended
-    CLUSTERID = 912  # three i64
-    WITHIN = 936  # %cluster_ctaid, three i64
-    PHASES = 960  # phases of mbarriers completed
-    AREAS = 968  # host address of what activations of recursive functions keep, by warp
-    RACES = 976  # host address of the Race record; 0: races are not looked for
-    RACE_ROOM = 984  # the same, from the start of a CTA on
+    CLUSTER: Pointer[Cluster] = Pointer(
+        128 + 16 * 48
+    )  # host address of the Cluster record; 0: the CTA runs by itself
+    PRESENCE = U64(904)  # as ``clusters``: has not started, runs, has ended
+    CLUSTERID = Array64(912)  # three i64
+    WITHIN = Array64(936)  # %cluster_ctaid, three i64
+    PHASES = U64(960)  # phases of mbarriers completed
+    AREAS = U64(968)  # host address of what activations of recursive functions keep, by warp
+    RACES = U64(976)  # host address of the Race record; 0: races are not looked for
+    RACE_ROOM = U64(984)  # the same, from the start of a CTA on
     BYTES = 992
 
 
@@ -448,15 +495,15 @@ class Segments:
     BYTES = READ_AT + 128 + 60
 
 
-class Cluster:
+class Cluster(Record):
     """A cluster being run; fields of eight bytes."""
 
-    SIZE = 0  # CTAs
-    LEFT = 8  # those that have not ended
-    POSITION = 16  # of the sweep: the CTA that comes next, by rank
-    LIVE = 24  # warps that have not ended
-    ARRIVED = 32  # those that have arrived at the barrier
-    PEERS = 40  # host addresses of the Cta records, by rank
+    SIZE = U64(0)  # CTAs
+    LEFT = U64(8)  # those that have not ended
+    POSITION = U64(16)  # of the sweep: the CTA that comes next, by rank
+    LIVE = U64(24)  # warps that have not ended
+    ARRIVED = U64(32)  # those that have arrived at the barrier
+    PEERS: Pointers[Cta] = Pointers(40)  # host addresses of the Cta records, by rank
     BYTES = 40 + 16 * 8
 
 
@@ -510,59 +557,60 @@ class Bulk:
     SIGNALS = 1 << 40
 
 
-class Barrier:
+class Barrier(Record):
     """One CTA barrier; fields of eight bytes. Counts are in warps."""
 
-    ARRIVED = 0
-    EXPECTED = 8  # 0: all warps that have not ended
-    ALL = 16
-    ANY = 24
-    COUNT = 32
+    ARRIVED = U64(0)
+    EXPECTED = U64(8)  # 0: all warps that have not ended
+    ALL = U64(16)
+    ANY = U64(24)
+    COUNT = U64(32)
     BYTES = 48
 
 
-class State:
+class State(Record):
     """One warp: header, stack of four i32 (block, mask, id, kind and area) per entry, then the registers."""
 
-    PC = 0
-    MASK = 4
-    ID = 8
-    DEPTH = 12
-    LIVE = 16
-    QUANTUM = 20
-    WAIT = 24
-    EVENT = 28
-    BARRIER_ID = 32
-    BARRIER_WARPS = 36  # 0: all
-    BARRIER_KIND = 40  # 0 sync, 1 arrive, 2 red; of the cluster: 3 arrive, 4 wait, 5 arrive.relaxed
-    BARRIER_LANES = 44  # lanes whose predicate holds
-    BARRIER_ALL = 48
-    BARRIER_ANY = 52
-    BARRIER_COUNT = 56
-    INDEX = 60
-    STEPS = 64  # warp instructions executed, i64
-    DETAIL = 72  # of an event
-    CULPRITS = 76  # lanes that an error is about
-    WAITS = 80  # entries of the stack that wait for other lanes
-    SLICE_SHIFT = 84  # time slices are shortened by this many bits
-    CLUSTER = 88  # at the barrier of the cluster: 1 arrived, 2 it has completed since
-    SEEN = 92  # phases completed when the warp was suspended
-    EXPIRED = 96  # 1: the wait gives up
-    COMMITS = 100  # groups of products of its warpgroup that it has made
-    PRODUCTS = 104  # of its warpgroup that it has executed
-    CALLS = 108  # inside one another; counted in programs with recursive functions
-    AREA = 112  # of the entry popped last, what its lanes keep (see ``jit.codegen.recursion``)
-    FREE = 116  # the first area that is free again; 0: none
-    AREAS = 120  # those ever used
-    WANTED = 124  # groups, or fences, to which the warps of its warpgroup must have come for it to go on
-    FENCES = 128  # before products of its warpgroup, to which it has come
-    SLICE_END = 132  # the block at whose end the last time slice ended
-    SLICES = 136  # time slices that ended in loops that may wait for other threads
-    YIELDING = 140  # ``YieldBits``
-    HOLDS = 144  # lanes whose predicate held at the aligned barrier where the warp is being gathered
-    GATHERED = 148  # that barrier, as ``BARRIER_ID``, ``BARRIER_WARPS`` and ``BARRIER_KIND``
-    CONVERGING = 160  # 1: an exchange is carried out for the lanes of a diverged warp
-    MEMBERS = 192  # u32 of each lane: the member mask that it gave where it waits, 0 after its operation
+    PC = U32(0)
+    MASK = U32(4)
+    ID = U32(8)
+    DEPTH = U32(12)
+    LIVE = U32(16)
+    QUANTUM = U32(20)
+    WAIT = U32(24)
+    EVENT = U32(28)
+    BARRIER_ID = U32(32)
+    BARRIER_WARPS = U32(36)  # 0: all
+    BARRIER_KIND = U32(40)  # 0 sync, 1 arrive, 2 red; of the cluster: 3 arrive, 4 wait, 5 arrive.relaxed
+    BARRIER_LANES = U32(44)  # lanes whose predicate holds
+    BARRIER_ALL = U32(48)
+    BARRIER_ANY = U32(52)
+    BARRIER_COUNT = U32(56)
+    INDEX = U32(60)
+    STEPS = U64(64)  # warp instructions executed, i64
+    DETAIL = U32(72)  # of an event
+    CULPRITS = U32(76)  # lanes that an error is about
+    WAITS = U32(80)  # entries of the stack that wait for other lanes
+    SLICE_SHIFT = U32(84)  # time slices are shortened by this many bits
+    CLUSTER = U32(88)  # at the barrier of the cluster: 1 arrived, 2 it has completed since
+    SEEN = U32(92)  # phases completed when the warp was suspended
+    EXPIRED = U32(96)  # 1: the wait gives up
+    COMMITS = U32(100)  # groups of products of its warpgroup that it has made
+    PRODUCTS = U32(104)  # of its warpgroup that it has executed
+    CALLS = U32(108)  # inside one another; counted in programs with recursive functions
+    AREA = U32(112)  # of the entry popped last, what its lanes keep (see ``jit.codegen.recursion``)
+    FREE = U32(116)  # the first area that is free again; 0: none
+    AREAS = U32(120)  # those ever used
+    WANTED = U32(124)  # groups, or fences, to which the warps of its warpgroup must have come for it to go on
+    FENCES = U32(128)  # before products of its warpgroup, to which it has come
+    SLICE_END = U32(132)  # the block at whose end the last time slice ended
+    SLICES = U32(136)  # time slices that ended in loops that may wait for other threads
+    YIELDING = U32(140)  # ``YieldBits``
+    HOLDS = U32(144)  # lanes whose predicate held at the aligned barrier where the warp is being gathered
+    GATHERED = U32(148)  # that barrier, as ``BARRIER_ID``, ``BARRIER_WARPS`` and ``BARRIER_KIND``
+    CONVERGING = U32(160)  # 1: an exchange is carried out for the lanes of a diverged warp
+    # u32 of each lane: the member mask that it gave where it waits, 0 after its operation
+    MEMBERS = Array32(192)
     STACK = 320
     ENTRY = 16
 

@@ -4,15 +4,24 @@ The functions of a module are read as text and written as LLVM IR. Every value i
 parameters and locals are variables; comparisons are signed, ``>>`` shifts in zeros, ``//`` and ``%`` are unsigned. There
 are ``if``, ``while``, ``break``, ``continue``, ``return``, ``and``/``or``/``not``, calls of other functions of the module, the
 names of integer constants, and the words of ``WORDS``. Anything else raises ``ValueError`` when the module is translated.
+
+Addresses of records (``jit.ir.records``) have a type: a parameter annotated with it (``state: State``), what a function so annotated
+returns, a field that is a pointer, ``State(address)``, and locals that are assigned one of these. ``state.MASK`` is the content of a
+field, ``state.MEMBERS[lane]`` that of an element; both can be assigned. Where a field lies is ``State.MASK``.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from ..ir.emitter import Emitter
+from ..ir.emitter import Emitter, Ref, constant
+from ..ir.records import Array, Field, Pointer, Pointers, Record
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
 
 __all__ = [
     "WORDS",
@@ -139,16 +148,16 @@ _VECTOR_WORDS = (
     "first_of", "most_alike", "neighbours", "numbers", "pieces_loaded", "pieces_stored", "sectors_of",
 )  # fmt: skip
 _BINARY = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.FloorDiv: "udiv",
-    ast.Mod: "urem",
-    ast.BitAnd: "and",
-    ast.BitOr: "or",
-    ast.BitXor: "xor",
-    ast.LShift: "shl",
-    ast.RShift: "lshr",
+    ast.Add: Emitter.add,
+    ast.Sub: Emitter.sub,
+    ast.Mult: Emitter.mul,
+    ast.FloorDiv: Emitter.udiv,
+    ast.Mod: Emitter.urem,
+    ast.BitAnd: Emitter.and_,
+    ast.BitOr: Emitter.or_,
+    ast.BitXor: Emitter.xor,
+    ast.LShift: Emitter.shl,
+    ast.RShift: Emitter.lshr,
 }
 _COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "slt", ast.LtE: "sle", ast.Gt: "sgt", ast.GtE: "sge"}
 _DECLARATIONS = """\
@@ -162,15 +171,17 @@ def translate(paths: Sequence[Path], constants: Mapping[str, object], others: Se
     """LLVM IR of all functions in some files. ``constants`` are the integers (or classes of integers) that names stand for; the
     functions of ``others`` are declared, to be called. Raises ``ValueError`` for a name that two files define."""
     functions, outside = _functions(paths), _functions(others)
-    names: set[str] = set()
+    returned: dict[str, ast.expr | None] = {}
     for node in (*functions, *outside):
-        if node.name in names:
+        if node.name in returned:
             raise ValueError(
                 f"{node.name} is defined twice, in files that become one object: rename one of them"
             )
-        names.add(node.name)
+        returned[node.name] = node.returns
     declared = [f"declare i64 @{node.name}({', '.join(['i64'] * len(node.args.args))})\n" for node in outside]
-    texts = (Translation(node, names, constants).text() for node in functions)
+    records = {name: value for name, value in constants.items() if _is_record(value)}
+    results = {name: records.get(ast.unparse(node)) if node else None for name, node in returned.items()}
+    texts = (Translation(node, results, records, constants).text() for node in functions)
     return _DECLARATIONS + "".join(declared) + "\n".join(texts)
 
 
@@ -179,49 +190,65 @@ def _functions(paths: Sequence[Path]) -> list[ast.FunctionDef]:
     return [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
 
 
-class Translation:
-    """One function."""
+def _is_record(value: object) -> TypeGuard[type[Record]]:
+    return isinstance(value, type) and issubclass(value, Record)
 
-    def __init__(self, node: ast.FunctionDef, functions: set[str], constants: Mapping[str, object]) -> None:
+
+_ZERO = Ref("i64", "0")
+
+
+class Translation:
+    """One function. ``results`` are the functions, and the records whose addresses they return."""
+
+    def __init__(
+        self,
+        node: ast.FunctionDef,
+        results: Mapping[str, type[Record] | None],
+        records: Mapping[str, type[Record]],
+        constants: Mapping[str, object],
+    ) -> None:
         self.node = node
-        self.functions = functions
+        self.results = results
+        self.records = records
         self.constants = constants
         self.to = Emitter()
-        self.locals: dict[str, None] = {}
+        #: variables, and the record whose address they are
+        self.locals: dict[str, type[Record] | None] = {}
         self.loops: list[tuple[str, str]] = []
 
     def text(self) -> str:
         """The function as LLVM IR."""
-        parameters = [argument.arg for argument in self.node.args.args]
-        for name in parameters:
-            self.locals[name] = None
-            self.to.do(f"store i64 %a.{name}, ptr %v.{name}")
+        parameters = self.node.args.args
+        for item in parameters:
+            self.locals[item.arg] = (
+                self.records.get(ast.unparse(item.annotation)) if item.annotation else None
+            )
+            self.to.put("i64", f"%a.{item.arg}", f"%v.{item.arg}")
         self._body(self.node.body)
-        self.to.do("ret i64 0")
-        head = ", ".join(f"i64 %a.{name}" for name in parameters)
+        self.to.give(_ZERO)
+        head = ", ".join(f"i64 %a.{item.arg}" for item in parameters)
         self.to.lines[:0] = [f"  %v.{name} = alloca i64" for name in self.locals]
         return self.to.function(f"i64 @{self.node.name}({head})")
 
-    def _refuse(self, node: ast.AST) -> ValueError:
-        return ValueError(
-            f"{self.node.name}, line {getattr(node, 'lineno', 0)}: {ast.unparse(node)} cannot be translated"
-        )
+    def _refuse(self, node: ast.AST, why: str = "cannot be translated") -> ValueError:
+        return ValueError(f"{self.node.name}, line {getattr(node, 'lineno', 0)}: {ast.unparse(node)} {why}")
+
+    # -- statements ------------------------------------------------------------------------------------------------------
 
     def _body(self, statements: list[ast.stmt]) -> None:
         for statement in statements:
             self._statement(statement)
 
     def _statement(self, node: ast.stmt) -> None:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            self._assign(node.targets[0].id, self._value(node.value))
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            binary = ast.BinOp(ast.Name(node.target.id), node.op, node.value)
-            self._assign(node.target.id, self._value(binary))
+        if isinstance(node, ast.Assign):
+            self._assign(node.targets[0], node.value)
+        elif isinstance(node, ast.AugAssign):
+            self._assign(node.target, ast.BinOp(node.target, node.op, node.value))
         elif isinstance(node, ast.Expr):
             if not isinstance(node.value, ast.Constant):
                 self._value(node.value)
         elif isinstance(node, ast.Return):
-            self.to.do(f"ret i64 {self._value(node.value) if node.value else 0}")
+            self.to.give(self._value(node.value) if node.value else _ZERO)
             self.to.start(self.to.label("l"))
         elif isinstance(node, ast.If):
             self._if(node)
@@ -233,9 +260,19 @@ class Translation:
         elif not isinstance(node, ast.Pass):
             raise self._refuse(node)
 
-    def _assign(self, name: str, value: str) -> None:
-        self.locals[name] = None
-        self.to.do(f"store i64 {value}, ptr %v.{name}")
+    def _assign(self, target: ast.expr, node: ast.expr) -> None:
+        if isinstance(target, ast.Name):
+            record = self._record_of(node)
+            value = self._value(node)
+            if self.locals.setdefault(target.id, record) not in (None, record):
+                raise self._refuse(target, "is the address of a record, and is assigned something else")
+            self.to.store(value, f"%v.{target.id}")
+            return
+        found = self._field(target)
+        if found is None:
+            raise self._refuse(target, "cannot be assigned")
+        address, field = found
+        self._store(address, self._value(node), field.BITS)
 
     def _if(self, node: ast.If) -> None:
         yes, no, after = self.to.label("l"), self.to.label("l"), self.to.label("l")
@@ -245,13 +282,11 @@ class Translation:
         self.to.jump(after)
         self.to.start(no)
         self._body(node.orelse)
-        self.to.jump(after)
-        self.to.start(after)
+        self.to.enter(after)
 
     def _while(self, node: ast.While) -> None:
         head, body, after = self.to.label("l"), self.to.label("l"), self.to.label("l")
-        self.to.jump(head)
-        self.to.start(head)
+        self.to.enter(head)
         self._branch(node.test, body, after)
         self.to.start(body)
         self.loops.append((head, after))
@@ -259,6 +294,8 @@ class Translation:
         self.loops.pop()
         self.to.jump(head)
         self.to.start(after)
+
+    # -- conditions ------------------------------------------------------------------------------------------------------
 
     def _branch(self, test: ast.expr, yes: str, no: str) -> None:
         """Jump to ``yes`` or ``no``; the right side of ``and``/``or`` runs only if it decides."""
@@ -274,9 +311,9 @@ class Translation:
         elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             self._branch(test.operand, no, yes)
         else:
-            self.to.do(f"br i1 {self._truth(test)}, label %{yes}, label %{no}")
+            self.to.branch(self._truth(test), yes, no)
 
-    def _condition(self, node: ast.expr) -> str:
+    def _condition(self, node: ast.expr) -> Ref:
         """The value of a condition, 0 or 1, by way of a variable."""
         name = self.to.label("condition")
         self.locals[name] = None
@@ -284,108 +321,168 @@ class Translation:
         self._branch(node, yes, no)
         for label, value in ((yes, 1), (no, 0)):
             self.to.start(label)
-            self.to.do(f"store i64 {value}, ptr %v.{name}")
+            self.to.put("i64", value, f"%v.{name}")
             self.to.jump(after)
         self.to.start(after)
-        return self.to.op(f"load i64, ptr %v.{name}")
+        return self.to.load("i64", f"%v.{name}")
 
-    def _truth(self, node: ast.expr) -> str:
+    def _truth(self, node: ast.expr) -> Ref:
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             word = _COMPARE[type(node.ops[0])]
-            return self.to.op(f"icmp {word} i64 {self._value(node.left)}, {self._value(node.comparators[0])}")
+            return self.to.icmp(word, self._value(node.left), self._value(node.comparators[0]))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "unsigned_less":
-            return self.to.op(f"icmp ult i64 {self._value(node.args[0])}, {self._value(node.args[1])}")
-        return self.to.op(f"icmp ne i64 {self._value(node)}, 0")
+            return self.to.icmp("ult", self._value(node.args[0]), self._value(node.args[1]))
+        return self.to.icmp("ne", self._value(node), 0)
 
-    def _value(self, node: ast.expr) -> str:
-        if isinstance(node, ast.Constant) and isinstance(node.value, int):
-            return str(int(node.value))
+    # -- records ---------------------------------------------------------------------------------------------------------
+
+    def _record_of(self, node: ast.expr) -> type[Record] | None:
+        """The record whose address an expression is."""
         if isinstance(node, ast.Name):
-            if node.id in self.locals:
-                return self.to.op(f"load i64, ptr %v.{node.id}")
-            if isinstance(number := self.constants.get(node.id), int):
-                return str(number)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            number = getattr(self.constants.get(node.value.id), node.attr, None)
-            if isinstance(number, int):
-                return str(number)
+            return self.locals.get(node.id)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return self.records.get(node.func.id) or self.results.get(node.func.id)
+        attribute = node.value if isinstance(node, ast.Subscript) else node
+        if not isinstance(attribute, ast.Attribute):
+            return None
+        record = self._record_of(attribute.value)
+        if record is None or not isinstance(getattr(record, attribute.attr, None), (Pointer, Pointers)):
+            return None
+        return self.records[record.__annotations__[attribute.attr].partition("[")[2][:-1]]
+
+    def _field(self, node: ast.expr) -> tuple[Ref, Field[Any]] | None:
+        """The address of a field or of an element of one, if ``node`` is that."""
+        attribute = node.value if isinstance(node, ast.Subscript) else node
+        record = self._record_of(attribute.value) if isinstance(attribute, ast.Attribute) else None
+        if record is None or not isinstance(attribute, ast.Attribute):
+            return None
+        field = getattr(record, attribute.attr, None)
+        if not isinstance(field, Field) or isinstance(field, Array) != isinstance(node, ast.Subscript):
+            raise self._refuse(node, f"is no field of {record.__name__}")
+        address = self._value(attribute.value)
+        if field:
+            address = self.to.add(address, str(field))
+        if not isinstance(node, ast.Subscript):
+            return address, field
+        size = field.BITS // 8
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
+            return self.to.add(address, node.slice.value * size) if node.slice.value else address, field
+        index = self._value(node.slice)
+        return self.to.add(address, self.to.mul(index, size) if size > 1 else index), field
+
+    def _load(self, address: Ref, bits: int) -> Ref:
+        content = self.to.load(f"i{bits}", self.to.pointer(address), 1)
+        return content if bits == 64 else self.to.zext(content, "i64")
+
+    def _store(self, address: Ref, value: Ref, bits: int) -> None:
+        pointer = self.to.pointer(address)
+        self.to.store(value if bits == 64 else self.to.trunc(value, f"i{bits}"), pointer, 1)
+
+    # -- values ----------------------------------------------------------------------------------------------------------
+
+    def _value(self, node: ast.expr) -> Ref:
+        known = self._known(node)
+        if known is not None:
+            return Ref("i64", str(known))
+        if isinstance(node, ast.Name) and node.id in self.locals:
+            return self.to.load("i64", f"%v.{node.id}")
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and (found := self._field(node)):
+            address, field = found
+            return self._load(address, field.BITS)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return self.to.op(f"sub i64 0, {self._value(node.operand)}")
+            return self.to.sub(_ZERO, self._value(node.operand))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
-            return self.to.op(f"xor i64 -1, {self._value(node.operand)}")
+            return self.to.xor(Ref("i64", "-1"), self._value(node.operand))
         if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
             left, right = self._value(node.left), self._value(node.right)
-            return self.to.op(f"{_BINARY[type(node.op)]} i64 {left}, {right}")
+            return _BINARY[type(node.op)](self.to, left, right)
         if isinstance(node, ast.Compare):
-            return self.to.op(f"zext i1 {self._truth(node)} to i64")
+            return self.to.zext(self._truth(node), "i64")
         if isinstance(node, ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
             return self._condition(node)
         if isinstance(node, ast.IfExp):
             truth = self._truth(node.test)
-            return self.to.op(
-                f"select i1 {truth}, i64 {self._value(node.body)}, i64 {self._value(node.orelse)}"
-            )
+            return self.to.select(truth, self._value(node.body), self._value(node.orelse))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             return self._call(node, node.func.id, [self._value(argument) for argument in node.args])
         raise self._refuse(node)
 
-    def _call(self, node: ast.Call, name: str, given: list[str]) -> str:
-        if name in self.functions:
-            return self.to.op(f"call i64 @{name}({', '.join(f'i64 {value}' for value in given)})")
+    def _known(self, node: ast.expr) -> int | None:
+        """The number that a constant is."""
+        number: object = None
+        if isinstance(node, ast.Constant):
+            number = node.value
+        elif isinstance(node, ast.Name) and node.id not in self.locals:
+            number = self.constants.get(node.id)
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id not in self.locals
+        ):
+            number = getattr(self.constants.get(node.value.id), node.attr, None)
+        return int(number) if isinstance(number, int) else None
+
+    def _call(self, node: ast.Call, name: str, given: list[Ref]) -> Ref:
+        if name in self.results or name in _VECTOR_WORDS:
+            return self.to.run(name, given)
+        if name in self.records and len(given) == 1:
+            return given[0]
         if name.startswith(("load", "store")) and name in WORDS:
             bits = int(name.lstrip("loadstre"))
-            pointer = self.to.op(f"inttoptr i64 {given[0]} to ptr")
             if name.startswith("load"):
-                found = self.to.op(f"load i{bits}, ptr {pointer}, align 1")
-                return found if bits == 64 else self.to.op(f"zext i{bits} {found} to i64")
-            value = given[1] if bits == 64 else self.to.op(f"trunc i64 {given[1]} to i{bits}")
-            self.to.do(f"store i{bits} {value}, ptr {pointer}, align 1")
-            return "0"
-        if name in ("trailing_zeros", "leading_zeros"):
-            word = "cttz" if name == "trailing_zeros" else "ctlz"
-            return self.to.op(f"call i64 @llvm.{word}.i64(i64 {given[0]}, i1 false)")
-        if name == "bits_count":
-            return self.to.op(f"call i64 @llvm.ctpop.i64(i64 {given[0]})")
-        if name == "call":
-            pointers = [self.to.op(f"inttoptr i64 {value} to ptr") for value in given]
-            arguments = ", ".join(f"ptr {pointer}" for pointer in pointers[1:])
-            return self.to.op(f"zext i32 {self.to.op(f'call i32 {pointers[0]}({arguments})')} to i64")
+                return self._load(given[0], bits)
+            self._store(given[0], given[1], bits)
+            return _ZERO
         if name in ("copy", "fill"):
             return self._loop(name, given)
-        if name in _VECTOR_WORDS:
-            return self.to.op(f"call i64 @{name}({', '.join(f'i64 {value}' for value in given)})")
-        if name == "compare_swap":
-            pointer = self.to.op(f"inttoptr i64 {given[0]} to ptr")
-            old, new = (self.to.op(f"trunc i64 {value} to i8") for value in given[1:])
-            pair = self.to.op(f"cmpxchg ptr {pointer}, i8 {old}, i8 {new} seq_cst seq_cst")
-            return self.to.op(f"zext i8 {self.to.op(f'extractvalue {{i8, i1}} {pair}, 0')} to i64")
+        if name in _WORDS:
+            return _WORDS[name](self.to, *given)
         raise self._refuse(node)
 
-    def _loop(self, name: str, given: list[str]) -> str:
+    def _loop(self, name: str, given: list[Ref]) -> Ref:
         """``copy`` and ``fill`` by words of eight bytes and then bytes: no library function is called."""
         target, source, size = given
         index = self.to.label("loop")
         self.locals[index] = None
         cell = f"%v.{index}"
-        self.to.do(f"store i64 0, ptr {cell}")
-        pattern = self.to.op(f"mul i64 {source}, 72340172838076673") if name == "fill" else ""
+        self.to.put("i64", 0, cell)
+        pattern = self.to.mul(source, 0x0101010101010101) if name == "fill" else source
         for bits in (64, 8):
             head, body, after = self.to.label("l"), self.to.label("l"), self.to.label("l")
-            self.to.jump(head)
-            self.to.start(head)
-            here = self.to.op(f"load i64, ptr {cell}")
-            end = self.to.op(f"add i64 {here}, {bits // 8}")
-            self.to.do(f"br i1 {self.to.op(f'icmp ule i64 {end}, {size}')}, label %{body}, label %{after}")
+            self.to.enter(head)
+            here = self.to.load("i64", cell)
+            end = self.to.add(here, bits // 8)
+            self.to.branch(self.to.icmp("ule", end, size), body, after)
             self.to.start(body)
-            value = pattern if bits == 64 else f"{pattern}"
             if name == "copy":
-                pointer = self.to.op(f"inttoptr i64 {self.to.op(f'add i64 {source}, {here}')} to ptr")
-                value = self.to.op(f"load i{bits}, ptr {pointer}, align 1")
-            elif bits == 8:
-                value = self.to.op(f"trunc i64 {pattern} to i8")
-            pointer = self.to.op(f"inttoptr i64 {self.to.op(f'add i64 {target}, {here}')} to ptr")
-            self.to.do(f"store i{bits} {value}, ptr {pointer}, align 1")
-            self.to.do(f"store i64 {end}, ptr {cell}")
+                value = self.to.load(f"i{bits}", self.to.pointer(self.to.add(source, here)), 1)
+            else:
+                value = pattern if bits == 64 else self.to.trunc(pattern, "i8")
+            self.to.store(value, self.to.pointer(self.to.add(target, here)), 1)
+            self.to.store(end, cell)
             self.to.jump(head)
             self.to.start(after)
-        return "0"
+        return _ZERO
+
+
+def _call_warp(to: Emitter, code: Ref, context: Ref, cta: Ref, state: Ref) -> Ref:
+    function, *records = (to.pointer(value) for value in (code, context, cta, state))
+    status = to.ref("i32", f"call i32 {function}({', '.join(f'ptr {record}' for record in records)})")
+    return to.zext(status, "i64")
+
+
+def _compare_swap(to: Emitter, address: Ref, expected: Ref, value: Ref) -> Ref:
+    pointer = to.pointer(address)
+    old, new = to.trunc(expected, "i8"), to.trunc(value, "i8")
+    pair = to.op(f"cmpxchg ptr {pointer}, i8 {old}, i8 {new} seq_cst seq_cst")
+    return to.zext(to.ref("i8", f"extractvalue {{i8, i1}} {pair}, 0"), "i64")
+
+
+_NO = constant("i1", "false")
+_WORDS: dict[str, Callable[..., Ref]] = {
+    "trailing_zeros": lambda to, value: to.intrinsic("cttz.i64", "i64", value, _NO),
+    "leading_zeros": lambda to, value: to.intrinsic("ctlz.i64", "i64", value, _NO),
+    "bits_count": lambda to, value: to.intrinsic("ctpop.i64", "i64", value),
+    "call": _call_warp,
+    "compare_swap": _compare_swap,
+}
